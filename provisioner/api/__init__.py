@@ -1,0 +1,12 @@
+"""The kinds of `provisioner.dev/v1alpha1` as typed dataclasses. Imports nothing else of the project."""
+
+from provisioner.api.dpu import DPU
+from provisioner.api.image import Image
+from provisioner.api.meta import Condition, ObjectMeta, Resource
+from provisioner.api.node_pool import NodePool
+from provisioner.api.rack import Rack
+from provisioner.api.server import Server
+
+KINDS: tuple[type[Resource], ...] = (Rack, Server, DPU, Image, NodePool)
+
+__all__ = ["DPU", "KINDS", "Condition", "Image", "NodePool", "ObjectMeta", "Rack", "Resource", "Server"]

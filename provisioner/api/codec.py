@@ -1,0 +1,101 @@
+"""Between the typed kinds and the JSON of the API server.
+
+Reading tolerates what it does not know (an older program meets a newer CRD); writing leaves out what is not set, so
+that a server-side apply owns only what it says.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, TypeVar
+
+from provisioner.api.errors import Refused
+from provisioner.api.meta import Resource
+from provisioner.api.schema import API_VERSION, json_name
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Resource)
+
+
+@cache
+def _fields(cls: type) -> tuple[tuple[str, str, Any, bool], ...]:
+    hints = typing.get_type_hints(cls)
+    return tuple(
+        (
+            f.name,
+            json_name(f.name),
+            hints[f.name],
+            f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING,
+        )
+        for f in dataclasses.fields(cls)
+    )
+
+
+def to_json(value: Any) -> Any:
+    """JSON of a dataclass instance: unset (None) and empty fields left out, tuples as lists."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        rendered = {}
+        for name, key, _, _ in _fields(type(value)):
+            item = getattr(value, name)
+            if item is None or item == () or item == {}:
+                continue
+            rendered[key] = to_json(item)
+        return rendered
+    if isinstance(value, Mapping):
+        return {key: to_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(item) for item in value]
+    return value
+
+
+def from_json(cls: type[T], data: Mapping[str, Any], path: str = "") -> T:
+    """An instance of `cls` from JSON. Raises: Refused if a required field is missing or of another type."""
+    arguments = {}
+    for name, key, hint, required in _fields(cls):
+        if data.get(key) is None:
+            if required:
+                raise Refused(f"{cls.__name__} lacks {path}{key}", hint=f"set {path}{key}")
+            continue
+        arguments[name] = _decode(hint, data[key], f"{path}{key}")
+    return cls(**arguments)
+
+
+def _decode(hint: Any, value: Any, path: str) -> Any:
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        (hint,) = [option for option in typing.get_args(hint) if option is not type(None)]
+        origin = typing.get_origin(hint)
+    if dataclasses.is_dataclass(hint):
+        _expect(value, Mapping, "an object", path)
+        return from_json(hint, value, path + ".")  # type: ignore[arg-type]
+    if origin is tuple:
+        _expect(value, list, "a list", path)
+        return tuple(_decode(typing.get_args(hint)[0], item, f"{path}[{i}]") for i, item in enumerate(value))
+    if origin is dict:
+        _expect(value, Mapping, "an object", path)
+        return dict(value)
+    if hint in (str, int, bool):
+        _expect(value, hint, {str: "a string", int: "a whole number", bool: "true or false"}[hint], path)
+    return value
+
+
+def _expect(value: Any, type_: type, words: str, path: str) -> None:
+    if not isinstance(value, type_) or (type_ is int and isinstance(value, bool)):
+        raise Refused(f"{path} is {value!r}, not {words}", hint=f"make {path} {words}")
+
+
+def decode(cls: type[R], data: Mapping[str, Any]) -> R:
+    """A typed object (`Server`, `Rack`…) from what the API server returned."""
+    return from_json(cls, data)
+
+
+def encode(resource: Resource) -> dict[str, Any]:
+    """The whole object as JSON, `apiVersion` and `kind` included; an empty status is left out."""
+    body = to_json(resource)
+    if not body.get("status"):
+        body.pop("status", None)
+    return {"apiVersion": API_VERSION, "kind": resource.KIND.kind, **body}

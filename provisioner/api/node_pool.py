@@ -1,0 +1,100 @@
+"""NodePool: servers that boot one image and become Nodes with the same labels, taints and kubelet configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from provisioner.api.meta import Condition, ObjectMeta, Resource
+from provisioner.api.schema import NAME_PATTERN, Column, Kind, Rule, described
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taint:
+    """A taint as Kubernetes knows it."""
+
+    key: str = described("Key of the taint.", max_length=253)
+    value: str | None = described("Value of the taint.", default=None, max_length=63)
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = described("Effect of the taint.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class KubeletSettings:
+    """What the pool's Nodes and kubelets get."""
+
+    labels: dict[str, str] = described("Labels of the Nodes.", default_factory=dict, max_properties=64)
+    taints: tuple[Taint, ...] = described("Taints of the Nodes.", default=(), max_items=32)
+    configuration: dict[str, Any] = described(
+        "Fields of KubeletConfiguration (kubelet.config.k8s.io/v1beta1) put over the built-in ones.",
+        default_factory=dict,
+        preserve_unknown=True,
+        rules=(
+            Rule(
+                "!has(self.authentication) && !has(self.authorization) && !has(self.serverTLSBootstrap) && !has(self.rotateCertificates)",
+                "authentication, authorization, serverTLSBootstrap and rotateCertificates are not the pool's to change",
+            ),
+        ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageTimeouts:
+    """How long each stage of a boot may take before it counts as hung, in seconds."""
+
+    firmware: int | None = described("Firmware: power-on to iPXE's DHCP request.", default=None, minimum=10, maximum=7200)
+    ipxe: int | None = described("iPXE: its DHCP request to stage-1.", default=None, minimum=10, maximum=7200)
+    stage1: int | None = described("Stage-1: its start to the fetch of the root.", default=None, minimum=10, maximum=7200)
+    root: int | None = described("Root: fetch, verification and switch over.", default=None, minimum=10, maximum=7200)
+    system: int | None = described("System: switch over to the join request.", default=None, minimum=10, maximum=7200)
+    token: int | None = described("Token: join request to its answer.", default=None, minimum=10, maximum=7200)
+    kubelet: int | None = described("Kubelet: join configuration to Ready.", default=None, minimum=10, maximum=7200)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodePoolSpec:
+    """What the pool's servers boot and become."""
+
+    image_ref: str = described("Image that the pool's servers boot.", pattern=NAME_PATTERN, max_length=253)
+    attestation: Literal["Required", "Optional"] = described(
+        "Required: a server joins only after its TPM proved its identity. Optional: a server joins once per boot that the "
+        "controller itself ordered.",
+        default="Required",
+        server_default="Required",
+    )
+    kubelet: KubeletSettings = described("What the pool's Nodes and kubelets get.", default_factory=KubeletSettings)
+    kernel_arguments: tuple[str, ...] = described("Further kernel arguments.", default=(), max_items=64)
+    stage_timeout_seconds: StageTimeouts = described(
+        "How long each stage of a boot may take before it counts as hung.", default_factory=StageTimeouts
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodePoolStatus:
+    """Counts of the pool's servers."""
+
+    desired: int | None = described("Servers in the pool.", default=None)
+    updated: int | None = described("Servers that run the pool's image.", default=None)
+    unavailable: int | None = described("Servers that are not Ready.", default=None)
+    conditions: tuple[Condition, ...] = described("Observations.", default=(), list_map_keys=("type",))
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodePool(Resource):
+    KIND: ClassVar[Kind] = Kind(
+        kind="NodePool",
+        plural="nodepools",
+        short="np",
+        description="Servers that boot one image and become Nodes with the same labels, taints and kubelet configuration.",
+        columns=(
+            Column("Image", ".spec.imageRef"),
+            Column("Attestation", ".spec.attestation"),
+            Column("Desired", ".status.desired", type="integer"),
+            Column("Updated", ".status.updated", type="integer"),
+            Column("Unavailable", ".status.unavailable", type="integer"),
+            Column("Age", ".metadata.creationTimestamp", type="date"),
+        ),
+        rules=(Rule("self.metadata.name.size() <= 63", "a NodePool's name is also a label value: at most 63 characters"),),
+    )
+    metadata: ObjectMeta
+    spec: NodePoolSpec
+    status: NodePoolStatus = NodePoolStatus()

@@ -1,0 +1,106 @@
+"""How the typed source of a kind carries its schema: each dataclass field says what `kubectl explain` and the API
+server must know of it. `provisioner.api.crd` turns these into CustomResourceDefinitions, `provisioner.api.codec` into
+and out of JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+GROUP: Final = "provisioner.dev"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+
+NAME_PATTERN: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+IPV4_PATTERN: Final = r"^((25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(25[0-5]|2[0-4]\d|1?\d?\d)$"
+CIDR_PATTERN: Final = r"^((25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(25[0-5]|2[0-4]\d|1?\d?\d)/(3[0-2]|[12]?\d)$"
+URL_PATTERN: Final = r"^https?://[^\s]+$"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One CEL rule and the words a person reads when it fails."""
+
+    rule: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Column:
+    """A printer column of `kubectl get`; `priority` 1 shows only with `-o wide`."""
+
+    name: str
+    path: str
+    type: str = "string"
+    priority: int = 0
+    description: str = ""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What the API server must know of a kind beside its schema. All kinds are cluster-scoped."""
+
+    kind: str
+    plural: str
+    short: str
+    description: str
+    columns: tuple[Column, ...] = ()
+    rules: tuple[Rule, ...] = ()
+
+    @property
+    def singular(self) -> str:
+        return self.kind.lower()
+
+    @property
+    def path(self) -> str:
+        """Path of the collection below the API server's root."""
+        return f"/apis/{API_VERSION}/{self.plural}"
+
+
+@dataclass(frozen=True)
+class FieldSchema:
+    """Constraints of one field; everything that its Python type does not already say."""
+
+    doc: str
+    pattern: str | None = None
+    minimum: int | None = None
+    maximum: int | None = None
+    min_length: int | None = None
+    max_length: int | None = None
+    min_items: int | None = None
+    max_items: int | None = None
+    max_properties: int | None = None
+    list_map_keys: tuple[str, ...] = ()
+    list_set: bool = False
+    format: str | None = None
+    preserve_unknown: bool = False
+    server_default: Any = None
+    rules: tuple[Rule, ...] = ()
+
+
+def described(
+    doc: str,
+    *,
+    default: Any = dataclasses.MISSING,
+    default_factory: Any = dataclasses.MISSING,
+    rules: Sequence[Rule] = (),
+    **constraints: Any,
+) -> Any:
+    """A dataclass field with its `kubectl explain` text and constraints; required unless it has a default."""
+    metadata = {"schema": FieldSchema(doc=doc, rules=tuple(rules), **constraints)}
+    if default is not dataclasses.MISSING:
+        return dataclasses.field(default=default, metadata=metadata)
+    if default_factory is not dataclasses.MISSING:
+        return dataclasses.field(default_factory=default_factory, metadata=metadata)
+    return dataclasses.field(metadata=metadata)
+
+
+_ACRONYMS: Final = frozenset("mac uuid sha256 bmc url dns ntp cidr id ip mtu vpc cpu gpu nic".split())
+
+
+def json_name(python_name: str) -> str:
+    """`boot_mac_address` → `bootMACAddress`; Kubernetes' spelling of acronyms (upper case unless they come first)."""
+    first, *rest = python_name.split("_")
+    return first + "".join(word.upper() if word in _ACRONYMS else word.capitalize() for word in rest)

@@ -1,0 +1,71 @@
+"""Small value types: what a string must look like before the rest of the code sees it."""
+
+from __future__ import annotations
+
+import hmac
+import re
+from typing import NewType
+
+from provisioner.api.errors import Refused
+
+MacAddress = NewType("MacAddress", str)
+"""Lower-case, colon-separated: `52:54:00:12:34:56`."""
+
+Sha256Digest = NewType("Sha256Digest", str)
+"""`sha256:` and 64 lower-case hexadecimal digits."""
+
+MAC_PATTERN = r"^([0-9a-f]{2}:){5}[0-9a-f]{2}$"
+DIGEST_PATTERN = r"^sha256:[0-9a-f]{64}$"
+
+_MAC_SEPARATORS = re.compile(r"[:\-.\s]")
+_TWELVE_HEX_DIGITS = re.compile(r"^[0-9a-f]{12}$")
+
+
+def parse_mac(text: str) -> MacAddress:
+    """Read a MAC address as vendors write it (`52-54-00-12-34-56`, `5254.0012.3456`, upper case).
+
+    Raises: Refused if it is not six bytes, or is a multicast or all-zero address.
+    """
+    digits = _MAC_SEPARATORS.sub("", text.strip()).lower()
+    if not _TWELVE_HEX_DIGITS.match(digits):
+        raise Refused(f"MAC address {text!r} is not six bytes", hint="write it as 52:54:00:12:34:56")
+    if int(digits[:2], 16) & 1 or digits == "0" * 12:
+        raise Refused(f"MAC address {text!r} is not a station's address", hint="use the address of the boot interface")
+    return MacAddress(":".join(digits[i : i + 2] for i in range(0, 12, 2)))
+
+
+def parse_digest(text: str) -> Sha256Digest:
+    """Read `sha256:<64 hex digits>`. Raises: Refused on anything else."""
+    if not re.fullmatch(r"sha256:[0-9a-f]{64}", text):
+        raise Refused(f"digest {text!r} is not sha256 with 64 hexadecimal digits", hint="copy it from the image manifest")
+    return Sha256Digest(text)
+
+
+class Secret:
+    """A string that never shows itself: `repr` and `str` are `***`; comparison takes constant time."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        """The secret itself, for the one place that must send it."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return "***"
+
+    __str__ = __repr__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and hmac.compare_digest(self._value.encode(), other._value.encode())
+
+    def __hash__(self) -> int:
+        return hash((Secret, self._value))
+
+    def __bool__(self) -> bool:
+        return bool(self._value)
+
+    def __reduce__(self) -> str | tuple[object, ...]:
+        raise TypeError("a Secret is not pickled")

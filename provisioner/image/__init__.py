@@ -1,0 +1,1 @@
+"""Recipe to image: build, check, sign, publish."""

@@ -1,0 +1,1 @@
+"""Racks and servers: register, discover, accept, allocate addresses."""

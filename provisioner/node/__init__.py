@@ -1,0 +1,1 @@
+"""What runs inside the images. Needs nothing but Python's standard library."""

@@ -1,0 +1,1 @@
+"""Redfish: power, reset and boot override of servers."""
