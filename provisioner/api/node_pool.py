@@ -28,6 +28,12 @@ class KubeletSettings:
         "Fields of KubeletConfiguration (kubelet.config.k8s.io/v1beta1) put over the built-in ones.",
         default_factory=dict,
         preserve_unknown=True,
+        known=(
+            ("authentication", "object"),
+            ("authorization", "object"),
+            ("serverTLSBootstrap", "boolean"),
+            ("rotateCertificates", "boolean"),
+        ),
         rules=(
             Rule(
                 "!has(self.authentication) && !has(self.authorization) && !has(self.serverTLSBootstrap) && !has(self.rotateCertificates)",

@@ -21,10 +21,16 @@ URL_PATTERN: Final = r"^https?://[^\s]+$"
 
 @dataclass(frozen=True)
 class Rule:
-    """One CEL rule and the words a person reads when it fails."""
+    """One CEL rule and the words a person reads when it fails.
+
+    `expression` is a CEL expression for words that name the value; `message` stands in if it fails. `field` is the path
+    below the rule's place that the refusal names, such as `.spec.rackRef`.
+    """
 
     rule: str
     message: str
+    expression: str | None = None
+    field: str | None = None
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,8 @@ class Kind:
     description: str
     columns: tuple[Column, ...] = ()
     rules: tuple[Rule, ...] = ()
+    selectable: tuple[str, ...] = ()
+    """Paths that `kubectl get --field-selector` may use, such as `.spec.rackRef`."""
 
     @property
     def singular(self) -> str:
@@ -78,6 +86,10 @@ class FieldSchema:
     preserve_unknown: bool = False
     server_default: Any = None
     rules: tuple[Rule, ...] = ()
+    item: FieldSchema | None = None
+    """Constraints of each element of a list, or of each value of a map."""
+    known: tuple[tuple[str, str], ...] = ()
+    """Name and type of fields of a preserve_unknown object that rules speak of: CEL sees no others."""
 
 
 def described(

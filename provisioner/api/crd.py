@@ -1,0 +1,181 @@
+"""CustomResourceDefinitions of the kinds, generated from their dataclasses.
+
+What a Python type says (object, list, enum of a Literal, required or not) is taken from it; the rest from the
+`described(...)` of each field. The schemas are structural, so the API server prunes what it does not know.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from typing import Any, Final
+
+import yaml
+
+from provisioner.api import KINDS
+from provisioner.api.meta import Resource
+from provisioner.api.schema import GROUP, VERSION, Column, FieldSchema, Kind, Rule, json_name
+
+CATEGORY: Final = "provisioner"
+"""`kubectl get provisioner` lists every kind of the project."""
+
+_SCALARS: Final[dict[type, dict[str, Any]]] = {
+    str: {"type": "string"},
+    int: {"type": "integer", "format": "int64"},
+    bool: {"type": "boolean"},
+}
+
+_CONSTRAINTS: Final = {
+    "pattern": "pattern",
+    "minimum": "minimum",
+    "maximum": "maximum",
+    "min_length": "minLength",
+    "max_length": "maxLength",
+    "min_items": "minItems",
+    "max_items": "maxItems",
+    "max_properties": "maxProperties",
+    "format": "format",
+    "server_default": "default",
+}
+
+
+def all_crds() -> list[dict[str, Any]]:
+    """One CustomResourceDefinition (apiextensions.k8s.io/v1) for each kind, in the order of KINDS."""
+    return [crd_of(kind) for kind in KINDS]
+
+
+def crds_yaml() -> str:
+    """The same as one multi-document YAML text, for `kubectl apply -f -`."""
+    return yaml.safe_dump_all(all_crds(), sort_keys=False, width=120, allow_unicode=True, explicit_start=True)
+
+
+def crd_of(resource: type[Resource]) -> dict[str, Any]:
+    """The CustomResourceDefinition of one kind."""
+    kind = resource.KIND
+    version: dict[str, Any] = {
+        "name": VERSION,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": _root_schema(resource, kind)},
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": [_printer_column(column) for column in kind.columns],
+    }
+    if kind.selectable:
+        version["selectableFields"] = [{"jsonPath": path} for path in kind.selectable]
+    names: dict[str, Any] = {"kind": kind.kind, "listKind": f"{kind.kind}List", "plural": kind.plural}
+    names["singular"] = kind.singular
+    if kind.short != kind.singular:
+        names["shortNames"] = [kind.short]
+    names["categories"] = [CATEGORY]
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{kind.plural}.{GROUP}"},
+        "spec": {"group": GROUP, "names": names, "scope": "Cluster", "versions": [version]},
+    }
+
+
+def _root_schema(resource: type[Resource], kind: Kind) -> dict[str, Any]:
+    hints = typing.get_type_hints(resource)
+    schema: dict[str, Any] = {
+        "description": kind.description,
+        "type": "object",
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"type": "object"},
+            "spec": _object_schema(hints["spec"]),
+            "status": _object_schema(hints["status"]),
+        },
+    }
+    if kind.rules:
+        schema["x-kubernetes-validations"] = [_validation(rule) for rule in kind.rules]
+    return schema
+
+
+def _object_schema(cls: type) -> dict[str, Any]:
+    """Schema of a dataclass; its docstring is its description unless the field that holds it says another."""
+    hints = typing.get_type_hints(cls)
+    properties: dict[str, Any] = {}
+    required: list[str] = []
+    for field in dataclasses.fields(cls):
+        name = json_name(field.name)
+        properties[name] = _field_schema(hints[field.name], field.metadata.get("schema"))
+        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            required.append(name)
+    schema: dict[str, Any] = {"description": " ".join((cls.__doc__ or "").split()), "type": "object"}
+    if required:
+        schema["required"] = required
+    schema["properties"] = properties
+    rules: tuple[Rule, ...] = getattr(cls, "RULES", ())
+    if rules:
+        schema["x-kubernetes-validations"] = [_validation(rule) for rule in rules]
+    return schema
+
+
+def _field_schema(hint: Any, constraints: FieldSchema | None) -> dict[str, Any]:
+    schema = _type_schema(hint, constraints.item if constraints else None)
+    if constraints is None:
+        return schema
+    if constraints.doc:
+        schema = {"description": constraints.doc, **{k: v for k, v in schema.items() if k != "description"}}
+    for ours, theirs in _CONSTRAINTS.items():
+        value = getattr(constraints, ours)
+        if value is not None:
+            schema[theirs] = value
+    if constraints.list_map_keys:
+        schema |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(constraints.list_map_keys)}
+    if constraints.list_set:
+        schema["x-kubernetes-list-type"] = "set"
+    if constraints.preserve_unknown:
+        schema.pop("additionalProperties", None)
+        schema["x-kubernetes-preserve-unknown-fields"] = True
+        if constraints.known:
+            schema["properties"] = {name: _known_property(type_) for name, type_ in constraints.known}
+    if constraints.rules:
+        own = schema.get("x-kubernetes-validations", [])
+        schema["x-kubernetes-validations"] = own + [_validation(rule) for rule in constraints.rules]
+    return schema
+
+
+def _known_property(type_: str) -> dict[str, Any]:
+    return {"type": type_, "x-kubernetes-preserve-unknown-fields": True} if type_ == "object" else {"type": type_}
+
+
+def _type_schema(hint: Any, item: FieldSchema | None) -> dict[str, Any]:
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        (hint,) = (option for option in typing.get_args(hint) if option is not type(None))
+        origin = typing.get_origin(hint)
+    if origin is typing.Literal:
+        return {"type": "string", "enum": list(typing.get_args(hint))}
+    if origin is tuple:
+        return {"type": "array", "items": _field_schema(typing.get_args(hint)[0], item)}
+    if origin is dict:
+        value = typing.get_args(hint)[1]
+        if value is Any:
+            return {"type": "object"}
+        return {"type": "object", "additionalProperties": _field_schema(value, item)}
+    if dataclasses.is_dataclass(hint):
+        return _object_schema(typing.cast(type, hint))
+    return dict(_SCALARS[hint])
+
+
+def _validation(rule: Rule) -> dict[str, Any]:
+    validation = {"rule": rule.rule, "message": rule.message}
+    if rule.expression is not None:
+        validation["messageExpression"] = rule.expression
+    if rule.field is not None:
+        validation["fieldPath"] = rule.field
+    return validation
+
+
+def _printer_column(column: Column) -> dict[str, Any]:
+    printed: dict[str, Any] = {"name": column.name, "type": column.type, "jsonPath": column.path}
+    if column.description:
+        printed["description"] = column.description
+    if column.priority:
+        printed["priority"] = column.priority
+    return printed
