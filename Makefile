@@ -1,0 +1,48 @@
+# `make help` lists what there is.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+LAB ?= demo
+VENV = $(shell bin/setup)
+PYTHON = PYTHONPATH=$(CURDIR) $(VENV)/bin/python
+
+.PHONY: help setup demo demo-shell demo-reimage demo-down test lint format golden bench requirements
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup: ## Install what is missing: Debian packages and a virtual environment outside the checkout
+	@bin/setup
+
+demo: ## Boot a virtual rack of two servers, for real, until they are Ready nodes
+	@bin/provisioner lab up --name $(LAB)
+
+demo-shell: ## Open a shell in the demo, with kubectl and provisioner on its PATH
+	@bin/provisioner lab shell --name $(LAB)
+
+demo-reimage: ## Bring one server of the demo back on another image
+	@bin/provisioner lab reimage --name $(LAB)
+
+demo-down: ## End the demo; leaves no process, namespace or mount behind
+	@bin/provisioner lab down --name $(LAB)
+
+test: lint ## Run all tests, the boot of a virtual rack among them
+	@$(PYTHON) -m pytest $(TESTS)
+
+lint: ## Run ruff, mypy and the import contracts
+	@$(PYTHON) -m ruff check . && $(PYTHON) -m ruff format --check . && \
+	  $(PYTHON) -m mypy && PYTHONPATH=$(CURDIR) $(VENV)/bin/lint-imports --no-cache
+
+format: ## Format the code
+	@$(PYTHON) -m ruff format . && $(PYTHON) -m ruff check --fix .
+
+golden: ## Write the golden files anew; read the diff before you commit it
+	@GOLDEN=write $(PYTHON) -m pytest -q tests -k golden
+
+bench: ## Measure against peers and bounds in the same run; writes tests/benchmarks/RESULTS.md
+	@$(PYTHON) -m tests.benchmarks $(BENCH)
+
+requirements: ## Resolve and hash the pinned requirements anew
+	@for set in runtime development; do \
+	  extra=$$([ $$set = development ] && echo --all-extras --all-build-deps); \
+	  $(VENV)/bin/pip-compile -q --upgrade --generate-hashes --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+	    --strip-extras --no-annotate --allow-unsafe $$extra -o requirements/$$set.txt pyproject.toml || exit 1; done
