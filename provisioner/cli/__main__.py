@@ -1,0 +1,5 @@
+"""`python -m provisioner.cli`."""
+
+from provisioner.cli.main import main
+
+main()

@@ -1,0 +1,115 @@
+"""The command `provisioner` and kubectl's plugin `kubectl provision`.
+
+Subcommands are imported when they are called: `provisioner crds` must not wait for Flask.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+from collections.abc import Mapping
+from typing import Any, Final
+
+import click
+import structlog
+
+from provisioner import __version__
+from provisioner.api.errors import NeedsHuman, ProvisionerError
+
+COMMANDS: Final[Mapping[str, str]] = {
+    "accept": "provisioner.cli.accept:accept",
+    "boot": "provisioner.cli.boot:boot",
+    "controller": "provisioner.cli.controller:controller",
+    "crds": "provisioner.cli.crds:crds",
+    "image": "provisioner.cli.image:image",
+    "lab": "provisioner.cli.lab:lab",
+    "manifests": "provisioner.cli.manifests:manifests",
+    "rack": "provisioner.cli.rack:rack",
+}
+
+KUBECTL_COMMANDS: Final[Mapping[str, str]] = {
+    "accept": "provisioner.cli.accept:accept",
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are named by `module:attribute` and imported on use."""
+
+    def __init__(self, *args: Any, targets: Mapping[str, str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._targets = targets
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*self._targets, *super().list_commands(ctx)})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        target = self._targets.get(cmd_name)
+        if target is None:
+            return super().get_command(ctx, cmd_name)
+        module, attribute = target.split(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)  # noqa: S101 - a wrong table entry is a programming error
+        return command
+
+
+def configure_logging(*, json: bool, verbose: bool) -> None:
+    """Log to stderr: lines for people, or JSON for a collector."""
+    renderer: Any = structlog.processors.JSONRenderer() if json else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG if verbose else logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+
+
+@click.group(cls=LazyGroup, targets=COMMANDS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="provisioner")
+@click.option("--log-json", is_flag=True, help="Log as JSON, a line each.")
+@click.option("-v", "--verbose", is_flag=True, help="Log what is done in detail.")
+def provisioner(log_json: bool, verbose: bool) -> None:
+    """Turn servers without an operating system into Kubernetes nodes.
+
+    \b
+    Set up:    manifests, crds, image build, image publish
+    Serve:     boot (on each boot host), controller (anywhere)
+    Operate:   rack register, accept, and kubectl
+    Try:       lab up
+    """
+    configure_logging(json=log_json, verbose=verbose)
+
+
+@click.group(cls=LazyGroup, targets=KUBECTL_COMMANDS)
+def kubectl() -> None:
+    """What `kubectl provision` offers."""
+
+
+provisioner.add_command(kubectl)
+
+
+def _run(group: click.Group, name: str, prefix: list[str]) -> None:
+    try:
+        group.main([*prefix, *sys.argv[1:]], prog_name=name)
+    except NeedsHuman as error:
+        click.echo(f"error: {Exception.__str__(error)}\n  try: {error.hint}", err=True)
+        sys.exit(1)
+    except ProvisionerError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(1)
+
+
+def main() -> None:
+    """Entry point of `provisioner`."""
+    _run(provisioner, "provisioner", [])
+
+
+def kubectl_plugin() -> None:
+    """Entry point of `kubectl-provision`, which kubectl finds on the PATH."""
+    _run(provisioner, "kubectl", ["kubectl"])
