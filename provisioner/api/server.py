@@ -7,8 +7,19 @@ from typing import ClassVar, Literal
 
 from provisioner.api.boot_stage import BootStage
 from provisioner.api.meta import Condition, ObjectMeta, Resource
-from provisioner.api.schema import IPV4_PATTERN, NAME_PATTERN, Column, Kind, Rule, described
-from provisioner.api.values import DIGEST_PATTERN, MAC_PATTERN
+from provisioner.api.rules import (
+    BMC_ADDRESS_RULES,
+    DIGEST_RULES,
+    IPV4_RULES,
+    LABEL_PATTERN,
+    LABEL_RULES,
+    MAC_RULES,
+    NAME_RULES,
+    PRINTABLE_RULES,
+    UUID_RULES,
+)
+from provisioner.api.schema import IPV4_PATTERN, Column, Kind, Rule, described
+from provisioner.api.values import DIGEST_PATTERN
 
 Architecture = Literal["x86_64", "arm64"]
 Acceptance = Literal["Pending", "Accepted", "Rejected"]
@@ -21,20 +32,39 @@ OrderReason = Literal["FirstBoot", "PowerState", "Unordered", "TimedOut", "Power
 class BMC:
     """How the server's baseboard management controller is reached."""
 
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "self.bootMethod != 'UefiHttp' || self.protocol == 'Redfish'",
+            "bootMethod UefiHttp sets the URL by Redfish, which protocol IPMI cannot: use bootMethod Pxe",
+            field=".bootMethod",
+        ),
+    )
     address: str = described(
-        "Base URL of the Redfish service, such as https://10.90.0.11.", pattern=r"^https?://[^\s/]+(/[^\s]*)?$", max_length=253
+        "Base URL of the Redfish service, such as https://10.90.0.11.", max_length=253, rules=BMC_ADDRESS_RULES
     )
     protocol: Literal["Redfish", "IPMI"] = described("Protocol spoken.", default="Redfish", server_default="Redfish")
     credentials_name: str | None = described(
-        "Secret in the provisioner's namespace with the keys username and password.", default=None, max_length=253
+        "Secret in the provisioner's namespace with the keys username and password.",
+        default=None,
+        max_length=253,
+        rules=NAME_RULES,
     )
     certificate: str | None = described(
         "PEM certificate that the BMC must present; the system's trust store decides if absent.",
         default=None,
         max_length=16384,
+        rules=(
+            Rule(
+                "self.contains('-----BEGIN CERTIFICATE-----') && !self.contains('PRIVATE KEY')",
+                "the certificate must be PEM that begins with -----BEGIN CERTIFICATE-----, and no private key",
+            ),
+        ),
     )
     system_id: str | None = described(
-        "Id of the Redfish ComputerSystem where the BMC has several; the only one if absent.", default=None, max_length=253
+        "Id of the Redfish ComputerSystem where the BMC has several; the only one if absent.",
+        default=None,
+        max_length=253,
+        rules=PRINTABLE_RULES,
     )
     boot_method: BootMethod = described(
         "How the BMC is told to boot: Pxe, or UefiHttp with the URL set through the BMC, or Disk (override left alone).",
@@ -47,31 +77,60 @@ class BMC:
 class Interface:
     """A further network interface of the server."""
 
-    name: str = described("Name of the interface, unique in the server.", max_length=63)
-    mac_address: str = described("MAC address, lower case with colons.", pattern=MAC_PATTERN)
+    name: str = described("Name of the interface, unique in the server.", max_length=63, rules=PRINTABLE_RULES)
+    mac_address: str = described("MAC address, lower case with colons.", max_length=32, rules=MAC_RULES)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServerSpec:
     """What is registered about a server and what is wanted of it."""
 
-    rack_ref: str | None = described("Rack in which the server stands.", default=None, pattern=NAME_PATTERN, max_length=63)
-    position: str | None = described("Place in the rack, such as u01.", default=None, max_length=63)
-    serial_number: str | None = described("Serial number from the vendor.", default=None, max_length=128)
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "self.acceptance != 'Accepted' || has(self.rackRef)",
+            "an Accepted server needs spec.rackRef: without a rack it has no subnet to boot from",
+            field=".rackRef",
+        ),
+        Rule(
+            "self.bootMACAddress == oldSelf.bootMACAddress || self.acceptance != 'Accepted' || "
+            "oldSelf.acceptance != 'Accepted'",
+            "the boot MAC address identifies an accepted server: set spec.acceptance to Pending together with the new "
+            "address (an interface was replaced), then accept the server again",
+            field=".bootMACAddress",
+        ),
+        Rule(
+            "!has(self.interfaces) || self.interfaces.all(a, a.macAddress != self.bootMACAddress && "
+            "self.interfaces.exists_one(b, b.macAddress == a.macAddress))",
+            "a MAC address occurs twice in this server: spec.interfaces holds the further interfaces, "
+            "not the one that boots, each once",
+            field=".interfaces",
+        ),
+    )
+    rack_ref: str | None = described("Rack in which the server stands.", default=None, max_length=63, rules=NAME_RULES)
+    position: str | None = described(
+        "Place in the rack, such as u01.", default=None, max_length=63, rules=PRINTABLE_RULES
+    )
+    serial_number: str | None = described(
+        "Serial number from the vendor.", default=None, max_length=128, rules=PRINTABLE_RULES
+    )
     system_uuid: str | None = described(
-        "SMBIOS system UUID, lower case.", default=None, pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
+        "SMBIOS system UUID, lower case.", default=None, max_length=64, rules=UUID_RULES
     )
     architecture: Architecture = described("Processor architecture.", default="x86_64", server_default="x86_64")
     boot_mac_address: str = described(
-        "MAC address of the interface that boots, lower case with colons.", pattern=MAC_PATTERN
+        "MAC address of the interface that boots, lower case with colons.", max_length=32, rules=MAC_RULES
     )
     subnet_name: str | None = described(
-        "Subnet of the rack in which it boots; the rack's first one if absent.", default=None, max_length=63
+        "Subnet of the rack in which it boots; the rack's first one if absent.",
+        default=None,
+        max_length=63,
+        rules=LABEL_RULES,
     )
     boot_address: str | None = described(
         "IPv4 address of the boot interface; allocated from the subnet (see status.address) if absent.",
         default=None,
-        pattern=IPV4_PATTERN,
+        max_length=15,
+        rules=IPV4_RULES,
     )
     interfaces: tuple[Interface, ...] = described(
         "Further interfaces.", default=(), max_items=64, list_map_keys=("name",)
@@ -82,8 +141,8 @@ class ServerSpec:
     node_pool_ref: str | None = described(
         "NodePool whose image it boots and whose settings its Node gets; it waits without one.",
         default=None,
-        pattern=NAME_PATTERN,
         max_length=63,
+        rules=NAME_RULES,
     )
     acceptance: Acceptance = described(
         "Whether the machine may boot: Pending machines wait at a console message until somebody accepts them.",
@@ -91,7 +150,7 @@ class ServerSpec:
         server_default="Pending",
     )
     endorsement_key_sha256: str | None = described(
-        "SHA-256 of the TPM's endorsement public key.", default=None, pattern=DIGEST_PATTERN
+        "SHA-256 of the TPM's endorsement public key.", default=None, max_length=71, rules=DIGEST_RULES
     )
     power_state: PowerState = described("Wanted power state.", default="On", server_default="On")
 
@@ -105,7 +164,9 @@ class BootOrder:
     ordered_time: str = described("When it was ordered.", format="date-time")
     attempt: int = described("Counts the orders since the server was last Ready, from 1.", minimum=1)
     image_ref: str | None = described("Image that the server is to boot.", default=None, max_length=253)
-    boot_id_before: str | None = described("Kernel boot id before the order, if one was known.", default=None, max_length=63)
+    boot_id_before: str | None = described(
+        "Kernel boot id before the order, if one was known.", default=None, max_length=63
+    )
     message: str | None = described("What led to the order, in words.", default=None, max_length=1024)
 
 
@@ -136,22 +197,32 @@ class BootProgress:
     stage_times: tuple[StageTime, ...] = described(
         "When each stage began.", default=(), list_map_keys=("stage",), max_items=16
     )
-    message: str | None = described("Last message of the machine, such as why stage-1 retries.", default=None, max_length=1024)
+    message: str | None = described(
+        "Last message of the machine, such as why stage-1 retries.", default=None, max_length=1024
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class JoinStatus:
     """What was handed out for the current order."""
 
-    order_id: str | None = described("Boot order whose one join configuration was handed out.", default=None, max_length=63)
+    order_id: str | None = described(
+        "Boot order whose one join configuration was handed out.", default=None, max_length=63
+    )
     boot_id: str | None = described("Kernel boot id of the machine that got it.", default=None, max_length=63)
     request_key_sha256: str | None = described(
         "Digest of the random key with which the machine may repeat its request.", default=None, pattern=DIGEST_PATTERN
     )
     token_id: str | None = described("Public part of the bootstrap token.", default=None, max_length=16)
-    fetched_time: str | None = described("When the join configuration was handed out.", default=None, format="date-time")
-    certificate_time: str | None = described("When the client certificate was approved.", default=None, format="date-time")
-    refused_time: str | None = described("When a join was last refused for this server.", default=None, format="date-time")
+    fetched_time: str | None = described(
+        "When the join configuration was handed out.", default=None, format="date-time"
+    )
+    certificate_time: str | None = described(
+        "When the client certificate was approved.", default=None, format="date-time"
+    )
+    refused_time: str | None = described(
+        "When a join was last refused for this server.", default=None, format="date-time"
+    )
     refused_reason: str | None = described("Why it was refused.", default=None, max_length=253)
 
 
@@ -179,10 +250,12 @@ class ServerStatus:
     order: BootOrder | None = described("The current boot order.", default=None)
     power: PowerStatus | None = described("What the BMC accepted and said.", default=None)
     progress: BootProgress | None = described("What was heard of the boot.", default=None)
-    ready_time: str | None = described("When the Node of the current order first was Ready.", default=None, format="date-time")
+    ready_time: str | None = described(
+        "When the Node of the current order first was Ready.", default=None, format="date-time"
+    )
     join: JoinStatus | None = described("What was handed out for the order.", default=None)
     discovery: Discovery | None = described("What an unknown machine said of itself.", default=None)
-    conditions: tuple[Condition, ...] = described("Observations.", default=(), list_map_keys=("type",))
+    conditions: tuple[Condition, ...] = described("Observations.", default=(), max_items=32, list_map_keys=("type",))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,12 +280,18 @@ class Server(Resource):
             Column("Age", ".metadata.creationTimestamp", type="date"),
         ),
         rules=(
-            Rule("self.metadata.name.size() <= 63", "a Server's name is also its Node's name and a label value: at most 63 characters"),
             Rule(
-                "self.spec.acceptance != 'Accepted' || has(self.spec.rackRef)",
-                "an Accepted server needs spec.rackRef: without a rack it has no subnet to boot from",
+                "self.metadata.name.size() <= 63",
+                "a Server's name is also its Node's name, its host name and a label value: at most 63 characters",
+            ),
+            Rule(
+                f"self.metadata.name.matches('{LABEL_PATTERN}')",
+                "a Server's name is also its host name: no dots",
+                expression="'a Server\\'s name is also its host name, which has no dots: write ' + "
+                "self.metadata.name.replace('.', '-')",
             ),
         ),
+        selectable=(".spec.rackRef", ".spec.nodePoolRef", ".spec.acceptance", ".spec.bootMACAddress"),
     )
     metadata: ObjectMeta
     spec: ServerSpec
