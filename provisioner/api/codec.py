@@ -55,7 +55,7 @@ def to_json(value: Any) -> Any:
 def from_json(cls: type[T], data: Mapping[str, Any], path: str = "") -> T:
     """An instance of `cls` from JSON. Raises: Refused if a required field is missing or of another type."""
     arguments = {}
-    for name, key, hint, required in _fields(cls):
+    for name, key, hint, required in _fields(typing.cast(type, cls)):
         if data.get(key) is None:
             if required:
                 raise Refused(f"{cls.__name__} lacks {path}{key}", hint=f"set {path}{key}")

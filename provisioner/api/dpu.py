@@ -6,24 +6,40 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from provisioner.api.meta import Condition, ObjectMeta, Resource
-from provisioner.api.schema import NAME_PATTERN, Column, Kind, Rule, described
+from provisioner.api.rules import LABEL_PATTERN, MAC_RULES, NAME_RULES, PRINTABLE_RULES
+from provisioner.api.schema import Column, Kind, Rule, described
 from provisioner.api.server import BMC, Acceptance
-from provisioner.api.values import MAC_PATTERN
 
 
 @dataclass(frozen=True, kw_only=True)
 class DPUSpec:
     """What is registered about a DPU."""
 
-    server_ref: str = described("Server in which the card sits.", pattern=NAME_PATTERN, max_length=63)
-    serial_number: str | None = described("Serial number from the vendor.", default=None, max_length=128)
-    boot_mac_address: str = described("MAC address of the interface that boots.", pattern=MAC_PATTERN)
-    oob_mac_address: str | None = described("MAC address of the out-of-band port.", default=None, pattern=MAC_PATTERN)
+    server_ref: str = described("Server in which the card sits.", max_length=63, rules=NAME_RULES)
+    serial_number: str | None = described(
+        "Serial number from the vendor.", default=None, max_length=128, rules=PRINTABLE_RULES
+    )
+    boot_mac_address: str = described("MAC address of the interface that boots.", max_length=32, rules=MAC_RULES)
+    oob_mac_address: str | None = described(
+        "MAC address of the out-of-band port.", default=None, max_length=32, rules=MAC_RULES
+    )
     bmc: BMC | None = described("The card's own BMC.", default=None)
-    node_pool_ref: str | None = described("NodePool whose image it boots.", default=None, pattern=NAME_PATTERN, max_length=63)
+    node_pool_ref: str | None = described(
+        "NodePool whose image it boots.", default=None, max_length=63, rules=NAME_RULES
+    )
     acceptance: Acceptance = described("Whether the card may boot.", default="Pending", server_default="Pending")
-    mode: Literal["DPU"] = described(
-        "Operating mode. Cards in NIC mode have no Arm system and cannot be provisioned.", default="DPU", server_default="DPU"
+    mode: Literal["DPU", "NIC"] = described(
+        "Operating mode. Cards in NIC mode have no Arm system, cannot be provisioned and are refused.",
+        default="DPU",
+        server_default="DPU",
+        rules=(
+            Rule(
+                "self != 'NIC'",
+                "a card in NIC mode has no Arm system to provision: switch it to DPU mode "
+                "(mlxconfig -d DEVICE set INTERNAL_CPU_OFFLOAD_ENGINE=0, then a cold power cycle) "
+                "and register it with mode DPU",
+            ),
+        ),
     )
 
 
@@ -31,7 +47,7 @@ class DPUSpec:
 class DPUStatus:
     """What is known of a DPU."""
 
-    conditions: tuple[Condition, ...] = described("Observations.", default=(), list_map_keys=("type",))
+    conditions: tuple[Condition, ...] = described("Observations.", default=(), max_items=32, list_map_keys=("type",))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +63,16 @@ class DPU(Resource):
             Column("Ready", ".status.conditions[?(@.type=='Ready')].status"),
             Column("Age", ".metadata.creationTimestamp", type="date"),
         ),
-        rules=(Rule("self.metadata.name.size() <= 63", "a DPU's name is also its Node's name: at most 63 characters"),),
+        rules=(
+            Rule("self.metadata.name.size() <= 63", "a DPU's name is also its Node's name: at most 63 characters"),
+            Rule(
+                f"self.metadata.name.matches('{LABEL_PATTERN}')",
+                "a DPU's name is also its host name: no dots",
+                expression="'a DPU\\'s name is also its host name, which has no dots: write ' + "
+                "self.metadata.name.replace('.', '-')",
+            ),
+        ),
+        selectable=(".spec.serverRef", ".spec.bootMACAddress"),
     )
     metadata: ObjectMeta
     spec: DPUSpec

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from provisioner.api.meta import Condition, ObjectMeta, Resource
-from provisioner.api.schema import Column, Kind, Rule, described
+from provisioner.api.rules import DIGEST_RULES, KERNEL_ARGUMENT
+from provisioner.api.schema import Column, FieldSchema, Kind, Rule, described
 from provisioner.api.server import Architecture
-from provisioner.api.values import DIGEST_PATTERN
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +21,7 @@ class Artifact:
         max_length=253,
         rules=(Rule("!self.contains('..')", "a path may not contain '..'"),),
     )
-    sha256: str = described("Digest of the file.", pattern=DIGEST_PATTERN)
+    sha256: str = described("Digest of the file.", max_length=71, rules=DIGEST_RULES)
     size_bytes: int = described("Size of the file in bytes.", minimum=1)
 
 
@@ -29,16 +29,23 @@ class Artifact:
 class ImageSpec:
     """What the image consists of. It never changes: another content is another Image."""
 
-    digest: str = described("Digest of the manifest; names the whole image.", pattern=DIGEST_PATTERN)
+    digest: str = described("Digest of the manifest; names the whole image.", max_length=71, rules=DIGEST_RULES)
     architecture: Architecture = described("Processor architecture.")
-    distribution: str = described("Distribution and release, such as ubuntu-24.04.", max_length=63)
-    recipe: str = described("Recipe it was built from, such as gpu-node.", max_length=63)
+    distribution: str = described("Distribution and release, such as ubuntu-24.04.", min_length=1, max_length=63)
+    recipe: str = described("Recipe it was built from, such as gpu-node.", min_length=1, max_length=63)
     manifest: Artifact = described("The signed manifest; its signature lies beside it with the suffix .sig.")
     kernel: Artifact = described("Linux kernel.")
     stage1: Artifact = described("Initramfs that fetches and verifies the root.")
     root: Artifact = described("Squashfs of the root file system.")
-    kernel_arguments: tuple[str, ...] = described("Kernel arguments beside those that each server gets.", default=(), max_items=64)
-    versions: dict[str, str] = described("Versions of what matters: kernel, kubelet, containerd…", default_factory=dict, max_properties=32)
+    kernel_arguments: tuple[str, ...] = described(
+        "Kernel arguments beside those that each server gets.", default=(), max_items=64, item=KERNEL_ARGUMENT
+    )
+    versions: dict[str, str] = described(
+        "Versions of what matters: kernel, kubelet, containerd…",
+        default_factory=dict,
+        max_properties=32,
+        item=FieldSchema(doc="A version.", max_length=253),
+    )
     signature: str = described("Signature of the manifest, in signify's format.", max_length=1024)
 
 
@@ -47,7 +54,7 @@ class ImageStatus:
     """Whether the image can be booted."""
 
     nodes: int | None = described("Servers that run it.", default=None)
-    conditions: tuple[Condition, ...] = described("Observations.", default=(), list_map_keys=("type",))
+    conditions: tuple[Condition, ...] = described("Observations.", default=(), max_items=32, list_map_keys=("type",))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +74,13 @@ class Image(Resource):
             Column("Digest", ".spec.digest", priority=1),
             Column("Age", ".metadata.creationTimestamp", type="date"),
         ),
-        rules=(Rule("oldSelf.spec == self.spec", "an Image never changes: publish another one"),),
+        rules=(
+            Rule(
+                "oldSelf.spec == self.spec",
+                "an Image never changes: publish another one, and point the NodePool's imageRef at it",
+            ),
+            Rule("self.metadata.name.size() <= 63", "an Image's name is also a label value: at most 63 characters"),
+        ),
     )
     metadata: ObjectMeta
     spec: ImageSpec

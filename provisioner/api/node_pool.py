@@ -6,15 +6,24 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from provisioner.api.meta import Condition, ObjectMeta, Resource
-from provisioner.api.schema import NAME_PATTERN, Column, Kind, Rule, described
+from provisioner.api.rules import KERNEL_ARGUMENT, LABEL_VALUE_RULES, NAME_RULES
+from provisioner.api.schema import Column, FieldSchema, Kind, Rule, described
+
+_KEY_WORDS = (
+    "must be a name with an optional domain before it, such as example.com/rack: letters, digits, '-', '_', '.'"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Taint:
     """A taint as Kubernetes knows it."""
 
-    key: str = described("Key of the taint.", max_length=253)
-    value: str | None = described("Value of the taint.", default=None, max_length=63)
+    key: str = described(
+        "Key of the taint.",
+        max_length=253,
+        rules=(Rule("!format.qualifiedName().validate(self).hasValue()", f"a taint's key {_KEY_WORDS}"),),
+    )
+    value: str | None = described("Value of the taint.", default=None, max_length=63, rules=LABEL_VALUE_RULES)
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = described("Effect of the taint.")
 
 
@@ -22,8 +31,22 @@ class Taint:
 class KubeletSettings:
     """What the pool's Nodes and kubelets get."""
 
-    labels: dict[str, str] = described("Labels of the Nodes.", default_factory=dict, max_properties=64)
-    taints: tuple[Taint, ...] = described("Taints of the Nodes.", default=(), max_items=32)
+    labels: dict[str, str] = described(
+        "Labels of the Nodes.",
+        default_factory=dict,
+        max_properties=64,
+        item=FieldSchema(doc="A label's value.", max_length=63, rules=LABEL_VALUE_RULES),
+        rules=(
+            Rule("self.all(key, !format.qualifiedName().validate(key).hasValue())", f"a label's key {_KEY_WORDS}"),
+            Rule(
+                "!self.exists(key, key == 'kubernetes.io/hostname' || key.startsWith('provisioner.dev/'))",
+                "kubernetes.io/hostname and labels of provisioner.dev are set for each Node: leave them out",
+            ),
+        ),
+    )
+    taints: tuple[Taint, ...] = described(
+        "Taints of the Nodes.", default=(), max_items=32, list_map_keys=("key", "effect")
+    )
     configuration: dict[str, Any] = described(
         "Fields of KubeletConfiguration (kubelet.config.k8s.io/v1beta1) put over the built-in ones.",
         default_factory=dict,
@@ -36,8 +59,10 @@ class KubeletSettings:
         ),
         rules=(
             Rule(
-                "!has(self.authentication) && !has(self.authorization) && !has(self.serverTLSBootstrap) && !has(self.rotateCertificates)",
-                "authentication, authorization, serverTLSBootstrap and rotateCertificates are not the pool's to change",
+                "!has(self.authentication) && !has(self.authorization) && !has(self.serverTLSBootstrap) && "
+                "!has(self.rotateCertificates)",
+                "authentication, authorization, serverTLSBootstrap and rotateCertificates keep a Node's kubelet "
+                "closed to strangers and are not the pool's to change: leave them out",
             ),
         ),
     )
@@ -47,9 +72,13 @@ class KubeletSettings:
 class StageTimeouts:
     """How long each stage of a boot may take before it counts as hung, in seconds."""
 
-    firmware: int | None = described("Firmware: power-on to iPXE's DHCP request.", default=None, minimum=10, maximum=7200)
+    firmware: int | None = described(
+        "Firmware: power-on to iPXE's DHCP request.", default=None, minimum=10, maximum=7200
+    )
     ipxe: int | None = described("iPXE: its DHCP request to stage-1.", default=None, minimum=10, maximum=7200)
-    stage1: int | None = described("Stage-1: its start to the fetch of the root.", default=None, minimum=10, maximum=7200)
+    stage1: int | None = described(
+        "Stage-1: its start to the fetch of the root.", default=None, minimum=10, maximum=7200
+    )
     root: int | None = described("Root: fetch, verification and switch over.", default=None, minimum=10, maximum=7200)
     system: int | None = described("System: switch over to the join request.", default=None, minimum=10, maximum=7200)
     token: int | None = described("Token: join request to its answer.", default=None, minimum=10, maximum=7200)
@@ -60,15 +89,17 @@ class StageTimeouts:
 class NodePoolSpec:
     """What the pool's servers boot and become."""
 
-    image_ref: str = described("Image that the pool's servers boot.", pattern=NAME_PATTERN, max_length=253)
+    image_ref: str = described("Image that the pool's servers boot.", max_length=253, rules=NAME_RULES)
     attestation: Literal["Required", "Optional"] = described(
-        "Required: a server joins only after its TPM proved its identity. Optional: a server joins once per boot that the "
-        "controller itself ordered.",
+        "Required: a server joins only after its TPM proved its identity. Optional: a server joins once per boot "
+        "that the controller itself ordered.",
         default="Required",
         server_default="Required",
     )
     kubelet: KubeletSettings = described("What the pool's Nodes and kubelets get.", default_factory=KubeletSettings)
-    kernel_arguments: tuple[str, ...] = described("Further kernel arguments.", default=(), max_items=64)
+    kernel_arguments: tuple[str, ...] = described(
+        "Further kernel arguments.", default=(), max_items=64, item=KERNEL_ARGUMENT
+    )
     stage_timeout_seconds: StageTimeouts = described(
         "How long each stage of a boot may take before it counts as hung.", default_factory=StageTimeouts
     )
@@ -81,7 +112,7 @@ class NodePoolStatus:
     desired: int | None = described("Servers in the pool.", default=None)
     updated: int | None = described("Servers that run the pool's image.", default=None)
     unavailable: int | None = described("Servers that are not Ready.", default=None)
-    conditions: tuple[Condition, ...] = described("Observations.", default=(), list_map_keys=("type",))
+    conditions: tuple[Condition, ...] = described("Observations.", default=(), max_items=32, list_map_keys=("type",))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,16 +121,19 @@ class NodePool(Resource):
         kind="NodePool",
         plural="nodepools",
         short="np",
-        description="Servers that boot one image and become Nodes with the same labels, taints and kubelet configuration.",
+        description="Servers that boot one image and become Nodes with the same labels, taints and kubelet settings.",
         columns=(
             Column("Image", ".spec.imageRef"),
             Column("Attestation", ".spec.attestation"),
             Column("Desired", ".status.desired", type="integer"),
             Column("Updated", ".status.updated", type="integer"),
             Column("Unavailable", ".status.unavailable", type="integer"),
+            Column("State", ".status.conditions[?(@.type=='Ready')].reason"),
             Column("Age", ".metadata.creationTimestamp", type="date"),
         ),
-        rules=(Rule("self.metadata.name.size() <= 63", "a NodePool's name is also a label value: at most 63 characters"),),
+        rules=(
+            Rule("self.metadata.name.size() <= 63", "a NodePool's name is also a label value: at most 63 characters"),
+        ),
     )
     metadata: ObjectMeta
     spec: NodePoolSpec

@@ -109,7 +109,9 @@ def described(
     return dataclasses.field(metadata=metadata)
 
 
-_ACRONYMS: Final = frozenset("mac uuid sha256 bmc url dns ntp cidr id ip mtu vpc cpu gpu nic".split())
+_ACRONYMS: Final = frozenset(
+    ("mac", "uuid", "sha256", "bmc", "url", "dns", "ntp", "cidr", "id", "ip", "mtu", "vpc", "cpu", "gpu", "nic")
+)
 
 
 def json_name(python_name: str) -> str:

@@ -67,7 +67,7 @@ class BMC:
         rules=PRINTABLE_RULES,
     )
     boot_method: BootMethod = described(
-        "How the BMC is told to boot: Pxe, or UefiHttp with the URL set through the BMC, or Disk (override left alone).",
+        "How the BMC is told to boot: Pxe, or UefiHttp with the URL set through the BMC, or Disk (left alone).",
         default="Pxe",
         server_default="Pxe",
     )
@@ -190,7 +190,7 @@ class StageTime:
 
 @dataclass(frozen=True, kw_only=True)
 class BootProgress:
-    """What was heard of the boot that is under way. Reports are not authenticated: they are shown, never acted on alone."""
+    """What was heard of the boot under way. Reports are not authenticated: they are shown, never acted on alone."""
 
     stage: BootStage | None = described("Stage that the boot has reached.", default=None)
     boot_id: str | None = described("Kernel boot id that the reports carried.", default=None, max_length=63)
@@ -219,6 +219,20 @@ class JoinStatus:
     )
     certificate_time: str | None = described(
         "When the client certificate was approved.", default=None, format="date-time"
+    )
+    certificate_token_id: str | None = described(
+        "Token on which a client certificate was approved; equal to tokenID once the token is spent.",
+        default=None,
+        max_length=16,
+    )
+    certificate_request_name: str | None = described(
+        "CertificateSigningRequest of the client certificate approved last.", default=None, max_length=253
+    )
+    credentials: tuple[str, ...] = described(
+        "Credential ids (X509SHA256=…) of this boot's client certificates: nobody else may renew.",
+        default=(),
+        max_items=4,
+        list_set=True,
     )
     refused_time: str | None = described(
         "When a join was last refused for this server.", default=None, format="date-time"

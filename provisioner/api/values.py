@@ -37,7 +37,9 @@ def parse_mac(text: str) -> MacAddress:
 def parse_digest(text: str) -> Sha256Digest:
     """Read `sha256:<64 hex digits>`. Raises: Refused on anything else."""
     if not re.fullmatch(r"sha256:[0-9a-f]{64}", text):
-        raise Refused(f"digest {text!r} is not sha256 with 64 hexadecimal digits", hint="copy it from the image manifest")
+        raise Refused(
+            f"digest {text!r} is not sha256 with 64 hexadecimal digits", hint="copy it from the image manifest"
+        )
     return Sha256Digest(text)
 
 

@@ -1,0 +1,178 @@
+"""CEL rules that several kinds share: what a value must look like, in words that say how to write it.
+
+A rule on a field sees the value as `self`. Where one rule presupposes another (a CIDR without host bits must be a CIDR)
+it passes on what the other already refuses, so that a person reads one message for one mistake.
+Source: Kubernetes, "Common Expression Language in Kubernetes", libraries ip, cidr, url, format.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from provisioner.api.schema import FieldSchema, Rule
+from provisioner.api.values import MAC_PATTERN
+
+_BARE_MAC: Final = "self.lowerAscii().replace('-', '').replace(':', '').replace('.', '').replace(' ', '')"
+_WITH_COLONS: Final = " + ':' + ".join(f"d.substring({i}, {i + 2})" for i in range(0, 12, 2))
+
+MAC_RULES: Final = (
+    Rule(
+        f"self.matches('{MAC_PATTERN}')",
+        "a MAC address is six bytes in lower case with colons: write it as 52:54:00:12:34:56",
+        expression=(
+            "'MAC address ' + self + ' is not six bytes in lower case with colons: write it as ' + "
+            f"[{_BARE_MAC}].map(d, d.matches('^[0-9a-f]{{12}}$') ? {_WITH_COLONS} : '52:54:00:12:34:56')[0]"
+        ),
+    ),
+    Rule(
+        "!self.matches('^[0-9a-f][13579bdf]:')",
+        "the MAC address is a multicast address, which no interface has: use the address of the interface that boots",
+        expression="'MAC address ' + self + ' is a multicast address, which no interface has: "
+        "use the address of the interface that boots'",
+    ),
+    Rule("self != '00:00:00:00:00:00'", "the MAC address is all zero: use the address of the interface that boots"),
+)
+
+IPV4_RULES: Final = (
+    Rule(
+        "isIP(self) && ip(self).family() == 4",
+        "the value is not an IPv4 address: write it as 10.80.0.21",
+        expression="'\\'' + self + '\\' is not an IPv4 address: write it as 10.80.0.21' + "
+        "(self.contains('/') ? ', without the prefix length' : '')",
+    ),
+)
+
+_IS_CIDR: Final = "isCIDR(self) && cidr(self).ip().family() == 4"
+CIDR_RULES: Final = (
+    Rule(
+        _IS_CIDR,
+        "the value is not an IPv4 subnet: write it as 10.80.0.0/24",
+        expression="'\\'' + self + '\\' is not an IPv4 subnet: write it as 10.80.0.0/24'",
+    ),
+    Rule(
+        f"!({_IS_CIDR}) || cidr(self) == cidr(self).masked()",
+        "the subnet has host bits set: write its network address",
+        expression="'subnet ' + self + ' has host bits set: write its network address, such as 10.80.0.0/24'",
+    ),
+    Rule(
+        f"!({_IS_CIDR}) || (cidr(self).prefixLength() >= 8 && cidr(self).prefixLength() <= 30)",
+        "a subnet in which servers boot has a prefix length from 8 to 30",
+    ),
+)
+
+LABEL_PATTERN: Final = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+SUBDOMAIN_PATTERN: Final = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+
+NAME_RULES: Final = (
+    Rule(
+        f"self.matches('{SUBDOMAIN_PATTERN}')",
+        "the value is not an object's name: lower-case letters, digits, '-' and '.', such as r01",
+        expression="'\\'' + self + '\\' is not an object\\'s name: use lower-case letters, digits, \"-\" and \".\", "
+        "beginning and ending with a letter or digit'",
+    ),
+)
+
+LABEL_RULES: Final = (
+    Rule(
+        f"self.matches('{LABEL_PATTERN}')",
+        "the value must be lower-case letters, digits and '-', such as boot",
+        expression="'\\'' + self + '\\' must be lower-case letters, digits and \"-\", such as boot' + "
+        "(self.contains('.') ? '; a dot is not allowed here' : '')",
+    ),
+)
+
+LABEL_VALUE_RULES: Final = (
+    Rule(
+        "!format.labelValue().validate(self).hasValue()",
+        "the value becomes a label's value: at most 63 letters, digits, '-', '_' and '.', such as dc1-a",
+        expression="'\\'' + self + '\\' becomes a label\\'s value: use letters, digits, \"-\", \"_\" and \".\", "
+        "such as dc1-a'",
+    ),
+)
+
+PRINTABLE_RULES: Final = (
+    Rule(
+        "self.matches('^[!-~]([ -~]*[!-~])?$')",
+        "the value must be printable ASCII without spaces at its ends: "
+        "copy it again from the label or the packing list",
+    ),
+)
+
+UUID_RULES: Final = (
+    Rule(
+        "self.matches('^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$')",
+        "a system UUID is 32 lower-case hexadecimal digits: write it as 4c4c4544-0031-3010-8054-b2c04f4e4d32",
+        expression="'system UUID ' + self + ' is not 32 lower-case hexadecimal digits in five groups: write it as ' + "
+        "(self.lowerAscii().matches('^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$') ? self.lowerAscii() : "
+        "'4c4c4544-0031-3010-8054-b2c04f4e4d32')",
+    ),
+)
+
+DIGEST_RULES: Final = (
+    Rule(
+        "self.matches('^sha256:[0-9a-f]{64}$')",
+        "a digest is sha256: and 64 lower-case hexadecimal digits: copy it from the image's manifest",
+    ),
+)
+
+# The URL ends up in an iPXE script and on a kernel command line: nothing that either of them interprets may be in it.
+PLAIN_URL_RULES: Final = (
+    Rule(
+        "self.matches('^https?://')",
+        "the URL needs its scheme: write it as http://10.80.0.5",
+        expression="'\\'' + self + '\\' needs its scheme: write http://' + self",
+    ),
+    Rule(
+        "!self.matches('^https?://') || self.matches('^https?://[A-Za-z0-9.:-]+(/[A-Za-z0-9._~/-]*)?$')",
+        "the URL may hold a host, a port and a path of letters, digits and . _ ~ - only: "
+        "write it as http://10.80.0.5:8080/cache",
+    ),
+)
+
+BMC_ADDRESS_RULES: Final = (
+    Rule(
+        "self.matches('^https?://')",
+        "the address of a BMC needs its scheme: write it as https://10.90.0.11",
+        expression="'BMC address \\'' + self + '\\' needs its scheme: write https://' + self",
+    ),
+    Rule(
+        "!self.matches('^https?://') || !self.contains('@')",
+        "credentials do not belong into the BMC's address, which everybody may read: "
+        "put them into a Secret and name it in credentialsName",
+    ),
+    Rule(
+        "!self.matches('^https?://') || self.contains('@') || self.matches('^https?://[][A-Za-z0-9.:-]+(/[A-Za-z0-9._~/-]*)?$')",
+        "the address of a BMC is a scheme, a host and perhaps a port and a path: write it as https://10.90.0.11",
+    ),
+)
+
+# Arguments are rendered into an iPXE script, whose shell expands ${…} and knows quotes, #, &&, || and ;.
+_TELLTALE_WORDS: Final = "(?i)(passw|secret|token|credential|api[-_]?key|private[-_]?key)"
+KERNEL_ARGUMENT: Final = FieldSchema(
+    doc="One argument, such as iommu.passthrough=1.",
+    min_length=1,
+    max_length=256,
+    rules=(
+        Rule(
+            "self.matches('^[A-Za-z0-9][A-Za-z0-9._,:=/@%+*~^-]*$')",
+            "a kernel argument is one word of letters, digits and . _ , : = / @ % + * ~ ^ -: it becomes part of "
+            "an iPXE script, where spaces, quotes, $, #, & and ; have a meaning; give each argument its own list element",
+        ),
+        Rule(
+            "!self.matches('^(provisioner[.]|systemd[.]machine_id=|initrd=)')",
+            "arguments that begin with provisioner., systemd.machine_id= and initrd= are set for each server: "
+            "leave this one out",
+            expression="'kernel argument ' + self + ' is set for each server by the provisioner: leave it out'",
+        ),
+        Rule(
+            f"!self.split('=', 2)[0].matches('{_TELLTALE_WORDS}')",
+            "a kernel argument looks like a secret; boot scripts are served to everybody who asks: "
+            "put secrets into a Secret that a pod mounts",
+        ),
+    ),
+)
+
+
+def ipv4_number(text: str) -> str:
+    """CEL for the number of the IPv4 address that the CEL expression `text` holds."""
+    return " + ".join(f"int({text}.split('.')[{i}]) * {256 ** (3 - i)}" for i in range(4))
