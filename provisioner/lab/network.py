@@ -1,0 +1,96 @@
+"""One network namespace per lab: a bridge that servers boot from, and the addresses of their BMCs. Nothing leaves it."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Interface
+from pathlib import Path
+from typing import Final
+
+from provisioner.api.errors import NeedsHuman
+
+BRIDGE: Final = "boot0"
+BOOT_INTERFACE: Final = IPv4Interface("10.80.0.1/24")
+_NAMESPACES: Final = Path("/run/netns")
+
+
+@dataclass(frozen=True)
+class LabNetwork:
+    """The namespace `provisioner-<lab>` with bridge `boot0` (10.80.0.1/24 unless said otherwise).
+
+    The boot services, the control plane and the BMCs run in it (`command`); each machine hangs on the bridge by a tap.
+    """
+
+    lab: str
+    boot_interface: IPv4Interface = BOOT_INTERFACE
+
+    @property
+    def namespace(self) -> str:
+        return f"provisioner-{self.lab}"
+
+    @property
+    def exists(self) -> bool:
+        return (_NAMESPACES / self.namespace).exists()
+
+    def command(self, argv: Sequence[str | Path]) -> list[str]:
+        """Arguments that run `argv` in the namespace; the program keeps the process id that the caller gets."""
+        return ["nsenter", f"--net={_NAMESPACES / self.namespace}", "--", *(str(word) for word in argv)]
+
+    def create(self, bmc_addresses: Sequence[IPv4Address] = (), taps: Sequence[str] = ()) -> None:
+        """Make what is missing of the namespace, the bridge, the addresses and the taps; run again, it changes nothing."""
+        if not self.exists:
+            _ip("netns", "add", self.namespace)
+        links = self._ip("-o", "link", "show")
+        # No address of its own may appear by itself: what the lab does must not depend on the kernel's IPv6.
+        self._run("sh", "-c", "echo 1 | tee /proc/sys/net/ipv6/conf/all/disable_ipv6 /proc/sys/net/ipv6/conf/default/disable_ipv6 2>/dev/null || :")
+        self._ip("link", "set", "lo", "up")
+        if f": {BRIDGE}:" not in links:
+            # With a forward delay the port of a machine that just powered on would drop its first DHCP requests.
+            self._ip("link", "add", BRIDGE, "type", "bridge", "forward_delay", "0", "stp_state", "0")
+        self._ip("addr", "replace", str(self.boot_interface), "dev", BRIDGE)
+        self._ip("link", "set", BRIDGE, "up")
+        for address in bmc_addresses:
+            self._ip("addr", "replace", f"{address}/32", "dev", "lo")
+        for tap in taps:
+            if f": {tap}:" not in links:
+                self._ip("tuntap", "add", "dev", tap, "mode", "tap")
+            self._ip("link", "set", tap, "master", BRIDGE, "up")
+
+    def process_ids(self) -> list[int]:
+        """Every process that runs in the namespace, whoever started it."""
+        if not self.exists:
+            return []
+        return [int(line) for line in _ip("netns", "pids", self.namespace).split()]
+
+    def delete(self) -> None:
+        """Remove the namespace and with it bridge, taps and addresses. Absent is fine.
+
+        Processes in it would keep it alive unseen: end them first (see provisioner.lab.processes.clean_lab).
+        """
+        if self.exists:
+            _ip("netns", "delete", self.namespace)
+
+    def _ip(self, *arguments: str) -> str:
+        return _ip("-n", self.namespace, *arguments)
+
+    def _run(self, *argv: str) -> None:
+        subprocess.run(self.command(argv), check=True, stdout=subprocess.DEVNULL)
+
+
+def tap_name(machine: str) -> str:
+    """Name of a machine's tap: at most 15 characters, as the kernel demands, and told apart by all of the name."""
+    name = f"tap-{machine}"
+    return name if len(name) <= 15 else "tap-" + hashlib.sha256(machine.encode()).hexdigest()[:11]
+
+
+def _ip(*arguments: str) -> str:
+    ran = subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
+    if ran.returncode != 0:
+        raise NeedsHuman(
+            f"`ip {' '.join(arguments)}` ended with {ran.returncode}: {ran.stderr.strip()}",
+            hint="the lab needs root, iproute2 and a kernel with network namespaces, bridge and tun",
+        )
+    return ran.stdout

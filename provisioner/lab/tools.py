@@ -1,0 +1,184 @@
+"""QEMU, OVMF, iPXE, dnsmasq, nginx and etcd of Debian trixie, in a directory of their own beside the host's system.
+
+Debian 12's QEMU and iPXE are too old for what the lab needs (iPXE of 2019, no HTTPS), and the host's packages are not
+ours to change. The directory is a chroot made once by mmdebstrap, named by its content, and never written to again:
+programs run in a private mount namespace on a tmpfs root that borrows its /usr.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from provisioner.api.errors import NeedsHuman
+from provisioner.lab.apt_sources import find_debian_mirror
+
+log = structlog.get_logger()
+
+SUITE: Final = "trixie"
+PACKAGES: Final = (
+    "busybox-static",
+    "ca-certificates",
+    "cpio",
+    "dnsmasq-base",
+    "etcd-client",
+    "etcd-server",
+    "iproute2",
+    "ipxe",
+    "ipxe-qemu",
+    "kexec-tools",
+    "nginx-core",
+    "ovmf",
+    "qemu-system-x86",
+    "seabios",
+    "signify-openbsd",
+    "squashfs-tools",
+    "tcpdump",
+)
+EXCLUDED_PATHS: Final = (
+    "/usr/share/doc/*",
+    "/usr/share/info/*",
+    "/usr/share/man/*",
+    "/usr/share/locale/*",
+    "/usr/share/i18n/*",
+    "/usr/lib/valgrind/*",
+    "/usr/bin/qemu-system-x86_64-microvm",
+    "/usr/bin/qemu-system-i386",
+    "/usr/bin/etcdutl",
+    "/usr/lib/ipxe/ipxe.iso",
+    "/usr/lib/ipxe/ipxe-loong64.efi",
+    "/usr/lib/ipxe/ipxe-riscv64.efi",
+    "/usr/lib/x86_64-linux-gnu/dri/*",
+)
+
+# The host's /dev, /proc, /sys, /run and /tmp are shared, /usr is borrowed, /etc is copied and everything else starts
+# empty. exec all the way: the program keeps the process id that the caller got.
+_ENTER: Final = """
+set -eu
+tools=$1; shift
+root="$tools/mnt"
+mount -t tmpfs -o size=64m,mode=755 tools "$root"
+mkdir "$root/usr" "$root/var" "$root/var/lib" "$root/var/log" "$root/var/cache" "$root/var/tmp" "$root/root"
+ln -s ../run "$root/var/run"
+for link in bin sbin lib lib64; do ln -s "usr/$link" "$root/$link"; done
+mount --bind -o ro "$tools/usr" "$root/usr"
+cp -a "$tools/etc" "$root/etc"
+for path in /dev /proc /sys /run /tmp; do mkdir -p "$root$path"; mount --rbind "$path" "$root$path"; done
+while [ "$1" != -- ]; do
+    if [ -d "$1" ]; then mkdir -p "$root$1"; else mkdir -p "$root${1%/*}"; : > "$root$1"; fi
+    mount --rbind "$1" "$root$1"
+    shift
+done
+shift
+exec chroot "$root" "$@"
+"""
+
+
+@dataclass(frozen=True)
+class Tools:
+    """The chroot at `root`. Nothing in it changes once it exists."""
+
+    root: Path
+
+    def command(self, argv: Sequence[str | Path], binds: Sequence[Path] = ()) -> list[str]:
+        """Arguments that run `argv` inside the chroot, with each of `binds` visible at its own absolute path.
+
+        The mount namespace is private: nothing stays mounted when the program ends. The program keeps the process id,
+        the network namespace and the environment of the caller; /dev, /proc, /sys, /run and /tmp are the host's.
+        """
+        for path in binds:
+            if not path.is_absolute():
+                raise ValueError(f"bind {path} is not absolute")
+        return [
+            *("unshare", "--mount", "--propagation", "private", "--"),
+            *("/bin/sh", "-c", _ENTER, "tools", str(self.root)),
+            *(str(path) for path in dict.fromkeys(binds) if not _below(path, "/dev", "/proc", "/sys", "/run", "/tmp")),  # noqa: S108 (shared as a whole)
+            "--",
+            *(str(word) for word in argv),
+        ]
+
+    def path(self, inside: str) -> Path:
+        """Where a file of the chroot, such as `/usr/lib/ipxe/snponly.efi`, lies on the host. Raises: NeedsHuman."""
+        found = self.root / inside.lstrip("/")
+        if not found.exists():
+            raise NeedsHuman(f"{inside} is missing in {self.root}", hint=f"remove {self.root}; the next run builds it again")
+        return found
+
+
+def content_key(packages: Sequence[str] = PACKAGES, suite: str = SUITE) -> str:
+    """Sixteen hexadecimal digits that name what the chroot is made of."""
+    recipe = "\n".join([suite, *sorted(packages), *EXCLUDED_PATHS])
+    return hashlib.sha256(recipe.encode()).hexdigest()[:16]
+
+
+def obtain_tools(cache: Path, packages: Sequence[str] = PACKAGES, suite: str = SUITE) -> Tools:
+    """The tools below `cache` (such as ~/.cache/provisioner), built first if they are not there (1 to 2 minutes).
+
+    Safe to call from several processes: one builds, the others wait. Raises: NeedsHuman if mmdebstrap is missing or
+    fails.
+    """
+    root = cache / f"tools-{content_key(packages, suite)}"
+    if root.is_dir():
+        return Tools(root)
+    with _lock(cache / f".{root.name}.lock"):
+        if not root.is_dir():
+            _build(root, packages, suite)
+    return Tools(root)
+
+
+def _build(root: Path, packages: Sequence[str], suite: str) -> None:
+    if shutil.which("mmdebstrap") is None:
+        raise NeedsHuman("the lab's tools cannot be built: mmdebstrap is not installed", hint="apt-get install mmdebstrap")
+    mirror = find_debian_mirror()
+    unfinished = root.with_name(f".{root.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    built = subprocess.run(build_command(unfinished, packages, suite, mirror), capture_output=True, text=True, check=False)
+    if built.returncode != 0:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise NeedsHuman(
+            f"the lab's tools were not built: mmdebstrap from {mirror} ended with {built.returncode}: {built.stderr.strip()[-800:]}",
+            hint="check that the mirror in /etc/apt is reachable and has the suite " + suite,
+        )
+    unfinished.rename(root)
+    log.info("lab tools were built", directory=str(root), mirror=mirror)
+
+
+def build_command(target: Path, packages: Sequence[str], suite: str, mirror: str) -> list[str]:
+    """mmdebstrap's arguments. apt's own lists and caches do not remain in the result."""
+    return [
+        *("mmdebstrap", "--quiet", "--variant=apt", "--format=directory"),
+        "--aptopt=APT::Install-Recommends false",
+        "--aptopt=Acquire::Languages none",
+        "--aptopt=Acquire::Retries 3",
+        *(f"--dpkgopt=path-exclude={pattern}" for pattern in EXCLUDED_PATHS),
+        "--keyring=/usr/share/keyrings",
+        "--include=" + ",".join(packages),
+        # The host's resolv.conf is copied by mmdebstrap; the programs get the caller's network, not its resolver.
+        '--customize-hook=rm -f "$1/etc/resolv.conf" "$1/etc/hostname"',
+        *(suite, str(target), mirror),
+    ]
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _below(path: Path, *parents: str) -> bool:
+    return any(path == Path(parent) or Path(parent) in path.parents for parent in parents)
