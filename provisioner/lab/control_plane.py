@@ -1,0 +1,316 @@
+"""A real control plane for tests and the lab: etcd, kube-apiserver, kube-controller-manager, started in order.
+
+    plane = ControlPlane(directory, binaries)
+    plane.start()          # returns when /readyz says ok, about 3 s
+    ... plane.kubeconfig, plane.server_url, plane.ca_pem
+    plane.stop()
+
+It runs in the network namespace of whoever starts it. A directory that was used before is used again with its keys and
+its data, so that stop() and start() is a restart of the same cluster. The flags that production needs as well are in
+`control_plane_flags`, the keys in `control_plane_pki`.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import socket
+import ssl
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Self
+
+import yaml
+
+from provisioner.api.errors import NeedsHuman
+from provisioner.lab.binaries import Binaries
+from provisioner.lab.control_plane_flags import AUDIT_POLICY, AUTHENTICATION, CONTROLLERS, PRODUCTION_FLAGS
+from provisioner.lab.control_plane_objects import apply_cluster_objects
+from provisioner.lab.control_plane_pki import Authority, KeyPair, create_key
+from provisioner.lab.control_plane_process import LabProcess
+
+SERVICE_CIDR: Final = "10.96.0.0/16"
+READY_SECONDS: Final = 90.0
+LOOPBACK: Final = "127.0.0.1"
+
+
+class ControlPlane:
+    """One etcd, one API server, one controller manager, and a scheduler if asked for.
+
+    `address` is where the API server listens; it must exist in this network namespace (`lo` must be up too: etcd is on
+    loopback). `port` None means a free one. `server_names` are further names or addresses under which clients reach it.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        binaries: Binaries,
+        *,
+        address: str = LOOPBACK,
+        port: int | None = None,
+        server_names: Sequence[str] = (),
+        scheduler: bool = False,
+        certificate_duration: str | None = None,
+    ) -> None:
+        self.directory = directory.absolute()
+        self.address = address
+        self.port = port
+        self._binaries = binaries
+        self._server_names = tuple(server_names)
+        self._with_scheduler = scheduler
+        self._certificate_duration = certificate_duration
+        self._pki = self.directory / "pki"
+        self._processes: dict[str, LabProcess] = {}
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig (group system:masters)."""
+        return self.directory / "admin.kubeconfig"
+
+    @property
+    def ca_pem(self) -> str:
+        """Certificate of the cluster's authority."""
+        return (self._pki / "ca.crt").read_text()
+
+    @property
+    def server_url(self) -> str:
+        return f"https://{self.address}:{self.port}"
+
+    @property
+    def audit_log(self) -> Path:
+        return self.directory / "logs" / "audit.log"
+
+    def start(self) -> None:
+        """Start what does not run and wait until it is ready. Raises: NeedsHuman with the last lines of the log."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        if not self._processes:
+            self._prepare()
+        try:
+            self._processes["etcd"].start()
+            self.start_api_server()
+            apply_cluster_objects(self.server_url, self._tls())
+            for process in self._processes.values():
+                process.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Stop everything. The API server goes before etcd: without etcd it would hang for 20 s."""
+        for process in reversed(self._processes.values()):
+            process.stop()
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def kill_api_server(self) -> None:
+        """As if its machine lost power: clients see connections reset, then refused."""
+        self._processes["kube-apiserver"].kill()
+
+    def start_api_server(self) -> None:
+        """Start it at the same address and wait for /readyz."""
+        process = self._processes["kube-apiserver"]
+        process.start()
+        self._wait_until_ready(process)
+
+    def pids(self) -> dict[str, int]:
+        """Process ids of what runs, for who must clean up after a crash."""
+        return {name: process.pid for name, process in self._processes.items() if process.running and process.pid}
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _prepare(self) -> None:
+        if self.port is None:
+            self.port = _port_of(self.kubeconfig) or free_port(self.address)
+        etcd_port, peer_port = free_port(LOOPBACK), free_port(LOOPBACK)
+        ca, etcd_ca = Authority.create(self._pki, "ca"), Authority.create(self._pki, "etcd-ca")
+        etcd = etcd_ca.issue("etcd", "etcd", server_names=(LOOPBACK, "localhost"))
+        etcd_client = etcd_ca.issue("apiserver-etcd", "kube-apiserver")
+        service_address = SERVICE_CIDR.split("/")[0].rsplit(".", 1)[0] + ".1"
+        names = dict.fromkeys(
+            (self.address, LOOPBACK, "localhost", service_address, "kubernetes.default.svc", *self._server_names)
+        )
+        server = ca.issue("apiserver", "kube-apiserver", server_names=tuple(names))
+        kubelet_client = ca.issue("apiserver-kubelet", "kube-apiserver-kubelet-client")
+        account_key = create_key(self._pki / "service-accounts.key")
+        for name, user, group in (
+            ("admin", "lab-admin", "system:masters"),
+            ("controller-manager", "system:kube-controller-manager", None),
+            ("scheduler", "system:kube-scheduler", None),
+        ):
+            self._write_kubeconfig(name, ca.issue(name, user, organization=group))
+        (self.directory / "authentication.yaml").write_text(yaml.safe_dump(AUTHENTICATION))
+        (self.directory / "audit-policy.yaml").write_text(yaml.safe_dump(AUDIT_POLICY))
+        etcd_url, peer_url = f"https://{LOOPBACK}:{etcd_port}", f"http://{LOOPBACK}:{peer_port}"
+        self._add(
+            "etcd",
+            self._binaries.etcd,
+            "--name=lab",
+            f"--data-dir={self.directory / 'etcd'}",
+            f"--listen-client-urls={etcd_url}",
+            f"--advertise-client-urls={etcd_url}",
+            f"--listen-peer-urls={peer_url}",
+            f"--initial-advertise-peer-urls={peer_url}",
+            f"--initial-cluster=lab={peer_url}",
+            f"--cert-file={etcd.certificate}",
+            f"--key-file={etcd.key}",
+            "--client-cert-auth",
+            f"--trusted-ca-file={etcd_ca.files.certificate}",
+            "--unsafe-no-fsync",  # a lab's data may be lost with its machine
+            "--logger=zap",
+        )
+        self._add(
+            "kube-apiserver",
+            (str(self._binaries.kube_apiserver),),
+            *self._production_flags("kube-apiserver"),
+            f"--bind-address={self.address}",
+            f"--advertise-address={self.address}",
+            f"--secure-port={self.port}",
+            f"--service-cluster-ip-range={SERVICE_CIDR}",
+            f"--etcd-servers={etcd_url}",
+            f"--etcd-cafile={etcd_ca.files.certificate}",
+            f"--etcd-certfile={etcd_client.certificate}",
+            f"--etcd-keyfile={etcd_client.key}",
+            f"--client-ca-file={ca.files.certificate}",
+            f"--tls-cert-file={server.certificate}",
+            f"--tls-private-key-file={server.key}",
+            f"--kubelet-client-certificate={kubelet_client.certificate}",
+            f"--kubelet-client-key={kubelet_client.key}",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={account_key}",
+            f"--service-account-signing-key-file={account_key}",
+            "--endpoint-reconciler-type=none",  # refuses a loopback address
+        )
+        self._add(
+            "kube-controller-manager",
+            (str(self._binaries.kube_controller_manager),),
+            *self._production_flags("kube-controller-manager"),
+            f"--controllers={','.join(CONTROLLERS)}",
+            f"--kubeconfig={self._kubeconfig_of('controller-manager')}",
+            f"--cluster-signing-cert-file={ca.files.certificate}",
+            f"--cluster-signing-key-file={ca.files.key}",
+            f"--root-ca-file={ca.files.certificate}",
+            f"--service-account-private-key-file={account_key}",
+            "--leader-elect=false",
+            "--secure-port=0",
+        )
+        if self._with_scheduler and self._binaries.kube_scheduler:
+            self._add(
+                "kube-scheduler",
+                (str(self._binaries.kube_scheduler),),
+                f"--kubeconfig={self._kubeconfig_of('scheduler')}",
+                "--leader-elect=false",
+                "--secure-port=0",
+            )
+
+    def _production_flags(self, component: str) -> list[str]:
+        """The flags of production with this lab's paths in them; what a lab has otherwise comes later and wins."""
+        flags = [flag.flag for flag in PRODUCTION_FLAGS[component]]
+        places = {
+            "--authentication-config": self.directory / "authentication.yaml",
+            "--audit-policy-file": self.directory / "audit-policy.yaml",
+            "--audit-log-path": self.audit_log,
+            "--kubelet-certificate-authority": self._pki / "ca.crt",
+        }
+        flags = [f"{name}={places[name]}" if (name := flag.split("=")[0]) in places else flag for flag in flags]
+        if component == "kube-controller-manager":
+            flags = [flag for flag in flags if not flag.startswith("--controllers=")]
+            if self._certificate_duration:
+                flags.append(f"--cluster-signing-duration={self._certificate_duration}")
+        return flags
+
+    def _add(self, name: str, command: Sequence[str], *arguments: str) -> None:
+        self._processes[name] = LabProcess(name, (*command, *arguments), self.directory / "logs" / f"{name}.log")
+
+    def _kubeconfig_of(self, name: str) -> Path:
+        return self.directory / f"{name}.kubeconfig"
+
+    def _write_kubeconfig(self, name: str, pair: KeyPair) -> None:
+        path = self._kubeconfig_of(name)
+        path.touch(mode=0o600)
+        path.write_text(render_kubeconfig(self.server_url, self.ca_pem.encode(), pair, user=name))
+
+    def _tls(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(cadata=self.ca_pem)
+        context.load_cert_chain(self._pki / "admin.crt", self._pki / "admin.key")
+        return context
+
+    def _wait_until_ready(self, process: LabProcess) -> None:
+        deadline = time.monotonic() + READY_SECONDS
+        observed = "no answer"
+        tls = self._tls()
+        while time.monotonic() < deadline:
+            for part in (self._processes["etcd"], process):
+                if not part.running:
+                    raise NeedsHuman(
+                        f"{part.name} ended with status {part.exit_status()} while the API server started; the log ends:\n"
+                        f"{part.log_tail()}\n",
+                        hint=f"read {part.log}",
+                    )
+            connection = http.client.HTTPSConnection(self.address, self.port, timeout=5, context=tls)
+            try:
+                connection.request("GET", "/readyz?verbose")
+                response = connection.getresponse()
+                observed = response.read().decode(errors="replace")
+                if response.status == http.HTTPStatus.OK:
+                    return
+            except OSError as error:
+                observed = str(error)
+            finally:
+                connection.close()
+            time.sleep(0.05)
+        raise NeedsHuman(
+            f"API server {self.server_url} is not ready after {READY_SECONDS:.0f} s: {observed}; its log ends:\n"
+            f"{process.log_tail()}\n",
+            hint=f"read {process.log}",
+        )
+
+
+def render_kubeconfig(server_url: str, ca_pem: bytes, pair: KeyPair, *, user: str) -> str:
+    """A kubeconfig with everything inside, so that it can be copied elsewhere."""
+
+    def encoded(data: bytes) -> str:
+        return base64.b64encode(data).decode()
+
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {"name": "lab", "cluster": {"server": server_url, "certificate-authority-data": encoded(ca_pem)}},
+        ],
+        "users": [
+            {
+                "name": user,
+                "user": {
+                    "client-certificate-data": encoded(pair.certificate.read_bytes()),
+                    "client-key-data": encoded(pair.key.read_bytes()),
+                },
+            },
+        ],
+        "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": user}}],
+        "current-context": "lab",
+    }
+    return yaml.safe_dump(content, sort_keys=False)
+
+
+def free_port(address: str) -> int:
+    """A TCP port that nobody listened on a moment ago."""
+    with socket.socket() as probe:
+        probe.bind((address, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _port_of(kubeconfig: Path) -> int | None:
+    """The port that this directory's cluster had before, so that kubeconfigs in other hands stay true."""
+    if not kubeconfig.exists():
+        return None
+    server: str = yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
+    return int(server.rsplit(":", 1)[1])
