@@ -84,7 +84,7 @@ def find_etcd(assets: Path | None, tools_root: Path | None) -> tuple[str, ...]:
     if found := shutil.which("etcd"):
         return (found,)
     if tools_root is not None and (tools_root / "usr/bin/etcd").exists():
-        loaders = sorted((tools_root / "usr/lib64").glob("ld-linux-*")) or sorted((tools_root / "lib").glob("ld-linux-*"))
+        loaders = [path for folder in ("usr/lib64", "usr/lib") for path in (tools_root / folder).glob("ld-linux-*")]
         libraries = ":".join(str(path) for path in sorted((tools_root / "usr/lib").glob("*-linux-gnu")))
         if loaders:
             return (str(loaders[0]), "--library-path", libraries, str(tools_root / "usr/bin/etcd"))

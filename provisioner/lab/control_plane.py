@@ -250,7 +250,8 @@ class ControlPlane:
             for part in (self._processes["etcd"], process):
                 if not part.running:
                     raise NeedsHuman(
-                        f"{part.name} ended with status {part.exit_status()} while the API server started; the log ends:\n"
+                        f"{part.name} ended with status {part.exit_status()} before the API server was ready; "
+                        "its log ends:\n"
                         f"{part.log_tail()}\n",
                         hint=f"read {part.log}",
                     )

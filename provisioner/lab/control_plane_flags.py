@@ -1,4 +1,4 @@
-"""What a production cluster must set for this project, each with its reason; the lab's control plane runs with the same.
+"""What a production cluster must set for this project, each with its reason; the lab's control plane runs the same.
 
 `production_flags_text()` prints them for an operator to copy. Flags that only a lab has (addresses, paths, one
 replica) are in `control_plane.py`.
@@ -44,7 +44,7 @@ PRODUCTION_FLAGS: Final[dict[str, tuple[Flag, ...]]] = {
     "kube-apiserver": (
         Flag("--enable-bootstrap-token-auth=true", "a server joins with a token that works once; see provisioner.join"),
         Flag("--authorization-mode=Node,RBAC", "a node may read and write only what its own pods need"),
-        Flag("--enable-admission-plugins=NodeRestriction", "a node may change only its own Node, and not its pool's labels"),
+        Flag("--enable-admission-plugins=NodeRestriction", "a node may change its own Node only, and not all of it"),
         Flag(
             "--authentication-config=authentication.yaml",
             "nobody without credentials reaches more than /livez, /readyz and /healthz",
@@ -54,16 +54,16 @@ PRODUCTION_FLAGS: Final[dict[str, tuple[Flag, ...]]] = {
         Flag("--audit-log-maxsize=100", "rotate at 100 MB"),
         Flag("--audit-log-maxbackup=10", "and keep ten"),
         Flag("--event-ttl=24h", "a boot that failed at night is still told by `kubectl describe` in the morning"),
-        Flag("--kubelet-preferred-address-types=InternalIP", "node names are not in DNS; addresses are the servers' own"),
-        Flag("--kubelet-certificate-authority=ca.crt", "`kubectl logs` and `exec` reach the kubelet that was approved, only"),
+        Flag("--kubelet-preferred-address-types=InternalIP", "node names are not in DNS"),
+        Flag("--kubelet-certificate-authority=ca.crt", "`kubectl logs` and `exec` reach an approved kubelet only"),
         Flag("--profiling=false", "nothing is served that nobody needs"),
     ),
     "kube-controller-manager": (
         Flag(
             "--controllers=*,token-cleaner-controller,bootstrap-signer-controller,"
             "-certificatesigningrequest-approving-controller",
-            "expired tokens are removed; certificates are approved by this project's approver alone, which ties a request"
-            " to the server and the boot it came from",
+            "expired tokens are removed; certificates are approved by this project's approver alone, which ties a"
+            " request to the server and the boot it came from",
         ),
         Flag(
             "--cluster-signing-duration=24h",
@@ -100,10 +100,10 @@ AUDIT_POLICY: Final[dict[str, Any]] = {
     "omitStages": ["RequestReceived"],
     "rules": [
         # Secrets hold BMC passwords and bootstrap tokens: who touched them is written, never what is in them.
-        {"level": "Metadata", "resources": [{"group": "", "resources": ["secrets", "configmaps", "serviceaccounts/token"]}]},
+        {"level": "Metadata", "resources": [{"group": "", "resources": ["secrets", "serviceaccounts/token"]}]},
         {"level": "None", "resources": [{"group": "coordination.k8s.io", "resources": ["leases"]}]},
         {"level": "None", "resources": [{"group": "", "resources": ["events"]}, {"group": "events.k8s.io"}]},
-        {"level": "None", "nonResourceURLs": ["/livez*", "/readyz*", "/healthz*", "/metrics", "/openapi/*", "/version"]},
+        {"level": "None", "nonResourceURLs": ["/livez*", "/readyz*", "/healthz*", "/openapi/*", "/version"]},
         {"level": "RequestResponse", "resources": [{"group": "certificates.k8s.io"}]},
         {
             "level": "Request",

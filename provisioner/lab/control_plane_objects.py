@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from provisioner.api.errors import NeedsHuman
 
 SYSTEM_NAMESPACE: Final = "provisioner-system"
+RBAC: Final = "rbac.authorization.k8s.io"
 
 CLUSTER_OBJECTS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     (
@@ -27,8 +28,8 @@ CLUSTER_OBJECTS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "ClusterRoleBinding",
             "metadata": {"name": "provisioner:node-bootstrappers"},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:node-bootstrapper"},
-            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:bootstrappers"}],
+            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "system:node-bootstrapper"},
+            "subjects": [{"apiGroup": RBAC, "kind": "Group", "name": "system:bootstrappers"}],
         },
     ),
     (
@@ -38,10 +39,8 @@ CLUSTER_OBJECTS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "ClusterRoleBinding",
             "metadata": {"name": "provisioner:apiserver-kubelet-client"},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:kubelet-api-admin"},
-            "subjects": [
-                {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "kube-apiserver-kubelet-client"}
-            ],
+            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "system:kubelet-api-admin"},
+            "subjects": [{"apiGroup": RBAC, "kind": "User", "name": "kube-apiserver-kubelet-client"}],
         },
     ),
 )

@@ -50,7 +50,8 @@ class LabProcess:
                     start_new_session=True,  # Ctrl-C reaches us alone: we stop the parts in their order
                 )
             except FileNotFoundError as error:
-                raise NeedsHuman(f"{self.name} not started: {error.filename} is missing", hint="install util-linux") from error
+                message = f"{self.name} not started: {error.filename} is missing"
+                raise NeedsHuman(message, hint="apt-get install util-linux") from error
 
     def stop(self, patience_seconds: float = 10.0) -> None:
         """Ask it to end; after `patience_seconds`, end it."""

@@ -1,0 +1,233 @@
+"""Reading and writing objects. Objects are plain JSON dictionaries; `read` and `read_all` give typed kinds."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from provisioner.api.codec import decode
+from provisioner.api.errors import NotFound, Refused
+from provisioner.api.meta import Resource
+from provisioner.cluster.failures import Expired
+from provisioner.cluster.resources import KNOWN, ResourceType, of
+from provisioner.cluster.transport import READ_SECONDS, Stream, Transport
+
+PAGE_SIZE: Final = 500
+
+R = TypeVar("R", bound=Resource)
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ListResult:
+    """What a collection held at one moment, and which moment: a watch may begin there."""
+
+    items: list[Object]
+    resource_version: str
+
+
+class Cluster:
+    """The door to one API server. Usable from several threads.
+
+    Every method raises the errors of `provisioner.cluster.failures`: Conflict, NotFound, Refused, Retryable.
+    """
+
+    def __init__(self, transport: Transport, *, timeout_seconds: float = READ_SECONDS) -> None:
+        self._transport = transport
+        self._timeout_seconds = timeout_seconds
+        self._discovered: dict[tuple[str, str], ResourceType] = {}
+
+    @classmethod
+    def connect(cls, kubeconfig: Path | None = None, *, user_agent: str = "provisioner") -> Cluster:
+        """By `kubeconfig`; without one, as the pod in which this runs. Raises: NeedsHuman. Sends nothing yet."""
+        return cls(Transport.connect(kubeconfig, user_agent=user_agent))
+
+    def with_timeout(self, seconds: float) -> Cluster:
+        """The same door for a caller who cannot wait longer than `seconds` for an answer."""
+        return Cluster(self._transport, timeout_seconds=seconds)
+
+    @property
+    def server_url(self) -> str:
+        return self._transport.server_url
+
+    def get(self, type: ResourceType, name: str, *, namespace: str | None = None) -> Object:  # noqa: A002
+        """One object as it is now. Raises: NotFound."""
+        return self._request("GET", type.item(name, namespace), what=f"GET {type} {name}")
+
+    def list(
+        self,
+        type: ResourceType,  # noqa: A002
+        *,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+    ) -> ListResult:
+        """All objects, of one moment, fetched in pages."""
+        query = {"labelSelector": label_selector, "fieldSelector": field_selector}
+        path = type.collection(namespace)
+        try:
+            return self._list_pages(type, path, {**query, "limit": PAGE_SIZE})
+        except Expired:
+            # The moment of the first page was forgotten before the last one was fetched: once more, in one piece.
+            return self._list_pages(type, path, query)
+
+    def create(self, type: ResourceType, body: Mapping[str, Any], *, namespace: str | None = None) -> Object:  # noqa: A002
+        """Create an object. Raises: Conflict if it exists."""
+        metadata = body["metadata"]
+        namespace = namespace or metadata.get("namespace")
+        what = f"CREATE {type} {metadata.get('name') or metadata.get('generateName')}"
+        return self._request("POST", type.collection(namespace), what=what, body=body)
+
+    def replace(self, type: ResourceType, body: Mapping[str, Any], *, subresource: str | None = None) -> Object:  # noqa: A002
+        """Write the whole object (or its subresource) back. Raises: Conflict if it changed since it was read."""
+        name, namespace = body["metadata"]["name"], body["metadata"].get("namespace")
+        path = type.item(name, namespace, subresource)
+        return self._request("PUT", path, what=f"REPLACE {type} {name}", body=body)
+
+    def apply(
+        self,
+        body: Mapping[str, Any],
+        *,
+        manager: str,
+        subresource: str | None = None,
+        force: bool = True,
+        dry_run: bool = False,
+    ) -> Object:
+        """Server-side apply: `manager` owns exactly the fields in `body`, and gives up those that it had before.
+
+        Creates the object if there is none. Raises: Conflict if `metadata.resourceVersion` is given and stale, or,
+        without `force`, if another manager owns a field with another value.
+        """
+        type_ = self._type_of(body)
+        name, namespace = body["metadata"]["name"], body["metadata"].get("namespace")
+        return self._request(
+            "PATCH",
+            type_.item(name, namespace, subresource),
+            what=f"APPLY {type_} {name}",
+            query={
+                "fieldManager": manager,
+                "force": "true" if force else "false",
+                "dryRun": "All" if dry_run else None,
+            },
+            body=body,
+            content_type="application/apply-patch+yaml",
+        )
+
+    def patch(
+        self,
+        type: ResourceType,  # noqa: A002
+        name: str,
+        patch: Mapping[str, Any],
+        *,
+        namespace: str | None = None,
+        subresource: str | None = None,
+        manager: str | None = None,
+    ) -> Object:
+        """JSON merge patch: lists are replaced whole, null removes. A stale resourceVersion in it is a Conflict."""
+        return self._request(
+            "PATCH",
+            type.item(name, namespace, subresource),
+            what=f"PATCH {type} {name}",
+            query={"fieldManager": manager},
+            body=patch,
+            content_type="application/merge-patch+json",
+        )
+
+    def delete(
+        self,
+        type: ResourceType,  # noqa: A002
+        name: str,
+        *,
+        namespace: str | None = None,
+        uid: str | None = None,
+    ) -> None:
+        """Delete an object; that it is gone already is fine. Raises: Conflict if `uid` is given and it has another."""
+        options: Object = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
+        if uid is not None:
+            options["preconditions"] = {"uid": uid}
+        try:
+            self._request("DELETE", type.item(name, namespace), what=f"DELETE {type} {name}", body=options)
+        except NotFound:
+            return
+
+    def read(self, kind: type[R], name: str) -> R:
+        """One of the project's own kinds, typed. Raises: NotFound."""
+        return decode(kind, self.get(of(kind), name))
+
+    def read_all(self, kind: type[R], *, label_selector: str | None = None) -> builtins.list[R]:
+        """All objects of one of the project's own kinds, typed."""
+        return [decode(kind, item) for item in self.list(of(kind), label_selector=label_selector).items]
+
+    def apply_status(
+        self,
+        kind: type[Resource],
+        name: str,
+        status: Mapping[str, Any],
+        *,
+        manager: str,
+        resource_version: str | None = None,
+    ) -> Object:
+        """Apply the part of a status that `manager` owns. Raises: NotFound; Conflict if `resource_version` is stale."""
+        type_ = of(kind)
+        metadata = {"name": name} | ({"resourceVersion": resource_version} if resource_version else {})
+        body = {"apiVersion": type_.api_version, "kind": type_.kind, "metadata": metadata, "status": status}
+        return self.apply(body, manager=manager, subresource="status")
+
+    @contextmanager
+    def watch(
+        self,
+        type: ResourceType,  # noqa: A002
+        resource_version: str,
+        *,
+        timeout_seconds: int,
+        silence_seconds: float,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+    ) -> Iterator[Stream]:
+        """The raw stream of changes since `resource_version`; `cluster.informer` makes use of it."""
+        query = {
+            "watch": "true",
+            "resourceVersion": resource_version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": timeout_seconds,
+            "labelSelector": label_selector,
+            "fieldSelector": field_selector,
+        }
+        path = type.collection(namespace)
+        with self._transport.stream(path, what=f"WATCH {type}", query=query, silence_seconds=silence_seconds) as stream:
+            yield stream
+
+    def _list_pages(self, type_: ResourceType, path: str, query: Mapping[str, Any]) -> ListResult:
+        items: builtins.list[Object] = []
+        following: str | None = None
+        while True:
+            page = self._request("GET", path, what=f"LIST {type_}", query={**query, "continue": following})
+            # Items of a built-in kind's list come without these two.
+            named = {"apiVersion": type_.api_version, "kind": type_.kind}
+            items += [{**named, **item} for item in page.get("items") or []]
+            following = page["metadata"].get("continue")
+            if not following:
+                return ListResult(items, page["metadata"]["resourceVersion"])
+
+    def _type_of(self, body: Mapping[str, Any]) -> ResourceType:
+        key = (str(body["apiVersion"]), str(body["kind"]))
+        found = KNOWN.get(key) or self._discovered.get(key)
+        if found is None:
+            found = self._discovered[key] = self._discover(*key)
+        return found
+
+    def _discover(self, api_version: str, kind: str) -> ResourceType:
+        group, _, version = api_version.rpartition("/")
+        path = f"/apis/{api_version}" if group else f"/api/{version}"
+        for resource in self._request("GET", path, what=f"DISCOVER {api_version}")["resources"]:
+            if resource["kind"] == kind and "/" not in resource["name"]:
+                return ResourceType(group, version, kind, resource["name"], resource["namespaced"])
+        raise Refused(f"the API server has no kind {kind} in {api_version}", hint="correct apiVersion and kind")
+
+    def _request(self, method: str, path: str, **arguments: Any) -> Object:
+        return self._transport.request(method, path, timeout_seconds=self._timeout_seconds, **arguments)

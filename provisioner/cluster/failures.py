@@ -1,0 +1,62 @@
+"""From what the API server answered to this project's errors, in the server's own words.
+
+    409                                  Conflict
+    404                                  NotFound
+    410                                  Expired (a watch or a page of a list is too old: list again)
+    408, 429, 5xx, connection errors     Retryable, honouring Retry-After
+    400, 401, 403, 405, 413, 415, 422    Refused
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, Final, NoReturn
+
+from provisioner.api.errors import Conflict, NotFound, Refused, Retryable
+
+MAX_RETRY_AFTER_SECONDS: Final = 300.0
+
+_LATER: Final = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
+_HINTS: Final[dict[int, str]] = {
+    HTTPStatus.UNAUTHORIZED: "renew the credentials in the kubeconfig",
+    HTTPStatus.FORBIDDEN: "grant the right with a Role, or use another kubeconfig",
+}
+
+
+class Expired(Retryable):
+    """The resourceVersion is older than what the API server remembers (HTTP 410)."""
+
+
+def raise_failure(status: int, headers: Mapping[str, str], body: bytes, what: str) -> NoReturn:
+    """Raise the error for an answer that is not a success. `what` names the request: `GET Server r01-u01`."""
+    answer = _status_object(body)
+    words = answer.get("message") or body[:500].decode(errors="replace").strip() or HTTPStatus(status).phrase
+    message = f"{what}: {words}"
+    if status == HTTPStatus.CONFLICT:
+        raise Conflict(message, after_seconds=0.1)
+    if status == HTTPStatus.GONE:
+        raise Expired(message, after_seconds=0.0)
+    if status == HTTPStatus.NOT_FOUND:
+        raise NotFound(message, hint="create it, or correct the name")
+    if status in _LATER or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        raise Retryable(f"{message} (HTTP {status})", after_seconds=_retry_after(headers, answer))
+    raise Refused(message, hint=_HINTS.get(status, "correct what the API server names"))
+
+
+def _status_object(body: bytes) -> dict[str, Any]:
+    try:
+        answer = json.loads(body)
+    except ValueError:
+        return {}
+    return answer if isinstance(answer, dict) else {}
+
+
+def _retry_after(headers: Mapping[str, str], answer: Mapping[str, Any]) -> float:
+    details = answer.get("details")
+    wanted = headers.get("Retry-After") or (details.get("retryAfterSeconds") if isinstance(details, dict) else None)
+    try:
+        return min(max(float(wanted or 1.0), 0.0), MAX_RETRY_AFTER_SECONDS)
+    except (TypeError, ValueError):
+        return 1.0

@@ -1,0 +1,172 @@
+"""Bytes to and from the API server: address, credentials and trust from the `kubernetes` package's configuration
+(kubeconfig, in-cluster, exec plugins), requests by urllib3, failures as this project's errors.
+
+The package's own generated client is not used: its models cost seconds of import time and hide what is on the wire.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import structlog
+import urllib3
+
+from provisioner.api.errors import NeedsHuman, Retryable
+from provisioner.cluster.failures import raise_failure
+
+log = structlog.get_logger()
+
+CONNECT_SECONDS: Final = 5.0
+READ_SECONDS: Final = 30.0
+
+_KEEPALIVE: Final = [
+    # A host that vanished without a word (power, cable) is noticed after about 25 s even on an idle watch.
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+]
+
+
+class Stream:
+    """A response that is still being received."""
+
+    def __init__(self, response: urllib3.BaseHTTPResponse, what: str) -> None:
+        self._response = response
+        self._what = what
+
+    def lines(self) -> Iterator[bytes]:
+        """Its lines, as they come. Raises: Retryable if the connection breaks or stays silent for too long."""
+        buffer = b""
+        try:
+            for chunk in self._response.stream(65536):
+                *complete, buffer = (buffer + chunk).split(b"\n")
+                yield from complete
+        except (urllib3.exceptions.HTTPError, OSError, ValueError, AttributeError) as error:
+            # ValueError and AttributeError: abort() from another thread pulled the file away under the reader
+            raise Retryable(f"{self._what}: {error}", after_seconds=0.0) from error
+
+    def abort(self) -> None:
+        """End it from another thread: the reader wakes up at once."""
+        connection = getattr(self._response, "connection", None)
+        with suppress(OSError, AttributeError):
+            # The plain socket's shutdown: that of SSLSocket would take the session from under the reader.
+            socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)  # type: ignore[union-attr]
+
+
+class Transport:
+    """One API server and the credentials for it. Usable from several threads."""
+
+    def __init__(self, configuration: Any, *, user_agent: str) -> None:
+        from kubernetes.client.rest import RESTClientObject
+
+        self._configuration = configuration
+        self._host: str = configuration.host.rstrip("/")
+        self._user_agent = user_agent
+        # The package's pool honours proxies, client certificates, tls-server-name; only its verbs are not ours.
+        self._pool: urllib3.PoolManager = RESTClientObject(configuration).pool_manager
+        self._pool.connection_pool_kw["socket_options"] = _KEEPALIVE
+
+    @classmethod
+    def connect(cls, kubeconfig: Path | None, *, user_agent: str) -> Transport:
+        """From `kubeconfig`; without one, from the pod's service account. Raises: NeedsHuman if neither is usable."""
+        from kubernetes import config
+        from kubernetes.client import Configuration
+
+        configuration = Configuration()
+        try:
+            if kubeconfig is not None:
+                load: Any = config.load_kube_config
+                load(config_file=str(kubeconfig), client_configuration=configuration)
+            else:
+                load = config.load_incluster_config
+                load(client_configuration=configuration)
+        except (config.ConfigException, OSError) as error:
+            where = f"kubeconfig {kubeconfig}" if kubeconfig else "the pod's service account"
+            message = f"no access to the cluster by {where}: {error}"
+            raise NeedsHuman(message, hint="name a kubeconfig that exists") from error
+        return cls(configuration, user_agent=user_agent)
+
+    @property
+    def server_url(self) -> str:
+        return self._host
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        what: str,
+        query: Mapping[str, Any] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        timeout_seconds: float = READ_SECONDS,
+    ) -> dict[str, Any]:
+        """One request and its JSON answer. Raises: the errors of `failures`, Retryable if there was no answer."""
+        try:
+            response = self._pool.request(
+                method,
+                self._url(path, query),
+                body=None if body is None else json.dumps(body).encode(),
+                headers=self._headers(content_type),
+                timeout=urllib3.Timeout(connect=min(CONNECT_SECONDS, timeout_seconds), read=timeout_seconds),
+                retries=False,
+                redirect=False,
+            )
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise Retryable(f"{what}: no answer from {self._host}: {error}") from error
+        for warning in response.headers.getlist("Warning"):
+            log.warning("api server warned", request=what, warning=warning)
+        if response.status >= HTTPStatus.MULTIPLE_CHOICES:
+            raise_failure(response.status, response.headers, response.data, what)
+        try:
+            answer = json.loads(response.data)
+        except ValueError as error:
+            raise Retryable(f"{what}: {self._host} answered no JSON: {response.data[:200]!r}") from error
+        if not isinstance(answer, dict):
+            raise Retryable(f"{what}: {self._host} answered no object: {response.data[:200]!r}")
+        return answer
+
+    @contextmanager
+    def stream(self, path: str, *, what: str, query: Mapping[str, Any], silence_seconds: float) -> Iterator[Stream]:
+        """A GET whose answer comes bit by bit; more than `silence_seconds` without any of it breaks it off."""
+        try:
+            response = self._pool.request(
+                "GET",
+                self._url(path, query),
+                headers=self._headers(None),
+                timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=silence_seconds),
+                retries=False,
+                redirect=False,
+                preload_content=False,
+            )
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise Retryable(f"{what}: no answer from {self._host}: {error}") from error
+        try:
+            if response.status >= HTTPStatus.MULTIPLE_CHOICES:
+                raise_failure(response.status, response.headers, response.data, what)
+            yield Stream(response, what)
+        finally:
+            response.close()  # not back into the pool: what is left of the answer would be read by the next request
+
+    def _url(self, path: str, query: Mapping[str, Any] | None) -> str:
+        given = {key: value for key, value in (query or {}).items() if value is not None}
+        return f"{self._host}{path}?{urlencode(given)}" if given else f"{self._host}{path}"
+
+    def _headers(self, content_type: str | None) -> dict[str, str]:
+        headers = {"Accept": "application/json", "User-Agent": self._user_agent}
+        if content_type:
+            headers["Content-Type"] = content_type
+        # Asks the exec plugin or the service account's file for a fresh token where the old one is about to expire.
+        token = self._configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
+        if token:
+            headers["Authorization"] = token
+        return headers
