@@ -1,0 +1,86 @@
+"""`python3 -I -m provisioner.node join|cleanup [--root FOLDER]`
+
+join     before the kubelet: report stage Token, ask for the join configuration until it is there, write the kubelet's
+         files below /run/provisioner/kubelet. A machine whose kubelet has its certificate has nothing to ask for.
+cleanup  after the kubelet has its certificate (a systemd path unit on /run/provisioner/kubelet/kubeconfig): remove the
+         bootstrap kubeconfig and the request key.
+
+`--root` puts every path below another folder, for tests. Exit status: 0 done, 1 cannot ever work here, 2 usage.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+USAGE = "usage: python3 -I -m provisioner.node join|cleanup [--root FOLDER]"
+
+
+def main(arguments: list[str]) -> int:
+    """Run one subcommand."""
+    root = ""
+    if len(arguments) == 3 and arguments[1] == "--root":
+        root = arguments[2].rstrip("/")
+        arguments = arguments[:1]
+    if arguments == ["join"]:
+        return _join(root)
+    if arguments == ["cleanup"]:
+        from provisioner.node.join_files import remove_secrets
+
+        remove_secrets(root)
+        return 0
+    print(USAGE, file=sys.stderr)
+    return 2
+
+
+def _join(root: str) -> int:
+    from provisioner.node import join
+    from provisioner.node.boot_facts import BootFactsError, read_boot_facts, request_key
+    from provisioner.node.http_post import pinned_context
+    from provisioner.node.join_files import JoinConfigurationError, is_joined, remove_secrets, render_files, write_files
+
+    if is_joined(root):
+        remove_secrets(root)
+        _say("this machine has joined already; nothing to do")
+        return 0
+    try:
+        facts = read_boot_facts(root)
+    except BootFactsError as error:
+        _say(str(error))
+        return 1
+    authority = f"{root}/etc/provisioner/join-ca.pem"
+    try:
+        context = pinned_context(authority)
+    except OSError as error:
+        _say(f"{authority} is not a PEM certificate ({error}); build the image with the join service's CA")
+        return 1
+    key = request_key(root, os.urandom)
+    join.report_progress(facts, "Token")
+    while True:
+        configuration = join.fetch_configuration(
+            facts,
+            key,
+            context,
+            say=_say,
+            tell=lambda message: join.report_progress(facts, "Token", message),
+            sleep=time.sleep,
+            chance=lambda: os.urandom(1)[0] / 256,
+            prover=join.NoProver(),
+        )
+        try:
+            write_files(root, render_files(configuration))
+        except JoinConfigurationError as error:
+            _say(f"{error}; asking again in 30 s")
+            time.sleep(30.0)
+            continue
+        _say(f"{facts.server} has its join configuration")
+        return 0
+
+
+def _say(message: str) -> None:
+    print(f"provisioner: {message}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

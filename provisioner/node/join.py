@@ -1,0 +1,169 @@
+"""Ask for the join configuration until it is there, and put it where the kubelet starts from."""
+
+from __future__ import annotations
+
+import errno
+import json
+import ssl
+from collections.abc import Callable, Mapping
+
+from provisioner.node import retry
+from provisioner.node.boot_facts import BootFacts
+from provisioner.node.http_post import Answer, post
+
+_NO_ROUTE_ERRORS = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EADDRNOTAVAIL, errno.ENETDOWN)
+
+
+class NoProver:
+    """The machine proves nothing of itself. A prover with a TPM takes this one's place: `evidence` begins, and
+    `answer` replies to the challenge of an HTTP 401."""
+
+    def evidence(self) -> dict[str, object]:
+        return {"type": "None"}
+
+    def answer(self, challenge: object) -> dict[str, object] | None:
+        """Evidence for the next request, or None when this prover cannot meet the challenge."""
+        return None
+
+
+class Outcome:
+    """What one try came to: a configuration, or why not and how long to wait."""
+
+    def __init__(
+        self,
+        kind: str,
+        message: str,
+        *,
+        asked_seconds: float | None = None,
+        configuration: dict[str, object] | None = None,
+        challenge: object = None,
+    ) -> None:
+        self.kind = kind
+        self.message = message
+        self.asked_seconds = asked_seconds
+        self.configuration = configuration
+        self.challenge = challenge
+
+
+def join_request(facts: BootFacts, key: str, evidence: dict[str, object]) -> bytes:
+    """The body of POST /v1/join."""
+    return json.dumps(
+        {
+            "macAddress": facts.mac_address,
+            "systemUUID": facts.system_uuid,
+            "bootID": facts.boot_id,
+            "imageDigest": facts.image_digest,
+            "requestKey": key,
+            "evidence": evidence,
+        }
+    ).encode()
+
+
+def read_outcome(answer: Answer) -> Outcome:
+    """Judge the service's answer. Pure."""
+    try:
+        body = json.loads(answer.body)
+    except (ValueError, RecursionError):
+        body = None
+    if not isinstance(body, dict):
+        body = {}
+    if answer.status == 200 and body:
+        return Outcome("Joined", "the join configuration is here", configuration=body)
+    reason = _printable(body.get("reason")) or f"HTTP {answer.status}"
+    said = _printable(body.get("message")) or "the join service said nothing more"
+    asked = _seconds(body.get("retryAfterSeconds"))
+    if asked is None:
+        asked = _seconds(answer.headers.get("retry-after"))
+    message = f"{reason}: {said}"
+    if answer.status == 401:
+        return Outcome(retry.REFUSED, message, challenge=body.get("challenge"))
+    if answer.status in (409, 425):
+        return Outcome(retry.NOT_YET, message, asked_seconds=asked)
+    if answer.status == 429 or answer.status >= 500 or answer.status == 200:
+        return Outcome(retry.NO_ANSWER, message, asked_seconds=asked)
+    return Outcome(retry.REFUSED, message)
+
+
+def read_failure(error: OSError) -> Outcome:
+    """Judge a connection that failed. Pure."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return Outcome(
+            retry.REFUSED,
+            f"the join service's certificate is not the one that this image trusts ({error.verify_message}); either "
+            "somebody else answers at its address, or the image was built for another cluster",
+        )
+    if error.errno in _NO_ROUTE_ERRORS:
+        return Outcome(retry.NO_ROUTE, "the network is not up yet")
+    return Outcome(retry.NO_ANSWER, f"no answer ({type(error).__name__}: {error})")
+
+
+def fetch_configuration(
+    facts: BootFacts,
+    key: str,
+    context: ssl.SSLContext,
+    *,
+    say: Callable[[str], None],
+    tell: Callable[[str], None],
+    sleep: Callable[[float], object],
+    chance: Callable[[], float],
+    prover: NoProver,
+) -> dict[str, object]:
+    """Try for ever; return the configuration.
+
+    `say` prints on the console; `tell` reports a message to the boot service. Both hear of a change only once.
+    """
+    evidence = prover.evidence()
+    last_message, last_kind, failures = "", "", 0
+    while True:
+        try:
+            body = join_request(facts, key, evidence)
+            outcome = read_outcome(post(facts.join_url, body, context=context, source_address=facts.address))
+        except OSError as error:
+            outcome = read_failure(error)
+        if outcome.configuration is not None:
+            return outcome.configuration
+        if outcome.challenge is not None:
+            proof = prover.answer(outcome.challenge)
+            if proof is not None:
+                evidence = proof
+                continue
+        failures = failures + 1 if outcome.kind == last_kind else 1
+        if outcome.message != last_message:
+            say(_words(facts, outcome))
+            if outcome.kind in (retry.NOT_YET, retry.REFUSED):
+                tell(outcome.message)
+        last_message, last_kind = outcome.message, outcome.kind
+        sleep(retry.wait_seconds(outcome.kind, failures, outcome.asked_seconds, chance()))
+
+
+def report_progress(facts: BootFacts, stage: str, message: str = "") -> None:
+    """Tell the boot service how far this boot is. Nothing depends on it, so nothing is raised."""
+    report: Mapping[str, str] = {"mac": facts.mac_address, "stage": stage, "bootID": facts.boot_id}
+    if message:
+        report = {**report, "message": message[:512]}
+    try:
+        post(facts.progress_url, json.dumps(report).encode(), source_address=facts.address, timeout_seconds=2.0)
+    except (OSError, ValueError):
+        return
+
+
+def _words(facts: BootFacts, outcome: Outcome) -> str:
+    if outcome.kind == retry.REFUSED:
+        return f"JOIN REFUSED for {facts.server}: {outcome.message}. Trying again slowly."
+    if outcome.kind == retry.NOT_YET:
+        return f"{facts.server} waits to join: {outcome.message}"
+    return f"{facts.server} cannot reach {facts.join_url}: {outcome.message}. Trying again."
+
+
+def _printable(value: object) -> str:
+    if not isinstance(value, str):
+        return ""
+    return "".join(letter if letter.isprintable() else " " for letter in value[:512])
+
+
+def _seconds(value: object) -> float | None:
+    try:
+        seconds = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+    return seconds if 0.0 <= seconds < 1e9 else None
