@@ -1,0 +1,38 @@
+"""An informer's cache that the test fills by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from provisioner.api.codec import encode
+from provisioner.api.meta import Resource
+from provisioner.boot.server_index import Watcher
+
+
+class FakeSource:
+    """Fixed contents, empty at first, and (unsynced) broken on request."""
+
+    def __init__(self, *objects: Resource, synced: bool = True) -> None:
+        self.objects: dict[str, dict[str, Any]] = {o.metadata.name: encode(o) for o in objects}  # type: ignore[attr-defined]
+        self.watchers: list[Watcher] = []
+        self.has_synced = synced
+
+    def get(self, name: str) -> dict[str, Any] | None:
+        return self.objects.get(name)
+
+    def items(self) -> list[dict[str, Any]]:
+        return list(self.objects.values())
+
+    def subscribe(self, watcher: Watcher) -> None:
+        self.watchers.append(watcher)
+
+    def put(self, resource: Resource) -> None:
+        old, new = self.objects.get(resource.name), encode(resource)
+        self.objects[resource.name] = new
+        for watcher in self.watchers:
+            watcher(resource.name, old, new)
+
+    def remove(self, name: str) -> None:
+        old = self.objects.pop(name)
+        for watcher in self.watchers:
+            watcher(name, old, None)
