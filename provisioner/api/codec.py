@@ -36,12 +36,12 @@ def _fields(cls: type) -> tuple[tuple[str, str, Any, bool], ...]:
 
 
 def to_json(value: Any) -> Any:
-    """JSON of a dataclass instance: unset (None) and empty fields left out, tuples as lists."""
+    """JSON of a dataclass instance: unset (None) and empty optional fields left out, tuples as lists."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         rendered = {}
-        for name, key, _, _ in _fields(type(value)):
+        for name, key, _, required in _fields(type(value)):
             item = getattr(value, name)
-            if item is None or item == () or item == {}:
+            if item is None or (not required and item in ((), {})):
                 continue
             rendered[key] = to_json(item)
         return rendered

@@ -141,7 +141,8 @@ def _field_schema(hint: Any, constraints: FieldSchema | None) -> dict[str, Any]:
 
 
 def _known_property(type_: str) -> dict[str, Any]:
-    return {"type": type_, "x-kubernetes-preserve-unknown-fields": True} if type_ == "object" else {"type": type_}
+    known: dict[str, Any] = {"description": "Known to the rules above.", "type": type_}
+    return known | {"x-kubernetes-preserve-unknown-fields": True} if type_ == "object" else known
 
 
 def _type_schema(hint: Any, item: FieldSchema | None) -> dict[str, Any]:

@@ -155,8 +155,8 @@ KERNEL_ARGUMENT: Final = FieldSchema(
     rules=(
         Rule(
             "self.matches('^[A-Za-z0-9][A-Za-z0-9._,:=/@%+*~^-]*$')",
-            "a kernel argument is one word of letters, digits and . _ , : = / @ % + * ~ ^ -: it becomes part of "
-            "an iPXE script, where spaces, quotes, $, #, & and ; have a meaning; give each argument its own list element",
+            "a kernel argument is one word of letters, digits and . _ , : = / @ % + * ~ ^ -: it becomes part of an "
+            "iPXE script, where spaces, quotes, $, #, & and ; have a meaning; give each argument its own list element",
         ),
         Rule(
             "!self.matches('^(provisioner[.]|systemd[.]machine_id=|initrd=)')",

@@ -18,7 +18,7 @@ from provisioner.api.rules import (
     PRINTABLE_RULES,
     UUID_RULES,
 )
-from provisioner.api.schema import IPV4_PATTERN, Column, Kind, Rule, described
+from provisioner.api.schema import IPV4_PATTERN, Column, FieldSchema, Kind, Rule, described
 from provisioner.api.values import DIGEST_PATTERN
 
 Architecture = Literal["x86_64", "arm64"]
@@ -233,6 +233,7 @@ class JoinStatus:
         default=(),
         max_items=4,
         list_set=True,
+        item=FieldSchema(doc="A credential id.", max_length=128),
     )
     refused_time: str | None = described(
         "When a join was last refused for this server.", default=None, format="date-time"

@@ -1,0 +1,351 @@
+"""Bad objects, each with the words that its author reads, and with a good twin that differs only in the mistake."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tests.api.objects import artifact, bmc, dpu, image, node_pool, rack, server, subnet
+
+
+@dataclass(frozen=True)
+class Row:
+    """`bad` is refused with all of `words`; `good` is accepted. `before` exists already, for rules about changes."""
+
+    mistake: str
+    bad: dict[str, Any]
+    good: dict[str, Any]
+    words: tuple[str, ...]
+    before: dict[str, Any] | None = None
+
+
+def _mac(bad: str, *words: str) -> Row:
+    return Row(
+        f"MAC address {bad}",
+        server(bootMACAddress=bad),
+        server(bootMACAddress="52:54:00:aa:bb:cc"),
+        ("spec.bootMACAddress", *words),
+    )
+
+
+def _subnet(mistake: str, bad: dict[str, Any], good: dict[str, Any], *words: str) -> Row:
+    return Row(mistake, rack(subnets=[subnet(**bad)]), rack(subnets=[subnet(**good)]), words)
+
+
+def _argument(bad: str, good: str, *words: str) -> Row:
+    return Row(f"kernel argument {bad!r}", node_pool(kernelArguments=[bad]), node_pool(kernelArguments=[good]), words)
+
+
+def _interface(name: str, number: int) -> dict[str, str]:
+    return {"name": name, "macAddress": f"52:54:00:00:00:{number:02x}"}
+
+
+_ONE_WORD = "a kernel argument is one word"
+_EXAMPLE = "write it as 10.80.0.21"
+
+SERVERS = (
+    _mac("52:54:00:AA:BB:CC", "lower case with colons", "write it as 52:54:00:aa:bb:cc"),
+    _mac("52-54-00-aa-bb-cc", "write it as 52:54:00:aa:bb:cc"),
+    _mac("5254.00AA.BBCC", "write it as 52:54:00:aa:bb:cc"),
+    _mac("52:54:00:aa:bb", "is not six bytes", "write it as 52:54:00:12:34:56"),
+    _mac("01:00:5e:00:00:01", "multicast address", "use the address of the interface that boots"),
+    _mac("00:00:00:00:00:00", "all zero"),
+    Row("no MAC address", server(bootMACAddress=None), server(), ("spec.bootMACAddress", "Required value")),
+    Row(
+        "a further interface's MAC address in upper case",
+        server(interfaces=[{"name": "eth1", "macAddress": "52:54:00:AA:BB:01"}]),
+        server(interfaces=[{"name": "eth1", "macAddress": "52:54:00:aa:bb:01"}]),
+        ("spec.interfaces[0].macAddress", "write it as 52:54:00:aa:bb:01"),
+    ),
+    Row(
+        "a further interface repeats the boot interface",
+        server(interfaces=[{"name": "eth0", "macAddress": "52:54:00:12:34:56"}]),
+        server(interfaces=[{"name": "eth1", "macAddress": "52:54:00:12:34:57"}]),
+        ("spec.interfaces", "occurs twice in this server"),
+    ),
+    Row(
+        "two interfaces of one name",
+        server(
+            interfaces=[
+                {"name": "a", "macAddress": "52:54:00:00:00:01"},
+                {"name": "a", "macAddress": "52:54:00:00:00:02"},
+            ]
+        ),
+        server(
+            interfaces=[
+                {"name": "a", "macAddress": "52:54:00:00:00:01"},
+                {"name": "b", "macAddress": "52:54:00:00:00:02"},
+            ]
+        ),
+        ("spec.interfaces[1]", "Duplicate value"),
+    ),
+    Row(
+        "accepted without a rack",
+        server(rackRef=None, acceptance="Accepted"),
+        server(acceptance="Accepted"),
+        ("spec.rackRef", "an Accepted server needs spec.rackRef"),
+    ),
+    Row(
+        "an unknown acceptance",
+        server(acceptance="Yes"),
+        server(acceptance="Rejected"),
+        ('"Yes"', '"Pending", "Accepted", "Rejected"'),
+    ),
+    Row("a dotted name", server("r01.u01"), server("r01-u01"), ("host name", "write r01-u01")),
+    Row("a name of 64 characters", server("s" * 64), server("s" * 63), ("at most 63 characters",)),
+    Row(
+        "a rack that cannot be",
+        server(rackRef="Rack 1"),
+        server(rackRef="rack-1"),
+        ("is not an object's name",),
+    ),
+    Row("a dotted subnet", server(subnetName="boot.a"), server(subnetName="boot-a"), ("a dot is not allowed here",)),
+    Row(
+        "an address with prefix",
+        server(bootAddress="10.80.0.21/24"),
+        server(bootAddress="10.80.0.21"),
+        (_EXAMPLE,),
+    ),
+    Row("an IPv6 boot address", server(bootAddress="fd00::1"), server(bootAddress="10.80.0.21"), (_EXAMPLE,)),
+    Row("an octet of 256", server(bootAddress="10.80.0.256"), server(bootAddress="10.80.0.255"), (_EXAMPLE,)),
+    Row(
+        "a UUID in upper case",
+        server(systemUUID="4C4C4544-0031-3010-8054-B2C04F4E4D32"),
+        server(systemUUID="4c4c4544-0031-3010-8054-b2c04f4e4d32"),
+        ("write it as 4c4c4544-0031-3010-8054-b2c04f4e4d32",),
+    ),
+    Row(
+        "a line break in a serial number",
+        server(serialNumber="ABC\n123"),
+        server(serialNumber="ABC 123"),
+        ("printable ASCII",),
+    ),
+    Row(
+        "an endorsement key without its algorithm",
+        server(endorsementKeySHA256="9f" * 32),
+        server(endorsementKeySHA256="sha256:" + "9f" * 32),
+        ("a digest is sha256:",),
+    ),
+    Row(
+        "a new MAC address while accepted",
+        server("{}", acceptance="Accepted", bootMACAddress="52:54:00:00:00:02"),
+        server("{}", acceptance="Pending", bootMACAddress="52:54:00:00:00:02"),
+        ("set spec.acceptance to Pending together with the new address",),
+        before=server("{}", acceptance="Accepted"),
+    ),
+)
+
+BMCS = (
+    Row(
+        "a BMC without scheme",
+        server(bmc=bmc(address="10.90.0.11")),
+        server(bmc=bmc()),
+        ("needs its scheme", "write https://10.90.0.11"),
+    ),
+    Row(
+        "credentials in a BMC's address",
+        server(bmc=bmc(address="https://root:calvin@10.90.0.11")),
+        server(bmc=bmc(credentialsName="r01-u01-bmc")),
+        ("credentials do not belong", "credentialsName"),
+    ),
+    Row(
+        "a space in a BMC's address",
+        server(bmc=bmc(address="https://10.90.0.11/a b")),
+        server(bmc=bmc(address="https://[fd00::11]:8443/redfish")),
+        ("a scheme, a host and perhaps a port and a path",),
+    ),
+    Row(
+        "a private key as certificate",
+        server(bmc=bmc(certificate="-----BEGIN PRIVATE KEY-----\n")),
+        server(bmc=bmc(certificate="-----BEGIN CERTIFICATE-----\n")),
+        ("must be PEM", "no private key"),
+    ),
+    Row(
+        "a URL set by IPMI",
+        server(bmc=bmc(protocol="IPMI", bootMethod="UefiHttp")),
+        server(bmc=bmc(protocol="IPMI", bootMethod="Pxe")),
+        ("use bootMethod Pxe",),
+    ),
+)
+
+RACKS = (
+    _subnet("host bits", {"cidr": "10.80.0.5/24"}, {"cidr": "10.80.0.0/24"}, "10.80.0.5/24 has host bits set"),
+    _subnet("no prefix", {"cidr": "10.80.0.0"}, {"cidr": "10.80.0.0/24"}, "write it as 10.80.0.0/24"),
+    _subnet(
+        "a subnet of one address",
+        {"cidr": "10.80.0.1/32", "gateway": "10.80.0.1"},
+        {"cidr": "10.80.0.0/30", "gateway": "10.80.0.1"},
+        "prefix length from 8 to 30",
+    ),
+    _subnet(
+        "gateway outside",
+        {"gateway": "10.81.0.1"},
+        {"gateway": "10.80.0.254"},
+        "spec.subnets[0].gateway",
+        "gateway 10.81.0.1 is not a host address of subnet 10.80.0.0/24",
+    ),
+    _subnet(
+        "gateway is the network", {"gateway": "10.80.0.0"}, {"gateway": "10.80.0.1"}, "is not a host address of subnet"
+    ),
+    _subnet(
+        "range outside",
+        {"rangeStart": "10.80.1.10"},
+        {"rangeStart": "10.80.0.10"},
+        "start of the range 10.80.1.10 is not a host address of subnet 10.80.0.0/24",
+    ),
+    _subnet(
+        "range reversed",
+        {"rangeStart": "10.80.0.20", "rangeEnd": "10.80.0.9"},
+        {"rangeStart": "10.80.0.9", "rangeEnd": "10.80.0.20"},
+        "the range is reversed: 10.80.0.20 comes after 10.80.0.9",
+    ),
+    _subnet(
+        "discovery range reversed",
+        {"discoveryRangeStart": "10.80.0.250", "discoveryRangeEnd": "10.80.0.240"},
+        {"discoveryRangeStart": "10.80.0.240", "discoveryRangeEnd": "10.80.0.250"},
+        "the discovery range is reversed",
+    ),
+    _subnet(
+        "half a discovery range",
+        {"discoveryRangeStart": "10.80.0.240"},
+        {"discoveryRangeStart": "10.80.0.240", "discoveryRangeEnd": "10.80.0.240"},
+        "needs both discoveryRangeStart and discoveryRangeEnd",
+    ),
+    _subnet(
+        "a DNS server by name",
+        {"dnsServers": ["dns.example.com"]},
+        {"dnsServers": ["10.80.0.1"]},
+        "spec.subnets[0].dnsServers[0]",
+        "'dns.example.com' is not an IPv4 address",
+    ),
+    _subnet("four DNS servers", {"dnsServers": ["10.0.0.1"] * 4}, {"dnsServers": ["10.0.0.1"] * 3}, "at most 3 items"),
+    _subnet("a dotted subnet name", {"name": "boot.a"}, {"name": "boot-a"}, "a dot is not allowed here"),
+    _subnet("an MTU of 100", {"mtu": 100}, {"mtu": 9000}, "greater than or equal to 576"),
+    Row(
+        "two subnets of one name",
+        rack(subnets=[subnet(), subnet(cidr="10.81.0.0/24", gateway="10.81.0.1")]),
+        rack(subnets=[subnet(), subnet(name="b", cidr="10.81.0.0/24", gateway="10.81.0.1")]),
+        ("spec.subnets[1]", "Duplicate value"),
+    ),
+    Row(
+        "overlapping subnets",
+        rack(subnets=[subnet(cidr="10.80.0.0/16"), subnet(name="b", cidr="10.80.7.0/24", gateway="10.80.7.1")]),
+        rack(subnets=[subnet(cidr="10.80.0.0/24"), subnet(name="b", cidr="10.80.7.0/24", gateway="10.80.7.1")]),
+        ("two subnets of the rack overlap",),
+    ),
+    Row("no subnet", rack(subnets=[]), rack(), ("spec.subnets",)),
+    Row(
+        "a cache without scheme",
+        rack(cacheURL="10.80.0.5"),
+        rack(cacheURL="http://10.80.0.5"),
+        ("write http://10.80.0.5",),
+    ),
+    Row(
+        "an iPXE variable in the cache's URL",
+        rack(cacheURL="http://10.80.0.5/${net0/mac}"),
+        rack(cacheURL="http://10.80.0.5:8080/images"),
+        ("the URL may hold a host, a port and a path",),
+    ),
+    Row(
+        "a failure domain that is no label's value",
+        rack(failureDomain="room 1"),
+        rack(failureDomain="room-1"),
+        ("'room 1' becomes a label's value",),
+    ),
+    Row("a rack's name of 64 characters", rack("r" * 64), rack("r" * 63), ("at most 63 characters",)),
+)
+
+DPUS = (
+    Row("a DPU without server", dpu(serverRef=None), dpu(), ("spec.serverRef", "Required value")),
+    Row("NIC mode", dpu(mode="NIC"), dpu(mode="DPU"), ("INTERNAL_CPU_OFFLOAD_ENGINE=0", "cold power cycle")),
+    Row("an unknown mode", dpu(mode="Smart"), dpu(), ('supported values: "DPU", "NIC"',)),
+    Row(
+        "an out-of-band port in upper case",
+        dpu(oobMACAddress="52:54:00:AA:BB:CC"),
+        dpu(oobMACAddress="52:54:00:aa:bb:cc"),
+        ("write it as 52:54:00:aa:bb:cc",),
+    ),
+    Row("a dotted name of a DPU", dpu("r01.dpu"), dpu("r01-dpu"), ("write r01-dpu",)),
+)
+
+IMAGES = (
+    Row(
+        "an Image that changes",
+        image("{}", recipe="other"),
+        image("{}"),
+        ("an Image never changes: publish another one",),
+        before=image("{}"),
+    ),
+    Row(
+        "a path that climbs",
+        image(root=artifact("root.squashfs") | {"path": "a/../../etc/shadow"}),
+        image(root=artifact("root.squashfs") | {"path": "a/root.squashfs"}),
+        ("a path may not contain '..'",),
+    ),
+    Row("an image without a digest", image(digest="latest"), image(), ("copy it from the image's manifest",)),
+    Row("an empty root", image(root=artifact("r") | {"sizeBytes": 0}), image(), ("spec.root.sizeBytes",)),
+    Row("another architecture", image(architecture="riscv64"), image(architecture="arm64"), ('"x86_64", "arm64"',)),
+    Row(
+        "a script in an image's kernel argument",
+        image(kernelArguments=["a ${b}"]),
+        image(kernelArguments=["console=ttyS0,115200"]),
+        (_ONE_WORD,),
+    ),
+)
+
+NODE_POOLS = (
+    _argument("quiet splash", "quiet", _ONE_WORD, "its own list element"),
+    _argument("quiet\nchain http://evil/", "quiet", _ONE_WORD),
+    _argument("root=${net0/mac}", "isolcpus=1-5,7", _ONE_WORD),
+    _argument("a;b", "earlycon=pl011,0x13010000", _ONE_WORD),
+    _argument("a||b", "iommu.passthrough=1", _ONE_WORD),
+    _argument("provisioner.join=http://evil", "hugepages=4", "is set for each server by the provisioner"),
+    _argument("initrd=evil.img", "mitigations=auto", "is set for each server by the provisioner"),
+    _argument("agent.password=hunter2", "agent.log=debug", "looks like a secret"),
+    _argument("BOOTSTRAP_TOKEN=abc", "rd.driver.pre=mlx5_core", "looks like a secret"),
+    Row("no image", node_pool(imageRef=None), node_pool(), ("spec.imageRef", "Required value")),
+    Row(
+        "a label's value with a space",
+        node_pool(kubelet={"labels": {"example.com/team": "a b"}}),
+        node_pool(kubelet={"labels": {"example.com/team": "a-b"}}),
+        ("'a b' becomes a label's value",),
+    ),
+    Row(
+        "a label's key with a space",
+        node_pool(kubelet={"labels": {"my team": "a"}}),
+        node_pool(kubelet={"labels": {"my-team": "a"}}),
+        ("a label's key must be a name with an optional domain",),
+    ),
+    Row(
+        "a label that the provisioner sets",
+        node_pool(kubelet={"labels": {"kubernetes.io/hostname": "a"}}),
+        node_pool(kubelet={"labels": {"node-role.kubernetes.io/gpu": ""}}),
+        ("are set for each Node: leave them out",),
+    ),
+    Row(
+        "a taint without effect",
+        node_pool(kubelet={"taints": [{"key": "gpu"}]}),
+        node_pool(kubelet={"taints": [{"key": "gpu", "effect": "NoSchedule"}]}),
+        ("spec.kubelet.taints[0].effect", "Required value"),
+    ),
+    Row(
+        "an open kubelet",
+        node_pool(kubelet={"configuration": {"authentication": {"anonymous": {"enabled": True}}}}),
+        node_pool(kubelet={"configuration": {"maxPods": 200, "evictionHard": {"memory.available": "1Gi"}}}),
+        ("are not the pool's to change",),
+    ),
+    Row(
+        "a time-out of a second",
+        node_pool(stageTimeoutSeconds={"root": 1}),
+        node_pool(stageTimeoutSeconds={"root": 900}),
+        ("greater than or equal to 10",),
+    ),
+    Row(
+        "an unknown attestation",
+        node_pool(attestation="Maybe"),
+        node_pool(attestation="Optional"),
+        ("Required", "Optional"),
+    ),
+)
+
+ROWS = (*SERVERS, *BMCS, *RACKS, *DPUS, *IMAGES, *NODE_POOLS)

@@ -1,0 +1,62 @@
+"""Good objects, as small as they may be, for tests to change."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+API = "provisioner.dev/v1alpha1"
+DIGEST = "sha256:" + "9f" * 32
+
+
+def _object(kind: str, spec: dict[str, Any], changes: dict[str, Any], name: str) -> dict[str, Any]:
+    merged = copy.deepcopy(spec)
+    for key, value in changes.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = value
+    return {"apiVersion": API, "kind": kind, "metadata": {"name": name}, "spec": merged}
+
+
+def subnet(**changes: Any) -> dict[str, Any]:
+    return {"name": "boot", "cidr": "10.80.0.0/24", "gateway": "10.80.0.1"} | changes
+
+
+def rack(name: str = "r01", **changes: Any) -> dict[str, Any]:
+    return _object("Rack", {"subnets": [subnet()]}, changes, name)
+
+
+def server(name: str = "r01-u01", **changes: Any) -> dict[str, Any]:
+    return _object("Server", {"rackRef": "r01", "bootMACAddress": "52:54:00:12:34:56"}, changes, name)
+
+
+def bmc(**changes: Any) -> dict[str, Any]:
+    return {"address": "https://10.90.0.11", **changes}
+
+
+def dpu(name: str = "r01-u01-dpu", **changes: Any) -> dict[str, Any]:
+    return _object("DPU", {"serverRef": "r01-u01", "bootMACAddress": "52:54:00:12:34:57"}, changes, name)
+
+
+def artifact(name: str) -> dict[str, Any]:
+    return {"path": f"{DIGEST.replace(':', '-')}/{name}", "sha256": DIGEST, "sizeBytes": 1024}
+
+
+def image(name: str = "gpu-node-9f9f9f9f9f9f", **changes: Any) -> dict[str, Any]:
+    spec = {
+        "digest": DIGEST,
+        "architecture": "x86_64",
+        "distribution": "debian-13",
+        "recipe": "gpu-node",
+        "manifest": artifact("manifest"),
+        "kernel": artifact("vmlinuz"),
+        "stage1": artifact("stage1.img"),
+        "root": artifact("root.squashfs"),
+        "signature": "untrusted comment: signature\nRWQ=\n",
+    }
+    return _object("Image", spec, changes, name)
+
+
+def node_pool(name: str = "gpu", **changes: Any) -> dict[str, Any]:
+    return _object("NodePool", {"imageRef": "gpu-node-9f9f9f9f9f9f"}, changes, name)
