@@ -1,0 +1,78 @@
+"""The loop around a reconcile function."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from provisioner.api.errors import Conflict, NeedsHuman, Retryable
+from provisioner.cluster.work_queue import WorkQueue
+
+log = structlog.get_logger()
+
+Reconcile = Callable[[str], float | None]
+"""Brings the object of that key closer to what is wanted; returns after how many seconds to look again, or None."""
+
+NEEDS_HUMAN_RETRY_SECONDS: Final = 5.0
+STOP_SECONDS: Final = 30.0
+
+
+class Controller:
+    """Works through `queue` until it is stopped. It runs once: a new leadership builds a new controller.
+
+    What `reconcile` raises: Retryable, the key comes back after its backoff and not before `after_seconds`;
+    NeedsHuman, it is logged and comes back more slowly (a person may have acted on something that is not watched);
+    anything else, it is logged with its traceback and comes back after its backoff.
+    """
+
+    def __init__(self, name: str, reconcile: Reconcile, *, workers: int = 1, queue: WorkQueue | None = None) -> None:
+        self.name = name
+        self.queue = queue or WorkQueue()
+        self._reconcile = reconcile
+        self._workers = workers
+        self._log = log.bind(controller=name)
+
+    def run(self, stop: threading.Event) -> None:
+        """Work until `stop` is set and the reconciles that were under way have ended (30 s at most)."""
+        threads = [
+            threading.Thread(target=self._work, name=f"{self.name}-{number}", daemon=True)
+            for number in range(self._workers)
+        ]
+        for thread in threads:
+            thread.start()
+        stop.wait()
+        self.queue.shut_down()
+        for thread in threads:
+            thread.join(STOP_SECONDS)
+            if thread.is_alive():
+                self._log.error("reconcile did not end", thread=thread.name, waited_seconds=STOP_SECONDS)
+
+    def _work(self) -> None:
+        while (key := self.queue.get()) is not None:
+            try:
+                self._reconcile_one(key)
+            finally:
+                self.queue.done(key)
+
+    def _reconcile_one(self, key: str) -> None:
+        try:
+            again_in_seconds = self._reconcile(key)
+        except Conflict as error:
+            wait = self.queue.retry(key, error.after_seconds)
+            self._log.debug("reconcile met another writer", key=key, error=str(error), retry_in_seconds=round(wait, 2))
+        except Retryable as error:
+            wait = self.queue.retry(key, error.after_seconds)
+            self._log.info("reconcile put off", key=key, error=str(error), retry_in_seconds=round(wait, 2))
+        except NeedsHuman as error:
+            wait = self.queue.retry(key, NEEDS_HUMAN_RETRY_SECONDS)
+            self._log.warning("reconcile needs a person", key=key, error=str(error), retry_in_seconds=round(wait, 2))
+        except Exception:
+            wait = self.queue.retry(key)
+            self._log.exception("reconcile failed", key=key, retry_in_seconds=round(wait, 2))
+        else:
+            self.queue.forget(key)
+            if again_in_seconds is not None:
+                self.queue.add_after(key, again_in_seconds)

@@ -1,0 +1,211 @@
+"""A local copy of a collection that follows the API server, and tells its subscribers what changed.
+
+List, then watch from there; a watch that ends is taken up where it was; what the server forgot (410) or repeated
+failures lead to a new list, whose differences to the copy are told like any other change. What can go wrong on the way:
+
+    connection refused, 5xx, 429      wait (exponential, jittered, Retry-After), go on
+    410 Gone                          list again, tell the differences
+    a watch that died silently        TCP keepalive for a dead host; for a peer that lives but forwards nothing, the
+                                      server was told to end the watch after `watch_seconds`: later is dead
+    a handler that raises             logged; the copy and the other handlers go on
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import structlog
+
+from provisioner.api.errors import ProvisionerError, Retryable
+from provisioner.cluster.backoff import Backoff
+from provisioner.cluster.changes import Change, read_changes
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.failures import Expired
+from provisioner.cluster.resources import ResourceType
+from provisioner.cluster.transport import Stream
+
+log = structlog.get_logger()
+
+Object = dict[str, Any]
+Handler = Callable[[str, Object | None, Object | None], None]
+"""Called with key, old and new; old None: it appeared; new None: it is gone."""
+
+GRACE_SECONDS: Final = 5.0
+FAILED_WATCHES_BEFORE_LIST: Final = 3
+SHORT_WATCH_SECONDS: Final = 5.0
+
+
+class Informer:
+    """The copy of one collection. Objects that it gives are shared: read them, never change them.
+
+    Keys are `name`, or `namespace/name` where the kind has namespaces. Handlers run in the informer's thread, one
+    change after the other: put a key into a queue and return.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        type: ResourceType,  # noqa: A002
+        *,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        watch_seconds: int = 60,
+        clock: Callable[[], float] = time.monotonic,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._cluster = cluster
+        self._type = type
+        self._where: dict[str, str | None] = {
+            "namespace": namespace,
+            "label_selector": label_selector,
+            "field_selector": field_selector,
+        }
+        self._watch_seconds = watch_seconds
+        self._clock = clock
+        self._jitter = jitter
+        self._objects: dict[str, Object] = {}
+        self._handlers: list[Handler] = []
+        self._store_lock = threading.Lock()
+        self._delivery_lock = threading.RLock()  # one change is told whole before the next, also to late subscribers
+        self._synced = threading.Event()
+        self._position: str | None = None  # the moment up to which the copy is complete; None: list first
+        self._stream: Stream | None = None
+        self._log = log.bind(kind=type.kind)
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether the copy has been complete once. It stays true while the API server is away."""
+        return self._synced.is_set()
+
+    def wait_for_sync(self, timeout_seconds: float) -> bool:
+        """Wait until the copy is complete; whether it is."""
+        return self._synced.wait(timeout_seconds)
+
+    def get(self, name: str) -> Object | None:
+        """By key."""
+        with self._store_lock:
+            return self._objects.get(name)
+
+    def items(self) -> list[Object]:
+        with self._store_lock:
+            return list(self._objects.values())
+
+    def subscribe(self, handler: Handler) -> None:
+        """Tell `handler` of every change from now on, after telling it of everything that is there."""
+        with self._delivery_lock:
+            self._handlers.append(handler)
+            for key, object_ in list(self._objects.items()):
+                self._tell(handler, key, None, object_)
+
+    def start(self, stop: threading.Event) -> None:
+        """Follow the API server in the background until `stop` is set."""
+        name = f"informer-{self._type.plural}"
+        threading.Thread(target=self._follow, args=(stop,), name=name, daemon=True).start()
+        threading.Thread(target=self._abort_on, args=(stop,), name=f"{name}-stop", daemon=True).start()
+
+    def _follow(self, stop: threading.Event) -> None:
+        backoff = Backoff(first=0.2, cap=30.0, jitter=self._jitter)
+        while not stop.is_set():
+            try:
+                if self._position is None:
+                    self._position = self._list()
+                self._watch(self._position, backoff, stop)
+            except Expired as error:
+                self._log.info("watch expired", error=str(error))
+                self._position = None
+                # The first time at once; but a server that always says so must not be asked in a loop.
+                wait = backoff.failed() if backoff.failures else 0.0
+                backoff.failures = max(backoff.failures, 1)
+                stop.wait(wait)
+            except ProvisionerError as error:
+                wait = max(backoff.failed(), error.after_seconds if isinstance(error, Retryable) else 0.0)
+                if backoff.failures > FAILED_WATCHES_BEFORE_LIST:
+                    self._position = None
+                if not stop.is_set():
+                    self._log.warning("watch failed", error=str(error), retry_in_seconds=round(wait, 2))
+                stop.wait(wait)
+            except Exception:
+                self._log.exception("informer failed")
+                self._position = None
+                stop.wait(backoff.failed())
+
+    def _list(self) -> str:
+        """Make the copy equal to the collection; returns the moment that it shows."""
+        listed = self._cluster.list(self._type, **self._where)
+        now = {self._key(item): item for item in listed.items}
+        with self._delivery_lock:
+            for key in [key for key in self._objects if key not in now]:
+                self._put(key, None)
+            for key, object_ in now.items():
+                self._put(key, object_)
+        if not self._synced.is_set():
+            self._synced.set()
+            self._log.debug("informer synced", objects=len(now))
+        return listed.resource_version
+
+    def _watch(self, position: str, backoff: Backoff, stop: threading.Event) -> None:
+        """One watch from `position`; moves `_position` along with what it takes in."""
+        seconds = max(1, round(self._watch_seconds * (0.75 + self._jitter() / 4)))
+        began = self._clock()
+        with self._cluster.watch(
+            self._type,
+            position,
+            timeout_seconds=seconds,
+            silence_seconds=seconds + GRACE_SECONDS,
+            **self._where,
+        ) as stream:
+            self._stream = stream
+            try:
+                if stop.is_set():
+                    return
+                for change in read_changes(stream, deadline=began + seconds + GRACE_SECONDS, clock=self._clock):
+                    self._take(change)
+                    self._position = change.resource_version
+                    backoff.succeeded()
+            finally:
+                self._stream = None
+        lasted = self._clock() - began
+        if lasted < min(SHORT_WATCH_SECONDS, seconds / 2) and self._position == position:
+            raise Retryable(f"WATCH {self._type} ended after {lasted:.1f} s without a change")
+        backoff.succeeded()
+
+    def _take(self, change: Change) -> None:
+        if change.type == "BOOKMARK":
+            return
+        with self._delivery_lock:
+            self._put(self._key(change.object), None if change.type == "DELETED" else change.object)
+
+    def _put(self, key: str, new: Object | None) -> None:
+        old = self._objects.get(key)
+        if old is None and new is None:
+            return
+        if old and new and old["metadata"]["resourceVersion"] == new["metadata"]["resourceVersion"]:
+            return
+        with self._store_lock:
+            if new is None:
+                del self._objects[key]
+            else:
+                self._objects[key] = new
+        for handler in list(self._handlers):
+            self._tell(handler, key, old, new)
+
+    def _tell(self, handler: Handler, key: str, old: Object | None, new: Object | None) -> None:
+        try:
+            handler(key, old, new)
+        except Exception:
+            self._log.exception("handler failed", key=key, handler=getattr(handler, "__qualname__", repr(handler)))
+
+    def _key(self, object_: Object) -> str:
+        metadata = object_["metadata"]
+        return f"{metadata['namespace']}/{metadata['name']}" if self._type.namespaced else str(metadata["name"])
+
+    def _abort_on(self, stop: threading.Event) -> None:
+        stop.wait()
+        stream = self._stream
+        if stream is not None:
+            stream.abort()

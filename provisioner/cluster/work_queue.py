@@ -1,0 +1,128 @@
+"""A queue of keys after client-go: a key that is added twice is worked on once; a key that is added while it is worked
+on is worked on once more afterwards, never by two workers at a time; a key that failed comes back later and later."""
+
+from __future__ import annotations
+
+import heapq
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from provisioner.cluster.backoff import backoff_seconds
+
+FIRST_RETRY_SECONDS: Final = 0.2
+LAST_RETRY_SECONDS: Final = 300.0
+
+
+class WorkQueue:
+    """Usable from several threads. `clock` is monotonic, in seconds."""
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._clock = clock
+        self._jitter = jitter
+        self._changed = threading.Condition()
+        self._ready: deque[str] = deque()
+        self._dirty: set[str] = set()  # to be worked on: in _ready, or in _working and to come again
+        self._working: set[str] = set()
+        self._due: dict[str, float] = {}
+        self._waiting: list[tuple[float, str]] = []  # heap; an entry is stale if _due says another time
+        self._failures: dict[str, int] = {}
+        self._shut_down = False
+
+    def add(self, key: str) -> None:
+        """Work on `key` soon."""
+        with self._changed:
+            self._add(key)
+
+    def add_after(self, key: str, seconds: float) -> None:
+        """Work on `key` in `seconds`; if it already waits for an earlier moment, that one stays."""
+        with self._changed:
+            if seconds <= 0:
+                self._add(key)
+                return
+            due = self._clock() + seconds
+            if self._shut_down or self._due.get(key, due + 1) <= due:
+                return
+            self._due[key] = due
+            heapq.heappush(self._waiting, (due, key))
+            self._changed.notify_all()  # each worker must know the earliest moment: the one that did may be busy
+
+    def retry(self, key: str, at_least_seconds: float = 0.0) -> float:
+        """Work on `key` again after its backoff, and not before `at_least_seconds`; returns the seconds."""
+        with self._changed:
+            failures = self._failures[key] = self._failures.get(key, 0) + 1
+        seconds = backoff_seconds(failures, first=FIRST_RETRY_SECONDS, cap=LAST_RETRY_SECONDS, jitter=self._jitter)
+        seconds = max(seconds, at_least_seconds)
+        self.add_after(key, seconds)
+        return seconds
+
+    def forget(self, key: str) -> None:
+        """`key` succeeded: its next failure is its first."""
+        with self._changed:
+            self._failures.pop(key, None)
+
+    def failures(self, key: str) -> int:
+        """How often `key` failed in a row."""
+        with self._changed:
+            return self._failures.get(key, 0)
+
+    def get(self, timeout: float | None = None) -> str | None:
+        """The next key, to be handed back by `done`; None after `timeout` seconds or when the queue is shut down."""
+        deadline = None if timeout is None else self._clock() + timeout
+        with self._changed:
+            while not self._shut_down:
+                now = self._clock()
+                self._promote(now)
+                if self._ready:
+                    key = self._ready.popleft()
+                    self._dirty.discard(key)
+                    self._working.add(key)
+                    return key
+                if deadline is not None and now >= deadline:
+                    return None
+                moments = ([] if deadline is None else [deadline]) + [due for due, _ in self._waiting[:1]]
+                self._changed.wait(min(moments) - now if moments else None)
+            return None
+
+    def done(self, key: str) -> None:
+        """The work on `key` is over; if it was added meanwhile, it is next in line again."""
+        with self._changed:
+            self._working.discard(key)
+            if key in self._dirty:
+                self._ready.append(key)
+                self._changed.notify()
+
+    def shut_down(self) -> None:
+        """Nothing is taken in or given out any more; waiting workers get None."""
+        with self._changed:
+            self._shut_down = True
+            self._changed.notify_all()
+
+    def __len__(self) -> int:
+        """Keys that wait for a worker now."""
+        with self._changed:
+            self._promote(self._clock())
+            return len(self._ready)
+
+    def _add(self, key: str) -> None:
+        if self._shut_down or key in self._dirty:
+            return
+        self._dirty.add(key)
+        if key not in self._working:
+            self._ready.append(key)
+            self._changed.notify()
+
+    def _promote(self, now: float) -> None:
+        while self._waiting and self._waiting[0][0] <= now:
+            due, key = heapq.heappop(self._waiting)
+            if self._due.get(key) == due:
+                del self._due[key]
+                self._add(key)
