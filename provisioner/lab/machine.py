@@ -1,4 +1,4 @@
-"""A virtual server: what it is, and the QEMU command line that makes it. Pure; the traps that it avoids are named here."""
+"""A virtual server: what it is, and the QEMU command line that makes it. Pure; it says which traps it avoids."""
 
 from __future__ import annotations
 
@@ -72,7 +72,9 @@ class MachineFiles:
         return self.directory / "qemu.log"
 
 
-def qemu_command(spec: MachineSpec, plan: BootPlan, files: MachineFiles, *, tap: str, accelerator: Accelerator) -> list[str]:
+def qemu_command(
+    spec: MachineSpec, plan: BootPlan, files: MachineFiles, *, tap: str, accelerator: Accelerator
+) -> list[str]:
     """QEMU's arguments, as run inside the tools' chroot."""
     return [
         "qemu-system-x86_64",
@@ -113,8 +115,8 @@ def efi_variables(spec: MachineSpec, plan: BootPlan, template: bytes) -> bytes:
 
     It is written afresh at every power-on: boot options that an operating system left there are gone after a power cut.
     """
-    if plan.source == "UefiHttp" and plan.http_boot_uri:
-        return nvram.write_boot_order(template, [nvram.http_option(spec.mac, plan.http_boot_uri)])
+    if plan.source == "UefiHttp":
+        return nvram.write_boot_order(template, [nvram.http_option(spec.mac, plan.http_boot_uri or "")])
     if plan.source == "Pxe":
         return nvram.write_boot_order(template, [nvram.pxe_option(spec.mac)])
     return template
@@ -148,7 +150,12 @@ def _firmware(spec: MachineSpec, plan: BootPlan, files: MachineFiles) -> list[st
 
 
 def _no_network_boot() -> list[str]:
-    return ["-fw_cfg", "name=opt/org.tianocore/IPv4PXESupport,string=n", "-fw_cfg", "name=opt/org.tianocore/IPv4Support,string=n"]
+    return [
+        "-fw_cfg",
+        "name=opt/org.tianocore/IPv4PXESupport,string=n",
+        "-fw_cfg",
+        "name=opt/org.tianocore/IPv4Support,string=n",
+    ]
 
 
 def _options(first: str, **named: str) -> str:

@@ -1,4 +1,4 @@
-"""One network namespace per lab: a bridge that servers boot from, and the addresses of their BMCs. Nothing leaves it."""
+"""One network namespace per lab: the bridge that servers boot from, and their BMCs' addresses. Nothing leaves it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from provisioner.api.errors import NeedsHuman
 
 BRIDGE: Final = "boot0"
 BOOT_INTERFACE: Final = IPv4Interface("10.80.0.1/24")
+_NO_IPV6: Final = "for all in all default; do echo 1 > /proc/sys/net/ipv6/conf/$all/disable_ipv6 || :; done 2>/dev/null"
+_BRIDGE_MAC: Final = "52:54:00:80:00:01"
 _NAMESPACES: Final = Path("/run/netns")
 
 
@@ -40,16 +42,19 @@ class LabNetwork:
         return ["nsenter", f"--net={_NAMESPACES / self.namespace}", "--", *(str(word) for word in argv)]
 
     def create(self, bmc_addresses: Sequence[IPv4Address] = (), taps: Sequence[str] = ()) -> None:
-        """Make what is missing of the namespace, the bridge, the addresses and the taps; run again, it changes nothing."""
+        """Make what is missing of namespace, bridge, addresses and taps; run again, it changes nothing."""
         if not self.exists:
             _ip("netns", "add", self.namespace)
         links = self._ip("-o", "link", "show")
         # No address of its own may appear by itself: what the lab does must not depend on the kernel's IPv6.
-        self._run("sh", "-c", "echo 1 | tee /proc/sys/net/ipv6/conf/all/disable_ipv6 /proc/sys/net/ipv6/conf/default/disable_ipv6 2>/dev/null || :")
+        self._run("sh", "-c", _NO_IPV6)
         self._ip("link", "set", "lo", "up")
         if f": {BRIDGE}:" not in links:
             # With a forward delay the port of a machine that just powered on would drop its first DHCP requests.
-            self._ip("link", "add", BRIDGE, "type", "bridge", "forward_delay", "0", "stp_state", "0")
+            # Without an address of its own a bridge takes its ports', and changes it as machines come and go.
+            self._ip(
+                "link", "add", BRIDGE, "address", _BRIDGE_MAC, "type", "bridge", "forward_delay", "0", "stp_state", "0"
+            )
         self._ip("addr", "replace", str(self.boot_interface), "dev", BRIDGE)
         self._ip("link", "set", BRIDGE, "up")
         for address in bmc_addresses:

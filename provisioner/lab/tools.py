@@ -12,7 +12,7 @@ import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,11 +21,13 @@ from typing import Final
 import structlog
 
 from provisioner.api.errors import NeedsHuman
-from provisioner.lab.apt_sources import find_debian_mirror
+from provisioner.image.mirror import Source, read_sources
 
 log = structlog.get_logger()
 
 SUITE: Final = "trixie"
+DEFAULT_MIRROR: Final = "http://deb.debian.org/debian"
+_HOST_SUITES: Final = ("bookworm", "trixie", "forky", "stable", "testing", "unstable", "sid")
 PACKAGES: Final = (
     "busybox-static",
     "ca-certificates",
@@ -111,7 +113,9 @@ class Tools:
         """Where a file of the chroot, such as `/usr/lib/ipxe/snponly.efi`, lies on the host. Raises: NeedsHuman."""
         found = self.root / inside.lstrip("/")
         if not found.exists():
-            raise NeedsHuman(f"{inside} is missing in {self.root}", hint=f"remove {self.root}; the next run builds it again")
+            raise NeedsHuman(
+                f"{inside} is missing in {self.root}", hint=f"remove {self.root}; the next run builds it again"
+            )
         return found
 
 
@@ -138,19 +142,35 @@ def obtain_tools(cache: Path, packages: Sequence[str] = PACKAGES, suite: str = S
 
 def _build(root: Path, packages: Sequence[str], suite: str) -> None:
     if shutil.which("mmdebstrap") is None:
-        raise NeedsHuman("the lab's tools cannot be built: mmdebstrap is not installed", hint="apt-get install mmdebstrap")
-    mirror = find_debian_mirror()
+        raise NeedsHuman(
+            "the lab's tools cannot be built: mmdebstrap is not installed", hint="apt-get install mmdebstrap"
+        )
+    mirror = choose_mirror(read_sources())
     unfinished = root.with_name(f".{root.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
-    built = subprocess.run(build_command(unfinished, packages, suite, mirror), capture_output=True, text=True, check=False)
+    built = subprocess.run(
+        build_command(unfinished, packages, suite, mirror), capture_output=True, text=True, check=False
+    )
     if built.returncode != 0:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise NeedsHuman(
-            f"the lab's tools were not built: mmdebstrap from {mirror} ended with {built.returncode}: {built.stderr.strip()[-800:]}",
+            f"the lab's tools were not built: mmdebstrap from {mirror} ended with {built.returncode}: "
+            f"{built.stderr.strip()[-800:]}",
             hint="check that the mirror in /etc/apt is reachable and has the suite " + suite,
         )
     unfinished.rename(root)
     log.info("lab tools were built", directory=str(root), mirror=mirror)
+
+
+def choose_mirror(sources: Iterable[Source]) -> str:
+    """The archive from which this Debian machine installs; Debian's own if its sources name none.
+
+    A machine behind a firewall reaches its own mirror and perhaps nothing else, and that mirror has the other suites too.
+    """
+    for source in sources:
+        if source.suite in _HOST_SUITES and "main" in source.components and "-security" not in source.uri:
+            return source.uri.rstrip("/")
+    return DEFAULT_MIRROR
 
 
 def build_command(target: Path, packages: Sequence[str], suite: str, mirror: str) -> list[str]:

@@ -1,0 +1,202 @@
+"""A virtual rack to switch on: its BMC process, what ops would register it with, and faults for tests."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from datetime import datetime
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from provisioner.api.errors import NeedsHuman
+from provisioner.lab.bmc import CONTROL_SOCKET, RACK_FILE
+from provisioner.lab.bmc_certificate import obtain_certificate
+from provisioner.lab.control_plane_process import LabProcess
+from provisioner.lab.machine import Accelerator, MachineFiles
+from provisioner.lab.network import LabNetwork, tap_name
+from provisioner.lab.rack_description import RackDescription, to_json
+from provisioner.lab.tools import Tools
+
+Fault = Literal["PowerCut", "Slow", "Unavailable", "None"]
+
+_START_SECONDS: Final = 60.0
+
+
+class VirtualRack:
+    """A rack in the lab's network. Nothing runs or is written before `prepare` and `start`.
+
+    The BMC process dies with the thread that calls `start`, and the machines with it.
+    """
+
+    def __init__(
+        self,
+        description: RackDescription,
+        *,
+        network: LabNetwork,
+        tools: Tools,
+        directory: Path,
+        accelerator: Accelerator = "tcg",
+    ) -> None:
+        self.description = description
+        self.directory = directory.absolute()
+        self._network = network
+        self._tools = tools
+        command = [
+            sys.executable,
+            "-m",
+            "provisioner.lab.bmc",
+            str(self.directory),
+            "--tools",
+            str(tools.root),
+            "--accelerator",
+            accelerator,
+        ]
+        self._process = LabProcess("bmc", network.command(command), self.directory / "bmc.log")
+
+    @property
+    def bmc_addresses(self) -> tuple[IPv4Address, ...]:
+        """What LabNetwork.create must put on the loopback interface."""
+        return tuple(server.bmc_address for server in self.description.servers)
+
+    @property
+    def taps(self) -> tuple[str, ...]:
+        """What LabNetwork.create must put on the bridge."""
+        return tuple(tap_name(server.name) for server in self.description.servers)
+
+    @property
+    def firmwares(self) -> dict[str, str]:
+        """BIOS or UEFI, per server."""
+        return {server.name: server.machine.firmware for server in self.description.servers}
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process.running
+
+    def files(self, server: str) -> MachineFiles:
+        """Console, sockets and logs of a server."""
+        return MachineFiles(directory=self.directory / server)
+
+    def prepare(self, now: datetime) -> None:
+        """Write the rack's description and make the BMCs' certificates; run again, certificates stay."""
+        for server in self.description.servers:
+            obtain_certificate(self.directory / server.name, server.name, server.bmc_address, now)
+        path = self.directory / RACK_FILE
+        path.touch(mode=0o600)
+        path.write_text(json.dumps(to_json(self.description), indent=1))
+
+    def start(self) -> None:
+        """Start the BMCs, with the servers off; returns when they answer. Raises: NeedsHuman with their log."""
+        self._process.start()
+        deadline = time.monotonic() + _START_SECONDS
+        while True:
+            try:
+                self._ask({})
+                return
+            except OSError as error:
+                if self._process.running and time.monotonic() < deadline:
+                    time.sleep(0.05)
+                    continue
+                self._process.kill()
+                raise NeedsHuman(
+                    f"the BMCs of rack {self.description.name} did not start: {error}\n{self._process.log_tail()}",
+                    hint=f"read {self._process.log}",
+                ) from error
+
+    def stop(self) -> None:
+        """Stop the BMCs and with them the servers. Absent is fine."""
+        self._process.stop()
+
+    def kill(self) -> None:
+        """End BMCs and servers at once, as if the rack's power feed failed."""
+        self._process.kill()
+
+    def inject(self, server: str, fault: Fault, *, seconds: float = 0.0) -> None:
+        """Cut a server's power, make its BMC slow or unavailable, or healthy again."""
+        answer = self._ask({"server": server, "fault": fault, "seconds": seconds})
+        if "error" in answer:
+            raise ValueError(answer["error"])
+
+    def packing_list(self) -> str:
+        """The rack as a vendor's packing list (CSV): no BMC credentials (see `bmc_secret`), no certificates."""
+        out = io.StringIO()
+        writer = csv.DictWriter(out, fieldnames=PACKING_LIST_COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        for server in self.description.servers:
+            machine = server.machine
+            writer.writerow(
+                {
+                    "rack": self.description.name,
+                    "position": server.position,
+                    "serial": machine.serial,
+                    "uuid": machine.uuid,
+                    "architecture": "x86_64",
+                    "mac": machine.mac,
+                    "bmc_address": str(server.bmc_address),
+                }
+            )
+        return out.getvalue()
+
+    def bmc_of(self, server: str) -> dict[str, Any]:
+        """`spec.bmc` of a server, with its pinned certificate. Needs `prepare`."""
+        found = next(entry for entry in self.description.servers if entry.name == server)
+        port = "" if self.description.bmc_port == 443 else f":{self.description.bmc_port}"
+        return {
+            "address": f"https://{found.bmc_address}{port}",
+            "protocol": "Redfish",
+            "credentialsName": self.description.credentials_name,
+            "certificate": (self.directory / server / "bmc.pem").read_text(),
+            "bootMethod": found.boot_method,
+        }
+
+    def bmc_secret(self, namespace: str = "provisioner-system") -> dict[str, Any]:
+        """The Secret with the credentials of the rack's BMCs."""
+        return {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": self.description.credentials_name, "namespace": namespace},
+            "type": "Opaque",
+            "stringData": {"username": self.description.username, "password": self.description.password.reveal()},
+        }
+
+    def servers(self, node_pool: str | None = None) -> list[dict[str, Any]]:
+        """The servers as objects, accepted, for `rack register` or `kubectl apply`. Needs `prepare`."""
+        return [
+            {
+                "apiVersion": "provisioner.dev/v1alpha1",
+                "kind": "Server",
+                "metadata": {"name": server.name},
+                "spec": {
+                    "rackRef": self.description.name,
+                    "position": server.position,
+                    "serialNumber": server.machine.serial,
+                    "systemUUID": server.machine.uuid,
+                    "architecture": "x86_64",
+                    "bootMACAddress": server.machine.mac,
+                    "bmc": self.bmc_of(server.name),
+                    **({"nodePoolRef": node_pool} if node_pool else {}),
+                    "acceptance": "Accepted",
+                },
+            }
+            for server in self.description.servers
+        ]
+
+    def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(_START_SECONDS)
+            connection.connect(str(self.directory / CONTROL_SOCKET))
+            connection.sendall(json.dumps(request).encode() + b"\n")
+            with connection.makefile("rb") as lines:
+                return dict(json.loads(lines.readline()))
+
+
+PACKING_LIST_COLUMNS: Final = ("rack", "position", "serial", "uuid", "architecture", "mac", "bmc_address")

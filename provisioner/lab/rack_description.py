@@ -1,0 +1,129 @@
+"""A virtual rack, described: its servers and where their BMCs are; and the JSON in which the BMC process reads it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from ipaddress import IPv4Address
+from typing import Any, Final
+
+from provisioner.api.server import BootMethod
+from provisioner.api.values import Secret, parse_mac
+from provisioner.lab.machine import Firmware, MachineSpec
+
+BMC_NETWORK_START: Final = IPv4Address("10.90.0.10")
+BMC_PORT: Final = 443
+
+
+@dataclass(frozen=True, kw_only=True)
+class VirtualServer:
+    """One server of the rack: the machine, its place, and its BMC."""
+
+    machine: MachineSpec
+    position: str
+    bmc_address: IPv4Address
+    boot_method: BootMethod = "Pxe"
+    """How its BMC is to be told to boot."""
+
+    @property
+    def name(self) -> str:
+        return self.machine.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class RackDescription:
+    """A rack of virtual servers. `password` is that of every BMC, for user `username`."""
+
+    name: str
+    servers: tuple[VirtualServer, ...]
+    username: str
+    password: Secret
+    bmc_port: int = BMC_PORT
+
+    @property
+    def credentials_name(self) -> str:
+        """Name of the Secret with the BMCs' user name and password."""
+        return f"{self.name}-bmc"
+
+
+def describe_rack(
+    password: Secret,
+    *,
+    name: str = "r01",
+    firmwares: tuple[Firmware, ...] = ("BIOS", "UEFI"),
+    boot_methods: Mapping[int, BootMethod] | None = None,
+    memory_mib: int = 1024,
+    cpus: int = 2,
+) -> RackDescription:
+    """A rack with one server for each of `firmwares`: `r01-u01`, `r01-u02`…, at BMC addresses 10.90.0.11, .12…
+
+    `boot_methods` says for a unit (1, 2…) how it is booted if not by PXE. The same arguments give the same rack:
+    MAC addresses, serial numbers and UUIDs are computed from rack and unit.
+    """
+    if not 1 <= len(firmwares) <= 99:
+        raise ValueError(f"a virtual rack has 1 to 99 servers, not {len(firmwares)}")
+    servers = []
+    for unit, firmware in enumerate(firmwares, start=1):
+        digest = _stable_bytes(f"{name}-u{unit:02d}")
+        machine = MachineSpec(
+            name=f"{name}-u{unit:02d}",
+            firmware=firmware,
+            mac=parse_mac("525400" + digest[:2].hex() + f"{unit:02x}"),
+            uuid=f"{digest[2:6].hex()}-{digest[6:8].hex()}-4{digest[8:10].hex()[1:]}-8{digest[10:12].hex()[1:]}-{digest[12:18].hex()}",
+            serial=f"LAB{digest[18:22].hex().upper()}",
+            memory_mib=memory_mib,
+            cpus=cpus,
+        )
+        servers.append(
+            VirtualServer(
+                machine=machine,
+                position=f"u{unit:02d}",
+                bmc_address=BMC_NETWORK_START + unit,
+                boot_method=(boot_methods or {}).get(unit, "Pxe"),
+            )
+        )
+    return RackDescription(name=name, servers=tuple(servers), username="provisioner", password=password)
+
+
+def _stable_bytes(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
+
+
+def to_json(rack: RackDescription) -> dict[str, Any]:
+    """For the BMC process; contains the password."""
+    servers = [
+        {
+            "machine": asdict(server.machine),
+            "position": server.position,
+            "bmcAddress": str(server.bmc_address),
+            "bootMethod": server.boot_method,
+        }
+        for server in rack.servers
+    ]
+    return {
+        "name": rack.name,
+        "servers": servers,
+        "username": rack.username,
+        "password": rack.password.reveal(),
+        "bmcPort": rack.bmc_port,
+    }
+
+
+def from_json(data: Mapping[str, Any]) -> RackDescription:
+    """The inverse of `to_json`."""
+    return RackDescription(
+        name=data["name"],
+        servers=tuple(
+            VirtualServer(
+                machine=MachineSpec(**server["machine"]),
+                position=server["position"],
+                bmc_address=IPv4Address(server["bmcAddress"]),
+                boot_method=server["bootMethod"],
+            )
+            for server in data["servers"]
+        ),
+        username=data["username"],
+        password=Secret(data["password"]),
+        bmc_port=data["bmcPort"],
+    )
