@@ -247,7 +247,9 @@ class Discovery:
 
     manufacturer: str | None = described("Manufacturer.", default=None, max_length=128)
     product: str | None = described("Product.", default=None, max_length=128)
-    address: str | None = described("Address it was lent.", default=None, max_length=45)
+    serial_number: str | None = described("Serial number that it claims.", default=None, max_length=128)
+    system_uuid: str | None = described("SMBIOS system UUID that it claims.", default=None, max_length=36)
+    address: str | None = described("Address from which it asked.", default=None, max_length=45)
     first_seen_time: str | None = described("When it first appeared.", default=None, format="date-time")
 
 

@@ -1,0 +1,157 @@
+"""What becomes of the words of unknown machines."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from provisioner.api import ObjectMeta, Rack, Server
+from provisioner.api.codec import decode, encode
+from provisioner.api.discovery import (
+    Claims,
+    Place,
+    TokenBucket,
+    discovered_name,
+    discovered_server,
+    place_of,
+    read_claims,
+    refuse_flood,
+)
+from provisioner.api.errors import Refused
+from provisioner.api.server import ServerSpec
+from provisioner.api.values import MacAddress
+from provisioner.cluster.resources import of
+from tests.api.objects import rack, subnet
+
+if TYPE_CHECKING:
+    from provisioner.cluster.client import Cluster
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+MAC = MacAddress("52:54:00:12:34:56")
+SENT = {
+    "mac": "52:54:00:12:34:56",
+    "uuid": "4C4C4544-0031-3010-8054-B2C04F4E4D32",
+    "serial": "ABC1234",
+    "manufacturer": "Dell Inc.",
+    "product": "PowerEdge XE9680",
+    "buildarch": "x86_64",
+}
+
+
+def test_claims_are_read_as_ipxe_sends_them() -> None:
+    assert read_claims(SENT, source_address="10.80.0.250") == Claims(
+        mac=MAC,
+        architecture="x86_64",
+        serial_number="ABC1234",
+        system_uuid="4c4c4544-0031-3010-8054-b2c04f4e4d32",
+        manufacturer="Dell Inc.",
+        product="PowerEdge XE9680",
+        source_address="10.80.0.250",
+    )
+
+
+@pytest.mark.parametrize(
+    ("sent", "read"), [("i386", "x86_64"), ("arm64", "arm64"), ("ARM64", "arm64"), ("sparc", "x86_64")]
+)
+def test_architectures_are_those_of_the_project(sent: str, read: str) -> None:
+    assert read_claims({"mac": MAC, "buildarch": sent}).architecture == read
+
+
+@pytest.mark.parametrize("serial", ["", "  ", "Not Specified", "To Be Filled By O.E.M.", "Default string", "\x00\x01"])
+def test_a_placeholder_is_not_a_serial_number(serial: str) -> None:
+    assert read_claims({"mac": MAC, "serial": serial}).serial_number is None
+
+
+@pytest.mark.parametrize("uuid", ["0" * 8 + "-0000-0000-0000-" + "0" * 12, "f" * 36, "x", ""])
+def test_a_uuid_that_identifies_nothing_is_left_out(uuid: str) -> None:
+    assert read_claims({"mac": MAC, "uuid": uuid}).system_uuid is None
+
+
+def test_control_characters_and_length_are_cut() -> None:
+    claims = read_claims({"mac": MAC, "product": "a\n\x1b[31mb\u202e" + "c" * 10_000})
+    assert claims.product is not None
+    assert claims.product.startswith("a [31mb c")
+    assert len(claims.product) == 128
+
+
+@pytest.mark.parametrize("mac", ["", "x", "ff:ff:ff:ff:ff:ff", "01:00:5e:00:00:01", "../../etc", "00:00:00:00:00:00"])
+def test_without_an_interface_address_nothing_is_recorded(mac: str) -> None:
+    with pytest.raises(Refused):
+        read_claims(SENT | {"mac": mac})
+
+
+@given(st.dictionaries(st.sampled_from(sorted(SENT)), st.text(max_size=200)))
+def test_whatever_is_sent_gives_a_bounded_printable_object(sent: dict[str, str]) -> None:
+    body = encode(discovered_server(read_claims(sent | {"mac": MAC}), place=None, now=NOW))
+    discovery = body["status"]["discovery"]
+    assert all(value.isascii() and value.isprintable() and 0 < len(value) <= 128 for value in discovery.values())
+    assert body["spec"] == {
+        "bootMACAddress": MAC,
+        "architecture": body["spec"]["architecture"],
+        "acceptance": "Pending",
+        "powerState": "On",
+    }
+
+
+def test_the_serial_number_of_a_stranger_stays_out_of_the_spec() -> None:
+    server = discovered_server(read_claims(SENT), place=Place("r01", "boot"), now=NOW)
+    assert (server.spec.serial_number, server.spec.system_uuid) == (None, None)
+    assert (server.spec.rack_ref, server.spec.subnet_name) == ("r01", "boot")
+    assert server.status.discovery is not None
+    assert server.status.discovery.serial_number == "ABC1234"
+    assert server.status.discovery.first_seen_time == "2026-01-02T03:04:05Z"
+
+
+RACKS = [
+    decode(Rack, rack("r01", subnets=[subnet(relays=["192.0.2.1"])])),
+    decode(Rack, rack("r02", subnets=[subnet(cidr="10.81.0.0/24", gateway=None)])),
+]
+
+
+@pytest.mark.parametrize(
+    ("address", "place"),
+    [
+        ("10.80.0.250", Place("r01", "boot")),
+        ("192.0.2.1", Place("r01", "boot")),
+        ("10.81.0.7", Place("r02", "boot")),
+        ("10.82.0.7", None),
+        ("not an address", None),
+    ],
+)
+def test_the_rack_follows_from_subnet_or_relay(address: str, place: Place | None) -> None:
+    assert place_of(address, RACKS) == place
+
+
+def _waiting(count: int) -> list[Server]:
+    names = (f"unknown-{number:012x}" for number in range(count))
+    return [Server(metadata=ObjectMeta(name=name), spec=ServerSpec(boot_mac_address=MAC)) for name in names]
+
+
+def test_a_flood_of_unknown_machines_ends_at_the_limit() -> None:
+    registered = Server(metadata=ObjectMeta(name="r01-u01"), spec=ServerSpec(boot_mac_address=MAC))
+    refuse_flood([*_waiting(255), registered])
+    with pytest.raises(Refused, match="256 unknown machines wait already, at most 256 may"):
+        refuse_flood(_waiting(256))
+
+
+def test_the_rate_limit_allows_a_burst_and_then_the_rate() -> None:
+    bucket = TokenBucket.full(rate_per_second=2.0, burst=3, now_seconds=100.0)
+    taken = []
+    for now in (100.0, 100.0, 100.0, 100.0, 100.4, 100.5, 100.6, 99.0, 101.1, 200.0):
+        bucket, token = bucket.take(now)
+        taken.append(token)
+    assert taken == [True, True, True, False, False, True, False, False, True, True]
+
+
+def test_the_api_server_takes_a_discovered_server(cluster: Cluster) -> None:
+    server = discovered_server(read_claims(SENT | {"product": "x\u0000\n'; rm -rf"}), place=None, now=NOW)
+    body = encode(server)
+    cluster.create(of(Server), body)
+    cluster.apply_status(Server, server.name, {"discovery": body["status"]["discovery"]}, manager="provisioner-boot")
+    stored = cluster.read(Server, discovered_name(MAC))
+    assert (stored.spec, stored.status.discovery) == (server.spec, server.status.discovery)
+    cluster.delete(of(Server), server.name)
