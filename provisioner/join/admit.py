@@ -1,0 +1,227 @@
+"""May this machine have its join configuration now? Pure: facts in, decision out.
+
+A boot that the controller ordered arms one fetch. The fetch may be repeated by the machine that made it (it alone
+knows the key that it invented), because answers get lost and services die between two writes; until the certificate
+is out, after which nobody needs the token any more.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from provisioner.api.image import Image
+from provisioner.api.meta import parse_time
+from provisioner.api.node_pool import NodePool
+from provisioner.api.server import BootOrder, JoinStatus, Server
+from provisioner.join.attestation import Challenge, Proof, Proven
+from provisioner.join.node_object import PREPARED_ORDER_ANNOTATION, SERVER_UID_ANNOTATION
+from provisioner.join.request import JoinRequest
+
+ORDER_WINDOW_SECONDS: Final = 1800
+"""How long after the BMC accepted an order (or after the order, where there is no BMC) its fetch stays armed."""
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """Hand it out. `repeat`: the same machine asks again for what it was given."""
+
+    order: BootOrder
+    pool: NodePool
+    repeat: bool
+
+
+@dataclass(frozen=True)
+class Refused:
+    """No. `recorded`: the server's status shall say so (the asker speaks from the server's own address)."""
+
+    reason: str
+    message: str
+    recorded: bool = False
+
+
+@dataclass(frozen=True)
+class NotYet:
+    """Come again in `retry_after_seconds`."""
+
+    reason: str
+    message: str
+    retry_after_seconds: float = 5.0
+
+
+@dataclass(frozen=True)
+class Challenged:
+    """Answer this first."""
+
+    challenge: Mapping[str, Any]
+
+
+Decision = Admitted | Refused | NotYet | Challenged
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What is known when a request is judged. Objects that do not exist are None."""
+
+    server: Server | None
+    pool: NodePool | None = None
+    image: Image | None = None
+    node: Mapping[str, Any] | None = None
+    proof: Proof | None = None
+    order_window: timedelta = field(default=timedelta(seconds=ORDER_WINDOW_SECONDS))
+
+
+def admit(facts: Facts, request: JoinRequest, source_address: str, now: datetime) -> Decision:
+    """Judge one request.
+
+    The order of the rules matters: until the source address is right, the answer tells nothing about the server, and
+    nothing is written about it.
+    """
+    server = facts.server
+    if server is None:
+        return Refused(
+            "UnknownMachine", f"no server with boot MAC address {request.mac_address} is registered; register it"
+        )
+    if server.status.address is None:
+        return NotYet("NoAddress", f"server {server.name} has no address yet; it needs a rack with a free address")
+    if source_address != server.status.address:
+        return Refused(
+            "WrongAddress",
+            f"{source_address} asked for server {server.name}, whose address is {server.status.address}; "
+            "boot the server so that it gets its own address",
+        )
+    return _judge_identity(facts, server, request) or _judge_order(facts, server, request, now)
+
+
+def _judge_identity(facts: Facts, server: Server, request: JoinRequest) -> Decision | None:
+    spec = server.spec
+    if spec.acceptance != "Accepted":
+        return Refused(
+            "NotAccepted",
+            f"server {server.name} is {spec.acceptance}; accept it with: kubectl provision accept {server.name}",
+            recorded=True,
+        )
+    if spec.system_uuid and not same_system_uuid(spec.system_uuid, request.system_uuid):
+        return Refused(
+            "SystemUUIDMismatch",
+            f"the machine says that its system UUID is {request.system_uuid or 'none'}, server {server.name} is "
+            f"registered with {spec.system_uuid}; was a mainboard exchanged? Correct spec.systemUUID",
+            recorded=True,
+        )
+    if spec.node_pool_ref is None:
+        return Refused("NoPool", f"server {server.name} is in no NodePool; set spec.nodePoolRef", recorded=True)
+    if facts.pool is None:
+        return Refused(
+            "NoPool", f"NodePool {spec.node_pool_ref} of server {server.name} does not exist; create it", recorded=True
+        )
+    if facts.pool.spec.attestation == "Required":
+        if isinstance(facts.proof, Challenge):
+            return Challenged(facts.proof.challenge)
+        if not isinstance(facts.proof, Proven):
+            why = facts.proof.why if facts.proof else "nothing was offered"
+            return Refused(
+                "AttestationRequired",
+                f"NodePool {facts.pool.name} admits only servers that prove their identity: {why}; "
+                "set the pool's attestation to Optional where servers have no TPM",
+                recorded=True,
+            )
+    return None
+
+
+def _judge_order(facts: Facts, server: Server, request: JoinRequest, now: datetime) -> Decision:
+    order, join = server.status.order, server.status.join or JoinStatus()
+    if order is None:
+        return NotYet("NotOrdered", f"nobody has ordered a boot of server {server.name} yet")
+    if join.order_id == order.id and not _may_repeat(join, request):
+        return Refused(
+            "AlreadyFetched",
+            f"the join configuration of boot order {order.id} was handed out at {join.fetched_time}; "
+            "the next ordered boot gets the next one",
+            recorded=True,
+        )
+    power = server.status.power
+    carried_out = power is not None and power.order_id == order.id
+    if server.spec.bmc is not None and not carried_out:
+        return NotYet(
+            "OrderNotCarriedOut",
+            f"boot order {order.id} of server {server.name} has not reached its BMC: this boot is an older one",
+        )
+    if order.boot_id_before is not None and request.boot_id == order.boot_id_before.lower():
+        return NotYet(
+            "StillOldBoot", f"boot {request.boot_id} ran before order {order.id} was given; the ordered boot is awaited"
+        )
+    accepted_time = power.order_time if power is not None and carried_out else None
+    armed = parse_time(accepted_time or order.ordered_time)
+    if now > armed + facts.order_window:
+        return Refused(
+            "OrderExpired",
+            f"boot order {order.id} was armed at {armed:%Y-%m-%dT%H:%M:%SZ}, longer ago than "
+            f"{int(facts.order_window.total_seconds())} s; a new order is needed",
+            recorded=True,
+        )
+    return _judge_image(facts, server, order, request) or _judge_node(
+        facts, server, order, Admitted(order, _present(facts.pool), repeat=join.order_id == order.id)
+    )
+
+
+def _judge_image(facts: Facts, server: Server, order: BootOrder, request: JoinRequest) -> Decision | None:
+    name = order.image_ref or _present(facts.pool).spec.image_ref
+    if facts.image is None:
+        return NotYet("NoImage", f"Image {name} of boot order {order.id} does not exist; publish it", 15.0)
+    if request.image_digest != facts.image.spec.digest:
+        return Refused(
+            "WrongImage",
+            f"the machine says that it booted {request.image_digest}, the order for server {server.name} is "
+            f"{name} ({facts.image.spec.digest}); it must boot again",
+            recorded=True,
+        )
+    return None
+
+
+def _judge_node(facts: Facts, server: Server, order: BootOrder, admitted: Admitted) -> Decision:
+    annotations = ((facts.node or {}).get("metadata") or {}).get("annotations") or {}
+    if facts.node is not None and annotations.get(SERVER_UID_ANNOTATION) != server.metadata.uid:
+        return Refused(
+            "NodeNameTaken",
+            f"Node {server.name} exists and was not made for this server; delete it or rename the server",
+            recorded=True,
+        )
+    if annotations.get(PREPARED_ORDER_ANNOTATION) != order.id:
+        return NotYet(
+            "NodeNotPrepared",
+            f"Node {server.name} is not prepared for boot order {order.id} yet by the controller",
+            1.0,
+        )
+    return admitted
+
+
+def _may_repeat(join: JoinStatus, request: JoinRequest) -> bool:
+    spent = join.token_id is not None and join.certificate_token_id == join.token_id
+    known = (join.request_key_sha256 or "").encode()
+    return not spent and hmac.compare_digest(known, request.request_key_sha256.encode())
+
+
+def same_system_uuid(registered: str, claimed: str | None) -> bool:
+    """Whether two SMBIOS UUIDs are one machine's.
+
+    Firmware before SMBIOS 2.6 and some BMCs write the first three fields in the other byte order, so the registered
+    one (from a BMC or a packing list) and the kernel's may differ in that.
+    """
+    if claimed is None:
+        return False
+    registered, claimed = registered.lower(), claimed.lower()
+    return claimed in (registered, _swapped(registered))
+
+
+def _swapped(uuid: str) -> str:
+    head, rest = uuid.split("-")[:3], uuid.split("-")[3:]
+    return "-".join([bytes.fromhex(part)[::-1].hex() for part in head] + rest)
+
+
+def _present(pool: NodePool | None) -> NodePool:
+    if pool is None:
+        raise ValueError("judged an order without a pool")
+    return pool

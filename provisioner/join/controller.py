@@ -1,0 +1,88 @@
+"""The controllers of the join stage, wired to the informers of their process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from provisioner.api.values import MacAddress
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.controller import Controller
+from provisioner.cluster.informer import Informer
+from provisioner.join.csr import MAX_EXPIRATION_SECONDS
+from provisioner.join.csr_controller import Approver, concerns_us
+from provisioner.join.node_controller import NodePreparer
+from provisioner.join.service import Recorder
+from provisioner.join.stale_tokens import TokenCleaner
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinInformers:
+    """What the controllers follow."""
+
+    servers: Informer
+    node_pools: Informer
+    racks: Informer
+    nodes: Informer
+    csrs: Informer
+
+
+def build_join_controllers(
+    cluster: Cluster,
+    informers: JoinInformers,
+    recorder: Recorder,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    *,
+    max_expiration_seconds: int = MAX_EXPIRATION_SECONDS,
+) -> list[Controller]:
+    """Three controllers: Nodes of servers, certificates, left-over tokens. The caller runs and stops them."""
+    nodes = Controller("join-nodes", NodePreparer(cluster=cluster, recorder=recorder, now=now).reconcile)
+    approver = Approver(cluster=cluster, recorder=recorder, now=now, max_expiration_seconds=max_expiration_seconds)
+    certificates = Controller("join-certificates", approver.reconcile, workers=2)
+    tokens = Controller("join-tokens", TokenCleaner(cluster=cluster, now=now).reconcile)
+
+    def server_changed(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
+        if new is not None and (old is None or _of_interest(old) != _of_interest(new)):
+            nodes.queue.add(name)
+
+    def node_changed(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
+        if new is None or old is None:
+            nodes.queue.add(name)
+
+    def of_all_servers(field: str) -> Callable[[str, dict[str, Any] | None, dict[str, Any] | None], None]:
+        def changed(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
+            for server in informers.servers.items():
+                if server["spec"].get(field) == name:
+                    nodes.queue.add(server["metadata"]["name"])
+
+        return changed
+
+    def csr_changed(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
+        if new is not None and concerns_us(new):
+            certificates.queue.add(name)
+
+    informers.servers.subscribe(server_changed)
+    informers.nodes.subscribe(node_changed)
+    informers.node_pools.subscribe(of_all_servers("nodePoolRef"))
+    informers.racks.subscribe(of_all_servers("rackRef"))
+    informers.csrs.subscribe(csr_changed)
+    tokens.queue.add("all")
+    return [nodes, certificates, tokens]
+
+
+def find_servers_in(servers: Informer) -> Callable[[MacAddress], list[str]]:
+    """Which Servers have a boot MAC address, out of a cache: the `find_servers` of a JoinService."""
+
+    def find(mac_address: MacAddress) -> list[str]:
+        return [
+            item["metadata"]["name"] for item in servers.items() if item["spec"].get("bootMACAddress") == mac_address
+        ]
+
+    return find
+
+
+def _of_interest(server: dict[str, Any]) -> tuple[Any, Any]:
+    """Spec and order: progress reports change a Server often and mean nothing to its Node."""
+    return server["metadata"].get("generation"), ((server.get("status") or {}).get("order") or {}).get("id")

@@ -1,0 +1,228 @@
+"""The effects of certificate approval: read, judge, claim, decide, clean up.
+
+A client certificate is claimed in the Server's status before it is approved, under the resourceVersion that was judged:
+of two requests with one token one wins, and an approver that dies in between finishes its own claim later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import structlog
+
+from provisioner.api.codec import to_json
+from provisioner.api.conditions import settle_condition
+from provisioner.api.errors import NotFound
+from provisioner.api.meta import Condition, rfc3339
+from provisioner.api.server import JoinStatus, Server
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.resources import CSRS, SECRETS
+from provisioner.join.csr import (
+    CLIENT_SIGNER,
+    MAX_EXPIRATION_SECONDS,
+    SERVING_SIGNER,
+    ApproveBootstrap,
+    ApproveRenewal,
+    CertificateFacts,
+    Deny,
+    Ignore,
+    asked_name,
+    judge,
+    requesting_node,
+)
+from provisioner.join.csr_request import CertificateRequest, is_decided, issued_credential, read_request
+from provisioner.join.mint import SERVER_LABEL, TOKEN_NAMESPACE, token_id_of_user, token_secret_name
+from provisioner.join.service import Recorder, regarding_server
+
+log = structlog.get_logger()
+
+APPROVER_MANAGER: Final = "provisioner-approver"
+
+
+def concerns_us(csr: Mapping[str, Any]) -> bool:
+    """Whether a request is worth a look: of a kubelet signer."""
+    return (csr.get("spec") or {}).get("signerName") in (CLIENT_SIGNER, SERVING_SIGNER)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Approver:
+    """Reconciles one CertificateSigningRequest after the other."""
+
+    cluster: Cluster
+    recorder: Recorder
+    now: Callable[[], datetime]
+    max_expiration_seconds: int = MAX_EXPIRATION_SECONDS
+
+    def reconcile(self, name: str) -> None:
+        """Decide a pending request; record what was issued on an approved one. Raises: Conflict, Retryable."""
+        try:
+            csr = self.cluster.get(CSRS, name)
+        except NotFound:
+            return
+        if not concerns_us(csr):
+            return
+        request = read_request(csr)
+        if is_decided(csr):
+            self._take_note(request, csr)
+            return
+        asked = asked_name(request)
+        server = self._server(asked)
+        facts = CertificateFacts(
+            server=server,
+            requesting_server=self._is_ours(requesting_node(request), server),
+            token_server=self._token_server(request),
+            credentials=self._credentials(server, request),
+            max_expiration_seconds=self.max_expiration_seconds,
+        )
+        verdict = judge(request, facts)
+        if isinstance(verdict, Ignore):
+            return
+        if isinstance(verdict, Deny):
+            self._deny(csr, request, verdict, facts)
+            return
+        if server is None:
+            raise ValueError(f"approved {name} without a server")
+        if isinstance(verdict, ApproveBootstrap):
+            self._claim(server, request, credentials=())
+        elif isinstance(verdict, ApproveRenewal):
+            self._claim(server, request, credentials=(verdict.credential,))
+        self._approve(csr, request, server)
+
+    def _claim(self, server: Server, request: CertificateRequest, credentials: tuple[str, ...]) -> None:
+        """Spend the token (or name the renewal) on this request before it is approved. Raises: Conflict."""
+        join = server.status.join or JoinStatus()
+        now = rfc3339(self.now())
+        self._apply_join(
+            server,
+            JoinStatus(
+                certificate_time=now,
+                certificate_token_id=join.token_id,
+                certificate_request_name=request.name,
+                credentials=credentials,
+            ),
+        )
+
+    def _take_note(self, request: CertificateRequest, csr: Mapping[str, Any]) -> None:
+        """After the certificate was issued: record its credential, delete the token."""
+        if request.signer != CLIENT_SIGNER:
+            return
+        credential = issued_credential(csr)
+        server = self._server(asked_name(request)) if credential else None
+        join = server.status.join if server else None
+        if server is None or join is None or credential is None or join.certificate_request_name != request.name:
+            return
+        if join.certificate_token_id != join.token_id:
+            return  # the server has been handed another token since: this certificate is of an older boot
+        if credential not in join.credentials:
+            self._apply_join(
+                server,
+                JoinStatus(
+                    certificate_time=join.certificate_time,
+                    certificate_token_id=join.certificate_token_id,
+                    certificate_request_name=join.certificate_request_name,
+                    credentials=(*join.credentials, credential)[-2:],
+                ),
+            )
+        token_id = token_id_of_user(request.username)
+        if token_id is not None:
+            self.cluster.delete(SECRETS, token_secret_name(token_id), namespace=TOKEN_NAMESPACE)
+
+    def _apply_join(self, server: Server, join: JoinStatus) -> None:
+        condition = Condition(
+            type="Joined",
+            status="True",
+            reason="CertificateApproved",
+            message=f"the kubelet's certificate was approved at {join.certificate_time}",
+            last_transition_time=rfc3339(self.now()),
+            observed_generation=server.metadata.generation,
+        )
+        self.cluster.apply_status(
+            Server,
+            server.name,
+            {
+                "join": to_json(join),
+                "conditions": [to_json(settle_condition(server.status.conditions, condition))],
+            },
+            manager=APPROVER_MANAGER,
+            resource_version=server.metadata.resource_version,
+        )
+
+    def _approve(self, csr: dict[str, Any], request: CertificateRequest, server: Server) -> None:
+        kind = "serving" if request.signer == SERVING_SIGNER else "client"
+        message = f"server {server.name}, boot order {(server.status.join or JoinStatus()).order_id}"
+        self._decide(csr, "Approved", "ProvisionerApproved", message)
+        log.info("certificate approved", csr=request.name, server=server.name, kind=kind, username=request.username)
+        self.recorder.record(
+            regarding_server(server), "Normal", "CertificateApproved", f"Approved the kubelet's {kind} certificate"
+        )
+
+    def _deny(self, csr: dict[str, Any], request: CertificateRequest, verdict: Deny, facts: CertificateFacts) -> None:
+        self._decide(csr, "Denied", verdict.reason, verdict.message)
+        log.warning(
+            "certificate denied",
+            csr=request.name,
+            username=request.username,
+            signer=request.signer,
+            reason=verdict.reason,
+            message=verdict.message,
+        )
+        words = f"{verdict.reason}: {verdict.message}"
+        self.recorder.record(csr, "Warning", "CertificateDenied", words)
+        if facts.server is not None:
+            self.recorder.record(
+                regarding_server(facts.server), "Warning", "CertificateDenied", f"{request.name} denied: {words}"
+            )
+
+    def _decide(self, csr: dict[str, Any], type_: str, reason: str, message: str) -> None:
+        now = rfc3339(self.now())
+        condition = {
+            "type": type_,
+            "status": "True",
+            "reason": reason,
+            "message": message,
+            "lastUpdateTime": now,
+            "lastTransitionTime": now,
+        }
+        decided = {**csr, "status": {**(csr.get("status") or {}), "conditions": [condition]}}
+        self.cluster.replace(CSRS, decided, subresource="approval")
+
+    def _server(self, name: str | None) -> Server | None:
+        if name is None or "/" in name:
+            return None
+        try:
+            return self.cluster.read(Server, name)
+        except NotFound:
+            return None
+
+    def _is_ours(self, node: str | None, server: Server | None) -> bool:
+        if node is None:
+            return False
+        return (server is not None and server.name == node) or self._server(node) is not None
+
+    def _token_server(self, request: CertificateRequest) -> str | None:
+        token_id = token_id_of_user(request.username)
+        if token_id is None:
+            return None
+        try:
+            secret = self.cluster.get(SECRETS, token_secret_name(token_id), namespace=TOKEN_NAMESPACE)
+        except NotFound:
+            return None
+        label = (secret["metadata"].get("labels") or {}).get(SERVER_LABEL)
+        return str(label) if label else None
+
+    def _credentials(self, server: Server | None, request: CertificateRequest) -> tuple[str, ...]:
+        """Ids of the client certificates of the server's current boot, freshly issued ones included."""
+        join = server.status.join if server else None
+        if join is None or join.token_id is None or join.certificate_token_id != join.token_id:
+            return ()
+        if request.credential is None or request.credential in join.credentials or not join.certificate_request_name:
+            return join.credentials
+        # A kubelet asks for its serving certificate as soon as it has the other, which may be before we noted that.
+        try:
+            issued = issued_credential(self.cluster.get(CSRS, join.certificate_request_name))
+        except NotFound:
+            return join.credentials
+        return (*join.credentials, issued) if issued else join.credentials

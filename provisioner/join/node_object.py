@@ -1,0 +1,119 @@
+"""The Node of a server, made before its kubelet registers. Pure.
+
+A kubelet adopts a Node that exists and patches only its default labels, so labels and taints must be on it before.
+They are put there once per boot order: a taint that somebody took off afterwards (a health check that passed) does not
+come back until the next boot.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from provisioner.api.codec import to_json
+from provisioner.api.node_pool import NodePool
+from provisioner.api.rack import Rack
+from provisioner.api.server import Server
+
+SERVER_UID_ANNOTATION: Final = "provisioner.dev/server-uid"
+PREPARED_ORDER_ANNOTATION: Final = "provisioner.dev/prepared-order"
+TAINTS_ANNOTATION: Final = "provisioner.dev/taints"
+
+POOL_LABEL: Final = "provisioner.dev/pool"
+RACK_LABEL: Final = "provisioner.dev/rack"
+
+_KUBERNETES_ARCHITECTURES: Final = {"x86_64": "amd64", "arm64": "arm64"}
+
+Taints = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class NodeNameTaken:
+    """A Node of that name exists that was not made for this server; it is left alone."""
+
+    message: str
+
+
+@dataclass(frozen=True)
+class CreateNode:
+    """There is no Node: create this one, and plan again with what came back."""
+
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class PrepareNode:
+    """Apply `labels`; then, last, patch `taints` and `annotations`, which mark the order as prepared."""
+
+    labels: Mapping[str, str]
+    taints: Taints
+    annotations: Mapping[str, str]
+
+
+def plan_node(
+    server: Server, pool: NodePool, rack: Rack | None, existing: Mapping[str, Any] | None
+) -> CreateNode | PrepareNode | NodeNameTaken | None:
+    """What to do about the Node of `server` for its current boot order; None if it is prepared already."""
+    order = server.status.order
+    if order is None or server.metadata.uid is None:
+        return None
+    if existing is None:
+        origin = {SERVER_UID_ANNOTATION: server.metadata.uid}
+        return CreateNode(
+            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": server.name, "annotations": origin}}
+        )
+    annotations: Mapping[str, str] = existing["metadata"].get("annotations") or {}
+    if annotations.get(SERVER_UID_ANNOTATION) != server.metadata.uid:
+        return NodeNameTaken(
+            f"Node {server.name} exists and was not made for this server (annotation {SERVER_UID_ANNOTATION} is "
+            f"{annotations.get(SERVER_UID_ANNOTATION) or 'absent'}, the server's uid is {server.metadata.uid}); "
+            f"delete the Node or register the server under another name"
+        )
+    if annotations.get(PREPARED_ORDER_ANNOTATION) == order.id:
+        return None
+    wanted: Taints = [to_json(taint) for taint in pool.spec.kubelet.taints]
+    present: Taints = (existing.get("spec") or {}).get("taints") or []
+    return PrepareNode(
+        labels=node_labels(server, pool, rack),
+        taints=merge_taints(present, wanted, _taints_set_before(annotations)),
+        annotations={
+            PREPARED_ORDER_ANNOTATION: order.id,
+            TAINTS_ANNOTATION: json.dumps([[taint["key"], taint["effect"]] for taint in wanted]),
+        },
+    )
+
+
+def node_labels(server: Server, pool: NodePool, rack: Rack | None) -> dict[str, str]:
+    """Labels of the server's Node; where the pool contradicts what the server is, the server wins."""
+    labels = dict(pool.spec.kubelet.labels)
+    if rack is not None and rack.spec.failure_domain:
+        labels["topology.kubernetes.io/zone"] = rack.spec.failure_domain
+    if server.spec.rack_ref:
+        labels[RACK_LABEL] = server.spec.rack_ref
+    return labels | {
+        # The three that a kubelet would set (and will, when it registers).
+        "kubernetes.io/hostname": server.name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": _KUBERNETES_ARCHITECTURES[server.spec.architecture],
+        POOL_LABEL: pool.name,
+    }
+
+
+def merge_taints(present: Iterable[Mapping[str, Any]], wanted: Taints, before: set[tuple[str, str]]) -> Taints:
+    """`present` without what we set `before`, and with `wanted`; foreign taints stay as they are, in their order.
+
+    A taint is known by key and effect, as Kubernetes does.
+    """
+    ours = before | {(taint["key"], taint["effect"]) for taint in wanted}
+    foreign = [dict(taint) for taint in present if (taint["key"], taint["effect"]) not in ours]
+    return foreign + wanted
+
+
+def _taints_set_before(annotations: Mapping[str, str]) -> set[tuple[str, str]]:
+    try:
+        pairs = json.loads(annotations.get(TAINTS_ANNOTATION, "[]"))
+        return {(str(key), str(effect)) for key, effect in pairs}
+    except (ValueError, TypeError):
+        return set()

@@ -1,0 +1,88 @@
+"""Who may do what in the cluster for a join: the bootstrap tokens, the join service on the boot hosts, the approver.
+
+The join service may create and delete bootstrap tokens but read none, and no other Secret. The approver reads Secrets
+of kube-system, because a token's Secret cannot be named before it exists.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from provisioner.join.csr import CLIENT_SIGNER, SERVING_SIGNER
+from provisioner.join.mint import BOOTSTRAP_GROUP, TOKEN_NAMESPACE
+
+RBAC: Final = "rbac.authorization.k8s.io"
+JOIN_SERVICE_ROLE: Final = "provisioner:join-service"
+APPROVER_ROLE: Final = "provisioner:join-controller"
+BOOTSTRAPPERS_BINDING: Final = "provisioner:bootstrappers"
+
+Object = dict[str, Any]
+
+
+def _rule(group: str, resources: list[str], verbs: list[str], names: list[str] | None = None) -> Object:
+    rule: Object = {"apiGroups": [group], "resources": resources, "verbs": verbs}
+    return rule | ({"resourceNames": names} if names else {})
+
+
+_EVENTS: Final = _rule("", ["events"], ["create", "patch"])
+
+_SERVICE_RULES: Final = [
+    _rule("provisioner.dev", ["servers"], ["get", "list", "watch"]),
+    _rule("provisioner.dev", ["nodepools", "images"], ["get", "list", "watch"]),
+    _rule("provisioner.dev", ["servers/status"], ["patch"]),
+    _rule("", ["nodes"], ["get"]),
+    _EVENTS,
+]
+_SERVICE_TOKEN_RULES: Final = [_rule("", ["secrets"], ["create", "delete"])]
+
+_APPROVER_RULES: Final = [
+    _rule("provisioner.dev", ["servers", "nodepools", "racks"], ["get", "list", "watch"]),
+    _rule("provisioner.dev", ["servers/status"], ["patch"]),
+    _rule("", ["nodes"], ["get", "list", "watch", "create", "patch"]),
+    _rule("certificates.k8s.io", ["certificatesigningrequests"], ["get", "list", "watch"]),
+    _rule("certificates.k8s.io", ["certificatesigningrequests/approval"], ["update"]),
+    _rule("certificates.k8s.io", ["signers"], ["approve"], [CLIENT_SIGNER, SERVING_SIGNER]),
+    _EVENTS,
+]
+_APPROVER_TOKEN_RULES: Final = [_rule("", ["secrets"], ["get", "list", "delete"])]
+
+
+def rbac_objects(*, service_subject: Object, controller_subject: Object) -> list[Object]:
+    """Roles and bindings. Subjects are RBAC subjects: a ServiceAccount, or the User of a boot host's certificate."""
+    return [
+        # What a bootstrap token may do: make a CSR and read its answer. There is no binding to
+        # system:certificates.k8s.io:certificatesigningrequests:nodeclient: nothing is approved but by our approver.
+        _binding(
+            BOOTSTRAPPERS_BINDING,
+            "system:node-bootstrapper",
+            {"kind": "Group", "apiGroup": RBAC, "name": BOOTSTRAP_GROUP},
+        ),
+        *_granted(JOIN_SERVICE_ROLE, _SERVICE_RULES, _SERVICE_TOKEN_RULES, service_subject),
+        *_granted(APPROVER_ROLE, _APPROVER_RULES, _APPROVER_TOKEN_RULES, controller_subject),
+    ]
+
+
+def _granted(name: str, rules: list[Object], token_rules: list[Object], subject: Object) -> list[Object]:
+    in_tokens = {"name": name, "namespace": TOKEN_NAMESPACE}
+    return [
+        {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules},
+        _binding(name, name, subject),
+        {"apiVersion": f"{RBAC}/v1", "kind": "Role", "metadata": in_tokens, "rules": token_rules},
+        {
+            "apiVersion": f"{RBAC}/v1",
+            "kind": "RoleBinding",
+            "metadata": in_tokens,
+            "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": name},
+            "subjects": [subject],
+        },
+    ]
+
+
+def _binding(name: str, role: str, subject: Object) -> Object:
+    return {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
+        "subjects": [subject],
+    }

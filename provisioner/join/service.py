@@ -1,0 +1,279 @@
+"""The effects of a join: read, decide, claim, mint, answer. One instance serves many threads; replicas need no
+agreement but the API server's.
+
+The order of the writes is what makes a crash harmless at any line, and two racing requests one winner:
+
+    1  delete the token that was handed out before     nobody holds a live token that the claim no longer names
+    2  claim in Server.status.join                     under the resourceVersion that the decision was made on
+    3  create the token's Secret
+    4  read the claim back                             a repeat may have overtaken us: then its token is the one
+
+After a crash the machine asks again with the same key and gets a fresh token. A token that a crash or a race left over
+works for nobody: the approver asks for the id in the claim; it is removed by the controller or when it expires.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol, TypeVar
+
+import structlog
+
+from provisioner.api.codec import decode
+from provisioner.api.errors import Conflict, NotFound, Retryable
+from provisioner.api.image import Image
+from provisioner.api.meta import Resource
+from provisioner.api.node_pool import NodePool
+from provisioner.api.server import JoinStatus, Server
+from provisioner.api.values import MacAddress, Secret
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.resources import NODES, SECRETS, of
+from provisioner.join.admit import (
+    ORDER_WINDOW_SECONDS,
+    Admitted,
+    Challenged,
+    Decision,
+    Facts,
+    NotYet,
+    Refused,
+    admit,
+)
+from provisioner.join.attestation import VERIFIERS, Verifier, prove
+from provisioner.join.join_status import SERVICE_MANAGER, claim, note
+from provisioner.join.kubelet_configuration import kubelet_configuration
+from provisioner.join.mint import (
+    MAX_TOKEN_TTL_SECONDS,
+    TOKEN_NAMESPACE,
+    BootstrapToken,
+    mint_token,
+    token_secret,
+    token_secret_name,
+)
+from provisioner.join.request import JoinRequest
+
+log = structlog.get_logger()
+
+R = TypeVar("R", bound=Resource)
+
+_ATTEMPTS = 4
+"""Other controllers write the same Server's status; a claim that met one of them is decided anew."""
+
+
+class Recorder(Protocol):
+    """Where Events go."""
+
+    def record(self, regarding: Mapping[str, Any], type: str, reason: str, message: str) -> None: ...  # noqa: A002
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinSettings:
+    """What the service tells every Node."""
+
+    api_server_url: str
+    cluster_ca: str
+    cluster_dns: tuple[str, ...] = ()
+    cluster_domain: str = "cluster.local"
+    token_ttl_seconds: int = MAX_TOKEN_TTL_SECONDS
+    order_window_seconds: int = ORDER_WINDOW_SECONDS
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinConfiguration:
+    """What a kubelet starts with. Only `to_wire` reveals the token."""
+
+    node_name: str
+    api_server_url: str
+    cluster_ca: str
+    bootstrap_token: Secret
+    node_address: str
+    kubelet: Mapping[str, Any] = field(repr=False)
+
+    def to_wire(self) -> dict[str, Any]:
+        """The JSON that the agent reads; it holds the token."""
+        return {
+            "nodeName": self.node_name,
+            "apiServer": self.api_server_url,
+            "clusterCA": self.cluster_ca,
+            "bootstrapToken": self.bootstrap_token.reveal(),
+            "nodeAddress": self.node_address,
+            "kubeletConfiguration": dict(self.kubelet),
+        }
+
+
+Answer = JoinConfiguration | Refused | NotYet | Challenged
+
+
+class JoinService:
+    """Answers join requests.
+
+    `find_servers` names the Servers with a boot MAC address (a cache may answer: all is read afresh before a decision).
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        settings: JoinSettings,
+        *,
+        find_servers: Callable[[MacAddress], Sequence[str]],
+        recorder: Recorder,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        mint: Callable[[], BootstrapToken] = mint_token,
+        verifiers: Mapping[str, Verifier] = VERIFIERS,
+    ) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        self._find_servers = find_servers
+        self._recorder = recorder
+        self._now = now
+        self._mint = mint
+        self._verifiers = verifiers
+
+    def join(self, request: JoinRequest, source_address: str) -> Answer:
+        """Answer one request. Raises: Retryable when the API server is away or many write the same Server."""
+        names = list(self._find_servers(request.mac_address))
+        if len(names) > 1:
+            return Refused(
+                "AmbiguousMachine",
+                f"MAC address {request.mac_address} is registered for {' and '.join(sorted(names))}; correct one",
+            )
+        for _ in range(_ATTEMPTS):
+            facts = self._read_facts(names[0] if names else None, request)
+            now = self._now()
+            decision = admit(facts, request, source_address, now)
+            if facts.server is None or not isinstance(decision, Admitted):
+                return self._turn_away(facts.server, decision, request, source_address, now)
+            try:
+                return self._hand_out(facts.server, decision, request, now)
+            except Conflict:
+                continue
+        raise Retryable(f"Server {names[0]} is being written by others; the claim did not get through", after_seconds=1)
+
+    def _read_facts(self, name: str | None, request: JoinRequest) -> Facts:
+        server = self._optional(Server, name)
+        if server is None or server.spec.boot_mac_address != request.mac_address:
+            return Facts(server=None)
+        pool = self._optional(NodePool, server.spec.node_pool_ref)
+        order = server.status.order
+        image = self._optional(Image, (order.image_ref if order else None) or (pool.spec.image_ref if pool else None))
+        try:
+            node = self._cluster.get(NODES, server.name)
+        except NotFound:
+            node = None
+        return Facts(
+            server=server,
+            pool=pool,
+            image=image,
+            node=node,
+            proof=prove(server, request, self._verifiers),
+            order_window=timedelta(seconds=self._settings.order_window_seconds),
+        )
+
+    def _optional(self, kind: type[R], name: str | None) -> R | None:
+        if name is None:
+            return None
+        try:
+            return decode(kind, self._cluster.get(of(kind), name))
+        except NotFound:
+            return None
+
+    def _hand_out(self, server: Server, admitted: Admitted, request: JoinRequest, now: datetime) -> Answer:
+        before = server.status.join or JoinStatus()
+        if before.token_id:
+            self._delete_token(before.token_id)
+        token = self._mint()
+        self._cluster.apply_status(
+            Server,
+            server.name,
+            claim(server, admitted.order, request, token.id, now),
+            manager=SERVICE_MANAGER,
+            resource_version=server.metadata.resource_version,
+        )
+        secret = token_secret(token, server.name, now, self._settings.token_ttl_seconds)
+        self._cluster.create(SECRETS, secret, namespace=TOKEN_NAMESPACE)
+        claimed = self._cluster.read(Server, server.name).status.join
+        if claimed is None or claimed.token_id != token.id:
+            self._delete_token(token.id)
+            return NotYet("Superseded", f"a later request of server {server.name} is being answered", 1.0)
+        log.info(
+            "join configuration handed out",
+            server=server.name,
+            order=admitted.order.id,
+            boot_id=request.boot_id,
+            token_id=token.id,
+            repeat=admitted.repeat,
+        )
+        self._record(
+            server,
+            "Normal",
+            "JoinConfigurationIssued",
+            f"Handed out the join configuration of boot order {admitted.order.id}"
+            + (" again: the same machine repeated its request" if admitted.repeat else ""),
+        )
+        return JoinConfiguration(
+            node_name=server.name,
+            api_server_url=self._settings.api_server_url,
+            cluster_ca=self._settings.cluster_ca,
+            bootstrap_token=token.wire(),
+            node_address=server.status.address or "",
+            kubelet=kubelet_configuration(
+                admitted.pool.spec.kubelet.configuration,
+                cluster_dns=self._settings.cluster_dns,
+                cluster_domain=self._settings.cluster_domain,
+            ),
+        )
+
+    def _turn_away(
+        self, server: Server | None, decision: Decision, request: JoinRequest, source_address: str, now: datetime
+    ) -> Answer:
+        if isinstance(decision, Admitted):
+            raise ValueError("admitted a server that does not exist")
+        if isinstance(decision, Challenged):
+            return decision
+        log.info(
+            "join turned away",
+            server=server.name if server else None,
+            mac=request.mac_address,
+            source=source_address,
+            reason=decision.reason,
+        )
+        if server is None or decision.reason == "NoAddress":
+            return decision
+        if isinstance(decision, Refused):
+            self._record(server, "Warning", "JoinRefused", f"{decision.reason}: {decision.message}")
+        if isinstance(decision, NotYet) or decision.recorded:
+            self._note(server, decision, now)
+        return decision
+
+    def _note(self, server: Server, decision: Refused | NotYet, now: datetime) -> None:
+        status = note(server, decision, now)
+        if status is None:
+            return
+        try:
+            self._cluster.apply_status(
+                Server,
+                server.name,
+                status,
+                manager=SERVICE_MANAGER,
+                resource_version=server.metadata.resource_version,
+            )
+        except Retryable as error:
+            # The machine learns why from the answer; the record follows with its next try.
+            log.info("join refusal not recorded", server=server.name, error=str(error))
+
+    def _delete_token(self, token_id: str) -> None:
+        self._cluster.delete(SECRETS, token_secret_name(token_id), namespace=TOKEN_NAMESPACE)
+
+    def _record(self, server: Server, type_: str, reason: str, message: str) -> None:
+        self._recorder.record(regarding_server(server), type_, reason, message)
+
+
+def regarding_server(server: Server) -> dict[str, Any]:
+    """The Server as Events refer to it."""
+    type_ = of(Server)
+    return {
+        "apiVersion": type_.api_version,
+        "kind": type_.kind,
+        "metadata": {"name": server.name, "uid": server.metadata.uid},
+    }
