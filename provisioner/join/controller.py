@@ -14,7 +14,7 @@ from provisioner.cluster.informer import Informer
 from provisioner.join.csr import MAX_EXPIRATION_SECONDS
 from provisioner.join.csr_controller import Approver, concerns_us
 from provisioner.join.node_controller import NodePreparer
-from provisioner.join.service import Recorder
+from provisioner.join.recording import Recorder
 from provisioner.join.stale_tokens import TokenCleaner
 
 

@@ -35,11 +35,13 @@ from provisioner.join.csr import (
 )
 from provisioner.join.csr_request import CertificateRequest, is_decided, issued_credential, read_request
 from provisioner.join.mint import SERVER_LABEL, TOKEN_NAMESPACE, token_id_of_user, token_secret_name
-from provisioner.join.service import Recorder, regarding_server
+from provisioner.join.recording import Recorder, regarding_server
 
 log = structlog.get_logger()
 
 APPROVER_MANAGER: Final = "provisioner-approver"
+MAX_MESSAGE_LENGTH: Final = 1024
+"""What is denied may have been made to be long."""
 
 
 def concerns_us(csr: Mapping[str, Any]) -> bool:
@@ -160,7 +162,7 @@ class Approver:
         )
 
     def _deny(self, csr: dict[str, Any], request: CertificateRequest, verdict: Deny, facts: CertificateFacts) -> None:
-        self._decide(csr, "Denied", verdict.reason, verdict.message)
+        self._decide(csr, "Denied", verdict.reason, verdict.message[:MAX_MESSAGE_LENGTH])
         log.warning(
             "certificate denied",
             csr=request.name,
@@ -169,12 +171,11 @@ class Approver:
             reason=verdict.reason,
             message=verdict.message,
         )
+        # Without the request's name: a flood of forged requests is one Event that counts.
         words = f"{verdict.reason}: {verdict.message}"
         self.recorder.record(csr, "Warning", "CertificateDenied", words)
         if facts.server is not None:
-            self.recorder.record(
-                regarding_server(facts.server), "Warning", "CertificateDenied", f"{request.name} denied: {words}"
-            )
+            self.recorder.record(regarding_server(facts.server), "Warning", "CertificateDenied", words)
 
     def _decide(self, csr: dict[str, Any], type_: str, reason: str, message: str) -> None:
         now = rfc3339(self.now())

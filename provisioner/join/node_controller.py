@@ -19,7 +19,7 @@ from provisioner.api.server import Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES
 from provisioner.join.node_object import CreateNode, NodeNameTaken, PrepareNode, plan_node
-from provisioner.join.service import Recorder, regarding_server
+from provisioner.join.recording import Recorder, regarding_server
 
 log = structlog.get_logger()
 

@@ -24,7 +24,7 @@ def _rule(group: str, resources: list[str], verbs: list[str], names: list[str] |
     return rule | ({"resourceNames": names} if names else {})
 
 
-_EVENTS: Final = _rule("", ["events"], ["create", "patch"])
+_EVENTS: Final = _rule("", ["events"], ["get", "create", "patch"])
 
 _SERVICE_RULES: Final = [
     _rule("provisioner.dev", ["servers"], ["get", "list", "watch"]),

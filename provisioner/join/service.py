@@ -15,9 +15,8 @@ works for nobody: the approver asks for the id in the claim; it is removed by th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol, TypeVar
+from typing import TypeVar
 
 import structlog
 
@@ -27,11 +26,11 @@ from provisioner.api.image import Image
 from provisioner.api.meta import Resource
 from provisioner.api.node_pool import NodePool
 from provisioner.api.server import JoinStatus, Server
-from provisioner.api.values import MacAddress, Secret
+from provisioner.api.values import MacAddress
 from provisioner.cluster.client import Cluster
+from provisioner.cluster.events import EventType
 from provisioner.cluster.resources import NODES, SECRETS, of
 from provisioner.join.admit import (
-    ORDER_WINDOW_SECONDS,
     Admitted,
     Challenged,
     Decision,
@@ -41,16 +40,17 @@ from provisioner.join.admit import (
     admit,
 )
 from provisioner.join.attestation import VERIFIERS, Verifier, prove
+from provisioner.join.configuration import JoinConfiguration, JoinSettings
 from provisioner.join.join_status import SERVICE_MANAGER, claim, note
 from provisioner.join.kubelet_configuration import kubelet_configuration
 from provisioner.join.mint import (
-    MAX_TOKEN_TTL_SECONDS,
     TOKEN_NAMESPACE,
     BootstrapToken,
     mint_token,
     token_secret,
     token_secret_name,
 )
+from provisioner.join.recording import Recorder, regarding_server
 from provisioner.join.request import JoinRequest
 
 log = structlog.get_logger()
@@ -59,47 +59,6 @@ R = TypeVar("R", bound=Resource)
 
 _ATTEMPTS = 4
 """Other controllers write the same Server's status; a claim that met one of them is decided anew."""
-
-
-class Recorder(Protocol):
-    """Where Events go."""
-
-    def record(self, regarding: Mapping[str, Any], type: str, reason: str, message: str) -> None: ...  # noqa: A002
-
-
-@dataclass(frozen=True, kw_only=True)
-class JoinSettings:
-    """What the service tells every Node."""
-
-    api_server_url: str
-    cluster_ca: str
-    cluster_dns: tuple[str, ...] = ()
-    cluster_domain: str = "cluster.local"
-    token_ttl_seconds: int = MAX_TOKEN_TTL_SECONDS
-    order_window_seconds: int = ORDER_WINDOW_SECONDS
-
-
-@dataclass(frozen=True, kw_only=True)
-class JoinConfiguration:
-    """What a kubelet starts with. Only `to_wire` reveals the token."""
-
-    node_name: str
-    api_server_url: str
-    cluster_ca: str
-    bootstrap_token: Secret
-    node_address: str
-    kubelet: Mapping[str, Any] = field(repr=False)
-
-    def to_wire(self) -> dict[str, Any]:
-        """The JSON that the agent reads; it holds the token."""
-        return {
-            "nodeName": self.node_name,
-            "apiServer": self.api_server_url,
-            "clusterCA": self.cluster_ca,
-            "bootstrapToken": self.bootstrap_token.reveal(),
-            "nodeAddress": self.node_address,
-            "kubeletConfiguration": dict(self.kubelet),
-        }
 
 
 Answer = JoinConfiguration | Refused | NotYet | Challenged
@@ -265,15 +224,5 @@ class JoinService:
     def _delete_token(self, token_id: str) -> None:
         self._cluster.delete(SECRETS, token_secret_name(token_id), namespace=TOKEN_NAMESPACE)
 
-    def _record(self, server: Server, type_: str, reason: str, message: str) -> None:
+    def _record(self, server: Server, type_: EventType, reason: str, message: str) -> None:
         self._recorder.record(regarding_server(server), type_, reason, message)
-
-
-def regarding_server(server: Server) -> dict[str, Any]:
-    """The Server as Events refer to it."""
-    type_ = of(Server)
-    return {
-        "apiVersion": type_.api_version,
-        "kind": type_.kind,
-        "metadata": {"name": server.name, "uid": server.metadata.uid},
-    }

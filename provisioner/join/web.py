@@ -15,9 +15,10 @@ from werkzeug.exceptions import ClientDisconnected, HTTPException, RequestEntity
 from provisioner.api.errors import ProvisionerError, Retryable
 from provisioner.api.errors import Refused as Malformed
 from provisioner.join.admit import Challenged, NotYet, Refused
+from provisioner.join.configuration import JoinConfiguration
 from provisioner.join.rate import Buckets
 from provisioner.join.request import MAX_REQUEST_BYTES, JoinRequest, parse_join_request
-from provisioner.join.service import Answer, JoinConfiguration
+from provisioner.join.service import Answer
 from provisioner.join.source import TrustedProxies, source_address
 
 log = structlog.get_logger()
