@@ -1,0 +1,230 @@
+"""Keep the worker processes alive and informed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Final
+
+import structlog
+
+from provisioner.boot.dhcp import sockets
+from provisioner.boot.dhcp.config import DhcpConfig
+from provisioner.boot.dhcp.inventory import Delta
+from provisioner.boot.dhcp.protocol import Addresses, Queue, Report, Setup, ToWorker
+
+log = structlog.get_logger()
+
+_FIRST_PAUSE_SECONDS: Final = 0.1
+_LONGEST_PAUSE_SECONDS: Final = 30.0
+_STEADY_SECONDS: Final = 60.0
+"""A worker that lived this long is started again without a pause."""
+_PIPE_TIMEOUT_SECONDS: Final = 5
+"""A worker that does not take a message for so long hangs, and is replaced."""
+_ADDRESS_CHECK_SECONDS: Final = 2.0
+_STOP_SECONDS: Final = 5.0
+
+
+@dataclass
+class _Worker:
+    """A place in the crew; the process in it comes and goes. Times are monotonic seconds."""
+
+    index: int
+    process: subprocess.Popen[bytes] | None = None
+    control: Connection | None = None
+    started: float = 0.0
+    start_at: float = 0.0
+    pause_seconds: float = 0.0
+
+
+class Crew:
+    """The workers, their sockets and the thread that looks after them.
+
+    `snapshot` gives what a new worker must know (None: nothing yet); `on_report` takes what a worker says.
+    """
+
+    def __init__(
+        self, config: DhcpConfig, *, snapshot: Callable[[], Delta | None], on_report: Callable[[Report], None]
+    ) -> None:
+        self._config = config
+        self._snapshot = snapshot
+        self._on_report = on_report
+        self._workers = [_Worker(index) for index in range(config.workers)]
+        self._listeners: list[list[sockets.Listener]] = []
+        self._to_tell: deque[Delta] = deque()
+        self._addresses: dict[str, tuple[bytes, ...]] = {}
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Open everything and start the workers. Raises: NeedsHuman."""
+        self._listeners = sockets.open_listeners(self._config)
+        # Unknown machines are one worker's business: whoever meets one hands its packet over.
+        self._keeper_end, self._others_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._wake_receiver, self._wake_sender = socket.socketpair()
+        self._wake_receiver.setblocking(False)
+        self._wake_sender.setblocking(False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._wake_receiver, selectors.EVENT_READ, None)
+        self._addresses = sockets.interface_addresses(self._listeners[0][-1].sock)
+        for worker in self._workers:
+            self._launch(worker)
+        self._thread = threading.Thread(target=self._run, name="dhcp-crew", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        if self._thread is None:
+            return
+        self._stopping.set()
+        self._wake()
+        self._thread.join()
+        self._thread = None
+
+    def tell(self, delta: Delta) -> None:
+        """Pass a change on to every worker, in order."""
+        self._to_tell.append(delta)
+        if self._thread is not None:
+            self._wake()
+
+    def pids(self) -> list[int]:
+        return [worker.process.pid for worker in self._workers if worker.process is not None]
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):  # it has been woken often enough
+            self._wake_sender.send(b"\0")
+
+    def _run(self) -> None:
+        next_check = time.monotonic() + _ADDRESS_CHECK_SECONDS
+        while not self._stopping.is_set():
+            for key, _ in self._selector.select(self._seconds_to_wait(next_check)):
+                if key.data is None:
+                    self._wake_receiver.recv(4096)
+                else:
+                    self._hear(key.data)
+            while self._to_tell:
+                self._tell_all(self._to_tell.popleft())
+            now = time.monotonic()
+            if now >= next_check:
+                next_check = now + _ADDRESS_CHECK_SECONDS
+                self._check_addresses()
+            for worker in self._workers:
+                if worker.process is None and now >= worker.start_at:
+                    self._launch(worker)
+        self._end()
+
+    def _seconds_to_wait(self, next_check: float) -> float:
+        times = [next_check, *(worker.start_at for worker in self._workers if worker.process is None)]
+        return max(0.0, min(times) - time.monotonic())
+
+    def _check_addresses(self) -> None:
+        found = sockets.interface_addresses(self._listeners[0][-1].sock)
+        if found != self._addresses:
+            self._addresses = found
+            self._tell_all(Addresses(found))
+
+    def _launch(self, worker: _Worker) -> None:
+        ours, theirs = socket.socketpair()
+        timeout = struct.pack("@ll", _PIPE_TIMEOUT_SECONDS, 0)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeout)
+        forward = self._keeper_end if worker.index == 0 else self._others_end
+        listeners = self._listeners[worker.index]
+        inherited = [theirs.fileno(), forward.fileno(), *(listener.sock.fileno() for listener in listeners)]
+        worker.process = subprocess.Popen(
+            [sys.executable, "-m", "provisioner.boot.dhcp.worker", str(theirs.fileno())],
+            stdin=subprocess.DEVNULL,
+            pass_fds=inherited,
+        )
+        theirs.close()
+        worker.control = Connection(os.dup(ours.fileno()))
+        ours.close()
+        worker.started = time.monotonic()
+        self._selector.register(worker.control, selectors.EVENT_READ, worker)
+        self._send(worker, self._setup(worker.index, forward.fileno()))
+        self._send(worker, Addresses(self._addresses))
+        known = self._snapshot()
+        if known is not None:
+            self._send(worker, known)
+
+    def _setup(self, index: int, forward_fd: int) -> Setup:
+        queues = tuple(
+            Queue(listener.sock.fileno(), listener.interface, listener.interface_index, listener.discovers)
+            for listener in self._listeners[index]
+        )
+        return Setup(self._config, queues, forward_fd, keeps_discovery=index == 0)
+
+    def _tell_all(self, message: ToWorker) -> None:
+        for worker in self._workers:
+            self._send(worker, message)
+
+    def _send(self, worker: _Worker, message: ToWorker) -> None:
+        if worker.control is None:
+            return
+        try:
+            worker.control.send(message)
+        except OSError as error:
+            self._lose(worker, f"its pipe failed: {error}")
+
+    def _hear(self, worker: _Worker) -> None:
+        if worker.control is None:
+            return
+        try:
+            report = worker.control.recv()
+        except (EOFError, OSError) as error:
+            self._lose(worker, f"its pipe ended: {error}" if str(error) else "its pipe ended")
+            return
+        self._on_report(report)
+
+    def _lose(self, worker: _Worker, why: str) -> None:
+        """Make sure that the process is gone, and plan its successor."""
+        process, control = worker.process, worker.control
+        if process is None or control is None:
+            return
+        self._selector.unregister(control)
+        control.close()
+        process.kill()
+        status = process.wait()
+        worker.process = worker.control = None
+        now = time.monotonic()
+        if now - worker.started >= _STEADY_SECONDS:
+            worker.pause_seconds = 0.0
+        else:
+            worker.pause_seconds = min(max(_FIRST_PAUSE_SECONDS, worker.pause_seconds * 2), _LONGEST_PAUSE_SECONDS)
+        worker.start_at = now + worker.pause_seconds
+        log.warning(
+            "DHCP worker was lost",
+            worker=worker.index,
+            pid=process.pid,
+            exit_status=status,
+            why=why,
+            restart_after_seconds=worker.pause_seconds,
+        )
+
+    def _end(self) -> None:
+        processes = [worker.process for worker in self._workers if worker.process is not None]
+        for worker in self._workers:
+            if worker.control is not None:
+                self._selector.unregister(worker.control)
+                worker.control.close()
+            worker.process = worker.control = None
+        for process in processes:
+            try:
+                process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._selector.close()
+        sockets.close(self._listeners)
+        for sock in (self._keeper_end, self._others_end, self._wake_receiver, self._wake_sender):
+            sock.close()

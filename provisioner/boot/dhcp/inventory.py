@@ -1,0 +1,195 @@
+"""From Rack and Server objects to what the responder must know, one change at a time.
+
+Pure: objects in, a `Delta` out. The parent process keeps the Inventory; workers keep a Table (table.py) that the
+deltas change, so that one changed server costs one entry, never ten thousand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from ipaddress import AddressValueError, IPv4Address
+from typing import Literal, NamedTuple
+
+from provisioner.api.errors import Refused
+from provisioner.api.rack import Rack
+from provisioner.api.server import Server
+from provisioner.boot.dhcp.subnet import ServedSubnet, SubnetKey, read_subnet
+
+Silence = Literal["dropped-rejected-server", "dropped-not-the-boot-interface"]
+
+
+class Machine(NamedTuple):
+    """What is known of one MAC address.
+
+    A registered server without an address (yet) has neither `address` nor `silence`: it is lent one like an unknown
+    machine. `silence` is the reason for which it is never answered.
+    """
+
+    address: bytes | None
+    subnet: SubnetKey | None
+    silence: Silence | None = None
+
+
+@dataclass(frozen=True)
+class Delta:
+    """What changed; None removes. A delta with `complete` replaces everything that was known before."""
+
+    subnets: dict[SubnetKey, ServedSubnet | None] = field(default_factory=dict)
+    machines: dict[bytes, Machine | None] = field(default_factory=dict)
+    complete: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.subnets or self.machines or self.complete)
+
+
+class Inventory:
+    """The racks and servers as last seen. Every method that changes it returns what workers must be told."""
+
+    def __init__(self) -> None:
+        self._racks: dict[str, Rack] = {}
+        self._servers: dict[str, Server] = {}
+        self._subnets: dict[SubnetKey, ServedSubnet] = {}
+        self._machines: dict[bytes, Machine] = {}
+        self._claims: dict[bytes, set[str]] = {}
+        self._names_by_rack: dict[str, set[str]] = {}
+        self.problems: dict[str, str] = {}
+        """What cannot be served and why, by object (`Rack/r01`, `Server/r01-u01`)."""
+
+    @classmethod
+    def of(cls, racks: Iterable[Rack], servers: Iterable[Server]) -> Inventory:
+        """An inventory of these."""
+        inventory = cls()
+        for rack in racks:
+            inventory.put_rack(rack)
+        for server in servers:
+            inventory.put_server(server)
+        return inventory
+
+    def snapshot(self) -> Delta:
+        """Everything, for a worker that knows nothing."""
+        return Delta(subnets=dict(self._subnets), machines=dict(self._machines), complete=True)
+
+    def server_of(self, mac: bytes) -> str | None:
+        """Name of the server that has this MAC address; of several the one that is served."""
+        names = self._claims.get(mac)
+        return self._first(mac, names).name if names else None
+
+    def put_rack(self, rack: Rack) -> Delta:
+        self._racks[rack.name] = rack
+        return self._rack_changed(rack.name, rack)
+
+    def remove_rack(self, name: str) -> Delta:
+        self._racks.pop(name, None)
+        return self._rack_changed(name, None)
+
+    def put_server(self, server: Server) -> Delta:
+        before = self._servers.get(server.name)
+        macs = _macs(before) | _macs(server)
+        self._forget(before)
+        self._servers[server.name] = server
+        for mac in _macs(server):
+            self._claims.setdefault(mac, set()).add(server.name)
+        if server.spec.rack_ref:
+            self._names_by_rack.setdefault(server.spec.rack_ref, set()).add(server.name)
+        return Delta(machines=self._settle(macs))
+
+    def remove_server(self, name: str) -> Delta:
+        before = self._servers.pop(name, None)
+        self._forget(before)
+        self.problems.pop(f"Server/{name}", None)
+        return Delta(machines=self._settle(_macs(before)))
+
+    def _forget(self, server: Server | None) -> None:
+        if server is None:
+            return
+        for mac in _macs(server):
+            self._claims[mac].discard(server.name)
+            if not self._claims[mac]:
+                del self._claims[mac]
+        if server.spec.rack_ref:
+            self._names_by_rack[server.spec.rack_ref].discard(server.name)
+
+    def _rack_changed(self, name: str, rack: Rack | None) -> Delta:
+        wanted: dict[SubnetKey, ServedSubnet] = {}
+        self.problems.pop(f"Rack/{name}", None)
+        for subnet in rack.spec.subnets if rack else ():
+            try:
+                wanted[name, subnet.name] = read_subnet(name, subnet)
+            except Refused as error:
+                self.problems[f"Rack/{name}"] = str(error)
+        changed: dict[SubnetKey, ServedSubnet | None] = {
+            key: None for key in self._subnets if key[0] == name and key not in wanted
+        }
+        changed.update({key: subnet for key, subnet in wanted.items() if self._subnets.get(key) != subnet})
+        for key, served in changed.items():
+            if served is None:
+                del self._subnets[key]
+            else:
+                self._subnets[key] = served
+        macs = {mac for server in self._names_by_rack.get(name, ()) for mac in _macs(self._servers[server])}
+        return Delta(subnets=changed, machines=self._settle(macs))
+
+    def _settle(self, macs: Iterable[bytes]) -> dict[bytes, Machine | None]:
+        """Work out again what is known of these; what is the same as before is left out."""
+        changed: dict[bytes, Machine | None] = {}
+        for mac in macs:
+            names = self._claims.get(mac)
+            machine = self._machine(mac, self._first(mac, names)) if names else None
+            if machine == self._machines.get(mac):
+                continue
+            changed[mac] = machine
+            if machine is None:
+                del self._machines[mac]
+            else:
+                self._machines[mac] = machine
+        return changed
+
+    def _first(self, mac: bytes, names: Iterable[str]) -> Server:
+        """Of servers that claim one MAC: its boot interface before another, accepted before pending, then by name.
+
+        Registration refuses duplicates; this only makes every replica choose alike when one slipped in.
+        """
+        rank = {"Accepted": 0, "Pending": 1, "Rejected": 2}
+
+        def preference(server: Server) -> tuple[bool, int, str]:
+            boots = _pack_mac(server.spec.boot_mac_address) == mac
+            return not boots, rank[server.spec.acceptance], server.name
+
+        return min((self._servers[name] for name in names), key=preference)
+
+    def _machine(self, mac: bytes, server: Server) -> Machine:
+        self.problems.pop(f"Server/{server.name}", None)
+        if server.spec.acceptance == "Rejected":
+            return Machine(None, None, "dropped-rejected-server")
+        if mac != _pack_mac(server.spec.boot_mac_address):
+            # Silence makes firmware that tries its NICs in turn go on to the one that was registered.
+            return Machine(None, None, "dropped-not-the-boot-interface")
+        address, rack, subnet_name = server.status.address, server.spec.rack_ref, server.status.subnet_name
+        if address is None or rack is None:
+            return Machine(None, None)
+        try:
+            packed = IPv4Address(address).packed
+        except AddressValueError:
+            packed = bytes(4)
+        for key, subnet in self._subnets.items() if subnet_name is None else self._named(rack, subnet_name):
+            if key[0] == rack and subnet.contains(packed):
+                return Machine(packed, key)
+        self.problems[f"Server/{server.name}"] = (
+            f"status.address {address} is not in subnet {subnet_name or '(any)'} of Rack {rack}"
+        )
+        return Machine(None, None)
+
+    def _named(self, rack: str, name: str) -> Iterable[tuple[SubnetKey, ServedSubnet]]:
+        found = self._subnets.get((rack, name))
+        return () if found is None else (((rack, name), found),)
+
+
+def _macs(server: Server | None) -> set[bytes]:
+    if server is None:
+        return set()
+    return {_pack_mac(server.spec.boot_mac_address), *(_pack_mac(i.mac_address) for i in server.spec.interfaces)}
+
+
+def _pack_mac(mac: str) -> bytes:
+    return bytes.fromhex(mac.replace(":", ""))

@@ -1,0 +1,112 @@
+"""Put a reply together from a template and the request, and say where it goes."""
+
+from __future__ import annotations
+
+from socket import inet_ntoa
+from typing import Final, NamedTuple
+
+from provisioner.boot.dhcp import options as opt
+from provisioner.boot.dhcp.client import Client
+from provisioner.boot.dhcp.config import DhcpConfig
+from provisioner.boot.dhcp.packet import NO_ADDRESS, Packet
+from provisioner.boot.dhcp.template import Kind, Templates, finish, template_index
+
+
+class Arrival(NamedTuple):
+    """Where a packet came in. By broadcast: the index of its interface and that one's addresses; else index 0."""
+
+    interface_index: int = 0
+    addresses: tuple[bytes, ...] = ()
+
+
+class Destination(NamedTuple):
+    """Where a reply goes; with `interface_index` it is broadcast out of that interface."""
+
+    host: str
+    port: int
+    interface_index: int = 0
+
+
+BROADCAST: Final = "255.255.255.255"
+_BROADCAST_FLAG: Final = 0x80
+_NO_NAMES: Final = bytes(64 + 128)
+_REPLY: Final = b"\x02\x01\x06\x00"
+"""op, htype, hlen, hops"""
+
+
+def acknowledge(packet: Packet, templates: Templates, kind: Kind, client: Client, address: bytes) -> bytes:
+    """An OFFER or ACK of `address`."""
+    data, template = packet.data, templates[template_index(kind, client)]
+    echoed = _echoed(packet, len(template.tail), firmware=client is not Client.PLAIN)
+    return b"".join(
+        (
+            _REPLY,
+            data[4:8],  # xid
+            b"\0\0",  # secs
+            data[10:12],  # flags
+            NO_ADDRESS if kind in (Kind.OFFER, Kind.OFFER_LENT) else packet.ciaddr,
+            address,
+            template.siaddr,
+            data[24:44],  # giaddr, chaddr
+            finish(template.tail + echoed) if echoed else template.complete,
+        )
+    )
+
+
+def refuse(packet: Packet, server_identifier: bytes) -> bytes:
+    """A NAK: the client starts again with DISCOVER."""
+    data = packet.data
+    tail = b"".join(
+        (
+            _NO_NAMES,
+            opt.MAGIC_COOKIE,
+            opt.encode_option(opt.MESSAGE_TYPE, bytes((opt.NAK,))),
+            opt.encode_option(opt.SERVER_IDENTIFIER, server_identifier),
+        )
+    )
+    # Through a relay the broadcast flag is set: the client is not where its address says (RFC 2131, section 4.3.2).
+    flags = bytes((data[10] | _BROADCAST_FLAG, data[11])) if packet.giaddr != NO_ADDRESS else data[10:12]
+    echoed = _echoed(packet, len(tail), firmware=False)
+    return b"".join((_REPLY, data[4:8], b"\0\0", flags, bytes(12), data[24:44], finish(tail + echoed)))
+
+
+def _echoed(packet: Packet, tail_bytes: int, *, firmware: bool) -> bytes:
+    """Options that go back as they came: the client's identifier (RFC 6842), to firmware its machine identifier
+    (RFC 4578, section 2.3), and what the relay said of itself, last (RFC 3046, section 2.2).
+
+    The first two are left out where the reply would be larger than the client accepts. The relay's option does not
+    count: the relay takes it out again.
+    """
+    options = packet.options
+    echoed = b""
+    codes = (opt.CLIENT_IDENTIFIER, opt.MACHINE_IDENTIFIER) if firmware else (opt.CLIENT_IDENTIFIER,)
+    room = message_limit(options) - 44 - tail_bytes - 1
+    for code in codes:
+        value = options.get(code)
+        if value and len(value) <= 255 and len(echoed) + len(value) + 2 <= room:
+            echoed += opt.encode_option(code, value)
+    relay_information = options.get(opt.RELAY_INFORMATION)
+    if relay_information and packet.giaddr != NO_ADDRESS:
+        for at in range(0, len(relay_information), 255):
+            echoed += opt.encode_option(opt.RELAY_INFORMATION, relay_information[at : at + 255])
+    return echoed
+
+
+def message_limit(options: dict[int, bytes]) -> int:
+    """Bytes of DHCP message that the client accepts (option 57, never less than 576 with IP and UDP headers)."""
+    wanted = options.get(opt.MAXIMUM_MESSAGE_SIZE)
+    size = max(int.from_bytes(wanted, "big"), opt.MINIMUM_MESSAGE_LIMIT) if wanted else opt.MINIMUM_MESSAGE_LIMIT
+    return size - opt.IP_UDP_HEADER_BYTES
+
+
+def destination(packet: Packet, arrival: Arrival, config: DhcpConfig, *, refused: bool = False) -> Destination:
+    """Where the reply to this packet goes (RFC 2131, section 4.1)."""
+    if packet.giaddr != NO_ADDRESS:
+        return Destination(inet_ntoa(packet.giaddr), config.server_port)
+    if packet.ciaddr != NO_ADDRESS and not (refused and arrival.interface_index):
+        # It has an address and answers ARP. A NAK is broadcast, as that address is wrong; but where the request was
+        # unicast from afar only unicast reaches it.
+        return Destination(inet_ntoa(packet.ciaddr), config.client_port)
+    # A client without an address answers no ARP: a unicast reply would need a raw socket or a forged ARP entry for each
+    # packet. RFC 2131 lets a server broadcast in this case whatever the client's flag says, and every client listens.
+    return Destination(BROADCAST, config.client_port, arrival.interface_index)

@@ -1,0 +1,188 @@
+"""Decide what a packet is answered: the packet, where it came in, and the table in; a reply or a reason for none out.
+
+Source: RFC 2131, section 4.3, with what this server can promise: a registered machine has one address, known
+beforehand; anything else is lent for minutes from the discovery range, or refused.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from provisioner.boot.dhcp import options as opt
+from provisioner.boot.dhcp.client import Client, Identity, identify
+from provisioner.boot.dhcp.discovery import Discovery
+from provisioner.boot.dhcp.packet import NO_ADDRESS, Malformed, Packet, decode, relay_link
+from provisioner.boot.dhcp.reply import Arrival, Destination, acknowledge, destination, refuse
+from provisioner.boot.dhcp.sighting import Sighting, SightingKind
+from provisioner.boot.dhcp.table import Link, Table, TableSubnet
+from provisioner.boot.dhcp.template import Kind
+
+
+class Outcome(NamedTuple):
+    """What to do with a packet. `verdict` is the counter to raise; without `reply` nothing is sent."""
+
+    verdict: str
+    reply: bytes | None = None
+    destination: Destination | None = None
+    sighting: Sighting | None = None
+
+
+FORWARDED: Final = Outcome("forwarded-unknown-machine")
+"""An unknown machine, and this worker does not keep the discovery ranges: the one that does must see the packet."""
+
+
+class _Request(NamedTuple):
+    """A packet with what was found out about it."""
+
+    packet: Packet
+    arrival: Arrival
+    link: Link
+    identity: Identity
+    table: Table
+
+
+def respond(data: bytes, arrival: Arrival, table: Table, discovery: Discovery | None, now: float) -> Outcome:
+    """Answer one datagram. `discovery` is None in workers that do not keep the discovery ranges. `now` is monotonic."""
+    if not table.synced:
+        return Outcome("dropped-not-synced")
+    packet = decode(data)
+    if isinstance(packet, Malformed):
+        return Outcome(packet)
+    options = packet.options
+    if options.get(opt.SERVER_IDENTIFIER, table.server_identifier) != table.server_identifier:
+        return Outcome("dropped-for-another-server")
+    link = _link(packet, arrival, table)
+    if link is None:
+        return Outcome("dropped-no-subnet" if packet.giaddr == NO_ADDRESS else "dropped-unknown-relay")
+    identity = identify(
+        options.get(opt.VENDOR_CLASS), options.get(opt.CLIENT_ARCHITECTURE), options.get(opt.USER_CLASS)
+    )
+    request = _Request(packet, arrival, link, identity, table)
+    machine = table.machines.get(packet.mac)
+    if machine is not None and machine.silence is not None:
+        return Outcome(machine.silence)
+    if packet.message_type == opt.INFORM:
+        return _inform(request)
+    if machine is None or machine.address is None or machine.subnet is None:
+        return FORWARDED if discovery is None else _respond_to_unknown(request, discovery, now)
+    return _respond_to_known(request, machine.address, link.by_key.get(machine.subnet))
+
+
+def _link(packet: Packet, arrival: Arrival, table: Table) -> Link | None:
+    if packet.giaddr != NO_ADDRESS:
+        selected = relay_link(packet.options.get(opt.RELAY_INFORMATION, b""))
+        return table.link_of_relay(selected or packet.giaddr)
+    if arrival.addresses:
+        return table.link_of_addresses(arrival.addresses)
+    # Unicast without a relay: a client that renews, or asks for options, from the address that it has.
+    return table.link_of_addresses((packet.ciaddr,))
+
+
+def _respond_to_known(request: _Request, address: bytes, subnet: TableSubnet | None) -> Outcome:
+    message_type = request.packet.message_type
+    if message_type == opt.DISCOVER:
+        if subnet is None:
+            # Cabled to another rack's network. Its own address does not work there and no other is its own.
+            return Outcome("dropped-wrong-subnet", sighting=_sighting(request, None, "WrongSubnet"))
+        return _say(request, Kind.OFFER, subnet, address)
+    if message_type == opt.REQUEST:
+        asked = _asked(request.packet)
+        if asked is None:
+            return Outcome("dropped-no-requested-address")
+        if subnet is None or asked != address:
+            return _refuse(request)
+        return _say(request, Kind.ACK, subnet, address)
+    if message_type == opt.DECLINE:
+        # Somebody else uses a server's own address. Nothing here can mend that; a person must know.
+        return Outcome("declined", sighting=_sighting(request, address, "Declined"))
+    return _other(message_type)
+
+
+def _respond_to_unknown(request: _Request, discovery: Discovery, now: float) -> Outcome:
+    packet = request.packet
+    message_type = packet.message_type
+    subnets = [subnet for subnet in request.link.subnets if subnet.served.discovery]
+    if message_type in (opt.DISCOVER, opt.REQUEST) and not subnets:
+        sighting = _sighting(request, None) if message_type == opt.DISCOVER else None
+        return Outcome("dropped-no-discovery-range", sighting=sighting)
+    if message_type == opt.DISCOVER:
+        for subnet in subnets:
+            offered = discovery.offer(packet.mac, subnet.served.discovery, now)
+            if offered is not None:
+                return _say(request, Kind.OFFER_LENT, subnet, offered)
+        return Outcome("dropped-discovery-range-full", sighting=_sighting(request, None))
+    if message_type == opt.REQUEST:
+        asked = _asked(packet)
+        if asked is None:
+            return Outcome("dropped-no-requested-address")
+        for subnet in subnets:
+            if int.from_bytes(asked, "big") in subnet.served.discovery and discovery.claim(packet.mac, asked, now):
+                return _say(request, Kind.ACK_LENT, subnet, asked)
+        # A subnet with a discovery range has no other DHCP server: what is not from here is stale.
+        return _refuse(request)
+    if message_type == opt.DECLINE:
+        discovery.decline(packet.mac, packet.options.get(opt.REQUESTED_ADDRESS, NO_ADDRESS), now)
+        return Outcome("declined")
+    if message_type == opt.RELEASE:
+        discovery.release(packet.mac)
+    return _other(message_type)
+
+
+def _inform(request: _Request) -> Outcome:
+    subnet = request.link.containing(request.packet.ciaddr)
+    if subnet is None:
+        return Outcome("dropped-no-subnet")
+    return _say(request, Kind.INFORM_ACK, subnet, NO_ADDRESS)
+
+
+def _other(message_type: int) -> Outcome:
+    return Outcome("released" if message_type == opt.RELEASE else "dropped-message-type")
+
+
+def _asked(packet: Packet) -> bytes | None:
+    """The address that a REQUEST is for: its own where it renews (ciaddr), else option 50."""
+    return packet.ciaddr if packet.ciaddr != NO_ADDRESS else packet.options.get(opt.REQUESTED_ADDRESS)
+
+
+_VERDICTS: Final = {
+    Kind.OFFER: "offered",
+    Kind.ACK: "acknowledged",
+    Kind.OFFER_LENT: "offered-lent",
+    Kind.ACK_LENT: "acknowledged-lent",
+    Kind.INFORM_ACK: "informed",
+}
+
+
+def _say(request: _Request, kind: Kind, subnet: TableSubnet, address: bytes) -> Outcome:
+    packet, client = request.packet, request.identity.client
+    reply = acknowledge(packet, subnet.templates, kind, client, address)
+    lent = kind in (Kind.OFFER_LENT, Kind.ACK_LENT)
+    seen = client is not Client.PLAIN or lent
+    return Outcome(
+        _VERDICTS[kind],
+        reply,
+        destination(packet, request.arrival, request.table.config),
+        _sighting(request, address) if seen else None,
+    )
+
+
+def _refuse(request: _Request) -> Outcome:
+    reply = refuse(request.packet, request.table.server_identifier)
+    return Outcome("refused", reply, destination(request.packet, request.arrival, request.table.config, refused=True))
+
+
+_STAGES: Final[dict[Client, SightingKind]] = {Client.PLAIN: "System", Client.IPXE: "IPXE"}
+
+
+def _sighting(request: _Request, address: bytes | None, kind: SightingKind | None = None) -> Sighting:
+    packet, identity = request.packet, request.identity
+    return Sighting(
+        mac=packet.mac,
+        xid=packet.data[4:8],
+        kind=kind or _STAGES.get(identity.client, "Firmware"),
+        address=address,
+        subnet=request.link.subnets[0].served.key,
+        architecture=identity.architecture,
+        machine_identifier=packet.options.get(opt.MACHINE_IDENTIFIER, b"")[:17],
+        vendor_class=packet.options.get(opt.VENDOR_CLASS, b"")[:64],
+    )

@@ -1,0 +1,198 @@
+"""One worker process: read, decide, send. Started by the parent as `python -m provisioner.boot.dhcp.worker FD`.
+
+It holds nothing that another worker or the next one could not have from the parent, and ends when the parent does.
+"""
+
+from __future__ import annotations
+
+import gc
+import select
+import signal
+import socket
+import sys
+import time
+from collections import Counter
+from multiprocessing.connection import Connection
+from typing import Final
+
+from provisioner.boot.dhcp.discovery import Discovery
+from provisioner.boot.dhcp.protocol import MOST_SIGHTINGS, Addresses, Report, Setup
+from provisioner.boot.dhcp.reply import Arrival, Destination
+from provisioner.boot.dhcp.respond import FORWARDED, respond
+from provisioner.boot.dhcp.sighting import Sighting
+from provisioner.boot.dhcp.sockets import IP_PKTINFO, pack_pktinfo
+from provisioner.boot.dhcp.table import Table
+
+_DATAGRAM_BYTES: Final = 2048
+_REPORT_SECONDS: Final = 0.2
+_MOST_PENDING: Final = 5000
+_MOST_REMEMBERED: Final = 8192
+_BATCH_BEGUN: Final = 64
+_BATCH_DISCOVERS: Final = 16
+"""DISCOVERs taken before the queue of exchanges that have begun is looked at again."""
+
+
+class Reporter:
+    """Collects sightings and counters and hands them to the parent in batches; never blocks."""
+
+    def __init__(self, control: Connection) -> None:
+        self._control = control
+        self._writable = select.poll()
+        self._writable.register(control.fileno(), select.POLLOUT)
+        self._sightings: dict[tuple[bytes, str], Sighting] = {}
+        self._last_exchange: dict[tuple[bytes, str], bytes] = {}
+        self.counters: Counter[str] = Counter()
+        self._due = 0.0
+
+    def see(self, sighting: Sighting) -> None:
+        """Note a sighting: one for each machine, kind and exchange; an OFFER and its ACK are one exchange."""
+        key = (sighting.mac, sighting.kind)
+        if self._last_exchange.get(key) == sighting.xid:
+            return
+        if len(self._sightings) >= _MOST_PENDING:
+            self.counters["sightings-dropped"] += 1
+            return
+        if len(self._last_exchange) >= _MOST_REMEMBERED:
+            self._last_exchange.clear()
+        self._last_exchange[key] = sighting.xid
+        self._sightings.setdefault(key, sighting)
+
+    def flush(self, now: float) -> float | None:
+        """Report if it is time to and the parent listens. Returns: seconds until it should be called again."""
+        if not self._sightings and not self.counters:
+            return None
+        if now < self._due and len(self._sightings) < MOST_SIGHTINGS:
+            return self._due - now
+        if self._writable.poll(0):
+            taken = [self._sightings.pop(key) for key in list(self._sightings)[:MOST_SIGHTINGS]]
+            self._control.send(Report(tuple(taken), dict(self.counters)))
+            self.counters.clear()
+        self._due = now + _REPORT_SECONDS
+        return _REPORT_SECONDS
+
+
+class Worker:
+    """The loop over this worker's queues."""
+
+    def __init__(self, control: Connection, setup: Setup) -> None:
+        self._control = control
+        self._config = setup.config
+        self._table = Table(setup.config)
+        self._discovery = (
+            Discovery(setup.config.discovery_lease_seconds, self._table.is_taken) if setup.keeps_discovery else None
+        )
+        self._forward = socket.socket(fileno=setup.forward_fd)
+        self._reporter = Reporter(control)
+        self._queues = [(socket.socket(fileno=queue.fd), queue) for queue in setup.queues]
+        self._sender = self._queues[-1][0]
+        self._arrivals = {queue.interface_index: Arrival(queue.interface_index) for queue in setup.queues}
+        self._interfaces = {queue.interface: queue.interface_index for queue in setup.queues if queue.interface}
+
+    def run(self) -> None:
+        """Serve until the parent closes the pipe."""
+        poller = select.epoll()
+        control, forward = self._control.fileno(), self._forward.fileno()
+        poller.register(control, select.EPOLLIN)
+        if self._discovery is not None:
+            poller.register(forward, select.EPOLLIN)
+        begun = [(sock, queue.interface_index) for sock, queue in self._queues if not queue.discovers]
+        fresh = [(sock, queue.interface_index) for sock, queue in self._queues if queue.discovers]
+        for sock, _ in (*begun, *fresh):
+            poller.register(sock.fileno(), select.EPOLLIN)
+        timeout: float | None = None
+        while True:
+            ready = {fd for fd, _ in poller.poll(timeout)}
+            if control in ready and not self._listen_to_parent():
+                return
+            for sock, index in begun:
+                if sock.fileno() in ready:
+                    self._drain(sock, index, _BATCH_BEGUN)
+            for sock, index in fresh:
+                if sock.fileno() in ready:
+                    self._drain(sock, index, _BATCH_DISCOVERS)
+            if forward in ready:
+                self._drain_forwarded(_BATCH_DISCOVERS)
+            timeout = self._reporter.flush(time.monotonic())
+
+    def _listen_to_parent(self) -> bool:
+        """Take every message that is there; False if the parent is gone."""
+        try:
+            while self._control.poll(0):
+                message = self._control.recv()
+                if isinstance(message, Addresses):
+                    for name, index in self._interfaces.items():
+                        self._arrivals[index] = Arrival(index, message.by_interface.get(name, ()))
+                else:
+                    self._table.apply(message)
+        except (EOFError, ConnectionError):
+            return False
+        return True
+
+    def _drain(self, sock: socket.socket, interface_index: int, most: int) -> None:
+        arrival = self._arrivals[interface_index]
+        now = time.monotonic()
+        for _ in range(most):
+            try:
+                data = sock.recv(_DATAGRAM_BYTES)
+            except BlockingIOError:
+                return
+            except OSError:
+                # Such as ENETDOWN while an interface goes; the next read tells again if it lasts.
+                self._reporter.counters["receive-failed"] += 1
+                return
+            self._handle(data, arrival, now)
+
+    def _drain_forwarded(self, most: int) -> None:
+        now = time.monotonic()
+        for _ in range(most):
+            try:
+                frame = self._forward.recv(4 + _DATAGRAM_BYTES, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return
+            arrival = self._arrivals.get(int.from_bytes(frame[:4], "big"))
+            if arrival is not None:
+                self._handle(frame[4:], arrival, now)
+
+    def _handle(self, data: bytes, arrival: Arrival, now: float) -> None:
+        outcome = respond(data, arrival, self._table, self._discovery, now)
+        counters = self._reporter.counters
+        counters[outcome.verdict] += 1
+        if outcome is FORWARDED:
+            try:
+                self._forward.send(arrival.interface_index.to_bytes(4, "big") + data, socket.MSG_DONTWAIT)
+            except OSError:
+                counters["forward-failed"] += 1
+            return
+        if outcome.reply is not None and outcome.destination is not None:
+            try:
+                self._send(outcome.reply, outcome.destination)
+            except OSError:
+                counters["send-failed"] += 1
+        if outcome.sighting is not None:
+            self._reporter.see(outcome.sighting)
+
+    def _send(self, reply: bytes, destination: Destination) -> None:
+        address = (destination.host, destination.port)
+        if destination.interface_index:
+            pktinfo = pack_pktinfo(destination.interface_index, self._config.server_address)
+            self._sender.sendmsg([reply], [(socket.IPPROTO_IP, IP_PKTINFO, pktinfo)], 0, address)
+        else:
+            self._sender.sendto(reply, address)
+
+
+def main(control_fd: int) -> None:
+    # Ctrl-C in a terminal reaches the whole group: the parent decides what it means, and closes the pipe.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    control = Connection(control_fd)
+    try:
+        setup = control.recv()
+    except (EOFError, ConnectionError):
+        return
+    worker = Worker(control, setup)
+    gc.collect()
+    gc.freeze()
+    worker.run()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
