@@ -1,1 +1,1 @@
-"""Recipe to image: build, check, sign, publish."""
+"""Images: recipe -> base -> root and stage-1 -> manifest -> signature -> store -> Image object."""

@@ -1,0 +1,139 @@
+# The image: a signed manifest, and the root that it names by digest and size. Nothing that was fetched is used before
+# it is verified.
+
+key=/etc/provisioner/image.pub
+manifest=/run/stage1/manifest
+squashfs=/ram/image/root.squashfs
+# What a system of this kind needs beside its root before the kubelet can evict anything.
+reserve_bytes=$((192 * 1024 * 1024))
+
+# get URL FILE LIMIT_BYTES: a small file, never more than the limit. $problem says what went wrong.
+get() {
+    { wget -q -T 15 -O - "$1" 2>/run/stage1/wget.err || echo "$?" >/run/stage1/wget.failed; } | head -c "$3" >"$2"
+    fetched
+}
+
+fetched() {
+    problem=""
+    [ -e /run/stage1/wget.failed ] || return 0
+    rm -f /run/stage1/wget.failed
+    problem=$(tail -n 1 /run/stage1/wget.err)
+    problem=${problem#wget: }
+    [ -n "$problem" ] || problem="the connection ended"
+    return 1
+}
+
+fetch_manifest() {
+    remedy="check the boot host and its image store; publish the image again (provisioner image publish)"
+    for file in manifest manifest.sig; do
+        get "$1/$image/$file" "/run/stage1/$file" 65536 || {
+            complain "$1/$image/$file" "$problem" "a file" "$remedy"
+            return 1
+        }
+    done
+    signature=$(signify-openbsd -V -q -p "$key" -x "$manifest.sig" -m "$manifest" 2>&1) || {
+        complain "$1/$image/manifest.sig" "$(echo "$signature" | tail -n 1)" "a signature by the key of this stage-1 ($(tail -n 1 "$key"))" \
+            "publish an image signed with that key, or kernel and stage-1 of the image's own build"
+        return 1
+    }
+    observed=$(sha256sum <"$manifest")
+    if [ "${observed%% *}" != "$digest" ]; then
+        complain "$1/$image/manifest" "sha256 ${observed%% *}" "sha256 $digest, which the server's script asks for" "$remedy"
+        return 1
+    fi
+    read_manifest || return 1
+    say "manifest of $image verified ($1)"
+}
+
+read_manifest() {
+    root_digest="" root_bytes="" kernel_release="" format=""
+    while read -r name value rest; do
+        case $name in
+            provisioner-image) format=$value ;;
+            root) root_digest=$value root_bytes=$rest ;;
+            version.kernel) kernel_release=$value ;;
+        esac
+    done <"$manifest"
+    if [ "$format" != 1 ] || [ ${#root_digest} -ne 64 ] || ! matches "$root_bytes" '0-9'; then
+        complain "manifest of $image" "format '$format', root '$root_digest $root_bytes'" "format 1, and digest and size of the root" \
+            "build the image with the release of provisioner that built this stage-1"
+        return 1
+    fi
+    if [ "$kernel_release" != "$(uname -r)" ]; then
+        complain "kernel of this boot" "$(uname -r)" "$kernel_release, which the image has modules for" \
+            "serve vmlinuz and stage1.img of the same image (a cache in between may be stale)"
+        return 1
+    fi
+}
+
+fetch_root() {
+    report Root
+    needed=$((root_bytes + reserve_bytes))
+    free_up
+    available=$(awk '$1 == "MemAvailable:" { print $2 * 1024 }' /proc/meminfo)
+    if [ "$available" -lt "$needed" ]; then
+        complain "memory" "$(megabytes "$available") available" "$(megabytes "$needed") (root $(megabytes "$root_bytes") and $(megabytes "$reserve_bytes") to run in)" \
+            "boot this server with a smaller image, or give it more memory"
+        return 1
+    fi
+    mkdir -p /ram/image
+    mount -t tmpfs -o "nosuid,nodev,mode=0700,size=$((root_bytes + 1048576))" tmpfs /ram/image
+    say "fetching root, $(megabytes "$root_bytes")"
+    watch_fetch &
+    watcher=$!
+    # Hashed while it arrives. One byte more than the size is enough to know that there is more.
+    observed=$({ wget -q -T 15 -O - "$1/$image/root.squashfs" 2>/run/stage1/wget.err || echo "$?" >/run/stage1/wget.failed; } |
+        head -c $((root_bytes + 1)) | tee "$squashfs" | sha256sum)
+    kill "$watcher" 2>/dev/null
+    fetched
+    size=$(stat -c %s "$squashfs")
+    if [ "$size" -gt "$root_bytes" ]; then
+        problem="more than $root_bytes bytes"
+    elif [ "$size" -lt "$root_bytes" ]; then
+        problem="truncated: $size of $root_bytes bytes${problem:+ ($problem)}"
+        [ "$size" -gt 0 ] || problem="missing${problem#truncated}"
+    elif [ "${observed%% *}" != "$root_digest" ]; then
+        problem="altered: sha256 ${observed%% *}"
+    else
+        say "root verified"
+        return 0
+    fi
+    complain "$1/$image/root.squashfs" "$problem" "$root_bytes bytes with sha256 $root_digest" "$remedy"
+    free_up
+    return 1
+}
+
+# Every 10 s: how far it is.
+watch_fetch() {
+    while sleep 10; do
+        say "root: $(megabytes "$(stat -c %s "$squashfs")") of $(megabytes "$root_bytes")"
+    done
+}
+
+mount_root() {
+    load_file_systems
+    mkdir -p /ram/lower /ram/writable
+    if mount -t squashfs -o loop,ro "$squashfs" /ram/lower &&
+        mount -t tmpfs -o mode=0755 tmpfs /ram/writable &&
+        mkdir -p /ram/writable/upper /ram/writable/work &&
+        mount -t overlay -o lowerdir=/ram/lower,upperdir=/ram/writable/upper,workdir=/ram/writable/work overlay /sysroot &&
+        [ -x /sysroot/sbin/init ]; then
+        return 0
+    fi
+    complain "root of $image" "it cannot be mounted, or has no /sbin/init" "a squashfs with a system" "build the image again (provisioner image build --force)"
+    free_up
+    return 1
+}
+
+load_file_systems() {
+    modprobe -q -a loop squashfs overlay
+}
+
+free_up() {
+    umount /sysroot /ram/writable /ram/lower /ram/image 2>/dev/null
+    return 0
+}
+
+megabytes() {
+    echo "$((($1 + 999999) / 1000000)) MB"
+}

@@ -1,0 +1,98 @@
+"""`provisioner image`: build, verify and publish images, and make the key that signs them."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import get_args
+
+import click
+
+import provisioner
+from provisioner.api.server import Architecture
+from provisioner.image.build import Request, build_image
+from provisioner.image.check import check_image
+from provisioner.image.manifest import FILES
+from provisioner.image.mirror import choose_archives, read_sources
+from provisioner.image.plan import Choices, bootstrap_command, describe
+from provisioner.image.recipe import read_recipe
+from provisioner.image.root import Ingredients
+from provisioner.image.sign import SecretKey, read_public_key, read_secret_key, write_keys
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+_FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+@click.group()
+def image() -> None:
+    """Images: kernel, stage-1 and a signed root that lives in RAM."""
+
+
+@image.command()
+@click.argument("recipe_folder", metavar="RECIPE", type=_FOLDER)
+@click.option("--distribution", help="Distribution to build with; the recipe says which it knows and its default.")
+@click.option("--architecture", type=click.Choice(get_args(Architecture)), default="x86_64", show_default=True)
+@click.option("--mirror", help="URI of the package archive; without it, the one that this machine's apt uses.")
+@click.option("--kubelet", type=_FILE, required=True, help="The kubelet to put into the image.")
+@click.option("--join-ca", type=_FILE, required=True, help="CA certificate (PEM) that the join service's certificate is checked with.")
+@click.option("--key", "key_file", type=_FILE, required=True, help="Secret key that signs the image (provisioner image keygen).")
+@click.option("--output", type=_FOLDER, required=True, help="Image store; the image is a folder sha256-… in it.")
+@click.option(
+    "--cache", type=_FOLDER, default=Path("~/.cache/provisioner/image-build"), show_default=True, help="What is kept between builds."
+)
+@click.option("--force", is_flag=True, help="Build all of it again, with the packages of today.")
+@click.option("--plan", is_flag=True, help="Show the command that installs the packages, and build nothing.")
+def build(
+    recipe_folder: Path,
+    distribution: str | None,
+    architecture: Architecture,
+    mirror: str | None,
+    kubelet: Path,
+    join_ca: Path,
+    key_file: Path,
+    output: Path,
+    cache: Path,
+    force: bool,
+    plan: bool,
+) -> None:
+    """Build the image of RECIPE, such as images/gpu-node, into a store. What was built before is not built again."""
+    recipe = read_recipe(recipe_folder)
+    chosen = recipe.distribution(distribution, architecture)
+    choices = Choices(architecture=architecture, distribution=chosen, archives=choose_archives(chosen, read_sources(), mirror))
+    if plan:
+        click.echo(describe([bootstrap_command(recipe, choices, Path("root"))]), nl=False)
+        return
+    request = Request(
+        recipe=recipe,
+        choices=choices,
+        ingredients=Ingredients(
+            architecture=architecture, kubelet=kubelet, join_ca=join_ca, agent=Path(provisioner.__file__).parent
+        ),
+        key=read_secret_key(key_file),
+        output=output,
+        cache=cache.expanduser(),
+        force=force,
+    )
+    started = time.monotonic()
+    built = build_image(request, lambda phase, outcome, seconds: click.echo(f"{phase:<10}{outcome:<60}{seconds:6.1f} s"))
+    sizes = " · ".join(f"{FILES[kind]} {file.size_bytes / 1e6:.1f} MB" for kind, file in built.manifest.files().items())
+    state = "reused (same inputs)" if built.reused else f"built in {time.monotonic() - started:.0f} s"
+    click.echo(f"image {recipe.name} ({chosen.identifier}) {state}: {sizes}")
+    click.echo(str(built.folder))
+
+
+@image.command()
+@click.argument("folder", type=_FOLDER)
+@click.option("--key", "key_file", type=_FILE, required=True, help="Public key that the image must be signed with.")
+def verify(folder: Path, key_file: Path) -> None:
+    """Check signature, sizes and digests of the image in FOLDER."""
+    checked = check_image(folder, read_public_key(key_file))
+    click.echo(f"{checked.digest} is whole and signed: {checked.manifest.recipe}, {checked.manifest.distribution}")
+
+
+@image.command()
+@click.argument("folder", type=_FOLDER)
+def keygen(folder: Path) -> None:
+    """Make a key pair to sign images with: image.sec (keep it) and image.pub, in FOLDER."""
+    secret, public = write_keys(folder, SecretKey.generate())
+    click.echo(f"secret key {secret} (mode 0600), public key {public}")

@@ -1,0 +1,193 @@
+"""The base: the recipe's packages, installed and trimmed, with the kernel and what stage-1 takes from packages.
+
+It depends on packages and recipe only, so it is kept in the cache while agent, units and kubelet change above it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from provisioner.api.errors import NeedsHuman
+from provisioner.image.command import clean_environment, run
+from provisioner.image.modules import KernelModules, Module
+from provisioner.image.plan import DEBS, KEYRINGS, Choices, bootstrap_command
+from provisioner.image.recipe import Recipe
+
+VERSIONED_PACKAGES: Final = {
+    "containerd": "containerd",
+    "runc": "runc",
+    "systemd": "systemd",
+    "python3": "python",
+    "rdma-core": "rdma-core",
+    "containernetworking-plugins": "cni-plugins",
+    "libc6": "libc",
+}
+"""Packages whose version is worth a line in the manifest, and what it is called there."""
+
+
+@dataclass(frozen=True)
+class Base:
+    """A finished base in the cache; nothing in it is changed any more."""
+
+    folder: Path
+
+    @property
+    def root(self) -> Path:
+        return self.folder / "root"
+
+    @property
+    def stage1_packages(self) -> Path:
+        """The packages of stage-1, unpacked."""
+        return self.folder / "stage1-packages"
+
+    @property
+    def stage1_modules(self) -> Path:
+        """stage-1's modules with modules.dep and modules.alias, as they go below /lib/modules/<release>."""
+        return self.folder / "stage1-modules"
+
+    @property
+    def kernel(self) -> Path:
+        return self.folder / "vmlinuz"
+
+    @property
+    def versions(self) -> dict[str, str]:
+        loaded: dict[str, str] = json.loads((self.folder / "versions.json").read_text())
+        return loaded
+
+
+def build_base(recipe: Recipe, choices: Choices, folder: Path) -> Base:
+    """Install, unpack and trim into `folder`, which must not exist; it appears there only when it is whole.
+
+    Raises: NeedsHuman if the archive cannot be reached or lacks a package.
+    """
+    environment = clean_environment(recipe.source_date_epoch)
+    work = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    base = Base(work)
+    _check_keyring(choices)
+    archives = ", ".join(sorted({f"{archive.uri} ({archive.suite})" for archive in choices.archives}))
+    run(
+        bootstrap_command(recipe, choices, base.root),
+        hint=f"the package archive {archives} must be reachable from here and have these packages: check network and proxy "
+        f"(apt's own settings apply), or name another archive with --mirror; whole log: {work / 'bootstrap.log'}",
+        environment=environment,
+        log=work / "bootstrap.log",
+    )
+    _unpack_beside(base, choices, work)
+    kernel_tree = work / "kernel-packages"
+    release = _only_release(kernel_tree / "usr/lib/modules", kernel_tree / "lib/modules")
+    shutil.copyfile(_kernel_file(kernel_tree, release.name), base.kernel)
+    kernel_modules = KernelModules(release)
+    _write_versions(base, release.name)
+    _remove(base.root, recipe.root.remove)
+    _install_modules(base, kernel_modules, recipe, environment)
+    _compile_python(base.root, environment)
+    _forget_build(base.root)
+    shutil.rmtree(kernel_tree)
+    work.rename(folder)
+    return Base(folder)
+
+
+def _check_keyring(choices: Choices) -> None:
+    name = choices.distribution.keyring
+    if not any(KEYRINGS.glob(f"{name}*")):
+        raise NeedsHuman(
+            f"the keys of {choices.distribution.identifier} are not on this machine: {KEYRINGS}/{name}* does not exist",
+            hint=f"install them (package {name} or {name.replace('-archive', '')}), or build on that distribution",
+        )
+
+
+def _unpack_beside(base: Base, choices: Choices, work: Path) -> None:
+    wanted = set(choices.distribution.stage1_packages)
+    for package in sorted((base.root / DEBS).glob("*.deb")):
+        target = base.stage1_packages if package.name.split("_", 1)[0] in wanted else work / "kernel-packages"
+        run(["dpkg-deb", "--extract", str(package), str(target)], hint="the download is damaged; build again with --force")
+    shutil.rmtree(base.root / DEBS)
+
+
+def _only_release(*candidates: Path) -> Path:
+    found = [folder for parent in candidates if parent.is_dir() for folder in sorted(parent.iterdir())]
+    if len({folder.name for folder in found}) != 1:
+        raise NeedsHuman(
+            f"the kernel's packages have {len(found)} releases: {', '.join(folder.name for folder in found)}",
+            hint="correct kernel and kernel-packages of the recipe: exactly one must match",
+        )
+    return found[0]
+
+
+def _kernel_file(tree: Path, release: str) -> Path:
+    for name in (f"vmlinuz-{release}", f"vmlinux-{release}"):
+        if (tree / "boot" / name).is_file():
+            return tree / "boot" / name
+    raise NeedsHuman(f"the kernel's packages have no boot/vmlinuz-{release}", hint="correct kernel-packages of the recipe")
+
+
+def _write_versions(base: Base, release: str) -> None:
+    status = (base.root / "var/lib/dpkg/status").read_text()
+    installed = dict(re.findall(r"^Package: (\S+)\n(?:.+\n)*?Version: (\S+)$", status, flags=re.MULTILINE))
+    versions = {called: installed[package] for package, called in VERSIONED_PACKAGES.items() if package in installed}
+    (base.folder / "versions.json").write_text(json.dumps({"kernel": release, **versions}, sort_keys=True, indent=1))
+
+
+def _remove(root: Path, patterns: tuple[str, ...]) -> None:
+    for pattern in patterns:
+        if pattern.startswith("/") or ".." in pattern:
+            raise NeedsHuman(f"the recipe removes {pattern!r}", hint="write patterns relative to the root, without '..'")
+        for found in list(root.glob(pattern)):
+            if found.is_dir() and not found.is_symlink():
+                shutil.rmtree(found)
+            else:
+                found.unlink(missing_ok=True)
+
+
+def _install_modules(base: Base, kernel: KernelModules, recipe: Recipe, environment: dict[str, str]) -> None:
+    from provisioner.image.modules import render_aliases, render_dependencies
+
+    release = kernel.folder.name
+    for_root, for_stage1 = kernel.choose(recipe.root.modules), kernel.choose(recipe.stage1_modules)
+    target = base.root / "usr/lib/modules" / release
+    _write_modules(target, {**for_stage1, **for_root})
+    for name in ("modules.builtin", "modules.builtin.modinfo", "modules.order"):
+        shutil.copyfile(kernel.folder / name, target / name)
+    # In the root, so that the depmod is the one that fits its modprobe.
+    run(["chroot", str(base.root), "depmod", release], hint="correct the recipe's packages: kmod", environment=environment)
+    _write_modules(base.stage1_modules, for_stage1)
+    (base.stage1_modules / "modules.dep").write_text(render_dependencies(for_stage1))
+    (base.stage1_modules / "modules.alias").write_text(render_aliases(for_stage1))
+
+
+def _write_modules(folder: Path, modules: Mapping[str, Module]) -> None:
+    for module in modules.values():
+        file = folder / module.path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(module.content)
+
+
+def _compile_python(root: Path, environment: dict[str, str]) -> None:
+    """Byte-code that Python takes as it is, whatever the times of the files: it cannot write better one into the root."""
+    for cache in list(root.glob("usr/lib/python3*/**/__pycache__")):
+        shutil.rmtree(cache)
+    compile_tree(root, "/usr/lib", environment)
+
+
+def compile_tree(root: Path, folder: str, environment: dict[str, str]) -> None:
+    """Compile all Python files in `folder` of `root`, with that root's Python."""
+    command = ["python3", "-I", "-m", "compileall", "-q", "-f", "-j", "1", "--invalidation-mode", "unchecked-hash", folder]
+    run(["chroot", str(root), *command], hint="correct the Python sources, or the recipe's packages: python3", environment=environment)
+
+
+def _forget_build(root: Path) -> None:
+    """Take out what says when and where the root was built."""
+    shadow = root / "etc/shadow"
+    lines = [line.split(":") for line in shadow.read_text().splitlines()]
+    shadow.write_text("".join(":".join([*fields[:2], "20454", *fields[3:]]) + "\n" for fields in lines))
+    for log in (root / "var/log").rglob("*"):
+        if log.is_file():
+            log.unlink()

@@ -1,0 +1,175 @@
+"""Build an image: base -> root -> squashfs -> stage-1 -> signed manifest -> store. Nothing is built twice."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from provisioner.api.errors import NeedsHuman, NotFound
+from provisioner.api.values import Sha256Digest
+from provisioner.image import store
+from provisioner.image.base import Base, build_base
+from provisioner.image.check import check_image
+from provisioner.image.command import must_be_root, require
+from provisioner.image.inputs import base_fingerprint, image_fingerprint
+from provisioner.image.manifest import FILES, MANIFEST, SIGNATURE, Manifest, digest_of
+from provisioner.image.plan import Choices
+from provisioner.image.recipe import Recipe
+from provisioner.image.root import Ingredients, assemble_root, pack_root
+from provisioner.image.sign import SecretKey
+from provisioner.image.stage1 import pack_stage1
+
+Report = Callable[[str, str, float], None]
+"""Called when a phase has ended: its name, what came of it, and its seconds."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """An image in the store. `reused`: it had been built from the same inputs before."""
+
+    folder: Path
+    digest: Sha256Digest
+    manifest: Manifest
+    reused: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One build."""
+
+    recipe: Recipe
+    choices: Choices
+    ingredients: Ingredients
+    key: SecretKey
+    output: Path
+    cache: Path
+    force: bool = False
+
+
+def build_image(request: Request, report: Report, clock: Callable[[], float] = time.monotonic) -> Built:
+    """Build the image, or find it built already.
+
+    Raises: NeedsHuman naming what is missing (a program, an archive, a file) and the remedy.
+    """
+    for what, file in (("kubelet", request.ingredients.kubelet), ("join CA", request.ingredients.join_ca)):
+        if not file.is_file():
+            raise NotFound(f"{what} {file} does not exist", hint=f"give the file with --{what.lower().replace(' ', '-')}")
+    _refuse_secret(request.ingredients.join_ca)
+    base_key = base_fingerprint(request.recipe, request.choices)
+    image_key = image_fingerprint(request.recipe, request.choices, request.ingredients, request.key.public, base_key)
+    record = request.cache / "built" / image_key
+    if not request.force and (found := _find_built(record, request)):
+        return found
+    must_be_root()
+    require("mmdebstrap", "mksquashfs", "dpkg-deb", "zstd", "chroot")
+    phases = _Phases(report, clock)
+    base = _base(request, base_key, phases)
+    with tempfile.TemporaryDirectory(prefix="image-", dir=_made(request.cache / "work")) as name:
+        work = Path(name)
+        image = _made(work / "image")
+        assemble_root(request.recipe, base, request.ingredients, work / "root")
+        phases.end("root", f"{_tree_bytes(work / 'root') / 1e6:.0f} MB of files")
+        pack_root(request.recipe, work / "root", image / FILES["root"])
+        phases.end("squashfs", _megabytes(image / FILES["root"]))
+        (image / FILES["stage1"]).write_bytes(pack_stage1(request.recipe, base, request.key.public))
+        shutil.copyfile(base.kernel, image / FILES["kernel"])
+        phases.end("stage-1", f"{_megabytes(image / FILES['stage1'])}, kernel {_megabytes(image / FILES['kernel'])}")
+        manifest = _manifest(request, base, image)
+        text = manifest.encode()
+        (image / MANIFEST).write_bytes(text)
+        (image / SIGNATURE).write_text(request.key.sign(text))
+        digest = digest_of(text)
+        folder = store.put(image, request.output, digest)
+        phases.end("manifest", f"signed with key {request.key.number.hex()}")
+    _made(record.parent)
+    record.write_text(store.folder_name(digest) + "\n")
+    return Built(folder, digest, manifest, reused=False)
+
+
+def _find_built(record: Path, request: Request) -> Built | None:
+    try:
+        folder = request.output / record.read_text().strip()
+        checked = check_image(folder, request.key.public, contents=False)
+    except (OSError, NeedsHuman):
+        return None  # never built, or what was built is not whole any more: build it again
+    return Built(folder, checked.digest, checked.manifest, reused=True)
+
+
+def _base(request: Request, key: str, phases: _Phases) -> Base:
+    folder = request.cache / "base" / key
+    if request.force:
+        shutil.rmtree(folder, ignore_errors=True)
+    if folder.is_dir():
+        phases.end("base", "reused: same packages")
+        return Base(folder)
+    base = build_base(request.recipe, request.choices, folder)
+    phases.end("base", f"{request.choices.distribution.identifier}, kernel {base.versions['kernel']}")
+    return base
+
+
+def _manifest(request: Request, base: Base, image: Path) -> Manifest:
+    files = {key: store.measure(image / name) for key, name in FILES.items()}
+    versions = base.versions | {"kubelet": kubelet_version(request.ingredients.kubelet)}
+    return Manifest(
+        recipe=request.recipe.name,
+        distribution=request.choices.distribution.identifier,
+        architecture=request.choices.architecture,
+        kernel=files["kernel"],
+        stage1=files["stage1"],
+        root=files["root"],
+        kernel_arguments=request.recipe.kernel_arguments,
+        versions=versions,
+    )
+
+
+def kubelet_version(kubelet: Path) -> str:
+    """`v1.36.3`, as the kubelet itself says. Raises: NeedsHuman if it does not run here."""
+    try:
+        done = subprocess.run([str(kubelet.absolute()), "--version"], capture_output=True, check=True, text=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise NeedsHuman(
+            f"kubelet {kubelet} does not run: {error}", hint="give an executable kubelet of this machine's architecture"
+        ) from error
+    match = re.fullmatch(r"Kubernetes (v\S+)", done.stdout.strip())
+    if match is None:
+        raise NeedsHuman(f"kubelet {kubelet} says {done.stdout.strip()[:80]!r}, not 'Kubernetes v…'", hint="give a kubelet")
+    return match[1]
+
+
+def _refuse_secret(join_ca: Path) -> None:
+    text = join_ca.read_text(errors="replace")
+    if "PRIVATE KEY" in text or "-----BEGIN CERTIFICATE-----" not in text:
+        raise NeedsHuman(
+            f"join CA {join_ca} is not a file of certificates alone", hint="give the CA's certificate; its key never goes into an image"
+        )
+
+
+class _Phases:
+    """Seconds between the ends of phases."""
+
+    def __init__(self, report: Report, clock: Callable[[], float]) -> None:
+        self._report, self._clock, self._last = report, clock, clock()
+
+    def end(self, name: str, outcome: str) -> None:
+        now = self._clock()
+        self._report(name, outcome, now - self._last)
+        self._last = now
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _megabytes(file: Path) -> str:
+    return f"{file.stat().st_size / 1e6:.1f} MB"
+
+
+def _tree_bytes(root: Path) -> int:
+    return sum(file.lstat().st_size for file in root.rglob("*") if file.is_file() and not file.is_symlink())

@@ -1,0 +1,50 @@
+"""The two things that stage-1's build must know of a program: its loader and the libraries it is linked with.
+
+Read from the file itself, so that a program of another architecture can be looked at too, and none has to run.
+Source: System V ABI, chapters 4 and 5 (program header, dynamic section).
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from provisioner.api.errors import Refused
+
+_PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
+_DT_NEEDED, _DT_STRTAB = 1, 5
+
+
+@dataclass(frozen=True)
+class Linkage:
+    """`interpreter` is the absolute path of the loader, None for a library; `needed` are sonames."""
+
+    interpreter: str | None
+    needed: tuple[str, ...]
+
+
+def read_linkage(content: bytes) -> Linkage:
+    """Raises: Refused if `content` is not a 64-bit little-endian ELF file."""
+    if content[:6] != b"\x7fELF\x02\x01":
+        raise Refused("not a 64-bit little-endian ELF file", hint="check the package that it comes from")
+    offset, size, count = *struct.unpack_from("<Q", content, 32), *struct.unpack_from("<HH", content, 54)
+    segments = [struct.unpack_from("<IIQQQQQQ", content, offset + index * size) for index in range(count)]
+    interpreter, dynamic = None, b""
+    for type_, _, at, _, _, length, _, _ in segments:
+        if type_ == _PT_INTERP:
+            interpreter = content[at : at + length].rstrip(b"\0").decode()
+        elif type_ == _PT_DYNAMIC:
+            dynamic = content[at : at + length]
+    entries = [struct.unpack_from("<QQ", dynamic, at) for at in range(0, len(dynamic) - 15, 16)]
+    addresses = [value for tag, value in entries if tag == _DT_STRTAB]
+    if not addresses:
+        return Linkage(interpreter, ())
+    strings = next(
+        addresses[0] - virtual + at
+        for type_, _, at, virtual, _, length, _, _ in segments
+        if type_ == _PT_LOAD and virtual <= addresses[0] < virtual + length
+    )
+    needed = tuple(
+        content[strings + value : content.index(b"\0", strings + value)].decode() for tag, value in entries if tag == _DT_NEEDED
+    )
+    return Linkage(interpreter, needed)

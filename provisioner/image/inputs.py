@@ -1,0 +1,75 @@
+"""What an image depends on, as one digest: the same inputs need not be built again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from provisioner.image.plan import Choices
+from provisioner.image.recipe import Recipe
+from provisioner.image.root import Ingredients, agent_files
+from provisioner.image.sign import PublicKey
+
+_BASE_CODE = ("base.py", "command.py", "modules.py", "plan.py", "recipe.py")
+_HERE = Path(__file__).parent
+
+
+class Fingerprint:
+    """A digest of named things, each with its length, so that no two lists of inputs look alike."""
+
+    def __init__(self, purpose: str) -> None:
+        self._hash = hashlib.sha256()
+        self.add("purpose", purpose.encode())
+
+    def add(self, name: str, content: bytes) -> None:
+        for part in (name.encode(), content):
+            self._hash.update(len(part).to_bytes(8, "big"))
+            self._hash.update(part)
+
+    def add_file(self, name: str, file: Path) -> None:
+        """Content, and whether the owner may execute it."""
+        with file.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").digest()
+        self.add(name, digest + (b"x" if file.stat().st_mode & 0o100 else b"-"))
+
+    def add_files(self, folder: Path, files: Iterable[Path]) -> None:
+        for file in sorted(files):
+            if file.is_symlink():
+                self.add(str(file.relative_to(folder)), str(file.readlink()).encode())
+            elif file.is_file():
+                self.add_file(str(file.relative_to(folder)), file)
+
+    def hexdigest(self) -> str:
+        return self._hash.hexdigest()
+
+
+def base_fingerprint(recipe: Recipe, choices: Choices) -> str:
+    """Inputs of the base: packages, archives, what is removed, modules, and the code that does it."""
+    fingerprint = Fingerprint("base")
+    root = recipe.root
+    for name, value in (
+        ("choices", choices),
+        ("packages", root.packages),
+        ("remove", root.remove),
+        ("modules", root.modules),
+        ("stage1 modules", recipe.stage1_modules),
+        ("epoch", recipe.source_date_epoch),
+    ):
+        fingerprint.add(name, repr(value).encode())
+    fingerprint.add_files(_HERE, (_HERE / name for name in _BASE_CODE))
+    return fingerprint.hexdigest()
+
+
+def image_fingerprint(recipe: Recipe, choices: Choices, ingredients: Ingredients, key: PublicKey, base: str) -> str:
+    """Inputs of the image: the base, recipe and trees, agent, kubelet, join CA, key, and the code of the builder."""
+    fingerprint = Fingerprint("image")
+    fingerprint.add("base", base.encode())
+    fingerprint.add("architecture", choices.architecture.encode())
+    fingerprint.add("key", key.encode().encode())
+    fingerprint.add_file("kubelet", ingredients.kubelet)
+    fingerprint.add_file("join CA", ingredients.join_ca)
+    fingerprint.add_files(recipe.folder, recipe.folder.rglob("*"))
+    fingerprint.add_files(ingredients.agent, (ingredients.agent / file for file in agent_files(ingredients.agent)))
+    fingerprint.add_files(_HERE, _HERE.glob("*.py"))
+    return fingerprint.hexdigest()

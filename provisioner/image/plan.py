@@ -1,0 +1,90 @@
+"""The commands of a build, as pure functions of recipe and choices: what golden files show and `build` runs."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from provisioner.api.server import Architecture
+from provisioner.image.mirror import Source
+from provisioner.image.recipe import Distribution, Recipe
+
+KEYRINGS = Path("/usr/share/keyrings")
+DEBS = "provisioner-debs"
+"""Folder, in the fresh root, of the packages that are unpacked beside it instead of being installed in it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choices:
+    """What the caller chose for a build."""
+
+    architecture: Architecture
+    distribution: Distribution
+    archives: tuple[Source, ...]
+
+
+def bootstrap_command(recipe: Recipe, choices: Choices, target: Path) -> list[str]:
+    """mmdebstrap: install the recipe's packages into `target`, and download kernel and stage-1's packages beside them.
+
+    The kernel is downloaded and unpacked, not installed: its package would bring a generator of initramfs images and
+    run it for 18 MB that nobody boots.
+    """
+    distribution, architecture = choices.distribution, choices.architecture
+    packages = sorted({*recipe.root.packages, *distribution.packages})
+    kernel = shlex.quote(distribution.kernel[architecture])
+    pattern = shlex.quote("^(" + "|".join(distribution.kernel_packages) + ")$")
+    download = (
+        f"mkdir /{DEBS} && cd /{DEBS} && "
+        f"apt-get -o APT::Sandbox::User=root download {shlex.join(distribution.stage1_packages)} "
+        f"$(apt-cache depends --important --recurse {kernel} | grep -E {pattern} | sort -u)"
+    )
+    return [
+        "mmdebstrap",
+        "--mode=root",
+        "--variant=apt",
+        "--format=directory",
+        f"--architectures={distribution.architectures[architecture]}",
+        f"--keyring={KEYRINGS}",
+        '--aptopt=Acquire::Languages "none"',
+        '--aptopt=APT::Install-Recommends "false"',
+        "--dpkgopt=path-exclude=/usr/share/doc/*",
+        "--dpkgopt=path-exclude=/usr/share/man/*",
+        "--dpkgopt=path-exclude=/usr/share/locale/*",
+        f"--include={','.join(packages)}",
+        f'--customize-hook=chroot "$1" sh -c {shlex.quote(download)}',
+        distribution.suite,
+        str(target),
+        *(f"deb {archive.uri} {archive.suite} {' '.join(archive.components)}" for archive in choices.archives),
+    ]
+
+
+def squashfs_command(recipe: Recipe, root: Path, target: Path) -> list[str]:
+    """mksquashfs: one file from the finished root, the same bytes from the same content."""
+    epoch = str(recipe.source_date_epoch)
+    return [
+        "mksquashfs",
+        str(root),
+        str(target),
+        "-noappend",
+        "-quiet",
+        "-no-progress",
+        "-no-xattrs",
+        "-comp",
+        "zstd",
+        "-Xcompression-level",
+        str(recipe.squashfs_level),
+        "-b",
+        str(recipe.squashfs_block_bytes),
+        # Equal times everywhere also tell systemd that /etc and /var are as new as /usr: no ldconfig, no hwdb.
+        "-all-time",
+        epoch,
+        "-mkfs-time",
+        epoch,
+    ]
+
+
+def describe(commands: Sequence[Sequence[str]]) -> str:
+    """Commands as a person would type them, one word a line from the second on."""
+    return "\n".join(" \\\n    ".join(shlex.quote(word) for word in command) + "\n" for command in commands)

@@ -1,0 +1,191 @@
+"""Recipes are data: `images/<name>/recipe.toml`, with the trees `tree/` (goes into the root) and `stage1/` beside it."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+from provisioner.api.errors import NeedsHuman, NotFound
+from provisioner.api.server import Architecture
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distribution:
+    """Where the packages come from.
+
+    `kernel` is the package that follows the current kernel; of what it depends on, only packages whose name matches the
+    regular expressions `kernel_packages` are unpacked (not its firmware, not a generator of initramfs images).
+    """
+
+    name: str
+    identifier: str
+    suite: str
+    components: tuple[str, ...]
+    keyring: str
+    architectures: Mapping[str, str]
+    kernel: Mapping[str, str]
+    kernel_packages: tuple[str, ...]
+    packages: tuple[str, ...]
+    stage1_packages: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RootRecipe:
+    """The system: what is installed, what is taken out again, and what starts."""
+
+    packages: tuple[str, ...]
+    remove: tuple[str, ...]
+    modules: tuple[str, ...]
+    enable: Mapping[str, tuple[str, ...]]
+    mask: tuple[str, ...]
+    default_target: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """One kind of image."""
+
+    folder: Path
+    name: str
+    description: str
+    default_distribution: str
+    source_date_epoch: int
+    kernel_arguments: tuple[str, ...]
+    distributions: Mapping[str, Distribution]
+    root: RootRecipe
+    stage1_modules: tuple[str, ...]
+    squashfs_level: int
+    squashfs_block_bytes: int
+
+    @property
+    def tree(self) -> Path:
+        return self.folder / "tree"
+
+    @property
+    def stage1_tree(self) -> Path:
+        return self.folder / "stage1"
+
+    def distribution(self, name: str | None, architecture: Architecture) -> Distribution:
+        """The distribution of that name (the recipe's default if None). Raises: NotFound if the recipe lacks it."""
+        wanted = name or self.default_distribution
+        if wanted not in self.distributions:
+            raise NotFound(
+                f"recipe {self.name!r} has no distribution {wanted!r}", hint=f"use one of {', '.join(self.distributions)}"
+            )
+        found = self.distributions[wanted]
+        if architecture not in found.architectures:
+            raise NotFound(
+                f"distribution {wanted!r} of recipe {self.name!r} has no architecture {architecture!r}",
+                hint=f"use one of {', '.join(found.architectures)}",
+            )
+        return found
+
+
+def read_recipe(folder: Path) -> Recipe:
+    """Read `folder/recipe.toml`. Raises: NotFound without the file; NeedsHuman with the key that is wrong."""
+    file = folder / "recipe.toml"
+    try:
+        data = tomllib.loads(file.read_text())
+    except FileNotFoundError as error:
+        raise NotFound(f"no recipe in {folder}: {file} does not exist", hint="name a folder such as images/gpu-node") from error
+    except tomllib.TOMLDecodeError as error:
+        raise NeedsHuman(f"recipe {file} is not TOML: {error}", hint="correct the file") from error
+    return parse_recipe(folder, data)
+
+
+def parse_recipe(folder: Path, data: Mapping[str, Any]) -> Recipe:
+    """A recipe from its parsed TOML. Raises: NeedsHuman naming a key that is missing, unknown or of another type."""
+    top = _Table(data, str(folder / "recipe.toml"))
+    root, stage1, squashfs = top.table("root"), top.table("stage1"), top.table("squashfs")
+    distributions = top.table("distribution")
+    recipe = Recipe(
+        folder=folder,
+        name=top.text("name"),
+        description=top.text("description"),
+        default_distribution=top.text("default-distribution"),
+        source_date_epoch=top.number("source-date-epoch"),
+        kernel_arguments=top.texts("kernel-arguments"),
+        distributions={name: _distribution(name, distributions.table(name)) for name in distributions.data},
+        root=RootRecipe(
+            packages=root.texts("packages"),
+            remove=root.texts("remove"),
+            modules=root.texts("modules"),
+            enable=root.lists("enable"),
+            mask=root.texts("mask"),
+            default_target=root.text("default-target"),
+        ),
+        stage1_modules=stage1.texts("modules"),
+        squashfs_level=squashfs.number("level"),
+        squashfs_block_bytes=squashfs.number("block-bytes"),
+    )
+    for table in (top, root, stage1, squashfs):
+        table.must_be_read()
+    return recipe
+
+
+def _distribution(name: str, table: _Table) -> Distribution:
+    distribution = Distribution(
+        name=name,
+        identifier=table.text("identifier"),
+        suite=table.text("suite"),
+        components=table.texts("components"),
+        keyring=table.text("keyring"),
+        architectures=table.strings("architectures"),
+        kernel=table.strings("kernel"),
+        kernel_packages=table.texts("kernel-packages"),
+        packages=table.texts("packages"),
+        stage1_packages=table.texts("stage1-packages"),
+    )
+    unknown = set(distribution.architectures) - set(get_args(Architecture))
+    if unknown:
+        raise NeedsHuman(f"{table.path}: architecture {unknown} is unknown", hint=f"use {get_args(Architecture)}")
+    table.must_be_read()
+    return distribution
+
+
+class _Table:
+    """One TOML table: typed reads, and the names of what nobody read (a misspelt key would do nothing in silence)."""
+
+    def __init__(self, data: Mapping[str, Any], path: str) -> None:
+        self.data = data
+        self.path = path
+        self._read: set[str] = set()
+
+    def _take(self, key: str, type_: type, words: str) -> Any:
+        self._read.add(key)
+        value = self.data.get(key)
+        if not isinstance(value, type_) or isinstance(value, bool):
+            raise NeedsHuman(f"{self.path}: {key} is {value!r}", hint=f"make it {words}")
+        return value
+
+    def text(self, key: str) -> str:
+        return str(self._take(key, str, "a string"))
+
+    def number(self, key: str) -> int:
+        return int(self._take(key, int, "a whole number"))
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        values = self._take(key, list, "a list of strings")
+        if not all(isinstance(value, str) for value in values):
+            raise NeedsHuman(f"{self.path}: {key} is {values!r}", hint="make it a list of strings")
+        return tuple(values)
+
+    def table(self, key: str) -> _Table:
+        return _Table(self._take(key, dict, "a table"), f"{self.path}: {key}")
+
+    def strings(self, key: str) -> dict[str, str]:
+        inner = self.table(key)
+        return {name: inner.text(name) for name in inner.data}
+
+    def lists(self, key: str) -> dict[str, tuple[str, ...]]:
+        inner = self.table(key)
+        return {name: inner.texts(name) for name in inner.data}
+
+    def must_be_read(self) -> None:
+        unknown = sorted(set(self.data) - self._read)
+        if unknown:
+            raise NeedsHuman(f"{self.path}: unknown key {', '.join(unknown)}", hint="remove or correct it")
+

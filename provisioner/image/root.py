@@ -1,0 +1,110 @@
+"""The root: a copy of the base with units, agent, kubelet, join CA and the pause image, packed into one squashfs."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from provisioner.api.errors import NeedsHuman
+from provisioner.api.server import Architecture
+from provisioner.image.base import Base, compile_tree
+from provisioner.image.command import clean_environment, run
+from provisioner.image.pause import pause_archive
+from provisioner.image.plan import squashfs_command
+from provisioner.image.recipe import Recipe
+
+PYTHON = Path("usr/lib/python3/dist-packages")
+UNITS = Path("etc/systemd/system")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ingredients:
+    """What goes into the root beside packages and the recipe's tree."""
+
+    architecture: Architecture
+    kubelet: Path
+    join_ca: Path
+    agent: Path
+    """The package `provisioner` that `provisioner.node` is taken from."""
+
+
+def assemble_root(recipe: Recipe, base: Base, ingredients: Ingredients, root: Path) -> None:
+    """Fill `root` (which must not exist) with the finished system."""
+    run(["cp", "--archive", "--reflink=auto", str(base.root), str(root)], hint="check the free space of the cache's disk")
+    copy_tree(recipe.tree, root)
+    _install(ingredients.kubelet, root / "usr/bin/kubelet", 0o755)
+    _install(ingredients.join_ca, root / "etc/provisioner/join-ca.pem", 0o644)
+    archive = root / "usr/share/provisioner/pause.tar"
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    archive.write_bytes(pause_archive(ingredients.architecture))
+    install_agent(ingredients.agent, root / PYTHON)
+    compile_tree(root, "/" + str(PYTHON / "provisioner"), clean_environment(recipe.source_date_epoch))
+    _switch_units(recipe, root)
+    # Empty, not missing: systemd takes the one of the kernel arguments, and does not think of it as a first boot.
+    (root / "etc/machine-id").write_text("")
+    for mount_point in ("proc", "sys", "dev", "run", "tmp", "var/log", "var/tmp", "var/cache", "var/lib/kubelet", "var/lib/containerd"):
+        (root / mount_point).mkdir(parents=True, exist_ok=True)
+    for world_writable in ("tmp", "var/tmp"):
+        (root / world_writable).chmod(0o1777)
+
+
+def copy_tree(tree: Path, root: Path) -> None:
+    """Copy a recipe's tree: files are 0644, or 0755 where the owner may execute them; folders 0755; all root's."""
+    for source in sorted(tree.rglob("*")):
+        target = root / source.relative_to(tree)
+        if source.is_symlink():
+            target.unlink(missing_ok=True)
+            target.symlink_to(source.readlink())
+        elif source.is_dir():
+            target.mkdir(exist_ok=True)
+        else:
+            _install(source, target, 0o755 if source.stat().st_mode & 0o100 else 0o644)
+
+
+def agent_files(package: Path) -> list[Path]:
+    """The files of the agent, relative to the package `provisioner`: its own `__init__` and all of `node`."""
+    return [Path("__init__.py"), *sorted(file.relative_to(package) for file in (package / "node").rglob("*.py"))]
+
+
+def install_agent(package: Path, target: Path) -> None:
+    """Copy the agent, so that `python3 -I -m provisioner.node` finds it."""
+    for file in agent_files(package):
+        _install(package / file, target / "provisioner" / file, 0o644)
+
+
+def pack_root(recipe: Recipe, root: Path, squashfs: Path) -> None:
+    """Write the squashfs."""
+    environment = clean_environment(recipe.source_date_epoch)
+    del environment["SOURCE_DATE_EPOCH"]  # mksquashfs refuses it beside its own options for times
+    run(squashfs_command(recipe, root, squashfs), hint="check the free space of the cache's disk", environment=environment)
+
+
+def _install(source: Path, target: Path, mode: int) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    shutil.copyfile(source, target)
+    target.chmod(mode)
+
+
+def _switch_units(recipe: Recipe, root: Path) -> None:
+    units = root / UNITS
+    for target, wanted in recipe.root.enable.items():
+        for unit in wanted:
+            source = _unit_file(root, unit)
+            link = units / f"{target}.wants" / unit
+            link.parent.mkdir(exist_ok=True)
+            link.symlink_to(source)
+    for unit in recipe.root.mask:
+        link = units / unit
+        link.unlink(missing_ok=True)
+        link.symlink_to("/dev/null")
+    (units / "default.target").unlink(missing_ok=True)
+    (units / "default.target").symlink_to(_unit_file(root, recipe.root.default_target))
+
+
+def _unit_file(root: Path, unit: str) -> str:
+    for folder in (UNITS, Path("usr/lib/systemd/system")):
+        if (root / folder / unit).exists():
+            return "/" + str(folder / unit)
+    raise NeedsHuman(f"the recipe enables {unit!r}, which the root does not have", hint="correct root.enable, or add its package")

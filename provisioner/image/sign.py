@@ -1,0 +1,152 @@
+"""Signatures as OpenBSD's signify makes and checks them: Ed25519, a key number, one comment line and one of base64.
+
+stage-1 checks them with signify itself; here they are made with `cryptography`.
+Source: OpenBSD, usr.bin/signify/signify.c.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+from provisioner.api.errors import NeedsHuman, NotFound, Refused
+from provisioner.api.values import Secret
+
+_ALGORITHM: Final = b"Ed"
+_COMMENT: Final = "untrusted comment: "
+_NO_KDF: Final = b"BK" + (0).to_bytes(4, "big")
+_KEY_NUMBER_BYTES: Final = 8
+
+
+@dataclass(frozen=True)
+class PublicKey:
+    """What checks a manifest; built into stage-1."""
+
+    number: bytes
+    key: bytes
+
+    def encode(self) -> str:
+        return _lines("provisioner image public key", _ALGORITHM + self.number + self.key)
+
+    @classmethod
+    def decode(cls, text: str) -> PublicKey:
+        """Raises: Refused if it is not a signify public key."""
+        data = _payload(text, 2 + _KEY_NUMBER_BYTES + 32, "public key")
+        return cls(data[2:10], data[10:])
+
+    def verify(self, message: bytes, signature: str) -> None:
+        """Raises: Refused unless `signature` is one of `message` by this key."""
+        data = _payload(signature, 2 + _KEY_NUMBER_BYTES + 64, "signature")
+        if data[2:10] != self.number:
+            raise Refused(
+                f"the manifest is signed with key {data[2:10].hex()}, not with {self.number.hex()}",
+                hint="sign it with the key that this image's stage-1 has, or name that key",
+            )
+        try:
+            Ed25519PublicKey.from_public_bytes(self.key).verify(data[10:], message)
+        except InvalidSignature as error:
+            raise Refused(
+                "the signature is not one of this manifest: either was altered", hint="publish the image again from its build"
+            ) from error
+
+
+@dataclass(frozen=True)
+class SecretKey:
+    """What signs a manifest. Its repr shows the key number only."""
+
+    number: bytes
+    seed: Secret
+
+    @classmethod
+    def generate(cls, random: Callable[[int], bytes] = os.urandom) -> SecretKey:
+        return cls(random(_KEY_NUMBER_BYTES), Secret(random(32).hex()))
+
+    def _private(self) -> Ed25519PrivateKey:
+        return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(self.seed.reveal()))
+
+    @property
+    def public(self) -> PublicKey:
+        return PublicKey(self.number, self._private().public_key().public_bytes(Encoding.Raw, PublicFormat.Raw))
+
+    def sign(self, message: bytes) -> str:
+        return _lines("verify with image.pub", _ALGORITHM + self.number + self._private().sign(message))
+
+    def encode(self) -> Secret:
+        """The file's text, in signify's format without a passphrase: the file's mode is what guards it."""
+        seed = self._private().private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption())
+        key = seed + self.public.key
+        checksum = hashlib.sha512(key).digest()[:8]
+        body = _ALGORITHM + _NO_KDF + b"\0" * 16 + checksum + self.number + key
+        return Secret(_lines("provisioner image secret key", body))
+
+    @classmethod
+    def decode(cls, text: Secret) -> SecretKey:
+        """Raises: Refused if it is not a signify secret key, or one with a passphrase."""
+        data = _payload(text.reveal(), 2 + 6 + 16 + 8 + 8 + 64, "secret key")
+        rounds, checksum, number, key = data[2:8], data[24:32], data[32:40], data[40:]
+        if rounds != _NO_KDF:
+            raise Refused("the secret key has a passphrase", hint="make one without: provisioner image keygen, or signify -G -n")
+        if hashlib.sha512(key).digest()[:8] != checksum:
+            raise Refused("the secret key is damaged: its checksum differs", hint="restore it, or make another one")
+        return cls(number, Secret(key[:32].hex()))
+
+
+def write_keys(folder: Path, key: SecretKey) -> tuple[Path, Path]:
+    """Write `image.sec` (mode 0600) and `image.pub`. Raises: Refused if one exists: a key is never overwritten."""
+    secret_file, public_file = folder / "image.sec", folder / "image.pub"
+    for existing in (secret_file, public_file):
+        if existing.exists():
+            raise Refused(f"{existing} exists", hint="name another folder; a key in use is never overwritten")
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(secret_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(key.encode().reveal())
+    public_file.write_text(key.public.encode())
+    return secret_file, public_file
+
+
+def read_secret_key(file: Path) -> SecretKey:
+    """Raises: NotFound without the file; NeedsHuman if others may read it; Refused if it is no key."""
+    try:
+        mode = file.stat().st_mode
+        text = Secret(file.read_text())
+    except FileNotFoundError as error:
+        raise NotFound(f"signing key {file} does not exist", hint=f"make one: provisioner image keygen {file.parent}") from error
+    if mode & 0o077:
+        raise NeedsHuman(f"signing key {file} can be read by others (mode {mode & 0o777:04o})", hint=f"chmod 600 {file}")
+    return SecretKey.decode(text)
+
+
+def read_public_key(file: Path) -> PublicKey:
+    """Raises: NotFound without the file; Refused if it is no key."""
+    try:
+        return PublicKey.decode(file.read_text())
+    except FileNotFoundError as error:
+        raise NotFound(f"public key {file} does not exist", hint="it was written beside the secret key: image.pub") from error
+
+
+def _lines(comment: str, payload: bytes) -> str:
+    return f"{_COMMENT}{comment}\n{base64.b64encode(payload).decode()}\n"
+
+
+def _payload(text: str, size: int, what: str) -> bytes:
+    lines = text.splitlines()
+    if len(lines) != 2 or not lines[0].startswith(_COMMENT):
+        raise Refused(f"the {what} is not in signify's format", hint="it has a line 'untrusted comment: …' and one of base64")
+    try:
+        data = base64.b64decode(lines[1], validate=True)
+    except binascii.Error as error:
+        raise Refused(f"the {what} is not base64", hint="copy the file whole") from error
+    if len(data) != size or data[:2] != _ALGORITHM:
+        raise Refused(f"the {what} has {len(data)} bytes of {data[:2]!r}, not {size} of Ed25519", hint="copy the file whole")
+    return data
