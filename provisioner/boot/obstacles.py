@@ -104,7 +104,7 @@ def _without_pool(server: Server, pool: NodePool | None) -> Obstacle | None:
     if pool.spec.attestation == "Required":
         return Obstacle(
             "AttestationRequired",
-            f"NodePool '{pool.name}' admits only servers whose TPM proved their identity; this version cannot verify that",
+            f"NodePool '{pool.name}' admits only servers that prove who they are by TPM; no proof can be verified yet",
             f"""kubectl patch nodepool {pool.name} --type=merge -p '{{"spec":{{"attestation":"Optional"}}}}'""",
         )
     return None
@@ -117,7 +117,8 @@ def _without_image(server: Server, pool: NodePool | None, image: Image | None) -
     if image.spec.architecture != server.spec.architecture:
         return Obstacle(
             "ImageWrongArchitecture",
-            f"Image '{image.name}' is for {image.spec.architecture}, Server '{server.name}' for {server.spec.architecture}",
+            f"Image '{image.name}' is for {image.spec.architecture}, "
+            f"Server '{server.name}' is {server.spec.architecture}",
             "name an Image of the server's architecture in its NodePool, or another NodePool in the Server",
         )
     available = find_condition(image.status.conditions, "Available")

@@ -32,13 +32,13 @@ class Report:
 def record_report(
     progress: BootProgress | None, report: Report, order: BootOrder | None, now: datetime
 ) -> BootProgress | None:
-    """`progress` after `report`, or None if it changes nothing.
+    """`progress` after `report`, which came at `now`; None if it changes nothing.
 
     Stages only go forward within a boot. A new boot begins with another boot id, with DHCP after stage-1 had started,
     with the firmware's DHCP after iPXE's, or with the first report after a new order.
     """
     message = clean_message(report.message)
-    if progress is None or progress.stage is None or _begins_anew(progress, report, order):
+    if progress is None or progress.stage is None or _begins_anew(progress, report, order, now):
         return BootProgress(
             stage=report.stage,
             boot_id=report.boot_id,
@@ -68,7 +68,7 @@ def clean_message(message: str | None) -> str | None:
     return " ".join(visible.split())[:MAX_MESSAGE_CHARACTERS] or None
 
 
-def _begins_anew(progress: BootProgress, report: Report, order: BootOrder | None) -> bool:
+def _begins_anew(progress: BootProgress, report: Report, order: BootOrder | None, now: datetime) -> bool:
     if report.boot_id is not None and progress.boot_id is not None:
         # The same kernel is the same boot, also when a new order came meanwhile and its reset has yet to happen.
         return report.boot_id != progress.boot_id
@@ -81,4 +81,5 @@ def _begins_anew(progress: BootProgress, report: Report, order: BootOrder | None
             return True
     if order is None or not progress.stage_times:
         return False
-    return parse_time(order.ordered_time) > max(parse_time(entry.time) for entry in progress.stage_times)
+    last = max(parse_time(entry.time) for entry in progress.stage_times)
+    return last < parse_time(order.ordered_time) <= now

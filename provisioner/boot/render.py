@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 import textwrap
-from functools import cache
 from typing import Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from provisioner.boot.choose import INITRD_NAME, Boot, BootTarget, BootUrls, Wait
+from provisioner.boot.template import load_template
 
 CONSOLE_COLUMNS: Final = 78
 CONSOLE_LINES: Final = 8
@@ -19,33 +17,19 @@ _NOT_FOR_THE_CONSOLE = re.compile(r"[^A-Za-z0-9 .,:_/=@'\"()+%<>!?*{}\[\]-]")
 
 def render_first_script(urls: BootUrls) -> str:
     """The script every iPXE gets first (`boot.ipxe` over HTTP, `autoexec.ipxe` over TFTP). It never ends."""
-    return _environment().get_template("first.ipxe.j2").render(urls=urls)
+    return load_template("first.ipxe.j2").render(urls=urls)
 
 
 def render_script(target: BootTarget) -> str:
     """The script of one server."""
     match target:
         case Boot():
-            return _environment().get_template("boot.ipxe.j2").render(target=target, initrd=INITRD_NAME)
+            return load_template("boot.ipxe.j2").render(target=target, initrd=INITRD_NAME)
         case Wait():
-            return _environment().get_template("wait.ipxe.j2").render(target=target)
+            return load_template("wait.ipxe.j2").render(target=target, console=console_lines)
 
 
 def console_lines(text: str) -> list[str]:
     """`text` as iPXE's `echo` prints it and nothing else happens: no expansion, no second command, no comment."""
     plain = _NOT_FOR_THE_CONSOLE.sub("?", " ".join(text.replace(";", ",").replace("${", "{").split()))
     return textwrap.wrap(plain, CONSOLE_COLUMNS, break_on_hyphens=False)[:CONSOLE_LINES]
-
-
-@cache
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("provisioner.boot", "templates"),
-        undefined=StrictUndefined,
-        autoescape=False,  # noqa: S701  the output is an iPXE script, not HTML; values are checked in choose.py
-        keep_trailing_newline=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["console"] = console_lines
-    return environment

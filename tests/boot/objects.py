@@ -31,8 +31,12 @@ def condition(type_: str, status: Any, reason: str = "Because", message: str = "
 
 def rack(**spec: Any) -> Rack:
     subnet = Subnet(
-        name="boot", cidr="10.80.0.0/24", gateway="10.80.0.1", dns_servers=("10.80.0.1", "10.80.0.2"),
-        ntp_servers=("10.80.0.1",), mtu=9000,
+        name="boot",
+        cidr="10.80.0.0/24",
+        gateway="10.80.0.1",
+        dns_servers=("10.80.0.1", "10.80.0.2"),
+        ntp_servers=("10.80.0.1",),
+        mtu=9000,
     )
     return Rack(metadata=ObjectMeta(name="r01"), spec=replace(RackSpec(subnets=(subnet,)), **spec))
 
@@ -49,9 +53,16 @@ def image(name: str = "gpu-node-abababababab", *, available: Any = "True", **spe
     body = Image(
         metadata=ObjectMeta(name=name),
         spec=ImageSpec(
-            digest=DIGEST, architecture="x86_64", distribution="debian-13", recipe="gpu-node",
-            manifest=artifact("manifest"), kernel=artifact("vmlinuz"), stage1=artifact("stage1.img"),
-            root=artifact("root.squashfs"), kernel_arguments=("quiet",), signature="c2ln",
+            digest=DIGEST,
+            architecture="x86_64",
+            distribution="debian-13",
+            recipe="gpu-node",
+            manifest=artifact("manifest"),
+            kernel=artifact("vmlinuz"),
+            stage1=artifact("stage1.img"),
+            root=artifact("root.squashfs"),
+            kernel_arguments=("quiet",),
+            signature="c2ln",
         ),
     )
     body = replace(body, spec=replace(body.spec, **spec))
@@ -63,8 +74,12 @@ def image(name: str = "gpu-node-abababababab", *, available: Any = "True", **spe
 
 def server(name: str = "r01-u01", *, status: ServerStatus | None = None, **spec: Any) -> Server:
     wanted: dict[str, Any] = {
-        "rack_ref": "r01", "boot_mac_address": "52:54:00:12:34:56", "node_pool_ref": "gpu", "acceptance": "Accepted",
-        "bmc": BMC(address="http://10.90.0.11"), **spec,
+        "rack_ref": "r01",
+        "boot_mac_address": "52:54:00:12:34:56",
+        "node_pool_ref": "gpu",
+        "acceptance": "Accepted",
+        "bmc": BMC(address="http://10.90.0.11"),
+        **spec,
     }
     return Server(
         metadata=ObjectMeta(name=name, uid=f"uid-{name}"),

@@ -30,7 +30,10 @@ WAITS: list[tuple[str, Server, NodePool | None, Image | None, Rack | None, str]]
     ("one whose image lacks files", server(), pool(), image(available="False"), rack(), "ImageUnavailable"),
     (
         "one whose subnet the rack does not have",
-        server(status=ServerStatus(address="10.80.0.21", subnet_name="other")), pool(), image(), rack(),
+        server(status=ServerStatus(address="10.80.0.21", subnet_name="other")),
+        pool(),
+        image(),
+        rack(),
         "InvalidKernelArguments",
     ),
 ]
@@ -105,8 +108,8 @@ def test_a_server_boots_what_its_order_says_not_what_its_pool_says_by_now() -> N
 @pytest.mark.parametrize(
     "argument",
     [
-        "a b", "a\tb", "a\nchain http://evil/", "a;reboot", "a&&reboot", "a||shell", "${net0/mac}", "#", "#a", "a\\", "",
-        "a\x00b", "ä", "provisioner.join=https://evil", "initrd=evil.img",
+        "a b", "a\tb", "a\nchain http://evil/", "a;reboot", "a&&reboot", "a||shell", "${net0/mac}", "#", "#a", "a\\",
+        "", "a\x00b", "ä", "provisioner.join=https://evil", "initrd=evil.img",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("owner", ["image", "pool"])

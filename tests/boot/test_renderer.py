@@ -80,9 +80,7 @@ def test_a_booting_servers_progress_costs_nothing(tmp_path: Path) -> None:
 
 
 def test_a_pools_new_image_reaches_its_servers_alone(tmp_path: Path) -> None:
-    world = World(
-        tmp_path, server(), server("r01-u02", boot_mac_address="52:54:00:12:34:57", node_pool_ref="other")
-    )
+    world = World(tmp_path, server(), server("r01-u02", boot_mac_address="52:54:00:12:34:57", node_pool_ref="other"))
     world.pools.put(pool("other"))
     world.images.put(image("newer"))
     world.renderer.render_all()
@@ -177,7 +175,9 @@ def test_counts_in_a_pools_status_render_nothing(tmp_path: Path) -> None:
     world = World(tmp_path, server())
     world.renderer.render_all()
     counted = pool()
-    world.pools.put(replace(counted, status=replace(counted.status, desired=3, conditions=(condition("Ready", "True"),))))
+    world.pools.put(
+        replace(counted, status=replace(counted.status, desired=3, conditions=(condition("Ready", "True"),)))
+    )
     assert not world.renderer._changed
 
 

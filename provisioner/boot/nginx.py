@@ -1,0 +1,89 @@
+"""The configuration of nginx: scripts, images and first-stage files from disk, everything else to the boot service.
+
+Pure. nginx is what faces the machines; the boot service listens on a unix socket alone.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from provisioner.api.errors import Refused
+from provisioner.boot.template import load_template
+
+_PLAIN_PATH = re.compile(r"^/[A-Za-z0-9._/+@=-]*$")
+_PLAIN_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+
+NGINX: Final = "/usr/sbin/nginx"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NginxSite:
+    """What nginx serves, and where.
+
+    addresses: IPv4 addresses to listen on. scripts, firmware, images: folders. run: a folder for the pid file and
+    temporary files. user: whom the workers run as; None where nginx is not started by root. certificate, key: PEM files
+    for the join; None leaves the encrypted server out. trusted_proxies: networks whose X-Forwarded-For is believed.
+    requests_per_second, burst: of one client, for what is not a file. workers: a number or `auto`.
+    """
+
+    addresses: tuple[str, ...]
+    scripts: Path
+    firmware: Path
+    firmware_files: tuple[str, ...]
+    images: Path
+    run: Path
+    socket: Path
+    access_log: Path
+    user: str | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    http_port: int = 80
+    join_port: int = 8443
+    trusted_proxies: tuple[str, ...] = ()
+    requests_per_second: int = 50
+    burst: int = 200
+    workers: str = "auto"
+    open_files: int = 65536
+
+    def __post_init__(self) -> None:
+        for path in (self.scripts, self.firmware, self.images, self.run, self.socket, self.access_log):
+            _check_path(path)
+        if (self.certificate is None) != (self.key is None):
+            raise Refused("nginx got a certificate without its key, or the reverse", hint="give both or neither")
+        for path in filter(None, (self.certificate, self.key)):
+            _check_path(path)
+        for name in (*self.firmware_files, *filter(None, (self.user,)), self.workers):
+            if not _PLAIN_NAME.match(name):
+                raise Refused(f"{name!r} is not a plain name", hint="use letters, digits, '.', '_' and '-'")
+        try:
+            for address in self.addresses:
+                ipaddress.IPv4Address(address)
+            for network in self.trusted_proxies:
+                ipaddress.ip_network(network)
+        except ValueError as error:
+            raise Refused(
+                f"nginx setting is no address: {error}", hint="write it as 10.80.0.1 or 10.80.0.0/24"
+            ) from error
+
+
+def render_nginx(site: NginxSite) -> str:
+    """The whole nginx.conf."""
+    return load_template("nginx.conf.j2").render(site=site)
+
+
+def nginx_command(site: NginxSite, configuration: Path, *, test: bool = False) -> list[str]:
+    """The command that runs nginx in the foreground, or with `test` only checks its configuration."""
+    command = [NGINX, "-e", "stderr", "-p", str(site.run), "-c", str(configuration)]
+    return [*command, "-t", "-q"] if test else command
+
+
+def _check_path(path: Path) -> None:
+    if not _PLAIN_PATH.match(str(path)):
+        raise Refused(
+            f"path {str(path)!r} cannot be written into nginx.conf",
+            hint="use an absolute path of letters, digits and '._/+@=-'",
+        )
