@@ -30,7 +30,7 @@ class Controller:
 
     def __init__(self, name: str, reconcile: Reconcile, *, workers: int = 1, queue: WorkQueue | None = None) -> None:
         self.name = name
-        self.queue = queue or WorkQueue()
+        self.queue = WorkQueue() if queue is None else queue
         self._reconcile = reconcile
         self._workers = workers
         self._log = log.bind(controller=name)

@@ -32,6 +32,8 @@ from provisioner.lab.control_plane_process import LabProcess
 
 SERVICE_CIDR: Final = "10.96.0.0/16"
 READY_SECONDS: Final = 90.0
+STOP_SECONDS: Final = 10.0
+API_SERVER_STOP_SECONDS: Final = 2.0
 LOOPBACK: Final = "127.0.0.1"
 
 
@@ -99,7 +101,8 @@ class ControlPlane:
     def stop(self) -> None:
         """Stop everything. The API server goes before etcd: without etcd it would hang for 20 s."""
         for process in reversed(self._processes.values()):
-            process.stop()
+            # The API server would wait long for its watchers; it keeps nothing that a kill could lose.
+            process.stop(API_SERVER_STOP_SECONDS if process.name == "kube-apiserver" else STOP_SECONDS)
 
     def restart(self) -> None:
         self.stop()

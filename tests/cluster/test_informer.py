@@ -1,0 +1,250 @@
+"""The local copy follows the real API server through everything that can go wrong on the way."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from provisioner.cluster.changes import read_changes
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.failures import Expired
+from provisioner.cluster.informer import Informer
+from provisioner.cluster.resources import CONFIG_MAPS
+from provisioner.lab.control_plane import ControlPlane
+from tests.cluster.fault_injecting_proxy import FaultInjectingProxy, Injected, Seen, status_body
+
+GENEROUS_SECONDS = 60
+
+
+class Told:
+    """What a subscriber was told: (key, old value, new value)."""
+
+    def __init__(self) -> None:
+        self.changes: list[tuple[str, str | None, str | None]] = []
+        self._changed = threading.Condition()
+
+    def __call__(self, key: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
+        with self._changed:
+            self.changes.append((key.split("/")[-1], old and old["data"]["value"], new and new["data"]["value"]))
+            self._changed.notify_all()
+
+    def wait_for(self, *changes: tuple[str, str | None, str | None]) -> None:
+        self.wait_until(lambda: self.changes[-len(changes) :] == list(changes))
+
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        with self._changed:
+            assert self._changed.wait_for(condition, GENEROUS_SECONDS), self.changes
+
+
+def put(cluster: Cluster, unique: str, name: str, value: str) -> None:
+    metadata = {"name": f"{unique}-{name}", "namespace": "default", "labels": {"set": unique}}
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"value": value}}
+    cluster.apply(body, manager="test")
+
+
+def remove(cluster: Cluster, unique: str, name: str) -> None:
+    cluster.delete(CONFIG_MAPS, f"{unique}-{name}", namespace="default")
+
+
+def follow(cluster: Cluster, unique: str, stop: threading.Event, watch_seconds: int = 60) -> tuple[Informer, Told]:
+    informer = Informer(
+        cluster, CONFIG_MAPS, namespace="default", label_selector=f"set={unique}", watch_seconds=watch_seconds
+    )
+    told = Told()
+    informer.subscribe(told)
+    informer.start(stop)
+    return informer, told
+
+
+def read_all_changes(cluster: Cluster, position: str) -> None:
+    with cluster.watch(CONFIG_MAPS, position, timeout_seconds=5, silence_seconds=30, namespace="default") as stream:
+        list(read_changes(stream, deadline=float("inf"), clock=time.monotonic))
+
+
+def watches_of(seen: list[Seen]) -> list[Seen]:
+    return [request for request in seen if request.watches]
+
+
+def lists_of(seen: list[Seen]) -> list[Seen]:
+    return [request for request in seen if not request.watches]
+
+
+def test_subscribers_are_told_what_was_and_what_is(cluster: Cluster, unique: str, stop: threading.Event) -> None:
+    put(cluster, unique, "a", "1")
+    informer, told = follow(cluster, unique, stop)
+    assert informer.wait_for_sync(GENEROUS_SECONDS)
+    told.wait_for((f"{unique}-a", None, "1"))
+    put(cluster, unique, "a", "2")
+    remove(cluster, unique, "a")
+    told.wait_for((f"{unique}-a", None, "1"), (f"{unique}-a", "1", "2"), (f"{unique}-a", "2", None))
+    assert informer.items() == []
+
+
+def test_a_late_subscriber_is_told_of_everything_that_is_there(
+    cluster: Cluster, unique: str, stop: threading.Event
+) -> None:
+    put(cluster, unique, "a", "1")
+    informer, _ = follow(cluster, unique, stop)
+    assert informer.wait_for_sync(GENEROUS_SECONDS)
+    late = Told()
+    informer.subscribe(late)
+    assert late.changes == [(f"{unique}-a", None, "1")]
+    found = informer.get(f"default/{unique}-a")
+    assert found is not None
+    assert found["data"] == {"value": "1"}
+
+
+def test_a_handler_that_raises_harms_nobody(cluster: Cluster, unique: str, stop: threading.Event) -> None:
+    def broken(key: str, old: object, new: object) -> None:
+        raise RuntimeError("broken on purpose")
+
+    informer = Informer(cluster, CONFIG_MAPS, namespace="default", label_selector=f"set={unique}")
+    told = Told()
+    informer.subscribe(broken)
+    informer.subscribe(told)
+    informer.start(stop)
+    put(cluster, unique, "a", "1")
+    told.wait_for((f"{unique}-a", None, "1"))
+    put(cluster, unique, "a", "2")
+    told.wait_for((f"{unique}-a", "1", "2"))
+
+
+def test_the_api_server_killed_and_started_again_is_only_a_pause(
+    cluster: Cluster, control_plane: ControlPlane, unique: str, stop: threading.Event
+) -> None:
+    for name in ("a", "b"):
+        put(cluster, unique, name, "1")
+    informer, told = follow(cluster, unique, stop)
+    assert informer.wait_for_sync(GENEROUS_SECONDS)
+    control_plane.kill_api_server()
+    assert len(informer.items()) == 2, "the copy is served while the API server is away"
+    assert informer.has_synced
+    control_plane.start_api_server()
+    remove(cluster, unique, "a")
+    put(cluster, unique, "c", "1")
+    told.wait_until(lambda: (f"{unique}-a", "1", None) in told.changes and (f"{unique}-c", None, "1") in told.changes)
+    assert sorted(item["metadata"]["name"] for item in informer.items()) == [f"{unique}-b", f"{unique}-c"]
+
+
+def test_what_the_api_server_forgot_is_listed_again_and_the_differences_are_told(
+    cluster: Cluster,
+    control_plane: ControlPlane,
+    proxy: FaultInjectingProxy,
+    faulty: Cluster,
+    unique: str,
+    stop: threading.Event,
+) -> None:
+    for name in ("changed", "deleted", "kept"):
+        put(cluster, unique, name, "1")
+    informer, told = follow(faulty, unique, stop)
+    assert informer.wait_for_sync(GENEROUS_SECONDS)
+    proxy.wait_until(lambda seen: len(watches_of(seen)) == 1)
+    before = len(told.changes)
+    position = watches_of(proxy.seen())[0].query["resourceVersion"][0]
+    with proxy.refusing():
+        put(cluster, unique, "changed", "2")
+        remove(cluster, unique, "deleted")
+        put(cluster, unique, "new", "1")
+        # Its watch cache now begins after those changes: it cannot tell them any more and must say 410.
+        control_plane.kill_api_server()
+        control_plane.start_api_server()
+        with pytest.raises(Expired, match="too old resource version"):
+            read_all_changes(cluster, position)
+        lists_before = len(lists_of(proxy.seen()))
+    told.wait_until(lambda: len(told.changes) >= before + 3)
+    assert sorted(told.changes[before:]) == [
+        (f"{unique}-changed", "1", "2"),
+        (f"{unique}-deleted", "1", None),
+        (f"{unique}-new", None, "1"),
+    ]
+    assert len(lists_of(proxy.seen())) > lists_before
+
+
+def test_an_expired_watch_answers_410_in_status_or_in_the_stream(
+    proxy: FaultInjectingProxy, faulty: Cluster, cluster: Cluster, unique: str, stop: threading.Event
+) -> None:
+    put(cluster, unique, "a", "1")
+    gone = status_body(410, "too old resource version: 1 (2)")
+    answers = [Injected(410, gone), Injected(200, b'{"type":"ERROR","object":' + gone + b"}\n")]
+    proxy.inject(lambda request: answers.pop() if request.watches and answers else None)
+    _, told = follow(faulty, unique, stop)
+    proxy.wait_until(lambda seen: len(watches_of(seen)) == 3)
+    assert len(lists_of(proxy.seen())) == 3, "each 410 leads to a list"
+    put(cluster, unique, "a", "2")
+    told.wait_for((f"{unique}-a", "1", "2"))
+    assert told.changes == [(f"{unique}-a", None, "1"), (f"{unique}-a", "1", "2")], "nothing is told twice"
+
+
+def test_errors_of_the_server_are_waited_out_more_and_more_patiently(
+    proxy: FaultInjectingProxy, faulty: Cluster, cluster: Cluster, unique: str, stop: threading.Event
+) -> None:
+    put(cluster, unique, "a", "1")
+    overloaded = Injected(503, status_body(503, "overloaded"), {"Retry-After": "0"})
+    proxy.inject(lambda request: overloaded)
+    informer, told = follow(faulty, unique, stop)
+    stop.wait(3)
+    # 0.2, 0.4, 0.8, 1.6 s, halved at most by jitter: a slow machine only makes it fewer
+    assert len(proxy.seen()) <= 6
+    assert not informer.has_synced
+    proxy.inject(lambda request: None)
+    assert informer.wait_for_sync(GENEROUS_SECONDS)
+    told.wait_for((f"{unique}-a", None, "1"))
+
+
+def test_a_watch_that_the_server_ends_at_once_again_and_again_does_not_become_a_loop(
+    proxy: FaultInjectingProxy, faulty: Cluster, unique: str, stop: threading.Event
+) -> None:
+    proxy.inject(lambda request: Injected(200, b"") if request.watches else None)
+    informer, _ = follow(faulty, unique, stop)
+    assert informer.wait_for_sync(GENEROUS_SECONDS)
+    stop.wait(3)
+    assert len(watches_of(proxy.seen())) <= 6
+
+
+def test_a_watch_that_died_without_a_word_is_noticed(
+    proxy: FaultInjectingProxy, faulty: Cluster, cluster: Cluster, unique: str, stop: threading.Event
+) -> None:
+    put(cluster, unique, "a", "1")
+    _, told = follow(faulty, unique, stop, watch_seconds=2)
+    proxy.wait_until(lambda seen: len(watches_of(seen)) == 1)
+    proxy.silence_open_streams()
+    put(cluster, unique, "a", "2")
+    told.wait_for((f"{unique}-a", "1", "2"))
+    assert len(lists_of(proxy.seen())) == 1, "the next watch goes on where the dead one was; no new list"
+
+
+def test_bookmarks_move_a_quiet_watch_on(
+    proxy: FaultInjectingProxy, faulty: Cluster, cluster: Cluster, unique: str, stop: threading.Event
+) -> None:
+    follow(faulty, unique, stop, watch_seconds=4)
+    proxy.wait_until(lambda seen: len(watches_of(seen)) == 1)
+    put(cluster, f"{unique}-other", "a", "1")  # moves the cluster on, not this collection
+    proxy.wait_until(lambda seen: len(watches_of(seen)) == 2)
+    first, second = (request.query["resourceVersion"][0] for request in watches_of(proxy.seen()))
+    assert int(second) > int(first)
+
+
+def test_nothing_is_said_to_be_complete_before_it_is(
+    proxy: FaultInjectingProxy, faulty: Cluster, unique: str, stop: threading.Event
+) -> None:
+    with proxy.refusing():
+        informer, _ = follow(faulty, unique, stop)
+        proxy.wait_until(lambda seen: len(seen) >= 2)
+        assert not informer.has_synced
+        assert not informer.wait_for_sync(0.1)
+    assert informer.wait_for_sync(GENEROUS_SECONDS)
+
+
+def test_a_quiet_watch_ends_when_it_is_told_to(cluster: Cluster, unique: str, stop: threading.Event) -> None:
+    before = set(threading.enumerate())
+    informer, _ = follow(cluster, unique, stop, watch_seconds=600)
+    threads = set(threading.enumerate()) - before
+    assert informer.wait_for_sync(GENEROUS_SECONDS)
+    stop.set()
+    for thread in threads:
+        thread.join(GENEROUS_SECONDS)
+        assert not thread.is_alive(), thread.name

@@ -1,0 +1,173 @@
+"""The queue's promises, with a clock that the test moves."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from provisioner.cluster.backoff import backoff_seconds
+from provisioner.cluster.work_queue import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS, WorkQueue
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def queue(clock: Clock) -> WorkQueue:
+    return WorkQueue(clock=clock, jitter=lambda: 1.0)
+
+
+def test_a_key_added_twice_is_worked_on_once(queue: WorkQueue) -> None:
+    queue.add("a")
+    queue.add("a")
+    assert queue.get(0) == "a"
+    assert queue.get(0) is None
+
+
+def test_keys_come_in_the_order_in_which_they_were_added(queue: WorkQueue) -> None:
+    for key in "bac":
+        queue.add(key)
+    assert [queue.get(0) for _ in range(3)] == ["b", "a", "c"]
+
+
+def test_a_key_added_while_worked_on_comes_again_once_and_not_before_it_is_done(queue: WorkQueue) -> None:
+    queue.add("a")
+    assert queue.get(0) == "a"
+    queue.add("a")
+    queue.add("a")
+    assert queue.get(0) is None
+    queue.done("a")
+    assert queue.get(0) == "a"
+    queue.done("a")
+    assert queue.get(0) is None
+
+
+def test_a_delayed_key_comes_when_it_is_due(queue: WorkQueue, clock: Clock) -> None:
+    queue.add_after("a", 5)
+    clock.now += 4.9
+    assert queue.get(0) is None
+    clock.now += 0.2
+    assert queue.get(0) == "a"
+
+
+def test_of_two_delays_the_earlier_moment_stays(queue: WorkQueue, clock: Clock) -> None:
+    queue.add_after("a", 5)
+    queue.add_after("a", 50)
+    queue.add_after("b", 50)
+    queue.add_after("b", 5)
+    clock.now += 6
+    assert {queue.get(0), queue.get(0)} == {"a", "b"}
+    queue.done("a")
+    queue.done("b")
+    clock.now += 100
+    assert queue.get(0) is None, "the later moment is not kept beside it"
+
+
+def test_retries_wait_longer_and_longer_until_the_key_is_forgotten(queue: WorkQueue) -> None:
+    waits = [queue.retry("a") for _ in range(20)]
+    assert waits[:4] == [FIRST_RETRY_SECONDS * factor for factor in (1, 2, 4, 8)]
+    assert waits[-1] == LAST_RETRY_SECONDS
+    assert queue.retry("b") == FIRST_RETRY_SECONDS, "each key has its own backoff"
+    queue.forget("a")
+    assert queue.retry("a") == FIRST_RETRY_SECONDS
+
+
+def test_a_retry_is_not_sooner_than_the_server_asked(queue: WorkQueue, clock: Clock) -> None:
+    assert queue.retry("a", at_least_seconds=30) == 30
+    clock.now += 29
+    assert queue.get(0) is None
+    clock.now += 2
+    assert queue.get(0) == "a"
+
+
+def test_a_shut_down_queue_takes_and_gives_nothing(queue: WorkQueue) -> None:
+    queue.add("a")
+    queue.shut_down()
+    queue.add("b")
+    assert queue.get() is None
+
+
+def test_shutting_down_wakes_the_waiting_workers() -> None:
+    queue = WorkQueue()
+    worker = threading.Thread(target=queue.get)
+    worker.start()
+    queue.shut_down()
+    worker.join(60)
+    assert not worker.is_alive()
+
+
+def test_a_second_worker_takes_what_becomes_due_while_the_first_is_busy() -> None:
+    queue = WorkQueue()
+    taken: dict[str, threading.Event] = {"first": threading.Event(), "second": threading.Event()}
+    release = threading.Event()
+
+    def work() -> None:
+        while (key := queue.get()) is not None:
+            taken[key].set()
+            release.wait(60)
+            queue.done(key)
+
+    workers = [threading.Thread(target=work) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    queue.add_after("first", 0.2)
+    queue.add_after("second", 0.4)
+    assert taken["first"].wait(60)
+    assert taken["second"].wait(60)
+    release.set()
+    queue.shut_down()
+    for worker in workers:
+        worker.join(60)
+
+
+def test_many_workers_never_have_one_key_at_a_time_and_lose_none() -> None:
+    queue = WorkQueue()
+    working: Counter[str] = Counter()
+    worked: Counter[str] = Counter()
+    twice: list[str] = []
+    lock = threading.Lock()
+
+    def work() -> None:
+        while (key := queue.get()) is not None:
+            with lock:
+                working[key] += 1
+                if working[key] > 1:
+                    twice.append(key)
+                worked[key] += 1
+            with lock:
+                working[key] -= 1
+            queue.done(key)
+
+    workers = [threading.Thread(target=work) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for round_ in range(200):
+        queue.add(f"key-{round_ % 5}")
+    while len(queue):
+        threading.Event().wait(0.01)
+    queue.shut_down()
+    for worker in workers:
+        worker.join(60)
+    assert twice == []
+    assert set(worked) == {f"key-{number}" for number in range(5)}
+
+
+@given(failures=st.integers(1, 10_000), jitter=st.floats(0, 1))
+def test_a_backoff_is_between_half_and_all_of_its_step(failures: int, jitter: float) -> None:
+    seconds = backoff_seconds(failures, first=0.5, cap=60, jitter=lambda: jitter)
+    step = min(60, 0.5 * 2 ** min(failures - 1, 60))
+    assert step / 2 <= seconds <= step
