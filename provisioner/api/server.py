@@ -66,6 +66,9 @@ class BMC:
         max_length=253,
         rules=PRINTABLE_RULES,
     )
+    mac_address: str | None = described(
+        "MAC address of the BMC, for finding it; lower case with colons.", default=None, max_length=32, rules=MAC_RULES
+    )
     boot_method: BootMethod = described(
         "How the BMC is told to boot: Pxe, or UefiHttp with the URL set through the BMC, or Disk (left alone).",
         default="Pxe",
@@ -178,6 +181,9 @@ class PowerStatus:
     order_time: str | None = described("When the BMC accepted it.", default=None, format="date-time")
     state: Literal["On", "Off", "Unknown"] | None = described("Power state last seen.", default=None)
     observed_time: str | None = described("When the power state last changed.", default=None, format="date-time")
+    shutdown_time: str | None = described(
+        "When the system was asked to shut down, while the answer is awaited.", default=None, format="date-time"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

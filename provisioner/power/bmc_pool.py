@@ -1,0 +1,137 @@
+"""Open connections to BMCs, one per server, made anew when the BMC's address or password changes."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from provisioner.api.errors import NotFound
+from provisioner.api.server import BMC
+from provisioner.api.values import Secret
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.resources import SECRETS
+from provisioner.power.power_controller import BmcRefused, PowerController
+from provisioner.power.redfish import BmcAccess, RedfishPower
+
+NAMESPACE: Final = "provisioner-system"
+LOCKOUT_SECONDS: Final = 600.0
+"""A password that was refused is not tried again for so long unless it changes: BMCs lock accounts."""
+
+
+@dataclass(frozen=True)
+class _Entry:
+    access: BmcAccess
+    controller: PowerController
+    refused: BmcRefused | None = None
+    refused_at: float = 0.0
+
+
+class BmcPool:
+    """Usable from several threads; each server by one thread at a time. `clock` is monotonic, in seconds."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        clock: Callable[[], float],
+        connect: Callable[[BmcAccess], PowerController] = RedfishPower,
+        namespace: str = NAMESPACE,
+    ) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._connect = connect
+        self._namespace = namespace
+        self._lock = threading.Lock()
+        self._entries: dict[str, _Entry] = {}
+
+    def get(self, server: str, bmc: BMC) -> PowerController:
+        """The BMC of a server, not necessarily connected.
+
+        Raises: BmcRefused if it speaks another protocol, its credentials are missing, or they were refused lately and
+        have not changed since.
+        """
+        if bmc.protocol != "Redfish":
+            raise BmcRefused(
+                f"spec.bmc.protocol is {bmc.protocol}, which this version does not speak",
+                reason="ProtocolNotSupported",
+                hint="use the BMC's Redfish service, or remove spec.bmc and press the power button",
+            )
+        with self._lock:
+            entry = self._entries.get(server)
+        if entry is not None and entry.refused is None and _same_place(entry.access, bmc):
+            return entry.controller
+        access = self._read_access(bmc)
+        if entry is not None and entry.access == access:
+            if entry.refused is not None and self._clock() - entry.refused_at < LOCKOUT_SECONDS:
+                raise entry.refused
+        elif entry is not None:
+            entry.controller.close()
+        controller = self._connect(access)
+        with self._lock:
+            self._entries[server] = _Entry(access, controller)
+        return controller
+
+    def refuse(self, server: str, error: BmcRefused) -> None:
+        """The BMC refused its credentials: do not offer them again soon."""
+        with self._lock:
+            entry = self._entries.get(server)
+            if entry is not None:
+                self._entries[server] = _Entry(entry.access, entry.controller, error, self._clock())
+
+    def drop(self, server: str) -> None:
+        """The server is gone, or its connection is of no use any more."""
+        with self._lock:
+            entry = self._entries.pop(server, None)
+        if entry is not None:
+            entry.controller.close()
+
+    def close(self) -> None:
+        """End all sessions."""
+        for server in list(self._entries):
+            self.drop(server)
+
+    def _read_access(self, bmc: BMC) -> BmcAccess:
+        name = bmc.credentials_name
+        if name is None:
+            raise BmcRefused(
+                "spec.bmc.credentialsName is not set",
+                reason="CredentialsMissing",
+                hint=f"name a Secret in {self._namespace} with the keys username and password",
+            )
+        try:
+            secret = self._cluster.get(SECRETS, name, namespace=self._namespace)
+            data = {key: base64.b64decode(value).decode() for key, value in (secret.get("data") or {}).items()}
+            username, password = data["username"], data["password"]
+        except NotFound as error:
+            raise _unusable(name, self._namespace, "does not exist") from error
+        except (KeyError, binascii.Error, UnicodeDecodeError) as error:
+            raise _unusable(name, self._namespace, "lacks username or password") from error
+        return BmcAccess(
+            address=bmc.address,
+            username=username,
+            password=Secret(password),
+            credentials_name=f"{self._namespace}/{name}",
+            certificate=bmc.certificate,
+            system_id=bmc.system_id,
+        )
+
+
+def _same_place(access: BmcAccess, bmc: BMC) -> bool:
+    return (access.address, access.certificate, access.system_id, access.credentials_name.partition("/")[2]) == (
+        bmc.address,
+        bmc.certificate,
+        bmc.system_id,
+        bmc.credentials_name,
+    )
+
+
+def _unusable(name: str, namespace: str, what: str) -> BmcRefused:
+    return BmcRefused(
+        f"Secret {namespace}/{name} {what}",
+        reason="CredentialsMissing",
+        hint=f"kubectl -n {namespace} create secret generic {name} --from-literal=username=… --from-literal=password=…",
+    )

@@ -1,0 +1,116 @@
+"""What to do about a server's power. Pure: facts and a moment in, one action and one condition out.
+
+A boot is an order: the boot controller writes it, and it is carried out once. `status.power.orderID` says which order
+the BMC has accepted. A controller that died between the BMC's answer and that record finds the order visibly under way
+(the machine started after it was given, or took its join configuration) and only records it; where nothing was heard of
+the machine yet, it resets it once more, which costs some seconds of firmware.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, Literal
+
+from provisioner.api.boot_stage import BootStage, stage_order
+from provisioner.api.meta import ConditionStatus, parse_time
+from provisioner.api.server import BootOrder, Server
+from provisioner.power.power_controller import ObservedPower, OverrideTarget
+
+SHUTDOWN_PATIENCE: Final = timedelta(seconds=120)
+"""How long a system may take to shut down before its power is cut."""
+
+_STARTED: Final[BootStage] = "Stage1"
+
+
+@dataclass(frozen=True)
+class Look:
+    """Nothing to do but to look again later."""
+
+
+@dataclass(frozen=True)
+class Boot:
+    """Set the boot override (unless None: leave it alone), then power on, or reset a server that is on."""
+
+    order_id: str
+    override: OverrideTarget | None
+    power: Literal["PowerOn", "Reset"]
+
+
+@dataclass(frozen=True)
+class RecordOrder:
+    """The order was carried out already; only the record of it is missing."""
+
+    order_id: str
+
+
+@dataclass(frozen=True)
+class AskToShutDown:
+    """Ask the system to shut down."""
+
+
+@dataclass(frozen=True)
+class CutPower:
+    """The system did not shut down when asked: cut the power."""
+
+
+Action = Look | Boot | RecordOrder | AskToShutDown | CutPower
+
+
+@dataclass(frozen=True)
+class PoweredOn:
+    """The condition of that name."""
+
+    status: ConditionStatus
+    reason: str
+    message: str
+
+
+def decide(server: Server, observed: ObservedPower, now: datetime) -> Action:
+    """The one thing to do now. Call it again with what is true afterwards."""
+    if server.spec.power_state == "Off":
+        return _switch_off(server, observed, now)
+    order = pending_order(server)
+    if order is None:
+        return Look()
+    if observed == "On" and is_under_way(server, order):
+        return RecordOrder(order.id)
+    bmc = server.spec.bmc
+    override: OverrideTarget | None = bmc.boot_method if bmc and bmc.boot_method != "Disk" else None
+    return Boot(order.id, override, "Reset" if observed == "On" else "PowerOn")
+
+
+def pending_order(server: Server) -> BootOrder | None:
+    """The order that the BMC has not accepted yet. A server that may not boot has none."""
+    order, power = server.status.order, server.status.power
+    if order is None or server.spec.acceptance != "Accepted":
+        return None
+    if power is not None and power.order_id == order.id:
+        return None
+    return order
+
+
+def is_under_way(server: Server, order: BootOrder) -> bool:
+    """Whether the machine visibly boots because of this order.
+
+    Stage-1 must have started after the order: later stages are also reported by a boot that was under way before it.
+    """
+    join, progress = server.status.join, server.status.progress
+    if join is not None and join.order_id == order.id:
+        return True
+    if progress is None or progress.stage is None or stage_order(progress.stage) < stage_order(_STARTED):
+        return False
+    if progress.boot_id is not None and progress.boot_id == order.boot_id_before:
+        return False
+    ordered = parse_time(order.ordered_time)
+    return any(entry.stage == _STARTED and parse_time(entry.time) > ordered for entry in progress.stage_times)
+
+
+def _switch_off(server: Server, observed: ObservedPower, now: datetime) -> Action:
+    if observed == "Off":
+        return Look()
+    power = server.status.power
+    asked = power.shutdown_time if power is not None else None
+    if asked is None:
+        return AskToShutDown()
+    return CutPower() if now - parse_time(asked) >= SHUTDOWN_PATIENCE else Look()

@@ -1,0 +1,85 @@
+"""Two lanes of workers: servers whose BMC answers, and those whose BMC does not.
+
+A dead BMC costs a worker its time-outs again and again. In a lane of their own dead BMCs can only wait for each other.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from provisioner.cluster.controller import Controller, Reconcile
+from provisioner.power.power_controller import BmcUnreachable
+
+log = structlog.get_logger()
+
+FIRST_RETRY_SECONDS: Final = 5.0
+LAST_RETRY_SECONDS: Final = 60.0
+
+
+class Lanes:
+    """Around one reconcile function: where it raises BmcUnreachable, its key changes lanes and comes back more slowly.
+
+    `spread` puts a random factor on a number of seconds.
+    """
+
+    def __init__(
+        self, reconcile: Reconcile, *, workers: int, unreachable_workers: int, spread: Callable[[float], float]
+    ) -> None:
+        self._reconcile = reconcile
+        self._spread = spread
+        self._lock = threading.Lock()
+        self._failures: dict[str, int] = {}  # the servers in the lane of the unreachable, and how often in a row
+        self._reachable = Controller("power", self._in_reachable, workers=workers)
+        self._unreachable = Controller("power-unreachable", self._in_unreachable, workers=unreachable_workers)
+
+    @property
+    def controllers(self) -> list[Controller]:
+        """To be run, all of them."""
+        return [self._reachable, self._unreachable]
+
+    def add(self, key: str) -> None:
+        """Work on `key` soon, in the lane where it is."""
+        self._lane_of(key).queue.add(key)
+
+    def _lane_of(self, key: str) -> Controller:
+        with self._lock:
+            return self._unreachable if key in self._failures else self._reachable
+
+    def _in_reachable(self, key: str) -> float | None:
+        if self._lane_of(key) is self._unreachable:
+            # It changed lanes while it waited in this one; the other lane knows when to come back to it.
+            return None
+        try:
+            return self._reconcile(key)
+        except BmcUnreachable as error:
+            self._unreachable.queue.add_after(key, self._failed(key, error))
+            return None
+
+    def _in_unreachable(self, key: str) -> float | None:
+        try:
+            seconds = self._reconcile(key)
+        except BmcUnreachable as error:
+            return self._failed(key, error)
+        with self._lock:
+            self._failures.pop(key, None)
+        if seconds is not None:
+            self._reachable.queue.add_after(key, seconds)
+        return None
+
+    def _failed(self, key: str, error: BmcUnreachable) -> float:
+        with self._lock:
+            failures = self._failures[key] = self._failures.get(key, 0) + 1
+        seconds = self._spread(retry_seconds(failures))
+        log.info(
+            "BMC was not reached", server=key, error=str(error), failures=failures, retry_in_seconds=round(seconds, 1)
+        )
+        return seconds
+
+
+def retry_seconds(failures: int) -> float:
+    """How long to leave a BMC alone that was not reached `failures` times in a row (from 1): 5 s to 60 s."""
+    return float(min(FIRST_RETRY_SECONDS * 2.0 ** min(failures - 1, 10), LAST_RETRY_SECONDS))

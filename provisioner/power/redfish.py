@@ -1,0 +1,187 @@
+"""Redfish through sushy, as a `PowerController`. Its errors say in words what a person would look for."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import requests
+import sushy
+import sushy.auth
+import sushy.exceptions
+
+from provisioner.api.values import Secret
+from provisioner.power.power_controller import (
+    BmcRefused,
+    BmcUnreachable,
+    ObservedPower,
+    OverrideEnabled,
+    OverrideTarget,
+)
+from provisioner.power.redfish_connection import CONNECT_SECONDS, READ_SECONDS, BmcConnector, fingerprint_of
+
+_BUSY_STATUS: Final = frozenset({409, 423, 429, 502, 503, 504})
+_TARGETS: Final = {
+    "Pxe": sushy.BootSource.PXE,
+    "UefiHttp": sushy.BootSource.UEFI_HTTP,
+    "None": sushy.BootSource.NONE,
+}
+_ENABLED: Final = {
+    "Once": sushy.BootSourceOverrideEnabled.ONCE,
+    "Continuous": sushy.BootSourceOverrideEnabled.CONTINUOUS,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class BmcAccess:
+    """Where a BMC is and how one gets in. `credentials_name` is the Secret, for messages."""
+
+    address: str
+    username: str
+    password: Secret
+    credentials_name: str
+    certificate: str | None = None
+    system_id: str | None = None
+
+
+class RedfishPower:
+    """One BMC. The first call connects; the session is kept until `close`, and opened again if the BMC forgot it."""
+
+    def __init__(
+        self, access: BmcAccess, *, connect_seconds: float = CONNECT_SECONDS, read_seconds: float = READ_SECONDS
+    ) -> None:
+        self._access = access
+        self._seconds = {"connect_seconds": connect_seconds, "read_seconds": read_seconds}
+        self._auth: Any = None
+        self._system: Any = None
+
+    def get_power_state(self) -> ObservedPower:
+        with self._words():
+            state = self._refreshed().power_state
+        if state is None:
+            raise BmcUnreachable(f"BMC {self._access.address} does not say whether its server has power")
+        # A server that turns on, turns off or pauses has power still.
+        return "Off" if state == sushy.PowerState.OFF else "On"
+
+    def set_boot_override(
+        self, enabled: OverrideEnabled, target: OverrideTarget, http_boot_uri: str | None = None
+    ) -> None:
+        with self._words():
+            self._refreshed().set_system_boot_options(
+                target=_TARGETS[target], enabled=_ENABLED[enabled], http_boot_uri=http_boot_uri
+            )
+
+    def power_on(self) -> None:
+        self._reset_as(sushy.ResetType.ON, sushy.ResetType.FORCE_ON)
+
+    def power_off(self, *, force: bool) -> None:
+        if force:
+            self._reset_as(sushy.ResetType.FORCE_OFF)
+        else:
+            self._reset_as(sushy.ResetType.GRACEFUL_SHUTDOWN, sushy.ResetType.PUSH_POWER_BUTTON)
+
+    def reset(self) -> None:
+        self._reset_as(sushy.ResetType.FORCE_RESTART, sushy.ResetType.POWER_CYCLE)
+
+    def close(self) -> None:
+        if self._auth is not None:
+            with contextlib.suppress(Exception):
+                self._auth.close()
+        self._auth = self._system = None
+
+    def _refreshed(self) -> Any:
+        if self._system is None:
+            self._system = self._connect()
+        else:
+            self._system.refresh(force=True)
+        return self._system
+
+    def _connect(self) -> Any:
+        access = self._access
+        fingerprint = fingerprint_of(access.certificate) if access.certificate else None
+        self._auth = sushy.auth.SessionOrBasicAuth(access.username, access.password.reveal())
+        root = sushy.Sushy(
+            access.address,
+            auth=self._auth,
+            connector=BmcConnector(access.address, fingerprint, **self._seconds),
+        )
+        collection = root.get_system_collection()
+        if access.system_id is None:
+            return root.get_system()
+        paths = [path for path in collection.members_identities if os.path.basename(path) == access.system_id]  # noqa: PTH119 (a URL's path)
+        if not paths:
+            raise BmcRefused(
+                f"BMC {access.address} has no system {access.system_id!r}, only {list(collection.members_identities)}",
+                reason="SystemNotFound",
+                hint="correct spec.bmc.systemID",
+            )
+        return root.get_system(paths[0])
+
+    def _reset_as(self, *preferred: sushy.ResetType) -> None:
+        with self._words():
+            system = self._refreshed()
+            allowed = system.get_allowed_reset_system_values()
+            chosen = next((reset_type for reset_type in preferred if reset_type in allowed), None)
+            if chosen is None:
+                raise BmcRefused(
+                    f"BMC {self._access.address} offers none of {[kind.value for kind in preferred]}, "
+                    f"only {sorted(kind.value for kind in allowed)}",
+                    reason="ResetNotSupported",
+                    hint="update the BMC's firmware, or press the button",
+                )
+            system.reset_system(chosen)
+
+    @contextlib.contextmanager
+    def _words(self) -> Iterator[None]:
+        """Put sushy's errors into ours."""
+        access = self._access
+        try:
+            yield
+        except sushy.exceptions.AccessError as error:
+            self.close()
+            raise BmcRefused(
+                f"BMC {access.address} refused user {access.username!r} (HTTP {error.status_code})",
+                reason="CredentialsRefused",
+                hint=f"correct username and password in Secret {access.credentials_name}",
+            ) from error
+        except sushy.exceptions.HTTPError as error:
+            raise self._of_http(error) from error
+        except sushy.exceptions.ConnectionError as error:
+            if isinstance(error.__context__, requests.exceptions.SSLError):
+                raise BmcRefused(
+                    f"BMC {access.address} did not present the certificate that was expected: {error.__context__}",
+                    reason="CertificateRefused",
+                    hint="set spec.bmc.certificate to the one that the BMC has now, once you know why it changed",
+                ) from error
+            raise BmcUnreachable(
+                f"BMC {access.address} does not answer: {error.__context__ or error}", after_seconds=5.0
+            ) from error
+        except sushy.exceptions.InvalidParameterValueError as error:
+            raise BmcRefused(
+                f"BMC {access.address} cannot do it: {error}",
+                reason="NotSupported",
+                hint="choose another spec.bmc.bootMethod, or update the BMC's firmware",
+            ) from error
+        except sushy.exceptions.SushyError as error:
+            # Answers that make no sense are what BMCs give while they start.
+            raise BmcUnreachable(f"BMC {access.address} gave no usable answer: {error}", after_seconds=10.0) from error
+
+    def _of_http(self, error: sushy.exceptions.HTTPError) -> BmcUnreachable | BmcRefused:
+        access = self._access
+        said = error.detail or "no reason given"
+        if error.status_code in _BUSY_STATUS or error.status_code >= 500:
+            return BmcUnreachable(f"BMC {access.address} is busy (HTTP {error.status_code}): {said}", after_seconds=5.0)
+        if error.status_code == 404:
+            # It forgot the path that it gave us: look it up again.
+            self.close()
+            return BmcUnreachable(f"BMC {access.address} lost the system that it had (HTTP 404)", after_seconds=5.0)
+        if error.status_code == 412:
+            return BmcUnreachable(f"BMC {access.address} was changed by somebody else meanwhile", after_seconds=1.0)
+        return BmcRefused(
+            f"BMC {access.address} refused the request (HTTP {error.status_code}): {said}",
+            reason="RequestRefused",
+            hint="check that spec.bmc names a Redfish service, and what it supports",
+        )

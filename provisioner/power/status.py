@@ -1,0 +1,78 @@
+"""`status.power` and the condition PoweredOn after what was done and seen. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final, Literal
+
+from provisioner.api.meta import parse_time, rfc3339_micro
+from provisioner.api.server import PowerState, PowerStatus, Server
+from provisioner.power.decide import (
+    SHUTDOWN_PATIENCE,
+    Action,
+    AskToShutDown,
+    Boot,
+    PoweredOn,
+    RecordOrder,
+    pending_order,
+)
+from provisioner.power.power_controller import ObservedPower
+
+SETTLING: Final = timedelta(seconds=20)
+"""For so long after a power-on or reset a BMC may still say Off without meaning that the power was lost."""
+
+
+def after_action(power: PowerStatus | None, action: Action, now: datetime) -> PowerStatus:
+    """What to record once `action` was carried out. What the BMC says of it is for the next look."""
+    power = power or PowerStatus()
+    if isinstance(action, Boot):
+        on = after_look(power, "On", "On", now)
+        return replace(on, order_id=action.order_id, order_time=rfc3339_micro(now))
+    if isinstance(action, RecordOrder):
+        return replace(power, order_id=action.order_id, order_time=rfc3339_micro(now))
+    if isinstance(action, AskToShutDown):
+        return replace(power, shutdown_time=rfc3339_micro(now))
+    return power
+
+
+def after_look(
+    power: PowerStatus | None, state: ObservedPower | Literal["Unknown"], wanted: PowerState, now: datetime
+) -> PowerStatus:
+    """What to record after a look alone; the time changes only with the state."""
+    power = power or PowerStatus()
+    if state == "Off" or wanted == "On":
+        power = replace(power, shutdown_time=None)
+    if state == "Off" and wanted == "On" and _settles(power, now):
+        return power
+    if power.state == state:
+        return power
+    return replace(power, state=state, observed_time=rfc3339_micro(now))
+
+
+def describe(server: Server, power: PowerStatus) -> PoweredOn:
+    """The condition PoweredOn of a server whose BMC answers; `power` is what is recorded of it now."""
+    on = power.state == "On"
+    if server.spec.power_state == "Off":
+        if not on:
+            return PoweredOn("False", "Off", "the server is off, as spec.powerState wants")
+        seconds = int(SHUTDOWN_PATIENCE.total_seconds())
+        words = f"the system was asked to shut down; its power is cut if it has not after {seconds} s"
+        return PoweredOn("True", "ShuttingDown", words)
+    order = pending_order(replace(server, status=replace(server.status, power=power)))
+    if order is not None:
+        status = "on" if on else "off"
+        words = f"the server is {status}; boot order {order.id} is to be carried out"
+        return PoweredOn("True" if on else "False", "BootOrdered", words)
+    if on:
+        return PoweredOn("True", "On", "the server is on")
+    if server.spec.acceptance != "Accepted":
+        words = f"the server is off and waits to be accepted: kubectl provision accept {server.name}"
+        return PoweredOn("False", "NotAccepted", words)
+    if server.spec.node_pool_ref is None:
+        return PoweredOn("False", "NoNodePool", "the server is off; without spec.nodePoolRef no boot is ordered")
+    return PoweredOn("False", "PowerOff", "the server is off although spec.powerState is On; a boot order is awaited")
+
+
+def _settles(power: PowerStatus, now: datetime) -> bool:
+    return power.state == "On" and power.order_time is not None and now - parse_time(power.order_time) < SETTLING
