@@ -1,0 +1,106 @@
+"""Events as an operator sees them, on the real API server."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from typing import Any
+
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.events import MAX_MESSAGE_LENGTH, EventRecorder
+from provisioner.cluster.resources import EVENTS, NODES
+from provisioner.lab.binaries import Binaries
+from provisioner.lab.control_plane import ControlPlane
+from tests.cluster.fault_injecting_proxy import FaultInjectingProxy, Injected, status_body
+
+GENEROUS_SECONDS = 60
+
+
+def create_node(cluster: Cluster, name: str) -> dict[str, Any]:
+    return cluster.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+
+
+def events_of(cluster: Cluster, name: str) -> list[dict[str, Any]]:
+    return cluster.list(EVENTS, namespace="default", field_selector=f"involvedObject.name={name}").items
+
+
+def said(events: list[dict[str, Any]]) -> list[tuple[str, str, int]]:
+    return sorted((event["reason"], event["message"], event["count"]) for event in events)
+
+
+def test_describe_shows_what_was_recorded_and_how_often(
+    cluster: Cluster, control_plane: ControlPlane, binaries: Binaries, unique: str
+) -> None:
+    node = create_node(cluster, unique)
+    recorder = EventRecorder(cluster, "test-recorder")
+    for _ in range(3):
+        recorder.record(node, "Warning", "BootHung", "stage Root took more than 600 s")
+    recorder.record(node, "Normal", "Booted", "kernel runs")
+    assert recorder.flush(GENEROUS_SECONDS)
+    command = [binaries.kubectl, f"--kubeconfig={control_plane.kubeconfig}", "describe", "node", unique]
+    described = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    lines = [" ".join(line.split()) for line in described.splitlines()]
+    assert any(line.startswith("Warning BootHung") and "(x3 over" in line for line in lines), described
+    assert any(line.startswith("Normal Booted") and line.endswith("test-recorder kernel runs") for line in lines), lines
+
+
+def test_a_second_replica_and_a_later_start_count_on(cluster: Cluster, unique: str) -> None:
+    node = create_node(cluster, unique)
+    for _ in range(3):
+        recorder = EventRecorder(cluster, "test-recorder")
+        recorder.record(node, "Normal", "Booted", "kernel runs")
+        assert recorder.flush(GENEROUS_SECONDS)
+        recorder.close()
+    assert said(events_of(cluster, unique)) == [("Booted", "kernel runs", 3)]
+
+
+def test_another_word_is_another_event(cluster: Cluster, unique: str) -> None:
+    node = create_node(cluster, unique)
+    recorder = EventRecorder(cluster, "test-recorder")
+    recorder.record(node, "Normal", "Booted", "kernel runs")
+    recorder.record(node, "Normal", "Booted", "kernel runs again")
+    assert recorder.flush(GENEROUS_SECONDS)
+    assert len(events_of(cluster, unique)) == 2
+
+
+def test_a_long_message_is_cut_not_lost(cluster: Cluster, unique: str) -> None:
+    node = create_node(cluster, unique)
+    recorder = EventRecorder(cluster, "test-recorder")
+    recorder.record(node, "Normal", "Talkative", "x" * 5000)
+    assert recorder.flush(GENEROUS_SECONDS)
+    (event,) = events_of(cluster, unique)
+    assert len(event["message"]) == MAX_MESSAGE_LENGTH
+
+
+def test_errors_of_the_server_and_a_counting_neighbour_are_overcome(
+    proxy: FaultInjectingProxy, faulty: Cluster, cluster: Cluster, unique: str
+) -> None:
+    node = create_node(cluster, unique)
+    recorder = EventRecorder(faulty, "test-recorder")
+    answers = [
+        Injected(503, status_body(503, "overloaded"), {"Retry-After": "0"}),
+        Injected(409, status_body(409, "the object has been modified")),
+    ]
+    proxy.inject(lambda request: answers.pop() if request.method == "POST" and answers else None)
+    recorder.record(node, "Normal", "Booted", "kernel runs")
+    assert recorder.flush(GENEROUS_SECONDS)
+    assert said(events_of(cluster, unique)) == [("Booted", "kernel runs", 1)]
+
+
+def test_nobody_waits_while_the_api_server_hangs_and_not_everything_is_kept(
+    proxy: FaultInjectingProxy, faulty: Cluster, unique: str
+) -> None:
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": unique}}
+    recorder = EventRecorder(faulty, "test-recorder", max_pending=10)
+    with proxy.hanging():
+        began = time.monotonic()
+        for number in range(500):
+            recorder.record(node, "Normal", "Booted", f"boot {number}")
+        # One request alone hangs for 5 s: who recorded did not wait for any.
+        assert time.monotonic() - began < 5
+        assert len(recorder._pending) <= 10
+        recorder.close(timeout_seconds=0)
+
+
+def test_a_record_about_nonsense_does_not_raise(cluster: Cluster) -> None:
+    EventRecorder(cluster, "test-recorder").record({}, "Normal", "Booted", "kernel runs")
