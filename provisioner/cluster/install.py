@@ -26,7 +26,7 @@ def apply_crds(cluster: Cluster, crds: Iterable[Mapping[str, Any]], *, timeout_s
 
 
 def _waits_for(crd: Mapping[str, Any]) -> str | None:
-    conditions = {condition["type"]: condition for condition in crd.get("status", {}).get("conditions", [])}
+    conditions = {condition["type"]: condition for condition in (crd.get("status") or {}).get("conditions") or []}
     established = conditions.get("Established")
     if established is not None and established["status"] == "True":
         return None
