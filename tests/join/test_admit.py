@@ -1,0 +1,198 @@
+"""Who gets a join configuration, as a table: each row changes one thing about a server that would be admitted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from provisioner.api.server import PowerStatus
+from provisioner.join.admit import Admitted, Challenged, Decision, Facts, NotYet, Refused, admit, same_system_uuid
+from provisioner.join.attestation import Challenge, Proven, Unproven
+from provisioner.join.request import JoinRequest
+from tests.join import samples
+from tests.join.samples import (
+    ADDRESS,
+    KEY,
+    NOW,
+    OLD_BOOT_ID,
+    ORDER,
+    OTHER_KEY,
+    SYSTEM_UUID,
+    ago,
+    fetched,
+    image,
+    node,
+    order,
+    pool,
+    request,
+    server,
+    with_spec,
+    with_status,
+)
+
+FACTS = Facts(
+    server=server(), pool=pool(), image=image(), node=node(), proof=Unproven("the machine offered no evidence")
+)
+REQUEST = request()
+
+
+@dataclass(frozen=True)
+class Row:
+    """One situation and what must come of it."""
+
+    why: str
+    reason: str
+    facts: Facts = FACTS
+    request: JoinRequest = REQUEST
+    source: str = ADDRESS
+    kind: type = Refused
+    recorded: bool = False
+
+
+def of(change: Callable[[Any], Any]) -> Facts:
+    return replace(FACTS, server=change(server()))
+
+
+def fetched_by(key: str, **changes: Any) -> Facts:
+    return of(lambda s: with_status(s, join=fetched(key, **changes)))
+
+
+ROWS = [
+    Row("nobody registered it", "UnknownMachine", replace(FACTS, server=None)),
+    Row("it has no address yet", "NoAddress", of(lambda s: with_status(s, address=None)), kind=NotYet),
+    Row("a neighbour asks for it", "WrongAddress", source="10.80.0.22"),
+    Row("it waits to be accepted", "NotAccepted", of(lambda s: with_spec(s, acceptance="Pending")), recorded=True),
+    Row("it was rejected", "NotAccepted", of(lambda s: with_spec(s, acceptance="Rejected")), recorded=True),
+    Row(
+        "another mainboard answers",
+        "SystemUUIDMismatch",
+        request=request(systemUUID="00000000-0042-4410-8056-b4c04f564432"),
+        recorded=True,
+    ),
+    Row("it hides its UUID", "SystemUUIDMismatch", request=request(systemUUID=None), recorded=True),
+    Row("it is in no pool", "NoPool", of(lambda s: with_spec(s, node_pool_ref=None)), recorded=True),
+    Row("its pool does not exist", "NoPool", replace(FACTS, pool=None), recorded=True),
+    Row(
+        "the pool wants proof and there is none",
+        "AttestationRequired",
+        replace(FACTS, pool=pool(attestation="Required")),
+        recorded=True,
+    ),
+    Row("no boot was ordered", "NotOrdered", of(lambda s: with_status(s, order=None)), kind=NotYet),
+    Row("the configuration was handed out", "AlreadyFetched", fetched_by(OTHER_KEY), recorded=True),
+    Row("the certificate is out", "AlreadyFetched", fetched_by(KEY, certificate_token_id="abc123"), recorded=True),
+    Row(
+        "the BMC has not been told",
+        "OrderNotCarriedOut",
+        of(lambda s: with_status(s, power=PowerStatus(order_id="older", order_time=ago(50)))),
+        kind=NotYet,
+    ),
+    Row("nothing is known of its power", "OrderNotCarriedOut", of(lambda s: with_status(s, power=None)), kind=NotYet),
+    Row("it has not rebooted yet", "StillOldBoot", request=request(bootID=OLD_BOOT_ID), kind=NotYet),
+    Row(
+        "the BMC was told too long ago",
+        "OrderExpired",
+        of(lambda s: with_status(s, power=PowerStatus(order_id=ORDER, order_time=ago(1801)))),
+        recorded=True,
+    ),
+    Row(
+        "it has no BMC and was ordered too long ago",
+        "OrderExpired",
+        of(lambda s: with_status(with_spec(s, bmc=None), power=None, order=order(ordered_time=ago(1801)))),
+        recorded=True,
+    ),
+    Row("the image is gone", "NoImage", replace(FACTS, image=None), kind=NotYet),
+    Row("it booted another image", "WrongImage", request=request(imageDigest="sha256:" + "00" * 32), recorded=True),
+    Row("the Node is somebody else's", "NodeNameTaken", replace(FACTS, node=node(uid="other")), recorded=True),
+    Row("the Node was made by hand", "NodeNameTaken", replace(FACTS, node=node(uid=None)), recorded=True),
+    Row("there is no Node yet", "NodeNotPrepared", replace(FACTS, node=None), kind=NotYet),
+    Row("the Node is as of the last boot", "NodeNotPrepared", replace(FACTS, node=node(prepared="old")), kind=NotYet),
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.why)
+def test_it_is_turned_away_with_the_reason(row: Row) -> None:
+    decision: Decision = admit(row.facts, row.request, row.source, NOW)
+    assert isinstance(decision, row.kind)
+    assert isinstance(decision, Refused | NotYet)
+    assert decision.reason == row.reason
+    assert len(decision.message) > 20
+    if isinstance(decision, Refused):
+        assert decision.recorded is row.recorded
+
+
+@pytest.mark.parametrize(
+    ("why", "facts"),
+    [
+        ("all is as it should be", FACTS),
+        ("no UUID was registered", of(lambda s: with_spec(s, system_uuid=None))),
+        ("it has no BMC", of(lambda s: with_status(with_spec(s, bmc=None), power=None))),
+        ("an older order was fetched", of(lambda s: with_status(s, join=fetched(OTHER_KEY, order_id="older")))),
+        (
+            "it was ordered long ago but the BMC took it just now",
+            of(lambda s: with_status(s, order=order(ordered_time=ago(9999)))),
+        ),
+        ("the pool wants proof and it gave it", replace(FACTS, pool=pool(attestation="Required"), proof=Proven("tpm"))),
+    ],
+)
+def test_it_is_admitted(why: str, facts: Facts) -> None:
+    decision = admit(facts, request(), ADDRESS, NOW)
+    assert isinstance(decision, Admitted), why
+    assert decision.repeat is False
+    assert decision.order.id == ORDER
+
+
+def test_the_same_machine_may_repeat_its_request() -> None:
+    decision = admit(fetched_by(KEY), request(requestKey=KEY), ADDRESS, NOW)
+    assert isinstance(decision, Admitted)
+    assert decision.repeat is True
+
+
+def test_a_repeat_after_the_window_is_refused() -> None:
+    decision = admit(fetched_by(KEY), request(), ADDRESS, NOW + timedelta(seconds=1800))
+    assert isinstance(decision, Refused)
+    assert decision.reason == "OrderExpired"
+
+
+def test_a_repeat_with_no_key_on_record_is_refused() -> None:
+    decision = admit(fetched_by(KEY, request_key_sha256=None), request(), ADDRESS, NOW)
+    assert isinstance(decision, Refused)
+    assert decision.reason == "AlreadyFetched"
+
+
+def test_a_challenge_is_put_before_a_pool_that_wants_proof() -> None:
+    facts = replace(FACTS, pool=pool(attestation="Required"), proof=Challenge({"nonce": "n"}))
+    assert admit(facts, request(), ADDRESS, NOW) == Challenged({"nonce": "n"})
+
+
+def test_the_wrong_address_learns_nothing_of_the_servers_state() -> None:
+    """Whatever is the matter with the server, a neighbour hears the same words."""
+    answers = {
+        admit(row.facts, row.request, "10.80.0.99", NOW)
+        for row in ROWS
+        if row.reason not in ("UnknownMachine", "NoAddress")
+    }
+    assert len(answers) == 1
+
+
+@pytest.mark.parametrize(
+    ("claimed", "same"),
+    [
+        (SYSTEM_UUID, True),
+        (SYSTEM_UUID.upper(), True),
+        ("44454c4c-4200-1044-8056-b4c04f564432", True),
+        ("4c4c4544-0042-4410-8056-b4c04f564433", False),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_a_system_uuid_may_come_in_the_byte_order_of_old_firmware(claimed: str | None, same: bool) -> None:
+    assert same_system_uuid(SYSTEM_UUID, claimed) is same
+
+
+def test_samples_are_what_the_rows_say() -> None:
+    assert samples.key_digest(KEY) == request().request_key_sha256

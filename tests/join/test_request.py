@@ -1,0 +1,96 @@
+"""Join requests are read strictly."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from provisioner.api.errors import Refused
+from provisioner.join.request import parse_join_request
+from tests.join.samples import BOOT_ID, KEY, MAC, body, key_digest
+
+
+def test_a_request_is_read() -> None:
+    request = parse_join_request(body(macAddress="52-54-00-12-34-56", bootID=BOOT_ID.upper()))
+    assert request.mac_address == MAC
+    assert request.boot_id == BOOT_ID
+    assert request.request_key_sha256 == key_digest(KEY)
+    assert request.evidence_type == "None"
+
+
+def test_a_machine_without_smbios_sends_an_empty_uuid() -> None:
+    assert parse_join_request(body(systemUUID="")).system_uuid is None
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (b"", "not JSON"),
+        (b"\xff\xfe", "not JSON"),
+        (b"[" * 60_000, "not JSON"),
+        (b'{"a":' * 12_000, "not JSON"),
+        (b'{"macAddress": ' + b"9" * 60_000 + b"}", "not JSON"),
+        (b'{"macAddress": NaN}', "not JSON"),
+        (b'{"requestKey": "a", "requestKey": "b"}', "not JSON"),
+        (b"[]", "not a JSON object"),
+        (b"null", "not a JSON object"),
+        (b"{}", "bootID is absent"),
+        (body(surprise=1), "unknown field 'surprise'"),
+        (body(macAddress=None), "macAddress is absent"),
+        (body(macAddress=["52:54:00:12:34:56"]), "macAddress is not a short string"),
+        (body(macAddress="52:54:00:12:34"), "not six bytes"),
+        (body(macAddress="ff:ff:ff:ff:ff:ff"), "not a station"),
+        (body(bootID="x"), "bootID is not a UUID"),
+        (body(systemUUID="x"), "systemUUID is not a UUID"),
+        (body(systemUUID={}), "systemUUID is not a short string"),
+        (body(imageDigest="sha256:abc"), "digest 'sha256:abc'"),
+        (body(requestKey="ab"), "requestKey is not 64"),
+        (body(requestKey="AB" * 32), "requestKey is not 64"),
+        (body(requestKey="a" * 300), "requestKey is not a short string"),
+        (body(evidence="None"), "evidence is not an object"),
+        (body(evidence={}), "evidence is not an object"),
+        (body(evidence={"type": "x" * 41}), "evidence is not an object"),
+    ],
+)
+def test_a_malformed_request_is_refused_in_words(raw: bytes, words: str) -> None:
+    with pytest.raises(Refused, match=words):
+        parse_join_request(raw)
+
+
+def test_a_refusal_never_quotes_the_request_key() -> None:
+    key = "ab" * 31 + "zz"
+    with pytest.raises(Refused) as refused:
+        parse_join_request(body(requestKey=key))
+    assert "ab" * 31 not in str(refused.value)
+    with pytest.raises(Refused) as refused:
+        parse_join_request(body()[:-1])
+    assert KEY not in repr(refused.value)
+    assert refused.value.__suppress_context__
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_raise_anything_else(raw: bytes) -> None:
+    try:
+        parse_join_request(raw)
+    except Refused:
+        return
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.sampled_from(["macAddress", "systemUUID", "bootID", "imageDigest", "requestKey", "evidence"]), JSON)
+def test_no_value_of_a_field_raises_anything_else(field: str, value: object) -> None:
+    data = json.loads(body())
+    data[field] = value
+    try:
+        parse_join_request(json.dumps(data).encode())
+    except Refused:
+        return
