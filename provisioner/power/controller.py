@@ -135,7 +135,7 @@ class ServerPowerReconciler:
             observed = bmc.get_power_state()
             if self._settled(server, observed):
                 return self._spread(self._settings.poll_seconds)
-            # The informer's copy may be older than what this very program did. To act or to write, take what is true now.
+            # The informer's copy may be older than what this very program did: acting takes what is true now.
             self._look_and_act(self._cluster.read(Server, server.name), bmc, observed)
         except BmcUnreachable as error:
             self._record_failure(server.name, error.reason, str(error))

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-import requests
 import sushy
 import sushy.auth
 import sushy.exceptions
@@ -21,7 +20,7 @@ from provisioner.power.power_controller import (
     OverrideEnabled,
     OverrideTarget,
 )
-from provisioner.power.redfish_connection import CONNECT_SECONDS, READ_SECONDS, BmcConnector, fingerprint_of
+from provisioner.power.redfish_connection import CONNECT_SECONDS, READ_SECONDS, BmcConnector, explain, fingerprint_of
 
 _BUSY_STATUS: Final = frozenset({409, 423, 429, 502, 503, 504})
 _TARGETS: Final = {
@@ -150,15 +149,7 @@ class RedfishPower:
         except sushy.exceptions.HTTPError as error:
             raise self._of_http(error) from error
         except sushy.exceptions.ConnectionError as error:
-            if isinstance(error.__context__, requests.exceptions.SSLError):
-                raise BmcRefused(
-                    f"BMC {access.address} did not present the certificate that was expected: {error.__context__}",
-                    reason="CertificateRefused",
-                    hint="set spec.bmc.certificate to the one that the BMC has now, once you know why it changed",
-                ) from error
-            raise BmcUnreachable(
-                f"BMC {access.address} does not answer: {error.__context__ or error}", after_seconds=5.0
-            ) from error
+            raise self._of_connection(error) from error
         except sushy.exceptions.InvalidParameterValueError as error:
             raise BmcRefused(
                 f"BMC {access.address} cannot do it: {error}",
@@ -168,6 +159,16 @@ class RedfishPower:
         except sushy.exceptions.SushyError as error:
             # Answers that make no sense are what BMCs give while they start.
             raise BmcUnreachable(f"BMC {access.address} gave no usable answer: {error}", after_seconds=10.0) from error
+
+    def _of_connection(self, error: sushy.exceptions.ConnectionError) -> BmcUnreachable | BmcRefused:
+        address, cause = self._access.address, explain(error)
+        if cause.certificate:
+            return BmcRefused(
+                f"BMC {address} did not present the certificate that was expected: {cause.words}",
+                reason="CertificateRefused",
+                hint="set spec.bmc.certificate to the one that the BMC has now, once you know why it changed",
+            )
+        return BmcUnreachable(f"BMC {address} does not answer: {cause.words}", after_seconds=5.0)
 
     def _of_http(self, error: sushy.exceptions.HTTPError) -> BmcUnreachable | BmcRefused:
         access = self._access

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
+import requests
+import urllib3
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from requests.adapters import HTTPAdapter
@@ -52,6 +57,42 @@ class BmcConnector(Connector):  # type: ignore[misc]  # sushy has no types
         self._session.trust_env = False
         if fingerprint is not None:
             self._session.mount("https://", _PinnedAdapter(fingerprint))
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why a connection failed, in words that are the same every time; `certificate`: the BMC showed a wrong one."""
+
+    words: str
+    certificate: bool = False
+
+
+def explain(error: BaseException) -> Cause:
+    """What lies under the layers that sushy, requests and urllib3 put around a failed connection."""
+    for layer in _layers(error):
+        if isinstance(layer, requests.exceptions.ConnectTimeout):
+            return Cause("no connection in time")
+        if isinstance(layer, requests.exceptions.ReadTimeout):
+            return Cause("no answer in time")
+        if isinstance(layer, ssl.SSLCertVerificationError):
+            return Cause(layer.verify_message or "certificate verification failed", certificate=True)
+        if isinstance(layer, urllib3.exceptions.SSLError) and "Fingerprint" in str(layer):
+            return Cause(str(layer), certificate=True)
+        if isinstance(layer, OSError) and layer.strerror:
+            return Cause(layer.strerror)
+    return Cause("the connection broke")
+
+
+def _layers(error: BaseException) -> Iterator[BaseException]:
+    pending: list[object] = [error]
+    seen: set[int] = set()
+    while pending:
+        layer = pending.pop(0)
+        if not isinstance(layer, BaseException) or id(layer) in seen:
+            continue
+        seen.add(id(layer))
+        yield layer
+        pending += [layer.__cause__, layer.__context__, getattr(layer, "reason", None), *layer.args]
 
 
 def fingerprint_of(certificate_pem: str) -> str:
