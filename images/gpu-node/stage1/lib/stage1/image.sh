@@ -77,21 +77,24 @@ fetch_root() {
         return 1
     fi
     mkdir -p /ram/image
+    # The size of this file system is also the bound for a server that never stops sending.
     mount -t tmpfs -o "nosuid,nodev,mode=0700,size=$((root_bytes + 1048576))" tmpfs /ram/image
     say "fetching root, $(megabytes "$root_bytes")"
-    watch_fetch &
-    watcher=$!
-    # Hashed while it arrives. One byte more than the size is enough to know that there is more.
-    observed=$({ wget -q -T 15 -O - "$1/$image/root.squashfs" 2>/run/stage1/wget.err || echo "$?" >/run/stage1/wget.failed; } |
-        head -c $((root_bytes + 1)) | tee "$squashfs" | sha256sum)
-    kill "$watcher" 2>/dev/null
+    rm -f /run/stage1/root-fetched
+    : >"$squashfs"
+    {
+        wget -q -T 15 -O "$squashfs" "$1/$image/root.squashfs" 2>/run/stage1/wget.err || echo "$?" >/run/stage1/wget.failed
+        : >/run/stage1/root-fetched
+    } &
+    observed=$(follow_root | sha256sum)
     fetched
     size=$(stat -c %s "$squashfs")
     if [ "$size" -gt "$root_bytes" ]; then
         problem="more than $root_bytes bytes"
+    elif [ "$size" -eq 0 ]; then
+        problem="nothing${problem:+: $problem}"
     elif [ "$size" -lt "$root_bytes" ]; then
         problem="truncated: $size of $root_bytes bytes${problem:+ ($problem)}"
-        [ "$size" -gt 0 ] || problem="missing${problem#truncated}"
     elif [ "${observed%% *}" != "$root_digest" ]; then
         problem="altered: sha256 ${observed%% *}"
     else
@@ -103,11 +106,30 @@ fetch_root() {
     return 1
 }
 
-# Every 10 s: how far it is.
-watch_fetch() {
-    while sleep 10; do
-        say "root: $(megabytes "$(stat -c %s "$squashfs")") of $(megabytes "$root_bytes")"
+# The root's bytes while they arrive, so that hashing costs no time of its own. (A pipe through tee does the same three
+# times slower: busybox moves 1 KiB at a time.) Every 10 s it says on the console how far it is.
+follow_root() {
+    done_blocks=0 said=$(uptime_seconds)
+    until [ -e /run/stage1/root-fetched ]; do
+        size=$(stat -c %s "$squashfs")
+        blocks=$((size / 1048576))
+        if [ "$blocks" -gt "$done_blocks" ]; then
+            dd if="$squashfs" bs=1M skip="$done_blocks" count=$((blocks - done_blocks)) 2>/dev/null
+            done_blocks=$blocks
+        else
+            sleep 0.1
+        fi
+        now=$(uptime_seconds)
+        if [ $((now - said)) -ge 10 ]; then
+            say "root: $(megabytes "$size") of $(megabytes "$root_bytes")" >/dev/console
+            said=$now
+        fi
     done
+    dd if="$squashfs" bs=1M skip="$done_blocks" 2>/dev/null
+}
+
+uptime_seconds() {
+    cut -d . -f 1 /proc/uptime
 }
 
 mount_root() {
