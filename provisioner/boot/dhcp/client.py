@@ -91,7 +91,7 @@ def is_ipxe(user_class: bytes | None) -> bool:
     at = 0
     while at < len(user_class):
         length = user_class[at]
-        if user_class[at + 1 : at + 1 + length] == b"iPXE":
+        if length == 4 and user_class[at + 1 : at + 5] == b"iPXE":
             return True
         at += 1 + length
     return False
