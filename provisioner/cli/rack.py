@@ -1,0 +1,161 @@
+"""`provisioner rack register FILE`: a rack's servers from a packing list into the cluster."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from provisioner.api import Rack
+from provisioner.api.server import Acceptance
+from provisioner.cli.options import kubeconfig_option
+from provisioner.cluster.client import Cluster
+from provisioner.inventory.entries import BadPackingList, Entry, Origin, PackingList
+from provisioner.inventory.packing_list import read_packing_list
+from provisioner.inventory.register import Change, Step
+from provisioner.inventory.registrar import Failure, Plan, carry_out, plan_registration
+
+EXIT_FAILED = 1
+EXIT_BAD_INPUT = 2
+
+_MARKS = {"create": "+", "update": "~", "unchanged": "=", "delete": "-"}
+
+
+@click.group("rack")
+def rack() -> None:
+    """Register racks and their servers."""
+
+
+@rack.command("register")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
+@click.option("--rack", "rack_name", metavar="NAME", help="Rack of the servers in a CSV that has no such column.")
+@click.option(
+    "--subnet", metavar="CIDR", help="Create the Rack given by --rack with this subnet, such as 10.80.0.0/24."
+)
+@click.option("--subnet-name", metavar="NAME", default="boot", show_default=True, help="Name of that subnet.")
+@click.option("--gateway", metavar="ADDRESS", help="Gateway of that subnet.")
+@click.option("--dns", metavar="ADDRESS", multiple=True, help="DNS server of that subnet; may be repeated.")
+@click.option("--relay", metavar="ADDRESS", multiple=True, help="DHCP relay of that subnet; may be repeated.")
+@click.option("--pool", metavar="NAME", help="NodePool of the servers in a CSV that has no such column.")
+@click.option("--accept/--pending", default=None, help="Let the servers boot, or not yet [new ones: accept].")
+@click.option("--bmc-secrets", is_flag=True, help="Write a CSV's BMC passwords into Secrets of provisioner-system.")
+@click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@kubeconfig_option
+def register(
+    file: Path,
+    rack_name: str | None,
+    subnet: str | None,
+    subnet_name: str,
+    gateway: str | None,
+    dns: tuple[str, ...],
+    relay: tuple[str, ...],
+    pool: str | None,
+    accept: bool | None,
+    bmc_secrets: bool,
+    dry_run: bool,
+    output: str,
+    kubeconfig: Path | None,
+) -> None:
+    """Register what FILE (YAML or CSV, - for standard input) lists, and show what that changes field by field.
+
+    All or nothing is checked before anything is written; running it again changes nothing. Exits with 0 if all is
+    registered, 1 if the API server did not take some of it, 2 if the file must be corrected first.
+    """
+    if subnet and not rack_name:
+        raise click.UsageError("--subnet describes the Rack that --rack names: give --rack NAME too")
+    data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    name = "standard input" if str(file) == "-" else str(file)
+    acceptance: Acceptance | None = None if accept is None else "Accepted" if accept else "Pending"
+    try:
+        packing_list = read_packing_list(data, name, rack=rack_name, pool=pool, take_passwords=bmc_secrets)
+        if rack_name and subnet:
+            fields = {"name": subnet_name, "cidr": subnet, "gateway": gateway, "dnsServers": [*dns], "relays": [*relay]}
+            packing_list = _with_rack(packing_list, rack_name, {key: value for key, value in fields.items() if value})
+        cluster = Cluster.connect(kubeconfig, user_agent="provisioner-register")
+        plan = plan_registration(cluster, packing_list, acceptance=acceptance)
+    except BadPackingList as bad:
+        _show_mistakes(bad, output)
+        sys.exit(EXIT_BAD_INPUT)
+    failures = () if dry_run else carry_out(cluster, plan)
+    (_show_json if output == "json" else _show_text)(plan, failures, dry_run)
+    if failures:
+        sys.exit(EXIT_FAILED)
+
+
+def _with_rack(packing_list: PackingList, name: str, subnet: dict[str, Any]) -> PackingList:
+    rack = Entry(
+        kind=Rack.KIND.kind, name=name, spec={"subnets": [subnet]}, origin=Origin("--subnet"), create_only=True
+    )
+    return dataclasses.replace(packing_list, entries=(rack, *packing_list.entries))
+
+
+def _show_mistakes(bad: BadPackingList, output: str) -> None:
+    if output == "json":
+        mistakes = [
+            {"origin": str(m.origin), "observed": m.observed, "expected": m.expected, "remedy": m.remedy}
+            for m in bad.mistakes
+        ]
+        click.echo(json.dumps({"mistakes": mistakes}, indent=2))
+        return
+    for mistake in bad.mistakes:
+        click.echo(f"{mistake.origin}: {mistake.observed}", err=True)
+        click.echo(f"  expected: {mistake.expected}\n  remedy:   {mistake.remedy}", err=True)
+    count = len(bad.mistakes)
+    click.echo(f"{count} mistake{'s' if count != 1 else ''}; nothing was registered", err=True)
+
+
+def _show_text(plan: Plan, failures: tuple[Failure, ...], dry_run: bool) -> None:
+    for step in plan.steps:
+        click.echo("\n".join(_lines(step)))
+    for note in plan.notes:
+        click.echo(f"note: {note}")
+    counts = ", ".join(f"{plan.count(action)} to {action}" for action in ("create", "update", "delete"))
+    unchanged = f"{plan.count('unchanged')} unchanged"
+    if dry_run:
+        click.echo(f"dry run: {counts}, {unchanged}; nothing was written")
+        return
+    for failure in failures:
+        click.echo(f"error: {failure.step.kind} {failure.step.name}: {failure.error}", err=True)
+    done = len([step for step in plan.steps if step.action != "unchanged"]) - len(failures)
+    click.echo(f"{done} written, {len(failures)} failed, {unchanged}")
+
+
+def _lines(step: Step) -> list[str]:
+    """A line for the object; below it, for an update, one for each field that changes."""
+    head = f"{_MARKS[step.action]} {step.kind} {step.name}"
+    if step.action == "create":
+        return [" ".join([head, *(f"{change.field}={_shown(change.after)}" for change in step.changes)])]
+    if step.action == "delete":
+        return [f"{head}: {step.reason}"]
+    return [head, *(f"    {_change(change)}" for change in step.changes)]
+
+
+def _change(change: Change) -> str:
+    return f"{change.field}: {_shown(change.before)} -> {_shown(change.after)}"
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "(unset)"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _show_json(plan: Plan, failures: tuple[Failure, ...], dry_run: bool) -> None:
+    failed = {(failure.step.kind, failure.step.name): str(failure.error) for failure in failures}
+    steps = [
+        {
+            "action": step.action,
+            "kind": step.kind,
+            "name": step.name,
+            "origin": str(step.origin) if step.origin else None,
+            "changes": [dataclasses.asdict(change) for change in step.changes],
+            "error": failed.get((step.kind, step.name)),
+        }
+        for step in plan.steps
+    ]
+    click.echo(json.dumps({"dryRun": dry_run, "steps": steps, "notes": plan.notes}, indent=2))

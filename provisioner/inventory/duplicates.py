@@ -1,0 +1,109 @@
+"""What only one machine can have: MAC addresses, serial number, UUID, addresses, a place in a rack."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from provisioner.api import Server
+from provisioner.api.discovery import NAME_PREFIX
+from provisioner.inventory.entries import Entry, Mistake, Origin
+
+Object = Mapping[str, Any]
+
+
+class Claim(NamedTuple):
+    """Something that at most one machine has: `("MAC address", "52:54:00:12:34:56")`."""
+
+    what: str
+    value: str
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.value}"
+
+
+def claims_of(kind: str, spec: Object, status: Object | None = None) -> Iterator[Claim]:
+    """Everything unique that a Server or DPU claims, by the JSON of its spec and status."""
+    bmc = spec.get("bmc") or {}
+    macs = [spec.get("bootMACAddress"), spec.get("oobMACAddress"), bmc.get("macAddress")]
+    macs += [interface.get("macAddress") for interface in spec.get("interfaces") or ()]
+    # A repetition within one machine is for the CRD's own rules to refuse.
+    for mac in dict.fromkeys(macs):
+        if mac:
+            yield Claim("MAC address", mac)
+    if spec.get("serialNumber"):
+        yield Claim("serial number" if kind == "Server" else f"serial number of a {kind}", spec["serialNumber"].upper())
+    if spec.get("systemUUID"):
+        yield Claim("system UUID", spec["systemUUID"])
+    if spec.get("endorsementKeySHA256"):
+        yield Claim("endorsement key", spec["endorsementKeySHA256"])
+    address = spec.get("bootAddress") or (status or {}).get("address")
+    if address:
+        yield Claim("address", address)
+    if bmc.get("address"):
+        # One BMC may serve several systems of a chassis.
+        system = f" (system {bmc['systemID']})" if bmc.get("systemID") else ""
+        yield Claim("BMC address", bmc["address"].rstrip("/").lower() + system)
+    if spec.get("position") and spec.get("rackRef"):
+        yield Claim("position", f"{spec['position']} of rack {spec['rackRef']}")
+
+
+def is_waiting_stranger(body: Object) -> bool:
+    """Whether an object is a discovered machine that nobody accepted: registration takes its place."""
+    pending = body["spec"].get("acceptance", "Pending") == "Pending"
+    return bool(body["kind"] == Server.KIND.kind and body["metadata"]["name"].startswith(NAME_PREFIX) and pending)
+
+
+@dataclass(frozen=True)
+class _Holder:
+    name: str
+    place: str
+    origin: Origin | None
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.place})"
+
+
+def find_duplicates(entries: Iterable[Entry], existing: Iterable[Object]) -> tuple[Mistake, ...]:
+    """Every claim that two machines make: two rows of the file, or a row and an object in the cluster; both are named.
+
+    An object in the cluster that the file names too counts as it will be. Machines discovered at `existing` that nobody
+    accepted claim nothing: the file registers them.
+    """
+    holders: dict[Claim, list[_Holder]] = defaultdict(list)
+    by_name = {(body["kind"], body["metadata"]["name"]): body for body in existing}
+    first_named: dict[tuple[str, str], Origin] = {}
+    mistakes = []
+    for entry in entries:
+        key = (entry.kind, entry.name)
+        if key in first_named:
+            observed = f"{entry.kind} {entry.name} occurs again; it is on {first_named[key]} already"
+            mistakes.append(Mistake(entry.origin, observed, "each name once", "rename or remove one of them"))
+            continue
+        first_named[key] = entry.origin
+        before = by_name.pop(key, {"spec": {}, "status": {}})
+        holder = _Holder(f"{entry.kind} {entry.name}", str(entry.origin), entry.origin)
+        for claim in claims_of(entry.kind, {**before["spec"], **entry.spec}, before.get("status")):
+            holders[claim].append(holder)
+    for (kind, name), body in by_name.items():
+        if not is_waiting_stranger(body):
+            for claim in claims_of(kind, body["spec"], body.get("status")):
+                if claim in holders:
+                    holders[claim].append(_Holder(f"{kind} {name}", "in the cluster", None))
+    for claim, claimants in holders.items():
+        if len(claimants) > 1:
+            first, *others = (claimant for claimant in claimants)
+            origin = next(holder.origin for holder in reversed(claimants) if holder.origin)
+            observed = f"{claim} of {first} is also that of {', '.join(map(str, others))}"
+            mistakes.append(Mistake(origin, observed, "one machine to have it", _remedy(claim, others)))
+    return tuple(mistakes)
+
+
+def _remedy(claim: Claim, others: list[_Holder]) -> str:
+    in_cluster = [other.name for other in others if other.origin is None]
+    if in_cluster:
+        name = in_cluster[0].lower().replace(" ", "/")
+        return f"correct the {claim.what}, or if {in_cluster[0]} is gone: kubectl delete {name}"
+    return f"correct the {claim.what} of one of them"

@@ -1,0 +1,36 @@
+"""Reading a packing list: YAML or CSV, told apart by its name, else by its content."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from provisioner.inventory.csv_list import decode_text, read_csv
+from provisioner.inventory.entries import BadPackingList, PackingList
+from provisioner.inventory.yaml_list import read_yaml
+
+
+def read_packing_list(
+    data: bytes, file: str, *, rack: str | None = None, pool: str | None = None, take_passwords: bool = False
+) -> PackingList:
+    """Everything that the file registers. `rack`, `pool` and `take_passwords` are for CSV; see `read_csv`.
+
+    Raises: BadPackingList with all mistakes at once.
+    """
+    text = decode_text(data)
+    if _is_yaml(file, text):
+        packing_list, mistakes = read_yaml(text, file)
+    else:
+        packing_list, mistakes = read_csv(text, file, rack=rack, pool=pool, take_passwords=take_passwords)
+    if mistakes:
+        raise BadPackingList(mistakes)
+    return packing_list
+
+
+def _is_yaml(file: str, text: str) -> bool:
+    suffix = PurePath(file).suffix.lower()
+    if suffix in (".yaml", ".yml", ".json"):
+        return True
+    if suffix in (".csv", ".tsv", ".txt"):
+        return False
+    first = next((line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")), "")
+    return first.startswith(("---", "{", "apiVersion:", "kind:", "rack:", "servers:", "defaults:"))

@@ -1,0 +1,48 @@
+"""Addresses of a subnet: which may be given to servers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv4Network
+
+from provisioner.api import Rack
+from provisioner.api.rack import Subnet
+
+
+def choose_subnet(rack: Rack, subnet_name: str | None) -> Subnet | None:
+    """The subnet of that name; the rack's first one without a name; None if the rack has no such subnet."""
+    if subnet_name is None:
+        return rack.spec.subnets[0] if rack.spec.subnets else None
+    return next((subnet for subnet in rack.spec.subnets if subnet.name == subnet_name), None)
+
+
+def why_unusable(subnet: Subnet, address: IPv4Address) -> str | None:
+    """Why no server may have `address` in this subnet, in words; None if one may.
+
+    The range is not asked: it bounds what is allocated, and an operator may pin an address outside of it.
+    """
+    network = IPv4Network(subnet.cidr)
+    if address not in network:
+        return f"{address} is outside subnet {subnet.name} ({subnet.cidr})"
+    if address in (network.network_address, network.broadcast_address):
+        return f"{address} is the network or broadcast address of subnet {subnet.name} ({subnet.cidr})"
+    if str(address) == subnet.gateway:
+        return f"{address} is the gateway of subnet {subnet.name}"
+    if str(address) in subnet.relays:
+        return f"{address} is a DHCP relay of subnet {subnet.name}"
+    if subnet.discovery_range_start and subnet.discovery_range_end:
+        start, end = IPv4Address(subnet.discovery_range_start), IPv4Address(subnet.discovery_range_end)
+        if start <= address <= end:
+            return f"{address} is in the discovery range {start} to {end} of subnet {subnet.name}"
+    return None
+
+
+def allocatable(subnet: Subnet) -> Iterator[IPv4Address]:
+    """Addresses that may be allocated, lowest first; lazily, a /8 has many."""
+    network = IPv4Network(subnet.cidr)
+    start = IPv4Address(subnet.range_start) if subnet.range_start else network.network_address + 1
+    end = IPv4Address(subnet.range_end) if subnet.range_end else network.broadcast_address - 1
+    for number in range(int(start), int(end) + 1):
+        address = IPv4Address(number)
+        if why_unusable(subnet, address) is None:
+            yield address

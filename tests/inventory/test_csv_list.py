@@ -1,0 +1,193 @@
+"""Packing lists in CSV, as vendors and spreadsheets write them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from provisioner.inventory.csv_list import decode_text, read_csv
+from provisioner.inventory.entries import BadPackingList, Entry, Mistake
+from provisioner.inventory.packing_list import read_packing_list
+
+VENDOR = """\
+ACME Systems;Packing list 4711;;;;;
+Customer;Example GmbH;;;;;
+
+Slot/U position;S/N;Node MAC;MAC Address 2;BMC MAC;BMC IP;Weight
+12;"ABC;1";52-54-00-AA-BB-01;5254.00aa.bb11;;10.90.0.1;12 kg
+U13;ABC2;525400AABB02;n/a;AA:BB:CC:DD:EE:FE;https://10.90.0.2/;12 kg
+# returned to the vendor
+#14;ABC3;525400AABB03;;;;
+
+;;;;;;Total 24 kg
+"""
+
+
+def read(text: str, **options: str | bool) -> tuple[tuple[Entry, ...], tuple[Mistake, ...]]:
+    packing_list, mistakes = read_csv(text, "r01.csv", **({"rack": "r01"} | options))  # type: ignore[arg-type]
+    return packing_list.entries, mistakes
+
+
+def test_a_vendors_list_becomes_servers() -> None:
+    entries, mistakes = read(VENDOR, pool="gpu")
+    assert mistakes == ()
+    assert {entry.name: (entry.origin.line, entry.spec) for entry in entries} == {
+        "r01-u12": (
+            5,
+            {
+                "rackRef": "r01",
+                "position": "u12",
+                "serialNumber": "ABC;1",
+                "bootMACAddress": "52:54:00:aa:bb:01",
+                "interfaces": [{"name": "nic2", "macAddress": "52:54:00:aa:bb:11"}],
+                "nodePoolRef": "gpu",
+                "bmc": {"address": "https://10.90.0.1"},
+            },
+        ),
+        "r01-u13": (
+            6,
+            {
+                "rackRef": "r01",
+                "position": "u13",
+                "serialNumber": "ABC2",
+                "bootMACAddress": "52:54:00:aa:bb:02",
+                "nodePoolRef": "gpu",
+                "bmc": {"address": "https://10.90.0.2/", "macAddress": "aa:bb:cc:dd:ee:fe"},
+            },
+        ),
+    }
+
+
+def test_columns_that_mean_nothing_are_named() -> None:
+    packing_list, _ = read_csv(VENDOR, "r01.csv", rack="r01")
+    assert packing_list.notes == ("columns not used: Weight",)
+
+
+PLAIN = "name{s}MAC Address{s}Serial Number{e}r01-u01{s}52:54:00:00:00:01{s}A1{e}r01-u02{s}52:54:00:00:00:02{s}A2{e}"
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+def test_separator_line_end_and_encoding_do_not_matter(separator: str, end: str, encoding: str) -> None:
+    data = ("Größe: 2" + end + PLAIN.format(s=separator, e=end)).encode(encoding)
+    entries, mistakes = read(decode_text(data))
+    assert mistakes == ()
+    assert [(entry.name, entry.spec["serialNumber"], entry.origin.line) for entry in entries] == [
+        ("r01-u01", "A1", 3),
+        ("r01-u02", "A2", 4),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("header", "field"),
+    [
+        ("Serial Number", "serialNumber"),
+        ("S/N", "serialNumber"),
+        ("SERVICE TAG", "serialNumber"),
+        ("Serial_No.", "serialNumber"),
+        ("U position", "position"),
+        ("Slot", "position"),
+        ("UUID", "systemUUID"),
+        ("Node Pool", "nodePoolRef"),
+        ("IP Address", "bootAddress"),
+    ],
+)
+def test_headers_have_many_spellings(header: str, field: str) -> None:
+    entries, mistakes = read(f"Name,MAC,{header}\nr01-u01,52:54:00:00:00:01,x\n")
+    assert mistakes == ()
+    assert entries[0].spec[field] == "x"
+
+
+def test_of_numbered_mac_addresses_the_first_boots() -> None:
+    entries, _ = read("Name,MAC 1,MAC 2,NIC3 MAC\na,52:54:00:00:00:01,52:54:00:00:00:02,52:54:00:00:00:03\n")
+    assert entries[0].spec["bootMACAddress"] == "52:54:00:00:00:01"
+    assert [interface["name"] for interface in entries[0].spec["interfaces"]] == ["nic2", "nic3"]
+
+
+def test_a_name_is_made_of_rack_and_position_or_serial_number() -> None:
+    entries, _ = read("Rack,U,S/N,MAC\nR 07,3,x,52:54:00:00:00:01\nR 07,,XY.9,52:54:00:00:00:02\n")
+    assert [entry.name for entry in entries] == ["r-07-u03", "r-07-xy-9"]
+    assert entries[0].spec["rackRef"] == "r-07"
+
+
+def test_every_mistake_is_reported_at_once_with_line_and_column() -> None:
+    text = (
+        "Name,Node MAC,Arch,BMC MAC\n"
+        "a,52:54:00:00:00,x86_64,\n"
+        "b,5.25E+11,x86_64,\n"
+        "c,,x86_64,\n"
+        "d,52:54:00:00:00:04,sparc,zz\n"
+        "e,01:00:5e:00:00:01,amd64,\n"
+    )
+    with pytest.raises(BadPackingList) as bad:
+        read_packing_list(text.encode(), "r01.csv", rack="r01")
+    assert [str(mistake) for mistake in bad.value.mistakes] == [
+        "r01.csv:2, column Node MAC: MAC address '52:54:00:00:00' is not six bytes, expected a MAC address; "
+        "write it as 52:54:00:12:34:56",
+        "r01.csv:3, column Node MAC: '5.25E+11', a number that a spreadsheet rounded, expected a MAC address; "
+        "format the column as text",
+        "r01.csv:4, column Node MAC: no MAC address, expected the address of the interface that boots; fill it in",
+        "r01.csv:5, column Arch: 'sparc', expected x86_64 or arm64; correct it",
+        "r01.csv:5, column BMC MAC: MAC address 'zz' is not six bytes, expected a MAC address; "
+        "write it as 52:54:00:12:34:56",
+        "r01.csv:6, column Node MAC: MAC address '01:00:5e:00:00:01' is not a station's address, "
+        "expected a MAC address; use the address of the boot interface",
+    ]
+    assert "6 mistakes" in str(bad.value)
+
+
+def test_without_a_rack_the_row_says_how_to_give_one() -> None:
+    _, mistakes = read_csv("Name,MAC\na,52:54:00:00:00:01\n", "x.csv")
+    assert [mistake.remedy for mistake in mistakes] == ["give --rack NAME or a column Rack"]
+
+
+def test_two_columns_for_one_thing_are_a_mistake() -> None:
+    _, mistakes = read("Name,MAC,Node MAC\na,52:54:00:00:00:01,52:54:00:00:00:02\n")
+    assert mistakes[0].observed == "columns 'MAC' and 'Node MAC' both mean bootMACAddress"
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "a,b,c\n1,2,3\n", "52:54:00:00:00:01\n", '"' * 9])
+def test_a_text_without_header_is_refused(text: str) -> None:
+    entries, mistakes = read(text)
+    assert entries == ()
+    assert mistakes[0].observed == "no header was recognised"
+
+
+def test_a_header_alone_is_refused() -> None:
+    assert read("Name,MAC\n")[1][0].observed == "no row follows the header"
+
+
+PASSWORDS = "Name,MAC,BMC IP,BMC User,BMC Password\nr01-u01,52:54:00:00:00:01,10.90.0.1,admin,hunter2\n"
+
+
+def test_passwords_are_refused_unless_they_may_become_secrets() -> None:
+    _, mistakes = read(PASSWORDS)
+    assert [str(mistake.origin) for mistake in mistakes] == ["r01.csv:1, column BMC Password"]
+    assert "--bmc-secrets" in mistakes[0].remedy
+
+
+def test_a_password_is_neither_in_the_object_nor_shown() -> None:
+    (entry,), mistakes = read(PASSWORDS, take_passwords=True)
+    assert mistakes == ()
+    assert entry.credentials is not None
+    assert (entry.credentials.username, entry.credentials.password.reveal()) == ("admin", "hunter2")
+    assert "hunter2" not in repr(entry) + str(entry.body())
+
+
+@given(st.text(alphabet=st.sampled_from("ab1:;,\t\"\n\r 'MAC/SN-"), max_size=200))
+def test_any_text_after_a_header_is_read_or_refused(text: str) -> None:
+    entries, mistakes = read("Name,MAC,S/N\n" + text)
+    assert entries or mistakes
+    assert all(entry.spec["bootMACAddress"] for entry in entries)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+    try:
+        packing_list = read_packing_list(data, "x.csv", rack="r01")
+    except BadPackingList as bad:
+        assert bad.mistakes  # noqa: PT017 - nearly all bytes are refused
+    else:
+        assert packing_list.entries

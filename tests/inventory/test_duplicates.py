@@ -1,0 +1,128 @@
+"""What only one machine can have is refused twice, with both places named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from provisioner.inventory.duplicates import find_duplicates
+from provisioner.inventory.entries import Entry, Origin
+from provisioner.inventory.register import supersede
+
+
+def entry(name: str, line: int, kind: str = "Server", **spec: Any) -> Entry:
+    mac = f"52:54:00:00:00:{line:02x}"
+    return Entry(
+        kind=kind, name=name, spec={"rackRef": "r01", "bootMACAddress": mac} | spec, origin=Origin("r.csv", line)
+    )
+
+
+def stored(name: str, kind: str = "Server", status: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    body = {"kind": kind, "metadata": {"name": name, "uid": f"uid-{name}"}, "spec": {"rackRef": "r02"} | spec}
+    return body | ({"status": status} if status else {})
+
+
+ONLY_ONE = [
+    (
+        "MAC address",
+        {"bootMACAddress": "52:54:00:aa:00:01"},
+        {"bootMACAddress": "52:54:00:aa:00:01"},
+        "52:54:00:aa:00:01",
+    ),
+    (
+        "MAC address",
+        {"bootMACAddress": "52:54:00:aa:00:01"},
+        {"interfaces": [{"name": "b", "macAddress": "52:54:00:aa:00:01"}]},
+        "52:54:00:aa:00:01",
+    ),
+    (
+        "MAC address",
+        {"bootMACAddress": "52:54:00:aa:00:01"},
+        {"bmc": {"address": "https://b", "macAddress": "52:54:00:aa:00:01"}},
+        "52:54:00:aa:00:01",
+    ),
+    ("serial number", {"serialNumber": "abc1"}, {"serialNumber": "ABC1"}, "ABC1"),
+    ("system UUID", {"systemUUID": "u"}, {"systemUUID": "u"}, "u"),
+    ("address", {"bootAddress": "10.80.0.9"}, {"bootAddress": "10.80.0.9"}, "10.80.0.9"),
+    ("BMC address", {"bmc": {"address": "https://B"}}, {"bmc": {"address": "https://b/"}}, "https://b"),
+    ("position", {"position": "u07"}, {"position": "u07"}, "u07 of rack r01"),
+]
+
+
+@pytest.mark.parametrize(("what", "one", "two", "value"), ONLY_ONE)
+def test_a_duplicate_within_the_file_names_both_lines(what: str, one: dict, two: dict, value: str) -> None:  # type: ignore[type-arg]
+    mistakes = find_duplicates([entry("a", 2, **one), entry("c", 3), entry("b", 7, **two)], [])
+    assert [str(mistake) for mistake in mistakes] == [
+        f"r.csv:7: {what} {value} of Server a (r.csv:2) is also that of Server b (r.csv:7), "
+        f"expected one machine to have it; correct the {what} of one of them"
+    ]
+
+
+@pytest.mark.parametrize(("what", "one", "two", "value"), ONLY_ONE)
+def test_a_duplicate_of_an_object_in_the_cluster_names_it(what: str, one: dict, two: dict, value: str) -> None:  # type: ignore[type-arg]
+    existing = [stored("old", rackRef="r01", **{"bootMACAddress": "52:54:00:bb:00:01"} | two)]
+    (mistake,) = find_duplicates([entry("a", 2, **one)], existing)
+    assert mistake.observed == f"{what} {value} of Server a (r.csv:2) is also that of Server old (in the cluster)"
+    assert mistake.remedy == f"correct the {what}, or if Server old is gone: kubectl delete server/old"
+
+
+def test_an_allocated_address_is_taken() -> None:
+    existing = [stored("old", status={"address": "10.80.0.9"}, bootMACAddress="52:54:00:bb:00:01")]
+    (mistake,) = find_duplicates([entry("a", 2, bootAddress="10.80.0.9")], existing)
+    assert "address 10.80.0.9 of Server a (r.csv:2) is also that of Server old" in mistake.observed
+
+
+def test_an_object_that_the_file_names_counts_as_it_will_be() -> None:
+    existing = [
+        stored("a", bootMACAddress="52:54:00:00:00:03", serialNumber="A"),
+        stored("b", bootMACAddress="52:54:00:00:00:02", serialNumber="B"),
+    ]
+    assert find_duplicates([entry("a", 2), entry("b", 3)], existing) == ()
+    (mistake,) = find_duplicates([entry("a", 2), entry("b", 3, serialNumber="A")], existing)
+    assert "serial number A of Server a (r.csv:2) is also that of Server b (r.csv:3)" in mistake.observed
+
+
+def test_a_name_that_occurs_twice_is_refused() -> None:
+    (mistake,) = find_duplicates([entry("a", 2), entry("a", 3)], [])
+    assert str(mistake).startswith("r.csv:3: Server a occurs again; it is on r.csv:2 already")
+
+
+def test_three_claimants_are_all_named() -> None:
+    (mistake,) = find_duplicates([entry(name, line, position="u1") for line, name in enumerate("abc", 2)], [])
+    assert "of Server a (r.csv:2) is also that of Server b (r.csv:3), Server c (r.csv:4)" in mistake.observed
+
+
+def test_what_may_be_shared_is_shared() -> None:
+    chassis = {"address": "https://bmc"}
+    assert (
+        find_duplicates(
+            [
+                entry("a", 2, position="u1", bmc=chassis | {"systemID": "1"}),
+                entry("b", 3, position="u1", rackRef="r09", bmc=chassis | {"systemID": "2"}),
+                entry("a", 4, kind="DPU", serialNumber="X"),
+                entry("c", 5, serialNumber="X"),
+            ],
+            [stored("r09", kind="Rack", subnets=[])],
+        )
+        == ()
+    )
+
+
+def test_a_machine_that_was_switched_on_before_it_was_registered_is_superseded() -> None:
+    unknown = stored("unknown-525400000002", bootMACAddress="52:54:00:00:00:02", acceptance="Pending")
+    others = [
+        stored("unknown-525400000009", bootMACAddress="52:54:00:00:00:09", acceptance="Pending"),
+        stored("r02-u02", bootMACAddress="52:54:00:00:00:0a", acceptance="Pending"),
+    ]
+    entries = [entry("a", 2)]
+    assert find_duplicates(entries, [unknown, *others]) == ()
+    (step,) = supersede(entries, [unknown, *others])
+    assert (step.action, step.name, step.uid) == ("delete", "unknown-525400000002", "uid-unknown-525400000002")
+    assert step.reason == "it is Server a now"
+
+
+def test_a_stranger_that_was_accepted_is_a_duplicate_like_any_other() -> None:
+    accepted = stored("unknown-525400000002", bootMACAddress="52:54:00:00:00:02", acceptance="Accepted")
+    assert len(find_duplicates([entry("a", 2)], [accepted])) == 1
+    assert supersede([entry("a", 2)], [accepted]) == ()
