@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import hmac
 import json
 import secrets
 import socket
 import ssl
+import sys
 import threading
 import time
 from dataclasses import dataclass
@@ -89,7 +91,8 @@ class BmcEndpoint:
 
     def start(self) -> None:
         self._server = _Server(self._bind, self, self._tls)
-        threading.Thread(target=self._server.serve_forever, name=f"bmc {self.spec.name}", daemon=True).start()
+        serve = functools.partial(self._server.serve_forever, poll_interval=0.05)
+        threading.Thread(target=serve, name=f"bmc {self.spec.name}", daemon=True).start()
 
     def stop(self) -> None:
         if self._server is not None:
@@ -114,7 +117,7 @@ class _Server(ThreadingHTTPServer):
             super().finish_request(cast("socket.socket", wrapped), client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        log.debug("BMC connection was broken off", server=self.endpoint.spec.name, exc_info=True)
+        log.debug("BMC connection was broken off", server=self.endpoint.spec.name, error=repr(sys.exc_info()[1]))
 
 
 class _Handler(BaseHTTPRequestHandler):

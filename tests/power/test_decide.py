@@ -1,0 +1,144 @@
+"""The decisions of the power controller as a table: what is true → what is done."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from provisioner.api.meta import ObjectMeta, rfc3339_micro
+from provisioner.api.server import (
+    BMC,
+    BootOrder,
+    BootProgress,
+    JoinStatus,
+    PowerStatus,
+    Server,
+    ServerSpec,
+    ServerStatus,
+    StageTime,
+)
+from provisioner.power.decide import (
+    SHUTDOWN_PATIENCE,
+    Action,
+    AskToShutDown,
+    Boot,
+    CutPower,
+    Look,
+    RecordOrder,
+    decide,
+)
+from provisioner.power.power_controller import ObservedPower
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+ORDERED = NOW - timedelta(seconds=10)
+ORDER = BootOrder(
+    id="order-2", reason="FirstBoot", ordered_time=rfc3339_micro(ORDERED), attempt=1, boot_id_before="boot-before"
+)
+DONE = PowerStatus(order_id="order-2", order_time=rfc3339_micro(ORDERED), state="On")
+EARLIER = PowerStatus(order_id="order-1", state="On")
+
+
+def at(seconds: float) -> str:
+    """A moment relative to the order."""
+    return rfc3339_micro(ORDERED + timedelta(seconds=seconds))
+
+
+def server(*, boot_method: Any = "Pxe", acceptance: Any = "Accepted", wanted: Any = "On", **status: Any) -> Server:
+    return Server(
+        metadata=ObjectMeta(name="r01-u01"),
+        spec=ServerSpec(
+            rack_ref="r01",
+            boot_mac_address="52:54:00:00:00:01",
+            bmc=BMC(address="https://10.90.0.11", boot_method=boot_method),
+            acceptance=acceptance,
+            power_state=wanted,
+        ),
+        status=ServerStatus(**status),
+    )
+
+
+def progress(stage: Any, boot_id: str | None, **stages: float) -> BootProgress:
+    times = tuple(StageTime(stage=name, time=at(seconds)) for name, seconds in stages.items())  # type: ignore[arg-type]
+    return BootProgress(stage=stage, boot_id=boot_id, stage_times=times)
+
+
+TABLE: dict[str, tuple[Server, ObservedPower, Action]] = {
+    "a server without an order is left alone": (server(), "Off", Look()),
+    "a server that is off is powered on": (server(order=ORDER), "Off", Boot("order-2", "Pxe", "PowerOn")),
+    "a server that is on is reset": (server(order=ORDER, power=EARLIER), "On", Boot("order-2", "Pxe", "Reset")),
+    "the override follows the boot method": (
+        server(order=ORDER, boot_method="UefiHttp"),
+        "Off",
+        Boot("order-2", "UefiHttp", "PowerOn"),
+    ),
+    "a server that boots from its disk keeps its override": (
+        server(order=ORDER, boot_method="Disk"),
+        "Off",
+        Boot("order-2", None, "PowerOn"),
+    ),
+    "an order that the BMC accepted is not carried out again": (server(order=ORDER, power=DONE), "On", Look()),
+    "power lost after the order is not the power controller's to repair": (
+        server(order=ORDER, power=DONE),
+        "Off",
+        Look(),
+    ),
+    "an order whose join configuration was fetched is only recorded": (
+        server(order=ORDER, join=JoinStatus(order_id="order-2")),
+        "On",
+        RecordOrder("order-2"),
+    ),
+    "the join of an earlier order says nothing": (
+        server(order=ORDER, join=JoinStatus(order_id="order-1")),
+        "On",
+        Boot("order-2", "Pxe", "Reset"),
+    ),
+    "a boot whose stage-1 started after the order is under way": (
+        server(order=ORDER, progress=progress("Root", "boot-now", IPXE=1, Stage1=2, Root=3)),
+        "On",
+        RecordOrder("order-2"),
+    ),
+    "a boot whose stage-1 started before the order is not this one": (
+        server(order=ORDER, progress=progress("Token", "boot-unordered", Stage1=-20, Token=1)),
+        "On",
+        Boot("order-2", "Pxe", "Reset"),
+    ),
+    "iPXE alone does not show a boot under way": (
+        server(order=ORDER, progress=progress("IPXE", None, IPXE=1)),
+        "On",
+        Boot("order-2", "Pxe", "Reset"),
+    ),
+    "the boot that was there before the order is not this one, whatever its clock says": (
+        server(order=ORDER, progress=progress("Stage1", "boot-before", Stage1=2)),
+        "On",
+        Boot("order-2", "Pxe", "Reset"),
+    ),
+    "a server that is off cannot be under way": (
+        server(order=ORDER, join=JoinStatus(order_id="order-2")),
+        "Off",
+        Boot("order-2", "Pxe", "PowerOn"),
+    ),
+    "a server that nobody accepted is not booted": (server(order=ORDER, acceptance="Pending"), "Off", Look()),
+    "a rejected server is not booted": (server(order=ORDER, acceptance="Rejected"), "On", Look()),
+    "a server that shall be off is asked to shut down": (server(wanted="Off", power=DONE), "On", AskToShutDown()),
+    "a server that nothing is recorded of is asked to shut down too": (server(wanted="Off"), "On", AskToShutDown()),
+    "an order does not wake a server that shall be off": (server(wanted="Off", order=ORDER), "Off", Look()),
+    "a system that was asked gets its time": (
+        server(wanted="Off", power=replace(DONE, shutdown_time=rfc3339_micro(NOW - SHUTDOWN_PATIENCE * 0.9))),
+        "On",
+        Look(),
+    ),
+    "a system that does not shut down loses its power": (
+        server(wanted="Off", power=replace(DONE, shutdown_time=rfc3339_micro(NOW - SHUTDOWN_PATIENCE))),
+        "On",
+        CutPower(),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TABLE)
+def test_decision(case: str) -> None:
+    facts, observed, expected = TABLE[case]
+    assert decide(facts, observed, NOW) == expected
