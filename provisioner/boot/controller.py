@@ -1,0 +1,236 @@
+"""The boot controller's effects: reads what a decision needs, writes what was decided, records what happened.
+
+It is level-triggered. The one thing that must not happen twice, a boot order, is written under the resourceVersion of
+the Server that it was decided on, and only after Node and Lease were read again past every cache.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, Protocol, TypeVar
+
+import structlog
+
+from provisioner.api import Image, NodePool, Rack, Server
+from provisioner.api.codec import decode, to_json
+from provisioner.api.errors import NotFound
+from provisioner.api.meta import Resource
+from provisioner.api.server import ServerStatus
+from provisioner.boot.decide import decide
+from provisioner.boot.facts import Facts, read_node
+from provisioner.boot.server_index import Source
+from provisioner.boot.verdict import Decision
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.controller import Controller
+from provisioner.cluster.resources import LEASES, NODES, of
+
+log = structlog.get_logger(__name__)
+
+MANAGER: Final = "provisioner-boot-controller"
+LEASE_NAMESPACE: Final = "kube-node-lease"
+RESYNC_SECONDS: Final = 300.0
+UNSYNCED_SECONDS: Final = 0.2
+
+_OWNED: Final = ("nodeRef", "bootStage", "bootID", "imageRef", "imageDigest", "order", "readyTime")
+_OWNED_CONDITIONS: Final = ("Booted", "Ready")
+
+R = TypeVar("R", bound=Resource)
+
+
+class Events(Protocol):
+    """Where Events go (provisioner.cluster.events.EventRecorder)."""
+
+    def record(self, regarding: Mapping[str, Any], type: Any, reason: str, message: str) -> None: ...  # noqa: A002
+
+
+@dataclass(frozen=True, kw_only=True)
+class BootInformers:
+    """The caches that the boot controller follows. `leases`: those of the namespace kube-node-lease."""
+
+    servers: Source
+    pools: Source
+    images: Source
+    racks: Source
+    nodes: Source
+    leases: Source
+
+    @property
+    def have_synced(self) -> bool:
+        sources = (self.servers, self.pools, self.images, self.racks, self.nodes, self.leases)
+        return all(source.has_synced for source in sources)
+
+
+class BootController:
+    """Reconciles one Server at a time, by name."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        informers: BootInformers,
+        events: Events,
+        *,
+        now: Callable[[], datetime],
+        rng: random.Random,
+    ) -> None:
+        self._cluster = cluster
+        self._informers = informers
+        self._events = events
+        self._now = now
+        self._rng = rng
+
+    def reconcile(self, name: str) -> float | None:
+        """Bring the Server's status up to date; returns when to look again. Raises: Retryable, NeedsHuman."""
+        if not self._informers.have_synced:
+            return UNSYNCED_SECONDS  # a pool that is not in the cache yet is not a missing pool
+        cached = self._informers.servers.get(name)
+        if cached is None or cached["metadata"].get("deletionTimestamp"):
+            return None
+        node = self._informers.nodes.get(name)
+        lease = self._informers.leases.get(f"{LEASE_NAMESPACE}/{name}")
+        decision = self._decide(cached, node, lease)
+        if not _differs(cached, decision):
+            return self._again(decision)
+        # Something is to be written: decide once more on what is true now, not on what the caches knew.
+        try:
+            current = self._cluster.get(of(Server), name)
+        except NotFound:
+            return None
+        decision = self._decide(current, self._read_node(name), self._read_lease(name))
+        if not _differs(current, decision):
+            return self._again(decision)
+        self._cluster.apply_status(
+            Server,
+            name,
+            decision.status,
+            manager=MANAGER,
+            resource_version=current["metadata"]["resourceVersion"],
+        )
+        if decision.orders:
+            order = decision.status["order"]
+            log.info(
+                "boot was ordered", server=name, order=order["id"], reason=order["reason"], attempt=order["attempt"]
+            )
+        for event in decision.events:
+            self._events.record(current, event.type, event.reason, event.message)
+        return self._again(decision)
+
+    def _decide(
+        self, body: Mapping[str, Any], node: Mapping[str, Any] | None, lease: Mapping[str, Any] | None
+    ) -> Decision:
+        server = decode(Server, body)
+        pool = self._cached(NodePool, self._informers.pools, server.spec.node_pool_ref)
+        order = server.status.order
+        facts = Facts(
+            server=server,
+            rack=self._cached(Rack, self._informers.racks, server.spec.rack_ref),
+            pool=pool,
+            pool_image=self._cached(Image, self._informers.images, pool.spec.image_ref if pool else None),
+            ordered_image=self._cached(Image, self._informers.images, order.image_ref if order else None),
+            node=read_node(node, lease),
+        )
+        return decide(facts, self._now(), str(uuid.UUID(int=self._rng.getrandbits(128), version=4)))
+
+    def _cached(self, kind: type[R], source: Source, name: str | None) -> R | None:
+        found = source.get(name) if name is not None else None
+        return decode(kind, found) if found is not None else None
+
+    def _read_node(self, name: str) -> Mapping[str, Any] | None:
+        try:
+            return self._cluster.get(NODES, name)
+        except NotFound:
+            return None
+
+    def _read_lease(self, name: str) -> Mapping[str, Any] | None:
+        try:
+            return self._cluster.get(LEASES, name, namespace=LEASE_NAMESPACE)
+        except NotFound:
+            return None
+
+    def _again(self, decision: Decision) -> float:
+        """When to look again; every server now and then, spread, should a change ever have been missed."""
+        resync = RESYNC_SECONDS * (1 + 0.2 * self._rng.random())
+        return min(resync, decision.look_again_seconds) if decision.look_again_seconds is not None else resync
+
+
+def build_boot_controllers(
+    cluster: Cluster,
+    informers: BootInformers,
+    recorder: Events,
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    rng: random.Random | None = None,
+    *,
+    workers: int = 2,
+) -> list[Controller]:
+    """The boot controller, following its caches. Build it anew for each leadership, run it while leading."""
+    boot = BootController(cluster, informers, recorder, now=clock, rng=rng or random.SystemRandom())
+    controller = Controller("boot", boot.reconcile, workers=workers)
+    _follow(informers, controller.queue.add)
+    return [controller]
+
+
+def _follow(informers: BootInformers, add: Callable[[str], None]) -> None:
+    """Queue the servers that a change concerns. Leases are read when needed; each renewal would be a change."""
+
+    def add_all(matches: Callable[[Mapping[str, Any]], bool]) -> None:
+        for server in informers.servers.items():
+            if matches(server):
+                add(server["metadata"]["name"])
+
+    def server_changed(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
+        if new is not None:
+            add(name)
+
+    def node_changed(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
+        if read_node(old, None) != read_node(new, None):
+            add(name)
+
+    def pool_changed(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
+        if _spec(old) != _spec(new):
+            add_all(lambda server: _spec(server).get("nodePoolRef") == name)
+
+    def rack_changed(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
+        if _spec(old) != _spec(new):
+            add_all(lambda server: _spec(server).get("rackRef") == name)
+
+    def image_changed(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
+        if _available(old) == _available(new) and (old is None) == (new is None):
+            return
+        pools = {p["metadata"]["name"] for p in informers.pools.items() if _spec(p).get("imageRef") == name}
+        add_all(
+            lambda server: (
+                _spec(server).get("nodePoolRef") in pools
+                or ((server.get("status") or {}).get("order") or {}).get("imageRef") == name
+            )
+        )
+
+    informers.servers.subscribe(server_changed)
+    informers.nodes.subscribe(node_changed)
+    informers.pools.subscribe(pool_changed)
+    informers.racks.subscribe(rack_changed)
+    informers.images.subscribe(image_changed)
+
+
+def _spec(body: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    return (body or {}).get("spec") or {}
+
+
+def _available(image: Mapping[str, Any] | None) -> tuple[Any, ...]:
+    conditions = ((image or {}).get("status") or {}).get("conditions") or ()
+    return tuple((c.get("status"), c.get("message")) for c in conditions if c.get("type") == "Available")
+
+
+def _differs(body: Mapping[str, Any], decision: Decision) -> bool:
+    """Whether what the controller owns in `body` is not what was decided."""
+    written = to_json(decode(Server, body).status)
+    wanted = to_json(ServerStatus()) | decision.status
+    conditions = [c for c in written.get("conditions", ()) if c["type"] in _OWNED_CONDITIONS]
+    by_type = {c["type"]: c for c in conditions}
+    return (
+        any(written.get(field) != wanted.get(field) for field in _OWNED)
+        or by_type != {c["type"]: c for c in decision.status["conditions"]}
+        or len(conditions) != len(by_type)
+    )

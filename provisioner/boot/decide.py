@@ -1,0 +1,224 @@
+"""What a server's boot needs: an order, patience, or a person. Pure: facts, a moment and a fresh id in, a decision out.
+
+The rules are asked in turn; the first one that answers decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from provisioner.api.boot_stage import WAITS_FOR, BootStage
+from provisioner.api.boot_timeline import PHASE_NAMES
+from provisioner.api.meta import rfc3339
+from provisioner.boot.boot_status import compose
+from provisioner.boot.facts import Facts
+from provisioner.boot.obstacles import Obstacle, find_obstacle
+from provisioner.boot.orders import (
+    Need,
+    Stage,
+    current_stage,
+    describe_time_out,
+    find_need,
+    has_fetched,
+    is_settled,
+    next_order,
+    not_before,
+)
+from provisioner.boot.verdict import Decision, Say, Verdict
+
+ALIVE_AGAIN_SECONDS: Final = 5.0
+"""Leases are not watched for each renewal: where one stands in the way, it is looked at so often."""
+
+
+def decide(facts: Facts, now: datetime, new_id: str) -> Decision:
+    """Judge a server. A new order takes the id `new_id`; it is given only where no Node lives."""
+    verdict = (
+        _withdrawn(facts)
+        or _ready(facts)
+        or _adopted(facts)
+        or _needy(facts, now, new_id)
+        or _obstructed(facts)
+        or _settled(facts)
+        or _under_way(facts, now)
+    )
+    return compose(facts, verdict, now)
+
+
+def _withdrawn(facts: Facts) -> Verdict | None:
+    """Not wanted as a Node: not accepted, or meant to be off."""
+    obstacle = find_obstacle(facts.server, facts.pool, facts.ordered_image, facts.rack)
+    if obstacle is None or not obstacle.withdraws:
+        return None
+    return Verdict(booted=_no(obstacle), ready=_no(obstacle), stage=None)
+
+
+def _ready(facts: Facts) -> Verdict | None:
+    """The Node is Ready, and it is the boot that was ordered: the kernel that got the join configuration."""
+    node, join = facts.node, facts.server.status.join
+    if node is None or not node.ready or join is None or not has_fetched(facts.server):
+        return None
+    if node.boot_id is None or join.boot_id is None or node.boot_id != join.boot_id.lower():
+        return None
+    booted = Say(status="True", reason="Joined", message=f"the ordered boot runs as Node '{node.name}'")
+    ready = Say(status="True", reason="Ready", message=f"Node '{node.name}' is Ready")
+    return Verdict(booted=booted, ready=ready, stage="Ready")
+
+
+def _adopted(facts: Facts) -> Verdict | None:
+    """A kubelet was there before any order: it is left alone, also when it is not well."""
+    node = facts.node
+    if facts.server.status.order is not None or node is None or node.boot_id is None:
+        return None
+    remedy = f"to have it booted by the provisioner, drain it, then: kubectl delete node {node.name}"
+    booted = Say(
+        status="Unknown", reason="Adopted", message=f"Node '{node.name}' ran before the provisioner knew it; {remedy}"
+    )
+    if node.ready:
+        ready = Say(status="True", reason="Adopted", message=f"Node '{node.name}' is Ready; it was left running")
+    else:
+        ready = Say(
+            status="False",
+            reason="NodeNotReady",
+            message=f"Node '{node.name}', not booted by the provisioner, is not Ready: {node.ready_message}; {remedy}",
+        )
+    return Verdict(booted=booted, ready=ready, stage=None)
+
+
+def _needy(facts: Facts, now: datetime, new_id: str) -> Verdict | None:
+    """Another order is needed: give it, or say what keeps it from being given."""
+    server = facts.server
+    need = find_need(facts, now)
+    if need is None:
+        return None
+    unordered = replace(server, status=replace(server.status, order=None))
+    obstacle = find_obstacle(unordered, facts.pool, facts.pool_image, facts.rack)
+    if obstacle is not None:
+        say = replace(_no(obstacle), message=f"{need.message}; it cannot boot: {_words(obstacle)}")
+        return Verdict(booted=say, ready=say, stage=_stage_of(facts))
+    if facts.node_is_alive(now):
+        return _held_back(facts, need)
+    moment = not_before(server, need, now)
+    if now < moment:
+        say = Say(
+            status="False",
+            reason=_reason_of(need),
+            message=f"{need.message}; it is booted again at {rfc3339(moment)}",
+        )
+        return Verdict(booted=say, ready=say, stage=_stage_of(facts), look_again=moment)
+    order = next_order(facts, need, new_id, now)
+    ordered = replace(facts, server=replace(server, status=replace(server.status, order=order, ready_time=None)))
+    stage = current_stage(ordered.server, facts.pool)
+    if stage is None:
+        raise AssertionError("an order was just given")
+    say = Say(status="False", reason="Ordered", message=_waiting_words(ordered, stage))
+    return Verdict(booted=say, ready=say, stage="Ordered", order=order)
+
+
+def _held_back(facts: Facts, need: Need) -> Verdict:
+    """A Node that lives is never reset, whatever else points to it."""
+    name = facts.server.name
+    reason = "NodeNotReady" if has_fetched(facts.server) else _reason_of(need)
+    message = (
+        f"{need.message}; it is not booted again, for Node '{name}' is alive; "
+        f"see what keeps it from being Ready: kubectl describe node {name}"
+    )
+    fetched = has_fetched(facts.server)
+    booted = Say(status="True", reason="Joined", message=f"the ordered boot runs as Node '{name}'")
+    ready = Say(status="False", reason=reason, message=message)
+    return Verdict(
+        booted=booted if fetched else ready,
+        ready=ready,
+        stage=_stage_of(facts),
+        look_again_seconds=ALIVE_AGAIN_SECONDS,
+    )
+
+
+def _obstructed(facts: Facts) -> Verdict | None:
+    """The order stands, and something that its boot needs is gone. Once it has joined, nothing of that matters."""
+    if has_fetched(facts.server):
+        return None
+    obstacle = find_obstacle(facts.server, facts.pool, facts.ordered_image, facts.rack)
+    if obstacle is None:
+        return None
+    stage = current_stage(facts.server, facts.pool)
+    deadline = stage.deadline if stage is not None else None
+    return Verdict(booted=_no(obstacle), ready=_no(obstacle), stage=_stage_of(facts), look_again=deadline)
+
+
+def _settled(facts: Facts) -> Verdict | None:
+    """It was Ready in this order and is not now. Nobody resets it for that alone: it may run a job."""
+    server, node = facts.server, facts.node
+    if not is_settled(server):
+        return None
+    booted = Say(status="True", reason="Joined", message=f"the ordered boot ran as Node '{server.name}'")
+    if node is None or node.boot_id is None:
+        message = (
+            f"Node '{server.name}' is gone, though its server was not told to leave; "
+            f"restart its kubelet, or power-cycle it to have it booted anew"
+        )
+    else:
+        message = (
+            f"Node '{node.name}' is not Ready: {node.ready_message or 'its kubelet reports nothing'}; "
+            f"see kubectl describe node {node.name}; a power-cycle boots it anew"
+        )
+    return Verdict(booted=booted, ready=Say(status="False", reason="NodeNotReady", message=message), stage="Ready")
+
+
+def _under_way(facts: Facts, now: datetime) -> Verdict:
+    """The boot goes on: say what is waited for, since when, and until when."""
+    server = facts.server
+    stage = current_stage(server, facts.pool)
+    if stage is None:
+        raise AssertionError("a server without an order is needy, adopted or withdrawn")
+    late = stage.deadline is not None and now >= stage.deadline  # only Ordered: any other stage is needy then
+    if late:
+        words = (
+            f"{describe_time_out(server, stage)}; see its condition PoweredOn: kubectl describe server {server.name}"
+        )
+    else:
+        words = _waiting_words(facts, stage)
+    ready = Say(status="False", reason="StageTimedOut" if late else stage.stage, message=words)
+    booted = ready
+    if has_fetched(server):
+        booted = Say(status="True", reason="Joined", message="the ordered boot was handed its join configuration")
+    return Verdict(booted=booted, ready=ready, stage=stage.stage, look_again=None if late else stage.deadline)
+
+
+def _waiting_words(facts: Facts, stage: Stage) -> str:
+    server, node = facts.server, facts.node
+    waits_for = WAITS_FOR[stage.stage]
+    if stage.stage == "Ordered" and server.spec.bmc is None:
+        waits_for = "somebody to press its power button, as it has no BMC (spec.bmc)"
+    words = f"{PHASE_NAMES[stage.stage]} since {rfc3339(stage.began)}: waits for {waits_for}"
+    if stage.deadline is not None:
+        words += f", until {rfc3339(stage.deadline)} at most"
+    if stage.stage == "Kubelet" and node is not None and node.ready and node.boot_id is not None:
+        words += f"; Node '{node.name}' is Ready, but reports another boot ({node.boot_id})"
+    elif stage.stage == "Kubelet" and node is not None and node.ready_message:
+        words += f"; Node '{node.name}' says: {node.ready_message}"
+    progress = server.status.progress
+    if progress is not None and progress.message and progress.stage == stage.stage:
+        words += f"; the machine says: {progress.message}"
+    refused = server.status.join.refused_reason if server.status.join is not None else None
+    if stage.stage == "Token" and refused is not None:
+        words += f"; its last request was refused ({refused}), see its condition Joined"
+    return words
+
+
+def _stage_of(facts: Facts) -> BootStage | None:
+    stage = current_stage(facts.server, facts.pool)
+    return stage.stage if stage is not None else None
+
+
+def _reason_of(need: Need) -> str:
+    return "StageTimedOut" if need.reason == "TimedOut" else need.reason
+
+
+def _words(obstacle: Obstacle) -> str:
+    return f"{obstacle.message}; remedy: {obstacle.remedy}"
+
+
+def _no(obstacle: Obstacle) -> Say:
+    return Say(status="False", reason=obstacle.reason, message=_words(obstacle))

@@ -1,0 +1,70 @@
+"""What the boot controller decides on: a server, what it refers to, and what its Node says. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from provisioner.api import Image, NodePool, Rack, Server
+from provisioner.api.meta import parse_time
+
+LEASE_FRESH: Final = timedelta(seconds=25)
+"""A kubelet renews its Lease every 10 seconds; one renewed within this time is alive, whatever else is said."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeFacts:
+    """A Node and its Lease. `ready` is None while no kubelet has reported; `boot_id` is lower case."""
+
+    name: str
+    ready: bool | None
+    ready_message: str
+    boot_id: str | None
+    lease_renewed: datetime | None
+
+    def is_alive(self, now: datetime) -> bool:
+        """Whether something may run there: Ready, or its kubelet was heard of lately. Such a server is never reset.
+
+        Ready alone counts, too: it turns Unknown 50 s after the last sign of life, by the clock of the node controller,
+        which also knows how to wait after the API server itself was away.
+        """
+        fresh = self.lease_renewed is not None and now - self.lease_renewed <= LEASE_FRESH
+        return self.ready is True or fresh
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """Everything a decision depends on but the time. Objects that do not exist are None.
+
+    ordered_image: the Image of the current order. pool_image: the one that the pool wants now.
+    """
+
+    server: Server
+    rack: Rack | None
+    pool: NodePool | None
+    pool_image: Image | None
+    ordered_image: Image | None
+    node: NodeFacts | None
+
+    def node_is_alive(self, now: datetime) -> bool:
+        return self.node is not None and self.node.is_alive(now)
+
+
+def read_node(node: Mapping[str, Any] | None, lease: Mapping[str, Any] | None) -> NodeFacts | None:
+    """A Node and its Lease as the API server gives them. Of duplicate conditions the most alive one counts."""
+    if node is None:
+        return None
+    status = node.get("status") or {}
+    found = [c for c in status.get("conditions") or () if c.get("type") == "Ready"]
+    ready = any(c.get("status") == "True" for c in found) if found else None
+    boot_id = ((status.get("nodeInfo") or {}).get("bootID") or "").lower()
+    renewed = ((lease or {}).get("spec") or {}).get("renewTime")
+    return NodeFacts(
+        name=node["metadata"]["name"],
+        ready=ready,
+        ready_message=next((str(c.get("message") or "") for c in reversed(found)), ""),
+        boot_id=boot_id or None,
+        lease_renewed=parse_time(renewed) if renewed else None,
+    )
