@@ -305,9 +305,13 @@ def render_kubeconfig(server_url: str, ca_pem: bytes, pair: KeyPair, *, user: st
 
 
 def free_port(address: str) -> int:
-    """A TCP port that nobody listened on a moment ago."""
+    """A TCP port that nobody listened on a moment ago. Raises: NeedsHuman if this machine lacks the address."""
     with socket.socket() as probe:
-        probe.bind((address, 0))
+        try:
+            probe.bind((address, 0))
+        except OSError as error:
+            hint = "run it in the network namespace that has it, with `lo` up"
+            raise NeedsHuman(f"no control plane at {address}: {error.strerror}", hint=hint) from error
         port: int = probe.getsockname()[1]
         return port
 

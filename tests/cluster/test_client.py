@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
+from provisioner.api import Server
 from provisioner.api.errors import Conflict, NotFound, Refused
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.resources import CONFIG_MAPS, NODES, SECRETS, ResourceType
+from provisioner.cluster.resources import CONFIG_MAPS, NODES, SECRETS, ResourceType, of
 
 
 def config_map(name: str, **data: str) -> dict[str, object]:
@@ -124,3 +127,32 @@ def test_paths_of_core_and_group_kinds() -> None:
     assert SECRETS.item("a", "b") == "/api/v1/namespaces/b/secrets/a"
     lease = ResourceType("coordination.k8s.io", "v1", "Lease", "leases", namespaced=True)
     assert lease.item("a", "b", "status") == "/apis/coordination.k8s.io/v1/namespaces/b/leases/a/status"
+
+
+def test_a_host_that_vanished_is_noticed_by_tcp_itself(cluster: Cluster) -> None:
+    with cluster.watch(NODES, "0", timeout_seconds=5, silence_seconds=30) as stream:
+        connection = stream._response.connection  # type: ignore[attr-defined]
+        assert connection.sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        assert connection.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 10
+
+
+def test_typed_objects_and_the_status_of_one_manager(cluster: Cluster, unique: str) -> None:
+    mac = "52:54:00:" + ":".join(unique[1:7][i : i + 2] for i in (0, 2, 4))
+    metadata = {"name": unique, "labels": {"set": unique}}
+    body = {"apiVersion": "provisioner.dev/v1alpha1", "kind": "Server", "metadata": metadata}
+    created = cluster.create(of(Server), {**body, "spec": {"bootMACAddress": mac}})
+    cluster.apply_status(Server, unique, {"power": {"state": "Off"}}, manager="provisioner-power")
+    cluster.apply_status(Server, unique, {"bootStage": "Ordered"}, manager="provisioner-boot-controller")
+    read = cluster.read(Server, unique)
+    assert read.spec.boot_mac_address == mac
+    assert read.status.power is not None
+    assert (read.status.power.state, read.status.boot_stage) == ("Off", "Ordered")
+    assert cluster.read_all(Server, label_selector=f"set={unique}") == [read]
+    stale = created["metadata"]["resourceVersion"]
+    with pytest.raises(Conflict):
+        cluster.apply_status(
+            Server, unique, {"bootStage": "IPXE"}, manager="provisioner-boot-controller", resource_version=stale
+        )
+    with pytest.raises(NotFound):
+        cluster.apply_status(Server, f"{unique}-absent", {}, manager="provisioner-power")
+    cluster.delete(of(Server), unique)

@@ -6,9 +6,10 @@ import subprocess
 import time
 from typing import Any
 
+from provisioner.api import Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import MAX_MESSAGE_LENGTH, EventRecorder
-from provisioner.cluster.resources import EVENTS, NODES
+from provisioner.cluster.resources import EVENTS, NODES, of
 from provisioner.lab.binaries import Binaries
 from provisioner.lab.control_plane import ControlPlane
 from tests.cluster.fault_injecting_proxy import FaultInjectingProxy, Injected, status_body
@@ -42,6 +43,21 @@ def test_describe_shows_what_was_recorded_and_how_often(
     lines = [" ".join(line.split()) for line in described.splitlines()]
     assert any(line.startswith("Warning BootHung") and "(x3 over" in line for line in lines), described
     assert any(line.startswith("Normal Booted") and line.endswith("test-recorder kernel runs") for line in lines), lines
+
+
+def test_describe_shows_the_events_of_the_projects_own_kinds(
+    cluster: Cluster, control_plane: ControlPlane, binaries: Binaries, unique: str
+) -> None:
+    spec = {"bootMACAddress": "52:54:00:" + ":".join(unique[1:7][i : i + 2] for i in (0, 2, 4))}
+    body = {"apiVersion": "provisioner.dev/v1alpha1", "kind": "Server", "metadata": {"name": unique}, "spec": spec}
+    server = cluster.create(of(Server), body)
+    recorder = EventRecorder(cluster, "test-recorder")
+    recorder.record(server, "Normal", "Ordered", "boot ordered: FirstBoot")
+    assert recorder.flush(GENEROUS_SECONDS)
+    command = [binaries.kubectl, f"--kubeconfig={control_plane.kubeconfig}", "describe", "server", unique]
+    described = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "boot ordered: FirstBoot" in described
+    cluster.delete(of(Server), unique)
 
 
 def test_a_second_replica_and_a_later_start_count_on(cluster: Cluster, unique: str) -> None:

@@ -1,0 +1,269 @@
+"""Where the control plane's programs come from, and what is said when they come from nowhere."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from provisioner.api.errors import NeedsHuman
+from provisioner.lab import binaries, binaries_build, binaries_download
+from provisioner.lab.binaries import find_binaries, find_etcd
+from provisioner.lab.binaries_cache import NAMES, VERSION, architecture, fill, missing_in
+
+CONTENT = {name: f"#!/bin/sh\necho Kubernetes {VERSION}\n# {name}\n".encode() for name in NAMES}
+
+
+def populate(directory: Path, *, without: str = "", version: str = VERSION) -> Path:
+    directory.mkdir(parents=True)
+    for name in (*NAMES, "etcd"):
+        if name != without:
+            (directory / name).write_text(f"#!/bin/sh\necho Kubernetes {version}\n")
+            (directory / name).chmod(0o755)
+    return directory
+
+
+class FakeReleaseHost:
+    """A fake of the official release host: it serves what it is given, over plain HTTP."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.asked: list[str] = []
+        for name, content in CONTENT.items():
+            path = f"/{VERSION}/bin/linux/{architecture()}/{name}"
+            self.files[path] = content
+            self.files[f"{path}.sha256"] = hashlib.sha256(content).hexdigest().encode()
+        host = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                host.asked.append(self.path)
+                content = host.files.get(self.path)
+                self.send_response(404 if content is None else 200)
+                self.send_header("Content-Length", str(len(content or b"")))
+                self.end_headers()
+                self.wfile.write(content or b"")
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def path_of(self, name: str) -> str:
+        return f"/{VERSION}/bin/linux/{architecture()}/{name}"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def release_host() -> Iterator[FakeReleaseHost]:
+    host = FakeReleaseHost()
+    yield host
+    host.close()
+
+
+@pytest.fixture(autouse=True)
+def etcd_on_path(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = tmp_path_factory.mktemp("bin")
+    (directory / "etcd").write_text("#!/bin/sh\n")
+    (directory / "etcd").chmod(0o755)
+    monkeypatch.setenv("PATH", str(directory), prepend=":")
+
+
+def test_the_named_directory_comes_first(tmp_path: Path) -> None:
+    assets = populate(tmp_path / "assets", version="v1.35.1")
+    populate(binaries.cache_entries(tmp_path)[0])
+    found = find_binaries(assets=assets, cache=tmp_path)
+    assert found.kubelet == assets / "kubelet"
+    assert found.version == "v1.35.1"
+    assert found.etcd == (str(assets / "etcd"),)
+
+
+def test_a_named_directory_that_lacks_a_program_is_passed_over_and_said_so(tmp_path: Path) -> None:
+    assets = populate(tmp_path / "assets", without="kubelet")
+    entry = populate(binaries.cache_entries(tmp_path)[0])
+    said: list[str] = []
+    found = find_binaries(assets=assets, cache=tmp_path, report=said.append)
+    assert found.kubelet == entry / "kubelet"
+    assert said == [f"KUBEBUILDER_ASSETS ({assets}) lacks kubelet"]
+
+
+def test_a_named_kubernetes_that_is_too_old_is_refused(tmp_path: Path) -> None:
+    assets = populate(tmp_path / "assets", version="v1.33.9")
+    with pytest.raises(NeedsHuman, match=r"is v1\.33\.9; name a directory with Kubernetes 1\.34 or newer"):
+        find_binaries(assets=assets, cache=tmp_path)
+
+
+def test_the_scheduler_may_be_missing(tmp_path: Path) -> None:
+    assets = populate(tmp_path / "assets", without="kube-scheduler")
+    assert find_binaries(assets=assets, cache=tmp_path).kube_scheduler is None
+
+
+def test_what_is_cached_is_not_asked_for_again(tmp_path: Path, release_host: FakeReleaseHost) -> None:
+    first = find_binaries(cache=tmp_path, release_url=release_host.url, allow_build=False)
+    asked = len(release_host.asked)
+    again = find_binaries(cache=tmp_path, release_url=release_host.url, allow_build=False)
+    assert again.kubectl == first.kubectl
+    assert first.kubectl.read_bytes() == CONTENT["kubectl"]
+    assert len(release_host.asked) == asked
+
+
+def test_a_program_with_another_checksum_is_not_used_and_nothing_is_left(
+    tmp_path: Path, release_host: FakeReleaseHost
+) -> None:
+    release_host.files[release_host.path_of("kubelet")] += b"altered"
+    with pytest.raises(NeedsHuman, match=r"kubelet has SHA-256 [0-9a-f]{64}, published is [0-9a-f]{64}; do not use it"):
+        binaries_download.download(tmp_path, report=print, release_url=release_host.url)
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []
+
+
+def test_a_checksum_that_is_none_is_not_believed(tmp_path: Path, release_host: FakeReleaseHost) -> None:
+    release_host.files[release_host.path_of("kubelet") + ".sha256"] = b"<html>please log in</html>"
+    with pytest.raises(NeedsHuman, match="holds no SHA-256 but '<html>please'"):
+        binaries_download.download(tmp_path, report=print, release_url=release_host.url)
+
+
+def test_a_host_that_does_not_answer_is_given_up_and_everything_tried_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(binaries_download, "CONNECT_SECONDS", 0.3)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(NeedsHuman) as raised:
+            find_binaries(assets=tmp_path, cache=tmp_path, release_url=url, allow_build=False)
+    message = str(raised.value)
+    assert f"KUBEBUILDER_ASSETS ({tmp_path}) lacks kube-apiserver, kube-controller-manager, kubelet, kubectl" in message
+    assert f"nothing in the cache ({tmp_path})" in message
+    assert f"{url}/{VERSION}/bin/linux/{architecture()}/kube-apiserver.sha256 not fetched" in message
+    assert "make demo" in message
+
+
+def test_without_go_the_remedy_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("env", "etcd"):
+        (tools / name).symlink_to(shutil.which(name) or "")
+    monkeypatch.setenv("PATH", str(tools))
+    with pytest.raises(NeedsHuman, match=r"Go is not installed; install Go 1\.26 or newer"):
+        binaries_build.build(tmp_path / "cache", report=print)
+    assert not binaries_build.entry_of(tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("said", ["go version go1.19.8 linux/amd64", "go version go1.25.9 linux/amd64", "another"])
+def test_a_go_that_is_too_old_is_named_with_its_remedy(said: str) -> None:
+    with pytest.raises(NeedsHuman, match=r"too old for Kubernetes v1\.36\.3; install Go 1\.26\.0 or newer"):
+        binaries_build.require_go(said, "1.26.0")
+
+
+@pytest.mark.parametrize("said", ["go version go1.26 linux/amd64", "go version go1.26.8 linux/arm64", "go2.0"])
+def test_a_go_that_is_new_enough_is_fine(said: str) -> None:
+    binaries_build.require_go(said, "1.26.0")
+
+
+def test_the_generated_module_takes_the_staging_modules_as_published() -> None:
+    upstream = """module k8s.io/kubernetes
+
+go 1.26.0
+
+godebug default=go1.26
+
+require k8s.io/klog/v2 v2.140.0
+
+replace (
+	k8s.io/api => ./staging/src/k8s.io/api
+	k8s.io/kubelet => ./staging/src/k8s.io/kubelet
+)
+"""
+    assert binaries_build.render_go_mod(upstream).splitlines() == [
+        "module provisioner.dev/lab/kubernetes",
+        "",
+        "go 1.26.0",
+        "godebug default=go1.26",
+        f"require k8s.io/kubernetes {VERSION}",
+        "",
+        "replace (",
+        f"\tk8s.io/api => k8s.io/api {VERSION.replace('v1.', 'v0.')}",
+        f"\tk8s.io/kubelet => k8s.io/kubelet {VERSION.replace('v1.', 'v0.')}",
+        ")",
+    ]
+
+
+def test_another_recipe_has_another_place_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = binaries_build.entry_of(tmp_path)
+    monkeypatch.setattr(binaries_build, "NAMES", NAMES[:4])
+    assert binaries_build.entry_of(tmp_path) != before
+
+
+def test_two_processes_that_need_the_same_make_it_once(tmp_path: Path) -> None:
+    entry = tmp_path / "entry"
+    made: list[str] = []
+    said: list[str] = []
+    inside = threading.Event()
+    waiting = threading.Event()
+
+    def make(who: str) -> None:
+        def report(line: str) -> None:
+            said.append(line)
+            waiting.set()
+
+        with fill(entry, report) as directory:
+            inside.set()
+            if directory is not None:
+                waiting.wait(60)
+                made.append(who)
+                shutil.copytree(populate(tmp_path / who), directory, dirs_exist_ok=True)
+
+    first = threading.Thread(target=make, args=("first",))
+    first.start()
+    assert inside.wait(60)
+    second = threading.Thread(target=make, args=("second",))
+    second.start()
+    first.join(60)
+    second.join(60)
+    assert made == ["first"]
+    assert said == [f"waiting for another process that makes {entry}"]
+    assert missing_in(entry) == []
+
+
+def test_a_maker_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+    def fail_half_way() -> None:
+        with fill(tmp_path / "entry", print) as directory:
+            assert directory is not None
+            (directory / "kubelet").write_text("half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail_half_way()
+    assert [path for path in tmp_path.iterdir() if path.is_dir()] == []
+
+
+def test_an_etcd_in_a_chroot_runs_through_its_own_loader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for folder in ("usr/bin", "usr/lib64", "usr/lib/x86_64-linux-gnu"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "usr/bin/etcd").touch()
+    (tmp_path / "usr/lib64/ld-linux-x86-64.so.2").touch()
+    assert find_etcd(None, tmp_path) == (
+        f"{tmp_path}/usr/lib64/ld-linux-x86-64.so.2",
+        "--library-path",
+        f"{tmp_path}/usr/lib/x86_64-linux-gnu",
+        f"{tmp_path}/usr/bin/etcd",
+    )
+
+
+def test_without_etcd_the_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(NeedsHuman, match="etcd not found on PATH; apt-get install --no-install-recommends etcd-server"):
+        find_etcd(None, None)
