@@ -1,0 +1,390 @@
+"""The boot controller's decisions, as tables: each row is a sentence. Noon is when the order was given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+from provisioner.api import Image, NodePool, Rack
+from provisioner.api.node_pool import StageTimeouts
+from provisioner.api.server import BootOrder, BootProgress, JoinStatus, PowerStatus, ServerStatus, StageTime
+from provisioner.boot.facts import NodeFacts
+from tests.boot.objects import NOON, at, condition, image, pool
+
+NEW = "new-order"
+BOOT = "11111111-1111-4111-8111-111111111111"
+OTHER_BOOT = "22222222-2222-4222-8222-222222222222"
+
+ORDER = BootOrder(id="o1", reason="FirstBoot", ordered_time=at(0), attempt=1, image_ref="gpu-node-abababababab")
+POWERED = PowerStatus(order_id="o1", order_time=at(1), state="On", observed_time=at(1))
+JOINED = JoinStatus(order_id="o1", boot_id=BOOT, fetched_time=at(35))
+REFUSED = replace(JOINED, refused_time=at(500), refused_reason="AlreadyFetched")
+
+
+def heard(stage: Any, seconds: float, message: str | None = None, boot_id: str | None = BOOT) -> BootProgress:
+    return BootProgress(
+        stage=stage, boot_id=boot_id, message=message, stage_times=(StageTime(stage=stage, time=at(seconds)),)
+    )
+
+
+def node(
+    ready: bool | None = True, *, boot_id: str | None = BOOT, lease: float | None = None, message: str = ""
+) -> NodeFacts:
+    """A Node; `lease`: when it was renewed, in seconds after noon."""
+    renewed = None if lease is None else NOON + timedelta(seconds=lease)
+    return NodeFacts(name="r01-u01", ready=ready, ready_message=message, boot_id=boot_id, lease_renewed=renewed)
+
+
+def status(**fields: Any) -> ServerStatus:
+    return ServerStatus(**{"address": "10.80.0.21", "subnet_name": "boot", "order": ORDER, **fields})
+
+
+@dataclass
+class Row:
+    """At `seconds` after the order: these facts give this Ready condition and, if one is given, this order's reason."""
+
+    sentence: str
+    ready: str
+    seconds: float = 40
+    status: ServerStatus | None = None
+    node: NodeFacts | None = None
+    orders: str | None = None
+    says: str = ""
+    spec: dict[str, Any] | None = None
+    pool: NodePool | None = None
+    no_pool: bool = False
+    pool_image: Image | None = None
+    rack: Rack | None = None
+    stage: str | None = None
+
+
+NO_BMC: dict[str, Any] = {"bmc": None}
+READY_ONCE: dict[str, Any] = {"power": POWERED, "join": JOINED, "ready_time": at(40)}
+
+WAITING = [
+    Row(
+        "an unaccepted server waits for a person",
+        "PendingAcceptance",
+        spec={"acceptance": "Pending"},
+        status=ServerStatus(),
+        says="kubectl provision accept r01-u01",
+    ),
+    Row("a rejected one is not booted", "Rejected", spec={"acceptance": "Rejected"}, status=ServerStatus()),
+    Row(
+        "a rejected one is not Ready even if its Node is",
+        "Rejected",
+        spec={"acceptance": "Rejected"},
+        status=status(**READY_ONCE),
+        node=node(),
+    ),
+    Row("one that shall be off is not Ready", "PoweredOff", spec={"power_state": "Off"}, status=status(**READY_ONCE)),
+    Row(
+        "one without a pool is not booted",
+        "NoNodePool",
+        spec={"node_pool_ref": None},
+        no_pool=True,
+        status=status(order=None),
+    ),
+    Row("one whose pool is gone is not booted", "NodePoolMissing", no_pool=True, status=status(order=None)),
+    Row("one without an address is not booted", "NoAddress", status=ServerStatus()),
+    Row(
+        "one whose pool wants proof is not booted",
+        "AttestationRequired",
+        pool=pool(attestation="Required"),
+        status=status(order=None),
+    ),
+    Row(
+        "one whose image has no files is not booted",
+        "ImageUnavailable",
+        pool_image=image(available="False"),
+        status=status(order=None),
+    ),
+    Row(
+        "one that hangs is not booted again while its image is gone",
+        "ImageUnavailable",
+        seconds=2000,
+        pool_image=image(available="False"),
+        status=status(power=POWERED),
+        says="firmware has lasted",
+        stage="Firmware",
+    ),
+    Row("an ordered one waits for its BMC", "Ordered", seconds=5, says="waits for the BMC", stage="Ordered"),
+    Row(
+        "a BMC that does not answer is named, and not ordered again",
+        "StageTimedOut",
+        seconds=200,
+        says="PoweredOn",
+        stage="Ordered",
+    ),
+    Row(
+        "one without a BMC waits for a hand, however long",
+        "Ordered",
+        seconds=90_000,
+        spec=NO_BMC,
+        says="power button",
+        stage="Ordered",
+    ),
+    Row(
+        "a powered one waits for iPXE", "Firmware", status=status(power=POWERED), says="to start iPXE", stage="Firmware"
+    ),
+    Row(
+        "one in iPXE waits for stage-1", "IPXE", status=status(power=POWERED, progress=heard("IPXE", 10)), stage="IPXE"
+    ),
+    Row(
+        "one in stage-1 says what the machine says",
+        "Root",
+        status=status(power=POWERED, progress=heard("Root", 12, "root digest is wrong, trying again")),
+        says="root digest is wrong",
+        stage="Root",
+    ),
+    Row(
+        "progress of the boot before the order is not this boot's",
+        "Firmware",
+        status=status(power=POWERED, progress=heard("System", -500)),
+        stage="Firmware",
+    ),
+    Row(
+        "one refused at the token says so",
+        "Token",
+        status=status(
+            power=POWERED,
+            progress=heard("Token", 30),
+            join=JoinStatus(refused_time=at(31), refused_reason="NotAccepted"),
+        ),
+        says="NotAccepted",
+        stage="Token",
+    ),
+    Row(
+        "one that has joined waits for its Node", "Kubelet", status=status(power=POWERED, join=JOINED), stage="Kubelet"
+    ),
+    Row(
+        "a Node that is Ready from an earlier boot is not this boot's",
+        "Kubelet",
+        node=node(boot_id=OTHER_BOOT),
+        status=status(power=POWERED, join=JOINED),
+        says=OTHER_BOOT,
+        stage="Kubelet",
+    ),
+    Row(
+        "an earlier order's join is not this order's",
+        "Firmware",
+        node=node(boot_id=BOOT),
+        status=status(power=POWERED, join=replace(JOINED, order_id="o0", fetched_time=at(-900))),
+        stage="Firmware",
+    ),
+]
+
+ORDERING = [
+    Row("a new server is booted", "Ordered", status=status(order=None), orders="FirstBoot", stage="Ordered"),
+    Row(
+        "a Node that was made for it and never ran does not hinder that",
+        "Ordered",
+        status=status(order=None),
+        node=node(None, boot_id=None),
+        orders="FirstBoot",
+        stage="Ordered",
+    ),
+    Row("a firmware that hangs is reset", "Ordered", seconds=1000, status=status(power=POWERED), orders="TimedOut"),
+    Row(
+        "a pool's shorter time-out counts",
+        "Ordered",
+        seconds=62,
+        status=status(power=POWERED),
+        orders="TimedOut",
+        pool=pool(stage_timeout_seconds=StageTimeouts(firmware=60)),
+    ),
+    Row(
+        "a stage-1 that hangs is reset",
+        "Ordered",
+        seconds=200,
+        orders="TimedOut",
+        status=status(power=POWERED, progress=heard("Stage1", 10, "no carrier")),
+    ),
+    Row(
+        "a kubelet that never reports is reset",
+        "Ordered",
+        seconds=400,
+        orders="TimedOut",
+        status=status(power=POWERED, join=JOINED),
+    ),
+    Row(
+        "a boot that is told to begin anew for ever is given up",
+        "Ordered",
+        seconds=5000,
+        orders="TimedOut",
+        status=status(power=POWERED, progress=heard("IPXE", 4990)),
+    ),
+    Row(
+        "without a BMC a hanging boot is armed once more",
+        "Ordered",
+        seconds=300,
+        orders="TimedOut",
+        spec=NO_BMC,
+        status=status(progress=heard("Stage1", 10)),
+        says="power button",
+    ),
+    Row(
+        "power lost while it boots",
+        "Ordered",
+        seconds=60,
+        orders="PowerLost",
+        status=status(power=replace(POWERED, state="Off", observed_time=at(20)), progress=heard("Root", 12)),
+    ),
+    Row(
+        "power lost while it was Ready",
+        "Ordered",
+        seconds=7200,
+        orders="PowerLost",
+        node=node(None, lease=7100),
+        status=status(**{**READY_ONCE, "power": replace(POWERED, state="Off", observed_time=at(7150))}),
+    ),
+    Row(
+        "a panic: it asks to join again and its Node is dead",
+        "Ordered",
+        seconds=560,
+        orders="Unordered",
+        status=status(**{**READY_ONCE, "join": REFUSED}),
+        node=node(False, lease=440),
+    ),
+    Row(
+        "without a BMC an order that expired is armed again",
+        "Ordered",
+        seconds=9000,
+        orders="Unordered",
+        spec=NO_BMC,
+        status=status(
+            join=JoinStatus(refused_time=at(8990), refused_reason="OrderExpired"), progress=heard("Token", 8980)
+        ),
+    ),
+    Row(
+        "the pool's image changed before anything was fetched",
+        "Ordered",
+        seconds=5,
+        orders="ImageChanged",
+        pool=pool(image_ref="newer"),
+        status=status(power=POWERED, progress=heard("IPXE", 4)),
+    ),
+    Row(
+        "it was off on purpose and shall be on",
+        "Ordered",
+        seconds=9000,
+        orders="PowerState",
+        status=status(
+            **{
+                **READY_ONCE,
+                "power": replace(POWERED, state="Off", observed_time=at(8000)),
+                "conditions": (condition("Ready", "False", "PoweredOff"),),
+            }
+        ),
+    ),
+]
+
+NEVER_ORDERING = [
+    Row("a Ready Node is left alone", "Ready", status=status(power=POWERED, join=JOINED), node=node(), stage="Ready"),
+    Row("a Node that was Ready before any order is adopted", "Adopted", status=status(order=None), node=node()),
+    Row(
+        "an adopted Node that fails is not rebooted",
+        "NodeNotReady",
+        status=status(order=None),
+        node=node(False),
+        says="kubectl delete node",
+    ),
+    Row(
+        "an adopted Node without power is not booted over the network",
+        "NodeNotReady",
+        node=node(False),
+        status=status(order=None, power=PowerStatus(state="Off", observed_time=at(1))),
+    ),
+    Row(
+        "a Node that fails after it was Ready is not rebooted",
+        "NodeNotReady",
+        seconds=9000,
+        node=node(False, lease=40),
+        status=status(**READY_ONCE),
+        says="power-cycle",
+        stage="Ready",
+    ),
+    Row(
+        "a deleted Node is not a request to boot",
+        "NodeNotReady",
+        seconds=9000,
+        status=status(**READY_ONCE),
+        says="is gone",
+        stage="Ready",
+    ),
+    Row(
+        "a forged refused join does nothing to a Ready Node",
+        "Ready",
+        seconds=9000,
+        node=node(lease=8995),
+        status=status(**{**READY_ONCE, "join": REFUSED}),
+        stage="Ready",
+    ),
+    Row(
+        "nor to a NotReady Node whose Lease is fresh",
+        "NodeNotReady",
+        seconds=510,
+        node=node(False, lease=500),
+        status=status(**{**READY_ONCE, "join": REFUSED}),
+        says="is alive",
+        stage="Ready",
+    ),
+    Row(
+        "nor to a Node that is Ready by another boot's word",
+        "NodeNotReady",
+        seconds=9000,
+        node=node(boot_id=OTHER_BOOT),
+        status=status(**{**READY_ONCE, "join": REFUSED}),
+        says="is alive",
+    ),
+    Row(
+        "a refused join does not stop a boot that is nearly done",
+        "Kubelet",
+        seconds=60,
+        status=status(power=POWERED, join=replace(JOINED, refused_time=at(50), refused_reason="AlreadyFetched")),
+    ),
+    Row(
+        "a BMC that says Off does nothing to a Ready Node",
+        "Ready",
+        seconds=9000,
+        node=node(),
+        status=status(**{**READY_ONCE, "power": replace(POWERED, state="Off", observed_time=at(8999))}),
+    ),
+    Row(
+        "a kubelet that lives but is not Ready is not reset by the time-out",
+        "NodeNotReady",
+        seconds=400,
+        node=node(False, lease=395, message="cni plugin not initialized"),
+        status=status(power=POWERED, join=JOINED),
+        says="kubectl describe node",
+    ),
+    Row(
+        "a refusal that a person must settle orders nothing",
+        "Token",
+        seconds=60,
+        status=status(
+            power=POWERED,
+            progress=heard("Token", 30),
+            join=JoinStatus(refused_time=at(50), refused_reason="SystemUUIDMismatch"),
+        ),
+    ),
+    Row(
+        "an Off from before the order was carried out is not a loss",
+        "Firmware",
+        status=status(power=replace(POWERED, state="Off", observed_time=at(-100))),
+    ),
+    Row(
+        "a new image of the pool does not reset a boot that has begun to fetch",
+        "Root",
+        pool=pool(image_ref="newer"),
+        status=status(power=POWERED, progress=heard("Root", 12)),
+    ),
+    Row(
+        "nor a Ready Node",
+        "Ready",
+        pool=pool(image_ref="newer"),
+        status=status(power=POWERED, join=JOINED),
+        node=node(),
+    ),
+]

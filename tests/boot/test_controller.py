@@ -1,0 +1,343 @@
+"""The boot controller against a real API server: caches, writes, conflicts, and a crash after every write."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from provisioner.api import Image, NodePool, Rack, Server
+from provisioner.api.codec import encode, to_json
+from provisioner.api.errors import Conflict
+from provisioner.api.meta import rfc3339, rfc3339_micro
+from provisioner.api.server import JoinStatus, PowerStatus
+from provisioner.boot.controller import MANAGER, BootController, BootInformers, build_boot_controllers
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.informer import Informer
+from provisioner.cluster.resources import LEASES, NODES, of
+from tests.boot.objects import image, pool, rack, server
+
+BOOT = "11111111-1111-4111-8111-111111111111"
+DEADLINE_SECONDS = 60
+
+
+@dataclass
+class RecordedEvents:
+    """Keeps what would become Events."""
+
+    reasons: list[str] = field(default_factory=list)
+
+    def record(self, regarding: Mapping[str, Any], type: Any, reason: str, message: str) -> None:  # noqa: A002
+        self.reasons.append(reason)
+
+
+class Crash(BaseException):
+    """The controller's process ends here."""
+
+
+class CrashingCluster:
+    """The real door, that ends the process after so many writes."""
+
+    def __init__(self, cluster: Cluster, writes: int) -> None:
+        self._cluster = cluster
+        self._writes = writes
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+    def apply_status(self, *args: Any, **kwargs: Any) -> Any:
+        result = self._cluster.apply_status(*args, **kwargs)
+        self._writes -= 1
+        if self._writes < 0:
+            raise Crash
+        return result
+
+
+@dataclass
+class World:
+    """A rack with one server, and caches that follow it."""
+
+    cluster: Cluster
+    name: str
+    informers: BootInformers
+    events: RecordedEvents
+
+    def controller(
+        self, cluster: Any = None, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> BootController:
+        return BootController(
+            cluster or self.cluster, self.informers, self.events, now=now, rng=random.Random(self.name)
+        )
+
+    def read(self) -> Server:
+        return self.cluster.read(Server, self.name)
+
+    def settle(self, controller: BootController, until: Callable[[Server], bool]) -> Server:
+        """Reconcile as the work queue would, until the server looks as wanted."""
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                controller.reconcile(self.name)
+            except Conflict:
+                pass
+            if until(self.read()):
+                return self.read()
+            time.sleep(0.05)
+        raise AssertionError(f"{self.name} never got there: {self.read().status}")
+
+    def power(self, **fields: Any) -> None:
+        self.cluster.apply_status(
+            Server, self.name, {"power": to_json(PowerStatus(**fields))}, manager="provisioner-power"
+        )
+
+    def join(self, **fields: Any) -> None:
+        self.cluster.apply_status(
+            Server, self.name, {"join": to_json(JoinStatus(**fields))}, manager="provisioner-join"
+        )
+
+    def node(self, *, ready: bool, boot_id: str = BOOT) -> None:
+        """Play the kubelet."""
+        meta = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name}}
+        self.cluster.apply(meta, manager="test")
+        condition = {"type": "Ready", "status": "True" if ready else "False", "reason": "Test", "message": "test",
+                     "lastTransitionTime": rfc3339(datetime.now(UTC)), "lastHeartbeatTime": rfc3339(datetime.now(UTC))}  # fmt: skip
+        self.cluster.patch(
+            NODES,
+            self.name,
+            {"status": {"conditions": [condition], "nodeInfo": node_info(boot_id)}},
+            subresource="status",
+        )
+
+    def lease(self, renewed: datetime) -> None:
+        self.cluster.apply(
+            {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+             "metadata": {"name": self.name, "namespace": "kube-node-lease"},
+             "spec": {"holderIdentity": self.name, "renewTime": rfc3339_micro(renewed)}},
+            manager="test",
+        )  # fmt: skip
+
+
+def node_info(boot_id: str) -> dict[str, str]:
+    fields = ("machineID", "systemUUID", "kernelVersion", "osImage", "containerRuntimeVersion", "kubeletVersion",
+              "kubeProxyVersion", "operatingSystem", "architecture")  # fmt: skip
+    return {**dict.fromkeys(fields, "test"), "bootID": boot_id}
+
+
+def reason(server_: Server, type_: str = "Ready") -> str | None:
+    return next((c.reason for c in server_.status.conditions if c.type == type_), None)
+
+
+@pytest.fixture
+def world(cluster: Cluster, unique: str) -> Iterator[World]:
+    def create(resource: Any) -> None:
+        body = encode(resource)
+        body["metadata"] = {"name": resource.name}
+        status = body.pop("status", None)
+        cluster.create(of(type(resource)), body)
+        if status:
+            cluster.apply_status(type(resource), resource.name, status, manager="provisioner-inventory")
+
+    def renamed(resource: Any, name: str) -> Any:
+        from dataclasses import replace
+
+        return replace(resource, metadata=replace(resource.metadata, name=name))
+
+    mac = "02:" + ":".join(f"{b:02x}" for b in random.Random(unique).randbytes(5))
+    create(renamed(rack(), f"{unique}-rack"))
+    create(renamed(image(), f"{unique}-image"))
+    create(pool(f"{unique}-pool", image_ref=f"{unique}-image"))
+    create(server(unique, boot_mac_address=mac, rack_ref=f"{unique}-rack", node_pool_ref=f"{unique}-pool"))
+    stop = threading.Event()
+    follow = {
+        "servers": Informer(cluster, of(Server)), "pools": Informer(cluster, of(NodePool)),
+        "images": Informer(cluster, of(Image)), "racks": Informer(cluster, of(Rack)),
+        "nodes": Informer(cluster, NODES), "leases": Informer(cluster, LEASES, namespace="kube-node-lease"),
+    }  # fmt: skip
+    for informer in follow.values():
+        informer.start(stop)
+    assert all(informer.wait_for_sync(30) for informer in follow.values())
+    yield World(cluster, unique, BootInformers(**follow), RecordedEvents())
+    stop.set()
+    cluster.delete(NODES, unique)
+    cluster.delete(of(Server), unique)
+    cluster.delete(of(NodePool), f"{unique}-pool")
+
+
+def boot_to_ready(world: World, controller: Callable[[], BootController]) -> Server:
+    """Drive a boot as BMC, machine and kubelet would; the controller acts in between."""
+    ordered = world.settle(controller(), lambda s: s.status.order is not None)
+    order = ordered.status.order
+    assert order is not None
+    world.power(order_id=order.id, order_time=rfc3339_micro(datetime.now(UTC)), state="On",
+                observed_time=rfc3339_micro(datetime.now(UTC)))  # fmt: skip
+    world.settle(controller(), lambda s: s.status.boot_stage == "Firmware")
+    world.join(order_id=order.id, boot_id=BOOT, fetched_time=rfc3339_micro(datetime.now(UTC)))
+    world.settle(controller(), lambda s: s.status.boot_stage == "Kubelet")
+    world.node(ready=True)
+    return world.settle(controller(), lambda s: reason(s) == "Ready")
+
+
+def test_a_boot_is_ordered_followed_and_ends_ready(world: World) -> None:
+    controller = world.controller()
+    ready = boot_to_ready(world, lambda: controller)
+    assert ready.status.order is not None
+    assert ready.status.order.reason == "FirstBoot"
+    assert ready.status.image_ref == f"{world.name}-image"
+    assert ready.status.node_ref == world.name
+    assert ready.status.boot_id == BOOT
+    assert ready.status.ready_time is not None
+    assert reason(ready, "Booted") == "Joined"
+    assert world.events.reasons == ["BootOrdered", "Ready"]
+
+
+def test_the_controller_owns_its_fields_and_no_others(world: World) -> None:
+    boot_to_ready(world, world.controller)
+    body = world.cluster.get(of(Server), world.name)
+    mine = [entry for entry in body["metadata"]["managedFields"] if entry["manager"] == MANAGER]
+    assert [entry.get("subresource") for entry in mine] == ["status"]
+    assert set(mine[0]["fieldsV1"]["f:status"]) == {
+        "f:order", "f:bootStage", "f:bootID", "f:imageRef", "f:imageDigest", "f:nodeRef", "f:readyTime", "f:conditions"
+    }  # fmt: skip
+    assert body["status"]["address"] == "10.80.0.21"
+    assert body["status"]["power"]["state"] == "On"
+
+
+def test_looking_again_writes_nothing(world: World) -> None:
+    controller = world.controller()
+    world.settle(controller, lambda s: s.status.order is not None)
+    before = world.cluster.get(of(Server), world.name)["metadata"]["resourceVersion"]
+    for _ in range(5):
+        controller.reconcile(world.name)
+    assert world.cluster.get(of(Server), world.name)["metadata"]["resourceVersion"] == before
+
+
+@pytest.mark.parametrize("writes", range(4))
+def test_a_controller_killed_after_any_write_ends_in_the_same_state(world: World, writes: int) -> None:
+    """After its first, second… write the process is gone; another one goes on with empty hands."""
+    crashing = world.controller(CrashingCluster(world.cluster, writes))
+    crashed = threading.Event()
+
+    def controller() -> BootController:
+        return world.controller() if crashed.is_set() else crashing
+
+    class Surviving:
+        def reconcile(self, name: str) -> float | None:
+            try:
+                return controller().reconcile(name)
+            except Crash:
+                crashed.set()
+                return None
+
+    ready = boot_to_ready(world, lambda: Surviving())  # type: ignore[arg-type,return-value]
+    assert crashed.is_set()
+    order = ready.status.order
+    assert order is not None
+    assert (order.attempt, order.reason) == (1, "FirstBoot"), "one order, whatever happened"
+    assert reason(ready) == "Ready"
+
+
+def test_two_controllers_at_once_give_one_order(world: World) -> None:
+    """A leader that lost its lease without knowing: the resourceVersion lets one of them win."""
+    start = threading.Barrier(2)
+    failures: list[BaseException] = []
+
+    def act(seed: int) -> None:
+        controller = BootController(
+            world.cluster, world.informers, world.events, now=lambda: datetime.now(UTC), rng=random.Random(seed)
+        )
+        start.wait(10)
+        try:
+            controller.reconcile(world.name)
+        except Conflict as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=act, args=(seed,)) for seed in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert world.events.reasons == ["BootOrdered"]
+    order = world.read().status.order
+    assert order is not None
+    assert order.attempt == 1
+
+
+def test_a_node_that_the_caches_do_not_know_yet_forbids_an_order(world: World) -> None:
+    """Before an order is given the Node is read past every cache."""
+
+    class Empty:
+        has_synced = True
+
+        def get(self, name: str) -> None:
+            return None
+
+        def items(self) -> list[dict[str, Any]]:
+            return []
+
+        def subscribe(self, watcher: Any) -> None: ...
+
+    world.node(ready=True)
+    from dataclasses import replace
+
+    blind = replace(world.informers, nodes=Empty(), leases=Empty())
+    controller = BootController(world.cluster, blind, world.events, now=lambda: datetime.now(UTC), rng=random.Random(1))
+    controller.reconcile(world.name)
+    assert world.read().status.order is None
+    assert reason(world.read()) == "Adopted"
+
+
+def test_a_renewed_lease_forbids_what_a_refused_join_asks_for(world: World) -> None:
+    ready = boot_to_ready(world, world.controller)
+    order = ready.status.order
+    assert order is not None
+    now = datetime.now(UTC)
+    world.join(order_id=order.id, boot_id=BOOT, fetched_time=rfc3339_micro(now), refused_reason="AlreadyFetched",
+               refused_time=rfc3339_micro(now + timedelta(seconds=1)))  # fmt: skip
+    world.node(ready=False)
+    world.lease(datetime.now(UTC))
+    held = world.settle(world.controller(), lambda s: reason(s) == "NodeNotReady")
+    assert held.status.order == order
+    world.lease(datetime.now(UTC) - timedelta(seconds=60))
+    again = world.settle(world.controller(), lambda s: s.status.order is not None and s.status.order.id != order.id)
+    assert again.status.order is not None
+    assert again.status.order.reason == "Unordered"
+    assert again.status.ready_time is None
+
+
+def test_the_running_controller_reacts_to_pools_nodes_and_servers(world: World) -> None:
+    world.cluster.patch(of(Server), world.name, {"spec": {"nodePoolRef": None}})
+    stop = threading.Event()
+    (controller,) = build_boot_controllers(
+        world.cluster, world.informers, world.events, lambda: datetime.now(UTC), random.Random(2)
+    )
+    thread = threading.Thread(target=controller.run, args=(stop,))
+    thread.start()
+    try:
+        wait_until(lambda: reason(world.read()) == "NoNodePool")
+        world.cluster.patch(of(Server), world.name, {"spec": {"nodePoolRef": f"{world.name}-pool"}})
+        wait_until(lambda: world.read().status.order is not None)
+        order = world.read().status.order
+        assert order is not None
+        now = rfc3339_micro(datetime.now(UTC))
+        world.power(order_id=order.id, order_time=now, state="On", observed_time=now)
+        world.join(order_id=order.id, boot_id=BOOT, fetched_time=now)
+        world.node(ready=True)
+        wait_until(lambda: reason(world.read()) == "Ready")
+        world.node(ready=False)
+        wait_until(lambda: reason(world.read()) == "NodeNotReady")
+    finally:
+        stop.set()
+        thread.join(60)
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not true():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.05)
