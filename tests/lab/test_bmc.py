@@ -121,9 +121,7 @@ def test_power_follows_the_actions_and_misplaced_ones_are_refused(server: FakeSe
 
 
 def test_once_is_spent_by_one_boot(server: FakeServer, client: Client) -> None:
-    client.patch_boot(
-        BootSourceOverrideEnabled="Once", BootSourceOverrideTarget="UefiHttp", HttpBootUri=PINNED
-    )
+    client.patch_boot(BootSourceOverrideEnabled="Once", BootSourceOverrideTarget="UefiHttp", HttpBootUri=PINNED)
     client.reset("On")
     assert client.get(SYSTEM)["Boot"]["BootSourceOverrideEnabled"] == "Disabled"
     client.reset("ForceRestart")
@@ -131,9 +129,7 @@ def test_once_is_spent_by_one_boot(server: FakeServer, client: Client) -> None:
 
 
 def test_continuous_stays_also_when_the_bmc_is_replaced_by_a_new_process(server: FakeServer, client: Client) -> None:
-    client.patch_boot(
-        BootSourceOverrideEnabled="Continuous", BootSourceOverrideTarget="UefiHttp", HttpBootUri=PINNED
-    )
+    client.patch_boot(BootSourceOverrideEnabled="Continuous", BootSourceOverrideTarget="UefiHttp", HttpBootUri=PINNED)
     client.reset("On")
     client.reset("ForceRestart")
     reborn = FakeServer(server.directory)
