@@ -1,0 +1,63 @@
+"""A server in the shared control plane, whose services have only the rights that `rbac` gives them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provisioner.cluster.client import Cluster
+from provisioner.join.csr_controller import Approver
+from provisioner.join.node_controller import NodePreparer
+from provisioner.lab.control_plane import ControlPlane
+from tests.join.world import Clock, Recorded, World, connect_as_account, grant_rights, register
+
+Accounts = tuple[Cluster, Cluster]
+
+
+@pytest.fixture(scope="session")
+def accounts(cluster: Cluster, control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Accounts:
+    """The doors of the join service and of the controller."""
+    grant_rights(cluster, "join-service", "join-controller")
+    folder = tmp_path_factory.mktemp("accounts")
+    service = connect_as_account(cluster, control_plane, folder, "join-service")
+    return service, connect_as_account(cluster, control_plane, folder, "join-controller")
+
+
+@pytest.fixture
+def make_world(
+    cluster: Cluster, control_plane: ControlPlane, accounts: Accounts, tmp_path: Path, unique: str
+) -> Callable[..., World]:
+    """Makes servers, named after the test's unique prefix."""
+
+    def make(suffix: str = "a", **changes: Any) -> World:
+        digits = uuid.uuid4().bytes
+        clock, recorded = Clock(), Recorded()
+        world = World(
+            admin=cluster,
+            plane=control_plane,
+            folder=tmp_path,
+            name=f"{unique}-{suffix}",
+            mac="52:54:" + ":".join(f"{byte:02x}" for byte in digits[:4]),
+            address=f"10.{digits[5]}.{digits[6]}.{digits[7] % 250 + 1}",
+            service_cluster=accounts[0],
+            approver=Approver(cluster=accounts[1], recorder=recorded, now=clock),
+            preparer=NodePreparer(cluster=accounts[1], recorder=recorded, now=clock),
+            recorded=recorded,
+            clock=clock,
+        )
+        register(world)
+        return world
+
+    return make
+
+
+@pytest.fixture
+def world(make_world: Callable[..., World]) -> World:
+    """A server whose first boot is ordered."""
+    made = make_world()
+    made.order("order-1")
+    return made

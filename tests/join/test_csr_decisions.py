@@ -1,0 +1,163 @@
+"""Verdicts that the shared API server cannot be made to ask for: it has NodeRestriction and credential ids."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import replace
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
+
+from provisioner.join.csr import (
+    CLIENT_SIGNER,
+    SERVING_SIGNER,
+    ApproveBootstrap,
+    ApproveRenewal,
+    CertificateFacts,
+    Deny,
+    Ignore,
+    asked_name,
+    judge,
+)
+from provisioner.join.csr_request import CertificateRequest, SubjectError, read_request, read_subject
+from provisioner.join.mint import BOOTSTRAP_GROUP
+from tests.join.samples import fetched, server, with_status
+from tests.join.world import certificate_pem
+
+KEY = ec.generate_private_key(ec.SECP256R1())
+CREDENTIAL = "X509SHA256=" + "ab" * 32
+JOINED = with_status(server(), join=fetched(certificate_token_id="abc123", certificate_request_name="csr-1"))
+
+BY_NODE = CertificateRequest(
+    name="csr-2",
+    signer=CLIENT_SIGNER,
+    username="system:node:r01-u01",
+    groups=("system:nodes", "system:authenticated"),
+    credential=CREDENTIAL,
+    usages=("digital signature", "client auth"),
+    expiration_seconds=None,
+    pem=certificate_pem(KEY, "system:node:r01-u01"),
+)
+NODE_FACTS = CertificateFacts(server=JOINED, requesting_server=True, credentials=(CREDENTIAL,))
+
+BY_TOKEN = replace(BY_NODE, username="system:bootstrap:abc123", groups=(BOOTSTRAP_GROUP,), credential=None)
+TOKEN_FACTS = CertificateFacts(server=with_status(server(), join=fetched()), token_server="r01-u01")
+
+
+def reason(request: CertificateRequest, facts: CertificateFacts) -> str:
+    verdict = judge(request, facts)
+    return verdict.reason if isinstance(verdict, Deny) else type(verdict).__name__
+
+
+def test_what_is_changed_below_would_be_approved() -> None:
+    assert judge(BY_NODE, NODE_FACTS) == ApproveRenewal(CREDENTIAL)
+    assert judge(BY_TOKEN, TOKEN_FACTS) == ApproveBootstrap("abc123")
+
+
+@pytest.mark.parametrize("signer", [CLIENT_SIGNER, SERVING_SIGNER])
+def test_a_node_does_not_ask_for_another(signer: str) -> None:
+    usage = "client auth" if signer == CLIENT_SIGNER else "server auth"
+    request = replace(BY_NODE, username="system:node:r01-u02", signer=signer, usages=("digital signature", usage))
+    assert reason(request, NODE_FACTS) == "NotItsOwnName"
+
+
+def test_a_node_of_ours_does_not_ask_for_a_name_that_is_nobodys() -> None:
+    request = replace(BY_NODE, pem=certificate_pem(KEY, "system:node:nobody"))
+    assert reason(request, replace(NODE_FACTS, server=None)) == "UnknownServer"
+
+
+def test_without_the_credential_nothing_is_renewed() -> None:
+    assert reason(replace(BY_NODE, credential=None), NODE_FACTS) == "UnknownCertificate"
+
+
+def test_a_credential_that_is_not_on_record_renews_nothing() -> None:
+    assert reason(BY_NODE, replace(NODE_FACTS, credentials=())) == "OldCertificate"
+
+
+def test_somebody_in_our_group_who_is_no_token_is_denied() -> None:
+    assert reason(replace(BY_TOKEN, username="eve"), TOKEN_FACTS) == "UnknownRequester"
+
+
+def test_a_user_who_is_named_like_a_node_but_is_not_in_its_group_is_no_node() -> None:
+    request = replace(BY_NODE, groups=("system:authenticated",))
+    assert reason(request, replace(NODE_FACTS, requesting_server=False)) == "NameTaken"
+
+
+def test_the_label_of_the_secret_must_name_the_server() -> None:
+    assert reason(BY_TOKEN, replace(TOKEN_FACTS, token_server="r01-u02")) == "WrongToken"
+
+
+def test_a_server_that_was_handed_nothing_gets_nothing() -> None:
+    assert reason(BY_TOKEN, replace(TOKEN_FACTS, server=server())) == "WrongToken"
+
+
+def test_a_foreign_node_that_renews_its_own_certificate_is_left_alone() -> None:
+    request = replace(BY_NODE, username="system:node:cp-1", pem=certificate_pem(KEY, "system:node:cp-1"))
+    assert judge(request, CertificateFacts(server=None)) == Ignore()
+
+
+def test_a_usage_that_is_listed_twice_is_denied() -> None:
+    usages = ("digital signature", "client auth", "client auth")
+    assert reason(replace(BY_TOKEN, usages=usages), TOKEN_FACTS) == "WrongUsages"
+
+
+def altered(pem: bytes) -> bytes:
+    der = bytearray(x509.load_pem_x509_csr(pem).public_bytes(Encoding.DER))
+    der[-1] ^= 1
+    body = base64.encodebytes(bytes(der))
+    return b"-----BEGIN CERTIFICATE REQUEST-----\n" + body + b"-----END CERTIFICATE REQUEST-----\n"
+
+
+@pytest.mark.parametrize(
+    "pem",
+    [
+        b"",
+        b"nothing",
+        BY_NODE.pem + BY_NODE.pem,
+        BY_NODE.pem.replace(b"CERTIFICATE REQUEST", b"CERTIFICATE"),
+        BY_NODE.pem[:100],
+        altered(BY_NODE.pem),
+        b"-----BEGIN CERTIFICATE REQUEST-----\n" + b"A" * 20_000 + b"\n-----END CERTIFICATE REQUEST-----\n",
+    ],
+)
+def test_what_is_not_one_signed_request_is_malformed(pem: bytes) -> None:
+    with pytest.raises(SubjectError):
+        read_subject(pem)
+    request = replace(BY_TOKEN, pem=pem)
+    assert asked_name(request) is None
+    assert reason(request, replace(TOKEN_FACTS, server=None)) == "Malformed"
+
+
+def test_names_hidden_in_a_second_request_attribute_are_seen() -> None:
+    """Go merges the attributes, cryptography reads the first: a request with another attribute is refused."""
+    builder = x509.CertificateSigningRequestBuilder().subject_name(
+        x509.Name(
+            [
+                x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:nodes"),
+                x509.NameAttribute(NameOID.COMMON_NAME, "system:node:r01-u01"),
+            ]
+        )
+    )
+    builder = builder.add_attribute(x509.oid.AttributeOID.CHALLENGE_PASSWORD, b"x")
+    pem = builder.sign(KEY, hashes.SHA256()).public_bytes(Encoding.PEM)
+    assert reason(replace(BY_TOKEN, pem=pem), TOKEN_FACTS) == "WrongSubject"
+
+
+def test_a_request_is_read_as_the_api_server_wrote_it() -> None:
+    csr = {
+        "metadata": {"name": "csr-9"},
+        "spec": {
+            "request": "!!!",
+            "signerName": CLIENT_SIGNER,
+            "username": "system:node:r01-u01",
+            "groups": ["system:nodes"],
+            "extra": {"authentication.kubernetes.io/credential-id": ["a", "b"]},
+        },
+    }
+    request = read_request(csr)
+    assert request.pem == b""
+    assert request.credential is None, "two credentials are none"
