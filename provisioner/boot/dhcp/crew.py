@@ -43,6 +43,8 @@ class _Worker:
     index: int
     process: subprocess.Popen[bytes] | None = None
     control: Connection | None = None
+    ready: bool = False
+    """Whether it has asked for its setup: until then nothing is sent, so that a slow start is not taken for a hang."""
     started: float = 0.0
     start_at: float = 0.0
     pause_seconds: float = 0.0
@@ -151,22 +153,21 @@ class Crew:
         ours.close()
         worker.started = time.monotonic()
         self._selector.register(worker.control, selectors.EVENT_READ, worker)
-        self._send(worker, self._setup(worker.index, forward.fileno()))
-        self._send(worker, Addresses(self._addresses))
-        known = self._snapshot()
-        if known is not None:
-            self._send(worker, known)
 
-    def _setup(self, index: int, forward_fd: int) -> Setup:
+    def _setup(self, index: int) -> Setup:
         queues = tuple(
             Queue(listener.sock.fileno(), listener.interface, listener.interface_index, listener.discovers)
             for listener in self._listeners[index]
         )
-        return Setup(self._config, queues, forward_fd, keeps_discovery=index == 0)
+        keeps = index == 0
+        forward_fd = (self._keeper_end if keeps else self._others_end).fileno()
+        # The inventory goes with it: a successor must not take the packets that wait for those of strangers.
+        return Setup(self._config, queues, forward_fd, keeps, Addresses(self._addresses), self._snapshot())
 
     def _tell_all(self, message: ToWorker) -> None:
         for worker in self._workers:
-            self._send(worker, message)
+            if worker.ready:
+                self._send(worker, message)
 
     def _send(self, worker: _Worker, message: ToWorker) -> None:
         if worker.control is None:
@@ -184,6 +185,9 @@ class Crew:
         except (EOFError, OSError) as error:
             self._lose(worker, f"its pipe ended: {error}" if str(error) else "its pipe ended")
             return
+        if not worker.ready:
+            worker.ready = True
+            self._send(worker, self._setup(worker.index))
         self._on_report(report)
 
     def _lose(self, worker: _Worker, why: str) -> None:
@@ -196,6 +200,7 @@ class Crew:
         process.kill()
         status = process.wait()
         worker.process = worker.control = None
+        worker.ready = False
         now = time.monotonic()
         if now - worker.started >= _STEADY_SECONDS:
             worker.pause_seconds = 0.0

@@ -18,20 +18,23 @@ class Queue(NamedTuple):
     discovers: bool
 
 
+class Addresses(NamedTuple):
+    """The IPv4 addresses of the interfaces, by name."""
+
+    by_interface: dict[str, tuple[bytes, ...]]
+
+
 class Setup(NamedTuple):
-    """The first message to a worker."""
+    """The first message to a worker, once it has sent its first, empty Report."""
 
     config: DhcpConfig
     queues: tuple[Queue, ...]
     forward_fd: int
     """Datagram socket: the keeper reads from it what the other workers write, packets of unknown machines."""
     keeps_discovery: bool
-
-
-class Addresses(NamedTuple):
-    """The IPv4 addresses of the interfaces, by name."""
-
-    by_interface: dict[str, tuple[bytes, ...]]
+    addresses: Addresses
+    known: Delta | None
+    """The whole inventory; None while it is not known."""
 
 
 ToWorker = Setup | Addresses | Delta

@@ -107,9 +107,9 @@ class DhcpServer:
 
     def _publish(self, delta: Delta) -> None:
         problems = dict(self._inventory.problems)
-        for name, problem in problems.items():
-            if self._reported_problems.get(name) != problem:
-                log.warning("part of the inventory was not served by DHCP", object=name, problem=problem)
+        new = [problem for name, problem in problems.items() if self._reported_problems.get(name) != problem]
+        if new:
+            log.warning("parts of the inventory were not served by DHCP", problems=new[:5], count=len(new))
         self._reported_problems = problems
         if self._synced and delta:
             self._crew.tell(delta)

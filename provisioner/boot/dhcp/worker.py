@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection
 from typing import Final
 
 from provisioner.boot.dhcp.discovery import Discovery
+from provisioner.boot.dhcp.inventory import Delta
 from provisioner.boot.dhcp.protocol import MOST_SIGHTINGS, Addresses, Report, Setup
 from provisioner.boot.dhcp.reply import Arrival, Destination
 from provisioner.boot.dhcp.respond import FORWARDED, respond
@@ -87,6 +88,9 @@ class Worker:
         self._sender = self._queues[-1][0]
         self._arrivals = {queue.interface_index: Arrival(queue.interface_index) for queue in setup.queues}
         self._interfaces = {queue.interface: queue.interface_index for queue in setup.queues if queue.interface}
+        self._take(setup.addresses)
+        if setup.known is not None:
+            self._take(setup.known)
 
     def run(self) -> None:
         """Serve until the parent closes the pipe."""
@@ -118,15 +122,17 @@ class Worker:
         """Take every message that is there; False if the parent is gone."""
         try:
             while self._control.poll(0):
-                message = self._control.recv()
-                if isinstance(message, Addresses):
-                    for name, index in self._interfaces.items():
-                        self._arrivals[index] = Arrival(index, message.by_interface.get(name, ()))
-                else:
-                    self._table.apply(message)
+                self._take(self._control.recv())
         except (EOFError, ConnectionError):
             return False
         return True
+
+    def _take(self, message: Addresses | Delta) -> None:
+        if isinstance(message, Addresses):
+            for name, index in self._interfaces.items():
+                self._arrivals[index] = Arrival(index, message.by_interface.get(name, ()))
+        else:
+            self._table.apply(message)
 
     def _drain(self, sock: socket.socket, interface_index: int, most: int) -> None:
         arrival = self._arrivals[interface_index]
@@ -185,6 +191,7 @@ def main(control_fd: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     control = Connection(control_fd)
     try:
+        control.send(Report((), {}))
         setup = control.recv()
     except (EOFError, ConnectionError):
         return

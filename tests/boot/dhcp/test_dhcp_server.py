@@ -1,0 +1,236 @@
+"""The whole server with its worker processes, asked over the loopback network as a relay would ask."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from provisioner.api.errors import NeedsHuman
+from provisioner.api.rack import Rack
+from provisioner.api.server import Server
+from provisioner.boot.dhcp import DhcpConfig, DhcpServer, Observation
+from provisioner.boot.dhcp import options as opt
+from provisioner.boot.dhcp.steer import worker_of
+from tests.boot.dhcp.messages import mac_bytes, message, rack, request_of, server, subnet, yiaddr
+from tests.boot.dhcp.relay import PATIENCE_SECONDS, RELAY_ADDRESS, SERVER_ADDRESS, Relay, config, wait_until
+
+RACK = rack("r01", subnet(cidr="127.80.0.0/24", gateway=SERVER_ADDRESS, discovery=("127.80.0.200", "127.80.0.209")))
+PXE = {opt.VENDOR_CLASS: b"PXEClient:Arch:00007:UNDI:003016", opt.CLIENT_ARCHITECTURE: b"\x00\x07"}
+
+
+def mac_for(worker: int, serial: int = 0) -> str:
+    """A MAC address whose packets the kernel gives to this one of two workers."""
+    found = (n for n in range(1000) if worker_of(mac_bytes(f"52:54:00:00:{n >> 8:02x}:{n & 255:02x}"), 2) == worker)
+    for _ in range(serial):
+        next(found)
+    n = next(found)
+    return f"52:54:00:00:{n >> 8:02x}:{n & 255:02x}"
+
+
+def registered(mac: str, host: int) -> Server:
+    return server(f"s{host}", mac, f"127.80.0.{host}")
+
+
+def discover(mac: str, xid: int = 1, options: dict[int, bytes] | None = None) -> bytes:
+    return message(opt.DISCOVER, mac, giaddr=RELAY_ADDRESS, xid=xid, options=options)
+
+
+class Running:
+    def __init__(self, settings: DhcpConfig) -> None:
+        self.settings = settings
+        self.observations: list[Observation] = []
+        self.server = DhcpServer(settings, self.observations.append, clock=lambda: 42.0)
+
+    def kinds(self) -> set[tuple[str, str, str | None]]:
+        return {(o.mac_address, o.kind, o.server) for o in self.observations}
+
+
+@contextlib.contextmanager
+def running(*objects: Rack | Server, **settings: object) -> Iterator[tuple[Running, Relay]]:
+    run = Running(config(**settings))
+    run.server.start()
+    try:
+        if objects:
+            racks = [item for item in objects if isinstance(item, Rack)]
+            run.server.replace(racks, [item for item in objects if isinstance(item, Server)])
+        with Relay(run.settings) as relay:
+            yield run, relay
+    finally:
+        run.server.stop()
+
+
+def test_machines_are_answered_by_every_worker() -> None:
+    first, second = mac_for(0), mac_for(1)
+    with running(RACK, registered(first, 11), registered(second, 12)) as (run, relay):
+        assert yiaddr(relay.exchange(discover(first, 1))) == "127.80.0.11"
+        assert yiaddr(relay.exchange(discover(second, 2))) == "127.80.0.12"
+        ack = relay.exchange(request_of("127.80.0.12", second, server=SERVER_ADDRESS, giaddr=RELAY_ADDRESS))
+        assert ack.options[opt.MESSAGE_TYPE] == bytes((opt.ACK,))
+        wait_until(lambda: run.server.counters().get("acknowledged", 0) >= 1, "the counters were not reported")
+        assert run.server.counters()["offered"] >= 2
+
+
+def test_before_the_inventory_is_known_there_is_silence_and_afterwards_answers() -> None:
+    mac = mac_for(0)
+    with running() as (run, relay):
+        run.server.put_rack(RACK)
+        run.server.put_server(registered(mac, 11))
+        relay.send(discover(mac))
+        wait_until(lambda: run.server.counters().get("dropped-not-synced", 0) >= 1, "the packet was not seen")
+        assert relay.receive(0.1) is None
+        run.server.replace([RACK], [registered(mac, 11)])
+        assert yiaddr(relay.exchange(discover(mac, 2))) == "127.80.0.11"
+
+
+def test_changes_reach_every_worker() -> None:
+    first, second = mac_for(0), mac_for(1)
+    with running(RACK, registered(first, 11), registered(second, 12)) as (run, relay):
+        run.server.put_server(registered(second, 77))
+        run.server.remove_server("s12")
+        wait_until(lambda: yiaddr(relay.exchange(discover(second, 2))) == "127.80.0.77", "the change was not served")
+        run.server.remove_rack("r01")
+        wait_until(
+            lambda: (relay.send(discover(first, 3)), run.server.counters().get("dropped-unknown-relay", 0))[1] > 0,
+            "the removed rack was still served",
+        )
+
+
+def test_unknown_machines_of_all_workers_share_one_discovery_range_without_collision() -> None:
+    macs = [mac_for(n % 2, n // 2) for n in range(10)]
+    with running(RACK) as (run, relay):
+        lent = {}
+        for n, mac in enumerate(macs):
+            offered = yiaddr(relay.exchange(discover(mac, 100 + n)))
+            ack = relay.exchange(
+                request_of(offered, mac, server=SERVER_ADDRESS, giaddr=RELAY_ADDRESS, xid=200 + n)  # type: ignore[arg-type]
+            )
+            assert ack.options[opt.MESSAGE_TYPE] == bytes((opt.ACK,))
+            lent[mac] = offered
+        assert set(lent.values()) == {f"127.80.0.{n}" for n in range(200, 210)}
+        wait_until(lambda: run.server.counters().get("forwarded-unknown-machine", 0) >= 10, "nothing was forwarded")
+
+
+def test_what_is_seen_of_a_boot_is_told_once_for_each_exchange() -> None:
+    known, unknown = mac_for(0), mac_for(1, 3)
+    with running(RACK, registered(known, 11)) as (run, relay):
+        for xid, options in ((1, PXE), (2, PXE | {opt.USER_CLASS: b"iPXE"})):
+            relay.exchange(discover(known, xid, options))
+            request = request_of("127.80.0.11", known, server=SERVER_ADDRESS, giaddr=RELAY_ADDRESS, xid=xid)  # type: ignore[arg-type]
+            relay.exchange(request[:-1] + b"".join(opt.encode_option(k, v) for k, v in options.items()) + b"\xff")
+        relay.exchange(discover(unknown, 3, PXE))
+        expected = {(known, "Firmware", "s11"), (known, "IPXE", "s11"), (unknown, "Firmware", None)}
+        wait_until(lambda: run.kinds() >= expected, f"only {run.kinds()} was told")
+        relay.exchange(discover(unknown, 4))
+        wait_until(lambda: (unknown, "System", None) in run.kinds(), "an unknown system was not told")
+        assert len(run.observations) == 4
+        assert {o.time for o in run.observations} == {42.0}
+        lent = {o.address for o in run.observations if o.server is None}
+        assert len(lent) == 1
+
+
+def test_an_observer_that_fails_hears_of_the_next_machine_all_the_same() -> None:
+    first, second = mac_for(0), mac_for(1)
+    heard = threading.Event()
+    settings = config()
+
+    def observe(observation: Observation) -> None:
+        if observation.mac_address == first:
+            raise RuntimeError("the service has a bad day")
+        heard.set()
+
+    dhcp = DhcpServer(settings, observe)
+    dhcp.start()
+    try:
+        dhcp.replace([RACK], [registered(first, 11), registered(second, 12)])
+        with Relay(settings) as relay:
+            relay.exchange(discover(first, 1, PXE))
+            wait_until(lambda: dhcp.counters().get("offered", 0) >= 1, "the first was not counted")
+            relay.exchange(discover(second, 2, PXE))
+        wait_until(heard.is_set, "the second observation was lost")
+    finally:
+        dhcp.stop()
+
+
+@pytest.mark.parametrize("sig", [signal.SIGKILL, signal.SIGTERM])
+def test_a_worker_that_dies_is_replaced_and_its_queue_is_not_lost(sig: signal.Signals) -> None:
+    mac = mac_for(1)
+    with running(RACK, registered(mac, 11)) as (run, relay):
+        relay.exchange(discover(mac, 1))
+        before = run.server.worker_pids()
+        os.kill(before[1], sig)
+        wait_until(lambda: before[1] not in run.server.worker_pids(), "the death was not noticed")
+        relay.send(discover(mac, 2))  # once: no client repeats it
+        replies = iter(lambda: relay.receive(PATIENCE_SECONDS), None)
+        reply = next(reply for reply in replies if reply.data[4:8] == (2).to_bytes(4, "big"))
+        assert yiaddr(reply) == "127.80.0.11"
+        wait_until(lambda: len(run.server.worker_pids()) == 2, "the worker was not replaced")
+        assert run.server.worker_pids()[0] == before[0]
+
+
+def test_a_worker_that_hangs_is_replaced() -> None:
+    mac = mac_for(1)
+    with running(RACK, registered(mac, 11)) as (run, relay):
+        relay.exchange(discover(mac, 1))
+        hung = run.server.worker_pids()[1]
+        os.kill(hung, signal.SIGSTOP)
+        many = [server(f"x{n}", f"52:55:00:00:{n >> 8:02x}:{n & 255:02x}", f"127.80.0.{n & 127}") for n in range(2000)]
+        for _ in range(12):  # more than its pipe holds
+            run.server.replace([RACK], [registered(mac, 11), *many])
+        wait_until(lambda: hung not in run.server.worker_pids(), "the hung worker was kept")
+        assert yiaddr(relay.exchange(discover(mac, 2))) == "127.80.0.11"
+
+
+def test_stop_leaves_no_process_and_frees_the_port() -> None:
+    with running(RACK) as (run, _):
+        pids = run.server.worker_pids()
+        run.server.stop()
+        assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as again:
+            again.bind((SERVER_ADDRESS, run.settings.server_port))
+
+
+def test_workers_end_when_their_parent_is_killed() -> None:
+    settings = config()
+    program = (
+        "import sys, time\n"
+        "from provisioner.boot.dhcp import DhcpConfig, DhcpServer\n"
+        f"dhcp = DhcpServer(DhcpConfig(server_address='{SERVER_ADDRESS}', server_port={settings.server_port}), print)\n"
+        "dhcp.start()\n"
+        "print(*dhcp.worker_pids(), flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pids = [int(pid) for pid in parent.stdout.readline().split()]
+        assert len(pids) == 2
+        parent.kill()
+    wait_until(lambda: not any(_runs(pid) for pid in pids), "a worker outlived its parent")
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_port_that_is_taken_is_refused_with_its_remedy() -> None:
+    settings = config()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.bind((SERVER_ADDRESS, settings.server_port))
+        with pytest.raises(NeedsHuman, match="stop the other DHCP server"):
+            DhcpServer(settings, print).start()
+
+
+def test_an_interface_that_is_missing_is_refused_by_name() -> None:
+    with pytest.raises(NeedsHuman, match="'nosuch0' does not exist"):
+        DhcpServer(config(interfaces=("nosuch0",)), print).start()
