@@ -306,6 +306,8 @@ class _Handler(BaseHTTPRequestHandler):
         content = b"" if document is None else json.dumps(document).encode()
         self.send_response(status)
         self.send_header("OData-Version", "4.0")
+        if self.close_connection:
+            self.send_header("Connection", "close")
         for name, value in headers.items():
             self.send_header(name, value)
         if content:

@@ -58,6 +58,14 @@ class BmcConnector(Connector):  # type: ignore[misc]  # sushy has no types
         if fingerprint is not None:
             self._session.mount("https://", _PinnedAdapter(fingerprint))
 
+    def _op(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super()._op(*args, **kwargs)
+        finally:
+            # sushy asks for one connection per request; a BMC that closes it without saying so in its answer would
+            # break the next request, which must not be sent twice.
+            self._session.close()
+
 
 @dataclass(frozen=True)
 class Cause:
