@@ -10,11 +10,13 @@ import click
 
 import provisioner
 from provisioner.api.server import Architecture
+from provisioner.cli.options import kubeconfig_option
 from provisioner.image.build import Request, build_image
 from provisioner.image.check import check_image
 from provisioner.image.manifest import FILES
 from provisioner.image.mirror import choose_archives, read_sources
 from provisioner.image.plan import Choices, bootstrap_command, describe
+from provisioner.image.publish import publish_image
 from provisioner.image.recipe import read_recipe
 from provisioner.image.root import Ingredients
 from provisioner.image.sign import SecretKey, read_public_key, read_secret_key, write_keys
@@ -34,11 +36,22 @@ def image() -> None:
 @click.option("--architecture", type=click.Choice(get_args(Architecture)), default="x86_64", show_default=True)
 @click.option("--mirror", help="URI of the package archive; without it, the one that this machine's apt uses.")
 @click.option("--kubelet", type=_FILE, required=True, help="The kubelet to put into the image.")
-@click.option("--join-ca", type=_FILE, required=True, help="CA certificate (PEM) that the join service's certificate is checked with.")
-@click.option("--key", "key_file", type=_FILE, required=True, help="Secret key that signs the image (provisioner image keygen).")
+@click.option(
+    "--join-ca",
+    type=_FILE,
+    required=True,
+    help="CA certificate (PEM) that the join service's certificate is checked with.",
+)
+@click.option(
+    "--key", "key_file", type=_FILE, required=True, help="Secret key that signs the image (provisioner image keygen)."
+)
 @click.option("--output", type=_FOLDER, required=True, help="Image store; the image is a folder sha256-… in it.")
 @click.option(
-    "--cache", type=_FOLDER, default=Path("~/.cache/provisioner/image-build"), show_default=True, help="What is kept between builds."
+    "--cache",
+    type=_FOLDER,
+    default=Path("~/.cache/provisioner/image-build"),
+    show_default=True,
+    help="What is kept between builds.",
 )
 @click.option("--force", is_flag=True, help="Build all of it again, with the packages of today.")
 @click.option("--plan", is_flag=True, help="Show the command that installs the packages, and build nothing.")
@@ -58,7 +71,9 @@ def build(
     """Build the image of RECIPE, such as images/gpu-node, into a store. What was built before is not built again."""
     recipe = read_recipe(recipe_folder)
     chosen = recipe.distribution(distribution, architecture)
-    choices = Choices(architecture=architecture, distribution=chosen, archives=choose_archives(chosen, read_sources(), mirror))
+    choices = Choices(
+        architecture=architecture, distribution=chosen, archives=choose_archives(chosen, read_sources(), mirror)
+    )
     if plan:
         click.echo(describe([bootstrap_command(recipe, choices, Path("root"))]), nl=False)
         return
@@ -74,7 +89,9 @@ def build(
         force=force,
     )
     started = time.monotonic()
-    built = build_image(request, lambda phase, outcome, seconds: click.echo(f"{phase:<10}{outcome:<60}{seconds:6.1f} s"))
+    built = build_image(
+        request, lambda phase, outcome, seconds: click.echo(f"{phase:<10}{outcome:<60}{seconds:6.1f} s")
+    )
     sizes = " · ".join(f"{FILES[kind]} {file.size_bytes / 1e6:.1f} MB" for kind, file in built.manifest.files().items())
     state = "reused (same inputs)" if built.reused else f"built in {time.monotonic() - started:.0f} s"
     click.echo(f"image {recipe.name} ({chosen.identifier}) {state}: {sizes}")
@@ -96,3 +113,19 @@ def keygen(folder: Path) -> None:
     """Make a key pair to sign images with: image.sec (keep it) and image.pub, in FOLDER."""
     secret, public = write_keys(folder, SecretKey.generate())
     click.echo(f"secret key {secret} (mode 0600), public key {public}")
+
+
+@image.command()
+@click.argument("folder", type=_FOLDER)
+@click.option(
+    "--store", type=_FOLDER, required=True, help="Image store of the boot host, as `provisioner boot` serves it."
+)
+@click.option("--key", "key_file", type=_FILE, required=True, help="Public key that the image must be signed with.")
+@kubeconfig_option
+def publish(folder: Path, store: Path, key_file: Path, kubeconfig: Path | None) -> None:
+    """Copy the image in FOLDER into the store and create its Image object. Doing it again changes nothing."""
+    from provisioner.cluster.client import Cluster
+
+    published = publish_image(folder, store, read_public_key(key_file), Cluster.connect(kubeconfig))
+    click.echo(f"image {published.name} published: {published.folder}")
+    click.echo(f"next: name it in a NodePool's spec.imageRef: {published.name}")

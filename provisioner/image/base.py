@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from provisioner.api.errors import NeedsHuman
 from provisioner.image.command import clean_environment, run
-from provisioner.image.modules import KernelModules, Module
+from provisioner.image.modules import KernelModules, Module, render_aliases, render_dependencies
 from provisioner.image.plan import DEBS, KEYRINGS, Choices, bootstrap_command
 from provisioner.image.recipe import Recipe
 
@@ -75,8 +75,8 @@ def build_base(recipe: Recipe, choices: Choices, folder: Path) -> Base:
     archives = ", ".join(sorted({f"{archive.uri} ({archive.suite})" for archive in choices.archives}))
     run(
         bootstrap_command(recipe, choices, base.root),
-        hint=f"the package archive {archives} must be reachable from here and have these packages: check network and proxy "
-        f"(apt's own settings apply), or name another archive with --mirror; whole log: {work / 'bootstrap.log'}",
+        hint=f"the package archive {archives} must be reachable from here and have these packages: check network and "
+        f"proxy (apt's own settings apply), or name another archive with --mirror; log: {work / 'bootstrap.log'}",
         environment=environment,
         log=work / "bootstrap.log",
     )
@@ -86,7 +86,7 @@ def build_base(recipe: Recipe, choices: Choices, folder: Path) -> Base:
     shutil.copyfile(_kernel_file(kernel_tree, release.name), base.kernel)
     kernel_modules = KernelModules(release)
     _write_versions(base, release.name)
-    _remove(base.root, recipe.root.remove)
+    remove(base.root, recipe.root.remove)
     _install_modules(base, kernel_modules, recipe, environment)
     _compile_python(base.root, environment)
     _forget_build(base.root)
@@ -108,7 +108,10 @@ def _unpack_beside(base: Base, choices: Choices, work: Path) -> None:
     wanted = set(choices.distribution.stage1_packages)
     for package in sorted((base.root / DEBS).glob("*.deb")):
         target = base.stage1_packages if package.name.split("_", 1)[0] in wanted else work / "kernel-packages"
-        run(["dpkg-deb", "--extract", str(package), str(target)], hint="the download is damaged; build again with --force")
+        run(
+            ["dpkg-deb", "--extract", str(package), str(target)],
+            hint="the download is damaged; build again with --force",
+        )
     shutil.rmtree(base.root / DEBS)
 
 
@@ -126,7 +129,9 @@ def _kernel_file(tree: Path, release: str) -> Path:
     for name in (f"vmlinuz-{release}", f"vmlinux-{release}"):
         if (tree / "boot" / name).is_file():
             return tree / "boot" / name
-    raise NeedsHuman(f"the kernel's packages have no boot/vmlinuz-{release}", hint="correct kernel-packages of the recipe")
+    raise NeedsHuman(
+        f"the kernel's packages have no boot/vmlinuz-{release}", hint="correct kernel-packages of the recipe"
+    )
 
 
 def _write_versions(base: Base, release: str) -> None:
@@ -136,10 +141,13 @@ def _write_versions(base: Base, release: str) -> None:
     (base.folder / "versions.json").write_text(json.dumps({"kernel": release, **versions}, sort_keys=True, indent=1))
 
 
-def _remove(root: Path, patterns: tuple[str, ...]) -> None:
+def remove(root: Path, patterns: Iterable[str]) -> None:
+    """Delete what the patterns match below `root`, folders with all that is in them."""
     for pattern in patterns:
         if pattern.startswith("/") or ".." in pattern:
-            raise NeedsHuman(f"the recipe removes {pattern!r}", hint="write patterns relative to the root, without '..'")
+            raise NeedsHuman(
+                f"the recipe removes {pattern!r}", hint="write patterns relative to the root, without '..'"
+            )
         for found in list(root.glob(pattern)):
             if found.is_dir() and not found.is_symlink():
                 shutil.rmtree(found)
@@ -148,8 +156,6 @@ def _remove(root: Path, patterns: tuple[str, ...]) -> None:
 
 
 def _install_modules(base: Base, kernel: KernelModules, recipe: Recipe, environment: dict[str, str]) -> None:
-    from provisioner.image.modules import render_aliases, render_dependencies
-
     release = kernel.folder.name
     for_root, for_stage1 = kernel.choose(recipe.root.modules), kernel.choose(recipe.stage1_modules)
     target = base.root / "usr/lib/modules" / release
@@ -157,7 +163,11 @@ def _install_modules(base: Base, kernel: KernelModules, recipe: Recipe, environm
     for name in ("modules.builtin", "modules.builtin.modinfo", "modules.order"):
         shutil.copyfile(kernel.folder / name, target / name)
     # In the root, so that the depmod is the one that fits its modprobe.
-    run(["chroot", str(base.root), "depmod", release], hint="correct the recipe's packages: kmod", environment=environment)
+    run(
+        ["chroot", str(base.root), "depmod", release],
+        hint="correct the recipe's packages: kmod",
+        environment=environment,
+    )
     _write_modules(base.stage1_modules, for_stage1)
     (base.stage1_modules / "modules.dep").write_text(render_dependencies(for_stage1))
     (base.stage1_modules / "modules.alias").write_text(render_aliases(for_stage1))
@@ -171,7 +181,7 @@ def _write_modules(folder: Path, modules: Mapping[str, Module]) -> None:
 
 
 def _compile_python(root: Path, environment: dict[str, str]) -> None:
-    """Byte-code that Python takes as it is, whatever the times of the files: it cannot write better one into the root."""
+    """Byte-code that Python takes as it is, whatever the times of the files (squashfs makes them all equal)."""
     for cache in list(root.glob("usr/lib/python3*/**/__pycache__")):
         shutil.rmtree(cache)
     compile_tree(root, "/usr/lib", environment)
@@ -179,8 +189,24 @@ def _compile_python(root: Path, environment: dict[str, str]) -> None:
 
 def compile_tree(root: Path, folder: str, environment: dict[str, str]) -> None:
     """Compile all Python files in `folder` of `root`, with that root's Python."""
-    command = ["python3", "-I", "-m", "compileall", "-q", "-f", "-j", "1", "--invalidation-mode", "unchecked-hash", folder]
-    run(["chroot", str(root), *command], hint="correct the Python sources, or the recipe's packages: python3", environment=environment)
+    command = [
+        "python3",
+        "-I",
+        "-m",
+        "compileall",
+        "-q",
+        "-f",
+        "-j",
+        "1",
+        "--invalidation-mode",
+        "unchecked-hash",
+        folder,
+    ]
+    run(
+        ["chroot", str(root), *command],
+        hint="correct the Python sources, or the recipe's packages: python3",
+        environment=environment,
+    )
 
 
 def _forget_build(root: Path) -> None:

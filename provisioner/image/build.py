@@ -59,7 +59,9 @@ def build_image(request: Request, report: Report, clock: Callable[[], float] = t
     """
     for what, file in (("kubelet", request.ingredients.kubelet), ("join CA", request.ingredients.join_ca)):
         if not file.is_file():
-            raise NotFound(f"{what} {file} does not exist", hint=f"give the file with --{what.lower().replace(' ', '-')}")
+            raise NotFound(
+                f"{what} {file} does not exist", hint=f"give the file with --{what.lower().replace(' ', '-')}"
+            )
     _refuse_secret(request.ingredients.join_ca)
     base_key = base_fingerprint(request.recipe, request.choices)
     image_key = image_fingerprint(request.recipe, request.choices, request.ingredients, request.key.public, base_key)
@@ -138,7 +140,9 @@ def kubelet_version(kubelet: Path) -> str:
         ) from error
     match = re.fullmatch(r"Kubernetes (v\S+)", done.stdout.strip())
     if match is None:
-        raise NeedsHuman(f"kubelet {kubelet} says {done.stdout.strip()[:80]!r}, not 'Kubernetes v…'", hint="give a kubelet")
+        raise NeedsHuman(
+            f"kubelet {kubelet} says {done.stdout.strip()[:80]!r}, not 'Kubernetes v…'", hint="give a kubelet"
+        )
     return match[1]
 
 
@@ -146,7 +150,8 @@ def _refuse_secret(join_ca: Path) -> None:
     text = join_ca.read_text(errors="replace")
     if "PRIVATE KEY" in text or "-----BEGIN CERTIFICATE-----" not in text:
         raise NeedsHuman(
-            f"join CA {join_ca} is not a file of certificates alone", hint="give the CA's certificate; its key never goes into an image"
+            f"join CA {join_ca} is not a file of certificates alone",
+            hint="give the CA's certificate; its key never goes into an image",
         )
 
 

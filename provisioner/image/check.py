@@ -31,17 +31,22 @@ def check_image(folder: Path, key: PublicKey, *, contents: bool = True) -> Check
     manifest, digest = decode(text), digest_of(text)
     named = store.digest_of_folder(folder)
     if named is not None and named != digest:
-        raise Refused(f"image {folder} holds the manifest {digest}", hint=f"name its folder {store.folder_name(digest)}")
+        raise Refused(
+            f"image {folder} holds the manifest {digest}", hint=f"name its folder {store.folder_name(digest)}"
+        )
     for kind, expected in manifest.files().items():
         file = folder / FILES[kind]
         if not file.is_file():
             raise NotFound(f"image {digest} lacks {file}", hint="publish the image again from its build")
         size = file.stat().st_size
         if size != expected.size_bytes:
-            raise Refused(f"{file} has {size} bytes, the manifest says {expected.size_bytes}", hint="publish the image again")
+            raise Refused(
+                f"{file} has {size} bytes, the manifest says {expected.size_bytes}", hint="publish the image again"
+            )
         if contents and (observed := store.measure(file).sha256) != expected.sha256:
             raise Refused(
-                f"{file} is altered: its sha256 is {observed}, the manifest says {expected.sha256}", hint="publish the image again"
+                f"{file} is altered: its sha256 is {observed}, the manifest says {expected.sha256}",
+                hint="publish the image again",
             )
     return Checked(digest, manifest, signature)
 

@@ -29,7 +29,9 @@ def require(*programs: str) -> None:
         raise NeedsHuman(f"programs not found: {', '.join(missing)}", hint=f"apt-get install {packages}")
 
 
-def run(argv: Sequence[str], *, hint: str, environment: Mapping[str, str] | None = None, log: Path | None = None) -> bytes:
+def run(
+    argv: Sequence[str], *, hint: str, environment: Mapping[str, str] | None = None, log: Path | None = None
+) -> bytes:
     """Run `argv` and return what it wrote to stdout (stderr goes into `log` too, if given).
 
     Raises: NeedsHuman with the last lines that it wrote, and `hint`, if it fails.
@@ -62,4 +64,7 @@ def clean_environment(source_date_epoch: int) -> dict[str, str]:
 def must_be_root() -> None:
     """Raises: NeedsHuman if this process cannot make files of other owners."""
     if os.geteuid() != 0:
-        raise NeedsHuman("an image is built as root (files of many owners, chroot)", hint="run it with sudo, or in a machine of its own")
+        raise NeedsHuman(
+            "an image is built as root (files of many owners, chroot)",
+            hint="run it with sudo, or in a machine of its own",
+        )

@@ -45,6 +45,8 @@ def read_linkage(content: bytes) -> Linkage:
         if type_ == _PT_LOAD and virtual <= addresses[0] < virtual + length
     )
     needed = tuple(
-        content[strings + value : content.index(b"\0", strings + value)].decode() for tag, value in entries if tag == _DT_NEEDED
+        content[strings + value : content.index(b"\0", strings + value)].decode()
+        for tag, value in entries
+        if tag == _DT_NEEDED
     )
     return Linkage(interpreter, needed)

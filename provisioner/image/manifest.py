@@ -101,7 +101,9 @@ def decode(data: bytes) -> Manifest:
         raise Refused("the manifest ends within a line", hint=_HINT)
     first, *lines = text[:-1].split("\n")
     if first != _FIRST_LINE:
-        raise Refused(f"the manifest begins with {first[:80]!r}, not {_FIRST_LINE!r}", hint="use the release that built the image")
+        raise Refused(
+            f"the manifest begins with {first[:80]!r}, not {_FIRST_LINE!r}", hint="use the release that built the image"
+        )
     values: dict[str, str] = {}
     for number, line in enumerate(lines, start=2):
         key, _, value = line.partition(" ")

@@ -90,12 +90,14 @@ def choose_mirror(distribution: Distribution, sources: Iterable[Source], overrid
     raise NotFound(
         f"no package archive of {distribution.identifier} ({distribution.suite}) is known: "
         f"the apt sources of this machine name none of {distribution.name}",
-        hint=f"give its address with --mirror, or build with a distribution that this machine has the archive of "
-        f"(--distribution debian on Debian)",
+        hint="give its address with --mirror, or build with a distribution that this machine has the archive of "
+        "(--distribution debian on Debian)",
     )
 
 
-def choose_archives(distribution: Distribution, sources: Iterable[Source], override: str | None = None) -> tuple[Source, ...]:
+def choose_archives(
+    distribution: Distribution, sources: Iterable[Source], override: str | None = None
+) -> tuple[Source, ...]:
     """What to install from: the archive, and its security updates where the machine's own sources have such.
 
     Raises: NotFound as `choose_mirror`.

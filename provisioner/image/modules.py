@@ -6,6 +6,7 @@ loads an unpacked one faster.
 
 from __future__ import annotations
 
+import gzip
 import lzma
 import subprocess
 from collections import deque
@@ -45,21 +46,18 @@ def read_info(content: bytes) -> dict[str, list[str]]:
             end = content.index(b"\0", value_at)
             info.setdefault(key.decode(), []).append(content[value_at:end].decode(errors="replace"))
             start = end
-        # The first string of the section has no NUL of a neighbour before it.
     return info
 
 
 def select(names: Iterable[str], patterns: Iterable[str]) -> list[str]:
-    """Names that match one of the patterns, sorted. Raises: NeedsHuman for a pattern without `*` that matches nothing."""
-    available = set(names)
-    chosen: set[str] = set()
-    for pattern in patterns:
-        wanted = pattern.replace("-", "_")
-        chosen.update(name for name in available if fnmatchcase(name, wanted))
-    return sorted(chosen)
+    """Names that match one of the patterns, sorted. A pattern may match nothing: kernels differ in what is built in."""
+    wanted = [pattern.replace("-", "_") for pattern in patterns]
+    return sorted(name for name in set(names) if any(fnmatchcase(name, pattern) for pattern in wanted))
 
 
-def close_over(wanted: Iterable[str], load: Callable[[str], Module], available: Mapping[str, object]) -> dict[str, Module]:
+def close_over(
+    wanted: Iterable[str], load: Callable[[str], Module], available: Mapping[str, object]
+) -> dict[str, Module]:
     """The wanted modules and all that they depend on, each loaded once.
 
     Raises: NeedsHuman if a module depends on one that the kernel's package does not have.
@@ -71,7 +69,9 @@ def close_over(wanted: Iterable[str], load: Callable[[str], Module], available: 
         if name in closed:
             continue
         if name not in available:
-            raise NeedsHuman(f"kernel module {name!r} is missing", hint="correct the recipe's modules, or its kernel packages")
+            raise NeedsHuman(
+                f"kernel module {name!r} is missing", hint="correct the recipe's modules, or its kernel packages"
+            )
         closed[name] = load(name)
         queue.extend(closed[name].depends)
     return dict(sorted(closed.items()))
@@ -97,7 +97,9 @@ class KernelModules:
         depends = [needed for entry in info.get("depends", []) for needed in entry.split(",") if needed]
         # "pre: a b post: c": a hint to load others along, which matters for what is not built in.
         for entry in info.get("softdep", []):
-            depends += [word for word in entry.split() if not word.endswith(":") and word.replace("-", "_") in self.paths]
+            depends += [
+                word for word in entry.split() if not word.endswith(":") and word.replace("-", "_") in self.paths
+            ]
         path = packed.with_name(packed.name.split(".ko", 1)[0] + ".ko")
         needed = tuple(dict.fromkeys(word.replace("-", "_") for word in depends))
         return Module(name, path, content, needed, tuple(info.get("alias", [])))
@@ -138,7 +140,5 @@ def _unpack(file: Path) -> bytes:
     if file.suffix == ".zst":
         return subprocess.run(["zstd", "-dcq"], input=content, stdout=subprocess.PIPE, check=True).stdout
     if file.suffix == ".gz":
-        import gzip
-
         return gzip.decompress(content)
     return content

@@ -11,6 +11,7 @@ import io
 import json
 import struct
 import tarfile
+from dataclasses import dataclass
 from typing import Final
 
 from provisioner.api.server import Architecture
@@ -101,59 +102,58 @@ def pause_program(architecture: Architecture) -> bytes:
     return header + segment + code
 
 
-def pause_archive(architecture: Architecture) -> bytes:
-    """An OCI image layout in a tar file, as `ctr images import` takes it; the same bytes every time."""
-    layer = _tar({"pause": pause_program(architecture)}, mode=0o755)
-    platform = {"architecture": _GO_NAMES[architecture], "os": "linux"}
-    config = _json(
-        {
-            **platform,
-            "config": {"Entrypoint": ["/pause"], "User": "65535:65535"},
-            "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
-        }
-    )
-    manifest = _json(
-        {
-            "schemaVersion": 2,
-            "mediaType": "application/vnd.oci.image.manifest.v1+json",
-            "config": _descriptor("application/vnd.oci.image.config.v1+json", config),
-            "layers": [_descriptor("application/vnd.oci.image.layer.v1.tar", layer)],
-        }
-    )
-    index = _json(
-        {
-            "schemaVersion": 2,
-            "mediaType": "application/vnd.oci.image.index.v1+json",
-            "manifests": [
-                {
-                    **_descriptor("application/vnd.oci.image.manifest.v1+json", manifest),
-                    "platform": platform,
-                    "annotations": {"io.containerd.image.name": REFERENCE, "org.opencontainers.image.ref.name": "1"},
-                }
-            ],
-        }
-    )
-    blobs = {f"blobs/sha256/{hashlib.sha256(blob).hexdigest()}": blob for blob in (layer, config, manifest)}
-    return _tar({"oci-layout": _json({"imageLayoutVersion": "1.0.0"}), "index.json": index, **blobs}, mode=0o644)
+@dataclass(frozen=True)
+class Blob:
+    """One part of a container image."""
+
+    media_type: str
+    content: bytes
+
+    @property
+    def digest(self) -> str:
+        return "sha256:" + hashlib.sha256(self.content).hexdigest()
+
+    def descriptor(self) -> dict[str, object]:
+        return {"mediaType": self.media_type, "digest": self.digest, "size": len(self.content)}
 
 
-def _descriptor(media_type: str, blob: bytes) -> dict[str, object]:
-    return {"mediaType": media_type, "digest": _digest(blob), "size": len(blob)}
+@dataclass(frozen=True)
+class PauseImage:
+    """The image as the OCI specification has it: a manifest that names a configuration and one layer."""
+
+    layer: Blob
+    config: Blob
+    manifest: Blob
 
 
-def _digest(blob: bytes) -> str:
-    return "sha256:" + hashlib.sha256(blob).hexdigest()
+def pause_image(architecture: Architecture) -> PauseImage:
+    """The same bytes every time."""
+    layer = Blob("application/vnd.oci.image.layer.v1.tar", _tar("pause", pause_program(architecture)))
+    config = {
+        "architecture": _GO_NAMES[architecture],
+        "os": "linux",
+        "config": {"Entrypoint": ["/pause"], "User": "65535:65535"},
+        "rootfs": {"type": "layers", "diff_ids": [layer.digest]},
+    }
+    config_blob = Blob("application/vnd.oci.image.config.v1+json", _json(config))
+    media_type = "application/vnd.oci.image.manifest.v1+json"
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": media_type,
+        "config": config_blob.descriptor(),
+        "layers": [layer.descriptor()],
+    }
+    return PauseImage(layer, config_blob, Blob(media_type, _json(manifest)))
 
 
 def _json(value: object) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
-def _tar(files: dict[str, bytes], mode: int) -> bytes:
+def _tar(name: str, content: bytes) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
-        for name, content in sorted(files.items()):
-            member = tarfile.TarInfo(name)
-            member.size, member.mode, member.mtime = len(content), mode, 0
-            archive.addfile(member, io.BytesIO(content))
+        member = tarfile.TarInfo(name)
+        member.size, member.mode, member.mtime = len(content), 0o755, 0
+        archive.addfile(member, io.BytesIO(content))
     return buffer.getvalue()

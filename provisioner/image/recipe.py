@@ -1,4 +1,4 @@
-"""Recipes are data: `images/<name>/recipe.toml`, with the trees `tree/` (goes into the root) and `stage1/` beside it."""
+"""Recipes are data: `images/<name>/recipe.toml`; beside it `tree/`, which goes into the root, and `stage1/`."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ class RootRecipe:
 
     packages: tuple[str, ...]
     remove: tuple[str, ...]
+    build_only: tuple[str, ...]
     modules: tuple[str, ...]
     enable: Mapping[str, tuple[str, ...]]
     mask: tuple[str, ...]
@@ -73,7 +74,8 @@ class Recipe:
         wanted = name or self.default_distribution
         if wanted not in self.distributions:
             raise NotFound(
-                f"recipe {self.name!r} has no distribution {wanted!r}", hint=f"use one of {', '.join(self.distributions)}"
+                f"recipe {self.name!r} has no distribution {wanted!r}",
+                hint=f"use one of {', '.join(self.distributions)}",
             )
         found = self.distributions[wanted]
         if architecture not in found.architectures:
@@ -90,7 +92,9 @@ def read_recipe(folder: Path) -> Recipe:
     try:
         data = tomllib.loads(file.read_text())
     except FileNotFoundError as error:
-        raise NotFound(f"no recipe in {folder}: {file} does not exist", hint="name a folder such as images/gpu-node") from error
+        raise NotFound(
+            f"no recipe in {folder}: {file} does not exist", hint="name a folder such as images/gpu-node"
+        ) from error
     except tomllib.TOMLDecodeError as error:
         raise NeedsHuman(f"recipe {file} is not TOML: {error}", hint="correct the file") from error
     return parse_recipe(folder, data)
@@ -112,6 +116,7 @@ def parse_recipe(folder: Path, data: Mapping[str, Any]) -> Recipe:
         root=RootRecipe(
             packages=root.texts("packages"),
             remove=root.texts("remove"),
+            build_only=root.texts("build-only"),
             modules=root.texts("modules"),
             enable=root.lists("enable"),
             mask=root.texts("mask"),
@@ -188,4 +193,3 @@ class _Table:
         unknown = sorted(set(self.data) - self._read)
         if unknown:
             raise NeedsHuman(f"{self.path}: unknown key {', '.join(unknown)}", hint="remove or correct it")
-

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from provisioner.api.errors import NeedsHuman
 from provisioner.api.server import Architecture
-from provisioner.image.base import Base, compile_tree
+from provisioner.image.base import Base, compile_tree, remove
 from provisioner.image.command import clean_environment, run
-from provisioner.image.pause import pause_archive
+from provisioner.image.containerd_state import write_state
 from provisioner.image.plan import squashfs_command
 from provisioner.image.recipe import Recipe
 
@@ -31,19 +31,34 @@ class Ingredients:
 
 def assemble_root(recipe: Recipe, base: Base, ingredients: Ingredients, root: Path) -> None:
     """Fill `root` (which must not exist) with the finished system."""
-    run(["cp", "--archive", "--reflink=auto", str(base.root), str(root)], hint="check the free space of the cache's disk")
+    run(
+        ["cp", "--archive", "--reflink=auto", str(base.root), str(root)],
+        hint="check the free space of the cache's disk",
+    )
     copy_tree(recipe.tree, root)
     _install(ingredients.kubelet, root / "usr/bin/kubelet", 0o755)
     _install(ingredients.join_ca, root / "etc/provisioner/join-ca.pem", 0o644)
-    archive = root / "usr/share/provisioner/pause.tar"
-    archive.parent.mkdir(parents=True, exist_ok=True)
-    archive.write_bytes(pause_archive(ingredients.architecture))
+    state = root / "usr/share/provisioner/containerd"
+    state.mkdir(parents=True)
+    write_state(ingredients.architecture, recipe.source_date_epoch, state)
     install_agent(ingredients.agent, root / PYTHON)
     compile_tree(root, "/" + str(PYTHON / "provisioner"), clean_environment(recipe.source_date_epoch))
+    remove(root, recipe.root.build_only)
     _switch_units(recipe, root)
     # Empty, not missing: systemd takes the one of the kernel arguments, and does not think of it as a first boot.
     (root / "etc/machine-id").write_text("")
-    for mount_point in ("proc", "sys", "dev", "run", "tmp", "var/log", "var/tmp", "var/cache", "var/lib/kubelet", "var/lib/containerd"):
+    for mount_point in (
+        "proc",
+        "sys",
+        "dev",
+        "run",
+        "tmp",
+        "var/log",
+        "var/tmp",
+        "var/cache",
+        "var/lib/kubelet",
+        "var/lib/containerd",
+    ):
         (root / mount_point).mkdir(parents=True, exist_ok=True)
     for world_writable in ("tmp", "var/tmp"):
         (root / world_writable).chmod(0o1777)
@@ -77,7 +92,11 @@ def pack_root(recipe: Recipe, root: Path, squashfs: Path) -> None:
     """Write the squashfs."""
     environment = clean_environment(recipe.source_date_epoch)
     del environment["SOURCE_DATE_EPOCH"]  # mksquashfs refuses it beside its own options for times
-    run(squashfs_command(recipe, root, squashfs), hint="check the free space of the cache's disk", environment=environment)
+    run(
+        squashfs_command(recipe, root, squashfs),
+        hint="check the free space of the cache's disk",
+        environment=environment,
+    )
 
 
 def _install(source: Path, target: Path, mode: int) -> None:
@@ -107,4 +126,6 @@ def _unit_file(root: Path, unit: str) -> str:
     for folder in (UNITS, Path("usr/lib/systemd/system")):
         if (root / folder / unit).exists():
             return "/" + str(folder / unit)
-    raise NeedsHuman(f"the recipe enables {unit!r}, which the root does not have", hint="correct root.enable, or add its package")
+    raise NeedsHuman(
+        f"the recipe enables {unit!r}, which the root does not have", hint="correct root.enable, or add its package"
+    )

@@ -56,7 +56,8 @@ class PublicKey:
             Ed25519PublicKey.from_public_bytes(self.key).verify(data[10:], message)
         except InvalidSignature as error:
             raise Refused(
-                "the signature is not one of this manifest: either was altered", hint="publish the image again from its build"
+                "the signature is not one of this manifest: either was altered",
+                hint="publish the image again from its build",
             ) from error
 
 
@@ -95,7 +96,9 @@ class SecretKey:
         data = _payload(text.reveal(), 2 + 6 + 16 + 8 + 8 + 64, "secret key")
         rounds, checksum, number, key = data[2:8], data[24:32], data[32:40], data[40:]
         if rounds != _NO_KDF:
-            raise Refused("the secret key has a passphrase", hint="make one without: provisioner image keygen, or signify -G -n")
+            raise Refused(
+                "the secret key has a passphrase", hint="make one without: provisioner image keygen, or signify -G -n"
+            )
         if hashlib.sha512(key).digest()[:8] != checksum:
             raise Refused("the secret key is damaged: its checksum differs", hint="restore it, or make another one")
         return cls(number, Secret(key[:32].hex()))
@@ -121,9 +124,13 @@ def read_secret_key(file: Path) -> SecretKey:
         mode = file.stat().st_mode
         text = Secret(file.read_text())
     except FileNotFoundError as error:
-        raise NotFound(f"signing key {file} does not exist", hint=f"make one: provisioner image keygen {file.parent}") from error
+        raise NotFound(
+            f"signing key {file} does not exist", hint=f"make one: provisioner image keygen {file.parent}"
+        ) from error
     if mode & 0o077:
-        raise NeedsHuman(f"signing key {file} can be read by others (mode {mode & 0o777:04o})", hint=f"chmod 600 {file}")
+        raise NeedsHuman(
+            f"signing key {file} can be read by others (mode {mode & 0o777:04o})", hint=f"chmod 600 {file}"
+        )
     return SecretKey.decode(text)
 
 
@@ -132,7 +139,9 @@ def read_public_key(file: Path) -> PublicKey:
     try:
         return PublicKey.decode(file.read_text())
     except FileNotFoundError as error:
-        raise NotFound(f"public key {file} does not exist", hint="it was written beside the secret key: image.pub") from error
+        raise NotFound(
+            f"public key {file} does not exist", hint="it was written beside the secret key: image.pub"
+        ) from error
 
 
 def _lines(comment: str, payload: bytes) -> str:
@@ -142,11 +151,15 @@ def _lines(comment: str, payload: bytes) -> str:
 def _payload(text: str, size: int, what: str) -> bytes:
     lines = text.splitlines()
     if len(lines) != 2 or not lines[0].startswith(_COMMENT):
-        raise Refused(f"the {what} is not in signify's format", hint="it has a line 'untrusted comment: …' and one of base64")
+        raise Refused(
+            f"the {what} is not in signify's format", hint="it has a line 'untrusted comment: …' and one of base64"
+        )
     try:
         data = base64.b64decode(lines[1], validate=True)
     except binascii.Error as error:
         raise Refused(f"the {what} is not base64", hint="copy the file whole") from error
     if len(data) != size or data[:2] != _ALGORITHM:
-        raise Refused(f"the {what} has {len(data)} bytes of {data[:2]!r}, not {size} of Ed25519", hint="copy the file whole")
+        raise Refused(
+            f"the {what} has {len(data)} bytes of {data[:2]!r}, not {size} of Ed25519", hint="copy the file whole"
+        )
     return data
