@@ -7,12 +7,11 @@
 
 It runs in the network namespace of whoever starts it. A directory that was used before is used again with its keys and
 its data, so that stop() and start() is a restart of the same cluster. The flags that production needs as well are in
-`control_plane_flags`, the keys in `control_plane_pki`.
+`control_plane_flags`, all flags in `control_plane_commands`, the keys in `control_plane_pki`.
 """
 
 from __future__ import annotations
 
-import base64
 import http.client
 import socket
 import ssl
@@ -25,16 +24,26 @@ import yaml
 
 from provisioner.api.errors import NeedsHuman
 from provisioner.lab.binaries import Binaries
-from provisioner.lab.control_plane_flags import AUDIT_POLICY, AUTHENTICATION, CONTROLLERS, PRODUCTION_FLAGS
-from provisioner.lab.control_plane_objects import apply_cluster_objects
-from provisioner.lab.control_plane_pki import Authority, KeyPair, create_key
+from provisioner.lab.control_plane_commands import (
+    LOOPBACK,
+    SERVICE_ADDRESS,
+    Keys,
+    ServerFiles,
+    api_server_command,
+    controller_manager_command,
+    etcd_command,
+    scheduler_command,
+)
+from provisioner.lab.control_plane_flags import AUDIT_POLICY, AUTHENTICATION
+from provisioner.lab.control_plane_objects import KUBELET_CLIENT_USER, apply_cluster_objects
+from provisioner.lab.control_plane_pki import Authority, create_key, render_kubeconfig
 from provisioner.lab.control_plane_process import LabProcess
 
-SERVICE_CIDR: Final = "10.96.0.0/16"
+__all__ = ["ControlPlane", "free_port", "render_kubeconfig"]
+
 READY_SECONDS: Final = 90.0
 STOP_SECONDS: Final = 10.0
 API_SERVER_STOP_SECONDS: Final = 2.0
-LOOPBACK: Final = "127.0.0.1"
 
 
 class ControlPlane:
@@ -134,111 +143,57 @@ class ControlPlane:
             self.port = _port_of(self.kubeconfig) or free_port(self.address)
         etcd_port, peer_port = free_port(LOOPBACK), free_port(LOOPBACK)
         ca, etcd_ca = Authority.create(self._pki, "ca"), Authority.create(self._pki, "etcd-ca")
-        etcd = etcd_ca.issue("etcd", "etcd", server_names=(LOOPBACK, "localhost"))
-        etcd_client = etcd_ca.issue("apiserver-etcd", "kube-apiserver")
-        service_address = SERVICE_CIDR.split("/")[0].rsplit(".", 1)[0] + ".1"
         names = dict.fromkeys(
-            (self.address, LOOPBACK, "localhost", service_address, "kubernetes.default.svc", *self._server_names)
+            (self.address, LOOPBACK, "localhost", SERVICE_ADDRESS, "kubernetes.default.svc", *self._server_names)
         )
-        server = ca.issue("apiserver", "kube-apiserver", server_names=tuple(names))
-        kubelet_client = ca.issue("apiserver-kubelet", "kube-apiserver-kubelet-client")
-        account_key = create_key(self._pki / "service-accounts.key")
+        keys = Keys(
+            ca=ca.files,
+            etcd_ca=etcd_ca.files.certificate,
+            etcd=etcd_ca.issue("etcd", "etcd", server_names=(LOOPBACK, "localhost")),
+            etcd_client=etcd_ca.issue("apiserver-etcd", "kube-apiserver"),
+            api_server=ca.issue("apiserver", "kube-apiserver", server_names=tuple(names)),
+            kubelet_client=ca.issue("apiserver-kubelet", KUBELET_CLIENT_USER),
+            service_accounts=create_key(self._pki / "service-accounts.key"),
+        )
         for name, user, group in (
             ("admin", "lab-admin", "system:masters"),
             ("controller-manager", "system:kube-controller-manager", None),
             ("scheduler", "system:kube-scheduler", None),
         ):
-            self._write_kubeconfig(name, ca.issue(name, user, organization=group))
-        (self.directory / "authentication.yaml").write_text(yaml.safe_dump(AUTHENTICATION))
-        (self.directory / "audit-policy.yaml").write_text(yaml.safe_dump(AUDIT_POLICY))
-        etcd_url, peer_url = f"https://{LOOPBACK}:{etcd_port}", f"http://{LOOPBACK}:{peer_port}"
-        self._add(
-            "etcd",
-            self._binaries.etcd,
-            "--name=lab",
-            f"--data-dir={self.directory / 'etcd'}",
-            f"--listen-client-urls={etcd_url}",
-            f"--advertise-client-urls={etcd_url}",
-            f"--listen-peer-urls={peer_url}",
-            f"--initial-advertise-peer-urls={peer_url}",
-            f"--initial-cluster=lab={peer_url}",
-            f"--cert-file={etcd.certificate}",
-            f"--key-file={etcd.key}",
-            "--client-cert-auth",
-            f"--trusted-ca-file={etcd_ca.files.certificate}",
-            "--unsafe-no-fsync",  # a lab's data may be lost with its machine
-            "--logger=zap",
+            path = self._kubeconfig_of(name)
+            path.touch(mode=0o600)
+            pair = ca.issue(name, user, organization=group)
+            path.write_text(render_kubeconfig(self.server_url, self.ca_pem.encode(), pair, user=name))
+        files = ServerFiles(
+            authentication=self.directory / "authentication.yaml",
+            audit_policy=self.directory / "audit-policy.yaml",
+            audit_log=self.audit_log,
         )
-        self._add(
-            "kube-apiserver",
-            (str(self._binaries.kube_apiserver),),
-            *self._production_flags("kube-apiserver"),
-            f"--bind-address={self.address}",
-            f"--advertise-address={self.address}",
-            f"--secure-port={self.port}",
-            f"--service-cluster-ip-range={SERVICE_CIDR}",
-            f"--etcd-servers={etcd_url}",
-            f"--etcd-cafile={etcd_ca.files.certificate}",
-            f"--etcd-certfile={etcd_client.certificate}",
-            f"--etcd-keyfile={etcd_client.key}",
-            f"--client-ca-file={ca.files.certificate}",
-            f"--tls-cert-file={server.certificate}",
-            f"--tls-private-key-file={server.key}",
-            f"--kubelet-client-certificate={kubelet_client.certificate}",
-            f"--kubelet-client-key={kubelet_client.key}",
-            "--service-account-issuer=https://kubernetes.default.svc",
-            f"--service-account-key-file={account_key}",
-            f"--service-account-signing-key-file={account_key}",
-            "--endpoint-reconciler-type=none",  # refuses a loopback address
-        )
-        self._add(
-            "kube-controller-manager",
-            (str(self._binaries.kube_controller_manager),),
-            *self._production_flags("kube-controller-manager"),
-            f"--controllers={','.join(CONTROLLERS)}",
-            f"--kubeconfig={self._kubeconfig_of('controller-manager')}",
-            f"--cluster-signing-cert-file={ca.files.certificate}",
-            f"--cluster-signing-key-file={ca.files.key}",
-            f"--root-ca-file={ca.files.certificate}",
-            f"--service-account-private-key-file={account_key}",
-            "--leader-elect=false",
-            "--secure-port=0",
-        )
-        if self._with_scheduler and self._binaries.kube_scheduler:
-            self._add(
-                "kube-scheduler",
-                (str(self._binaries.kube_scheduler),),
-                f"--kubeconfig={self._kubeconfig_of('scheduler')}",
-                "--leader-elect=false",
-                "--secure-port=0",
-            )
-
-    def _production_flags(self, component: str) -> list[str]:
-        """The flags of production with this lab's paths in them; what a lab has otherwise comes later and wins."""
-        flags = [flag.flag for flag in PRODUCTION_FLAGS[component]]
-        places = {
-            "--authentication-config": self.directory / "authentication.yaml",
-            "--audit-policy-file": self.directory / "audit-policy.yaml",
-            "--audit-log-path": self.audit_log,
-            "--kubelet-certificate-authority": self._pki / "ca.crt",
+        files.authentication.write_text(yaml.safe_dump(AUTHENTICATION))
+        files.audit_policy.write_text(yaml.safe_dump(AUDIT_POLICY))
+        commands = {
+            "etcd": etcd_command(self._binaries.etcd, self.directory / "etcd", etcd_port, peer_port, keys),
+            "kube-apiserver": api_server_command(
+                self._binaries.kube_apiserver, self.address, self.port, etcd_port, keys, files
+            ),
+            "kube-controller-manager": controller_manager_command(
+                self._binaries.kube_controller_manager,
+                self._kubeconfig_of("controller-manager"),
+                keys,
+                certificate_duration=self._certificate_duration,
+            ),
         }
-        flags = [f"{name}={places[name]}" if (name := flag.split("=")[0]) in places else flag for flag in flags]
-        if component == "kube-controller-manager":
-            flags = [flag for flag in flags if not flag.startswith("--controllers=")]
-            if self._certificate_duration:
-                flags.append(f"--cluster-signing-duration={self._certificate_duration}")
-        return flags
-
-    def _add(self, name: str, command: Sequence[str], *arguments: str) -> None:
-        self._processes[name] = LabProcess(name, (*command, *arguments), self.directory / "logs" / f"{name}.log")
+        if self._with_scheduler and self._binaries.kube_scheduler:
+            commands["kube-scheduler"] = scheduler_command(
+                self._binaries.kube_scheduler, self._kubeconfig_of("scheduler")
+            )
+        logs = self.directory / "logs"
+        self._processes = {
+            name: LabProcess(name, command, logs / f"{name}.log") for name, command in commands.items()
+        }
 
     def _kubeconfig_of(self, name: str) -> Path:
         return self.directory / f"{name}.kubeconfig"
-
-    def _write_kubeconfig(self, name: str, pair: KeyPair) -> None:
-        path = self._kubeconfig_of(name)
-        path.touch(mode=0o600)
-        path.write_text(render_kubeconfig(self.server_url, self.ca_pem.encode(), pair, user=name))
 
     def _tls(self) -> ssl.SSLContext:
         context = ssl.create_default_context(cadata=self.ca_pem)
@@ -275,33 +230,6 @@ class ControlPlane:
             f"{process.log_tail()}\n",
             hint=f"read {process.log}",
         )
-
-
-def render_kubeconfig(server_url: str, ca_pem: bytes, pair: KeyPair, *, user: str) -> str:
-    """A kubeconfig with everything inside, so that it can be copied elsewhere."""
-
-    def encoded(data: bytes) -> str:
-        return base64.b64encode(data).decode()
-
-    content = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [
-            {"name": "lab", "cluster": {"server": server_url, "certificate-authority-data": encoded(ca_pem)}},
-        ],
-        "users": [
-            {
-                "name": user,
-                "user": {
-                    "client-certificate-data": encoded(pair.certificate.read_bytes()),
-                    "client-key-data": encoded(pair.key.read_bytes()),
-                },
-            },
-        ],
-        "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": user}}],
-        "current-context": "lab",
-    }
-    return yaml.safe_dump(content, sort_keys=False)
 
 
 def free_port(address: str) -> int:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from provisioner.api.errors import NeedsHuman
 
 SYSTEM_NAMESPACE: Final = "provisioner-system"
+KUBELET_CLIENT_USER: Final = "kube-apiserver-kubelet-client"
 RBAC: Final = "rbac.authorization.k8s.io"
 
 CLUSTER_OBJECTS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
@@ -40,7 +41,7 @@ CLUSTER_OBJECTS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
             "kind": "ClusterRoleBinding",
             "metadata": {"name": "provisioner:apiserver-kubelet-client"},
             "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "system:kubelet-api-admin"},
-            "subjects": [{"apiGroup": RBAC, "kind": "User", "name": "kube-apiserver-kubelet-client"}],
+            "subjects": [{"apiGroup": RBAC, "kind": "User", "name": KUBELET_CLIENT_USER}],
         },
     ),
 )

@@ -6,6 +6,7 @@ etcd. Everything is written once; a directory that already holds the files is le
 
 from __future__ import annotations
 
+import base64
 import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -120,6 +122,28 @@ def create_key(path: Path) -> Path:
     if not path.exists():
         _write_private(path, ec.generate_private_key(ec.SECP256R1()))
     return path
+
+
+def render_kubeconfig(server_url: str, ca_pem: bytes, pair: KeyPair, *, user: str) -> str:
+    """A kubeconfig with everything inside, so that it can be copied elsewhere."""
+
+    def encoded(data: bytes) -> str:
+        return base64.b64encode(data).decode()
+
+    cluster = {"server": server_url, "certificate-authority-data": encoded(ca_pem)}
+    credentials = {
+        "client-certificate-data": encoded(pair.certificate.read_bytes()),
+        "client-key-data": encoded(pair.key.read_bytes()),
+    }
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "lab", "cluster": cluster}],
+        "users": [{"name": user, "user": credentials}],
+        "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": user}}],
+        "current-context": "lab",
+    }
+    return yaml.safe_dump(content, sort_keys=False)
 
 
 def _builder(subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
