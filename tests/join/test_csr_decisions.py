@@ -10,13 +10,13 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
-from cryptography.x509.oid import NameOID
 
 from provisioner.join.csr import (
     CLIENT_SIGNER,
     SERVING_SIGNER,
     ApproveBootstrap,
     ApproveRenewal,
+    ApproveServing,
     CertificateFacts,
     Deny,
     Ignore,
@@ -132,19 +132,52 @@ def test_what_is_not_one_signed_request_is_malformed(pem: bytes) -> None:
     assert reason(request, replace(TOKEN_FACTS, server=None)) == "Malformed"
 
 
-def test_names_hidden_in_a_second_request_attribute_are_seen() -> None:
-    """Go merges the attributes, cryptography reads the first: a request with another attribute is refused."""
-    builder = x509.CertificateSigningRequestBuilder().subject_name(
-        x509.Name(
-            [
-                x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:nodes"),
-                x509.NameAttribute(NameOID.COMMON_NAME, "system:node:r01-u01"),
-            ]
-        )
-    )
-    builder = builder.add_attribute(x509.oid.AttributeOID.CHALLENGE_PASSWORD, b"x")
-    pem = builder.sign(KEY, hashes.SHA256()).public_bytes(Encoding.PEM)
-    assert reason(replace(BY_TOKEN, pem=pem), TOKEN_FACTS) == "WrongSubject"
+def tlv(tag: int, content: bytes) -> bytes:
+    """DER: tag, length, content."""
+    size = len(content)
+    octets = size.to_bytes((size.bit_length() + 7) // 8, "big")
+    length = bytes([size]) if size < 128 else bytes([0x80 | len(octets)]) + octets
+    return bytes([tag]) + length + content
+
+
+def parts(der: bytes) -> list[bytes]:
+    """The elements of a DER sequence, whole."""
+    found = []
+    while der:
+        size, skip = der[1], 2
+        if size & 0x80:
+            skip += size & 0x7F
+            size = int.from_bytes(der[2:skip], "big")
+        found.append(der[: skip + size])
+        der = der[skip + size :]
+    return found
+
+
+def content(der: bytes) -> bytes:
+    return der[2 + (der[1] & 0x7F if der[1] & 0x80 else 0) :]
+
+
+def with_second_extension_request(pem: bytes, other: bytes) -> bytes:
+    """`pem` with the extension request of `other` appended to its own, and signed again."""
+    body = parts(content(x509.load_pem_x509_csr(pem).tbs_certrequest_bytes))
+    more = content(parts(content(x509.load_pem_x509_csr(other).tbs_certrequest_bytes))[3])
+    body[3] = tlv(0xA0, b"".join(sorted([content(body[3]), more])))
+    tbs = tlv(0x30, b"".join(body))
+    algorithm = parts(content(x509.load_pem_x509_csr(pem).public_bytes(Encoding.DER)))[1]
+    signature = tlv(0x03, b"\0" + KEY.sign(tbs, ec.ECDSA(hashes.SHA256())))
+    encoded = base64.encodebytes(tlv(0x30, tbs + algorithm + signature))
+    return b"-----BEGIN CERTIFICATE REQUEST-----\n" + encoded + b"-----END CERTIFICATE REQUEST-----\n"
+
+
+def test_names_hidden_in_a_second_extension_request_are_refused() -> None:
+    """Go merges them, cryptography reads the first: the API server's signer would see names that we do not."""
+    good = certificate_pem(KEY, "system:node:r01-u01", alternative=[x509.DNSName("r01-u01")])
+    evil = certificate_pem(KEY, "system:node:r01-u01", alternative=[x509.DNSName("kubernetes.default")])
+    pem = with_second_extension_request(good, evil)
+    assert x509.load_pem_x509_csr(pem).is_signature_valid
+    request = replace(BY_NODE, signer=SERVING_SIGNER, usages=("digital signature", "server auth"), pem=good)
+    assert judge(request, NODE_FACTS) == ApproveServing()
+    assert reason(replace(request, pem=pem), NODE_FACTS) == "WrongSubject"
 
 
 def test_a_request_is_read_as_the_api_server_wrote_it() -> None:

@@ -1,0 +1,109 @@
+"""The three controllers on real informers: nobody calls them, they see what changes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from provisioner.api.codec import encode
+from provisioner.api.node_pool import NodePool
+from provisioner.api.rack import Rack
+from provisioner.api.server import Server
+from provisioner.api.values import MacAddress
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.informer import Informer
+from provisioner.cluster.resources import CSRS, NODES, of
+from provisioner.join.configuration import JoinConfiguration
+from provisioner.join.controller import JoinInformers, build_join_controllers, find_servers_in
+from tests.join import samples
+from tests.join.conftest import Accounts
+from tests.join.world import Recorded, World, ask, certificate_pem
+
+SECONDS = 60.0
+
+
+@pytest.fixture(scope="module")
+def informers(accounts: Accounts) -> Iterator[JoinInformers]:
+    """All controllers run, with the rights of the controller's account."""
+    cluster: Cluster = accounts[1]
+    followed = JoinInformers(
+        servers=Informer(cluster, of(Server)),
+        node_pools=Informer(cluster, of(NodePool)),
+        racks=Informer(cluster, of(Rack)),
+        nodes=Informer(cluster, NODES),
+        csrs=Informer(cluster, CSRS),
+    )
+    stop = threading.Event()
+    controllers = build_join_controllers(cluster, followed, Recorded())
+    threads = [threading.Thread(target=controller.run, args=(stop,), daemon=True) for controller in controllers]
+    for informer in vars(followed).values():
+        informer.start(stop)
+    for thread in threads:
+        thread.start()
+    for informer in vars(followed).values():
+        assert informer.wait_for_sync(SECONDS)
+    yield followed
+    stop.set()
+    for thread in threads:
+        thread.join(SECONDS)
+
+
+def wait_until(true: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not true():
+        assert time.monotonic() < deadline, f"{what} did not come true in {SECONDS} s"
+        time.sleep(0.05)
+
+
+def test_an_order_becomes_a_node_and_a_request_a_certificate(
+    informers: JoinInformers, make_world: Callable[..., World]
+) -> None:
+    world = make_world()
+    world.prepare_node = lambda: None  # type: ignore[method-assign]
+    world.order("order-1")
+    answers: list[object] = []
+
+    def joins() -> bool:
+        answers.append(world.join())
+        return isinstance(answers[-1], JoinConfiguration)
+
+    wait_until(joins, "the Node is prepared and the server joins")
+    configuration = answers[-1]
+    assert isinstance(configuration, JoinConfiguration)
+    csr = ask(
+        world.with_token(configuration),
+        certificate_pem(ec.generate_private_key(ec.SECP256R1()), f"system:node:{world.name}"),
+    )
+    assert b"BEGIN CERTIFICATE" in world.wait_for_certificate(csr)
+    wait_until(lambda: world.tokens() == [], "the spent token is deleted")
+    join = world.server().status.join
+    assert join is not None
+    wait_until(lambda: bool((world.server().status.join or join).credentials), "the credential is noted")
+
+    world.admin.delete(NODES, world.name)
+    wait_until(lambda: informers.nodes.get(world.name) is not None, "a deleted Node is made again")
+
+
+def test_a_server_is_found_by_its_boot_mac_address(informers: JoinInformers, make_world: Callable[..., World]) -> None:
+    world = make_world()
+    find = find_servers_in(informers.servers)
+    wait_until(lambda: find(MacAddress(world.mac)) == [world.name], "the server is in the cache")
+    assert find(MacAddress("52:54:ff:ff:ff:fe")) == []
+
+
+def test_a_pool_that_appears_late_is_noticed(informers: JoinInformers, make_world: Callable[..., World]) -> None:
+    world = make_world()
+    world.admin.delete(of(NodePool), world.name)
+    world.prepare_node = lambda: None  # type: ignore[method-assign]
+    world.order("order-1")
+
+    def reason() -> str | None:
+        return next((c.reason for c in world.server().status.conditions if c.type == "NodePrepared"), None)
+
+    wait_until(lambda: reason() == "Incomplete", "the missing pool is reported")
+    world.admin.apply(encode(samples.pool(world.name, image_ref=world.name)), manager="tests")
+    wait_until(lambda: reason() == "Prepared", "the Node is prepared")

@@ -1,0 +1,260 @@
+"""The Node before its kubelet registers: planned, and in a real cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from provisioner.api.codec import to_json
+from provisioner.api.conditions import find_condition
+from provisioner.api.errors import Conflict
+from provisioner.api.errors import Refused as RefusedByServer
+from provisioner.api.node_pool import KubeletSettings, NodePool
+from provisioner.api.rack import Rack
+from provisioner.cluster.resources import NODES, of
+from provisioner.join.node_object import (
+    TAINTS_ANNOTATION,
+    CreateNode,
+    NodeNameTaken,
+    PrepareNode,
+    merge_taints,
+    node_labels,
+    plan_node,
+)
+from tests.join.samples import node, pool, rack, server, with_spec, with_status
+from tests.join.world import World, again
+
+VERIFICATION = {"key": "provisioner.dev/verification", "effect": "NoExecute"}
+NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+
+
+def test_a_server_without_a_node_gets_an_empty_one_first() -> None:
+    plan = plan_node(server(), pool(), rack(), None)
+    assert isinstance(plan, CreateNode)
+    assert plan.body == {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": "r01-u01",
+            "annotations": {"provisioner.dev/server-uid": "a0000000-0000-4000-8000-00000000000a"},
+        },
+    }
+
+
+def test_its_labels_say_what_and_where_it_is() -> None:
+    assert node_labels(server(), pool(), rack()) == {
+        "gpu.example/model": "h200",
+        "kubernetes.io/arch": "amd64",
+        "kubernetes.io/hostname": "r01-u01",
+        "kubernetes.io/os": "linux",
+        "provisioner.dev/pool": "gpu",
+        "provisioner.dev/rack": "r01",
+        "topology.kubernetes.io/zone": "hall-a",
+    }
+
+
+def test_a_pool_cannot_say_that_a_server_is_another() -> None:
+    settings = KubeletSettings(labels={"kubernetes.io/hostname": "x", "kubernetes.io/arch": "s390x"})
+    labels = node_labels(with_spec(server(), architecture="arm64"), pool(kubelet=settings), None)
+    assert labels["kubernetes.io/hostname"] == "r01-u01"
+    assert labels["kubernetes.io/arch"] == "arm64"
+    assert "topology.kubernetes.io/zone" not in labels
+
+
+def test_a_prepared_node_is_left_alone_until_the_next_order() -> None:
+    assert plan_node(server(), pool(), rack(), node()) is None
+    assert isinstance(plan_node(server(), pool(), rack(), node(prepared="older")), PrepareNode)
+
+
+def test_without_an_order_there_is_nothing_to_prepare() -> None:
+    assert plan_node(with_status(server(), order=None), pool(), rack(), None) is None
+
+
+@pytest.mark.parametrize("uid", [None, "another"])
+def test_a_node_that_was_not_made_for_the_server_is_not_touched(uid: str | None) -> None:
+    plan = plan_node(server(), pool(), rack(), node(uid=uid))
+    assert isinstance(plan, NodeNameTaken)
+    assert "delete the Node or register the server under another name" in plan.message
+
+
+@pytest.mark.parametrize(
+    ("why", "present", "wanted", "before", "after"),
+    [
+        ("ours is added", [NOT_READY], [VERIFICATION], set(), [NOT_READY, VERIFICATION]),
+        ("ours is there", [VERIFICATION, NOT_READY], [VERIFICATION], set(), [NOT_READY, VERIFICATION]),
+        (
+            "the pool dropped it",
+            [NOT_READY, VERIFICATION],
+            [],
+            {("provisioner.dev/verification", "NoExecute")},
+            [NOT_READY],
+        ),
+        ("it is foreign", [NOT_READY, VERIFICATION], [], set(), [NOT_READY, VERIFICATION]),
+        (
+            "its value changed",
+            [{"key": "a", "value": "1", "effect": "NoSchedule"}],
+            [{"key": "a", "value": "2", "effect": "NoSchedule"}],
+            set(),
+            [{"key": "a", "value": "2", "effect": "NoSchedule"}],
+        ),
+        (
+            "another effect is another taint",
+            [{"key": "a", "effect": "NoExecute"}],
+            [{"key": "a", "effect": "NoSchedule"}],
+            {("a", "NoSchedule")},
+            [{"key": "a", "effect": "NoExecute"}, {"key": "a", "effect": "NoSchedule"}],
+        ),
+    ],
+)
+def test_foreign_taints_stay(
+    why: str, present: list[Any], wanted: list[Any], before: set[tuple[str, str]], after: list[Any]
+) -> None:
+    assert merge_taints(present, wanted, before) == after, why
+
+
+def test_an_annotation_that_somebody_broke_counts_as_none() -> None:
+    broken = node(prepared="older")
+    broken["metadata"]["annotations"][TAINTS_ANNOTATION] = "{"
+    plan = plan_node(server(), pool(), rack(), broken)
+    assert isinstance(plan, PrepareNode)
+    assert plan.taints == [VERIFICATION]
+
+
+def taints_of(world: World) -> list[tuple[str, str]]:
+    taints = world.admin.get(NODES, world.name)["spec"].get("taints") or []
+    return [(taint["key"], taint["effect"]) for taint in taints]
+
+
+def change_pool(world: World, **kubelet: Any) -> None:
+    world.admin.patch(of(NodePool), world.name, {"spec": {"kubelet": to_json(kubelet)}})
+
+
+def test_the_node_is_there_before_the_kubelet_with_everything_on_it(world: World) -> None:
+    found = world.admin.get(NODES, world.name)
+    assert (
+        found["metadata"]["labels"].items() >= node_labels(world.server(), pool(world.name), rack(world.name)).items()
+    )
+    assert (
+        found["metadata"]["annotations"].items()
+        >= {
+            "provisioner.dev/server-uid": world.server().metadata.uid,
+            "provisioner.dev/prepared-order": "order-1",
+            "provisioner.dev/taints": json.dumps([["provisioner.dev/verification", "NoExecute"]]),
+        }.items()
+    )
+    assert ("provisioner.dev/verification", "NoExecute") in taints_of(world)
+    assert ("node.kubernetes.io/not-ready", "NoSchedule") in taints_of(world), "what admission put there stays"
+    condition = find_condition(world.server().status.conditions, "NodePrepared")
+    assert condition is not None
+    assert condition.status == "True"
+
+
+def test_a_later_boot_takes_the_pools_labels_and_taints_and_leaves_foreign_ones(world: World) -> None:
+    world.admin.patch(NODES, world.name, {"metadata": {"labels": {"team": "blue"}}})
+    change_pool(world, labels={"gpu.example/model": None, "gpu.example/links": "8"}, taints=[])
+    again(lambda: world.preparer.reconcile(world.name))
+    assert ("provisioner.dev/verification", "NoExecute") in taints_of(world), "not before the next boot"
+
+    world.order("order-2")
+    labels = world.admin.get(NODES, world.name)["metadata"]["labels"]
+    assert labels["team"] == "blue"
+    assert labels["gpu.example/links"] == "8"
+    assert "gpu.example/model" not in labels
+    assert ("provisioner.dev/verification", "NoExecute") not in taints_of(world)
+    assert any(key.startswith("node.kubernetes.io/") for key, _ in taints_of(world))
+
+
+def test_a_taint_that_was_taken_off_comes_back_with_the_next_boot_only(world: World) -> None:
+    world.admin.patch(NODES, world.name, {"spec": {"taints": None}})
+    again(lambda: world.preparer.reconcile(world.name))
+    assert ("provisioner.dev/verification", "NoExecute") not in taints_of(world)
+    world.order("order-2")
+    assert ("provisioner.dev/verification", "NoExecute") in taints_of(world)
+
+
+def test_a_foreign_node_is_reported_not_overwritten(make_world: Callable[..., World]) -> None:
+    world = make_world()
+    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": world.name, "labels": {"team": "blue"}}}
+    world.admin.create(NODES, body)
+    world.order("order-1")
+    found = world.admin.get(NODES, world.name)
+    assert (
+        "annotations" not in found["metadata"] or "provisioner.dev/server-uid" not in found["metadata"]["annotations"]
+    )
+    assert "provisioner.dev/pool" not in found["metadata"]["labels"]
+    condition = find_condition(world.server().status.conditions, "NodePrepared")
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("False", "NodeNameTaken")
+    assert "NodeNameTaken" in world.recorded.reasons()
+    assert world.refused().reason == "NodeNameTaken"
+
+    world.admin.delete(NODES, world.name)
+    world.prepare_node()
+    condition = find_condition(world.server().status.conditions, "NodePrepared")
+    assert condition is not None
+    assert condition.status == "True"
+
+
+def test_a_node_that_the_api_server_refuses_is_told_on_the_server(make_world: Callable[..., World]) -> None:
+    """The CRD refuses what would be refused here; a policy of the cluster may refuse more."""
+    world = make_world()
+
+    class Policy:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(world.approver.cluster, name)
+
+        def create(self, *_: Any) -> Any:
+            raise RefusedByServer("admission webhook denied the Node", hint="ask its owner")
+
+    world.preparer = replace(world.preparer, cluster=Policy())  # type: ignore[arg-type]
+    with pytest.raises(RefusedByServer):
+        world.order("order-1")
+    condition = find_condition(world.server().status.conditions, "NodePrepared")
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("False", "NodeRefused")
+    assert "admission webhook denied the Node" in condition.message
+
+
+def test_a_pool_that_does_not_exist_is_waited_for(make_world: Callable[..., World]) -> None:
+    world = make_world()
+    world.admin.delete(of(NodePool), world.name)
+    world.order("order-1")
+    condition = find_condition(world.server().status.conditions, "NodePrepared")
+    assert condition is not None
+    assert condition.reason == "Incomplete"
+    assert world.preparer.reconcile(world.name) is not None
+
+
+def test_a_rack_gives_its_failure_domain_once_it_is_there(make_world: Callable[..., World]) -> None:
+    world = make_world()
+    world.admin.patch(of(Rack), world.name, {"spec": {"failureDomain": "hall-b"}})
+    world.order("order-1")
+    labels = world.admin.get(NODES, world.name)["metadata"]["labels"]
+    assert labels["topology.kubernetes.io/zone"] == "hall-b"
+
+
+def test_a_taint_that_arrives_while_we_write_is_not_lost(world: World) -> None:
+    class Interrupted:
+        """Somebody taints the Node between our reading and our writing."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(world.preparer.cluster, name)
+
+        def patch(self, *arguments: Any, **named: Any) -> Any:
+            present = world.admin.get(NODES, world.name)["spec"].get("taints") or []
+            late = {"key": "late", "effect": "NoSchedule"}
+            world.admin.patch(NODES, world.name, {"spec": {"taints": [*present, late]}})
+            return world.preparer.cluster.patch(*arguments, **named)
+
+    interrupted = replace(world.preparer, cluster=Interrupted())  # type: ignore[arg-type]
+    order = world.server().status.order
+    assert order is not None
+    world.apply_status("provisioner-boot-controller", {"order": to_json(replace(order, id="order-2"))})
+    with pytest.raises(Conflict):
+        interrupted.reconcile(world.name)
+    world.prepare_node()
+    assert taints_of(world)[-2:] == [("late", "NoSchedule"), ("provisioner.dev/verification", "NoExecute")]
