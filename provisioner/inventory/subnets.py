@@ -42,7 +42,8 @@ def allocatable(subnet: Subnet) -> Iterator[IPv4Address]:
     network = IPv4Network(subnet.cidr)
     start = IPv4Address(subnet.range_start) if subnet.range_start else network.network_address + 1
     end = IPv4Address(subnet.range_end) if subnet.range_end else network.broadcast_address - 1
+    services = {*subnet.dns_servers, *subnet.ntp_servers}
     for number in range(int(start), int(end) + 1):
         address = IPv4Address(number)
-        if why_unusable(subnet, address) is None:
+        if str(address) not in services and why_unusable(subnet, address) is None:
             yield address

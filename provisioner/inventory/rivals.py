@@ -1,0 +1,79 @@
+"""Who claims the same: an index over the servers in the cache, kept while they change."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from provisioner.api import Server
+from provisioner.inventory.duplicates import Claim, claims_of
+
+Object = Mapping[str, Any]
+
+_HARMLESS: Final = ("position",)
+"""A wrong place in a rack misleads a technician; it boots no wrong machine."""
+
+
+def exclusive_claims(body: Object | None) -> frozenset[Claim]:
+    """What no two servers may claim if both are to boot. A rejected server claims nothing."""
+    if body is None or body["spec"].get("acceptance") == "Rejected":
+        return frozenset()
+    claims = claims_of(Server.KIND.kind, body["spec"])
+    return frozenset(claim for claim in claims if claim.what not in _HARMLESS)
+
+
+def address_claims(body: Object | None) -> frozenset[Claim]:
+    """The address that a server was given and the one that it pins."""
+    if body is None:
+        return frozenset()
+    given = (body.get("status") or {}).get("address")
+    pinned = body["spec"].get("bootAddress")
+    return frozenset(Claim(what, value) for what, value in (("given", given), ("pinned", pinned)) if value)
+
+
+def precedence(body: Object) -> tuple[bool, str, str]:
+    """Of several claimants the least one is right: accepted ones first, then the oldest."""
+    metadata = body["metadata"]
+    return (body["spec"].get("acceptance") != "Accepted", metadata.get("creationTimestamp", ""), metadata["name"])
+
+
+class ClaimIndex:
+    """Names by claim. Written by the informer's thread, read by others."""
+
+    def __init__(self, claims_of: Callable[[Object | None], frozenset[Claim]]) -> None:
+        self._claims_of = claims_of
+        self._names: defaultdict[Claim, set[str]] = defaultdict(set)
+        self._lock = threading.Lock()
+
+    def change(self, name: str, old: Object | None, new: Object | None) -> frozenset[str]:
+        """Take in a change; returns the other servers that share a claim with the object before or after it."""
+        before, after = self._claims_of(old), self._claims_of(new)
+        with self._lock:
+            touched = {other for claim in before | after for other in self._names.get(claim, ())}
+            for claim in before - after:
+                self._names[claim].discard(name)
+                if not self._names[claim]:
+                    del self._names[claim]
+            for claim in after:
+                self._names[claim].add(name)
+        return frozenset(touched - {name})
+
+    def claimants(self, claims: Iterable[Claim]) -> dict[Claim, list[str]]:
+        """Names by claim, of those claims that somebody makes."""
+        with self._lock:
+            return {claim: sorted(self._names[claim]) for claim in claims if claim in self._names}
+
+
+def find_rivals(
+    body: Object, claimants: Mapping[Claim, Iterable[str]], server: Callable[[str], Object | None]
+) -> dict[str, str]:
+    """Servers that take precedence over this one, and what both claim: `{"r01-u01": "MAC address 52:…"}`."""
+    rivals: dict[str, str] = {}
+    for claim, names in sorted(claimants.items()):
+        for name in names:
+            other = server(name)
+            if other is not None and name != body["metadata"]["name"] and precedence(other) < precedence(body):
+                rivals.setdefault(name, str(claim))
+    return rivals

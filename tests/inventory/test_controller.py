@@ -1,0 +1,264 @@
+"""The inventory controllers at work, on a real API server."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from provisioner.api import NodePool, Rack, Server
+from provisioner.api.conditions import find_condition
+from provisioner.cluster.events import EventRecorder
+from provisioner.cluster.informer import Informer
+from provisioner.cluster.resources import EVENTS, of
+from provisioner.inventory.controller import InventoryInformers, build_inventory_controllers
+from tests.api.objects import node_pool, rack, server, subnet
+
+if TYPE_CHECKING:
+    from provisioner.cluster.client import Cluster
+
+GENEROUS_SECONDS = 60.0
+
+
+def eventually(check: Callable[[], Any], what: str) -> Any:
+    """Wait until `check` gives something true; what it gives."""
+    deadline = time.monotonic() + GENEROUS_SECONDS
+    while time.monotonic() < deadline:
+        if found := check():
+            return found
+        time.sleep(0.05)
+    pytest.fail(f"did not happen within {GENEROUS_SECONDS} s: {what}")
+
+
+@pytest.fixture
+def leadership(cluster: Cluster) -> Iterator[Callable[[], Callable[[], None]]]:
+    """Starts a leadership of the controllers, as often as it is called; each call returns how to end it."""
+    ends: list[Callable[[], None]] = []
+
+    def begin() -> Callable[[], None]:
+        stop = threading.Event()
+        recorder = EventRecorder(cluster, "inventory-test")
+        informers = InventoryInformers(
+            racks=Informer(cluster, of(Rack)),
+            servers=Informer(cluster, of(Server)),
+            node_pools=Informer(cluster, of(NodePool)),
+        )
+        controllers = build_inventory_controllers(cluster, informers, recorder)
+        for informer in (informers.racks, informers.servers, informers.node_pools):
+            informer.start(stop)
+        threads = [threading.Thread(target=each.run, args=(stop,), daemon=True) for each in controllers]
+        for thread in threads:
+            thread.start()
+
+        def end() -> None:
+            stop.set()
+            for thread in threads:
+                thread.join(GENEROUS_SECONDS)
+            recorder.close()
+
+        ends.append(end)
+        return end
+
+    yield begin
+    for end in ends:
+        end()
+
+
+@pytest.fixture(autouse=True)
+def tidy(cluster: Cluster, unique: str) -> Iterator[None]:
+    yield
+    for kind in (Server, Rack, NodePool):
+        for body in cluster.list(of(kind)).items:
+            if body["metadata"]["name"].startswith(unique):
+                cluster.delete(of(kind), body["metadata"]["name"])
+
+
+class Site:
+    """A rack of this test, with a subnet and MAC addresses of its own."""
+
+    def __init__(self, cluster: Cluster, unique: str) -> None:
+        self.cluster, self.name = cluster, unique
+        self._octets = f"{int(unique[1:3], 16)}.{int(unique[3:5], 16)}"
+        self._mac = ":".join(["52", *(unique[1:][i : i + 2] for i in (0, 2, 4, 6))])
+
+    def address(self, host: int) -> str:
+        return f"10.{self._octets}.{host}"
+
+    def mac(self, number: int) -> str:
+        return f"{self._mac}:{number:02x}"
+
+    def add_rack(self, **changes: Any) -> None:
+        fields = {"cidr": f"10.{self._octets}.0/24", "gateway": self.address(1)} | changes
+        self.cluster.apply(rack(self.name, subnets=[subnet(**fields)]), manager="tests")
+
+    def add(self, number: int, **changes: Any) -> str:
+        name = f"{self.name}-u{number:02d}"
+        spec = {"rackRef": self.name, "bootMACAddress": self.mac(number), "acceptance": "Accepted"} | changes
+        self.cluster.apply(server(name, **spec), manager="tests")
+        return name
+
+    def accepted(self, name: str) -> tuple[str, str, str | None] | None:
+        """Status and reason of Accepted, and the address."""
+        status = self.cluster.read(Server, name).status
+        found = find_condition(status.conditions, "Accepted")
+        return (found.status, found.reason, status.address) if found else None
+
+    def becomes(self, name: str, *wanted: str | None) -> None:
+        eventually(lambda: self.accepted(name) == wanted, f"{name} {wanted}; it is {self.accepted(name)}")
+
+
+@pytest.fixture
+def site(cluster: Cluster, unique: str) -> Site:
+    return Site(cluster, unique)
+
+
+def test_a_registered_rack_gets_addresses_once_and_keeps_them(
+    site: Site, cluster: Cluster, leadership: Callable[[], Callable[[], None]]
+) -> None:
+    site.add_rack()
+    names = [site.add(number) for number in range(1, 21)]
+    end = leadership()
+    for name in names:
+        eventually(lambda name=name: (site.accepted(name) or ("",))[0] == "True", f"{name} is accepted")
+    addresses = {name: cluster.read(Server, name).status.address for name in names}
+    assert sorted(addresses.values(), key=str) == sorted((site.address(n) for n in range(2, 22)), key=str)
+    assert all(cluster.read(Server, name).status.subnet_name == "boot" for name in names)
+
+    end()
+    leadership()  # another leader, with nothing in its memory
+    late = site.add(21)
+    site.becomes(late, "True", "Accepted", site.address(22))
+    assert {name: cluster.read(Server, name).status.address for name in names} == addresses
+
+    events = eventually(
+        lambda: [
+            item["message"]
+            for item in cluster.list(EVENTS, field_selector=f"involvedObject.name={late}").items
+            if item["reason"] == "AddressAllocated"
+        ],
+        "an Event tells of the address",
+    )
+    assert events == [f"Address {site.address(22)} in subnet boot"]
+
+
+def test_a_server_that_waits_says_for_what_and_goes_on_when_it_comes(
+    site: Site, cluster: Cluster, leadership: Callable[[], Callable[[], None]]
+) -> None:
+    leadership()
+    orphan = site.add(1)
+    site.becomes(orphan, "False", "NoRack", None)
+    site.add_rack()
+    site.becomes(orphan, "True", "Accepted", site.address(2))
+
+    pending = site.add(2, acceptance="Pending")
+    site.becomes(pending, "False", "Pending", None)
+    cluster.patch(of(Server), pending, {"spec": {"acceptance": "Accepted"}})
+    site.becomes(pending, "True", "Accepted", site.address(3))
+    cluster.patch(of(Server), pending, {"spec": {"acceptance": "Rejected"}})
+    site.becomes(pending, "False", "Rejected", None)
+
+
+def test_of_two_servers_with_one_mac_address_the_second_gets_no_address(
+    site: Site, cluster: Cluster, leadership: Callable[[], Callable[[], None]]
+) -> None:
+    site.add_rack()
+    first = site.add(1)
+    leadership()
+    site.becomes(first, "True", "Accepted", site.address(2))
+    second = site.add(2, bootMACAddress=site.mac(1), serialNumber="A")
+    third = site.add(3, serialNumber="a")
+    site.becomes(second, "False", "Duplicate", None)
+    site.becomes(third, "False", "Duplicate", None)
+    found = find_condition(cluster.read(Server, second).status.conditions, "Accepted")
+    assert found is not None
+    assert f"Server {second} claims what Server {first} (MAC address {site.mac(1)}) has already" in found.message
+    assert f"kubectl delete server {second}" in found.message
+    assert site.accepted(first) == ("True", "Accepted", site.address(2))
+
+    cluster.delete(of(Server), first)
+    eventually(lambda: (site.accepted(second) or ("",))[0] == "True", "the second one takes its place")
+    assert site.accepted(third) == ("False", "Duplicate", None)
+
+
+def test_a_pinned_address_is_given_and_a_taken_one_is_named(
+    site: Site, cluster: Cluster, leadership: Callable[[], Callable[[], None]]
+) -> None:
+    site.add_rack()
+    leadership()
+    first = site.add(1, bootAddress=site.address(2))
+    site.becomes(first, "True", "Accepted", site.address(2))
+    second = site.add(2)
+    site.becomes(second, "True", "Accepted", site.address(3))
+    third = site.add(3, bootAddress=site.address(3))
+    site.becomes(third, "False", "AddressInUse", None)
+    cluster.patch(of(Server), third, {"spec": {"bootAddress": site.address(9)}})
+    site.becomes(third, "True", "Accepted", site.address(9))
+
+
+def test_the_status_of_others_is_not_touched(
+    site: Site, cluster: Cluster, leadership: Callable[[], Callable[[], None]]
+) -> None:
+    site.add_rack()
+    name = site.add(1)
+    ready = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "R",
+        "message": "m",
+        "lastTransitionTime": "2026-01-02T03:04:05Z",
+    }
+    theirs = {"bootID": "x", "conditions": [ready]}
+    cluster.apply_status(Server, name, theirs, manager="provisioner-boot-controller")
+    leadership()
+    site.becomes(name, "True", "Accepted", site.address(2))
+    status = cluster.read(Server, name).status
+    assert status.boot_id == "x"
+    assert {condition.type for condition in status.conditions} == {"Ready", "Discovered", "Accepted"}
+
+
+def test_racks_and_pools_count(site: Site, cluster: Cluster, leadership: Callable[[], Callable[[], None]]) -> None:
+    site.add_rack()
+    cluster.apply(node_pool(site.name, imageRef="img-1"), manager="tests")
+    leadership()
+    names = [site.add(number, nodePoolRef=site.name) for number in (1, 2)]
+    site.add(3, acceptance="Pending")
+    condition = {"reason": "R", "message": "m", "lastTransitionTime": "2026-01-02T03:04:05Z"}
+    status = {"imageRef": "img-1", "conditions": [{"type": "Ready", "status": "True", **condition}]}
+    cluster.apply_status(Server, names[0], status, manager="provisioner-boot-controller")
+
+    def counts() -> tuple[int | None, ...]:
+        of_rack = cluster.read(Rack, site.name).status
+        of_pool = cluster.read(NodePool, site.name).status
+        return (
+            *(of_rack.servers, of_rack.ready_servers, of_rack.pending_servers),
+            *(of_pool.desired, of_pool.updated, of_pool.unavailable),
+        )
+
+    eventually(lambda: counts() == (3, 1, 1, 2, 1, 1), "the counts are right")
+    cluster.delete(of(Server), names[1])
+    eventually(lambda: counts() == (2, 1, 1, 1, 1, 0), "a deleted server is not counted")
+    found = find_condition(cluster.read(NodePool, site.name).status.conditions, "Ready")
+    assert found is not None
+    assert (found.status, found.reason) == ("True", "ServersReady")
+
+
+def test_a_rack_whose_subnet_overlaps_another_says_so_until_it_does_not(
+    site: Site, cluster: Cluster, leadership: Callable[[], Callable[[], None]]
+) -> None:
+    site.add_rack()
+    other = f"{site.name}-other"
+    leadership()
+
+    def reason() -> str | None:
+        found = find_condition(cluster.read(Rack, site.name).status.conditions, "Ready")
+        return found.reason if found else None
+
+    eventually(lambda: reason() == "NoServers", "a rack by itself is fine")
+    half = {"cidr": f"{site.address(0)}/25", "gateway": None}
+    cluster.apply(rack(other, subnets=[{k: v for k, v in subnet(**half).items() if v}]), manager="tests")
+    eventually(lambda: reason() == "SubnetsOverlap", "an overlap is noticed")
+    cluster.delete(of(Rack), other)
+    eventually(lambda: reason() == "NoServers", "and that it is gone")
