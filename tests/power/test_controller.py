@@ -129,6 +129,16 @@ class Site:
         found: Server = wait_for(f"order {id_} recorded", check)
         return found
 
+    def wait_until_looked_at(self) -> None:
+        """Until the condition speaks of the newest spec."""
+
+        def check() -> bool:
+            server = self.read()
+            condition = find_condition(server.status.conditions, "PoweredOn")
+            return condition is not None and condition.observed_generation == server.metadata.generation
+
+        wait_for("a look at the newest spec", check)
+
     def event_reasons(self) -> set[str]:
         assert self._recorder is not None
         assert self._recorder.flush(BOUND_SECONDS)
@@ -256,7 +266,7 @@ def test_a_wrong_password_is_tried_once_until_the_secret_changes(site: Site) -> 
     for number in range(3):
         # Each change makes the controller look again: it must not make it log in again.
         site.write_server(position=f"u{number:02d}")
-        wait_for("the change was seen", lambda n=number: site.read().spec.position == f"u{n:02d}")
+        site.wait_until_looked_at()
     assert attempts == ["wrong"]
     site.write_secret()
     site.write_server(position="u09")
@@ -293,13 +303,13 @@ def test_a_dead_bmc_does_not_hold_up_the_others(site: Site, cluster: Cluster, un
                     }
                 )
             site.write_server()
-            _run_all(site, [one.name for one in dead])
+            _run_all(site, dead)
         finally:
             for one in dead:
                 cluster.delete(of(Server), one.name)
 
 
-def _run_all(site: Site, dead: list[str]) -> None:
+def _run_all(site: Site, dead: list[Site]) -> None:
     stop = threading.Event()
     informer = Informer(site.cluster, of(Server))
     pool = BmcPool(
@@ -315,11 +325,8 @@ def _run_all(site: Site, dead: list[str]) -> None:
     for thread in threads:
         thread.start()
     try:
-        for name in dead:
-            wait_for(
-                f"{name} is known to be unreachable",
-                lambda n=name: find_condition(site.cluster.read(Server, n).status.conditions, "PoweredOn"),
-            )
+        for one in dead:
+            one.wait_for_condition("BMCUnreachable")
         for number in range(3):
             site.order(f"order-{number}")
             site.wait_for_order(f"order-{number}")

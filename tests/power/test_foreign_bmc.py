@@ -1,0 +1,136 @@
+"""RedfishPower against a BMC that is not ours: sushy-tools' emulator with its fake driver, over TLS, with a password.
+
+What that one gets wrong, so that nobody takes it for Redfish: it ignores `Once` (overrides are always Continuous), turns
+UefiHttp without a URL into Pxe, downloads an HttpBootUri itself instead of leaving that to the server, and lists no
+target None. What it does as hardware does: a power action takes up to 11 s, and a reset shows Off on the way.
+"""
+
+from __future__ import annotations
+
+import http.server
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime
+from ipaddress import IPv4Address
+
+import bcrypt
+import pytest
+
+from provisioner.api.values import Secret
+from provisioner.lab.bmc_certificate import obtain_certificate
+from provisioner.power.power_controller import BmcRefused, BmcUnreachable
+from provisioner.power.redfish import BmcAccess, RedfishPower
+
+BOUND_SECONDS = 60.0
+
+
+@pytest.fixture(scope="module")
+def access(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BmcAccess]:
+    tmp_path = tmp_path_factory.mktemp("foreign-bmc")
+    certificate = obtain_certificate(tmp_path, "foreign", IPv4Address("127.0.0.1"), datetime.now(UTC))
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    password = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
+    (tmp_path / "htpasswd").write_text(f"admin:{password}\n")
+    (tmp_path / "state").mkdir()
+    (tmp_path / "emulator.conf").write_text(
+        f"SUSHY_EMULATOR_FAKE_DRIVER = True\n"
+        f"SUSHY_EMULATOR_LISTEN_IP = '127.0.0.1'\n"
+        f"SUSHY_EMULATOR_LISTEN_PORT = {port}\n"
+        f"SUSHY_EMULATOR_SSL_CERT = '{tmp_path}/bmc.pem'\n"
+        f"SUSHY_EMULATOR_SSL_KEY = '{tmp_path}/bmc.key'\n"
+        f"SUSHY_EMULATOR_AUTH_FILE = '{tmp_path}/htpasswd'\n"
+        f"SUSHY_EMULATOR_STATE_DIR = '{tmp_path}/state'\n"
+    )
+    log = (tmp_path / "emulator.log").open("wb")
+    program = "from sushy_tools.emulator.main import main; main()"
+    emulator = subprocess.Popen(
+        [sys.executable, "-c", program, "--config", str(tmp_path / "emulator.conf")], stdout=log, stderr=log
+    )
+    made = BmcAccess(
+        address=f"https://127.0.0.1:{port}",
+        username="admin",
+        password=Secret("secret"),
+        credentials_name="provisioner-system/foreign",
+        certificate=certificate,
+    )
+    try:
+        _wait_until_it_answers(made, emulator)
+        yield made
+    finally:
+        emulator.kill()
+        emulator.wait()
+        log.close()
+
+
+def _wait_until_it_answers(access: BmcAccess, emulator: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + BOUND_SECONDS
+    while True:
+        with closing(RedfishPower(access)) as power:
+            try:
+                power.get_power_state()
+                return
+            except BmcUnreachable:
+                if emulator.poll() is not None or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+
+
+def wait_for_power(power: RedfishPower, state: str) -> None:
+    deadline = time.monotonic() + BOUND_SECONDS
+    while power.get_power_state() != state:
+        assert time.monotonic() < deadline, f"not {state} within {BOUND_SECONDS} s"
+        time.sleep(0.2)
+
+
+def test_a_foreign_bmc_is_switched_on_reset_and_off(access: BmcAccess) -> None:
+    with closing(RedfishPower(access)) as power:
+        assert power.get_power_state() == "Off"
+        power.set_boot_override("Once", "Pxe")
+        power.set_boot_override("Continuous", "Pxe")
+        power.power_on()
+        wait_for_power(power, "On")
+        power.reset()
+        wait_for_power(power, "On")
+        power.power_off(force=False)
+        wait_for_power(power, "Off")
+
+
+def test_a_foreign_bmc_that_cannot_do_http_boot_as_meant_is_not_taken_for_one_that_can(access: BmcAccess) -> None:
+    fetched: list[str] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            fetched.append(self.path)
+            self.send_error(404)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as site, closing(RedfishPower(access)) as power:
+        threading.Thread(target=site.serve_forever, daemon=True).start()
+        with pytest.raises(BmcRefused, match="HTTP 400"):
+            power.set_boot_override("Once", "UefiHttp", f"http://127.0.0.1:{site.server_port}/snponly.efi")
+        site.shutdown()
+    assert fetched == ["/snponly.efi"], "the emulator is known to fetch the file itself"
+
+
+def test_a_foreign_bmc_refuses_a_wrong_password_and_another_user(access: BmcAccess) -> None:
+    for wrong in (replace(access, password=Secret("guess")), replace(access, username="root")):
+        with closing(RedfishPower(wrong)) as power, pytest.raises(BmcRefused) as caught:
+            power.get_power_state()
+        assert caught.value.reason == "CredentialsRefused"
+
+
+def test_a_system_of_a_foreign_bmc_is_found_by_its_id(access: BmcAccess) -> None:
+    identity = "27946b59-9e44-4fa7-8e91-f3527a1ef094"
+    with closing(RedfishPower(replace(access, system_id=identity))) as power:
+        assert power.get_power_state() == "Off"
+    with closing(RedfishPower(replace(access, system_id="1"))) as power, pytest.raises(BmcRefused, match=identity):
+        power.get_power_state()
