@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 import time
@@ -82,10 +83,8 @@ class World:
         """Reconcile as the work queue would, until the server looks as wanted."""
         deadline = time.monotonic() + DEADLINE_SECONDS
         while time.monotonic() < deadline:
-            try:
+            with contextlib.suppress(Conflict):
                 controller.reconcile(self.name)
-            except Conflict:
-                pass
             if until(self.read()):
                 return self.read()
             time.sleep(0.05)
@@ -105,8 +104,15 @@ class World:
         """Play the kubelet."""
         meta = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name}}
         self.cluster.apply(meta, manager="test")
-        condition = {"type": "Ready", "status": "True" if ready else "False", "reason": "Test", "message": "test",
-                     "lastTransitionTime": rfc3339(datetime.now(UTC)), "lastHeartbeatTime": rfc3339(datetime.now(UTC))}  # fmt: skip
+        now = rfc3339(datetime.now(UTC))
+        condition = {
+            "type": "Ready",
+            "status": "True" if ready else "False",
+            "reason": "Test",
+            "message": "test",
+            "lastTransitionTime": now,
+            "lastHeartbeatTime": now,
+        }
         self.cluster.patch(
             NODES,
             self.name,
