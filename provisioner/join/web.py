@@ -42,7 +42,11 @@ def join_blueprint(
     requests_per_second: float = REQUESTS_PER_SECOND,
     burst: float = BURST,
 ) -> Blueprint:
-    """The Flask blueprint with the one route. Answers carry tokens: they are never cached, and never logged."""
+    """The Flask blueprint with the one route. Answers carry tokens: they are never cached, and never logged.
+
+    The WSGI server must pass X-Forwarded-For on where a proxy is trusted (waitress: clear_untrusted_proxy_headers off).
+    Behind a middleware that has put the client's address into REMOTE_ADDR already, trust nobody: TrustedProxies().
+    """
     blueprint = Blueprint("join", __name__)
     buckets = Buckets(per_second=requests_per_second, burst=burst)
     lock = threading.Lock()

@@ -1,0 +1,101 @@
+"""Somebody wants the join service to stand still. docs/threat-model.md, "Neighbour on the boot network"."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provisioner.join.admit import NotYet
+from provisioner.join.request import MAX_REQUEST_BYTES
+from tests.join.front import connect, post_as_nginx, serve
+from tests.join.samples import ADDRESS, body
+
+NEIGHBOUR = "10.80.0.99"
+
+
+class Counting:
+    """A service that counts."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def join(self, request: Any, source_address: str) -> Any:
+        self.calls += 1
+        return NotYet("NotOrdered", "nobody ordered it")
+
+
+@pytest.fixture
+def service() -> Counting:
+    return Counting()
+
+
+@pytest.fixture
+def path(service: Counting, tmp_path: Path) -> Iterator[Path]:
+    with serve(service, tmp_path / "s", monotonic=lambda: 0.0) as socket_path:
+        yield socket_path
+
+
+@pytest.mark.parametrize(
+    ("bomb", "status"),
+    [
+        (b'{"evidence": {"type": "' + b"x" * MAX_REQUEST_BYTES + b'"}}', 413),
+        (b"[" * 60_000, 400),
+        (b'{"evidence":' * 5_000, 400),
+        (b'{"bootID": ' + b"1" * 60_000 + b"}", 400),
+        (b'{"bootID": 1e999999}', 400),
+        (b"{" + b",".join(b'"k%d":0' % i for i in range(6_000)) + b"}", 400),
+        (b"\x1f\x8b\x08\x00" + b"\x00" * 1_000, 400),
+    ],
+    ids=["oversized", "deep lists", "deep objects", "long number", "infinite number", "many keys", "compressed"],
+)
+def test_a_bomb_is_refused_and_the_next_machine_is_answered(
+    path: Path, service: Counting, bomb: bytes, status: int
+) -> None:
+    assert post_as_nginx(path, bomb, NEIGHBOUR).status == status
+    assert service.calls == 0
+    assert post_as_nginx(path, body(), ADDRESS).status == 425
+
+
+def test_a_neighbour_who_asks_all_the_time_waits_and_nobody_else_does(path: Path, service: Counting) -> None:
+    statuses = [post_as_nginx(path, body(), NEIGHBOUR).status for _ in range(60)]
+    assert statuses.count(429) == 40
+    assert service.calls == 20, "what is over the rate never reaches the API server"
+    reply = post_as_nginx(path, body(), NEIGHBOUR)
+    assert reply.headers["Retry-After"] == "1"
+    assert post_as_nginx(path, body(), ADDRESS).status == 425
+
+
+def test_malformed_requests_use_up_the_rate_too(path: Path) -> None:
+    statuses = [post_as_nginx(path, b"{", NEIGHBOUR).status for _ in range(21)]
+    assert statuses == [400] * 20 + [429]
+
+
+def test_slow_bodies_hold_nobody_up(path: Path, service: Counting) -> None:
+    """More of them than the server has threads, each with its last byte missing."""
+    raw = body()
+    head = (
+        f"POST /v1/join HTTP/1.1\r\nHost: b\r\nContent-Type: application/json\r\nX-Forwarded-For: {NEIGHBOUR}\r\n"
+        f"Content-Length: {len(raw)}\r\n\r\n"
+    ).encode()
+    slow = [connect(path) for _ in range(16)]
+    try:
+        for connection in slow:
+            connection.sendall(head + raw[:-1])
+        answered = threading.Event()
+
+        def ask() -> None:
+            if post_as_nginx(path, body(), ADDRESS).status == 425:
+                answered.set()
+
+        threading.Thread(target=ask, daemon=True).start()
+        assert answered.wait(20.0)
+        assert service.calls == 1
+        slow[0].sendall(raw[-1:])
+        assert slow[0].recv(64).startswith(b"HTTP/1.1 425")
+    finally:
+        for connection in slow:
+            connection.close()

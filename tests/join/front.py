@@ -1,0 +1,182 @@
+"""The join service as it is served: Flask on waitress on a Unix socket, and, where Debian's nginx is at hand, nginx
+with the boot service's own configuration and TLS in front of it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import waitress
+from flask import Flask
+
+from provisioner.boot.nginx import NginxSite, nginx_command, render_nginx
+from provisioner.boot.peer import RealPeer
+from provisioner.join.service import JoinService
+from provisioner.join.source import TrustedProxies
+from provisioner.join.web import join_blueprint
+from provisioner.lab.control_plane import free_port
+from provisioner.lab.tools import Tools, content_key, obtain_tools
+from tests.node.join_server import Authority
+
+SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came back."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: dict[str, Any]
+
+    @property
+    def reason(self) -> str:
+        return str(self.body.get("reason"))
+
+
+@contextmanager
+def serve(service: Any, path: Path, *, behind_real_peer: bool = False, **options: Any) -> Iterator[Path]:
+    """waitress with the blueprint on a Unix socket. `behind_real_peer`: with the boot service's middleware."""
+    application = Flask("join")
+    proxies = TrustedProxies() if behind_real_peer else TrustedProxies(unix_socket=True)
+    application.register_blueprint(join_blueprint(service, proxies, **options))
+    wsgi: Any = RealPeer(application) if behind_real_peer else application
+    server = waitress.create_server(
+        wsgi,
+        unix_socket=str(path),
+        threads=4,
+        max_request_body_size=1 << 20,
+        clear_untrusted_proxy_headers=False,  # whom to trust is decided here, not by waitress
+    )
+
+    def run() -> None:
+        with suppress(OSError):  # close() takes the socket away under its poll
+            server.run()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield path
+    finally:
+        server.close()
+        thread.join(SECONDS)
+
+
+def connect(path: Path) -> socket.socket:
+    client = socket.socket(socket.AF_UNIX)
+    client.settimeout(SECONDS)
+    client.connect(str(path))
+    return client
+
+
+def post(connection: http.client.HTTPConnection, body: bytes, headers: Mapping[str, str] | None = None) -> Reply:
+    given = {"Content-Type": "application/json", **(headers or {})}
+    try:
+        connection.request("POST", "/v1/join", body, given)
+        response = connection.getresponse()
+        content = response.read()
+    finally:
+        connection.close()
+    try:
+        parsed = json.loads(content)
+    except ValueError:
+        parsed = {}
+    return Reply(response.status, dict(response.getheaders()), parsed)
+
+
+def post_as_nginx(path: Path, body: bytes, source: str, headers: Mapping[str, str] | None = None) -> Reply:
+    """A request as nginx passes it on: with the address that it saw."""
+    connection = http.client.HTTPConnection("boot-host", timeout=SECONDS)
+    connection.sock = connect(path)
+    return post(connection, body, {"X-Forwarded-For": source, "X-Real-IP": source, **(headers or {})})
+
+
+def find_tools() -> Tools:
+    """The lab's chroot with nginx. Absent: a visible skip, but in CI it is built."""
+    cache = Path.home() / ".cache" / "provisioner"
+    if os.environ.get("CI") == "true":
+        return obtain_tools(cache)
+    if os.geteuid() != 0 or not (cache / f"tools-{content_key()}").is_dir():
+        pytest.skip("no nginx: the lab's tools are not built here (make demo builds them), or this is not root")
+    return obtain_tools(cache)
+
+
+@dataclass(frozen=True)
+class Front:
+    """nginx in front of the join service."""
+
+    port: int
+    http_port: int
+    authority: Authority
+
+    def post(self, body: bytes, source: str, headers: Mapping[str, str] | None = None) -> Reply:
+        """A request over TLS from a machine with that address."""
+        context = ssl.create_default_context(cadata=self.authority.pem())
+        connection = http.client.HTTPSConnection(
+            "127.0.0.1", self.port, timeout=SECONDS, context=context, source_address=(source, 0)
+        )
+        return post(connection, body, headers)
+
+    def post_in_the_clear(self, body: bytes, source: str) -> Reply:
+        return post(http.client.HTTPConnection("127.0.0.1", self.http_port, source_address=(source, 0)), body)
+
+
+@contextmanager
+def serve_behind_nginx(service: JoinService, folder: Path) -> Iterator[Front]:
+    """The whole front as on a boot host. `folder` must be below /tmp (the chroot shares that)."""
+    tools, authority = find_tools(), Authority.create()
+    authority.server_context(folder)
+    for name in ("scripts", "firmware", "images", "run"):
+        (folder / name).mkdir()
+    with serve(service, folder / "answers.sock", behind_real_peer=True) as path:
+        site = NginxSite(
+            addresses=("127.0.0.1",),
+            scripts=folder / "scripts",
+            firmware=folder / "firmware",
+            firmware_files=("ipxe.efi",),
+            images=folder / "images",
+            run=folder / "run",
+            socket=path,
+            access_log=folder / "access.log",
+            user="root",
+            certificate=folder / "server.pem",
+            key=folder / "server.pem",
+            http_port=free_port("127.0.0.1"),
+            join_port=free_port("127.0.0.1"),
+            workers="1",
+            open_files=512,
+        )
+        (folder / "nginx.conf").write_text(render_nginx(site))
+        with (folder / "nginx.log").open("w") as log:
+            nginx = subprocess.Popen(tools.command(nginx_command(site, folder / "nginx.conf"), [folder]), stderr=log)
+        try:
+            wait_for_port(site.join_port, nginx, folder / "nginx.log")
+            yield Front(site.join_port, site.http_port, authority)
+        finally:
+            nginx.terminate()
+            nginx.wait(SECONDS)
+
+
+def wait_for_port(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        assert process.poll() is None, log.read_text()
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
+    pytest.fail(f"nginx did not listen: {log.read_text()}")

@@ -1,0 +1,136 @@
+"""The HTTP of the join, on a real waitress: which answer becomes which status, and what is never passed on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provisioner.api.errors import NeedsHuman, Retryable
+from provisioner.api.values import Secret
+from provisioner.join.admit import Challenged, NotYet, Refused
+from provisioner.join.configuration import JoinConfiguration
+from provisioner.join.kubelet_configuration import kubelet_configuration
+from tests.join.front import post_as_nginx, serve
+from tests.join.samples import ADDRESS, body, request
+
+CONFIGURATION = JoinConfiguration(
+    node_name="r01-u01",
+    api_server_url="https://10.80.0.1:6443",
+    cluster_ca="-----BEGIN CERTIFICATE-----\n",
+    bootstrap_token=Secret("abc123.0123456789abcdef"),
+    node_address=ADDRESS,
+    kubelet=kubelet_configuration({}),
+)
+
+
+class Answering:
+    """A service that answers what it is told to, and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.answer: Any = CONFIGURATION
+        self.asked: list[Any] = []
+
+    def join(self, request: Any, source_address: str) -> Any:
+        self.asked.append((request, source_address))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@pytest.fixture
+def service() -> Answering:
+    return Answering()
+
+
+@pytest.fixture
+def path(service: Answering, tmp_path: Path) -> Iterator[Path]:
+    with serve(service, tmp_path / "s") as socket_path:
+        yield socket_path
+
+
+def test_a_configuration_is_sent_whole_and_cached_nowhere(path: Path, service: Answering) -> None:
+    reply = post_as_nginx(path, body(), ADDRESS)
+    assert reply.status == 200
+    assert reply.headers["Cache-Control"] == "no-store"
+    assert reply.body == {
+        "nodeName": "r01-u01",
+        "apiServer": "https://10.80.0.1:6443",
+        "clusterCA": "-----BEGIN CERTIFICATE-----\n",
+        "bootstrapToken": "abc123.0123456789abcdef",
+        "nodeAddress": ADDRESS,
+        "kubeletConfiguration": kubelet_configuration({}),
+    }
+    assert service.asked == [(request(), ADDRESS)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "expected"),
+    [
+        (Refused("NotAccepted", "it is Pending"), 403, {"reason": "NotAccepted", "message": "it is Pending"}),
+        (
+            NotYet("NotOrdered", "nobody ordered it", 4.2),
+            425,
+            {"reason": "NotOrdered", "message": "nobody ordered it", "retryAfterSeconds": 5},
+        ),
+        (
+            Challenged({"nonce": "abc"}),
+            401,
+            {"reason": "Challenge", "message": "prove who you are", "challenge": {"nonce": "abc"}},
+        ),
+        (
+            Retryable("GET Server r01-u01: connection refused", after_seconds=2.5),
+            503,
+            {"reason": "Unavailable", "message": "the cluster does not answer now", "retryAfterSeconds": 3},
+        ),
+        (
+            NeedsHuman("secrets is forbidden", hint="grant it"),
+            503,
+            {"reason": "Unavailable", "message": "the join service has a fault; see its log", "retryAfterSeconds": 15},
+        ),
+        (
+            KeyError("boom"),
+            503,
+            {"reason": "Unavailable", "message": "the join service has a fault; see its log", "retryAfterSeconds": 15},
+        ),
+    ],
+)
+def test_every_answer_has_its_status(
+    path: Path, service: Answering, answer: Any, status: int, expected: dict[str, Any]
+) -> None:
+    service.answer = answer
+    reply = post_as_nginx(path, body(), ADDRESS)
+    assert (reply.status, reply.body) == (status, expected)
+    assert reply.headers["Cache-Control"] == "no-store"
+    if "retryAfterSeconds" in expected:
+        assert reply.headers["Retry-After"] == str(expected["retryAfterSeconds"])
+
+
+@pytest.mark.parametrize(
+    ("raw", "headers", "status"),
+    [
+        (b"{", {}, 400),
+        (body(requestKey="x"), {}, 400),
+        (body(), {"Content-Type": "text/plain"}, 415),
+        (body(), {"Content-Type": "application/x-www-form-urlencoded"}, 415),
+        (b"x" * 65_537, {}, 413),
+    ],
+)
+def test_what_is_malformed_does_not_reach_the_service(
+    path: Path, service: Answering, raw: bytes, headers: dict[str, str], status: int
+) -> None:
+    assert post_as_nginx(path, raw, ADDRESS, headers).status == status
+    assert service.asked == []
+
+
+def test_a_proxy_that_names_no_source_is_not_guessed_at(path: Path, service: Answering) -> None:
+    assert post_as_nginx(path, body(), "unknown").reason == "NoSourceAddress"
+    assert service.asked == []
+
+
+def test_the_boot_services_own_middleware_may_stand_in_front(service: Answering, tmp_path: Path) -> None:
+    with serve(service, tmp_path / "s", behind_real_peer=True) as path:
+        assert post_as_nginx(path, body(), ADDRESS, {"X-Forwarded-For": "10.80.0.99"}).status == 200
+    assert service.asked == [(request(), ADDRESS)]
