@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -68,7 +69,8 @@ class LabNetwork:
         """Every process that runs in the namespace, whoever started it."""
         if not self.exists:
             return []
-        return [int(line) for line in _ip("netns", "pids", self.namespace).split()]
+        namespace = (_NAMESPACES / self.namespace).stat()
+        return [int(process.name) for process in Path("/proc").glob("[0-9]*") if _is_in(process, namespace)]
 
     def delete(self) -> None:
         """Remove the namespace and with it bridge, taps and addresses. Absent is fine.
@@ -83,6 +85,15 @@ class LabNetwork:
 
     def _run(self, *argv: str) -> None:
         subprocess.run(self.command(argv), check=True, stdout=subprocess.DEVNULL)
+
+
+def _is_in(process: Path, namespace: os.stat_result) -> bool:
+    try:
+        its = (process / "ns" / "net").stat()
+    except OSError:
+        # It has ended meanwhile.
+        return False
+    return (its.st_dev, its.st_ino) == (namespace.st_dev, namespace.st_ino)
 
 
 def tap_name(machine: str) -> str:

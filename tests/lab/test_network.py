@@ -1,0 +1,114 @@
+"""The lab's network namespace, on the real kernel."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provisioner.api.errors import NeedsHuman
+from provisioner.lab.control_plane_process import LabProcess
+from provisioner.lab.network import LabNetwork, tap_name
+from provisioner.lab.processes import clean_lab
+
+BMCS = [IPv4Address("10.90.0.11"), IPv4Address("10.90.0.12")]
+
+
+def show(network: LabNetwork, *what: str) -> Any:
+    ran = subprocess.run(["ip", "-n", network.namespace, "-json", *what], capture_output=True, check=True)
+    return json.loads(ran.stdout)
+
+
+def test_a_lab_has_bridge_taps_and_bmc_addresses_and_no_way_out(network: LabNetwork) -> None:
+    network.create(BMCS, ["tap-a", "tap-b"])
+    links = {link["ifname"]: link for link in show(network, "link")}
+    assert set(links) == {"lo", "boot0", "tap-a", "tap-b"}
+    assert {links[tap]["master"] for tap in ("tap-a", "tap-b")} == {"boot0"}
+    addresses = {f"{info['local']}/{info['prefixlen']}" for link in show(network, "addr") for info in link["addr_info"]}
+    assert addresses == {"127.0.0.1/8", "10.90.0.11/32", "10.90.0.12/32", "10.80.0.1/24"}, "and nothing of IPv6"
+    assert [route["dst"] for route in show(network, "route")] == ["10.80.0.0/24"]
+
+
+def test_making_it_again_changes_nothing_and_adds_what_is_missing(network: LabNetwork) -> None:
+    network.create(BMCS[:1], ["tap-a"])
+    before = show(network, "link")
+    network.create(BMCS[:1], ["tap-a"])
+    assert show(network, "link") == before
+    network.create(BMCS, ["tap-a", "tap-b"])
+    assert "tap-b" in {link["ifname"] for link in show(network, "link")}
+
+
+def test_a_lab_that_was_killed_half_way_is_cleaned_with_all_its_processes(network: LabNetwork) -> None:
+    network.create()
+    # An orphan that does not listen to SIGTERM, and a child of its own.
+    script = "trap '' TERM; (trap '' TERM; exec sleep 3600) & exec sleep 3600"
+    orphan = subprocess.Popen(network.command(["sh", "-c", script]), start_new_session=True)
+    bystander = subprocess.Popen(["sleep", "3600"])
+    try:
+        while len(network.process_ids()) < 2:
+            assert orphan.poll() is None
+        clean_lab(network)
+        assert orphan.wait(10) != 0
+        assert bystander.poll() is None, "what is not in the namespace is not touched"
+        assert not network.exists
+        clean_lab(network)
+    finally:
+        for process in (orphan, bystander):
+            process.kill()
+            process.wait()
+
+
+def test_cleaning_from_within_spares_the_one_who_cleans(network: LabNetwork) -> None:
+    network.create()
+    code = (
+        "from provisioner.lab.network import LabNetwork; from provisioner.lab.processes import clean_lab\n"
+        f"clean_lab(LabNetwork({network.lab!r})); print('done')"
+    )
+    ran = subprocess.run(
+        network.command(["sh", "-c", f'{sys.executable} -c "{code}"; echo shell']),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout.splitlines()[-2:] == ["done", "shell"]
+    assert not network.exists
+
+
+def test_a_child_dies_with_the_one_who_started_it(network: LabNetwork, tmp_path: Path) -> None:
+    """What makes a killed demo leave nothing behind in the first place."""
+    network.create()
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        process = LabProcess("child", network.command(["sleep", "3600"]), tmp_path / "log")
+        process.start()
+        os.write(writer, b"started")
+        os.kill(os.getpid(), 9)
+    assert os.read(reader, 7) == b"started"
+    os.waitpid(pid, 0)
+    os.close(reader)
+    os.close(writer)
+    deadline = 500
+    while network.process_ids() and deadline:
+        deadline -= 1
+        subprocess.run(["sleep", "0.02"], check=True)
+    assert network.process_ids() == []
+
+
+def test_what_ip_refuses_is_told_with_the_command(network: LabNetwork) -> None:
+    with pytest.raises(NeedsHuman, match=r"ip -n \S+ tuntap add dev"):
+        network.create(taps=["a-name-that-is-far-too-long"])
+
+
+def test_tap_names_fit_the_kernel_and_stay_apart() -> None:
+    names = ["r01-u01", "r01-u02", "a-rather-long-rack-name-u01", "a-rather-long-rack-name-u02"]
+    taps = [tap_name(name) for name in names]
+    assert len(set(taps)) == 4
+    assert max(map(len, taps)) <= 15
+    assert taps[0] == "tap-r01-u01"

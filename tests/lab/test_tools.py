@@ -1,0 +1,113 @@
+"""The tools' chroot: from which mirror, under which name, and what a program in it sees."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from provisioner.image.mirror import Source
+from provisioner.lab import tools as tools_module
+from provisioner.lab.tools import DEFAULT_MIRROR, Tools, build_command, choose_mirror, content_key, obtain_tools
+
+
+def test_the_machines_own_mirror_is_used_and_never_its_security_archive() -> None:
+    sources = [
+        Source("https://vendor.example/apt", "vendor-bookworm", ("main",)),
+        Source("http://mirror.example/debian-security", "bookworm", ("main",)),
+        Source("http://mirror.example/debian/", "bookworm", ("main", "contrib")),
+    ]
+    assert choose_mirror(sources) == "http://mirror.example/debian"
+    assert choose_mirror(sources[:2]) == DEFAULT_MIRROR
+
+
+def test_another_content_has_another_name() -> None:
+    keys = {content_key(), content_key(["etcd-server"]), content_key(suite="forky")}
+    assert len(keys) == 3
+    assert content_key(["a", "b"]) == content_key(["b", "a"])
+
+
+def test_the_bootstrap_takes_neither_documents_nor_recommended_packages() -> None:
+    command = build_command(Path("/x/tools"), ["ovmf", "etcd-server"], "trixie", "http://mirror.example/debian")
+    assert "--include=ovmf,etcd-server" in command
+    assert "--aptopt=APT::Install-Recommends false" in command
+    assert "--dpkgopt=path-exclude=/usr/share/doc/*" in command
+    assert command[-3:] == ["trixie", "/x/tools", "http://mirror.example/debian"]
+
+
+def test_two_who_need_the_tools_at_once_build_them_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    builds: list[Path] = []
+    both_wait = threading.Barrier(2)
+
+    def build(root: Path, packages: object, suite: object) -> None:
+        builds.append(root)
+        root.mkdir()
+
+    def obtain() -> None:
+        both_wait.wait(30)
+        obtain_tools(tmp_path)
+
+    monkeypatch.setattr(tools_module, "_build", build)
+    threads = [threading.Thread(target=obtain) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert builds == [tmp_path / f"tools-{content_key()}"]
+
+
+def test_a_program_sees_its_binds_at_their_place_and_leaves_no_mount(tools: Tools, tmp_path: Path) -> None:
+    (tmp_path / "given").mkdir()
+    (tmp_path / "file").write_text("from outside\n")
+    (tmp_path / "hidden").write_text("not given")
+    script = f"cat {tmp_path}/file; echo from inside > {tmp_path}/given/new; ls {tmp_path}; cat /etc/debian_version"
+    before = Path("/proc/self/mountinfo").read_text()
+    ran = subprocess.run(
+        tools.command(["sh", "-c", script], [tmp_path / "given", tmp_path / "file"]),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    words = ran.stdout.split()
+    assert words[:2] == ["from", "outside"]
+    if not tmp_path.is_relative_to("/tmp"):
+        assert "hidden" not in words
+    assert words[-1].startswith("13."), "Debian trixie's own /etc"
+    assert (tmp_path / "given" / "new").read_text() == "from inside\n"
+    assert Path("/proc/self/mountinfo").read_text() == before
+
+
+def test_the_chroot_itself_cannot_be_written_to(tools: Tools) -> None:
+    ran = subprocess.run(
+        tools.command(["sh", "-c", "touch /usr/bin/new; echo x > /etc/new && cat /etc/new"]),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Read-only file system" in ran.stderr
+    assert ran.stdout == "x\n", "/etc is a copy of its own"
+    assert not (tools.root / "etc" / "new").exists()
+
+
+def test_the_program_keeps_the_process_id_of_the_command(tools: Tools) -> None:
+    process = subprocess.Popen(tools.command(["sh", "-c", "echo $$"]), stdout=subprocess.PIPE, text=True)
+    out, _ = process.communicate(timeout=60)
+    assert int(out) == process.pid
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        ["qemu-system-x86_64", "--version"],
+        ["dnsmasq", "--version"],
+        ["nginx", "-v"],
+        ["etcd", "--version"],
+        ["signify-openbsd", "-h"],
+    ],
+)
+def test_the_programs_start(tools: Tools, program: list[str]) -> None:
+    ran = subprocess.run(tools.command(program), capture_output=True, text=True, check=False)
+    assert ran.returncode in (0, 1), ran.stderr
+    assert "not found" not in ran.stderr
