@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +30,8 @@ from provisioner.image.stage1 import pack_stage1
 
 Report = Callable[[str, str, float], None]
 """Called when a phase has ended: its name, what came of it, and its seconds."""
+
+_KEPT_BASES = 4
 
 
 @dataclass(frozen=True)
@@ -105,14 +110,32 @@ def _find_built(record: Path, request: Request) -> Built | None:
 
 def _base(request: Request, key: str, phases: _Phases) -> Base:
     folder = request.cache / "base" / key
-    if request.force:
-        shutil.rmtree(folder, ignore_errors=True)
-    if folder.is_dir():
-        phases.end("base", "reused: same packages")
-        return Base(folder)
-    base = build_base(request.recipe, request.choices, folder)
+    # Two builds at once (a demo and a test) need one base; the second waits for the first.
+    with _locked(_made(folder.parent) / f".{key}.lock"):
+        if request.force:
+            shutil.rmtree(folder, ignore_errors=True)
+        if folder.is_dir():
+            os.utime(folder)
+            phases.end("base", "reused: same packages")
+            return Base(folder)
+        base = build_base(request.recipe, request.choices, folder)
+    _forget_old(folder.parent)
     phases.end("base", f"{request.choices.distribution.identifier}, kernel {base.versions['kernel']}")
     return base
+
+
+@contextmanager
+def _locked(file: Path) -> Iterator[None]:
+    with file.open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
+def _forget_old(bases: Path) -> None:
+    """Keep the bases that were used last: each is some 400 MB."""
+    whole = [folder for folder in bases.iterdir() if folder.is_dir() and not folder.name.endswith(".partial")]
+    for folder in sorted(whole, key=lambda folder: folder.stat().st_mtime)[:-_KEPT_BASES]:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _manifest(request: Request, base: Base, image: Path) -> Manifest:

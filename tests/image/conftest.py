@@ -1,0 +1,92 @@
+"""A base and an image, built once a run from the cache that a demo on this machine uses, too."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+import provisioner
+from provisioner.api.errors import NeedsHuman
+from provisioner.image.build import Built, Request, build_image
+from provisioner.image.mirror import choose_archives, read_sources
+from provisioner.image.plan import Choices
+from provisioner.image.recipe import Recipe, read_recipe
+from provisioner.image.root import Ingredients
+from provisioner.image.sign import SecretKey
+from tests.image.samples import RECIPE
+from tests.image.tools import CACHE, IN_CI
+
+if TYPE_CHECKING:
+    from provisioner.lab.binaries import Binaries
+
+
+@pytest.fixture(scope="session")
+def recipe() -> Recipe:
+    return read_recipe(RECIPE)
+
+
+@pytest.fixture(scope="session")
+def signing_key() -> SecretKey:
+    """Always the same one, so that the image of these tests is found in the cache the next time."""
+    return SecretKey.generate(lambda size: b"t" * size)
+
+
+@pytest.fixture(scope="session")
+def join_ca() -> Path:
+    """A CA certificate that is kept with the cache, for the same reason. Nobody has its key."""
+    file = CACHE / "image-tests" / "join-ca.pem"
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        key, name = (
+            ec.generate_private_key(ec.SECP256R1()),
+            x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test CA")]),
+        )
+        start = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+        builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+        builder = builder.serial_number(1).not_valid_before(start).not_valid_after(start.replace(year=2046))
+        file.write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+    return file
+
+
+@pytest.fixture(scope="session")
+def request_of_tests(
+    recipe: Recipe, signing_key: SecretKey, join_ca: Path, binaries: Binaries, tmp_path_factory: pytest.TempPathFactory
+) -> Request:
+    """A build of the real recipe for Debian. Skipped where it cannot run; in CI that fails instead."""
+    if os.geteuid() != 0 or shutil.which("mmdebstrap") is None:
+        if IN_CI:
+            pytest.fail("CI needs root and mmdebstrap to build images")
+        pytest.skip("building an image needs root and mmdebstrap")
+    distribution = recipe.distribution("debian", "x86_64")
+    try:
+        archives = choose_archives(distribution, read_sources())
+    except NeedsHuman as error:
+        pytest.skip(str(error))
+    return Request(
+        recipe=recipe,
+        choices=Choices(architecture="x86_64", distribution=distribution, archives=archives),
+        ingredients=Ingredients(
+            architecture="x86_64",
+            kubelet=binaries.kubelet,
+            join_ca=join_ca,
+            agent=Path(provisioner.__file__).parent,
+        ),
+        key=signing_key,
+        output=CACHE / "image-tests" / "store",
+        cache=CACHE / "image-build",
+    )
+
+
+@pytest.fixture(scope="session")
+def built(request_of_tests: Request) -> Built:
+    """The image; 1 to 2 minutes the first time on a machine, less when only code has changed."""
+    return build_image(request_of_tests, lambda phase, outcome, seconds: print(phase, outcome, f"{seconds:.1f} s"))

@@ -1,0 +1,20 @@
+"""Made-up values that several tests of images share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from provisioner.image.manifest import File, Manifest
+
+RECIPE = Path(__file__).parents[2] / "images" / "gpu-node"
+
+MANIFEST = Manifest(
+    recipe="gpu-node",
+    distribution="debian-13",
+    architecture="x86_64",
+    kernel=File("11" * 32, 12171200),
+    stage1=File("22" * 32, 5400721),
+    root=File("33" * 32, 118400000),
+    kernel_arguments=("quiet", "loglevel=4"),
+    versions={"kernel": "6.12.117+deb13-amd64", "kubelet": "v1.36.3", "containerd": "1.7.24~ds1-6"},
+)

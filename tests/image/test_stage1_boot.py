@@ -1,0 +1,190 @@
+"""stage-1 in QEMU: what it does when the image that it is sent is not the one that was signed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from provisioner.image.build import Built, Request
+from provisioner.image.inputs import base_fingerprint
+from provisioner.image.manifest import FILES, Manifest, digest_of
+from provisioner.image.sign import SecretKey
+from provisioner.image.store import folder_name, measure
+from provisioner.lab.tools import Tools
+from tests.image.tools import lab_tools
+from tests.image.vm import HOST, MAC, Answer, guest
+
+# As small as a root can be: it says what stage-1 has left for it, and turns the machine off.
+INIT = """#!/bin/sh
+export PATH=/bin
+for file in /etc/hostname /etc/resolv.conf /run/systemd/network/10-provisioner.network /run/provisioner/boot.json; do
+    echo "root: $file"
+    cat "$file"
+done
+grep ' / ' /proc/mounts | sed 's/^/root: mounted /'
+ip -4 addr show eth0 | grep inet
+echo "root: end"
+poweroff -f
+"""
+
+
+@dataclass(frozen=True)
+class Small:
+    """A signed image of the real kernel and stage-1 with a root of one program."""
+
+    name: str
+    manifest: bytes
+    signature: str
+    root: bytes
+
+
+@pytest.fixture(scope="module")
+def tools() -> Tools:
+    return lab_tools()
+
+
+@pytest.fixture(scope="module")
+def small(built: Built, request_of_tests: Request, tmp_path_factory: pytest.TempPathFactory) -> Small:
+    work = tmp_path_factory.mktemp("small")
+    base = request_of_tests.cache / "base" / base_fingerprint(request_of_tests.recipe, request_of_tests.choices)
+    tree = work / "root"
+    for name in ("bin", "sbin", "etc", "proc", "sys", "dev", "run"):
+        (tree / name).mkdir(parents=True)
+    (tree / "bin/busybox").write_bytes((base / "stage1-packages/usr/bin/busybox").read_bytes())
+    (tree / "bin/busybox").chmod(0o755)
+    for applet in ("sh", "cat", "grep", "sed", "ip", "poweroff"):
+        (tree / "bin" / applet).symlink_to("busybox")
+    (tree / "sbin/init").write_text(INIT)
+    (tree / "sbin/init").chmod(0o755)
+    file = work / "root.squashfs"
+    subprocess.run(["mksquashfs", tree, file, "-quiet", "-no-progress", "-comp", "zstd"], check=True)
+    return sign(built.manifest, file, request_of_tests.key)
+
+
+def sign(like: Manifest, root: Path, key: SecretKey, root_bytes: int | None = None) -> Small:
+    measured = measure(root)
+    if root_bytes is not None:
+        measured = type(measured)(measured.sha256, root_bytes)
+    manifest = Manifest(
+        recipe=like.recipe,
+        distribution=like.distribution,
+        architecture=like.architecture,
+        kernel=like.kernel,
+        stage1=like.stage1,
+        root=measured,
+        versions=dict(like.versions),
+    ).encode()
+    return Small(folder_name(digest_of(manifest)), manifest, key.sign(manifest), root.read_bytes())
+
+
+def arguments(image: str, **more: str) -> dict[str, str]:
+    return {
+        "server": "r01-u01",
+        "mac": MAC,
+        "url": f"http://{HOST}",
+        "join": f"https://{HOST}:8443",
+        "image": image,
+        **more,
+    }
+
+
+ADDRESS = {"address": "10.0.2.21/24", "gateway": HOST, "dns": "10.0.2.3,10.0.2.4", "ntp": "10.0.2.5", "mtu": "1400"}
+
+
+def test_each_wrong_image_is_told_on_console_and_in_a_report_and_the_right_one_boots(
+    built: Built, small: Small, tools: Tools, signing_key: SecretKey
+) -> None:
+    """The rack's cache and the boot host are wrong in one way each at every attempt, until the boot host is right."""
+    # The right key number with another key: only the signature itself tells.
+    forger = SecretKey(signing_key.number, SecretKey.generate(lambda size: b"f" * size).seed)
+    root, manifest = small.root, small.manifest
+    altered = root[:5000] + bytes([root[5000] ^ 1]) + root[5001:]
+    good = {"manifest": manifest, "manifest.sig": small.signature.encode(), "root.squashfs": root}
+    answers: list[tuple[str, dict[str, bytes], str]] = [
+        ("cache", good | {"manifest": b""}, "verification failed"),
+        ("host", good | {"manifest.sig": forger.sign(manifest).encode()}, "verification failed"),
+        ("cache", good | {"manifest.sig": SecretKey.generate().sign(manifest).encode()}, "checked against wrong key"),
+        ("host", {name: body for name, body in good.items() if name != "manifest"}, "404"),
+        ("cache", {name: body for name, body in good.items() if name != "root.squashfs"}, "nothing: server returned"),
+        ("host", good | {"root.squashfs": root[:-1000]}, f"truncated: {len(root) - 1000} of {len(root)} bytes"),
+        ("cache", good | {"root.squashfs": altered}, "altered: sha256"),
+        ("host", good | {"root.squashfs": root + b"\0" * 3_000_000}, f"more than {len(root)} bytes"),
+        ("cache", good | {"manifest": manifest.replace(b"root ", b"root 0")}, "verification failed"),
+        ("host", good, ""),
+    ]
+    sources = {"cache": "/cache/images", "host": "/images"}
+    asked = dict.fromkeys(sources, 0)
+
+    def answer(path: str) -> bytes | None:
+        source = next(name for name, prefix in sources.items() if path.startswith(f"{prefix}/{small.name}/"))
+        file = path.rsplit("/", 1)[1]
+        asked[source] += file == "manifest"
+        turn = [files for name, files, _ in answers if name == source][asked[source] - 1]
+        return turn.get(file)
+
+    images = f"http://{HOST}/cache/images"
+    with guest(tools, built.folder, answer, arguments=arguments(small.name, images=images, **ADDRESS)) as heard:
+        heard.line("root: end")
+        told = heard.messages()
+        assert len(told) == len(answers) - 1, told
+        for (source, _, words), message in zip(answers, told, strict=False):
+            assert words in message, f"{source}: {message}"
+            assert f"http://{HOST}{sources[source]}/{small.name}/" in message
+            assert "; expected " in message
+            assert any(words in line for line in heard.console)
+        assert [post["stage"] for post in heard.posts if "message" not in post] == ["Stage1", "Root", "System"]
+        assert {post["path"] for post in heard.posts} == {"/v1/progress"}
+        assert {post["mac"] for post in heard.posts} == {MAC}
+        assert len({post["bootID"] for post in heard.posts}) == 1
+        said = "\n".join(heard.console)
+        assert said.count("trying again in") == 4
+        # What the root finds.
+        after = said[said.index("root: /etc/hostname") :]
+        assert "root: /etc/hostname\nr01-u01\n" in after
+        assert "nameserver 10.0.2.3\nnameserver 10.0.2.4\n" in after
+        assert f"MACAddress={MAC}" in after
+        assert "Address=10.0.2.21/24\nGateway=10.0.2.2\nKeepConfiguration=yes\nNTP=10.0.2.5\n" in after
+        assert "MTUBytes=1400" in after
+        assert "root: mounted overlay / overlay rw" in after
+        assert "inet 10.0.2.21/24" in after
+        facts = json.loads(after[after.index("{") : after.index("}") + 1])
+        assert facts["server"] == "r01-u01"
+        assert facts["imageDigest"] == small.name.replace("-", ":")
+        assert facts["address"] == "10.0.2.21/24"
+        assert facts["join"] == f"https://{HOST}:8443"
+
+
+def test_without_an_address_it_asks_dhcp_and_a_root_larger_than_memory_is_not_fetched(
+    built: Built, small: Small, tools: Tools, request_of_tests: Request, tmp_path: Path
+) -> None:
+    """On an e1000e card, which has its driver in stage-1 as virtio-net has."""
+    file = tmp_path / "root"
+    file.write_bytes(small.root)
+    huge = sign(built.manifest, file, request_of_tests.key, root_bytes=7_000_000_000)
+    fetched: list[str] = []
+
+    def answer(path: str) -> bytes | None:
+        fetched.append(path.rsplit("/", 1)[1])
+        return {"manifest": huge.manifest, "manifest.sig": huge.signature.encode()}.get(fetched[-1])
+
+    with guest(tools, built.folder, answer, arguments=arguments(huge.name), card="e1000e") as heard:
+        heard.line(f"eth0 ({MAC}) has 10.0.2.15/24")
+        message = heard.post("Root", "memory")["message"]
+        assert "expected 7202 MB (root 7000 MB and 202 MB to run in)" in message
+        assert "smaller image" in message
+        heard.line("trying again in")
+        assert FILES["root"] not in fetched
+
+
+def test_the_real_root_starts_the_agent(built: Built, tools: Tools) -> None:
+    """From kernel to the agent's first report, with what the builder made; join itself is the journey's test."""
+    answer: Answer = lambda path: (built.folder / path.rsplit("/", 1)[1]).read_bytes()  # noqa: E731
+    given = arguments(built.folder.name, **{k: v for k, v in ADDRESS.items() if k != "mtu"})
+    with guest(tools, built.folder, answer, arguments=given, memory_mib=1024) as heard:
+        heard.post("System")
+        assert heard.post("Token")["path"] == "/v1/progress"
+        assert not [line for line in heard.console if "login:" in line or "Failed to start" in line]

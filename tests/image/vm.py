@@ -1,0 +1,180 @@
+"""One QEMU guest in a network namespace of its own, and the boot host that it sees at 10.0.2.2.
+
+QEMU's user-mode network ends at the loopback interface of the namespace, where the server listens; there is nothing
+else. Everything waits for what the guest says, with generous bounds: a busy machine is four times slower.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import subprocess
+import threading
+import urllib.parse
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TypeVar
+
+from provisioner.lab.tools import Tools
+
+HOST = "10.0.2.2"
+MAC = "52:54:00:12:34:56"
+BOUND_SECONDS = 240
+
+T = TypeVar("T")
+Answer = Callable[[str], bytes | None]
+"""Path in, body out; None is 404."""
+
+
+@dataclass
+class Heard:
+    """What the guest said so far: console lines and progress posts. Waiting ends with the guest, too."""
+
+    console: list[str] = field(default_factory=list)
+    posts: list[dict[str, str]] = field(default_factory=list)
+    ended: bool = False
+    changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def add(self, target: list[T], item: T) -> None:
+        with self.changed:
+            target.append(item)
+            self.changed.notify_all()
+
+    def end(self) -> None:
+        with self.changed:
+            self.ended = True
+            self.changed.notify_all()
+
+    def wait_for(self, what: str, found: Callable[[], T | None]) -> T:
+        with self.changed:
+            self.changed.wait_for(lambda: self.ended or found() is not None, BOUND_SECONDS)
+            result = found()
+            if result is None:
+                raise AssertionError(f"never heard: {what}; the console said:\n" + "\n".join(self.console[-60:]))
+            return result
+
+    def line(self, text: str) -> str:
+        """Wait for a console line that contains `text`."""
+        return self.wait_for(text, lambda: next((line for line in self.console if text in line), None))
+
+    def post(self, stage: str, text: str = "") -> dict[str, str]:
+        """Wait for a progress report of `stage` whose message contains `text`."""
+        return self.wait_for(
+            f"{stage} {text}",
+            lambda: next((p for p in self.posts if p["stage"] == stage and text in p.get("message", "")), None),
+        )
+
+    def messages(self) -> list[str]:
+        return [post["message"] for post in self.posts if "message" in post]
+
+
+@contextmanager
+def boot_host(namespace: str, answer: Answer, heard: Heard) -> Iterator[None]:
+    """Serve images by `answer`, and take progress reports, at port 80 of the namespace's loopback."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = answer(self.path)
+            self.send_response(200 if body is not None else 404)
+            self.send_header("Content-Length", str(len(body or b"")))
+            self.end_headers()
+            self.wfile.write(body or b"")
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            self.send_response(204)
+            self.end_headers()
+            fields = json.loads(body) if body.startswith("{") else dict(urllib.parse.parse_qsl(body))
+            heard.add(heard.posts, {"path": self.path, **fields})
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the base class's name)
+            pass
+
+    with _inside(namespace):
+        server = ThreadingHTTPServer(("127.0.0.1", 80), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@contextmanager
+def guest(
+    tools: Tools,
+    image: Path,
+    answer: Answer,
+    *,
+    arguments: Mapping[str, str],
+    card: str = "virtio-net-pci",
+    memory_mib: int = 512,
+) -> Iterator[Heard]:
+    """Boot kernel and stage-1 of `image` with `provisioner.*` arguments; nothing remains when the block ends."""
+    heard, namespace = Heard(), f"image-{uuid.uuid4().hex[:8]}"
+    words = [f"provisioner.{name}={value}" for name, value in arguments.items()]
+    command_line = " ".join(["console=ttyS0,115200", "net.ifnames=0", "quiet", *words])
+    qemu = tools.command(
+        [
+            *("qemu-system-x86_64", "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "qemu64,-cx16"),
+            *("-smp", "2", "-m", str(memory_mib), "-nographic", "-no-reboot"),
+            *("-kernel", image / "vmlinuz", "-initrd", image / "stage1.img", "-append", command_line),
+            *("-netdev", "user,id=n", "-device", f"{card},netdev=n,mac={MAC}"),
+        ],
+        binds=[image],
+    )
+    with _namespace(namespace), boot_host(namespace, answer, heard):
+        process = subprocess.Popen(
+            ["ip", "netns", "exec", namespace, *qemu],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        reader = threading.Thread(target=_read_console, args=(process, heard))
+        reader.start()
+        try:
+            yield heard
+        finally:
+            process.kill()
+            process.wait()
+            reader.join()
+
+
+def _read_console(process: subprocess.Popen[bytes], heard: Heard) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        heard.add(heard.console, line.decode(errors="replace").rstrip())
+    heard.end()
+
+
+@contextmanager
+def _namespace(name: str) -> Iterator[None]:
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    try:
+        subprocess.run(["ip", "-n", name, "link", "set", "lo", "up"], check=True)
+        yield
+    finally:
+        subprocess.run(["ip", "netns", "del", name], check=True)
+
+
+@contextmanager
+def _inside(namespace: str) -> Iterator[None]:
+    """This thread in the namespace; a socket stays in the one that it was made in."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    here = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    there = os.open(f"/run/netns/{namespace}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if libc.setns(there, 0) != 0:
+            raise OSError(ctypes.get_errno(), f"cannot enter {namespace}")
+        yield
+    finally:
+        assert libc.setns(here, 0) == 0
+        os.close(here)
+        os.close(there)
