@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 from importlib.resources import files
+from typing import Any, Final
 
 import click
+import yaml
 
-from provisioner.api.crd import crds_yaml
+from provisioner.api.crd import all_crds
+
+NAMESPACE: Final = "provisioner-system"
 
 
-def manifests_yaml() -> str:
-    """CRDs, namespace, accounts, rights and admission policies as one YAML stream."""
+def all_manifests() -> list[dict[str, Any]]:
+    """CRDs, namespace, accounts, rights and admission policies, in the order in which they are applied."""
+    from provisioner.join.rbac import rbac_objects
+
+    def account(name: str) -> dict[str, Any]:
+        return {"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}
+
     rights = files("provisioner.cli").joinpath("data/rbac.yaml").read_text()
-    return crds_yaml() + "---\n" + rights
+    return [
+        *all_crds(),
+        *yaml.safe_load_all(rights),
+        *rbac_objects(
+            service_subject=account("provisioner-boot"), controller_subject=account("provisioner-controller")
+        ),
+    ]
 
 
 @click.command("manifests")
 def manifests() -> None:
     """Print what to apply first: CRDs, accounts, rights. provisioner manifests | kubectl apply --server-side -f -"""
-    click.echo(manifests_yaml(), nl=False)
+    click.echo(yaml.safe_dump_all(all_manifests(), sort_keys=False, width=120), nl=False)

@@ -54,6 +54,11 @@ class Cluster:
     def server_url(self) -> str:
         return self._transport.server_url
 
+    @property
+    def ca_pem(self) -> str | None:
+        """The authority that the API server's certificate is checked with; None if it is the system's."""
+        return self._transport.ca_pem
+
     def get(self, type: ResourceType, name: str, *, namespace: str | None = None) -> Object:  # noqa: A002
         """One object as it is now. Raises: NotFound."""
         return self._request("GET", type.item(name, namespace), what=f"GET {type} {name}")

@@ -99,6 +99,12 @@ class Transport:
     def server_url(self) -> str:
         return self._host
 
+    @property
+    def ca_pem(self) -> str | None:
+        """The authority that the API server's certificate is checked with; None if it is the system's."""
+        file: str | None = self._configuration.ssl_ca_cert
+        return Path(file).read_text() if file else None
+
     def request(
         self,
         method: str,

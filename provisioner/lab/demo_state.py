@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +48,17 @@ class DemoState:
     @property
     def daemon_log(self) -> Path:
         return self.directory / "daemon.log"
+
+    def fresh_directory(self) -> None:
+        """An empty directory, but for the name of the image that was built for it."""
+        image = (self.directory / "image").read_text()
+        self.remove_directory()
+        self.directory.mkdir(parents=True)
+        (self.directory / "image").write_text(image)
+
+    def remove_directory(self) -> None:
+        """All that the demo left on disk; what was built stays elsewhere in the cache."""
+        shutil.rmtree(self.directory, ignore_errors=True)
 
     def read(self) -> dict[str, Any]:
         """What the daemon last said of itself; empty if there is none."""

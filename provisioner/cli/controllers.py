@@ -1,0 +1,81 @@
+"""The controllers of one leadership: built when it begins, stopped when it ends."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+from provisioner.api import Image, NodePool, Rack, Server
+from provisioner.boot.controller import BootInformers, build_boot_controllers
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.controller import Controller
+from provisioner.cluster.events import EventRecorder
+from provisioner.cluster.informer import Informer
+from provisioner.cluster.resources import CSRS, LEASES, NODES, of
+from provisioner.inventory.controller import InventoryInformers, build_inventory_controllers
+from provisioner.join.controller import JoinInformers, build_join_controllers
+from provisioner.power.controller import PowerSettings, build_power_controllers
+
+NODE_LEASES: Final = "kube-node-lease"
+LOOK_FOR_STOP_SECONDS: Final = 1.0
+
+
+def run_controllers(
+    cluster: Cluster,
+    stop: threading.Event,
+    *,
+    namespace: str,
+    boot_url: str,
+    power_poll_seconds: float,
+    clock: Callable[[], datetime],
+) -> None:
+    """Run all controllers until `stop` is set; returns when their work under way has ended."""
+    recorder = EventRecorder(cluster, "provisioner-controller")
+    servers, pools, racks, images = (Informer(cluster, of(kind)) for kind in (Server, NodePool, Rack, Image))
+    nodes, csrs = Informer(cluster, NODES), Informer(cluster, CSRS)
+    leases = Informer(cluster, LEASES, namespace=NODE_LEASES)
+    controllers: list[Controller] = [
+        *build_inventory_controllers(
+            cluster, InventoryInformers(racks=racks, servers=servers, node_pools=pools), recorder, clock
+        ),
+        *build_boot_controllers(
+            cluster,
+            BootInformers(servers=servers, pools=pools, images=images, racks=racks, nodes=nodes, leases=leases),
+            recorder,
+            clock,
+        ),
+        *build_join_controllers(
+            cluster,
+            JoinInformers(servers=servers, node_pools=pools, racks=racks, nodes=nodes, csrs=csrs),
+            recorder,
+            clock,
+        ),
+        *build_power_controllers(
+            cluster,
+            servers,
+            recorder,
+            PowerSettings(
+                poll_seconds=power_poll_seconds,
+                http_boot_uris={
+                    "x86_64": f"{boot_url}/tftp/snponly.efi",
+                    "arm64": f"{boot_url}/tftp/ipxe-arm64.efi",
+                },
+            ),
+            now=clock,
+        ),
+    ]
+    informers = (servers, pools, racks, images, nodes, csrs, leases)
+    for informer in informers:
+        informer.start(stop)
+    # A decision made on half an inventory would be a wrong one: nothing is reconciled before everything is known.
+    while not all(informer.wait_for_sync(LOOK_FOR_STOP_SECONDS) for informer in informers):
+        if stop.is_set():
+            return
+    threads = [threading.Thread(target=each.run, args=(stop,), name=each.name, daemon=True) for each in controllers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    recorder.close()

@@ -1,0 +1,87 @@
+"""What a demo shows while its servers boot: a line for each, rewritten on a terminal, appended elsewhere."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final, TextIO
+
+from provisioner.api.boot_timeline import boot_timeline, format_timeline
+from provisioner.api.conditions import find_condition, is_true
+from provisioner.api.errors import Retryable
+from provisioner.api.server import Server
+
+INTERVAL_SECONDS: Final = 0.5
+
+
+def server_line(server: Server, firmware: str, now: datetime) -> str:
+    """One server on one line: the phases of its boot, or why it does not boot."""
+    timeline = boot_timeline(server.status)
+    words = format_timeline(timeline, now) if timeline.phases else what_is_missing(server)
+    return f"{server.name:<8} {firmware:<5} {words}"
+
+
+def is_ready(server: Server) -> bool:
+    """Whether its condition Ready is True."""
+    return is_true(server.status.conditions, "Ready")
+
+
+def what_is_missing(server: Server) -> str:
+    """Why a server is not Ready, in its own condition's words."""
+    ready = find_condition(server.status.conditions, "Ready")
+    return f"{ready.reason}: {ready.message}" if ready else "nothing is known of it yet"
+
+
+class BootDisplay:
+    """Shows servers as they boot."""
+
+    def __init__(self, out: TextIO, firmware: Mapping[str, str]) -> None:
+        self._out = out
+        self._firmware = firmware
+        self._lines_on_screen = 0
+        self._last_stage: dict[str, str | None] = {}
+
+    def show(self, servers: Sequence[Server], now: datetime) -> None:
+        """Rewrite the lines on a terminal; elsewhere print the line of a server whose stage changed."""
+        if self._out.isatty():
+            width = shutil.get_terminal_size().columns - 1
+            if self._lines_on_screen:
+                self._out.write(f"\x1b[{self._lines_on_screen}A")
+            for server in servers:
+                self._out.write(f"\x1b[2K{self._line(server, now)[:width]}\n")
+            self._lines_on_screen = len(servers)
+        else:
+            for server in servers:
+                if self._last_stage.get(server.name, "") != server.status.boot_stage:
+                    self._last_stage[server.name] = server.status.boot_stage
+                    self._out.write(self._line(server, now) + "\n")
+        self._out.flush()
+
+    def _line(self, server: Server, now: datetime) -> str:
+        return server_line(server, self._firmware.get(server.name, ""), now)
+
+
+def follow_until(
+    done: Callable[[Server], bool],
+    read: Callable[[], Sequence[Server]],
+    display: BootDisplay,
+    *,
+    timeout_seconds: float,
+) -> Sequence[Server]:
+    """Show the servers until `done` holds for all or the time is over; returns those for which it does not hold.
+
+    An API server that is away is waited for.
+    """
+    deadline = time.monotonic() + timeout_seconds
+    while True:
+        try:
+            servers: Sequence[Server] = sorted(read(), key=lambda server: server.name)
+        except Retryable:
+            servers = ()
+        display.show(servers, datetime.now(UTC))
+        waiting = [server for server in servers if not done(server)]
+        if (servers and not waiting) or time.monotonic() > deadline:
+            return waiting
+        time.sleep(INTERVAL_SECONDS)
