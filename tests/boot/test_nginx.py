@@ -258,8 +258,8 @@ def test_firmware_that_asks_for_nonsense_gets_a_script_and_no_error(nginx: Runni
 def test_what_a_client_says_of_its_address_is_overwritten(nginx: Running) -> None:
     nginx.ask(
         "POST", "/v1/progress", body=b"{}",
-        headers={"X-Real-IP": "6.6.6.6", "X-Forwarded-For": "6.6.6.6", "Forwarded": "for=6.6.6.6", "X-Forwarded-Proto": "https",
-                 "X-Forwarded-Host": "evil", "X_Real_IP": "6.6.6.6"},
+        headers={"X-Real-IP": "6.6.6.6", "X-Forwarded-For": "6.6.6.6", "Forwarded": "for=6.6.6.6",
+                 "X_Real_IP": "6.6.6.6", "X-Forwarded-Proto": "https", "X-Forwarded-Host": "evil"},
     )  # fmt: skip
     (seen,) = nginx.seen
     assert seen["REMOTE_ADDR"] == "127.0.0.1"

@@ -1,4 +1,4 @@
-"""TFTP as firmware speaks it, against the real dnsmasq, in a network namespace of its own; and the first-stage files."""
+"""TFTP as firmware speaks it, against the real dnsmasq in a network namespace of its own; the first-stage files."""
 
 from __future__ import annotations
 
