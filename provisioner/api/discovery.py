@@ -84,7 +84,7 @@ def discovered_name(mac: MacAddress) -> str:
 
 
 def place_of(address: str, racks: Iterable[Rack]) -> Place | None:
-    """The subnet that holds `address` (a giaddr or the address lent) or has it as relay; None without one."""
+    """The subnet that holds `address` (a giaddr or an address lent) or has it as relay; None without one."""
     try:
         wanted = IPv4Address(address)
     except ValueError:

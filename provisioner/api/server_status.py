@@ -1,0 +1,136 @@
+"""Status of a Server: what is known of it. Each part has one writer, named in ARCHITECTURE.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from provisioner.api.boot_stage import BootStage
+from provisioner.api.meta import Condition
+from provisioner.api.schema import IPV4_PATTERN, FieldSchema, described
+from provisioner.api.values import DIGEST_PATTERN
+
+OrderReason = Literal["FirstBoot", "PowerState", "Unordered", "TimedOut", "PowerLost", "ImageChanged", "Requested"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BootOrder:
+    """A boot that the controller decided on. It is written before anything is done about it."""
+
+    id: str = described("Identifies the order; a new boot is a new id.", max_length=63)
+    reason: OrderReason = described("Why the boot was ordered.")
+    ordered_time: str = described("When it was ordered.", format="date-time")
+    attempt: int = described("Counts the orders since the server was last Ready, from 1.", minimum=1)
+    image_ref: str | None = described("Image that the server is to boot.", default=None, max_length=253)
+    boot_id_before: str | None = described(
+        "Kernel boot id before the order, if one was known.", default=None, max_length=63
+    )
+    message: str | None = described("What led to the order, in words.", default=None, max_length=1024)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PowerStatus:
+    """What the power controller did and saw."""
+
+    order_id: str | None = described("Last boot order that the BMC accepted.", default=None, max_length=63)
+    order_time: str | None = described("When the BMC accepted it.", default=None, format="date-time")
+    state: Literal["On", "Off", "Unknown"] | None = described("Power state last seen.", default=None)
+    observed_time: str | None = described("When the power state last changed.", default=None, format="date-time")
+    shutdown_time: str | None = described(
+        "When the system was asked to shut down, while the answer is awaited.", default=None, format="date-time"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageTime:
+    """When a stage of the current boot began."""
+
+    stage: BootStage = described("Stage of the boot.")
+    time: str = described("When it began, to the microsecond.", format="date-time")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BootProgress:
+    """What was heard of the boot under way. Reports are not authenticated: they are shown, never acted on alone."""
+
+    stage: BootStage | None = described("Stage that the boot has reached.", default=None)
+    boot_id: str | None = described("Kernel boot id that the reports carried.", default=None, max_length=63)
+    stage_times: tuple[StageTime, ...] = described(
+        "When each stage began.", default=(), list_map_keys=("stage",), max_items=16
+    )
+    message: str | None = described(
+        "Last message of the machine, such as why stage-1 retries.", default=None, max_length=1024
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinStatus:
+    """What was handed out for the current order."""
+
+    order_id: str | None = described(
+        "Boot order whose one join configuration was handed out.", default=None, max_length=63
+    )
+    boot_id: str | None = described("Kernel boot id of the machine that got it.", default=None, max_length=63)
+    request_key_sha256: str | None = described(
+        "Digest of the random key with which the machine may repeat its request.", default=None, pattern=DIGEST_PATTERN
+    )
+    token_id: str | None = described("Public part of the bootstrap token.", default=None, max_length=16)
+    fetched_time: str | None = described(
+        "When the join configuration was handed out.", default=None, format="date-time"
+    )
+    certificate_time: str | None = described(
+        "When the client certificate was approved.", default=None, format="date-time"
+    )
+    certificate_token_id: str | None = described(
+        "Token on which a client certificate was approved; equal to tokenID once the token is spent.",
+        default=None,
+        max_length=16,
+    )
+    certificate_request_name: str | None = described(
+        "CertificateSigningRequest of the client certificate approved last.", default=None, max_length=253
+    )
+    credentials: tuple[str, ...] = described(
+        "Credential ids (X509SHA256=…) of this boot's client certificates: nobody else may renew.",
+        default=(),
+        max_items=4,
+        list_set=True,
+        item=FieldSchema(doc="A credential id.", max_length=128),
+    )
+    refused_time: str | None = described(
+        "When a join was last refused for this server.", default=None, format="date-time"
+    )
+    refused_reason: str | None = described("Why it was refused.", default=None, max_length=253)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Discovery:
+    """What an unknown machine said of itself when it first appeared. Nothing in it is proven."""
+
+    manufacturer: str | None = described("Manufacturer.", default=None, max_length=128)
+    product: str | None = described("Product.", default=None, max_length=128)
+    serial_number: str | None = described("Serial number that it claims.", default=None, max_length=128)
+    system_uuid: str | None = described("SMBIOS system UUID that it claims.", default=None, max_length=36)
+    address: str | None = described("Address from which it asked.", default=None, max_length=45)
+    first_seen_time: str | None = described("When it first appeared.", default=None, format="date-time")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerStatus:
+    """What is known of a server. Each part has one writer, named in ARCHITECTURE.md."""
+
+    address: str | None = described("IPv4 address of the boot interface.", default=None, pattern=IPV4_PATTERN)
+    subnet_name: str | None = described("Subnet of the address.", default=None, max_length=63)
+    node_ref: str | None = described("Node that the server is.", default=None, max_length=253)
+    boot_stage: BootStage | None = described("Stage of the boot, for the eye; see progress.", default=None)
+    boot_id: str | None = described("Kernel boot id that the Node reports.", default=None, max_length=63)
+    image_ref: str | None = described("Image that the running system was booted from.", default=None, max_length=253)
+    image_digest: str | None = described("Digest of that image.", default=None, pattern=DIGEST_PATTERN)
+    order: BootOrder | None = described("The current boot order.", default=None)
+    power: PowerStatus | None = described("What the BMC accepted and said.", default=None)
+    progress: BootProgress | None = described("What was heard of the boot.", default=None)
+    ready_time: str | None = described(
+        "When the Node of the current order first was Ready.", default=None, format="date-time"
+    )
+    join: JoinStatus | None = described("What was handed out for the order.", default=None)
+    discovery: Discovery | None = described("What an unknown machine said of itself.", default=None)
+    conditions: tuple[Condition, ...] = described("Observations.", default=(), max_items=32, list_map_keys=("type",))
