@@ -102,7 +102,7 @@ def is_discovered(server: Server) -> bool:
 
 
 def refuse_flood(servers: Iterable[Server], *, limit: int = MAX_UNKNOWN_SERVERS) -> None:
-    """Raises: Refused if `limit` unknown machines wait already; the boot service then serves the waiting script only."""
+    """Raises: Refused if `limit` unknown machines wait already; the boot service then only serves the wait."""
     waiting = sum(1 for server in servers if is_discovered(server))
     if waiting >= limit:
         raise Refused(
