@@ -32,6 +32,8 @@ _STEADY_SECONDS: Final = 60.0
 """A worker that lived this long is started again without a pause."""
 _PIPE_TIMEOUT_SECONDS: Final = 5
 """A worker that does not take a message for so long hangs, and is replaced."""
+_SILENCE_SECONDS: Final = 45.0
+"""A worker that says nothing for so long, or takes so long to start, hangs too."""
 _ADDRESS_CHECK_SECONDS: Final = 2.0
 _STOP_SECONDS: Final = 5.0
 
@@ -46,6 +48,7 @@ class _Worker:
     ready: bool = False
     """Whether it has asked for its setup: until then nothing is sent, so that a slow start is not taken for a hang."""
     started: float = 0.0
+    heard: float = 0.0
     start_at: float = 0.0
     pause_seconds: float = 0.0
 
@@ -123,6 +126,8 @@ class Crew:
             for worker in self._workers:
                 if worker.process is None and now >= worker.start_at:
                     self._launch(worker)
+                elif now - worker.heard > _SILENCE_SECONDS:
+                    self._lose(worker, f"nothing was heard of it for {_SILENCE_SECONDS:.0f} s")
         self._end()
 
     def _seconds_to_wait(self, next_check: float) -> float:
@@ -151,7 +156,7 @@ class Crew:
         theirs.close()
         worker.control = Connection(os.dup(ours.fileno()))
         ours.close()
-        worker.started = time.monotonic()
+        worker.started = worker.heard = time.monotonic()
         self._selector.register(worker.control, selectors.EVENT_READ, worker)
 
     def _setup(self, index: int) -> Setup:
@@ -185,6 +190,7 @@ class Crew:
         except (EOFError, OSError) as error:
             self._lose(worker, f"its pipe ended: {error}" if str(error) else "its pipe ended")
             return
+        worker.heard = time.monotonic()
         if not worker.ready:
             worker.ready = True
             self._send(worker, self._setup(worker.index))

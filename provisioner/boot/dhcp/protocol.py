@@ -47,5 +47,8 @@ class Report(NamedTuple):
     counters: dict[str, int]
 
 
+HEARTBEAT_SECONDS: Final = 3.0
+"""A worker reports at least this often."""
+
 MOST_SIGHTINGS: Final = 200
 """In one report: small enough (50 KB) that a socket which reports itself writable takes it without blocking."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from socket import inet_ntoa
 from typing import Final, NamedTuple
 
@@ -30,6 +31,7 @@ class Destination(NamedTuple):
 BROADCAST: Final = "255.255.255.255"
 _BROADCAST_FLAG: Final = 0x80
 _NO_NAMES: Final = bytes(64 + 128)
+_ECHOED: Final = frozenset((opt.CLIENT_IDENTIFIER, opt.MACHINE_IDENTIFIER, opt.RELAY_INFORMATION))
 _REPLY: Final = b"\x02\x01\x06\x00"
 """op, htype, hlen, hops"""
 
@@ -37,7 +39,9 @@ _REPLY: Final = b"\x02\x01\x06\x00"
 def acknowledge(packet: Packet, templates: Templates, kind: Kind, client: Client, address: bytes) -> bytes:
     """An OFFER or ACK of `address`."""
     data, template = packet.data, templates[template_index(kind, client)]
-    echoed = _echoed(packet, len(template.tail), firmware=client is not Client.PLAIN)
+    echoed = b""
+    if not _ECHOED.isdisjoint(packet.options):
+        echoed = _echoed(packet, len(template.tail), firmware=client is not Client.PLAIN)
     return b"".join(
         (
             _REPLY,
@@ -102,11 +106,21 @@ def message_limit(options: dict[int, bytes]) -> int:
 def destination(packet: Packet, arrival: Arrival, config: DhcpConfig, *, refused: bool = False) -> Destination:
     """Where the reply to this packet goes (RFC 2131, section 4.1)."""
     if packet.giaddr != NO_ADDRESS:
-        return Destination(inet_ntoa(packet.giaddr), config.server_port)
+        return _at(packet.giaddr, config.server_port)
     if packet.ciaddr != NO_ADDRESS and not (refused and arrival.interface_index):
         # It has an address and answers ARP. A NAK is broadcast, as that address is wrong; but where the request was
         # unicast from afar only unicast reaches it.
-        return Destination(inet_ntoa(packet.ciaddr), config.client_port)
+        return _at(packet.ciaddr, config.client_port)
     # A client without an address answers no ARP: a unicast reply would need a raw socket or a forged ARP entry for each
     # packet. RFC 2131 lets a server broadcast in this case whatever the client's flag says, and every client listens.
-    return Destination(BROADCAST, config.client_port, arrival.interface_index)
+    return _everyone(config.client_port, arrival.interface_index)
+
+
+@lru_cache(maxsize=4096)
+def _at(address: bytes, port: int) -> Destination:
+    return Destination(inet_ntoa(address), port)
+
+
+@lru_cache(maxsize=64)
+def _everyone(port: int, interface_index: int) -> Destination:
+    return Destination(BROADCAST, port, interface_index)

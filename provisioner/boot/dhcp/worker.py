@@ -12,12 +12,14 @@ import socket
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Final
 
 from provisioner.boot.dhcp.discovery import Discovery
 from provisioner.boot.dhcp.inventory import Delta
-from provisioner.boot.dhcp.protocol import MOST_SIGHTINGS, Addresses, Report, Setup
+from provisioner.boot.dhcp.protocol import HEARTBEAT_SECONDS, MOST_SIGHTINGS, Addresses, Report, Setup
 from provisioner.boot.dhcp.reply import Arrival, Destination
 from provisioner.boot.dhcp.respond import FORWARDED, respond
 from provisioner.boot.dhcp.sighting import Sighting
@@ -58,12 +60,15 @@ class Reporter:
         self._last_exchange[key] = sighting.xid
         self._sightings.setdefault(key, sighting)
 
-    def flush(self, now: float) -> float | None:
-        """Report if it is time to and the parent listens. Returns: seconds until it should be called again."""
-        if not self._sightings and not self.counters:
-            return None
+    def flush(self, now: float) -> float:
+        """Report if it is time to and the parent listens. Returns: seconds after which it should be called again.
+
+        Without news there is an empty report now and then, by which the parent sees that this worker lives.
+        """
         if now < self._due and len(self._sightings) < MOST_SIGHTINGS:
             return self._due - now
+        if not self._sightings and not self.counters and now < self._due + HEARTBEAT_SECONDS:
+            return self._due + HEARTBEAT_SECONDS - now
         if self._writable.poll(0):
             taken = [self._sightings.pop(key) for key in list(self._sightings)[:MOST_SIGHTINGS]]
             self._control.send(Report(tuple(taken), dict(self.counters)))
@@ -84,6 +89,7 @@ class Worker:
         )
         self._forward = socket.socket(fileno=setup.forward_fd)
         self._reporter = Reporter(control)
+        self._parent_lives = True
         self._queues = [(socket.socket(fileno=queue.fd), queue) for queue in setup.queues]
         self._sender = self._queues[-1][0]
         self._arrivals = {queue.interface_index: Arrival(queue.interface_index) for queue in setup.queues}
@@ -95,37 +101,35 @@ class Worker:
     def run(self) -> None:
         """Serve until the parent closes the pipe."""
         poller = select.epoll()
-        control, forward = self._control.fileno(), self._forward.fileno()
-        poller.register(control, select.EPOLLIN)
+        begun = [queue for queue in self._queues if not queue[1].discovers]
+        fresh = [queue for queue in self._queues if queue[1].discovers]
+        # In the order in which they are served when several are ready.
+        duties: dict[int, Callable[[], object]] = {self._control.fileno(): self._listen_to_parent}
+        for sock, queue in begun:
+            duties[sock.fileno()] = partial(self._drain, sock, queue.interface_index, _BATCH_BEGUN)
+        for sock, queue in fresh:
+            duties[sock.fileno()] = partial(self._drain, sock, queue.interface_index, _BATCH_DISCOVERS)
         if self._discovery is not None:
-            poller.register(forward, select.EPOLLIN)
-        begun = [(sock, queue.interface_index) for sock, queue in self._queues if not queue.discovers]
-        fresh = [(sock, queue.interface_index) for sock, queue in self._queues if queue.discovers]
-        for sock, _ in (*begun, *fresh):
-            poller.register(sock.fileno(), select.EPOLLIN)
-        timeout: float | None = None
-        while True:
-            ready = {fd for fd, _ in poller.poll(timeout)}
-            if control in ready and not self._listen_to_parent():
-                return
-            for sock, index in begun:
-                if sock.fileno() in ready:
-                    self._drain(sock, index, _BATCH_BEGUN)
-            for sock, index in fresh:
-                if sock.fileno() in ready:
-                    self._drain(sock, index, _BATCH_DISCOVERS)
-            if forward in ready:
-                self._drain_forwarded(_BATCH_DISCOVERS)
+            duties[self._forward.fileno()] = self._drain_forwarded
+        rank = {fd: n for n, fd in enumerate(duties)}
+        for fd in duties:
+            poller.register(fd, select.EPOLLIN)
+        timeout: float = 0
+        while self._parent_lives:
+            ready = poller.poll(timeout)
+            if len(ready) > 1:
+                ready.sort(key=lambda event: rank[event[0]])
+            for fd, _ in ready:
+                duties[fd]()
             timeout = self._reporter.flush(time.monotonic())
 
-    def _listen_to_parent(self) -> bool:
-        """Take every message that is there; False if the parent is gone."""
+    def _listen_to_parent(self) -> None:
+        """Take every message that is there; its end is the parent's."""
         try:
             while self._control.poll(0):
                 self._take(self._control.recv())
         except (EOFError, ConnectionError):
-            return False
-        return True
+            self._parent_lives = False
 
     def _take(self, message: Addresses | Delta) -> None:
         if isinstance(message, Addresses):
@@ -148,9 +152,9 @@ class Worker:
                 return
             self._handle(data, arrival, now)
 
-    def _drain_forwarded(self, most: int) -> None:
+    def _drain_forwarded(self) -> None:
         now = time.monotonic()
-        for _ in range(most):
+        for _ in range(_BATCH_DISCOVERS):
             try:
                 frame = self._forward.recv(4 + _DATAGRAM_BYTES, socket.MSG_DONTWAIT)
             except BlockingIOError:

@@ -58,7 +58,7 @@ class Namespace:
 
     @contextlib.contextmanager
     def started(self, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-        """A program that runs until the block ends."""
+        """A program that runs until the block ends. `ip netns exec` becomes it: the process is the program itself."""
         process = subprocess.Popen(self.command(*arguments), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             yield process

@@ -1,0 +1,115 @@
+"""DHCP exchanges a second: ours against Kea and dnsmasq, on the same machine in the same minutes.
+
+`python -m tests.benchmarks.dhcp_bench --kea /usr/sbin/kea-dhcp4 --dnsmasq /usr/sbin/dnsmasq` as root. Servers take
+turns, in an order that changes each time; the table gives medians and the spread from least to most. The generator has
+the last processor to itself and a server all others; only the ratios say something.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.benchmarks.dhcp.contenders import Start, dnsmasq, kea, ours
+from tests.benchmarks.dhcp.perfdhcp import run_perfdhcp, wait_for_answer
+from tests.benchmarks.dhcp.race import Result, find_knee
+from tests.benchmarks.dhcp.wire import Course, course
+
+RESERVATIONS = 10_000
+FIRST_RATES = {"dnsmasq": 500}
+
+
+def run_race(
+    contenders: dict[str, Start], perfdhcp: str, repetitions: int, seconds: int
+) -> dict[str, list[Result]]:
+    """Every contender `repetitions` times, in rotating order."""
+    results: dict[str, list[Result]] = {name: [] for name in contenders}
+    names = list(contenders)
+    with course() as where:
+        for repetition in range(repetitions):
+            for name in names[repetition % len(names) :] + names[: repetition % len(names)]:
+                results[name].append(_run(where, name, contenders[name], perfdhcp, seconds))
+                _report_progress(repetition, name, results[name][-1])
+    return results
+
+
+def _run(where: Course, name: str, start: Start, perfdhcp: str, seconds: int) -> Result:
+    with tempfile.TemporaryDirectory(prefix="dhcp-bench-") as folder, start(where, RESERVATIONS, Path(folder)):
+        wait_for_answer(where, perfdhcp)
+        return find_knee(
+            lambda rate: run_perfdhcp(where, perfdhcp, rate, seconds, RESERVATIONS), FIRST_RATES.get(name, 2000)
+        )
+
+
+def _report_progress(repetition: int, name: str, result: Result) -> None:
+    steps = " ".join(f"{step.wanted_per_second:.0f}:{step.completed_share:.0%}" for step in result.steps)
+    print(
+        f"{repetition + 1} {name}: knee {result.knee:.0f}/s, overload {result.at_overload:.0f}/s"
+        f" of {result.overload.offered_per_second:.0f}/s ({steps})",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def table(results: dict[str, list[Result]], reference: str = "Kea") -> str:
+    """The results as a markdown table; ratios are of medians, to the reference."""
+    rows = [
+        "| server | knee, exchanges/s | ratio | at twice its knee, completed/s | share of its knee | "
+        "of the exchanges offered |",
+        "|---|---|---|---|---|---|",
+    ]
+    base = _median([result.knee for result in results[reference]]) if reference in results else 0.0
+    for name, runs in results.items():
+        knees = [result.knee for result in runs]
+        over = [result.at_overload for result in runs]
+        kept = [result.at_overload / result.knee for result in runs if result.knee]
+        shares = [result.overload.completed_share for result in runs]
+        ratio = f"{_median(knees) / base:.2f} × {reference}" if base else "-"
+        rows.append(
+            f"| {name} | {_spread(knees)} | {ratio} | {_spread(over)} | {_median(kept):.0%} | {_median(shares):.0%} |"
+        )
+    return "\n".join(rows) + "\n"
+
+
+def _median(values: Sequence[float]) -> float:
+    return statistics.median(values) if values else 0.0
+
+
+def _spread(values: Sequence[float]) -> str:
+    return f"{_median(values):,.0f} ({min(values):,.0f} to {max(values):,.0f})"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kea", help="path of kea-dhcp4")
+    parser.add_argument("--dnsmasq", help="path of dnsmasq")
+    parser.add_argument("--perfdhcp", default="/usr/sbin/perfdhcp")
+    parser.add_argument("--workers", type=int, default=max(1, min(4, (os.cpu_count() or 1) - 1)))
+    parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--seconds", type=int, default=2, help="of each step")
+    parser.add_argument("--output", type=Path, help="also write the table here")
+    arguments = parser.parse_args()
+    contenders: dict[str, Start] = {f"ours, {arguments.workers} workers": ours(arguments.workers)}
+    if arguments.kea:
+        contenders["Kea"] = kea(arguments.kea)
+    if arguments.dnsmasq:
+        contenders["dnsmasq"] = dnsmasq(arguments.dnsmasq)
+    results = run_race(contenders, arguments.perfdhcp, arguments.repetitions, arguments.seconds)
+    text = (
+        f"{RESERVATIONS:,} reservations, {arguments.repetitions} repetitions of {arguments.seconds} s a step, "
+        f"{os.cpu_count()} processors of which perfdhcp has one, Linux {platform.release().split('-')[0]}. "
+        "Median (least to most).\n\n" + table(results)
+    )
+    print(text)
+    if arguments.output:
+        arguments.output.write_text(f"# DHCP exchanges\n\n{text}")
+
+
+if __name__ == "__main__":
+    main()
