@@ -17,13 +17,25 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 @click.command("boot")
 @kubeconfig_option
-@click.option("--address", required=True, help="IPv4 address under which servers reach this boot host, or its virtual one.")
-@click.option("--interface", "interfaces", multiple=True, help="Interface with servers attached directly; relays need none.")
-@click.option("--state", type=_FOLDER, required=True, help="Folder for rendered files. It may be empty and may be lost.")
-@click.option("--image-store", type=_FOLDER, required=True, help="Folder with the images that `image publish` put there.")
-@click.option("--tls-certificate", type=_FILE, required=True, help="Certificate of the join service (PEM); the image pins its CA.")
+@click.option(
+    "--address", required=True, help="IPv4 address under which servers reach this boot host, or its virtual one."
+)
+@click.option(
+    "--interface", "interfaces", multiple=True, help="Interface with servers attached directly; relays need none."
+)
+@click.option(
+    "--state", type=_FOLDER, required=True, help="Folder for rendered files. It may be empty and may be lost."
+)
+@click.option(
+    "--image-store", type=_FOLDER, required=True, help="Folder with the images that `image publish` put there."
+)
+@click.option(
+    "--tls-certificate", type=_FILE, required=True, help="Certificate of the join service (PEM); the image pins its CA."
+)
 @click.option("--tls-key", type=_FILE, required=True, help="Its key.")
-@click.option("--api-server", required=True, help="URL of the API server as nodes reach it, such as https://10.80.0.1:6443.")
+@click.option(
+    "--api-server", required=True, help="URL of the API server as nodes reach it, such as https://10.80.0.1:6443."
+)
 @click.option("--api-server-ca", type=_FILE, default=None, help="CA of the API server (PEM) [the kubeconfig's].")
 @click.option("--cluster-dns", multiple=True, help="DNS server that kubelets give their pods.")
 @click.option("--firmware", multiple=True, type=_FOLDER, help="Folder with iPXE's files [/usr/lib/ipxe].")
@@ -32,7 +44,9 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option("--dhcp/--no-dhcp", default=True, show_default=True, help="Whether this host answers DHCP.")
 @click.option("--dhcp-workers", default=2, show_default=True, help="Processes that answer DHCP.")
 @click.option("--trusted-proxy", multiple=True, help="Network of proxies in front whose X-Forwarded-For is believed.")
-@click.option("--tools-root", type=_FOLDER, default=None, hidden=True, help="Chroot with nginx, dnsmasq and iPXE (the lab's).")
+@click.option(
+    "--tools-root", type=_FOLDER, default=None, hidden=True, help="Chroot with nginx, dnsmasq and iPXE (the lab's)."
+)
 def boot(
     kubeconfig: Path | None,
     address: str,

@@ -17,12 +17,16 @@ from provisioner.cli.options import kubeconfig_option
 @click.command("controller")
 @kubeconfig_option
 @click.option("--boot-url", required=True, help="Where servers reach the boot service, such as http://10.80.0.1.")
-@click.option("--namespace", default="provisioner-system", show_default=True, help="Namespace of Lease and BMC Secrets.")
+@click.option(
+    "--namespace", default="provisioner-system", show_default=True, help="Namespace of Lease and BMC Secrets."
+)
 @click.option("--identity", default=None, help="Name of this replica in the Lease [host name and a random id].")
 @click.option(
     "--power-poll-seconds", default=10.0, show_default=True, help="How often the power state of each server is read."
 )
-def controller(kubeconfig: Path | None, boot_url: str, namespace: str, identity: str | None, power_poll_seconds: float) -> None:
+def controller(
+    kubeconfig: Path | None, boot_url: str, namespace: str, identity: str | None, power_poll_seconds: float
+) -> None:
     """Run the controllers: addresses, boot orders, power, Nodes and certificates. Any number of replicas; one leads."""
     from provisioner.cli.controllers import run_controllers
     from provisioner.cluster.client import Cluster

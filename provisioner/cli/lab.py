@@ -36,7 +36,9 @@ def lab() -> None:
 @lab.command("up")
 @_name
 @click.option("--memory", "memory_mib", default=1024, show_default=True, help="Memory of each server in MiB.")
-@click.option("--timeout", "timeout_seconds", default=900.0, show_default=True, help="How long the boots may take, in seconds.")
+@click.option(
+    "--timeout", "timeout_seconds", default=900.0, show_default=True, help="How long the boots may take, in seconds."
+)
 @click.option("--servers", default="BIOS,UEFI", show_default=True, help="Firmware of each server.")
 @click.option("--http-boot", is_flag=True, help="Boot UEFI servers by UEFI HTTP boot, the URL set through the BMC.")
 def up(name: str, memory_mib: int, timeout_seconds: float, servers: str, http_boot: bool) -> None:
@@ -54,9 +56,13 @@ def up(name: str, memory_mib: int, timeout_seconds: float, servers: str, http_bo
     rack.prepare(demo_up.now())
     demo_up.create_network(state, rack)
     seconds = demo_up.start_daemon(state, _daemon_arguments(memory_mib, servers, http_boot))
-    report.line("control plane", f"kube-apiserver {binaries.version}, etcd, controller-manager, scheduler", "ready", seconds)
+    report.line(
+        "control plane", f"kube-apiserver {binaries.version}, etcd, controller-manager, scheduler", "ready", seconds
+    )
     _in_namespace(state, "publish", name)
-    registered = f"{rack.description.name}: {len(rack.description.servers)} servers registered, powered on through their BMCs"
+    registered = (
+        f"{rack.description.name}: {len(rack.description.servers)} servers registered, powered on through their BMCs"
+    )
     _in_namespace(state, "register", name, *_daemon_arguments(memory_mib, servers, http_boot))
     report.line("rack", registered)
     _in_namespace(state, "follow", name, f"--timeout={timeout_seconds}", f"--servers={servers}", show=True)
@@ -80,7 +86,9 @@ def shell(name: str, command: tuple[str, ...]) -> None:
 @lab.command("reimage")
 @_name
 @click.option("--server", default="r01-u02", show_default=True, help="Server to bring back on another image.")
-@click.option("--timeout", "timeout_seconds", default=600.0, show_default=True, help="How long it may take, in seconds.")
+@click.option(
+    "--timeout", "timeout_seconds", default=600.0, show_default=True, help="How long it may take, in seconds."
+)
 def reimage(name: str, server: str, timeout_seconds: float) -> None:
     """Build another image, point the pool at it, and switch one server off and on, which boots it anew."""
     from provisioner.lab import demo_up
@@ -155,7 +163,16 @@ def register(name: str, memory_mib: int, servers: str, http_boot: bool) -> None:
     Cluster.connect(state.kubeconfig).apply(rack.bmc_secret(), manager="provisioner-lab")
     documents = demo_up.write_json(state.directory / "rack.yaml", demo_up.registration(rack))
     subprocess.run(
-        [sys.executable, "-m", "provisioner.cli", "rack", "register", str(documents), "--kubeconfig", str(state.kubeconfig)],
+        [
+            sys.executable,
+            "-m",
+            "provisioner.cli",
+            "rack",
+            "register",
+            str(documents),
+            "--kubeconfig",
+            str(state.kubeconfig),
+        ],
         check=True,
         stdout=subprocess.DEVNULL,
     )
@@ -183,7 +200,10 @@ def follow(name: str, timeout_seconds: float, servers: str) -> None:
     _kubectl(state, "get", "servers")
     if waiting:
         missing = "\n".join(f"  {server.name}: {what_is_missing(server)}" for server in waiting)
-        raise NeedsHuman(f"not Ready after {timeout_seconds:.0f} s:\n{missing}\n", hint=f"look into {state.directory}/logs and rack/*/console.log")
+        raise NeedsHuman(
+            f"not Ready after {timeout_seconds:.0f} s:\n{missing}\n",
+            hint=f"look into {state.directory}/logs and rack/*/console.log",
+        )
 
 
 @lab.command("power-cycle", hidden=True)
@@ -209,7 +229,9 @@ def power_cycle(name: str, server: str, timeout_seconds: float) -> None:
         return [cluster.read(Server, server)]
 
     _kubectl(state, "patch", "server", server, "--type=merge", "-p", power["Off"])
-    follow_until(lambda seen: bool(seen.status.power and seen.status.power.state == "Off"), read, display, timeout_seconds=120)
+    follow_until(
+        lambda seen: bool(seen.status.power and seen.status.power.state == "Off"), read, display, timeout_seconds=120
+    )
     _kubectl(state, "patch", "server", server, "--type=merge", "-p", power["On"])
     waiting = follow_until(
         lambda seen: is_ready(seen) and seen.status.image_ref == wanted, read, display, timeout_seconds=timeout_seconds
@@ -249,7 +271,12 @@ def _obtain_parts(state: DemoState, report: Any) -> tuple[Tools, Binaries]:
         report=report.progress if report else (lambda _line: None),
     )
     if report:
-        report.line("tools", f"QEMU, iPXE, nginx; Kubernetes {binaries.version} from {binaries.source.split(' ')[0]}", "found", time.monotonic() - begin)
+        report.line(
+            "tools",
+            f"QEMU, iPXE, nginx; Kubernetes {binaries.version} from {binaries.source.split(' ')[0]}",
+            "found",
+            time.monotonic() - begin,
+        )
     return tools, binaries
 
 
@@ -320,7 +347,9 @@ def _describe(
     accelerator: Accelerator = "kvm" if chosen.exists() and chosen.read_text() == "kvm" else "tcg"
     methods: Any = {unit: "UefiHttp" for unit, kind in enumerate(firmwares, start=1) if http_boot and kind == "UEFI"}
     return VirtualRack(
-        describe_rack(obtain_keys(state.keys).bmc_password, firmwares=firmwares, boot_methods=methods, memory_mib=memory_mib),
+        describe_rack(
+            obtain_keys(state.keys).bmc_password, firmwares=firmwares, boot_methods=methods, memory_mib=memory_mib
+        ),
         network=LabNetwork(state.name),
         tools=tools,
         directory=state.directory / "rack",
@@ -348,7 +377,9 @@ def _in_namespace(state: DemoState, step: str, name: str, *arguments: str, show:
     if ran.returncode != 0:
         if show:
             sys.exit(ran.returncode)
-        raise NeedsHuman(f"lab step {step!r} ended with {ran.returncode}:\n{ran.stdout}", hint=f"look into {state.directory}/logs")
+        raise NeedsHuman(
+            f"lab step {step!r} ended with {ran.returncode}:\n{ran.stdout}", hint=f"look into {state.directory}/logs"
+        )
 
 
 def _lab_environment(state: DemoState) -> dict[str, str]:

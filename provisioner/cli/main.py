@@ -55,7 +55,9 @@ class LazyGroup(click.Group):
 
 def configure_logging(*, json: bool, verbose: bool) -> None:
     """Log to stderr: lines for people, or JSON for a collector."""
-    renderer: Any = structlog.processors.JSONRenderer() if json else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    renderer: Any = (
+        structlog.processors.JSONRenderer() if json else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    )
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -70,7 +72,9 @@ def configure_logging(*, json: bool, verbose: bool) -> None:
     )
 
 
-@click.group(cls=LazyGroup, targets=COMMANDS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(
+    cls=LazyGroup, targets=COMMANDS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
 @click.version_option(__version__, prog_name="provisioner")
 @click.option("--log-json", is_flag=True, help="Log as JSON, a line each.")
 @click.option("-v", "--verbose", is_flag=True, help="Log what is done in detail.")

@@ -30,6 +30,9 @@ log = structlog.get_logger()
 
 API_SERVER_PORT: Final = 6443
 RESTART_SECONDS: Final = 1.0
+CONTROL_PLANE_RESTART_SECONDS: Final = 15.0
+"""How long a part of the control plane that ended stays away: long enough that everybody notices."""
+
 NAMESPACE: Final = "provisioner-system"
 SERVICE_ACCOUNTS: Final = ("provisioner-boot", "provisioner-controller")
 """Names of the services' accounts, as the manifests define them."""
@@ -79,11 +82,22 @@ class DemoDaemon:
             self._control_plane.stop()
 
     def _supervise(self, stop: threading.Event) -> None:
+        parts = set(self._control_plane.pids())
+        gone_since: float | None = None
         while not stop.wait(RESTART_SECONDS):
+            if set(self._control_plane.pids()) != parts:
+                gone_since = gone_since or time.monotonic()
+                if time.monotonic() - gone_since > CONTROL_PLANE_RESTART_SECONDS:
+                    log.warning("control plane is started again", remained=sorted(self._control_plane.pids()))
+                    self._control_plane.start()
+                    self._state.update(pids=self._pids())
+                    gone_since = None
             for name, service in self._services.items():
                 if service.running:
                     continue
-                log.warning("service ended and is started again with an empty disk", service=name, status=service.exit_status())
+                log.warning(
+                    "service ended and is started again with an empty disk", service=name, status=service.exit_status()
+                )
                 shutil.rmtree(self._scratch(name), ignore_errors=True)
                 service.start()
                 self._state.update(pids=self._pids())

@@ -14,7 +14,6 @@ from typing import Any, Final, TextIO
 
 from provisioner.api.errors import NeedsHuman
 from provisioner.lab.demo_state import DemoState, is_running, stop_daemon
-from provisioner.lab.machine import Firmware
 from provisioner.lab.network import LabNetwork
 from provisioner.lab.processes import clean_lab
 from provisioner.lab.rack import VirtualRack

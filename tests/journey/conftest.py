@@ -1,0 +1,33 @@
+"""One virtual rack for all journeys: it is booted once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from provisioner.lab.binaries import Binaries
+from provisioner.lab.demo_state import DemoState
+from tests.journey.virtual_rack import VirtualRack, lab_command
+
+BOOT_SECONDS = 1500
+
+
+@pytest.fixture(scope="session")
+def rack(binaries: Binaries) -> Iterator[VirtualRack]:
+    """Two servers without an operating system, BIOS and UEFI, that have become Ready nodes."""
+    if os.geteuid() != 0:
+        pytest.skip("a virtual rack needs root (network namespaces, mounts)")
+    name = f"journey{os.getpid()}"
+    cache = Path(os.environ.get("PROVISIONER_CACHE", Path.home() / ".cache/provisioner"))
+    try:
+        subprocess.run(
+            lab_command("up", "--name", name, f"--timeout={BOOT_SECONDS}"), check=True, stdin=subprocess.DEVNULL
+        )
+        yield VirtualRack(DemoState(cache=cache, name=name), binaries.kubectl)
+    finally:
+        subprocess.run(lab_command("down", "--name", name), check=True)
+        assert not Path(f"/run/netns/provisioner-{name}").exists()

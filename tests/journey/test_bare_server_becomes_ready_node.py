@@ -1,0 +1,107 @@
+"""The README's story, on real parts: firmware, iPXE, kernel, stage-1, root, join, kubelet, Ready."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from provisioner.image.pause import REFERENCE
+from tests.journey.virtual_rack import VirtualRack
+
+SERVERS = ("r01-u01", "r01-u02")
+
+pytestmark = pytest.mark.timeout(1800)
+
+
+def test_both_servers_are_ready_nodes_with_the_pools_labels(rack: VirtualRack) -> None:
+    for name in SERVERS:
+        node = rack.get("node", name)
+        ready = next(c for c in node["status"]["conditions"] if c["type"] == "Ready")
+        assert ready["status"] == "True"
+        labels = node["metadata"]["labels"]
+        assert labels["provisioner.dev/pool"] == "gpu"
+        assert labels["provisioner.dev/rack"] == "r01"
+        assert labels["topology.kubernetes.io/zone"] == "r01"
+        assert labels["example.com/accelerator"] == "none"
+
+
+def test_the_node_runs_the_boot_and_the_image_that_were_ordered(rack: VirtualRack) -> None:
+    pool = rack.get("nodepool", "gpu")
+    for name in SERVERS:
+        status = rack.server(name).status
+        assert status.order is not None
+        assert status.join is not None
+        assert status.join.order_id == status.order.id
+        assert status.image_ref == status.order.image_ref == pool["spec"]["imageRef"]
+        assert rack.node_boot_id(name) == status.boot_id == status.join.boot_id
+
+
+def test_the_boot_is_a_record_of_times_conditions_and_events(rack: VirtualRack) -> None:
+    for name in SERVERS:
+        timeline = rack.timeline(name)
+        for phase in ("firmware", "iPXE", "stage-1", "root", "system", "token", "kubelet", "Ready"):
+            assert phase in timeline, timeline
+        described = rack.kubectl("describe", "server", name)
+        for reason in ("BootOrdered", "BootOrderAccepted", "BootStageRoot", "JoinConfigurationIssued", "Ready"):
+            assert reason in described
+        print(name, timeline)
+
+
+def test_no_bootstrap_token_outlives_its_use(rack: VirtualRack) -> None:
+    secrets = rack.get("secrets", "--namespace=kube-system", "--field-selector=type=bootstrap.kubernetes.io/token")
+    rack.wait("used tokens are deleted", lambda: not secrets["items"] or not _tokens(rack), seconds=30)
+
+
+def test_no_secret_is_in_a_script_or_on_a_console(rack: VirtualRack) -> None:
+    scripts = rack.state.directory / "boot-state" / "scripts" / "ipxe"
+    texts = [path.read_text() for path in scripts.glob("*.ipxe")] + [rack.console(name) for name in SERVERS]
+    assert len(texts) == 4
+    tokens = [rack.server(name).status.join.token_id for name in SERVERS]  # type: ignore[union-attr]
+    for text in texts:
+        for word in ("PRIVATE KEY", "password", *tokens):
+            assert word not in text  # type: ignore[operator]
+
+
+def test_a_pod_runs_on_each_node_and_the_api_server_reaches_its_kubelet(rack: VirtualRack) -> None:
+    for name in SERVERS:
+        rack.kubectl("create", "--save-config", "-f", _write(rack, _pod(name)))
+    for name in SERVERS:
+        rack.wait(
+            f"pod on {name} runs",
+            lambda name=name: rack.get("pod", f"pause-{name}")["status"]["phase"] == "Running",  # type: ignore[misc]
+            seconds=180,
+        )
+        assert rack.get("pod", f"pause-{name}")["status"]["podIP"]
+        rack.kubectl(
+            "logs", f"pause-{name}"
+        )  # over the kubelet's serving certificate, which was approved for its address
+    for name in SERVERS:
+        rack.kubectl("delete", "pod", f"pause-{name}", "--grace-period=1", "--wait=false")
+
+
+def _tokens(rack: VirtualRack) -> list[Any]:
+    return list(
+        rack.get("secrets", "--namespace=kube-system", "--field-selector=type=bootstrap.kubernetes.io/token")["items"]
+    )
+
+
+def _pod(node: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"pause-{node}", "namespace": "default"},
+        "spec": {
+            "nodeName": node,
+            "terminationGracePeriodSeconds": 1,
+            "automountServiceAccountToken": False,
+            "containers": [{"name": "pause", "image": REFERENCE, "imagePullPolicy": "Never"}],
+        },
+    }
+
+
+def _write(rack: VirtualRack, document: dict[str, Any]) -> str:
+    path = rack.state.directory / f"{document['metadata']['name']}.json"
+    path.write_text(json.dumps(document))
+    return str(path)
