@@ -174,6 +174,37 @@ def test_dhclient_that_remembers_a_stale_address_is_refused_it_and_gets_its_own(
     wait_until(lambda: place.server.counters().get("refused", 0) >= 1, "nothing was refused")
 
 
+NETWORKD = """
+mount --make-rprivate /
+mount -o remount,ro,bind /sys  # so that networkd does not wait for udev
+mount -t tmpfs tmpfs /run/systemd
+mkdir -p /run/systemd/network /run/systemd/netif/leases /run/systemd/netif/links /run/systemd/netif/lldp
+chown -R systemd-network /run/systemd/netif
+cat > /run/systemd/network/10-boot.network <<END
+[Match]
+Name=eth0
+[Network]
+DHCP=ipv4
+LinkLocalAddressing=no
+[DHCPv4]
+ClientIdentifier=mac
+UseMTU=yes
+END
+exec "$0"
+"""
+
+
+def test_systemd_networkd_gets_its_address_and_mtu(place: Place) -> None:
+    networkd = require_program("systemd-networkd")
+    with place.near.started("unshare", "-m", "sh", "-c", NETWORKD, networkd):
+        wait_until(
+            lambda: "inet 10.80.0.21/24 " in place.near.ip("-4", "address", "show", "dev", "eth0"),
+            "networkd was not answered",
+        )
+        wait_until(lambda: "mtu 1400 " in place.near.ip("link", "show", "dev", "eth0"), "the MTU was not taken")
+        assert f"default via {SERVER} " in place.near.ip("route", "show")
+
+
 def relays() -> dict[str, list[str]]:
     return {
         "dhcrelay": ["-4", "-d", "-a", "-i", "rack0", "-i", "boot0", SERVER],
@@ -223,7 +254,11 @@ def client_socket(namespace: Namespace) -> Iterator[socket.socket]:
         yield sock
 
 
-@pytest.mark.parametrize("name", [name for name in CAPTURED if name.endswith("-discover")])
+BOOTING = ("pxe-discover", "http-discover")
+FIRMWARE = [name for name in CAPTURED if name.endswith(BOOTING)]
+
+
+@pytest.mark.parametrize("name", FIRMWARE)
 def test_the_packets_of_real_firmware_are_answered_on_the_wire(place: Place, name: str) -> None:
     packet = captured(name)
     packet = packet[:28] + mac_bytes(NEAR_MAC) + packet[34:]
