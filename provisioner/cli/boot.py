@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
 
-from provisioner.cli.options import kubeconfig_option
+from provisioner.cli.options import kubeconfig_option, stop_on_signals
 
 _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -98,9 +96,7 @@ def boot(
         join_port=join_port,
         trusted_proxies=trusted_proxy,
     )
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = stop_on_signals()
     join, find_servers = build_join_blueprint(
         cluster, recorder, api_server_url=api_server, api_server_ca=api_server_ca, cluster_dns=cluster_dns
     )

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import signal
 import socket
-import threading
 import uuid
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
-from provisioner.cli.options import kubeconfig_option
+from provisioner.cli.options import kubeconfig_option, stop_on_signals
 
 
 @click.command("controller")
@@ -33,9 +31,7 @@ def controller(
     from provisioner.cluster.leader import LeaderElector
 
     cluster = Cluster.connect(kubeconfig, user_agent="provisioner-controller")
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = stop_on_signals()
     elector = LeaderElector(
         cluster,
         namespace=namespace,

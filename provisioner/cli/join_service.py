@@ -30,8 +30,8 @@ def build_join_blueprint(
 ) -> tuple[Blueprint, Informer]:
     """The blueprint, and the informer of Servers that the caller must start.
 
-    The addresses that it believes are those of the WSGI server's own peer: the boot service puts the client's address there
-    itself (see provisioner.boot.peer), and no header counts here.
+    The addresses that it believes are those of the WSGI server's own peer: the boot service puts the client's address
+    there itself (see provisioner.boot.peer), and no header counts here.
     """
     servers = Informer(cluster, of(Server))
     ca = api_server_ca.read_text() if api_server_ca else cluster.ca_pem

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from provisioner.api.errors import NeedsHuman
+from provisioner.cli.options import stop_on_signals
 
 if TYPE_CHECKING:
     from provisioner.image.build import Built
@@ -42,7 +41,7 @@ def lab() -> None:
 @click.option("--servers", default="BIOS,UEFI", show_default=True, help="Firmware of each server.")
 @click.option("--http-boot", is_flag=True, help="Boot UEFI servers by UEFI HTTP boot, the URL set through the BMC.")
 def up(name: str, memory_mib: int, timeout_seconds: float, servers: str, http_boot: bool) -> None:
-    """Start the lab and boot its servers until they are Ready nodes. A lab that was killed half-way is cleaned first."""
+    """Start the lab and boot its servers until they are Ready nodes. What a killed lab left is cleaned first."""
     from provisioner.lab import demo_up
 
     _require_root()
@@ -123,12 +122,13 @@ def down(name: str) -> None:
 def run(name: str, memory_mib: int, servers: str, http_boot: bool) -> None:
     """The daemon; runs in the lab's namespace."""
     from provisioner.cli.manifests import all_manifests
-    from provisioner.lab.demo_daemon import DemoDaemon, DemoParts, run_until_signal
+    from provisioner.lab.demo_daemon import DemoDaemon, DemoParts
 
     state = _state(name)
     tools, binaries = _obtain_parts(state, None)
     rack = _describe(state, tools, memory_mib, servers, http_boot, None)
-    run_until_signal(DemoDaemon(state, DemoParts(binaries=binaries, tools=tools, rack=rack, manifests=all_manifests())))
+    parts = DemoParts(binaries=binaries, tools=tools, rack=rack, manifests=all_manifests())
+    DemoDaemon(state, parts).run(stop_on_signals())
 
 
 @lab.command("publish", hidden=True)
@@ -392,9 +392,3 @@ def _lab_environment(state: DemoState) -> dict[str, str]:
 
 def _kubectl(state: DemoState, *arguments: str) -> None:
     subprocess.run(["kubectl", *arguments], env=_lab_environment(state), check=True)
-
-
-def stop_on_signals(stop: threading.Event) -> None:
-    """Set `stop` on SIGTERM and SIGINT."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())

@@ -1,7 +1,9 @@
-"""Options that several commands share."""
+"""What several commands share."""
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,3 +21,11 @@ def kubeconfig_option(function: F) -> F:
         envvar="KUBECONFIG",
         help="How to reach Kubernetes [KUBECONFIG; else ~/.kube/config, else the pod's service account].",
     )(function)
+
+
+def stop_on_signals() -> threading.Event:
+    """An event that SIGTERM and SIGINT set."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    return stop

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import sys
 import threading
 import time
@@ -163,11 +162,3 @@ def retry_until(deadline: float, act: Callable[[], object]) -> None:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.2)
-
-
-def run_until_signal(daemon: DemoDaemon) -> None:
-    """Run until SIGTERM or SIGINT."""
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    daemon.run(stop)

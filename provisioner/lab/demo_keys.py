@@ -1,7 +1,7 @@
 """Keys of a machine's labs: the authority of the join service, its certificate, and the BMCs' password.
 
-They are kept between demos, readable by their owner alone, because the authority's certificate is part of the image: new keys
-would mean a new image.
+They are kept between demos, readable by their owner alone, because the authority's certificate is part of the image:
+new keys would mean a new image.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def create_network(state: DemoState, rack: VirtualRack) -> None:
 
 
 def start_daemon(state: DemoState, arguments: Sequence[str], *, timeout_seconds: float = 180.0) -> float:
-    """Start the daemon in the lab's namespace and wait until all parts run. Returns the control plane's start in seconds.
+    """Start the daemon in the lab's namespace and wait until all parts run. Returns the control plane's seconds.
 
     Raises: NeedsHuman with the daemon's last words.
     """
