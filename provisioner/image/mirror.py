@@ -98,18 +98,20 @@ def choose_mirror(distribution: Distribution, sources: Iterable[Source], overrid
 def choose_archives(
     distribution: Distribution, sources: Iterable[Source], override: str | None = None
 ) -> tuple[Source, ...]:
-    """What to install from: the archive, and its security updates where the machine's own sources have such.
+    """What to install from: the archive with its updates, and its security archive where the machine uses such a one.
 
     Raises: NotFound as `choose_mirror`.
     """
     sources = tuple(sources)
-    archive = Source(choose_mirror(distribution, sources, override), distribution.suite, distribution.components)
-    if override:
-        return (archive,)
+    uri = choose_mirror(distribution, sources, override)
+    suites = (distribution.suite, *distribution.update_suites)
+    archives = tuple(Source(uri, suite, distribution.components) for suite in suites)
+    security_suite = f"{distribution.suite}-security"
+    if override or security_suite in suites:
+        return archives
     pattern = _SUITES.get(distribution.name)
     for source in sources:
         release, _, kind = source.suite.partition("-")
         if kind == "security" and pattern and pattern.match(release) and "main" in source.components:
-            security = Source(source.uri.rstrip("/"), f"{distribution.suite}-security", distribution.components)
-            return (archive, security)
-    return (archive,)
+            return (*archives, Source(source.uri.rstrip("/"), security_suite, distribution.components))
+    return archives

@@ -23,6 +23,7 @@ class Distribution:
     name: str
     identifier: str
     suite: str
+    update_suites: tuple[str, ...]
     components: tuple[str, ...]
     keyring: str
     architectures: Mapping[str, str]
@@ -136,6 +137,7 @@ def _distribution(name: str, table: _Table) -> Distribution:
         name=name,
         identifier=table.text("identifier"),
         suite=table.text("suite"),
+        update_suites=table.texts("update-suites"),
         components=table.texts("components"),
         keyring=table.text("keyring"),
         architectures=table.strings("architectures"),

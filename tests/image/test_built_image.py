@@ -1,0 +1,161 @@
+"""The image that the real recipe gives, looked at from inside."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from provisioner.image.base import Base
+from provisioner.image.build import Built, Request, build_image
+from provisioner.image.check import check_image
+from provisioner.image.inputs import base_fingerprint
+from provisioner.image.pause import REFERENCE
+from tests.image.tools import IN_CI
+
+SECRETS = re.compile(
+    rb"-----BEGIN [A-Z ]*PRIVATE KEY-----\s+[A-Za-z0-9+/=]{16}|untrusted comment: [^\n]*secret key\n|\b[a-z0-9]{6}\.[a-z0-9]{16}\b(?=[\"'\s]*$)"
+)
+"""A PEM private key with its content, a signify secret key, a bootstrap token at the end of a line."""
+
+
+@pytest.fixture(scope="module")
+def root(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The squashfs, mounted."""
+    target = tmp_path_factory.mktemp("root")
+    subprocess.run(["mount", "-o", "loop,ro", built.folder / "root.squashfs", target], check=True)
+    yield target
+    subprocess.run(["umount", target], check=True)
+
+
+@pytest.fixture(scope="module")
+def base(request_of_tests: Request, built: Built) -> Base:
+    return Base(request_of_tests.cache / "base" / base_fingerprint(request_of_tests.recipe, request_of_tests.choices))
+
+
+def test_the_image_is_whole_signed_and_small(built: Built, request_of_tests: Request) -> None:
+    manifest = check_image(built.folder, request_of_tests.key.public).manifest
+    assert manifest.root.size_bytes <= 130_000_000
+    assert manifest.stage1.size_bytes <= 20_000_000
+    assert {"kernel", "kubelet", "containerd", "runc", "systemd"} <= set(manifest.versions)
+
+
+def test_the_same_inputs_are_not_built_again(built: Built, request_of_tests: Request) -> None:
+    said: list[str] = []
+    again = build_image(request_of_tests, lambda phase, outcome, seconds: said.append(phase))
+    assert (again.folder, again.reused, said) == (built.folder, True, [])
+
+
+def test_an_image_that_is_damaged_in_the_store_is_built_again_rather_than_reused(
+    built: Built, request_of_tests: Request, tmp_path: Path
+) -> None:
+    elsewhere = dataclasses.replace(request_of_tests, output=tmp_path / "store")
+    said: list[str] = []
+    again = build_image(elsewhere, lambda phase, outcome, seconds: said.append(phase))
+    assert said[0] == "base"
+    assert not again.reused
+    assert again.digest == built.digest, "two builds, one digest"
+
+
+@pytest.mark.skipif(not IN_CI, reason="installs all packages twice (3 minutes): in CI only")
+@pytest.mark.timeout(1200)
+def test_two_builds_from_nothing_have_one_digest(built: Built, request_of_tests: Request, tmp_path: Path) -> None:
+    fresh = dataclasses.replace(request_of_tests, output=tmp_path / "store", cache=tmp_path / "cache")
+    assert build_image(fresh, lambda phase, outcome, seconds: None).digest == built.digest
+
+
+def test_no_secret_is_in_the_root(root: Path) -> None:
+    searched, found = 0, []
+    for file in sorted(root.rglob("*")):
+        if not file.is_file() or file.is_symlink() or file.suffix in (".ko", ".so", ".pyc"):
+            continue
+        searched += 1
+        content = file.read_bytes()
+        if content[:4] != b"\x7fELF" and SECRETS.search(content):
+            found.append(str(file.relative_to(root)))
+    assert found == []
+    assert searched > 500
+    names = [file.name for file in root.rglob("*") if re.search(r"(_key|\.key|\.sec|id_rsa|id_ed25519)$", file.name)]
+    assert names == []
+    passwords = [line.split(":")[1] for line in (root / "etc/shadow").read_text().splitlines()]
+    assert set(passwords) <= {"*", "!*", "!"}
+
+
+def test_the_search_for_secrets_finds_some() -> None:
+    assert SECRETS.search(b"-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIIGxxxxxxxxxxxxxxx\n")
+    assert SECRETS.search(b"untrusted comment: provisioner image secret key\nRWRC")
+    assert SECRETS.search(b'token: "abcdef.0123456789abcdef"')
+
+
+def test_the_root_knows_neither_the_machine_that_built_it_nor_one_that_boots_it(root: Path) -> None:
+    assert (root / "etc/machine-id").read_bytes() == b""
+    for absent in ("etc/resolv.conf", "etc/hostname", "etc/apt", "boot", "var/lib/systemd/random-seed", "etc/nvme/hostid"):
+        assert not (root / absent).exists(), absent
+    assert not list(root.glob("etc/ssh/*key*"))
+    assert len({file.lstat().st_mtime for file in root.rglob("*")}) == 1
+
+
+def test_what_boots_is_enabled_and_what_only_takes_time_is_masked(root: Path) -> None:
+    units = root / "etc/systemd/system"
+    for unit in ("sysinit.target.wants/provisioner-join.service", "multi-user.target.wants/kubelet.service"):
+        assert (units / unit).is_symlink(), unit
+    for unit in ("ldconfig.service", "systemd-hwdb-update.service", "systemd-machine-id-commit.service"):
+        assert (units / unit).readlink() == Path("/dev/null"), unit
+    for link in units.rglob("*"):
+        if link.is_symlink() and link.readlink() != Path("/dev/null"):
+            assert (root / str(link.readlink()).lstrip("/")).exists(), f"{link} leads nowhere"
+    kubelet = (units / "kubelet.service").read_text()
+    assert "Requires=provisioner-join.service" in kubelet
+    assert "Requires=containerd" not in kubelet
+
+
+def test_every_program_finds_its_libraries(root: Path) -> None:
+    """What the recipe removes must not be what something else needs."""
+    broken = []
+    for folder in ("usr/bin", "usr/sbin", "usr/lib/systemd"):
+        programs = [f"/{folder}/{file.name}" for file in (root / folder).iterdir() if file.is_file() and not file.is_symlink()]
+        done = subprocess.run(["chroot", root, "ldd", *programs], capture_output=True, text=True, check=False)
+        broken += [line.strip() for line in done.stdout.splitlines() if "not found" in line]
+    assert sorted(set(broken)) == []
+
+
+def test_the_agent_starts_from_compiled_files(root: Path) -> None:
+    command = ["chroot", root, "python3", "-I", "-v", "-c", "import provisioner.node, ssl, json, http.client"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    modules = re.findall(r"^# code object from '([^']+)'", done.stderr, flags=re.MULTILINE)
+    assert modules
+    assert all(name.endswith(".pyc") for name in modules), "a module is compiled at every boot"
+
+
+def test_containerd_finds_the_pause_image_imported_and_unpacked(root: Path, base: Base, tmp_path: Path) -> None:
+    """The image's own containerd reads the state that the builder wrote, and goes on from it."""
+    script = """
+        set -e
+        root=$1 ctr=$2 work=$3
+        mount -t tmpfs tmpfs "$work"; mkdir "$work/upper" "$work/work" "$work/root"
+        mount -t overlay -o "lowerdir=$root,upperdir=$work/upper,workdir=$work/work" overlay "$work/root"
+        cd "$work/root"
+        mount --rbind /dev dev; mount --rbind /sys sys; mount -t proc proc proc
+        mount -t tmpfs tmpfs run; mount -t tmpfs tmpfs var/lib/containerd
+        cp "$ctr" run/ctr
+        chroot . cp --archive --update=none /usr/share/provisioner/containerd/. /var/lib/containerd
+        chroot . containerd >run/log 2>&1 & daemon=$!
+        until chroot . /run/ctr version >/dev/null 2>&1; do kill -0 $daemon || { cat run/log; exit 1; }; sleep 0.1; done
+        chroot . /run/ctr --namespace k8s.io images check
+        chroot . /run/ctr --namespace k8s.io snapshots prepare next \
+            "$(chroot . /run/ctr --namespace k8s.io snapshots ls | awk 'NR == 2 { print $1 }')"
+        ls var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots
+        kill $daemon; wait $daemon || true
+    """
+    program = base.root / "usr/bin/ctr"
+    command = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-c", script, "sh"]
+    done = subprocess.run([*command, root, program, tmp_path], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    line = next(line for line in done.stdout.splitlines() if line.startswith(REFERENCE))
+    assert "complete (2/2)" in line
+    assert line.split()[-1] == "true", "unpacked"
+    assert done.stdout.split()[-2:] == ["1", "2"], "the next snapshot gets a number of its own"

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import os
+import platform
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from provisioner.image.bolt import Bucket, decode, encode
+from provisioner.image.containerd_state import go_time, varint
+from provisioner.image.pause import pause_image, pause_program
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    if platform.machine() != "x86_64":
+        pytest.skip("runs on x86_64 only")
+    file = tmp_path / "pause"
+    file.write_bytes(pause_program("x86_64"))
+    file.chmod(0o755)
+    return file
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_pause_program_waits_until_it_is_told_to_end(program: Path, number: signal.Signals) -> None:
+    process = subprocess.Popen([program])
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.3)
+    process.send_signal(number)
+    assert process.wait(10) == 0
+
+
+def test_the_pause_program_reaps_children_that_are_not_its_own(program: Path) -> None:
+    """As PID 1 of a pod: a shell in its namespace leaves a child behind, which becomes the pause program's."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root for a process namespace")
+    script = 'exec "$0"'
+    pod = subprocess.Popen(["unshare", "--pid", "--fork", "--kill-child", "sh", "-c", script, program])
+    try:
+        pause = _child_of(pod.pid)
+        subprocess.run(["nsenter", "--target", str(pause), "--pid", "sh", "-c", "sleep 0.2 & exit"], check=True)
+        deadline = time.monotonic() + 30
+        while (children := Path(f"/proc/{pause}/task/{pause}/children").read_text()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert children == ""
+        os.kill(pause, signal.SIGTERM)
+        assert pod.wait(10) == 0, "it is not lost on PID 1, which ignores what it does not handle"
+    finally:
+        pod.kill()
+
+
+def _child_of(pid: int) -> int:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        if children and Path(f"/proc/{children[0]}/comm").read_text().strip() == "pause":
+            return int(children[0])
+        time.sleep(0.02)
+    raise AssertionError("the pause program did not start")
+
+
+def test_the_image_is_the_same_every_time_and_says_its_architecture() -> None:
+    assert pause_image("x86_64") == pause_image("x86_64")
+    assert b'"architecture":"arm64"' in pause_image("arm64").config.content
+    assert pause_image("arm64").layer.digest != pause_image("x86_64").layer.digest
+
+
+def test_a_database_holds_what_was_put_into_it() -> None:
+    content = Bucket({"v1": Bucket({"long": b"x" * 9000, "a": Bucket({"b": b""}, sequence=7)}), "plain": b"1"})
+    assert decode(encode(content)) == content
+    assert len(encode(content)) % 4096 == 0
+
+
+def test_numbers_and_times_are_written_as_go_does() -> None:
+    assert varint(3) == b"\x06"
+    assert varint(10240) == b"\x80\xa0\x01"
+    # 2026-11-21T04:15:22Z as containerd 1.7.24 wrote it, without its nanoseconds
+    assert go_time(1795234522) == b"\x01\x00\x00\x00\x0e\xe2\x93\x11\xda\x00\x00\x00\x00\xff\xff"
