@@ -11,11 +11,12 @@ import pytest
 
 from provisioner.api.codec import to_json
 from provisioner.api.conditions import find_condition
-from provisioner.api.errors import Conflict
+from provisioner.api.errors import Conflict, NotFound
 from provisioner.api.errors import Refused as RefusedByServer
 from provisioner.api.node_pool import KubeletSettings, NodePool
 from provisioner.api.rack import Rack
 from provisioner.cluster.resources import NODES, of
+from provisioner.join.node_controller import NodePreparer
 from provisioner.join.node_object import (
     TAINTS_ANNOTATION,
     CreateNode,
@@ -25,8 +26,8 @@ from provisioner.join.node_object import (
     node_labels,
     plan_node,
 )
-from tests.join.samples import node, pool, rack, server, with_spec, with_status
-from tests.join.world import World, again
+from tests.join.samples import NOW, node, pool, rack, server, with_spec, with_status
+from tests.join.world import Recorded, World, again
 
 VERIFICATION = {"key": "provisioner.dev/verification", "effect": "NoExecute"}
 NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
@@ -147,14 +148,49 @@ def test_the_node_is_there_before_the_kubelet_with_everything_on_it(world: World
         }.items()
     )
     assert ("provisioner.dev/verification", "NoExecute") in taints_of(world)
-    assert ("node.kubernetes.io/not-ready", "NoSchedule") in taints_of(world), "what admission put there stays"
     condition = find_condition(world.server().status.conditions, "NodePrepared")
     assert condition is not None
     assert condition.status == "True"
 
 
+def test_what_admission_puts_on_a_new_node_stays() -> None:
+    """A new Node comes back with a taint that was not in what was sent."""
+
+    class Admitting:
+        patched: list[Any] = []  # noqa: RUF012 (one instance)
+
+        def read(self, kind: type, name: str) -> Any:
+            return {"Server": server(), "NodePool": pool(), "Rack": rack()}[kind.__name__]
+
+        def get(self, *_: Any) -> Any:
+            raise NotFound("no Node", hint="")
+
+        def create(self, type_: Any, body: dict[str, Any]) -> Any:
+            metadata = {**body["metadata"], "resourceVersion": "1"}
+            return {**body, "metadata": metadata, "spec": {"taints": [NOT_READY]}}
+
+        def apply(self, body: dict[str, Any], **_: Any) -> Any:
+            assert body["metadata"]["resourceVersion"] == "1"
+            return {**body, "metadata": {**body["metadata"], "resourceVersion": "2"}}
+
+        def patch(self, _: Any, name: str, body: dict[str, Any], **__: Any) -> None:
+            self.patched.append(body)
+
+        def apply_status(self, *_: Any, **__: Any) -> None:
+            return
+
+    cluster = Admitting()
+    NodePreparer(cluster=cluster, recorder=Recorded(), now=lambda: NOW).reconcile("r01-u01")  # type: ignore[arg-type]
+    (patched,) = cluster.patched
+    assert patched["metadata"]["resourceVersion"] == "2"
+    assert patched["spec"]["taints"] == [NOT_READY, VERIFICATION]
+
+
 def test_a_later_boot_takes_the_pools_labels_and_taints_and_leaves_foreign_ones(world: World) -> None:
-    world.admin.patch(NODES, world.name, {"metadata": {"labels": {"team": "blue"}}})
+    foreign = {"key": "example.org/broken-fan", "effect": "NoExecute"}
+    taints = world.admin.get(NODES, world.name)["spec"]["taints"]
+    blue = {"metadata": {"labels": {"team": "blue"}}, "spec": {"taints": [*taints, foreign]}}
+    world.admin.patch(NODES, world.name, blue)
     change_pool(world, labels={"gpu.example/model": None, "gpu.example/links": "8"}, taints=[])
     again(lambda: world.preparer.reconcile(world.name))
     assert ("provisioner.dev/verification", "NoExecute") in taints_of(world), "not before the next boot"
@@ -165,7 +201,7 @@ def test_a_later_boot_takes_the_pools_labels_and_taints_and_leaves_foreign_ones(
     assert labels["gpu.example/links"] == "8"
     assert "gpu.example/model" not in labels
     assert ("provisioner.dev/verification", "NoExecute") not in taints_of(world)
-    assert any(key.startswith("node.kubernetes.io/") for key, _ in taints_of(world))
+    assert ("example.org/broken-fan", "NoExecute") in taints_of(world)
 
 
 def test_a_taint_that_was_taken_off_comes_back_with_the_next_boot_only(world: World) -> None:
@@ -257,4 +293,5 @@ def test_a_taint_that_arrives_while_we_write_is_not_lost(world: World) -> None:
     with pytest.raises(Conflict):
         interrupted.reconcile(world.name)
     world.prepare_node()
-    assert taints_of(world)[-2:] == [("late", "NoSchedule"), ("provisioner.dev/verification", "NoExecute")]
+    ours = [taint for taint in taints_of(world) if not taint[0].startswith("node.kubernetes.io/")]
+    assert ours == [("late", "NoSchedule"), ("provisioner.dev/verification", "NoExecute")]
