@@ -127,7 +127,7 @@ class VirtualRack:
             raise ValueError(answer["error"])
 
     def packing_list(self) -> str:
-        """The rack as a vendor's packing list (CSV): no BMC credentials (see `bmc_secret`), no certificates."""
+        """The rack as a vendor's packing list (CSV): no passwords (see `bmc_secret`), no certificates (see `servers`)."""
         out = io.StringIO()
         writer = csv.DictWriter(out, fieldnames=PACKING_LIST_COLUMNS, lineterminator="\n")
         writer.writeheader()
@@ -142,6 +142,7 @@ class VirtualRack:
                     "architecture": "x86_64",
                     "mac": machine.mac,
                     "bmc_address": str(server.bmc_address),
+                    "bmc_credentials": self.description.credentials_name,
                 }
             )
         return out.getvalue()
@@ -199,4 +200,4 @@ class VirtualRack:
                 return dict(json.loads(lines.readline()))
 
 
-PACKING_LIST_COLUMNS: Final = ("rack", "position", "serial", "uuid", "architecture", "mac", "bmc_address")
+PACKING_LIST_COLUMNS: Final = ("rack", "position", "serial", "uuid", "architecture", "mac", "bmc_address", "bmc_credentials")
