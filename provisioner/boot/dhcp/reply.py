@@ -31,6 +31,7 @@ class Destination(NamedTuple):
 BROADCAST: Final = "255.255.255.255"
 _BROADCAST_FLAG: Final = 0x80
 _NO_NAMES: Final = bytes(64 + 128)
+_OFFERS: Final = (Kind.OFFER, Kind.OFFER_LENT)
 _ECHOED: Final = frozenset((opt.CLIENT_IDENTIFIER, opt.MACHINE_IDENTIFIER, opt.RELAY_INFORMATION))
 _REPLY: Final = b"\x02\x01\x06\x00"
 """op, htype, hlen, hops"""
@@ -48,7 +49,7 @@ def acknowledge(packet: Packet, templates: Templates, kind: Kind, client: Client
             data[4:8],  # xid
             b"\0\0",  # secs
             data[10:12],  # flags
-            NO_ADDRESS if kind in (Kind.OFFER, Kind.OFFER_LENT) else packet.ciaddr,
+            NO_ADDRESS if kind in _OFFERS else packet.ciaddr,
             address,
             template.siaddr,
             data[24:44],  # giaddr, chaddr

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from provisioner.boot.dhcp import options as opt
 from provisioner.boot.dhcp.client import Client, Identity, identify
 from provisioner.boot.dhcp.discovery import Discovery
-from provisioner.boot.dhcp.packet import NO_ADDRESS, Malformed, Packet, decode, relay_link
+from provisioner.boot.dhcp.packet import NO_ADDRESS, Packet, decode, relay_link
 from provisioner.boot.dhcp.reply import Arrival, Destination, acknowledge, destination, refuse
 from provisioner.boot.dhcp.sighting import Sighting, SightingKind
 from provisioner.boot.dhcp.table import Link, Table, TableSubnet
@@ -46,7 +46,7 @@ def respond(data: bytes, arrival: Arrival, table: Table, discovery: Discovery | 
     if not table.synced:
         return Outcome("dropped-not-synced")
     packet = decode(data)
-    if isinstance(packet, Malformed):
+    if not isinstance(packet, Packet):
         return Outcome(packet)
     options = packet.options
     if options.get(opt.SERVER_IDENTIFIER, table.server_identifier) != table.server_identifier:
@@ -144,25 +144,19 @@ def _asked(packet: Packet) -> bytes | None:
     return packet.ciaddr if packet.ciaddr != NO_ADDRESS else packet.options.get(opt.REQUESTED_ADDRESS)
 
 
-_VERDICTS: Final = {
-    Kind.OFFER: "offered",
-    Kind.ACK: "acknowledged",
-    Kind.OFFER_LENT: "offered-lent",
-    Kind.ACK_LENT: "acknowledged-lent",
-    Kind.INFORM_ACK: "informed",
-}
+_VERDICTS: Final = ("offered", "acknowledged", "offered-lent", "acknowledged-lent", "informed")
+"""By Kind."""
+_LENT: Final = (Kind.OFFER_LENT, Kind.ACK_LENT)
+_PLAIN: Final = Client.PLAIN
 
 
 def _say(request: _Request, kind: Kind, subnet: TableSubnet, address: bytes) -> Outcome:
-    packet, client = request.packet, request.identity.client
-    reply = acknowledge(packet, subnet.templates, kind, client, address)
-    lent = kind in (Kind.OFFER_LENT, Kind.ACK_LENT)
-    seen = client is not Client.PLAIN or lent
+    packet, arrival, _, (client, _), table = request
     return Outcome(
         _VERDICTS[kind],
-        reply,
-        destination(packet, request.arrival, request.table.config),
-        _sighting(request, address) if seen else None,
+        acknowledge(packet, subnet.templates, kind, client, address),
+        destination(packet, arrival, table.config),
+        _sighting(request, address) if client is not _PLAIN or kind in _LENT else None,
     )
 
 

@@ -29,7 +29,7 @@ def _process(command: list[str], folder: Path, environment: dict[str, str] | Non
         try:
             yield
             if process.poll() is not None:
-                raise RuntimeError(f"{command[7]} ended: {(folder / 'log').read_text()[-2000:]}")
+                raise RuntimeError(f"{command[4]} ended: {(folder / 'log').read_text()[-2000:]}")
         finally:
             process.terminate()
             process.wait(30)

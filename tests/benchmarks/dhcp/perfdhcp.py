@@ -6,7 +6,7 @@ import re
 import subprocess
 from dataclasses import dataclass
 
-from tests.benchmarks.dhcp.wire import CLIENT_ADDRESS, SERVER_ADDRESS, Course
+from tests.benchmarks.dhcp.wire import CLIENT_ADDRESS, SERVER_ADDRESS, Course, processor_seconds
 
 DROP_SECONDS = 1.0
 """An answer that takes longer counts as lost: firmware would have asked again."""
@@ -23,6 +23,7 @@ class Load:
     seconds: float
     discovers: int
     exchanges: int
+    server_processor_seconds: float
 
     @property
     def offered_per_second(self) -> float:
@@ -40,14 +41,16 @@ class Load:
 def run_perfdhcp(course: Course, program: str, rate: int, seconds: int, clients: int) -> Load:
     """Offer `rate` DISCOVER-OFFER-REQUEST-ACK exchanges a second."""
     command = course.at_clients(
-        program, "-4", "-g", "single", "-r", str(rate), "-R", str(clients), "-p", str(seconds), "-W", "500000",
+        program, "-4", "-r", str(rate), "-R", str(clients), "-p", str(seconds), "-W", "500000",
         "-d", str(DROP_SECONDS), "-d", str(DROP_SECONDS), "-l", CLIENT_ADDRESS, SERVER_ADDRESS,
     )  # fmt: skip
+    before = processor_seconds(course)
     done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 60, check=False)
+    used = processor_seconds(course) - before
     sent, received = _SENT.findall(done.stdout), _RECEIVED.findall(done.stdout)
     if len(sent) < 2 or len(received) < 2:
         raise RuntimeError(f"perfdhcp failed: {done.stdout[-500:]}{done.stderr[-500:]}")
-    return Load(rate, seconds, discovers=int(sent[0]), exchanges=int(received[1]))
+    return Load(rate, seconds, discovers=int(sent[0]), exchanges=int(received[1]), server_processor_seconds=used)
 
 
 def wait_for_answer(course: Course, program: str, attempts: int = 40) -> None:

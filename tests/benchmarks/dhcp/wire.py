@@ -7,6 +7,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 SERVER_ADDRESS = "10.64.0.1"
 CLIENT_ADDRESS = "10.64.255.254"
@@ -14,6 +15,9 @@ SUBNET = "10.64.0.0/16"
 SERVER_INTERFACE = "bench0"
 FIRST_MAC = 0x000C01020304
 """perfdhcp's own: it counts upwards from here."""
+
+
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -24,17 +28,20 @@ class Course:
     clients: str
 
     def at_server(self, *command: str) -> list[str]:
-        """A command for a server: it has every processor but the last, or the only one."""
-        return ["ip", "netns", "exec", self.server, "taskset", "-c", server_processors(), *command]
+        return ["ip", "netns", "exec", self.server, *command]
 
     def at_clients(self, *command: str) -> list[str]:
-        """A command for the generator: it has the last processor, so that it cannot starve a server under overload."""
-        return ["ip", "netns", "exec", self.clients, "taskset", "-c", str((os.cpu_count() or 1) - 1), *command]
+        return ["ip", "netns", "exec", self.clients, *command]
 
 
-def server_processors() -> str:
-    """As taskset wants them."""
-    return f"0-{max(0, (os.cpu_count() or 1) - 2)}"
+def processor_seconds(course: Course) -> float:
+    """Processor time that the server's processes have used so far, threads included."""
+    pids = subprocess.run(["ip", "netns", "pids", course.server], check=True, capture_output=True, text=True).stdout
+    ticks = 0
+    for pid in pids.split():
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / _TICKS_PER_SECOND
 
 
 @contextlib.contextmanager
