@@ -25,6 +25,10 @@ _HINTS: Final[dict[int, str]] = {
 }
 
 
+# The API server answers a server-side apply of an unknown field or a duplicate list key with HTTP 500.
+_MALFORMED_APPLY: Final = "failed to create typed patch object"
+
+
 class Expired(Retryable):
     """The resourceVersion is older than what the API server remembers (HTTP 410)."""
 
@@ -40,6 +44,8 @@ def raise_failure(status: int, headers: Mapping[str, str], body: bytes, what: st
         raise Expired(message, after_seconds=0.0)
     if status == HTTPStatus.NOT_FOUND:
         raise NotFound(message, hint="create it, or correct the name")
+    if status == HTTPStatus.INTERNAL_SERVER_ERROR and _MALFORMED_APPLY in words:
+        raise Refused(message, hint="correct the field that the API server names")
     if status in _LATER or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         raise Retryable(f"{message} (HTTP {status})", after_seconds=_retry_after(headers, answer))
     raise Refused(message, hint=_HINTS.get(status, "correct what the API server names"))

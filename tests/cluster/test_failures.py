@@ -141,3 +141,16 @@ def test_nonsense_on_a_watch_breaks_it_off(line: bytes) -> None:
 def test_a_watch_that_outlives_its_time_is_broken_off() -> None:
     with pytest.raises(Retryable, match="outlived"):
         list(read_changes(_Lines(b""), deadline=1, clock=lambda: 2))  # type: ignore[arg-type]
+
+
+def test_a_malformed_apply_is_refused_though_the_api_server_calls_it_an_internal_error(
+    cluster: Cluster, unique: str
+) -> None:
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": unique, "namespace": "default"},
+        "noSuchField": 1,
+    }
+    with pytest.raises(Refused, match="noSuchField"):
+        cluster.apply(body, manager="test")
