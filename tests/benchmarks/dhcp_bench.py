@@ -1,9 +1,10 @@
 """DHCP exchanges a second: ours against Kea and dnsmasq, on the same machine in the same minutes.
 
-`python -m tests.benchmarks.dhcp_bench --kea /usr/sbin/kea-dhcp4 --dnsmasq /usr/sbin/dnsmasq` as root. Servers take
-turns, in an order that changes each time; the table gives medians and the spread from least to most. The generator
-shares the processors with the server, and takes more of them than ours does: the knees are those of both together.
-What a server alone costs is its processor time for one exchange.
+`python -m tests.benchmarks.dhcp_bench` as root; needs perfdhcp (Debian: kea-admin), and races against kea-dhcp4
+(kea-dhcp4-server) and dnsmasq (dnsmasq-base) where they are installed. Servers take turns, in an order that changes
+each time; the table gives medians and the spread from least to most. The generator shares the processors with the
+server, and takes more of them than ours does: the knees are those of both together. What a server alone costs is its
+processor time for one exchange.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import shutil
 import statistics
 import sys
 import tempfile
@@ -23,6 +25,8 @@ from tests.benchmarks.dhcp.race import Result, find_knee
 from tests.benchmarks.dhcp.wire import Course, course
 
 RESERVATIONS = 10_000
+RESULTS = Path(__file__).parent / "results" / "dhcp.md"
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 FIRST_RATES = {"dnsmasq": 500}
 
 
@@ -93,14 +97,16 @@ def _spread(values: Sequence[float]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kea", help="path of kea-dhcp4")
-    parser.add_argument("--dnsmasq", help="path of dnsmasq")
-    parser.add_argument("--perfdhcp", default="/usr/sbin/perfdhcp")
+    parser.add_argument("--kea", default=shutil.which("kea-dhcp4", path=PATH), help="path of kea-dhcp4")
+    parser.add_argument("--dnsmasq", default=shutil.which("dnsmasq", path=PATH), help="path of dnsmasq")
+    parser.add_argument("--perfdhcp", default=shutil.which("perfdhcp", path=PATH), help="path of perfdhcp")
     parser.add_argument("--workers", type=int, default=min(4, os.cpu_count() or 1))
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=2, help="of each step")
-    parser.add_argument("--output", type=Path, help="also write the table here")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="where the table is written")
     arguments = parser.parse_args()
+    if os.geteuid() != 0 or arguments.perfdhcp is None:
+        sys.exit("the DHCP benchmark needs root, for network namespaces, and perfdhcp; run `apt-get install kea-admin`")
     contenders: dict[str, Start] = {f"ours, {arguments.workers} workers": ours(arguments.workers)}
     if arguments.kea:
         contenders["Kea"] = kea(arguments.kea)
@@ -113,8 +119,7 @@ def main() -> None:
         "Median (least to most).\n\n" + table(results)
     )
     print(text)
-    if arguments.output:
-        arguments.output.write_text(f"# DHCP exchanges\n\n{text}")
+    arguments.output.write_text(f"## DHCP exchanges\n\n{text}")
 
 
 if __name__ == "__main__":

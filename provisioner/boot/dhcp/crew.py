@@ -75,8 +75,9 @@ class Crew:
     def start(self) -> None:
         """Open everything and start the workers. Raises: NeedsHuman."""
         self._listeners = sockets.open_listeners(self._config)
-        # Unknown machines are one worker's business: whoever meets one hands its packet over.
-        self._keeper_end, self._others_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        # Unknown machines are one worker's business: whoever meets one hands its packet over. SEQPACKET keeps packets
+        # whole as DGRAM does, but its queue is bounded by bytes (about 200 packets), DGRAM's at times by 10 packets.
+        self._keeper_end, self._others_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._wake_receiver, self._wake_sender = socket.socketpair()
         self._wake_receiver.setblocking(False)
         self._wake_sender.setblocking(False)
