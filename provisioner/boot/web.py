@@ -83,6 +83,17 @@ def boot_blueprint(
         recorder.observe(report)  # known or not, the answer is the same: it tells nothing about the inventory
         return Response(status=204)
 
+    @blueprint.get("/v1/ipxe")
+    def ipxe() -> Response:
+        """iPXE runs on the firmware's lease; with one of its own, DHCP has seen it."""
+        if not limit.admits(request.remote_addr or ""):
+            return _plain(429, "too many reports\n")
+        try:
+            recorder.observe(Report(mac=parse_mac(request.args.get("mac", "")[:32]), stage="IPXE"))
+        except Refused as error:
+            return _plain(400, f"{error}\n")
+        return _plain(200, "seen\n")
+
     @blueprint.get("/v1/unknown")
     def unknown() -> Response:
         source = request.remote_addr

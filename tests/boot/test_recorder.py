@@ -1,0 +1,171 @@
+"""Reports become status: coalesced, none lost while the API server is away, and never the reporter's problem."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from provisioner.api import Server
+from provisioner.api.codec import decode
+from provisioner.api.errors import Conflict, NotFound, Refused, Retryable
+from provisioner.api.values import MacAddress
+from provisioner.boot.progress import Report
+from provisioner.boot.recorder import MAX_REPORTS_PER_SERVER, ProgressRecorder
+from provisioner.boot.server_index import ServerIndex
+from tests.boot.fake_source import FakeSource
+from tests.boot.objects import server
+
+MAC = MacAddress("52:54:00:12:34:56")
+BOOT = "11111111-1111-4111-8111-111111111111"
+
+
+@dataclass
+class FakeCluster:
+    """Keeps one Server; `trouble` are the errors of the next writes."""
+
+    body: dict[str, Any]
+    trouble: list[Exception] = field(default_factory=list)
+    writes: list[dict[str, Any]] = field(default_factory=list)
+    gate: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.gate.set()
+
+    def apply_status(
+        self, kind: Any, name: str, status: Mapping[str, Any], *, manager: str, resource_version: str | None
+    ) -> dict[str, Any]:
+        assert self.gate.wait(30)
+        assert manager == "provisioner-boot"
+        if self.trouble:
+            raise self.trouble.pop(0)
+        if resource_version != self.body["metadata"]["resourceVersion"]:
+            raise Conflict("stale")
+        self.body = {**self.body, "status": {**self.body.get("status", {}), **status}}
+        self.body["metadata"] = {**self.body["metadata"], "resourceVersion": f"{int(resource_version or 0) + 1}"}
+        self.writes.append(dict(status))
+        return self.body
+
+    def read(self, kind: type[Server], name: str) -> Server:
+        return decode(Server, self.body)
+
+
+@dataclass
+class World:
+    cluster: FakeCluster
+    recorder: ProgressRecorder
+    events: list[str]
+    stop: threading.Event
+    thread: threading.Thread
+
+    def report(self, stage: Any, message: str | None = None) -> None:
+        boot_id = None if stage in ("Firmware", "IPXE") else BOOT
+        assert self.recorder.observe(Report(mac=MAC, stage=stage, boot_id=boot_id, message=message))
+
+    def drain(self) -> None:
+        assert self.recorder.drained(60)
+
+    @property
+    def stages(self) -> list[str]:
+        return [entry["stage"] for entry in self.cluster.body["status"]["progress"]["stageTimes"]]
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    source = FakeSource(server())
+    source.objects["r01-u01"]["metadata"]["resourceVersion"] = "1"
+    cluster, events = FakeCluster(source.objects["r01-u01"]), list[str]()
+
+    class Events:
+        def record(self, regarding: Mapping[str, Any], type: Any, reason: str, message: str) -> None:  # noqa: A002
+            events.append(reason)
+
+    index = ServerIndex(source)
+    index.attach()
+    recorder = ProgressRecorder(cluster, index, Events())  # type: ignore[arg-type]
+    stop = threading.Event()
+    thread = threading.Thread(target=recorder.run, args=(stop,))
+    thread.start()
+    yield World(cluster, recorder, events, stop, thread)
+    stop.set()
+    recorder.wake()
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+def test_a_report_is_written_with_its_event(world: World) -> None:
+    world.report("IPXE")
+    world.drain()
+    assert world.stages == ["IPXE"]
+    assert world.events == ["BootStageIPXE"]
+
+
+def test_many_reports_of_one_server_become_few_writes_and_lose_no_stage(world: World) -> None:
+    world.cluster.gate.clear()
+    world.report("IPXE")
+    for stage in ("Stage1", "Root", "System", "Token"):
+        world.report(stage)
+    world.cluster.gate.set()
+    world.drain()
+    assert world.stages == ["IPXE", "Stage1", "Root", "System", "Token"]
+    assert len(world.cluster.writes) <= 3
+    assert world.events == [f"BootStage{stage}" for stage in ("IPXE", "Stage1", "Root", "System", "Token")]
+
+
+def test_repeated_requests_cost_no_write(world: World) -> None:
+    for _ in range(50):
+        world.report("IPXE")
+    world.drain()
+    writes = len(world.cluster.writes)
+    assert writes == 1
+    assert world.events == ["BootStageIPXE"]
+
+
+def test_while_the_api_server_is_away_everything_is_kept(world: World) -> None:
+    world.cluster.trouble = [Retryable("connection refused", after_seconds=0.01)] * 4
+    world.report("IPXE")
+    world.report("Stage1")
+    world.drain()
+    assert world.stages == ["IPXE", "Stage1"]
+    times = world.cluster.body["status"]["progress"]["stageTimes"]
+    assert times[0]["time"] < times[1]["time"], "times are those of the reports, not of the writing"
+
+
+def test_another_writer_in_between_is_no_loss(world: World) -> None:
+    world.cluster.body["metadata"] = {**world.cluster.body["metadata"], "resourceVersion": "9"}
+    world.report("IPXE")
+    world.drain()
+    assert world.stages == ["IPXE"]
+
+
+@pytest.mark.parametrize("error", [NotFound("gone", hint=""), Refused("no", hint="")])
+def test_what_can_never_be_written_is_dropped_and_the_next_goes_on(world: World, error: Exception) -> None:
+    world.cluster.trouble = [error]
+    world.report("IPXE")
+    world.drain()
+    assert world.cluster.writes == []
+    world.report("Stage1")
+    world.drain()
+    assert world.stages == ["Stage1"]
+
+
+def test_a_stranger_is_not_remembered(world: World) -> None:
+    assert not world.recorder.observe(Report(mac=MacAddress("52:54:00:99:99:99"), stage="IPXE"))
+    world.drain()
+    assert world.cluster.writes == []
+
+
+def test_what_waits_is_bounded(world: World) -> None:
+    """Somebody alternates two messages without end while the API server is away."""
+    world.cluster.gate.clear()
+    world.report("IPXE")
+    for i in range(10 * MAX_REPORTS_PER_SERVER):
+        world.report("Root", message=f"message {i}")
+    assert len(world.recorder._pending["r01-u01"]) <= MAX_REPORTS_PER_SERVER
+    world.cluster.gate.set()
+    world.drain()
+    assert world.stages == ["IPXE", "Root"]
+    assert world.cluster.body["status"]["progress"]["message"] == f"message {10 * MAX_REPORTS_PER_SERVER - 1}"
