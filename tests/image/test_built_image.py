@@ -93,7 +93,14 @@ def test_the_search_for_secrets_finds_some() -> None:
 
 def test_the_root_knows_neither_the_machine_that_built_it_nor_one_that_boots_it(root: Path) -> None:
     assert (root / "etc/machine-id").read_bytes() == b""
-    for absent in ("etc/resolv.conf", "etc/hostname", "etc/apt", "boot", "var/lib/systemd/random-seed", "etc/nvme/hostid"):
+    for absent in (
+        "etc/resolv.conf",
+        "etc/hostname",
+        "etc/apt",
+        "boot",
+        "var/lib/systemd/random-seed",
+        "etc/nvme/hostid",
+    ):
         assert not (root / absent).exists(), absent
     assert not list(root.glob("etc/ssh/*key*"))
     assert len({file.lstat().st_mtime for file in root.rglob("*")}) == 1
@@ -117,7 +124,9 @@ def test_every_program_finds_its_libraries(root: Path) -> None:
     """What the recipe removes must not be what something else needs."""
     broken = []
     for folder in ("usr/bin", "usr/sbin", "usr/lib/systemd"):
-        programs = [f"/{folder}/{file.name}" for file in (root / folder).iterdir() if file.is_file() and not file.is_symlink()]
+        programs = [
+            f"/{folder}/{file.name}" for file in (root / folder).iterdir() if file.is_file() and not file.is_symlink()
+        ]
         done = subprocess.run(["chroot", root, "ldd", *programs], capture_output=True, text=True, check=False)
         broken += [line.strip() for line in done.stdout.splitlines() if "not found" in line]
     assert sorted(set(broken)) == []
