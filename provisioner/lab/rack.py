@@ -127,7 +127,7 @@ class VirtualRack:
             raise ValueError(answer["error"])
 
     def packing_list(self) -> str:
-        """The rack as a vendor's packing list (CSV): no passwords (see `bmc_secret`), no certificates (see `servers`)."""
+        """The rack as a vendor's packing list (CSV), without passwords and certificates: see `bmc_secret`, `servers`."""
         out = io.StringIO()
         writer = csv.DictWriter(out, fieldnames=PACKING_LIST_COLUMNS, lineterminator="\n")
         writer.writeheader()
@@ -200,4 +200,7 @@ class VirtualRack:
                 return dict(json.loads(lines.readline()))
 
 
-PACKING_LIST_COLUMNS: Final = ("rack", "position", "serial", "uuid", "architecture", "mac", "bmc_address", "bmc_credentials")
+PACKING_LIST_COLUMNS: Final = (
+    *("rack", "position", "serial", "uuid", "architecture", "mac"),
+    *("bmc_address", "bmc_credentials"),
+)

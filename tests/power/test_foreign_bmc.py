@@ -1,8 +1,8 @@
 """RedfishPower against a BMC that is not ours: sushy-tools' emulator with its fake driver, over TLS, with a password.
 
-What that one gets wrong, so that nobody takes it for Redfish: it ignores `Once` (overrides are always Continuous), turns
-UefiHttp without a URL into Pxe, downloads an HttpBootUri itself instead of leaving that to the server, and lists no
-target None. What it does as hardware does: a power action takes up to 11 s, and a reset shows Off on the way.
+What that one gets wrong, so that nobody takes it for Redfish: it ignores `Once` (overrides are always Continuous),
+turns UefiHttp without a URL into Pxe, downloads an HttpBootUri itself instead of leaving that to the server, and lists
+no target None. What it does as hardware does: a power action takes up to 11 s, and a reset shows Off on the way.
 """
 
 from __future__ import annotations
