@@ -38,8 +38,8 @@ def write_results() -> None:
     parts = [(HERE / "results" / f"{name}.md") for name in NAMES]
     head = (
         "# Figures\n\n"
-        "Written by `make bench`. Each table was measured in one run, peers and bounds beside what is ours; compare within\n"
-        "a table only. Ratios are medians over the repetitions named there.\n\n"
+        "Written by `make bench`. Each table was measured in one run, peers and bounds beside what is ours; compare\n"
+        "within a table only. Ratios are medians over the repetitions named there.\n\n"
         f"Last run: {datetime.now(UTC):%Y-%m-%d}, {cpu_count()} cores, Linux {platform.release().split('-')[0]}, "
         f"Python {platform.python_version()}.\n\n"
     )

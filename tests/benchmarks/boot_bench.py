@@ -157,7 +157,7 @@ def write_table(
         "",
         f"{options.firmware} firmware in QEMU, {'emulated by TCG' if accelerator == 'tcg' else 'under KVM'}, 2 vCPU, "
         f"{options.memory} MiB, root {root:.0f} MB; one machine at a time, {options.repetitions} boots each, in turns",
-        "with the floor: the same kernel and root, put into memory by QEMU, and a kubelet with ready-made certificates.",
+        "with the floor: the same kernel and root, put into memory by QEMU, and a kubelet with certificates.",
         "Seconds, median (least to most), from power-on to the Node's Ready.",
         "",
         "| phase | seconds |",

@@ -1,7 +1,8 @@
 """The floor under a boot: the image's own kernel and root, a kubelet with ready-made certificates, started directly.
 
 No firmware, no network boot, no verification, no join: QEMU puts kernel, stage-1 and root into memory; a changed
-stage-1 mounts the root and hands over to it. What remains is what a node of this image costs on this machine whoever boots it.
+stage-1 mounts the root and hands over to it. What remains is what a node of this image costs on this machine, whoever
+boots it.
 """
 
 from __future__ import annotations
