@@ -173,7 +173,10 @@ def read_report(sent: Mapping[str, Any]) -> Report:
 
 def _sent() -> Mapping[str, Any]:
     if request.mimetype == "application/json":
-        body = request.get_json()
+        try:
+            body = request.get_json()
+        except RecursionError as error:  # Python's parser counts brackets so
+            raise Refused("the report is nested too deeply", hint="send mac, stage and bootID") from error
         if not isinstance(body, dict):
             raise Refused("the report is no JSON object", hint="send mac, stage and bootID")
         return body

