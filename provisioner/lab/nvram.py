@@ -1,7 +1,8 @@
 """UEFI boot options written into a copy of OVMF's variable store, as a BMC does it on a real machine.
 
 QEMU can say "boot this NIC first" but not "by HTTP, from this URL"; a Boot#### variable can. Sources: UEFI 2.10,
-chapters 3.1.3 (load options), 8.2 (variables) and 10.3 (device paths); EDK2, MdeModulePkg/Include/Guid/VariableFormat.h.
+chapters 3.1.3 (load options), 8.2 (variables) and 10.3 (device paths); EDK2,
+MdeModulePkg/Include/Guid/VariableFormat.h.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class QmpClient:
         self._socket: socket.socket | None = None
 
     def connect(self) -> None:
-        """Connect and negotiate. Raises: MonitorGone (also while QEMU still starts), ValueError if the path is too long."""
+        """Connect and negotiate. Raises: MonitorGone (also while QEMU starts), ValueError if the path is too long."""
         if len(bytes(self._path)) > _MAX_SOCKET_PATH_BYTES:
             raise ValueError(
                 f"socket path {self._path} is longer than {_MAX_SOCKET_PATH_BYTES} bytes; use a shorter lab directory"

@@ -127,7 +127,7 @@ class VirtualRack:
             raise ValueError(answer["error"])
 
     def packing_list(self) -> str:
-        """The rack as a vendor's packing list (CSV), without passwords and certificates: see `bmc_secret`, `servers`."""
+        """The rack as a vendor's packing list (CSV), without passwords and certificates (`bmc_secret`, `servers`)."""
         out = io.StringIO()
         writer = csv.DictWriter(out, fieldnames=PACKING_LIST_COLUMNS, lineterminator="\n")
         writer.writeheader()

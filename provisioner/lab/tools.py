@@ -165,7 +165,7 @@ def _build(root: Path, packages: Sequence[str], suite: str) -> None:
 def choose_mirror(sources: Iterable[Source]) -> str:
     """The archive from which this Debian machine installs; Debian's own if its sources name none.
 
-    A machine behind a firewall reaches its own mirror and perhaps nothing else, and that mirror has the other suites too.
+    A machine behind a firewall reaches its own mirror and perhaps nothing else; a mirror has the other suites too.
     """
     for source in sources:
         if source.suite in _HOST_SUITES and "main" in source.components and "-security" not in source.uri:
