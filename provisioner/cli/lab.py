@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+import structlog
 
 from provisioner.api.errors import NeedsHuman
 from provisioner.cli.options import stop_on_signals
@@ -27,9 +29,26 @@ DISTRIBUTION: Final = "debian"
 _name = click.option("--name", default="demo", show_default=True, help="Name of the lab; several may run at once.")
 
 
+FOR_PEOPLE: Final = ("up", "shell", "reimage", "down")
+"""Commands that report in lines of their own; their parts' logs would stand between."""
+
+
 @click.group("lab")
-def lab() -> None:
+@click.pass_context
+def lab(context: click.Context) -> None:
     """A virtual rack on this machine: control plane, boot service, BMCs and servers in a network namespace."""
+    if context.invoked_subcommand in FOR_PEOPLE and not context.find_root().params.get("verbose"):
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+
+
+@lab.command("flags")
+def flags() -> None:
+    """Print the flags and objects that a control plane of your own needs, with the reason for each."""
+    from provisioner.lab.control_plane_flags import production_flags_text
+    from provisioner.lab.control_plane_objects import production_objects_text
+
+    click.echo(production_flags_text())
+    click.echo(production_objects_text())
 
 
 @lab.command("up")
@@ -51,6 +70,8 @@ def up(name: str, memory_mib: int, timeout_seconds: float, servers: str, http_bo
     tools, binaries = _obtain_parts(state, report)
     built = _build_image(state, binaries, report)
     rack = _describe(state, tools, memory_mib, servers, http_boot, built.folder / "vmlinuz")
+    words = {"kvm": "under KVM", "tcg": "emulated: KVM does not boot Linux on this machine"}[rack.accelerator]
+    report.line("machines", f"{len(rack.description.servers)} servers with {memory_mib} MiB, {words}")
     state.fresh_directory()
     rack.prepare(demo_up.now())
     demo_up.create_network(state, rack)

@@ -192,7 +192,7 @@ class _Term:
         self.held = True
 
 
-class _TakenByAnother(Exception):  # noqa: N818 - an answer, not an error
+class _TakenByAnother(Exception):
     def __init__(self, holder: str | None) -> None:
         super().__init__(holder)
         self.holder = holder

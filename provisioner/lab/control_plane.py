@@ -188,9 +188,7 @@ class ControlPlane:
                 self._binaries.kube_scheduler, self._kubeconfig_of("scheduler")
             )
         logs = self.directory / "logs"
-        self._processes = {
-            name: LabProcess(name, command, logs / f"{name}.log") for name, command in commands.items()
-        }
+        self._processes = {name: LabProcess(name, command, logs / f"{name}.log") for name, command in commands.items()}
 
     def _kubeconfig_of(self, name: str) -> Path:
         return self.directory / f"{name}.kubeconfig"

@@ -23,17 +23,6 @@ CLUSTER_OBJECTS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}},
     ),
     (
-        # A bootstrap token may ask for a certificate, no more; whether it gets one, the project's approver decides.
-        "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
-        {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": "provisioner:node-bootstrappers"},
-            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "system:node-bootstrapper"},
-            "subjects": [{"apiGroup": RBAC, "kind": "Group", "name": "system:bootstrappers"}],
-        },
-    ),
-    (
         # `kubectl logs` and `exec`: the API server is a user like any other at the kubelet.
         "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
         {

@@ -44,6 +44,7 @@ class VirtualRack:
         accelerator: Accelerator = "tcg",
     ) -> None:
         self.description = description
+        self.accelerator: Accelerator = accelerator
         self.directory = directory.absolute()
         self._network = network
         self._tools = tools

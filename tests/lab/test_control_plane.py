@@ -89,21 +89,24 @@ def test_a_token_may_ask_for_a_certificate_which_only_an_approver_grants_and_onl
 ) -> None:
     token = bootstrap_token(cluster, unique, datetime.now(UTC) + timedelta(minutes=5))
     joining = with_token(control_plane, tmp_path, token)
-    # With this binding kubeadm's clusters approve by themselves; this one must not.
-    cluster.apply(
-        {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": unique},
-            "roleRef": {
-                "apiGroup": "rbac.authorization.k8s.io",
-                "kind": "ClusterRole",
-                "name": "system:certificates.k8s.io:certificatesigningrequests:nodeclient",
+    # The first binding lets it ask. With the second kubeadm's clusters approve by themselves; this one must not.
+    for role in ("node-bootstrapper", "certificates.k8s.io:certificatesigningrequests:nodeclient"):
+        cluster.apply(
+            {
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "ClusterRoleBinding",
+                "metadata": {"name": f"{unique}-{role.replace(':', '-')}"},
+                "roleRef": {
+                    "apiGroup": "rbac.authorization.k8s.io",
+                    "kind": "ClusterRole",
+                    "name": f"system:{role}",
+                },
+                "subjects": [
+                    {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:bootstrappers"}
+                ],
             },
-            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:bootstrappers"}],
-        },
-        manager="test",
-    )
+            manager="test",
+        )
     request_certificate(joining, f"{unique}-left-alone", unique)
     request_certificate(joining, f"{unique}-approved", unique)
     approve(cluster, f"{unique}-approved")
