@@ -1,7 +1,7 @@
 """The boot controller's effects: reads what a decision needs, writes what was decided, records what happened.
 
-It is level-triggered. The one thing that must not happen twice, a boot order, is written under the resourceVersion of
-the Server that it was decided on, and only after Node and Lease were read again past every cache.
+It is level-triggered. Everything is written under the resourceVersion of the Server that it was decided on; the one
+thing that must not happen wrongly, a boot order, only after Server, Node and Lease were read again past every cache.
 """
 
 from __future__ import annotations
@@ -94,14 +94,16 @@ class BootController:
         decision = self._decide(cached, node, lease)
         if not _differs(cached, decision):
             return self._again(decision)
-        # Something is to be written: decide once more on what is true now, not on what the caches knew.
-        try:
-            current = self._cluster.get(of(Server), name)
-        except NotFound:
-            return None
-        decision = self._decide(current, self._read_node(name), self._read_lease(name))
-        if not _differs(current, decision):
-            return self._again(decision)
+        current: Mapping[str, Any] = cached
+        if decision.orders:
+            # A boot may end somebody's work: decide once more on what is true now, past every cache.
+            try:
+                current = self._cluster.get(of(Server), name)
+            except NotFound:
+                return None
+            decision = self._decide(current, self._read_node(name), self._read_lease(name))
+            if not _differs(current, decision):
+                return self._again(decision)
         self._cluster.apply_status(
             Server,
             name,

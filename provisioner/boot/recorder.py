@@ -47,7 +47,7 @@ class Events(Protocol):
 
 
 class ProgressRecorder:
-    """`observe` may be called from any thread; `run` does the writing in one."""
+    """`observe` may be called from any thread; `run` does the writing, in as many threads as run it."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class ProgressRecorder:
         self._changed = threading.Condition()
         self._pending: OrderedDict[str, list[tuple[Report, datetime]]] = OrderedDict()
         self._not_before: dict[str, float] = {}
-        self._writing = False
+        self._writing: set[str] = set()
 
     def observe(self, report: Report) -> bool:
         """Take a report in. Returns: whether a Server boots from that MAC address; if none does, it is forgotten."""
@@ -89,12 +89,10 @@ class ProgressRecorder:
         while not stop.is_set():
             if pause:
                 stop.wait(pause)
-            name = self._take(stop)
-            if name is None:
+            taken = self._take(stop)
+            if taken is None:
                 continue
-            with self._changed:
-                reports = self._pending.pop(name, [])
-                self._writing = True
+            name, reports = taken
             try:
                 self._write(name, reports)
                 pause = 0.0
@@ -108,7 +106,7 @@ class ProgressRecorder:
                 log.exception("progress was dropped", server=name)
             finally:
                 with self._changed:
-                    self._writing = False
+                    self._writing.discard(name)
                     self._not_before[name] = self._monotonic() + SECONDS_BETWEEN_WRITES
                     self._changed.notify_all()
 
@@ -122,18 +120,23 @@ class ProgressRecorder:
         with self._changed:
             return self._changed.wait_for(lambda: not self._pending and not self._writing, timeout_seconds)
 
-    def _take(self, stop: threading.Event) -> str | None:
-        """The name of a server whose reports may be written now; None if there was none for a second."""
+    def _take(self, stop: threading.Event) -> tuple[str, list[tuple[Report, datetime]]] | None:
+        """A server whose reports may be written now, with its reports; None if there was none for a while."""
         with self._changed:
             now = self._monotonic()
-            waits = [self._not_before.get(name, now) - now for name in self._pending]
-            for name, wait in zip(self._pending, waits, strict=True):
+            shortest = 1.0
+            for name in self._pending:
+                if name in self._writing:
+                    continue
+                wait = self._not_before.get(name, now) - now
                 if wait <= 0:
-                    return name
+                    self._writing.add(name)
+                    return name, self._pending.pop(name)
+                shortest = min(shortest, wait)
             for name in [name for name, moment in self._not_before.items() if moment <= now]:
                 del self._not_before[name]
             if not stop.is_set():
-                self._changed.wait(timeout=min(waits, default=1.0))
+                self._changed.wait(timeout=shortest)
             return None
 
     def _put_back(self, name: str, reports: list[tuple[Report, datetime]]) -> None:

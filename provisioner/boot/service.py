@@ -49,6 +49,7 @@ log = structlog.get_logger(__name__)
 
 STOP_SECONDS: Final = 15.0
 MAX_BODY_BYTES: Final = 64 * 1024
+RECORDERS: Final = 4
 DEBIAN_IPXE: Final = (Path("/usr/lib/ipxe"),)
 
 
@@ -157,7 +158,7 @@ class BootService:
                 informer.start(halt)
             for name, work in (
                 ("renderer", self.renderer.run),
-                ("recorder", self.recorder.run),
+                *((f"recorder-{number}", self.recorder.run) for number in range(RECORDERS)),
                 ("discoverer", self._discoverer.run),
                 ("store", self._store.run),
                 ("access-log", lambda halt: rotate_access_log(site.access_log, nginx, halt)),

@@ -59,7 +59,7 @@ class World:
     recorder: ProgressRecorder
     events: list[str]
     stop: threading.Event
-    thread: threading.Thread
+    threads: list[threading.Thread]
 
     def report(self, stage: Any, message: str | None = None) -> None:
         boot_id = None if stage in ("Firmware", "IPXE") else BOOT
@@ -87,13 +87,15 @@ def world() -> Iterator[World]:
     index.attach()
     recorder = ProgressRecorder(cluster, index, Events())  # type: ignore[arg-type]
     stop = threading.Event()
-    thread = threading.Thread(target=recorder.run, args=(stop,))
-    thread.start()
-    yield World(cluster, recorder, events, stop, thread)
+    threads = [threading.Thread(target=recorder.run, args=(stop,)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    yield World(cluster, recorder, events, stop, threads)
     stop.set()
     recorder.wake()
-    thread.join(30)
-    assert not thread.is_alive()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
 
 
 def test_a_report_is_written_with_its_event(world: World) -> None:

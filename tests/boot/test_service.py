@@ -7,6 +7,7 @@ import hashlib
 import http.client
 import json
 import random
+import re
 import shutil
 import threading
 import time
@@ -27,6 +28,7 @@ from provisioner.boot.service import BootService, BootSettings
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.resources import EVENTS, of
+from provisioner.lab.control_plane import ControlPlane
 from tests.boot.conftest import Programs
 from tests.boot.objects import image, pool, rack, server
 from tests.boot.test_nginx import free_port, make_certificate
@@ -230,6 +232,44 @@ def test_progress_is_recorded_with_times_and_events(host: Host, unique: str) -> 
         ),
         "the Events are there",
     )
+
+
+def test_two_boot_hosts_answer_alike(host: Host, unique: str) -> None:
+    mac = random_mac()
+    register(host, unique, mac)
+    publish_image(host, f"{unique}-image")
+    second = replace(host)
+    second.settings = replace(host.settings, state=host.programs.shared / "other", join_port=free_port(), host="other")
+    host.start()
+    wait_until(lambda: f"provisioner.server={unique}" in host.script(mac), "the first one serves it")
+    first = host.script(mac)
+    host.halt()
+    second.start()
+    try:
+        wait_until(lambda: f"provisioner.server={unique}" in second.script(mac), "the second one serves it")
+        own_ports = {f":{settings.join_port}" for settings in (host.settings, second.settings)}
+        texts = [first, second.script(mac)]
+        for port in own_ports:
+            texts = [text.replace(port, ":join") for text in texts]
+        assert texts[0] == texts[1]
+    finally:
+        second.halt()
+    (condition,) = host.cluster.read(Image, f"{unique}-image").status.conditions
+    assert "'other'" not in condition.message, "it did not contradict the one that was first"
+
+
+def test_without_the_api_server_machines_are_told_to_wait(host: Host, control_plane: ControlPlane, unique: str) -> None:
+    """A boot host that starts while the API server is away: no machine is unknown, none gets an error."""
+    dead = host.programs.shared / "dead.kubeconfig"
+    nobody = f"server: https://127.0.0.1:{free_port()}"
+    dead.write_text(re.sub(r"server: https://\S+", nobody, control_plane.kubeconfig.read_text()))
+    host.cluster = Cluster.connect(dead)
+    host.start()
+    assert "echo the boot service starts, or cannot reach the API server" in host.script(random_mac())
+    assert host.ask("GET", "/readyz")[0] == 503
+    report = {"mac": random_mac(), "stage": "Root", "bootID": str(uuid.uuid4())}
+    assert host.ask("POST", "/v1/progress", report)[0] == 204
+    assert host.ask("GET", "/boot.ipxe")[0] == 200
 
 
 def test_blueprints_of_others_are_served_over_tls(host: Host) -> None:
