@@ -30,9 +30,7 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 FIRST_RATES = {"dnsmasq": 500}
 
 
-def run_race(
-    contenders: dict[str, Start], perfdhcp: str, repetitions: int, seconds: int
-) -> dict[str, list[Result]]:
+def run_race(contenders: dict[str, Start], perfdhcp: str, repetitions: int, seconds: int) -> dict[str, list[Result]]:
     """Every contender `repetitions` times, in rotating order."""
     results: dict[str, list[Result]] = {name: [] for name in contenders}
     names = list(contenders)

@@ -33,6 +33,11 @@ _MOST_REMEMBERED: Final = 8192
 _BATCH_BEGUN: Final = 64
 _BATCH_DISCOVERS: Final = 16
 """DISCOVERs taken before the queue of exchanges that have begun is looked at again."""
+_FEW_PACKETS: Final = 16
+_BUSY_SECONDS: Final = 0.002
+_PAUSE_SECONDS: Final = 0.0005
+"""Under load packets are let gather for a moment, as network cards do it with interrupts: to wake for each single one
+costs as much as to answer it. A packet that comes alone is answered at once."""
 
 
 class Reporter:
@@ -104,7 +109,7 @@ class Worker:
         begun = [queue for queue in self._queues if not queue[1].discovers]
         fresh = [queue for queue in self._queues if queue[1].discovers]
         # In the order in which they are served when several are ready.
-        duties: dict[int, Callable[[], object]] = {self._control.fileno(): self._listen_to_parent}
+        duties: dict[int, Callable[[], int]] = {self._control.fileno(): self._listen_to_parent}
         for sock, queue in begun:
             duties[sock.fileno()] = partial(self._drain, sock, queue.interface_index, _BATCH_BEGUN)
         for sock, queue in fresh:
@@ -114,22 +119,29 @@ class Worker:
         rank = {fd: n for n, fd in enumerate(duties)}
         for fd in duties:
             poller.register(fd, select.EPOLLIN)
-        timeout: float = 0
+        timeout, last = 0.0, 0.0
         while self._parent_lives:
             ready = poller.poll(timeout)
             if len(ready) > 1:
                 ready.sort(key=lambda event: rank[event[0]])
+            handled = 0
             for fd, _ in ready:
-                duties[fd]()
-            timeout = self._reporter.flush(time.monotonic())
+                handled += duties[fd]()
+            now = time.monotonic()
+            timeout = self._reporter.flush(now)
+            if handled:
+                if handled < _FEW_PACKETS and now - last < _BUSY_SECONDS:
+                    time.sleep(_PAUSE_SECONDS)
+                last = now
 
-    def _listen_to_parent(self) -> None:
-        """Take every message that is there; its end is the parent's."""
+    def _listen_to_parent(self) -> int:
+        """Take every message that is there; their end is the parent's. No packets: 0."""
         try:
             while self._control.poll(0):
                 self._take(self._control.recv())
         except (EOFError, ConnectionError):
             self._parent_lives = False
+        return 0
 
     def _take(self, message: Addresses | Delta) -> None:
         if isinstance(message, Addresses):
@@ -138,30 +150,33 @@ class Worker:
         else:
             self._table.apply(message)
 
-    def _drain(self, sock: socket.socket, interface_index: int, most: int) -> None:
+    def _drain(self, sock: socket.socket, interface_index: int, most: int) -> int:
+        """Handle up to `most` packets of a queue. Returns: how many there were."""
         arrival = self._arrivals[interface_index]
         now = time.monotonic()
-        for _ in range(most):
+        for handled in range(most):
             try:
                 data = sock.recv(_DATAGRAM_BYTES)
             except BlockingIOError:
-                return
+                return handled
             except OSError:
                 # Such as ENETDOWN while an interface goes; the next read tells again if it lasts.
                 self._reporter.counters["receive-failed"] += 1
-                return
+                return handled
             self._handle(data, arrival, now)
+        return most
 
-    def _drain_forwarded(self) -> None:
+    def _drain_forwarded(self) -> int:
         now = time.monotonic()
-        for _ in range(_BATCH_DISCOVERS):
+        for handled in range(_BATCH_DISCOVERS):
             try:
                 frame = self._forward.recv(4 + _DATAGRAM_BYTES, socket.MSG_DONTWAIT)
             except BlockingIOError:
-                return
+                return handled
             arrival = self._arrivals.get(int.from_bytes(frame[:4], "big"))
             if arrival is not None:
                 self._handle(frame[4:], arrival, now)
+        return _BATCH_DISCOVERS
 
     def _handle(self, data: bytes, arrival: Arrival, now: float) -> None:
         outcome = respond(data, arrival, self._table, self._discovery, now)

@@ -27,10 +27,10 @@ class Result:
 
     @property
     def microseconds_each(self) -> float:
-        """Processor time of one exchange, over the steps with hardly a loss: what a busy machine distorts least."""
-        carried = [step for step in self.steps if step.completed_share >= COMPLETE] or list(self.steps)
-        exchanges = sum(step.exchanges for step in carried)
-        return 1e6 * sum(step.server_processor_seconds for step in carried) / exchanges if exchanges else 0.0
+        """The server's processor time for one exchange at its knee: what a busy machine distorts least."""
+        carried = [step for step in self.steps if step.completed_share >= COMPLETE]
+        at_knee = max(carried, key=lambda step: step.completed_per_second, default=self.overload)
+        return 1e6 * at_knee.server_processor_seconds / at_knee.exchanges if at_knee.exchanges else 0.0
 
     @property
     def at_overload(self) -> float:
