@@ -18,6 +18,7 @@ from provisioner.power.power_controller import BmcRefused, PowerController
 from provisioner.power.redfish import BmcAccess, RedfishPower
 
 NAMESPACE: Final = "provisioner-system"
+CLOSE_SECONDS: Final = 5.0
 LOCKOUT_SECONDS: Final = 600.0
 """A password that was refused is not tried again for so long unless it changes: BMCs lock accounts."""
 
@@ -90,8 +91,11 @@ class BmcPool:
             entry.controller.close()
 
     def close(self) -> None:
-        """End all sessions."""
+        """End the sessions, as many as `CLOSE_SECONDS` allow; BMCs end the others after a while by themselves."""
+        deadline = self._clock() + CLOSE_SECONDS
         for server in list(self._entries):
+            if self._clock() > deadline:
+                return
             self.drop(server)
 
     def _read_access(self, bmc: BMC) -> BmcAccess:

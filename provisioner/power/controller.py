@@ -73,7 +73,11 @@ def build_power_controllers(
     pool = pool or BmcPool(cluster, clock=clock)
     power = ServerPowerReconciler(cluster, servers, recorder, pool, settings, now=now, spread=spread)
     lanes = Lanes(
-        power.reconcile, workers=settings.workers, unreachable_workers=settings.unreachable_workers, spread=spread
+        power.reconcile,
+        workers=settings.workers,
+        unreachable_workers=settings.unreachable_workers,
+        spread=spread,
+        on_end=pool.close,
     )
 
     def on_change(key: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:

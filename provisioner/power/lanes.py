@@ -20,21 +20,39 @@ FIRST_RETRY_SECONDS: Final = 5.0
 LAST_RETRY_SECONDS: Final = 60.0
 
 
+class _Lane(Controller):
+    """A controller that tidies up when its work has ended."""
+
+    def __init__(self, name: str, reconcile: Reconcile, *, workers: int, on_end: Callable[[], None]) -> None:
+        super().__init__(name, reconcile, workers=workers)
+        self._on_end = on_end
+
+    def run(self, stop: threading.Event) -> None:
+        super().run(stop)
+        self._on_end()
+
+
 class Lanes:
     """Around one reconcile function: where it raises BmcUnreachable, its key changes lanes and comes back more slowly.
 
-    `spread` puts a random factor on a number of seconds.
+    `spread` puts a random factor on a number of seconds; `on_end` is called by each lane when it has ended.
     """
 
     def __init__(
-        self, reconcile: Reconcile, *, workers: int, unreachable_workers: int, spread: Callable[[float], float]
+        self,
+        reconcile: Reconcile,
+        *,
+        workers: int,
+        unreachable_workers: int,
+        spread: Callable[[float], float],
+        on_end: Callable[[], None],
     ) -> None:
         self._reconcile = reconcile
         self._spread = spread
         self._lock = threading.Lock()
         self._failures: dict[str, int] = {}  # the servers in the lane of the unreachable, and how often in a row
-        self._reachable = Controller("power", self._in_reachable, workers=workers)
-        self._unreachable = Controller("power-unreachable", self._in_unreachable, workers=unreachable_workers)
+        self._reachable = _Lane("power", self._in_reachable, workers=workers, on_end=on_end)
+        self._unreachable = _Lane("power-unreachable", self._in_unreachable, workers=unreachable_workers, on_end=on_end)
 
     @property
     def controllers(self) -> list[Controller]:

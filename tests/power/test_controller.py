@@ -174,6 +174,7 @@ def test_an_order_powers_a_server_on_by_its_boot_method_and_only_once(site: Site
     assert (server.status.power.state, site.fake.machine.running) == ("On", True)
     site.wait_for_condition("On")
     site.stop()
+    assert site.fake.endpoint.sessions == {}, "who stops leaves no session behind: a BMC has few"
     site.start()
     site.order("order-2")
     site.wait_for_order("order-2")

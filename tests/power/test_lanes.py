@@ -1,0 +1,89 @@
+"""A server whose BMC does not answer changes lanes, and comes back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from provisioner.power.lanes import Lanes, retry_seconds
+from provisioner.power.power_controller import BmcUnreachable
+
+BOUND_SECONDS = 60
+
+
+class Bmcs:
+    """A reconcile that fails for the servers in `dead`, and notes in which lane each was looked at."""
+
+    def __init__(self) -> None:
+        self.dead: set[str] = set()
+        self.looks: list[tuple[str, str]] = []
+        self.changed = threading.Condition()
+
+    def __call__(self, key: str) -> float | None:
+        with self.changed:
+            self.looks.append((key, threading.current_thread().name.rpartition("-")[0]))
+            self.changed.notify_all()
+        if key in self.dead:
+            raise BmcUnreachable("away")
+        return None
+
+    def wait_for(self, check: Callable[[list[tuple[str, str]]], bool]) -> None:
+        with self.changed:
+            assert self.changed.wait_for(lambda: check(self.looks), BOUND_SECONDS)
+
+
+@pytest.fixture
+def bmcs() -> Bmcs:
+    return Bmcs()
+
+
+@pytest.fixture
+def ended() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def lanes(bmcs: Bmcs, ended: list[str]) -> Iterator[Lanes]:
+    made = Lanes(
+        bmcs, workers=1, unreachable_workers=1, spread=lambda seconds: 0.01, on_end=lambda: ended.append("end")
+    )
+    stop = threading.Event()
+    threads = [threading.Thread(target=controller.run, args=(stop,)) for controller in made.controllers]
+    for thread in threads:
+        thread.start()
+    yield made
+    stop.set()
+    for thread in threads:
+        thread.join(BOUND_SECONDS)
+    assert ended == ["end", "end"]
+
+
+def test_a_dead_bmc_is_left_to_the_other_lane_until_it_answers(lanes: Lanes, bmcs: Bmcs) -> None:
+    bmcs.dead.add("a")
+    lanes.add("a")
+    bmcs.wait_for(lambda looks: looks[:3] == [("a", "power")] + [("a", "power-unreachable")] * 2)
+    bmcs.dead.clear()
+    # Wait until it was found alive, which is when it is asked for in the first lane again.
+    for _ in range(BOUND_SECONDS * 100):
+        lanes.add("a")
+        if bmcs.looks[-1] == ("a", "power"):
+            break
+        threading.Event().wait(0.01)
+    assert bmcs.looks[-1] == ("a", "power")
+
+
+def test_a_change_of_a_dead_server_does_not_enter_the_lane_of_the_living(lanes: Lanes, bmcs: Bmcs) -> None:
+    bmcs.dead.add("a")
+    lanes.add("a")
+    bmcs.wait_for(lambda looks: len(looks) >= 2)
+    for _ in range(5):
+        lanes.add("a")
+    lanes.add("b")
+    bmcs.wait_for(lambda looks: ("b", "power") in looks)
+    assert [look for look in bmcs.looks if look[1] == "power"] == [("a", "power"), ("b", "power")]
+
+
+def test_a_dead_bmc_is_tried_more_and_more_rarely_but_at_least_every_minute() -> None:
+    assert [retry_seconds(failures) for failures in (1, 2, 3, 4, 5, 1000)] == [5, 10, 20, 40, 60, 60]
