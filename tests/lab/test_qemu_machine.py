@@ -1,0 +1,95 @@
+"""One real QEMU: what happens when it cannot start, is switched off, or says too much."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from provisioner.api.errors import Retryable
+from provisioner.api.values import parse_mac
+from provisioner.lab.machine import NETWORK_BOOT, MachineFiles, MachineSpec
+from provisioner.lab.network import LabNetwork, tap_name
+from provisioner.lab.qemu_machine import QemuMachine, trim_log
+from provisioner.lab.tools import Tools
+
+
+@pytest.fixture
+def launcher() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(max_workers=1) as made:
+        yield made
+
+
+class InNamespace(Tools):
+    """The tools, in a lab's network; the BMC process is there as a whole, a test is not."""
+
+    network: LabNetwork
+
+    def command(self, argv, binds=()):  # type: ignore[no-untyped-def]
+        return self.network.command(super().command(argv, binds))
+
+
+@pytest.fixture
+def machine(
+    network: LabNetwork, tools: Tools, launcher: ThreadPoolExecutor, short_directory: Path
+) -> Iterator[QemuMachine]:
+    inside = InNamespace(tools.root)
+    object.__setattr__(inside, "network", network)
+    made = QemuMachine(
+        MachineSpec(
+            name="r01-u01",
+            firmware="UEFI",
+            mac=parse_mac("52:54:00:00:00:01"),
+            uuid="3b5d4f1e-0a5e-4a59-8a0e-000000000001",
+            serial="LAB1",
+            memory_mib=128,
+            cpus=1,
+        ),
+        MachineFiles(directory=short_directory / "r01-u01"),
+        tools=inside,
+        tap=tap_name("r01-u01"),
+        accelerator="tcg",
+        launcher=launcher,
+    )
+    yield made
+    made.power_off()
+
+
+def test_a_machine_is_on_until_it_is_off_and_can_be_on_again(machine: QemuMachine, network: LabNetwork) -> None:
+    network.create(taps=[tap_name("r01-u01")])
+    assert not machine.running
+    for _ in range(2):
+        machine.power_on(NETWORK_BOOT)
+        first = machine.pid
+        assert machine.running
+        machine.power_on(NETWORK_BOOT)
+        assert machine.pid == first, "a machine that is on stays as it is"
+        machine.power_off()
+        assert (machine.running, machine.pid) == (False, None)
+    machine.power_off()
+    machine.press_power_button()
+
+
+def test_a_machine_that_cannot_start_says_why_in_qemus_words(machine: QemuMachine, network: LabNetwork) -> None:
+    network.create()
+    machine._spec = replace(machine._spec, memory_mib=1 << 40)
+    with pytest.raises(Retryable, match=r"r01-u01 did not start.*cannot set up guest memory"):
+        machine.power_on(NETWORK_BOOT)
+    assert not machine.running
+
+
+def test_a_console_that_says_too_much_keeps_its_end(tmp_path: Path) -> None:
+    log = tmp_path / "console.log"
+    writer = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for line in range(30):
+        os.write(writer, b"%09d\n" % line)
+        trim_log(log, 100)
+    os.close(writer)
+    kept = (tmp_path / "console.log.1").read_text() + log.read_text()
+    assert kept.endswith("000000029\n")
+    assert len(kept) <= 220
+    assert "\0" not in kept
