@@ -18,7 +18,9 @@ from provisioner.image.pause import REFERENCE
 from tests.image.tools import IN_CI
 
 SECRETS = re.compile(
-    rb"-----BEGIN [A-Z ]*PRIVATE KEY-----\s+[A-Za-z0-9+/=]{16}|untrusted comment: [^\n]*secret key\n|\b[a-z0-9]{6}\.[a-z0-9]{16}\b(?=[\"'\s]*$)"
+    rb"-----BEGIN [A-Z ]*PRIVATE KEY-----\s+[A-Za-z0-9+/=]{16}"
+    rb"|untrusted comment: [^\n]*secret key\n"
+    rb"|\b[a-z0-9]{6}\.[a-z0-9]{16}\b(?=[\"'\s]*$)"
 )
 """A PEM private key with its content, a signify secret key, a bootstrap token at the end of a line."""
 
@@ -50,7 +52,7 @@ def test_the_same_inputs_are_not_built_again(built: Built, request_of_tests: Req
     assert (again.folder, again.reused, said) == (built.folder, True, [])
 
 
-def test_an_image_that_is_damaged_in_the_store_is_built_again_rather_than_reused(
+def test_an_image_that_the_store_has_lost_is_built_again_with_the_same_digest(
     built: Built, request_of_tests: Request, tmp_path: Path
 ) -> None:
     elsewhere = dataclasses.replace(request_of_tests, output=tmp_path / "store")

@@ -29,7 +29,7 @@ mksquashfs \
     -Xcompression-level \
     12 \
     -b \
-    1048576 \
+    262144 \
     -all-time \
     1767225600 \
     -mkfs-time \
