@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from datetime import datetime
 from typing import Final
@@ -16,6 +17,7 @@ from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import CSRS, LEASES, NODES, of
 from provisioner.inventory.controller import InventoryInformers, build_inventory_controllers
 from provisioner.join.controller import JoinInformers, build_join_controllers
+from provisioner.power.bmc_pool import BmcPool
 from provisioner.power.controller import PowerSettings, build_power_controllers
 
 NODE_LEASES: Final = "kube-node-lease"
@@ -59,11 +61,12 @@ def run_controllers(
             PowerSettings(
                 poll_seconds=power_poll_seconds,
                 http_boot_uris={
-                    "x86_64": f"{boot_url}/tftp/snponly.efi",
-                    "arm64": f"{boot_url}/tftp/ipxe-arm64.efi",
+                    "x86_64": f"{boot_url.rstrip('/')}/tftp/snponly.efi",
+                    "arm64": f"{boot_url.rstrip('/')}/tftp/ipxe-arm64.efi",
                 },
             ),
             now=clock,
+            pool=BmcPool(cluster, clock=time.monotonic, namespace=namespace),
         ),
     ]
     informers = (servers, pools, racks, images, nodes, csrs, leases)

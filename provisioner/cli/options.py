@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -13,12 +14,20 @@ import click
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+def _found_kubeconfig() -> str | None:
+    """As kubectl looks for it; in a pod, the service account comes before a file that may lie in the image."""
+    if named := os.environ.get("KUBECONFIG"):
+        return named
+    usual = Path.home() / ".kube" / "config"
+    return str(usual) if "KUBERNETES_SERVICE_HOST" not in os.environ and usual.exists() else None
+
+
 def kubeconfig_option(function: F) -> F:
     """`--kubeconfig`, as kubectl has it; KUBECONFIG, ~/.kube/config or the pod's service account if absent."""
     return click.option(
         "--kubeconfig",
         type=click.Path(dir_okay=False, path_type=Path),
-        envvar="KUBECONFIG",
+        default=_found_kubeconfig,
         help="How to reach Kubernetes [KUBECONFIG; else ~/.kube/config, else the pod's service account].",
     )(function)
 

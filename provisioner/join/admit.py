@@ -77,8 +77,8 @@ class Facts:
 def admit(facts: Facts, request: JoinRequest, source_address: str, now: datetime) -> Decision:
     """Judge one request.
 
-    The order of the rules matters: until the source address is right, the answer tells nothing about the server, and
-    nothing is written about it.
+    The order of the rules matters: until the source address is right, nothing about the request reaches the server's
+    status (an Event tells of it), and the answer tells no more than the server's boot script, which anybody may read.
     """
     server = facts.server
     if server is None:
