@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import subprocess
 import threading
 import time
@@ -59,7 +61,7 @@ class Child:
         while not stop.is_set():
             began = time.monotonic()
             try:
-                process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL)
+                process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, process_group=0)
             except OSError as error:
                 log.error("program was not started", program=self.name, error=str(error), again_in_seconds=pause)
             else:
@@ -69,6 +71,7 @@ class Child:
                 self._watch(process, stop)
                 if stop.is_set():
                     break
+                _end_orphans(process.pid)
                 lasted = time.monotonic() - began
                 if lasted > SETTLED_SECONDS:
                     pause = FIRST_PAUSE_SECONDS
@@ -99,4 +102,11 @@ class Child:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        _end_orphans(process.pid)
         log.info("program was stopped", program=self.name, status=process.returncode)
+
+
+def _end_orphans(group: int) -> None:
+    """nginx's workers outlive a master that was killed, and keep its ports: the next one could not have them."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)

@@ -99,6 +99,23 @@ def test_children_die_with_a_parent_that_is_killed() -> None:
     wait_until(lambda: not is_running(pid))
 
 
+def test_workers_do_not_outlive_a_master_that_was_killed(tmp_path: Path) -> None:
+    """They would hold its ports, and the next master could not have them."""
+    noted = tmp_path / "worker"
+    child = Child("master", ["/bin/sh", "-c", f"sleep 1000 & echo $! > {noted}; wait"])
+    stop = threading.Event()
+    thread = threading.Thread(target=child.run, args=(stop,))
+    thread.start()
+    wait_until(lambda: noted.exists() and noted.read_text().strip() != "")
+    worker = int(noted.read_text())
+    noted.unlink()
+    child.send_signal(signal.SIGKILL)
+    wait_until(lambda: not is_running(worker))
+    wait_until(noted.exists)
+    stop.set()
+    thread.join(60)
+
+
 def test_a_full_access_log_makes_room(tmp_path: Path) -> None:
     path, stop = tmp_path / "access.json", threading.Event()
     path.write_text("x" * 100)
