@@ -97,12 +97,19 @@ class KernelModules:
         depends = [needed for entry in info.get("depends", []) for needed in entry.split(",") if needed]
         # "pre: a b post: c": a hint to load others along, which matters for what is not built in.
         for entry in info.get("softdep", []):
-            depends += [
-                word for word in entry.split() if not word.endswith(":") and word.replace("-", "_") in self.paths
-            ]
+            depends += [name for word in entry.split() for name in self._named_by(word.replace("-", "_"))]
         path = packed.with_name(packed.name.split(".ko", 1)[0] + ".ko")
         needed = tuple(dict.fromkeys(word.replace("-", "_") for word in depends))
         return Module(name, path, content, needed, tuple(info.get("alias", [])))
+
+    def _named_by(self, word: str) -> list[str]:
+        """Modules that a soft dependency means: by name, or for an algorithm (`crc32c`, `crypto-crc32c`) its generic one.
+
+        libcrc32c, and through it nf_tables, asks for `crc32c`, which is an alias that crc32c_generic has, and on a
+        processor without SSE 4.2 no other module.
+        """
+        algorithm = word.removeprefix("crypto_")
+        return [name for name in (word, f"{algorithm}_generic") if name in self.paths]
 
     def choose(self, patterns: Iterable[str]) -> dict[str, Module]:
         """The modules that match, with what they depend on."""

@@ -33,6 +33,15 @@ def test_modules_bring_what_they_depend_on_however_it_is_spelt(kernel: KernelMod
     assert list(kernel.choose(["nf_nat"])) == ["nf_nat", "pps_core", "ptp"], "a soft dependency that exists comes along"
 
 
+def test_an_algorithm_that_is_asked_for_by_its_alias_comes_in_its_generic_form(tmp_path: Path) -> None:
+    (tmp_path / "libcrc32c.ko").write_bytes(module("depends=", "softdep=pre: crc32c"))
+    (tmp_path / "jbd2.ko").write_bytes(module("depends=", "softdep=pre: crypto-crc32c"))
+    (tmp_path / "crc32c_generic.ko").write_bytes(module("depends=", "alias=crc32c"))
+    kernel = KernelModules(tmp_path)
+    assert list(kernel.choose(["libcrc32c"])) == ["crc32c_generic", "libcrc32c"]
+    assert list(kernel.choose(["jbd2"])) == ["crc32c_generic", "jbd2"]
+
+
 def test_modprobe_reads_in_which_order_to_load(kernel: KernelModules) -> None:
     chosen = kernel.choose(["e1000e"])
     assert render_dependencies(chosen).splitlines() == [
