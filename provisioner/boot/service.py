@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import grp
 import os
+import resource
 import socket
 import subprocess
 import threading
@@ -50,6 +51,7 @@ log = structlog.get_logger(__name__)
 STOP_SECONDS: Final = 15.0
 MAX_BODY_BYTES: Final = 64 * 1024
 RECORDERS: Final = 4
+OPEN_FILES: Final = 65_536
 DEBIAN_IPXE: Final = (Path("/usr/lib/ipxe"),)
 
 
@@ -210,6 +212,7 @@ class BootService:
             http_port=settings.http_port,
             join_port=settings.join_port,
             trusted_proxies=settings.trusted_proxies,
+            open_files=_open_files(),
         )
         configuration = state / "nginx/nginx.conf"
         configuration.write_text(render_nginx(site))
@@ -248,3 +251,14 @@ class BootService:
             command = dnsmasq_command(settings.state / "tftp", settings.address, user=site.user)
             children.append(Child("dnsmasq", command, enter=self._enter))
         return nginx, children
+
+
+def _open_files() -> int:
+    """How many files each worker of nginx may open: what it asks for, or all that this process may hand on."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY or hard >= OPEN_FILES:
+        return OPEN_FILES
+    log.warning(
+        "limit of open files is low", limit=hard, wanted=OPEN_FILES, remedy="raise it, such as LimitNOFILE=65536"
+    )
+    return hard
