@@ -57,7 +57,7 @@ def _withdrawn(facts: Facts) -> Verdict | None:
 def _ready(facts: Facts) -> Verdict | None:
     """The Node is Ready, and it is the boot that was ordered: the kernel that got the join configuration."""
     node, join = facts.node, facts.server.status.join
-    if node is None or not node.ready or join is None or not has_fetched(facts.server):
+    if node is None or not node.ready or join is None or not has_fetched(facts.server) or facts.has_lost_its_power:
         return None
     if node.boot_id is None or join.boot_id is None or node.boot_id != join.boot_id.lower():
         return None
@@ -119,7 +119,9 @@ def _needy(facts: Facts, now: datetime, new_id: str) -> Verdict | None:
 def _held_back(facts: Facts, need: Need) -> Verdict:
     """A Node that lives is never reset, whatever else points to it."""
     name = facts.server.name
-    reason = "NodeNotReady" if has_fetched(facts.server) else _reason_of(need)
+    # A server that is switched on again is told from one that lost its power by the reason that it keeps meanwhile.
+    keeps = has_fetched(facts.server) and need.reason not in ("PowerState", "PowerLost")
+    reason = "NodeNotReady" if keeps else _reason_of(need)
     message = (
         f"{need.message}; it is not booted again, for Node '{name}' is alive; "
         f"see what keeps it from being Ready: kubectl describe node {name}"

@@ -48,6 +48,19 @@ class Facts:
     ordered_image: Image | None
     node: NodeFacts | None
 
+    @property
+    def has_lost_its_power(self) -> bool:
+        """Whether the BMC says that the server is off and its kubelet has not been heard of since.
+
+        It is enough to stop calling the Node Ready, which its own condition says for 50 s more. It is not enough to
+        reset the server: a BMC may be wrong, and the Lease's time is by the node's clock.
+        """
+        power = self.server.status.power
+        if power is None or power.state != "Off" or power.observed_time is None:
+            return False
+        renewed = self.node.lease_renewed if self.node is not None else None
+        return renewed is None or renewed < parse_time(power.observed_time)
+
     def node_is_alive(self, now: datetime) -> bool:
         return self.node is not None and self.node.is_alive(now)
 

@@ -159,7 +159,7 @@ def _deadline(server: Server, pool: NodePool | None, stage: BootStage, began: da
 
 def _switched_on(server: Server) -> Need | None:
     ready = find_condition(server.status.conditions, "Ready")
-    was_off = ready is not None and ready.reason == "PoweredOff"
+    was_off = ready is not None and ready.reason in ("PoweredOff", "PowerState")
     is_off = server.spec.bmc is None or (server.status.power is not None and server.status.power.state == "Off")
     if was_off and is_off:
         return Need(reason="PowerState", message="it is meant to be on again", urgent=True)

@@ -103,7 +103,7 @@ class KernelModules:
         return Module(name, path, content, needed, tuple(info.get("alias", [])))
 
     def _named_by(self, word: str) -> list[str]:
-        """Modules that a soft dependency means: by name, or for an algorithm (`crc32c`, `crypto-crc32c`) its generic one.
+        """Modules that a soft dependency means: by name, or an algorithm (`crc32c`) in its generic form.
 
         libcrc32c, and through it nf_tables, asks for `crc32c`, which is an alias that crc32c_generic has, and on a
         processor without SSE 4.2 no other module.

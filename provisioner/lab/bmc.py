@@ -89,8 +89,9 @@ class RackBmcs:
 def carry_out(endpoints: Mapping[str, BmcEndpoint], request: Mapping[str, Any]) -> dict[str, Any]:
     """One request of the control socket: {"server": NAME, "fault": FAULT, …} → {} or {"error": …}.
 
-    FAULT is PowerCut (the machine is off at once), Slow with "seconds" (every request waits), Unavailable (503 to every
-    request) or None (healthy again). Without a server it answers whether the BMCs are up.
+    FAULT is PowerCut (the machine is off at once), ResetButton (it starts anew, and nobody asked the BMC), Slow with
+    "seconds" (every request waits), Unavailable (503 to every request) or None (healthy again). Without a server it
+    answers whether the BMCs are up.
     """
     if "server" not in request:
         return {"servers": sorted(endpoints)}
@@ -100,6 +101,8 @@ def carry_out(endpoints: Mapping[str, BmcEndpoint], request: Mapping[str, Any]) 
     match request.get("fault"):
         case "PowerCut":
             endpoint.power.cut_power()
+        case "ResetButton":
+            endpoint.power.press_reset_button()
         case "Slow":
             endpoint.faults.delay_seconds = float(request["seconds"])
         case "Unavailable":
@@ -107,7 +110,7 @@ def carry_out(endpoints: Mapping[str, BmcEndpoint], request: Mapping[str, Any]) 
         case "None":
             endpoint.faults.delay_seconds, endpoint.faults.unavailable = 0.0, False
         case other:
-            return {"error": f"fault {other!r} is unknown; use PowerCut, Slow, Unavailable or None"}
+            return {"error": f"fault {other!r} is unknown; use PowerCut, ResetButton, Slow, Unavailable or None"}
     return {}
 
 

@@ -82,6 +82,12 @@ class ServerPower:
             self._machine.power_off()
             log.info("power was cut", server=self.name)
 
+    def press_reset_button(self) -> None:
+        """A person at the rack: the machine starts anew as its firmware is set up, and nobody asked the BMC."""
+        with self._lock:
+            self._machine.press_reset_button()
+            log.info("reset button was pressed", server=self.name)
+
     def guest_reset(self) -> None:
         """The system inside reset itself: that is a boot too, and spends or obeys the override."""
         with self._lock:

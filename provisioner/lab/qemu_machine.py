@@ -47,6 +47,9 @@ class Machine(Protocol):
     def press_power_button(self) -> None:
         """Ask the operating system to shut down."""
 
+    def press_reset_button(self) -> None:
+        """Start anew at once. Does nothing if it is off."""
+
 
 class QemuMachine:
     """A `Machine` made of QEMU, which dies with this process.
@@ -119,6 +122,11 @@ class QemuMachine:
         """See Machine. Raises: Retryable if QEMU does not take it."""
         if self.running and self._monitor is not None:
             self._monitor.execute("system_powerdown")
+
+    def press_reset_button(self) -> None:
+        """See Machine. Raises: Retryable if QEMU does not take it."""
+        if self.running and self._monitor is not None:
+            self._monitor.execute("system_reset")
 
     def _connect(self, process: LabProcess) -> QmpClient:
         monitor = QmpClient(self._files.qmp_socket, self._on_event)

@@ -23,7 +23,7 @@ from provisioner.lab.network import LabNetwork, tap_name
 from provisioner.lab.rack_description import RackDescription, to_json
 from provisioner.lab.tools import Tools
 
-Fault = Literal["PowerCut", "Slow", "Unavailable", "None"]
+Fault = Literal["PowerCut", "ResetButton", "Slow", "Unavailable", "None"]
 
 _START_SECONDS: Final = 60.0
 
@@ -101,7 +101,7 @@ class VirtualRack:
         deadline = time.monotonic() + _START_SECONDS
         while True:
             try:
-                self._ask({})
+                ask_bmcs(self.directory, {})
                 return
             except OSError as error:
                 if self._process.running and time.monotonic() < deadline:
@@ -122,10 +122,8 @@ class VirtualRack:
         self._process.kill()
 
     def inject(self, server: str, fault: Fault, *, seconds: float = 0.0) -> None:
-        """Cut a server's power, make its BMC slow or unavailable, or healthy again."""
-        answer = self._ask({"server": server, "fault": fault, "seconds": seconds})
-        if "error" in answer:
-            raise ValueError(answer["error"])
+        """See `inject_fault`."""
+        inject_fault(self.directory, server, fault, seconds=seconds)
 
     def packing_list(self) -> str:
         """The rack as a vendor's packing list (CSV), without passwords and certificates (`bmc_secret`, `servers`)."""
@@ -192,16 +190,28 @@ class VirtualRack:
             for server in self.description.servers
         ]
 
-    def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.settimeout(_START_SECONDS)
-            connection.connect(str(self.directory / CONTROL_SOCKET))
-            connection.sendall(json.dumps(request).encode() + b"\n")
-            with connection.makefile("rb") as lines:
-                return dict(json.loads(lines.readline()))
-
 
 PACKING_LIST_COLUMNS: Final = (
     *("rack", "position", "serial", "uuid", "architecture", "mac"),
     *("bmc_address", "bmc_credentials"),
 )
+
+
+def inject_fault(rack_directory: Path, server: str, fault: Fault, *, seconds: float = 0.0) -> None:
+    """Cut a server's power, press its reset button, make its BMC slow or unavailable, or healthy again.
+
+    Raises: ValueError if there is no such server or fault; OSError if the BMCs do not run.
+    """
+    answer = ask_bmcs(rack_directory, {"server": server, "fault": fault, "seconds": seconds})
+    if "error" in answer:
+        raise ValueError(answer["error"])
+
+
+def ask_bmcs(rack_directory: Path, request: Mapping[str, Any]) -> dict[str, Any]:
+    """One request to the control socket of a rack's BMC process (see bmc.carry_out). Raises: OSError."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(_START_SECONDS)
+        connection.connect(str(rack_directory / CONTROL_SOCKET))
+        connection.sendall(json.dumps(request).encode() + b"\n")
+        with connection.makefile("rb") as lines:
+            return dict(json.loads(lines.readline()))

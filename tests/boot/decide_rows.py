@@ -314,6 +314,37 @@ NEVER_ORDERING = [
         stage="Ready",
     ),
     Row(
+        "a Node whose server has lost its power is not called Ready, though its condition still says so",
+        "PowerLost",
+        seconds=9005,
+        node=node(lease=8995),
+        status=status(**{**READY_ONCE, "power": replace(POWERED, state="Off", observed_time=at(9000))}),
+        says="is alive",
+        stage="Ready",
+    ),
+    Row(
+        "a BMC that says Off of a server whose kubelet was heard of since is not believed",
+        "Ready",
+        seconds=9015,
+        node=node(lease=9010),
+        status=status(**{**READY_ONCE, "power": replace(POWERED, state="Off", observed_time=at(9000))}),
+        stage="Ready",
+    ),
+    Row(
+        "a server that shall be on again waits until its Node is seen to be dead, and remembers why",
+        "PowerState",
+        seconds=9005,
+        node=node(lease=8995),
+        status=status(
+            **{
+                **READY_ONCE,
+                "power": replace(POWERED, state="Off", observed_time=at(9000)),
+                "conditions": (condition("Ready", "False", "PowerState"),),
+            }
+        ),
+        stage="Ready",
+    ),
+    Row(
         "a forged refused join does nothing to a Ready Node",
         "Ready",
         seconds=9000,
@@ -345,8 +376,8 @@ NEVER_ORDERING = [
         status=status(power=POWERED, join=replace(JOINED, refused_time=at(50), refused_reason="AlreadyFetched")),
     ),
     Row(
-        "a BMC that says Off does nothing to a Ready Node",
-        "Ready",
+        "a BMC that says Off resets no Node that its own condition calls Ready",
+        "PowerLost",
         seconds=9000,
         node=node(),
         status=status(**{**READY_ONCE, "power": replace(POWERED, state="Off", observed_time=at(8999))}),

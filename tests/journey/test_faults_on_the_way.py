@@ -28,14 +28,14 @@ def test_a_boot_that_nobody_ordered_is_made_an_ordered_one_though_the_service_di
     """
     began = datetime.now(UTC)
     before = {name: rack.node_boot_id(name) for name in ("r01-u01", "r01-u02")}
-    rack.press_reset_button("r01-u01")
+    rack.inject("r01-u01", "ResetButton")
     order_before = rack.server("r01-u02").status.order
     rack.kubectl("patch", "server", "r01-u02", "--type=merge", "-p", '{"spec":{"powerState":"Off"}}')
     rack.wait("r01-u02 is off", lambda: rack.server("r01-u02").status.power.state == "Off", seconds=180)  # type: ignore[union-attr]
     rack.kubectl("patch", "server", "r01-u02", "--type=merge", "-p", '{"spec":{"powerState":"On"}}')
 
     rack.wait_for_stage("r01-u02", ("Root", "System"), began, seconds=BOOT_SECONDS)
-    rack.cut_power("r01-u02")
+    rack.inject("r01-u02", "PowerCut")
 
     rack.wait(
         "the boot that nobody ordered was noticed and made an ordered one",

@@ -20,7 +20,7 @@ from provisioner.api.codec import decode
 from provisioner.api.conditions import find_condition, is_true
 from provisioner.lab.demo_state import DemoState
 from provisioner.lab.network import LabNetwork
-from provisioner.lab.qmp import QmpClient
+from provisioner.lab.rack import Fault, inject_fault
 
 
 @dataclass(frozen=True)
@@ -108,16 +108,9 @@ class VirtualRack:
                 found.append(pid)
         return found
 
-    def cut_power(self, name: str) -> None:
-        """End the machine as a pulled plug would; its BMC lives on and says Off."""
-        (machine,) = self.processes(f"-name {name} ")
-        os.kill(machine, signal.SIGKILL)
-
-    def press_reset_button(self, name: str) -> None:
-        """What nobody ordered: the machine starts anew, and no BMC was asked."""
-        monitor = QmpClient(self.state.directory / "rack" / name / "qmp.sock", lambda *_: None)
-        monitor.connect()
-        monitor.execute("system_reset")
+    def inject(self, name: str, fault: Fault) -> None:
+        """Cut a server's power or press its reset button, without asking its BMC."""
+        inject_fault(self.state.directory / "rack", name, fault)
 
     def console(self, name: str) -> str:
         """What the machine wrote to its serial console."""

@@ -36,6 +36,10 @@ class FakeMachine:
     def power_off(self) -> None:
         self.running = False
 
+    def press_reset_button(self) -> None:
+        if self.running:
+            self.boots.append(self.boots[-1])
+
     def press_power_button(self) -> None:
         self.button_presses += 1
         if not self.hangs:

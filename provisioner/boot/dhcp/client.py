@@ -100,9 +100,7 @@ def is_ipxe(user_class: bytes | None) -> bool:
 def _architecture_number(vendor: bytes, architecture: bytes | None) -> int | None:
     """First architecture of option 93 that is served here, else its first, else the number in the vendor class."""
     if architecture and len(architecture) >= 2:
-        numbers = [
-            int.from_bytes(architecture[at : at + 2], "big") for at in range(0, len(architecture) - 1, 2)
-        ]
+        numbers = [int.from_bytes(architecture[at : at + 2], "big") for at in range(0, len(architecture) - 1, 2)]
         return next((number for number in numbers if number in _MACHINE), numbers[0])
     found = _ARCH_IN_CLASS.match(vendor)
     return int(found[1]) if found else None

@@ -72,11 +72,7 @@ class Table:
 
     def is_taken(self, address: bytes) -> bool:
         """Whether an address must not be lent: it is reserved, a gateway's or ours."""
-        return (
-            address in self._addresses
-            or address == self.server_identifier
-            or address in self._gateways
-        )
+        return address in self._addresses or address == self.server_identifier or address in self._gateways
 
     def link_of_relay(self, address: bytes) -> Link | None:
         """Subnets that name this relay address; if none does, those that contain it."""
@@ -94,9 +90,7 @@ class Table:
 
     def _containing(self, addresses: tuple[bytes, ...]) -> list[TableSubnet]:
         return [
-            subnet
-            for subnet in self._subnets.values()
-            if any(subnet.served.contains(address) for address in addresses)
+            subnet for subnet in self._subnets.values() if any(subnet.served.contains(address) for address in addresses)
         ]
 
     def _remember(self, key: tuple[bytes, ...], subnets: Iterable[TableSubnet]) -> None:

@@ -146,8 +146,6 @@ def yiaddr(reply: Packet) -> str:
     return str(IPv4Address(reply.data[16:20]))
 
 
-
-
 _FIELDS = (("ciaddr", 12), ("yiaddr", 16), ("siaddr", 20), ("giaddr", 24))
 
 

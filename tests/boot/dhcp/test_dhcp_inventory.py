@@ -124,14 +124,16 @@ def test_a_changed_mac_frees_the_old_one() -> None:
 MACS = [f"52:54:00:00:00:0{n}" for n in range(4)]
 CHANGES: st.SearchStrategy[Callable[[Inventory], Delta]] = st.one_of(
     st.builds(
-        lambda name, mac, host, rack_name, acceptance, others: lambda i: i.put_server(
-            server(
-                name,
-                mac,
-                f"10.80.0.{host}" if host else None,
-                rack_name=rack_name,
-                acceptance=acceptance,
-                others=others,
+        lambda name, mac, host, rack_name, acceptance, others: (
+            lambda i: i.put_server(
+                server(
+                    name,
+                    mac,
+                    f"10.80.0.{host}" if host else None,
+                    rack_name=rack_name,
+                    acceptance=acceptance,
+                    others=others,
+                )
             )
         ),
         st.sampled_from("abc"),

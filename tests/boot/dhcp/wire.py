@@ -44,9 +44,7 @@ class Namespace:
         self.ip("link", "set", "lo", "up")
 
     def ip(self, *arguments: str) -> str:
-        return subprocess.run(
-            ["ip", "-n", self.name, *arguments], check=True, capture_output=True, text=True
-        ).stdout
+        return subprocess.run(["ip", "-n", self.name, *arguments], check=True, capture_output=True, text=True).stdout
 
     def command(self, *arguments: str) -> list[str]:
         return ["ip", "netns", "exec", self.name, *arguments]
