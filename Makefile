@@ -26,6 +26,7 @@ demo-down: ## End the demo; leaves no process, namespace or mount behind
 	@bin/provisioner lab down --name $(LAB)
 
 test: lint ## Run all tests, the boot of a virtual rack among them
+	@bin/setup --tests >/dev/null
 	@$(PYTHON) -m pytest $(TESTS)
 
 lint: ## Run ruff, mypy and the import contracts
@@ -39,6 +40,7 @@ golden: ## Write the golden files anew; read the diff before you commit it
 	@GOLDEN=write $(PYTHON) -m pytest -q tests -k golden
 
 bench: ## Measure against peers and bounds in the same run; writes tests/benchmarks/RESULTS.md
+	@bin/setup --benchmarks >/dev/null
 	@$(PYTHON) -m tests.benchmarks $(BENCH)
 
 requirements: ## Resolve and hash the pinned requirements anew

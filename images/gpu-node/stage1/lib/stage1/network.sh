@@ -8,7 +8,7 @@ bring_up_network() {
     find_interface || return 1
     ip link set lo up
     if [ -n "$mtu" ] && ! ip link set "$interface" mtu "$mtu"; then
-        complain "interface $interface" "MTU $mtu refused" "an MTU that the card accepts" "correct mtuBytes of the rack's subnet"
+        complain "interface $interface" "MTU $mtu refused" "an MTU that the card accepts" "correct mtu of the rack's subnet"
     fi
     ip link set "$interface" up
     wait_for_carrier || return 1
