@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 import subprocess
@@ -117,7 +118,7 @@ def reimage(name: str, server: str, timeout_seconds: float) -> None:
     demo_up.require_running(state)
     report = demo_up.Report(sys.stdout)
     _, binaries = _obtain_parts(state, report)
-    _build_image(state, binaries, report, note=f"reimaged {int(time.time())}")
+    _build_image(state, binaries, report, note=str(int(time.time())))
     _in_namespace(state, "publish", name)
     _in_namespace(state, "power-cycle", name, f"--server={server}", f"--timeout={timeout_seconds}", show=True)
 
@@ -314,6 +315,8 @@ def _build_image(state: DemoState, binaries: Binaries, report: Any, note: str | 
     if not (state.keys / "image.sec").exists():
         write_keys(state.keys, SecretKey.generate())
     recipe = read_recipe(CHECKOUT / "images" / "gpu-node")
+    if note:  # another manifest is another image, by another digest
+        recipe = dataclasses.replace(recipe, kernel_arguments=(*recipe.kernel_arguments, f"lab.note={note}"))
     distribution = recipe.distribution(DISTRIBUTION, "x86_64")
     begin = time.monotonic()
     built = build_image(
@@ -329,7 +332,6 @@ def _build_image(state: DemoState, binaries: Binaries, report: Any, note: str | 
                 kubelet=binaries.kubelet,
                 join_ca=keys.join_ca,
                 agent=CHECKOUT / "provisioner",
-                **({"note": note} if note else {}),
             ),
             key=read_secret_key(state.keys / "image.sec"),
             output=state.image_store,
