@@ -13,8 +13,9 @@ from provisioner.api.codec import decode
 from provisioner.api.errors import ProvisionerError
 from provisioner.api.meta import Resource
 from provisioner.boot.dhcp import DhcpConfig, DhcpServer, Observation
+from provisioner.boot.dhcp_trouble import DhcpTrouble
 from provisioner.boot.progress import Report
-from provisioner.boot.recorder import ProgressRecorder
+from provisioner.boot.recorder import Events, ProgressRecorder
 from provisioner.boot.server_index import Source
 
 log = structlog.get_logger(__name__)
@@ -23,10 +24,13 @@ Change = tuple[type[Resource], str]
 
 
 class DhcpFeed:
-    """Owns the DhcpServer: starts it, keeps its inventory right, and records the stages that it sees."""
+    """Owns the DhcpServer: starts it, keeps its inventory right, records the stages and tells the trouble that it sees."""
 
-    def __init__(self, config: DhcpConfig, recorder: ProgressRecorder, servers: Source, racks: Source) -> None:
+    def __init__(
+        self, config: DhcpConfig, recorder: ProgressRecorder, servers: Source, racks: Source, events: Events
+    ) -> None:
         self._recorder = recorder
+        self._trouble = DhcpTrouble(events, lambda kind, name: (racks if kind == "Rack" else servers).get(name))
         self._servers, self._racks = servers, racks
         self.dhcp = DhcpServer(config, self._saw)
         self._changed = threading.Condition()
@@ -60,6 +64,7 @@ class DhcpFeed:
                     self._pass_on(kind, name)
                 except Exception:
                     log.exception("change was not passed on to DHCP", kind=kind.__name__, name=name)
+            self._trouble.look(self.dhcp)
 
     def _pass_on(self, kind: type[Resource], name: str) -> None:
         body = (self._racks if kind is Rack else self._servers).get(name)
@@ -87,6 +92,7 @@ class DhcpFeed:
     def _saw(self, seen: Observation) -> None:
         if seen.server is not None and seen.kind in ("Firmware", "IPXE"):
             self._recorder.observe(Report(mac=seen.mac_address, stage="IPXE" if seen.kind == "IPXE" else "Firmware"))
+        self._trouble.saw(seen)
 
 
 def _inputs(body: dict[str, Any]) -> tuple[Any, ...]:
