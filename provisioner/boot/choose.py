@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
-import re
 from dataclasses import dataclass
-from typing import Final
 
 from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.api.errors import Refused
-from provisioner.api.rack import Subnet
-from provisioner.boot.obstacles import Obstacle, find_obstacle
-
-SERIAL_CONSOLE: Final = {"x86_64": "ttyS0,115200", "arm64": "ttyAMA0"}
-INITRD_NAME: Final = "stage1.img"
-
-_UNSAFE = re.compile(r"[^\x21-\x7e]|\$\{|;|&&|\|\||\\")
-
-
-@dataclass(frozen=True, kw_only=True)
-class BootUrls:
-    """Where booting servers find the boot host. `boot` and `join` have no slash at the end."""
-
-    boot: str
-    join: str
+from provisioner.boot.kernel_arguments import BootUrls, check_word, kernel_arguments
+from provisioner.boot.obstacles import Obstacle, find_obstacle, invalid_arguments
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,77 +54,8 @@ def choose_boot_target(
             for artifact in (image.spec.kernel, image.spec.stage1)
         )
     except Refused as refused:
-        return _wait(server, Obstacle("InvalidKernelArguments", refused.args[0], refused.hint))
+        return _wait(server, invalid_arguments(refused))  # an address of this boot host: find_obstacle knows none
     return Boot(server=server.name, image=image.name, kernel_url=kernel_url, stage1_url=stage1_url, arguments=arguments)
-
-
-def kernel_arguments(server: Server, pool: NodePool, image: Image, rack: Rack, urls: BootUrls) -> tuple[str, ...]:
-    """The kernel's command line, one word each. It holds no secret: anybody on the network can read it.
-
-    Raises: Refused if a value cannot be one word of an iPXE script, or an Image or NodePool sets `provisioner.*`.
-    """
-    subnet = find_subnet(server, rack)
-    images = f"{(rack.spec.cache_url or urls.boot).rstrip('/')}/images"
-    arguments = [
-        f"initrd={INITRD_NAME}",  # EFI kernels before 5.8 find the initramfs of iPXE only by this name
-        f"provisioner.server={server.name}",
-        f"provisioner.mac={server.spec.boot_mac_address}",
-        f"provisioner.url={urls.boot}",
-        f"provisioner.join={urls.join}",
-        f"provisioner.image={image.spec.digest.replace(':', '-')}",
-        f"provisioner.images={images}",
-        f"provisioner.address={server.status.address}/{ipaddress.ip_network(subnet.cidr).prefixlen}",
-    ]
-    if subnet.gateway:
-        arguments.append(f"provisioner.gateway={subnet.gateway}")
-    if subnet.dns_servers:
-        arguments.append(f"provisioner.dns={','.join(subnet.dns_servers)}")
-    if subnet.ntp_servers:
-        arguments.append(f"provisioner.ntp={','.join(subnet.ntp_servers)}")
-    if subnet.mtu:
-        arguments.append(f"provisioner.mtu={subnet.mtu}")
-    arguments += [
-        "systemd.machine_id=firmware",
-        "net.ifnames=0",
-        f"console={SERIAL_CONSOLE[server.spec.architecture]}",
-    ]
-    checked = [check_word(argument, f"Server '{server.name}' or its Rack '{rack.name}'") for argument in arguments]
-    checked += [_foreign(argument, f"Image '{image.name}'") for argument in image.spec.kernel_arguments]
-    checked += [_foreign(argument, f"NodePool '{pool.name}'") for argument in pool.spec.kernel_arguments]
-    return tuple(checked)
-
-
-def find_subnet(server: Server, rack: Rack) -> Subnet:
-    """The subnet in which the server has its address: where it was allocated, else as the spec says, else the first.
-
-    Raises: Refused if the rack has no subnet of that name.
-    """
-    wanted = server.status.subnet_name or server.spec.subnet_name or rack.spec.subnets[0].name
-    for subnet in rack.spec.subnets:
-        if subnet.name == wanted:
-            return subnet
-    raise Refused(
-        f"Rack '{rack.name}' has no subnet '{wanted}' for Server '{server.name}'",
-        hint=f"name one of {', '.join(subnet.name for subnet in rack.spec.subnets)} in spec.subnetName",
-    )
-
-
-def check_word(word: str, owner: str) -> str:
-    """`word`, if iPXE takes it as one literal word. Raises: Refused, naming `owner`, if it could be anything else."""
-    if not word or _UNSAFE.search(word) or word.startswith("#"):
-        raise Refused(
-            f"kernel argument {word!r} of {owner} is not one plain word",
-            hint="leave out spaces, control characters, ';', '&&', '||', '${', a backslash and a leading '#'",
-        )
-    return word
-
-
-def _foreign(argument: str, owner: str) -> str:
-    if argument.startswith(("provisioner.", "initrd=")):
-        raise Refused(
-            f"kernel argument {argument!r} of {owner} belongs to the provisioner", hint="remove it from kernelArguments"
-        )
-    return check_word(argument, owner)
 
 
 def _wait(server: Server, obstacle: Obstacle) -> Wait:

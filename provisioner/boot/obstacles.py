@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.api.conditions import find_condition
+from provisioner.api.errors import Refused
+from provisioner.boot.kernel_arguments import BootUrls, check_word, find_subnet, kernel_arguments
+
+_ANY_URLS: Final = BootUrls(boot="http://boot-host", join="https://boot-host")
+"""What an argument may be does not depend on which boot host renders it."""
+_PUBLISH: Final = "provisioner image publish DIRECTORY --store IMAGE-STORE --key IMAGE.PUB"
 
 
 @dataclass(frozen=True)
@@ -39,7 +46,13 @@ def find_obstacle(server: Server, pool: NodePool | None, image: Image | None, ra
         or _without_place(server, rack)
         or _without_pool(server, pool)
         or _without_image(server, pool, image)
+        or _without_arguments(server, pool, image, rack)
     )
+
+
+def invalid_arguments(refused: Refused) -> Obstacle:
+    """The obstacle that no script can be written for the server."""
+    return Obstacle("InvalidKernelArguments", refused.args[0], refused.hint)
 
 
 def _withdrawn(server: Server) -> Obstacle | None:
@@ -113,7 +126,7 @@ def _without_pool(server: Server, pool: NodePool | None) -> Obstacle | None:
 def _without_image(server: Server, pool: NodePool | None, image: Image | None) -> Obstacle | None:
     wanted = wanted_image_name(server, pool)
     if image is None:
-        return Obstacle("ImageMissing", f"Image '{wanted}' does not exist", "provisioner image publish DIRECTORY")
+        return Obstacle("ImageMissing", f"Image '{wanted}' does not exist", f"on the boot host: {_PUBLISH}")
     if image.spec.architecture != server.spec.architecture:
         return Obstacle(
             "ImageWrongArchitecture",
@@ -132,6 +145,24 @@ def _without_image(server: Server, pool: NodePool | None, image: Image | None) -
         return Obstacle(
             "ImageUnavailable",
             f"no boot host has the files of Image '{image.name}': {available.message}",
-            "copy the image into the image store of the boot host: provisioner image publish DIRECTORY",
+            f"copy the image into the image store of the boot host: {_PUBLISH}",
         )
+    return None
+
+
+def _without_arguments(
+    server: Server, pool: NodePool | None, image: Image | None, rack: Rack | None
+) -> Obstacle | None:
+    if pool is None or image is None or rack is None:
+        return None  # said before
+    try:
+        find_subnet(server, rack)
+    except Refused as refused:
+        return Obstacle("SubnetMissing", refused.args[0], refused.hint)
+    try:
+        kernel_arguments(server, pool, image, rack, _ANY_URLS)
+        for artifact in (image.spec.kernel, image.spec.stage1):
+            check_word(artifact.path, f"Image '{image.name}'")
+    except Refused as refused:
+        return invalid_arguments(refused)
     return None

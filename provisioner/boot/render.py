@@ -6,7 +6,8 @@ import re
 import textwrap
 from typing import Final
 
-from provisioner.boot.choose import INITRD_NAME, Boot, BootTarget, BootUrls, Wait
+from provisioner.boot.choose import Boot, BootTarget, Wait
+from provisioner.boot.kernel_arguments import INITRD_NAME, BootUrls
 from provisioner.boot.template import load_template
 
 CONSOLE_COLUMNS: Final = 78

@@ -18,7 +18,8 @@ from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.api.codec import decode
 from provisioner.api.errors import ProvisionerError
 from provisioner.api.meta import Resource
-from provisioner.boot.choose import BootUrls, Wait, choose_boot_target
+from provisioner.boot.choose import Wait, choose_boot_target
+from provisioner.boot.kernel_arguments import BootUrls
 from provisioner.boot.obstacles import wanted_image_name
 from provisioner.boot.render import render_first_script, render_script
 from provisioner.boot.server_index import ServerIndex, Source, boot_mac

@@ -27,12 +27,12 @@ from flask import Blueprint, Flask
 from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.api.errors import NeedsHuman
 from provisioner.boot.access_log import rotate_access_log
-from provisioner.boot.choose import BootUrls
 from provisioner.boot.dhcp import DhcpConfig
 from provisioner.boot.dhcp_feed import DhcpFeed
 from provisioner.boot.discover import Discoverer
 from provisioner.boot.firmware import SERVED_FILES, collect_firmware
 from provisioner.boot.image_store import StoreWatch
+from provisioner.boot.kernel_arguments import BootUrls
 from provisioner.boot.nginx import NginxSite, nginx_command, render_nginx
 from provisioner.boot.peer import RealPeer
 from provisioner.boot.processes import Child, Enter, run_here

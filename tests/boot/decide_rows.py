@@ -101,6 +101,27 @@ WAITING = [
         status=status(order=None),
     ),
     Row(
+        "one whose pool has an argument that no script can hold is not booted",
+        "InvalidKernelArguments",
+        pool=pool(kernel_arguments=("provisioner.join=https://evil",)),
+        status=status(order=None),
+        says="NodePool 'gpu'",
+    ),
+    Row(
+        "one that was ordered before is not left to time out for such an argument",
+        "InvalidKernelArguments",
+        pool=pool(kernel_arguments=("a b",)),
+        status=status(power=POWERED),
+        says="leave out spaces",
+        stage="Firmware",
+    ),
+    Row(
+        "one whose subnet its rack lost is not booted",
+        "SubnetMissing",
+        status=status(order=None, subnet_name="other"),
+        says="name one of boot in spec.subnetName",
+    ),
+    Row(
         "one that hangs is not booted again while its image is gone",
         "ImageUnavailable",
         seconds=2000,

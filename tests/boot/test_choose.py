@@ -9,6 +9,7 @@ import pytest
 from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.api.server import BootOrder, ServerStatus
 from provisioner.boot.choose import Boot, Wait, choose_boot_target
+from provisioner.boot.kernel_arguments import BootUrls
 from provisioner.boot.obstacles import wanted_image_name
 from tests.boot.objects import STORE, URLS, at, image, pool, rack, server
 
@@ -34,7 +35,7 @@ WAITS: list[tuple[str, Server, NodePool | None, Image | None, Rack | None, str]]
         pool(),
         image(),
         rack(),
-        "InvalidKernelArguments",
+        "SubnetMissing",
     ),
 ]
 
@@ -48,6 +49,19 @@ def test_a_server_waits_and_is_told_why_and_what_helps(
     assert target.reason == reason
     assert target.message
     assert target.remedy
+
+
+def test_who_lacks_an_image_is_told_a_command_that_works() -> None:
+    for img in (None, image(available="False")):
+        target = choose_boot_target(server(), pool(), img, rack(), URLS)
+        assert isinstance(target, Wait)
+        assert "provisioner image publish DIRECTORY --store IMAGE-STORE --key IMAGE.PUB" in target.remedy
+
+
+def test_an_address_of_the_boot_host_that_is_no_word_is_a_wait() -> None:
+    target = choose_boot_target(server(), pool(), image(), rack(), BootUrls(boot="http://a b", join="https://a"))
+    assert isinstance(target, Wait)
+    assert target.reason == "InvalidKernelArguments"
 
 
 def test_an_accepted_server_boots_its_pools_image_with_all_it_must_know() -> None:

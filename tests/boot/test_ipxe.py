@@ -12,7 +12,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from provisioner.boot.choose import Boot, BootUrls, Wait
+from provisioner.boot.choose import Boot, Wait
+from provisioner.boot.kernel_arguments import BootUrls
 from provisioner.boot.render import render_first_script, render_script
 from tests.boot.conftest import Programs
 
