@@ -24,7 +24,7 @@ Change = tuple[type[Resource], str]
 
 
 class DhcpFeed:
-    """Owns the DhcpServer: starts it, keeps its inventory right, records the stages and tells the trouble that it sees."""
+    """Owns the DhcpServer: starts it, keeps its inventory right, and tells the stages and the trouble that it sees."""
 
     def __init__(
         self, config: DhcpConfig, recorder: ProgressRecorder, servers: Source, racks: Source, events: Events

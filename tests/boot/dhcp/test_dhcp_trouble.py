@@ -9,6 +9,7 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
+from provisioner.api.values import MacAddress
 from provisioner.boot.dhcp import Observation
 from provisioner.boot.dhcp import options as opt
 from provisioner.boot.dhcp_feed import DhcpFeed
@@ -19,8 +20,8 @@ from tests.boot.dhcp.relay import RELAY_ADDRESS, SERVER_ADDRESS, Relay, config, 
 from tests.boot.fake_source import FakeSource
 
 HOME, AWAY = "52:54:00:00:00:21", "52:54:00:00:00:22"
-SEEN = Observation(mac_address=HOME, kind="Declined", server="r01-u01", rack="r01", subnet="boot",
-                   address="10.80.0.21", architecture=None, system_uuid=None, vendor_class=None, time=0.0)  # type: ignore[arg-type]  # fmt: skip
+SEEN = Observation(mac_address=MacAddress(HOME), kind="Declined", server="r01-u01", rack="r01", subnet="boot",
+                   address="10.80.0.21", architecture=None, system_uuid=None, vendor_class=None, time=0.0)  # fmt: skip
 
 
 @dataclass
@@ -89,9 +90,13 @@ def test_a_declined_address_and_a_wrong_subnet_asked_over_the_wire_are_warnings_
     discover = message(opt.DISCOVER, AWAY, giaddr=RELAY_ADDRESS)
     try:
         with Relay(settings) as relay:
-            wait_until(
-                lambda: (relay.send(decline), relay.send(discover), len(told.events))[-1] >= 2, "nothing was told"
-            )
+
+            def told_both() -> bool:
+                relay.send(decline)
+                relay.send(discover)
+                return len(told.events) >= 2
+
+            wait_until(told_both, "nothing was told")
     finally:
         stop.set()
         thread.join()
