@@ -1,0 +1,136 @@
+"""Somebody has taken a boot host: what its account can do to the cluster, with the rights that the manifests give."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from provisioner.api import Server
+from provisioner.api.errors import Refused
+from provisioner.cli.manifests import all_manifests
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.resources import NODES, SECRETS, of
+from provisioner.lab.control_plane import ControlPlane, render_kubeconfig
+from provisioner.lab.control_plane_pki import Authority
+
+ACCOUNT = "system:serviceaccount:provisioner-system:provisioner-boot"
+MAC_NUMBERS = iter(range(1, 1000))
+
+
+@pytest.fixture(scope="module")
+def boot_host(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+    """The cluster as a boot host's account sees it, the manifests applied and in force."""
+    admin = Cluster.connect(control_plane.kubeconfig)
+    for manifest in all_manifests():
+        admin.apply(manifest, manager="test")
+    authority = Authority.create(control_plane.directory / "pki", "ca")
+    pair = authority.issue("stolen-boot-account", ACCOUNT, organization="system:serviceaccounts")
+    kubeconfig = tmp_path_factory.mktemp("boot-host") / "kubeconfig"
+    kubeconfig.write_text(render_kubeconfig(control_plane.server_url, control_plane.ca_pem.encode(), pair, user="boot"))
+    cluster = Cluster.connect(kubeconfig)
+    _wait_for_policy(cluster)
+    return cluster
+
+
+def token(name: str, *, type_: str = "bootstrap.kubernetes.io/token", **data: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "namespace": "kube-system"},
+        "type": type_,
+        "stringData": data,
+    }
+
+
+def bootstrap(token_id: str, group: str) -> dict[str, Any]:
+    return token(
+        f"bootstrap-token-{token_id}",
+        **{
+            "token-id": token_id,
+            "token-secret": "0123456789abcdef",
+            "usage-bootstrap-authentication": "true",
+            "auth-extra-groups": group,
+        },
+    )
+
+
+def machine(name: str, acceptance: str) -> dict[str, Any]:
+    spec = {"bootMACAddress": f"52:54:00:0b:{next(MAC_NUMBERS):02x}:01", "acceptance": acceptance, "rackRef": "r99"}
+    return {
+        "apiVersion": "provisioner.dev/v1alpha1",
+        "kind": "Server",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def test_it_hands_out_bootstrap_tokens_and_no_other_secret(boot_host: Cluster, unique: str) -> None:
+    boot_host.create(SECRETS, bootstrap("aaaaaa", "system:bootstrappers:provisioner"), namespace="kube-system")
+    boot_host.delete(SECRETS, "bootstrap-token-aaaaaa", namespace="kube-system")
+    with pytest.raises(Refused, match="no other Secret"):
+        boot_host.create(SECRETS, token(unique, type_="Opaque", key="value"), namespace="kube-system")
+
+
+def test_it_cannot_mint_a_token_of_a_group_that_others_approve(boot_host: Cluster) -> None:
+    with pytest.raises(Refused, match="system:bootstrappers:provisioner alone"):
+        boot_host.create(
+            SECRETS,
+            bootstrap("bbbbbb", "system:bootstrappers:kubeadm:default-node-token"),
+            namespace="kube-system",
+        )
+
+
+def test_it_cannot_delete_anybody_elses_secret(boot_host: Cluster, cluster: Cluster, unique: str) -> None:
+    cluster.create(SECRETS, token(unique, type_="Opaque", key="value"), namespace="kube-system")
+    with pytest.raises(Refused, match="no other Secret"):
+        boot_host.delete(SECRETS, unique, namespace="kube-system")
+
+
+def test_it_reads_no_secret(boot_host: Cluster) -> None:
+    for namespace in ("kube-system", "provisioner-system", "default"):
+        with pytest.raises(Refused, match="cannot list resource"):
+            boot_host.list(SECRETS, namespace=namespace)
+
+
+def test_it_makes_unknown_machines_known_but_accepts_none(boot_host: Cluster, cluster: Cluster, unique: str) -> None:
+    boot_host.create(of(Server), machine(unique, "Pending"))
+    with pytest.raises(Refused, match="acceptance Pending"):
+        boot_host.create(of(Server), machine(f"{unique}-2", "Accepted"))
+    with pytest.raises(Refused, match="cannot patch resource"):
+        boot_host.apply(machine(unique, "Accepted"), manager="thief")
+    assert cluster.read(Server, unique).spec.acceptance == "Pending"
+
+
+def test_it_touches_no_node(boot_host: Cluster, unique: str) -> None:
+    with pytest.raises(Refused, match="cannot create resource"):
+        boot_host.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": unique}})
+
+
+def _wait_for_policy(cluster: Cluster) -> None:
+    """A policy is in force a moment after it was applied."""
+    attempt = token("policy-probe", type_="Opaque", key="value")
+    _until(lambda: _is_refused(lambda: cluster.create(SECRETS, attempt, namespace="kube-system")))
+
+
+def _is_refused(act: Callable[[], object]) -> bool:
+    try:
+        act()
+    except Refused as refused:
+        return "no other Secret" in str(refused)
+    except Exception:  # noqa: S110 - it exists from an attempt before the policy was in force
+        pass
+    return False
+
+
+def _until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.3)
+
+
+def test_the_probe_of_this_file_left_nothing(cluster: Cluster) -> None:
+    cluster.delete(SECRETS, "policy-probe", namespace="kube-system")
