@@ -1,10 +1,10 @@
 """From what the API server answered to this project's errors, in the server's own words.
 
-    409                                  Conflict
-    404                                  NotFound
-    410                                  Expired (a watch or a page of a list is too old: list again)
-    408, 429, 5xx, connection errors     Retryable, honouring Retry-After
-    400, 401, 403, 405, 413, 415, 422    Refused
+409                                  Conflict
+404                                  NotFound
+410                                  Expired (a watch or a page of a list is too old: list again)
+408, 429, 5xx, connection errors     Retryable, honouring Retry-After
+400, 401, 403, 405, 413, 415, 422    Refused
 """
 
 from __future__ import annotations

@@ -159,8 +159,8 @@ def write_table(rates: dict[str, list[float]], seconds: float, size_bytes: int, 
         "## Boot scripts a second, as served",
         "",
         f"{SCRIPTS:,} scripts of {size_bytes} bytes in random order over loopback, wrk with 64 connections on the "
-        f"same processors, {options.repetitions} × {options.seconds} s each, taking turns. Median (least to most). The bound "
-        "is the same nginx sending the same files with a configuration that does nothing else.",
+        f"same processors, {options.repetitions} × {options.seconds} s each, taking turns. Median (least to most). "
+        "The bound is the same nginx sending the same files with a configuration that does nothing else.",
         "",
         "| server | scripts/s | ratio to the bound |",
         "|---|---|---|",

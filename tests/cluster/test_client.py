@@ -62,7 +62,7 @@ def test_each_manager_owns_its_fields_and_gives_up_what_it_no_longer_says(cluste
 
 def test_without_force_another_managers_field_is_not_taken(cluster: Cluster, unique: str) -> None:
     cluster.apply(config_map(unique, colour="red"), manager="one")
-    with pytest.raises(Conflict, match="conflict with \"one\""):
+    with pytest.raises(Conflict, match='conflict with "one"'):
         cluster.apply(config_map(unique, colour="blue"), manager="two", force=False)
     assert cluster.apply(config_map(unique, colour="blue"), manager="two")["data"] == {"colour": "blue"}
 

@@ -38,9 +38,7 @@ def _process(command: list[str], folder: Path, environment: dict[str, str] | Non
 def ours(workers: int) -> Start:
     @contextlib.contextmanager
     def start(course: Course, count: int, folder: Path) -> Iterator[None]:
-        command = course.at_server(
-            sys.executable, "-m", "tests.benchmarks.dhcp.serve", str(count), str(workers)
-        )
+        command = course.at_server(sys.executable, "-m", "tests.benchmarks.dhcp.serve", str(count), str(workers))
         with _process(command, folder):
             yield
 
