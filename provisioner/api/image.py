@@ -50,10 +50,24 @@ class ImageSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StoreReport:
+    """A boot host that has the image, and when it said so last."""
+
+    host: str = described("Host name of the boot host.", min_length=1, max_length=253)
+    time: str = described("When it said last that its image store has every file.", format="date-time")
+
+
+@dataclass(frozen=True, kw_only=True)
 class ImageStatus:
     """Whether the image can be booted."""
 
     nodes: int | None = described("Servers that run it.", default=None)
+    stores: tuple[StoreReport, ...] = described(
+        "Boot hosts that have every file; one that no longer says so is left out after a quarter of an hour.",
+        default=(),
+        max_items=64,
+        list_map_keys=("host",),
+    )
     conditions: tuple[Condition, ...] = described("Observations.", default=(), max_items=32, list_map_keys=("type",))
 
 

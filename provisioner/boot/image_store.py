@@ -1,8 +1,9 @@
 """Whether the files of each Image are in this boot host's store: the condition Available of the Image.
 
 What is looked at is presence and size; the content is verified where it matters, by stage-1 in the machine. With
-several boot hosts the condition means that at least one of them has the files: a host says True of what it has, and
-says False only where no other host has said True.
+several boot hosts the condition means that at least one of them has the files: each host that has them stands in
+`status.stores` and repeats itself every few minutes, and whoever looks leaves out hosts that no longer do, such as one
+that was replaced. All hosts write one field set as one manager, under the version of the Image that they read.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from provisioner.api import Image
 from provisioner.api.codec import decode, to_json
 from provisioner.api.conditions import find_condition, settle_condition
 from provisioner.api.errors import Conflict, NotFound, ProvisionerError
-from provisioner.api.meta import Condition, rfc3339
+from provisioner.api.image import StoreReport
+from provisioner.api.meta import Condition, parse_time, rfc3339
 from provisioner.boot.recorder import Events
 from provisioner.boot.server_index import Source
 from provisioner.cluster.client import Cluster
@@ -29,6 +31,8 @@ log = structlog.get_logger(__name__)
 
 MANAGER: Final = "provisioner-boot"
 LOOK_SECONDS: Final = 15.0
+REPEAT_SECONDS: Final = 300.0
+FORGET_SECONDS: Final = 900.0
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,15 @@ class StoredFile:
     size_bytes: int | None
 
 
+@dataclass(frozen=True)
+class Verdict:
+    """The part of an Image's status that boot hosts write. `news`: worth an Event, not just a repetition."""
+
+    stores: tuple[StoreReport, ...]
+    condition: Condition
+    news: bool
+
+
 def files_of(image: Image) -> Iterator[StoredFile]:
     """What of an image must lie in the store, by paths below it."""
     spec = image.spec
@@ -47,24 +60,27 @@ def files_of(image: Image) -> Iterator[StoredFile]:
     yield StoredFile(f"{spec.manifest.path}.sig", None)
 
 
-def judge_image(image: Image, sizes: Mapping[str, int | None], host: str, now: datetime) -> Condition | None:
-    """The condition Available as `host` sees it, or None if what is written there already stands.
+def judge_image(image: Image, sizes: Mapping[str, int | None], host: str, now: datetime) -> Verdict | None:
+    """What the Image's status shall say after `host` looked, or None if what is written there already stands.
 
     `sizes`: size in bytes of each file in this host's store, None where there is none.
     """
     problem = next((words for file in files_of(image) if (words := _problem(file, sizes.get(file.path)))), None)
-    before = find_condition(image.status.conditions, "Available")
-    by_us = before is not None and f"'{host}'" in before.message
+    stores = [report for report in image.status.stores if report.host != host and _age(report, now) < FORGET_SECONDS]
     if problem is None:
-        if before is not None and before.status == "True":
-            return None
-        said = ("True", "Stored", f"all files are in the image store of boot host '{host}'")
+        stores.append(_own_report(image, host, now))
+    stores.sort(key=lambda report: report.host)
+    before = find_condition(image.status.conditions, "Available")
+    if stores:
+        names = ", ".join(f"'{report.host}'" for report in stores)
+        said = ("True", "Stored", f"all files are in the image store of boot host{'s' * (len(stores) > 1)} {names}")
+    elif before is not None and before.status == "False" and f"'{host}'" not in before.message:
+        said = (before.status, before.reason, before.message)  # another host says already that it lacks them, too
     else:
-        if before is not None and not by_us:
-            return None  # another host has the files, or says already that it lacks them, too
         said = ("False", "Incomplete", f"{problem} in the image store of boot host '{host}'")
     status, reason, message = said
-    if before is not None and (before.status, before.message) == (status, message):
+    stands = before is not None and (before.status, before.message) == (status, message)
+    if stands and tuple(stores) == image.status.stores:
         return None
     wanted = Condition(
         type="Available",
@@ -74,7 +90,20 @@ def judge_image(image: Image, sizes: Mapping[str, int | None], host: str, now: d
         last_transition_time=rfc3339(now),
         observed_generation=image.metadata.generation,
     )
-    return settle_condition(image.status.conditions, wanted)
+    news = before is None or before.status != status or (status == "False" and before.message != message)
+    return Verdict(tuple(stores), settle_condition(image.status.conditions, wanted), news)
+
+
+def _own_report(image: Image, host: str, now: datetime) -> StoreReport:
+    before = next((report for report in image.status.stores if report.host == host), None)
+    if before is not None and _age(before, now) < REPEAT_SECONDS:
+        return before
+    return StoreReport(host=host, time=rfc3339(now))
+
+
+def _age(report: StoreReport, now: datetime) -> float:
+    """Seconds since a host said so; what comes from the future by a wrong clock grows old as well."""
+    return abs((now - parse_time(report.time)).total_seconds())
 
 
 def _problem(file: StoredFile, size: int | None) -> str | None:
@@ -132,18 +161,21 @@ class StoreWatch:
         """Bring one Image's condition up to date. Raises: Conflict and the other errors of the cluster."""
         image = decode(Image, body)
         sizes = {file.path: self._size(file.path) for file in files_of(image)}
-        condition = judge_image(image, sizes, self._host, self._now())
-        if condition is None:
+        verdict = judge_image(image, sizes, self._host, self._now())
+        if verdict is None:
             return
+        condition = verdict.condition
         try:
             self._cluster.apply_status(
                 Image,
                 image.name,
-                {"conditions": [to_json(condition)]},
+                {"conditions": [to_json(condition)], "stores": [to_json(report) for report in verdict.stores]},
                 manager=MANAGER,
                 resource_version=image.metadata.resource_version,
             )
         except NotFound:
+            return
+        if not verdict.news:
             return
         reason = "ImageAvailable" if condition.status == "True" else "ImageIncomplete"
         self._events.record(body, "Normal" if condition.status == "True" else "Warning", reason, condition.message)

@@ -3,68 +3,109 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
-from provisioner.api import Condition, Image
-from provisioner.boot.image_store import files_of, judge_image
+from provisioner.api import Image
+from provisioner.boot.image_store import Verdict, files_of, judge_image
 from tests.boot.objects import NOON, STORE, image
 
-FILES = {f"{STORE}/{name}": 4 for name in ("manifest", "vmlinuz", "stage1.img", "root.squashfs")} | {
-    f"{STORE}/manifest.sig": 99
-}
+FILES: dict[str, int | None] = {
+    f"{STORE}/{name}": 4 for name in ("manifest", "vmlinuz", "stage1.img", "root.squashfs")
+} | {f"{STORE}/manifest.sig": 99}
 
 
-def judged(sizes: dict[str, int | None], before: Condition | None = None, host: str = "boot1") -> Condition | None:
+LACKING = {**FILES, f"{STORE}/manifest": None}
+
+
+def judged(
+    sizes: dict[str, int | None], before: Verdict | None = None, host: str = "boot1", minutes: float = 0
+) -> Verdict | None:
     body: Image = image(available=None)
     if before is not None:
-        body = replace(body, status=replace(body.status, conditions=(before,)))
-    return judge_image(body, sizes, host, NOON)
+        written = replace(body.status, conditions=(before.condition,), stores=before.stores)
+        body = replace(body, status=written)
+    return judge_image(body, sizes, host, NOON + timedelta(minutes=minutes))
+
+
+def said(
+    sizes: dict[str, int | None], before: Verdict | None = None, host: str = "boot1", minutes: float = 0
+) -> Verdict:
+    verdict = judged(sizes, before, host, minutes)
+    assert verdict is not None
+    return verdict
+
+
+def hosts(verdict: Verdict) -> list[str]:
+    return [report.host for report in verdict.stores]
 
 
 def test_an_image_with_all_its_files_is_available() -> None:
-    condition = judged(dict(FILES))
-    assert condition is not None
-    assert (condition.status, condition.reason) == ("True", "Stored")
+    verdict = said(dict(FILES))
+    assert (verdict.condition.status, verdict.condition.reason) == ("True", "Stored")
+    assert (hosts(verdict), verdict.news) == (["boot1"], True)
     assert {file.path for file in files_of(image())} == set(FILES)
 
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize(("size", "words"), [(None, "is missing"), (0, "has 0 bytes")])
 def test_a_file_that_is_missing_or_empty_is_named(name: str, size: int | None, words: str) -> None:
-    condition = judged({**FILES, name: size})
-    assert condition is not None
-    assert condition.status == "False"
-    assert f"{name} {words}" in condition.message
+    verdict = said({**FILES, name: size})
+    assert verdict.condition.status == "False"
+    assert f"{name} {words}" in verdict.condition.message
+    assert verdict.stores == ()
 
 
 def test_a_file_of_another_size_is_named() -> None:
-    condition = judged({**FILES, f"{STORE}/root.squashfs": 5})
-    assert condition is not None
-    assert "root.squashfs has 5 bytes instead of 4" in condition.message
+    assert "root.squashfs has 5 bytes instead of 4" in said({**FILES, f"{STORE}/root.squashfs": 5}).condition.message
 
 
 def test_what_stands_is_not_written_again() -> None:
-    stored = judged(dict(FILES))
-    assert stored is not None
-    assert judged(dict(FILES), stored) is None
-    assert judged(dict(FILES), stored, host="boot2") is None
-    missing = judged({**FILES, f"{STORE}/manifest": None})
-    assert missing is not None
-    assert judged({**FILES, f"{STORE}/manifest": None}, missing) is None
+    stored = said(dict(FILES))
+    assert judged(dict(FILES), stored, minutes=4) is None
+    missing = said(dict(LACKING))
+    assert judged(dict(LACKING), missing) is None
+    assert judged(dict(LACKING), missing, host="boot2") is None, "boot1 said already that nobody has it"
+
+
+def test_a_host_repeats_itself_every_few_minutes_without_an_event() -> None:
+    stored = said(dict(FILES))
+    repeated = said(dict(FILES), stored, minutes=5)
+    assert repeated.stores[0].time > stored.stores[0].time
+    assert (repeated.condition, repeated.news) == (stored.condition, False)
+
+
+def test_every_host_that_has_the_files_is_named() -> None:
+    both = said(dict(FILES), said(dict(FILES)), host="boot2", minutes=1)
+    assert hosts(both) == ["boot1", "boot2"]
+    assert "boot hosts 'boot1', 'boot2'" in both.condition.message
+    assert not both.news
+    one = said({}, both, host="boot1", minutes=2)
+    assert (one.condition.status, hosts(one)) == ("True", ["boot2"])
 
 
 def test_a_host_that_lacks_files_does_not_contradict_one_that_has_them() -> None:
-    stored = judged(dict(FILES), host="boot1")
-    assert judged({}, stored, host="boot2") is None
+    stored = said(dict(FILES), host="boot1")
+    assert judged({}, stored, host="boot2", minutes=14) is None
+
+
+def test_a_host_that_lacks_files_takes_back_the_word_of_one_that_is_gone() -> None:
+    stored = said(dict(FILES), host="replaced")
+    taken_back = said({}, stored, host="boot2", minutes=16)
+    assert (taken_back.condition.status, taken_back.stores, taken_back.news) == ("False", (), True)
+    assert "in the image store of boot host 'boot2'" in taken_back.condition.message
+    assert taken_back.condition.last_transition_time > stored.condition.last_transition_time
+
+
+def test_a_word_from_the_future_does_not_last_for_ever() -> None:
+    stored = said(dict(FILES), host="replaced", minutes=100_000)
+    assert said({}, stored, host="boot2").condition.status == "False"
 
 
 def test_a_host_that_loses_files_says_so_and_one_that_gets_them_too() -> None:
-    stored = judged(dict(FILES))
-    lost = judged({}, stored)
-    assert lost is not None
-    assert lost.status == "False"
-    regained = judged(dict(FILES), lost, host="boot2")
-    assert regained is not None
-    assert regained.status == "True"
-    assert "'boot2'" in regained.message
+    lost = said({}, said(dict(FILES)))
+    assert lost.condition.status == "False"
+    regained = said(dict(FILES), lost, host="boot2")
+    assert regained.condition.status == "True"
+    assert "'boot2'" in regained.condition.message
