@@ -27,6 +27,7 @@ from flask import Blueprint, Flask
 from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.api.errors import NeedsHuman
 from provisioner.boot.access_log import rotate_access_log
+from provisioner.boot.certificate_watch import follow_certificate, stamp_of
 from provisioner.boot.dhcp import DhcpConfig
 from provisioner.boot.dhcp_feed import DhcpFeed
 from provisioner.boot.discover import Discoverer
@@ -142,6 +143,8 @@ class BootService:
 
     def run(self, stop: threading.Event) -> None:
         """Serve until `stop`. Raises: NeedsHuman if a file, a right or a port is missing at the start."""
+        files = [file for file in (self._settings.certificate, self._settings.key) if file is not None]
+        loaded = stamp_of(files)
         site = self.prepare()
         threads: list[threading.Thread] = []
         halt = threading.Event()  # what runs inside ends only once nothing more comes from outside
@@ -166,6 +169,7 @@ class BootService:
                 ("discoverer", self._discoverer.run),
                 ("store", self._store.run),
                 ("access-log", lambda halt: rotate_access_log(site.access_log, nginx, halt)),
+                ("certificate", lambda halt: follow_certificate(files, loaded, self._test_nginx(site), nginx, halt)),
             ):
                 background(name, work)
             web.start()
@@ -218,9 +222,7 @@ class BootService:
         )
         configuration = state / "nginx/nginx.conf"
         configuration.write_text(render_nginx(site))
-        checked = subprocess.run(
-            self._enter(nginx_command(site, configuration, test=True)), capture_output=True, text=True, check=False
-        )
+        checked = subprocess.run(self._test_nginx(site), capture_output=True, text=True, check=False)
         if checked.returncode != 0:
             raise NeedsHuman(
                 f"nginx refuses {configuration}: {checked.stderr.strip()[-800:]}",
@@ -244,6 +246,9 @@ class BootService:
         if site.user is not None:
             os.chown(site.socket, 0, grp.getgrnam(site.user).gr_gid)
         return server
+
+    def _test_nginx(self, site: NginxSite) -> list[str]:
+        return self._enter(nginx_command(site, self._settings.state / "nginx/nginx.conf", test=True))
 
     def _children(self, site: NginxSite) -> tuple[Child, list[Child]]:
         settings = self._settings

@@ -9,7 +9,7 @@ import ssl
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,8 +20,10 @@ import waitress.server
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from structlog.testing import capture_logs
 
 from provisioner.api.errors import Refused
+from provisioner.boot.certificate_watch import follow_certificate, stamp_of
 from provisioner.boot.firmware import SERVED_FILES
 from provisioner.boot.nginx import NginxSite, nginx_command, render_nginx
 from provisioner.boot.peer import RealPeer
@@ -78,6 +80,8 @@ class Running:
     join_port: int
     state: Path
     seen: list[dict[str, str]] = field(default_factory=list)
+    child: Child | None = None
+    test_command: list[str] = field(default_factory=list)
 
     def get(self, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
         return self.ask("GET", path, headers=headers)
@@ -182,6 +186,8 @@ def nginx(programs: Programs) -> Iterator[Running]:
     assert checked.returncode == 0, checked.stderr
     stop = threading.Event()
     child = Child("nginx", nginx_command(site, configuration), enter=programs.enter)
+    running.child = child
+    running.test_command = programs.enter(nginx_command(site, configuration, test=True))
     thread = threading.Thread(target=child.run, args=(stop,))
     thread.start()
     try:
@@ -282,6 +288,42 @@ def test_the_join_is_answered_over_tls_alone(nginx: Running) -> None:
     assert nginx.ask("GET", "/healthz", tls=True)[0] == 200
     assert nginx.ask("GET", "/boot.ipxe", tls=True)[0] == 404
     assert nginx.ask("POST", "/v1/progress", body=b"{}", tls=True)[0] == 404
+
+
+def test_a_renewed_certificate_is_served_once_its_key_is_there(nginx: Running) -> None:
+    files = [nginx.state / "cert.pem", nginx.state / "key.pem"]
+    renewed = nginx.state / "renewed"
+    renewed.mkdir()
+    make_certificate(renewed)
+    first, second = files[0].read_text(), (renewed / "cert.pem").read_text()
+    assert nginx.child is not None
+    stop = threading.Event()
+    arguments = (files, stamp_of(files), nginx.test_command, nginx.child, stop)
+    thread = threading.Thread(target=follow_certificate, args=arguments, kwargs={"look_seconds": 0.05})
+    with capture_logs() as lines:
+        thread.start()
+        try:
+            (renewed / "cert.pem").rename(files[0])
+            wait_until(lambda: "renewed certificate was not loaded" in [line["event"] for line in lines])
+            assert served_certificate(nginx) == first, "a certificate without its key is not taken"
+            (renewed / "key.pem").rename(files[1])
+            wait_until(lambda: served_certificate(nginx) == second)
+        finally:
+            stop.set()
+            thread.join(60)
+    assert [line["event"] for line in lines][-1] == "renewed certificate was loaded"
+    assert nginx.ask("GET", "/healthz", tls=True)[0] == 200
+
+
+def served_certificate(nginx: Running) -> str:
+    return ssl.get_server_certificate(("127.0.0.1", nginx.join_port), timeout=20)
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.05)
 
 
 def test_bodies_are_bounded(nginx: Running) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import http.client
 import json
 import random
 import re
 import shutil
+import ssl
 import threading
 import time
 import uuid
@@ -24,6 +26,7 @@ from provisioner.api import Image, Server
 from provisioner.api.codec import encode
 from provisioner.api.errors import NeedsHuman
 from provisioner.api.image import Artifact
+from provisioner.boot import service as service_module
 from provisioner.boot.service import BootService, BootSettings
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import EventRecorder
@@ -232,6 +235,16 @@ def test_progress_is_recorded_with_times_and_events(host: Host, unique: str) -> 
         ),
         "the Events are there",
     )
+
+
+def test_a_renewed_certificate_needs_no_restart(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    often = functools.partial(service_module.follow_certificate, look_seconds=0.1)
+    monkeypatch.setattr(service_module, "follow_certificate", often)
+    host.start()
+    make_certificate(host.programs.shared)
+    renewed = (host.programs.shared / "cert.pem").read_text()
+    address = (host.settings.address, host.settings.join_port)
+    wait_until(lambda: ssl.get_server_certificate(address, timeout=20) == renewed, "the renewed one is served")
 
 
 def test_two_boot_hosts_answer_alike(host: Host, unique: str) -> None:
