@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,21 @@ EXIT_BAD_INPUT = 2
 _MARKS = {"create": "+", "update": "~", "unchanged": "=", "delete": "-"}
 
 
+def _read_range(context: click.Context, option: click.Parameter, value: str | None) -> tuple[str, str] | None:
+    """START-END as two IPv4 addresses. Raises: click.BadParameter."""
+    if value is None:
+        return None
+    start, dash, end = (part.strip() for part in value.partition("-"))
+    try:
+        if not dash or IPv4Address(start) > IPv4Address(end):
+            raise ValueError("its start comes after its end" if dash else "it has no end")
+    except ValueError as error:
+        raise click.BadParameter(
+            f"{value!r} is no range of addresses ({error}): write START-END, such as 10.80.0.240-10.80.0.250"
+        ) from error
+    return start, end
+
+
 @click.group("rack")
 def rack() -> None:
     """Register racks and their servers."""
@@ -40,6 +56,13 @@ def rack() -> None:
 @click.option("--gateway", metavar="ADDRESS", help="Gateway of that subnet.")
 @click.option("--dns", metavar="ADDRESS", multiple=True, help="DNS server of that subnet; may be repeated.")
 @click.option("--relay", metavar="ADDRESS", multiple=True, help="DHCP relay of that subnet; may be repeated.")
+@click.option(
+    "--discovery-range",
+    metavar="START-END",
+    callback=_read_range,
+    help="Addresses of that subnet that unknown machines are lent, such as 10.80.0.240-10.80.0.250; "
+    "without it they get no answer.",
+)
 @click.option("--pool", metavar="NAME", help="NodePool of the servers in a CSV that has no such column.")
 @click.option("--accept/--pending", default=None, help="Let the servers boot, or not yet [new ones: accept].")
 @click.option("--bmc-secrets", is_flag=True, help="Write a CSV's BMC passwords into Secrets of provisioner-system.")
@@ -54,6 +77,7 @@ def register(
     gateway: str | None,
     dns: tuple[str, ...],
     relay: tuple[str, ...],
+    discovery_range: tuple[str, str] | None,
     pool: str | None,
     accept: bool | None,
     bmc_secrets: bool,
@@ -68,14 +92,27 @@ def register(
     """
     if subnet and not rack_name:
         raise click.UsageError("--subnet describes the Rack that --rack names: give --rack NAME too")
+    start, end = discovery_range or (None, None)
+    fields = {
+        "gateway": gateway,
+        "dnsServers": [*dns],
+        "relays": [*relay],
+        "discoveryRangeStart": start,
+        "discoveryRangeEnd": end,
+    }
+    if any(fields.values()) and not subnet:
+        raise click.UsageError(
+            "--gateway, --dns, --relay and --discovery-range describe a new subnet: give --subnet CIDR too "
+            "(of a Rack that exists: kubectl edit rack NAME)"
+        )
     data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     name = "standard input" if str(file) == "-" else str(file)
     acceptance: Acceptance | None = None if accept is None else "Accepted" if accept else "Pending"
     try:
         packing_list = read_packing_list(data, name, rack=rack_name, pool=pool, take_passwords=bmc_secrets)
         if rack_name and subnet:
-            fields = {"name": subnet_name, "cidr": subnet, "gateway": gateway, "dnsServers": [*dns], "relays": [*relay]}
-            packing_list = _with_rack(packing_list, rack_name, {key: value for key, value in fields.items() if value})
+            given = {key: value for key, value in fields.items() if value}
+            packing_list = _with_rack(packing_list, rack_name, {"name": subnet_name, "cidr": subnet, **given})
         cluster = Cluster.connect(kubeconfig, user_agent="provisioner-register")
         plan = plan_registration(cluster, packing_list, acceptance=acceptance)
     except BadPackingList as bad:

@@ -227,6 +227,40 @@ def test_a_vendors_csv_registers_a_new_rack_with_one_command(
 
 
 @pytest.mark.usefixtures("tidy")
+def test_a_new_rack_gets_a_discovery_range(register: Register, cluster: Cluster, unique: str, digits: str) -> None:
+    text = f"Name,MAC\n{unique}-u01,{mac(digits, 1)}\n"
+    options = ["--rack", unique, "--subnet", "10.80.0.0/24", "--discovery-range"]
+    outside = register(text, *options, "10.80.1.240-10.80.1.250", name="list.csv")
+    assert outside.exit_code == 2
+    assert "discovery range 10.80.1.240 is not a host address" in outside.output
+    done = register(text, *options, "10.80.0.240-10.80.0.250", name="list.csv")
+    assert done.exit_code == 0, done.output
+    (subnet,) = cluster.read(Rack, unique).spec.subnets
+    assert (subnet.discovery_range_start, subnet.discovery_range_end) == ("10.80.0.240", "10.80.0.250")
+    assert "0 written" in register(text, *options, "10.80.0.240-10.80.0.250", name="list.csv").output
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--subnet", "10.80.0.0/24", "--discovery-range", "10.80.0.240"], "it has no end"),
+        (["--subnet", "10.80.0.0/24", "--discovery-range", "10.80.0.9-10.80.0.8"], "its start comes after its end"),
+        (["--subnet", "10.80.0.0/24", "--discovery-range", "240-250"], "write START-END, such as"),
+        (["--discovery-range", "10.80.0.8-10.80.0.9"], "give --subnet CIDR too"),
+        (["--gateway", "10.80.0.1"], "give --subnet CIDR too"),
+    ],
+)
+def test_a_subnet_that_cannot_be_meant_is_refused_with_what_to_write(
+    tmp_path: Path, options: list[str], words: str
+) -> None:
+    file = tmp_path / "list.csv"
+    file.write_text("MAC\n52:54:00:00:00:01\n")
+    done = CliRunner().invoke(rack, ["register", str(file), "--rack", "r01", *options])
+    assert done.exit_code == 2
+    assert words in " ".join(done.output.split())
+
+
+@pytest.mark.usefixtures("tidy")
 def test_json_output_has_every_step(register: Register, unique: str, digits: str) -> None:
     answer: dict[str, Any] = json.loads(register(two_servers(unique, digits), "--dry-run", "-o", "json").output)
     assert [(step["action"], step["kind"], step["name"]) for step in answer["steps"]] == [
