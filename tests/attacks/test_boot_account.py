@@ -35,19 +35,22 @@ def boot_host(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFact
     return cluster
 
 
-def token(name: str, *, type_: str = "bootstrap.kubernetes.io/token", **data: str) -> dict[str, Any]:
+def token(
+    name: str, *, type_: str = "bootstrap.kubernetes.io/token", labels: dict[str, str] | None = None, **data: str
+) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {"name": name, "namespace": "kube-system"},
+        "metadata": {"name": name, "namespace": "kube-system", "labels": labels or {}},
         "type": type_,
         "stringData": data,
     }
 
 
-def bootstrap(token_id: str, group: str) -> dict[str, Any]:
+def bootstrap(token_id: str, group: str, *, labelled: bool = True) -> dict[str, Any]:
     return token(
         f"bootstrap-token-{token_id}",
+        labels={"provisioner.dev/server": "r01-u01"} if labelled else None,
         **{
             "token-id": token_id,
             "token-secret": "0123456789abcdef",
@@ -57,8 +60,9 @@ def bootstrap(token_id: str, group: str) -> dict[str, Any]:
     )
 
 
-def machine(name: str, acceptance: str) -> dict[str, Any]:
-    spec = {"bootMACAddress": f"52:54:00:0b:{next(MAC_NUMBERS):02x}:01", "acceptance": acceptance, "rackRef": "r99"}
+def machine(name: str, acceptance: str, **more: Any) -> dict[str, Any]:
+    mac = f"52:54:00:0b:{next(MAC_NUMBERS):02x}:01"
+    spec = {"bootMACAddress": mac, "acceptance": acceptance, "rackRef": "r99", **more}
     return {
         "apiVersion": "provisioner.dev/v1alpha1",
         "kind": "Server",
@@ -95,13 +99,43 @@ def test_it_reads_no_secret(boot_host: Cluster) -> None:
             boot_host.list(SECRETS, namespace=namespace)
 
 
+def test_it_neither_makes_nor_deletes_a_token_that_is_not_of_a_server(boot_host: Cluster, cluster: Cluster) -> None:
+    group = "system:bootstrappers:provisioner"
+    foreign = bootstrap("cccccc", group, labelled=False)
+    with pytest.raises(Refused, match=r"label provisioner\.dev/server"):
+        boot_host.create(SECRETS, foreign, namespace="kube-system")
+    cluster.create(SECRETS, foreign, namespace="kube-system")
+    with pytest.raises(Refused, match=r"label provisioner\.dev/server"):
+        boot_host.delete(SECRETS, "bootstrap-token-cccccc", namespace="kube-system")
+    cluster.delete(SECRETS, "bootstrap-token-cccccc", namespace="kube-system")
+
+
 def test_it_makes_unknown_machines_known_but_accepts_none(boot_host: Cluster, cluster: Cluster, unique: str) -> None:
-    boot_host.create(of(Server), machine(unique, "Pending"))
-    with pytest.raises(Refused, match="acceptance Pending"):
-        boot_host.create(of(Server), machine(f"{unique}-2", "Accepted"))
+    name = f"unknown-{unique}"
+    boot_host.create(of(Server), machine(name, "Pending"))
+    for other in (
+        machine(f"{name}-2", "Accepted"),
+        machine(unique, "Pending"),
+        machine(f"{name}-3", "Pending", powerState="Off"),
+        machine(f"{name}-4", "Pending", bmc={"address": "https://10.9.9.9", "credentialsName": "r01-bmc"}),
+    ):
+        with pytest.raises(Refused, match="only unknown machines"):
+            boot_host.create(of(Server), other)
     with pytest.raises(Refused, match="cannot patch resource"):
-        boot_host.apply(machine(unique, "Accepted"), manager="thief")
-    assert cluster.read(Server, unique).spec.acceptance == "Pending"
+        boot_host.apply(machine(name, "Accepted"), manager="thief")
+    assert cluster.read(Server, name).spec.acceptance == "Pending"
+
+
+def test_it_reports_progress_but_orders_no_boot(boot_host: Cluster, cluster: Cluster, unique: str) -> None:
+    cluster.create(of(Server), machine(unique, "Accepted"))
+    boot_host.apply_status(Server, unique, {"progress": {"stage": "Stage1"}}, manager="provisioner-boot")
+    order = {"id": "forged", "reason": "Requested", "orderedTime": "2026-01-01T00:00:00Z", "attempt": 1}
+    for forged in ({"order": order}, {"power": {"state": "Off"}}, {"address": "10.80.0.66"}):
+        with pytest.raises(Refused, match="neither its order nor its power"):
+            boot_host.apply_status(Server, unique, forged, manager="thief")
+    status = cluster.read(Server, unique).status
+    assert status.progress is not None
+    assert status.order is None
 
 
 def test_it_touches_no_node(boot_host: Cluster, unique: str) -> None:
