@@ -1,9 +1,8 @@
-"""`python3 -I -m provisioner.node join|cleanup [--root FOLDER]`
+"""`python3 -I -m provisioner.node join [--root FOLDER]`
 
-join     before the kubelet: report stage Token, ask for the join configuration until it is there, write the kubelet's
-         files below /run/provisioner/kubelet. A machine whose kubelet has its certificate has nothing to ask for.
-cleanup  after the kubelet has its certificate (a systemd path unit on /run/provisioner/kubelet/kubeconfig): remove the
-         bootstrap kubeconfig and the request key.
+Before the kubelet: report stage Token, ask for the join configuration until it is there, write the kubelet's files
+below /run/provisioner/kubelet. A machine whose kubelet has its certificate has nothing to ask for. What is then left
+of the join, the image's unit provisioner-join-cleanup removes.
 
 `--root` puts every path below another folder, for tests. Exit status: 0 done, 1 cannot ever work here, 2 usage.
 """
@@ -14,22 +13,17 @@ import os
 import sys
 import time
 
-USAGE = "usage: python3 -I -m provisioner.node join|cleanup [--root FOLDER]"
+USAGE = "usage: python3 -I -m provisioner.node join [--root FOLDER]"
 
 
 def main(arguments: list[str]) -> int:
-    """Run one subcommand."""
+    """Run the agent."""
     root = ""
     if len(arguments) == 3 and arguments[1] == "--root":
         root = arguments[2].rstrip("/")
         arguments = arguments[:1]
     if arguments == ["join"]:
         return _join(root)
-    if arguments == ["cleanup"]:
-        from provisioner.node.join_files import remove_secrets
-
-        remove_secrets(root)
-        return 0
     print(USAGE, file=sys.stderr)
     return 2
 

@@ -186,19 +186,6 @@ def test_a_machine_that_has_joined_asks_for_nothing(
     assert not (kubelet / "bootstrap.kubeconfig").exists()
 
 
-def test_cleanup_takes_away_what_was_only_needed_to_join(python: Path, tmp_path: Path) -> None:
-    kubelet = tmp_path / "run/provisioner/kubelet"
-    kubelet.mkdir(parents=True)
-    for path in (kubelet / "bootstrap.kubeconfig", kubelet / "kubeconfig", kubelet.parent / "request-key"):
-        path.touch()
-    for _ in range(2):
-        agent = start_agent(python, "cleanup", "--root", str(tmp_path))
-        assert agent.communicate(timeout=SECONDS)[0] == ""
-        assert agent.returncode == 0
-    assert [path.name for path in kubelet.iterdir()] == ["kubeconfig"]
-    assert not (kubelet.parent / "request-key").exists()
-
-
 def test_a_system_that_stage_1_did_not_boot_is_told_so(python: Path, tmp_path: Path) -> None:
     agent = start_agent(python, "join", "--root", str(tmp_path))
     printed, _ = agent.communicate(timeout=SECONDS)
