@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from provisioner.api.codec import to_json
 from provisioner.api.conditions import find_condition, settle_condition
-from provisioner.api.meta import Condition, parse_time, rfc3339
+from provisioner.api.meta import Condition, parse_time, rfc3339, rfc3339_micro
 from provisioner.api.server import BootOrder, JoinStatus, Server
 from provisioner.join.admit import NotYet, Refused
 from provisioner.join.request import JoinRequest
@@ -36,7 +36,7 @@ def claim(server: Server, order: BootOrder, request: JoinRequest, token_id: str,
         boot_id=request.boot_id,
         request_key_sha256=request.request_key_sha256,
         token_id=token_id,
-        fetched_time=rfc3339(now),
+        fetched_time=rfc3339_micro(now),
     )
     condition = Condition(
         type="Joined",
@@ -71,7 +71,7 @@ def note(server: Server, decision: Refused | NotYet, now: datetime) -> dict[str,
         )
     refused = isinstance(decision, Refused) and _is_news(join, decision, now)
     if refused:
-        join = replace(join, refused_time=rfc3339(now), refused_reason=decision.reason)
+        join = replace(join, refused_time=rfc3339_micro(now), refused_reason=decision.reason)
     unchanged = before is not None and condition is not None and _says(before) == _says(condition)
     if not refused and (unchanged or condition is None):
         return None
