@@ -41,11 +41,16 @@ def run(
     if log is not None:
         log.write_bytes(done.stdout + done.stderr)
     if done.returncode != 0:
-        lines = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
-        raise NeedsHuman(
-            f"{argv[0]} failed with status {done.returncode}: {' | '.join(lines[-4:]) or 'it said nothing'}", hint=hint
-        )
+        said = " | ".join(_telling_lines(done.stderr.decode(errors="replace"))) or "it said nothing"
+        raise NeedsHuman(f"{argv[0]} failed with status {done.returncode}: {said}", hint=hint)
     return done.stdout
+
+
+def _telling_lines(text: str) -> list[str]:
+    """The lines by which apt says what it could not fetch or find; for other programs, the last ones."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    telling = [line for line in lines if line.startswith(("E:", "W:")) and ("Failed to" in line or "Unable to" in line)]
+    return list(dict.fromkeys(telling))[:2] or lines[-4:]
 
 
 def clean_environment(source_date_epoch: int) -> dict[str, str]:

@@ -134,6 +134,17 @@ def test_every_program_finds_its_libraries(root: Path) -> None:
     assert sorted(set(broken)) == []
 
 
+def test_modules_find_what_they_ask_for_by_name(root: Path) -> None:
+    """A soft dependency that is absent makes a module that loads and does nothing, or fails much later."""
+    (release,) = [folder.name for folder in (root / "usr/lib/modules").iterdir()]
+    soft = (root / "usr/lib/modules" / release / "modules.softdep").read_text()
+    wanted = {word for line in re.findall(r"pre: (.*?)(?: post:|$)", soft, flags=re.MULTILINE) for word in line.split()}
+    assert "crc32c" in wanted
+    for name in sorted(wanted):
+        command = ["chroot", root, "modprobe", "--set-version", release, "--show-depends", name]
+        assert subprocess.run(command, capture_output=True, check=False).returncode == 0, name
+
+
 def test_the_agent_starts_from_compiled_files(root: Path) -> None:
     command = ["chroot", root, "python3", "-I", "-v", "-c", "import provisioner.node, ssl, json, http.client"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
