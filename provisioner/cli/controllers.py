@@ -67,6 +67,7 @@ def run_controllers(
             ),
             now=clock,
             pool=BmcPool(cluster, clock=time.monotonic, namespace=namespace),
+            stop=stop,
         ),
     ]
     informers = (servers, pools, racks, images, nodes, csrs, leases)

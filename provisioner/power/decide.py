@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from provisioner.api.boot_stage import BootStage, stage_order
+from provisioner.api.conditions import find_condition
 from provisioner.api.meta import ConditionStatus, parse_time
 from provisioner.api.server import BootOrder, Server
 from provisioner.power.power_controller import ObservedPower, OverrideTarget
@@ -68,6 +69,8 @@ class PoweredOn:
 
 def decide(server: Server, observed: ObservedPower, now: datetime) -> Action:
     """The one thing to do now. Call it again with what is true afterwards."""
+    if find_hold(server) is not None:
+        return Look()
     if server.spec.power_state == "Off":
         return _switch_off(server, observed, now)
     order = pending_order(server)
@@ -80,10 +83,25 @@ def decide(server: Server, observed: ObservedPower, now: datetime) -> Action:
     return Boot(order.id, override, "Reset" if observed == "On" else "PowerOn")
 
 
+def find_hold(server: Server) -> PoweredOn | None:
+    """Why the server's BMC is not even asked, as its condition says it; None if nothing speaks against it.
+
+    Of a server that nobody accepted, or that claims what is another one's, the BMC may be the other one's, too.
+    """
+    acceptance = server.spec.acceptance
+    if acceptance != "Accepted":
+        words = f"its BMC is left alone: spec.acceptance is {acceptance}, not Accepted"
+        return PoweredOn("Unknown", "NotAccepted", f"{words}; to accept it: kubectl provision accept {server.name}")
+    accepted = find_condition(server.status.conditions, "Accepted")
+    if accepted is not None and (accepted.status, accepted.reason) == ("False", "Duplicate"):
+        return PoweredOn("Unknown", "Duplicate", f"its BMC is left alone: {accepted.message}")
+    return None
+
+
 def pending_order(server: Server) -> BootOrder | None:
     """The order that the BMC has not accepted yet. A server that may not boot has none."""
     order, power = server.status.order, server.status.power
-    if order is None or server.spec.acceptance != "Accepted":
+    if order is None or find_hold(server) is not None:
         return None
     if power is not None and power.order_id == order.id:
         return None

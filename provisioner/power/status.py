@@ -51,7 +51,7 @@ def after_look(
 
 
 def describe(server: Server, power: PowerStatus) -> PoweredOn:
-    """The condition PoweredOn of a server whose BMC answers; `power` is what is recorded of it now."""
+    """The condition PoweredOn of a server whose BMC was asked and answers; `power` is what is recorded of it now."""
     on = power.state == "On"
     if server.spec.power_state == "Off":
         if not on:
@@ -66,9 +66,6 @@ def describe(server: Server, power: PowerStatus) -> PoweredOn:
         return PoweredOn("True" if on else "False", "BootOrdered", words)
     if on:
         return PoweredOn("True", "On", "the server is on")
-    if server.spec.acceptance != "Accepted":
-        words = f"the server is off and waits to be accepted: kubectl provision accept {server.name}"
-        return PoweredOn("False", "NotAccepted", words)
     if server.spec.node_pool_ref is None:
         return PoweredOn("False", "NoNodePool", "the server is off; without spec.nodePoolRef no boot is ordered")
     return PoweredOn("False", "PowerOff", "the server is off although spec.powerState is On; a boot order is awaited")

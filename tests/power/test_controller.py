@@ -5,163 +5,22 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from provisioner.api.conditions import find_condition
 from provisioner.api.meta import rfc3339_micro
 from provisioner.api.server import Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.informer import Informer
-from provisioner.cluster.resources import EVENTS, SECRETS, of
+from provisioner.cluster.resources import of
 from provisioner.lab.machine import BootPlan
 from provisioner.power.bmc_pool import BmcPool
-from provisioner.power.controller import MANAGER, PowerSettings, build_power_controllers
+from provisioner.power.controller import MANAGER, build_power_controllers
 from provisioner.power.redfish import BmcAccess, RedfishPower
-from tests.lab.fake_machine import PASSWORD, USERNAME, FakeServer, fake_server
-
-PINNED = "http://10.80.0.1/snponly.efi"
-BOUND_SECONDS = 60.0
-NAMESPACE = "provisioner-system"
-
-
-def wait_for(what: str, check: Callable[[], Any]) -> Any:
-    """Until `check` returns something; the bound is generous, events decide."""
-    deadline = time.monotonic() + BOUND_SECONDS
-    while time.monotonic() < deadline:
-        if found := check():
-            return found
-        time.sleep(0.05)
-    pytest.fail(f"{what}: not within {BOUND_SECONDS} s")
-
-
-class Site:
-    """The running controllers, and one server with its BMC."""
-
-    def __init__(self, cluster: Cluster, name: str, fake: FakeServer) -> None:
-        self.cluster = cluster
-        self.name = name
-        self.fake = fake
-        self.settings = PowerSettings(
-            http_boot_uris={"x86_64": PINNED}, poll_seconds=0.3, workers=2, unreachable_workers=1
-        )
-        self._stop = threading.Event()
-        self._threads: list[threading.Thread] = []
-        self._recorder: EventRecorder | None = None
-
-    def write_secret(self, password: str = PASSWORD) -> None:
-        self.cluster.apply(
-            {
-                "apiVersion": "v1",
-                "kind": "Secret",
-                "metadata": {"name": f"{self.name}-bmc", "namespace": NAMESPACE},
-                "stringData": {"username": USERNAME, "password": password},
-            },
-            manager="test",
-        )
-
-    def write_server(self, **spec: Any) -> None:
-        bmc = {
-            "address": self.fake.url,
-            "credentialsName": f"{self.name}-bmc",
-            "certificate": self.fake.certificate,
-            "bootMethod": "UefiHttp",
-        }
-        self.cluster.apply(
-            {
-                "apiVersion": "provisioner.dev/v1alpha1",
-                "kind": "Server",
-                "metadata": {"name": self.name},
-                "spec": {
-                    "rackRef": "r01",
-                    "bootMACAddress": "52:54:00:00:00:01",
-                    "acceptance": "Accepted",
-                    "nodePoolRef": "gpu",
-                }
-                | spec
-                | {"bmc": bmc | spec.get("bmc", {})},
-            },
-            manager="test",
-        )
-
-    def order(self, id_: str) -> None:
-        """As the boot controller writes it."""
-        order = {"id": id_, "reason": "FirstBoot", "orderedTime": rfc3339_micro(datetime.now(UTC)), "attempt": 1}
-        self.cluster.apply_status(Server, self.name, {"order": order}, manager="provisioner-boot-controller")
-
-    def start(self, pool: BmcPool | None = None) -> None:
-        self._stop = threading.Event()
-        informer = Informer(self.cluster, of(Server), field_selector=f"metadata.name={self.name}")
-        self._recorder = EventRecorder(self.cluster, "power-test")
-        controllers = build_power_controllers(self.cluster, informer, self._recorder, self.settings, pool=pool)
-        informer.start(self._stop)
-        assert informer.wait_for_sync(BOUND_SECONDS)
-        self._threads = [threading.Thread(target=controller.run, args=(self._stop,)) for controller in controllers]
-        for thread in self._threads:
-            thread.start()
-
-    def stop(self) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join(BOUND_SECONDS)
-        self._threads = []
-
-    def read(self) -> Server:
-        return self.cluster.read(Server, self.name)
-
-    def wait_for_condition(self, reason: str) -> Any:
-        def check() -> Any:
-            condition = find_condition(self.read().status.conditions, "PoweredOn")
-            return condition if condition and condition.reason == reason else None
-
-        return wait_for(f"PoweredOn with reason {reason}", check)
-
-    def wait_for_order(self, id_: str) -> Server:
-        def check() -> Server | None:
-            server = self.read()
-            return server if server.status.power and server.status.power.order_id == id_ else None
-
-        found: Server = wait_for(f"order {id_} recorded", check)
-        return found
-
-    def wait_until_looked_at(self) -> None:
-        """Until the condition speaks of the newest spec."""
-
-        def check() -> bool:
-            server = self.read()
-            condition = find_condition(server.status.conditions, "PoweredOn")
-            return condition is not None and condition.observed_generation == server.metadata.generation
-
-        wait_for("a look at the newest spec", check)
-
-    def event_reasons(self) -> set[str]:
-        assert self._recorder is not None
-        assert self._recorder.flush(BOUND_SECONDS)
-        listed = self.cluster.list(EVENTS, namespace="default", field_selector=f"involvedObject.name={self.name}")
-        return {event["reason"] for event in listed.items}
-
-
-@pytest.fixture
-def site(cluster: Cluster, unique: str, tmp_path: Path) -> Iterator[Site]:
-    create_namespace(cluster)
-    with fake_server(tmp_path / "bmc", name=unique) as fake:
-        made = Site(cluster, unique, fake)
-        made.write_secret()
-        try:
-            yield made
-        finally:
-            made.stop()
-            cluster.delete(of(Server), unique)
-            cluster.delete(SECRETS, f"{unique}-bmc", namespace=NAMESPACE)
-
-
-def create_namespace(cluster: Cluster) -> None:
-    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}, manager="test")
+from tests.lab.fake_machine import PASSWORD
+from tests.power.power_site import BOUND_SECONDS, PINNED, Site
 
 
 def test_an_order_powers_a_server_on_by_its_boot_method_and_only_once(site: Site) -> None:
@@ -198,12 +57,56 @@ def test_a_controller_that_died_after_the_reset_does_not_reset_a_boot_under_way(
     assert len(site.fake.machine.boots) == 1
 
 
-def test_a_server_that_nobody_accepted_stays_off(site: Site) -> None:
-    site.write_server(acceptance="Pending")
+@pytest.mark.parametrize("wanted", ["On", "Off"])
+@pytest.mark.parametrize("acceptance", ["Pending", "Rejected"])
+def test_the_bmc_of_a_server_that_nobody_accepted_is_left_alone(site: Site, acceptance: str, wanted: str) -> None:
+    attempts: list[BmcAccess] = []
+
+    def connect(access: BmcAccess) -> RedfishPower:
+        attempts.append(access)
+        return RedfishPower(access)
+
+    site.fake.machine.power_on(BootPlan(source="Disk"))
+    site.write_server(acceptance=acceptance, powerState=wanted)
+    site.order("order-1")
+    site.start(connect=connect)
+    condition = site.wait_for_condition("NotAccepted")
+    assert condition.status == "Unknown"
+    assert f"spec.acceptance is {acceptance}" in condition.message
+    assert (attempts, site.fake.endpoint.sessions, site.read().status.power) == ([], {}, None)
+    assert (site.fake.machine.running, site.fake.machine.button_presses) == (True, 0)
+    site.write_server()
+    site.wait_for_order("order-1")
+    assert len(attempts) == 1, "only when it is accepted"
+
+
+def test_the_bmc_of_a_duplicate_is_left_alone_until_it_is_none(site: Site) -> None:
+    site.fake.machine.power_on(BootPlan(source="Disk"))
+    site.write_server(powerState="Off")
+    site.accepted("False", "Duplicate")
+    site.start()
+    condition = site.wait_for_condition("Duplicate")
+    assert (condition.status, site.read().status.power, site.fake.machine.button_presses) == ("Unknown", None, 0)
+    assert "Server r01-u09 claims the same BMC" in condition.message
+    site.accepted("True", "Accepted")
+    site.wait_for_condition("Off")
+    assert not site.fake.machine.running
+
+
+def test_a_server_whose_acceptance_is_withdrawn_keeps_the_record_of_its_order(site: Site) -> None:
+    site.write_server()
     site.order("order-1")
     site.start()
+    site.wait_for_condition("On")
+    site.write_server(acceptance="Rejected")
     site.wait_for_condition("NotAccepted")
-    assert site.fake.machine.boots == []
+    power = site.read().status.power
+    assert power is not None
+    assert (power.order_id, power.state) == ("order-1", "Unknown")
+    assert site.fake.endpoint.sessions == {}
+    site.write_server()
+    site.wait_for_condition("On")
+    assert len(site.fake.machine.boots) == 1, "it is not reset when it is accepted again"
 
 
 def test_power_that_is_lost_is_noticed_and_told(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

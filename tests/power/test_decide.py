@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.meta import ObjectMeta, rfc3339_micro
+from provisioner.api.meta import Condition, ObjectMeta, rfc3339_micro
 from provisioner.api.server import (
     BMC,
     BootOrder,
@@ -38,6 +38,9 @@ ORDER = BootOrder(
     id="order-2", reason="FirstBoot", ordered_time=rfc3339_micro(ORDERED), attempt=1, boot_id_before="boot-before"
 )
 DONE = PowerStatus(order_id="order-2", order_time=rfc3339_micro(ORDERED), state="On")
+DUPLICATE = Condition(
+    type="Accepted", status="False", reason="Duplicate", message="as r01-u09", last_transition_time=rfc3339_micro(NOW)
+)
 EARLIER = PowerStatus(order_id="order-1", state="On")
 
 
@@ -122,6 +125,22 @@ TABLE: dict[str, tuple[Server, ObservedPower, Action]] = {
     ),
     "a server that nobody accepted is not booted": (server(order=ORDER, acceptance="Pending"), "Off", Look()),
     "a rejected server is not booted": (server(order=ORDER, acceptance="Rejected"), "On", Look()),
+    "a server that nobody accepted is not switched off": (server(wanted="Off", acceptance="Pending"), "On", Look()),
+    "a server that claims what is another's is not booted": (
+        server(order=ORDER, conditions=(DUPLICATE,)),
+        "On",
+        Look(),
+    ),
+    "a server that claims what is another's is not switched off": (
+        server(wanted="Off", conditions=(DUPLICATE,)),
+        "On",
+        Look(),
+    ),
+    "a server that got no address is switched off like any other": (
+        server(wanted="Off", conditions=(replace(DUPLICATE, reason="NoAddress"),)),
+        "On",
+        AskToShutDown(),
+    ),
     "a server that shall be off is asked to shut down": (server(wanted="Off", power=DONE), "On", AskToShutDown()),
     "a server that nothing is recorded of is asked to shut down too": (server(wanted="Off"), "On", AskToShutDown()),
     "an order does not wake a server that shall be off": (server(wanted="Off", order=ORDER), "Off", Look()),

@@ -1,0 +1,62 @@
+"""The last look before a power action: what was decided a moment ago may not be due any more."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+from provisioner.api.errors import Retryable
+from provisioner.api.server import BMC, Server
+from provisioner.cluster.client import Cluster
+from provisioner.power.decide import Action, Boot, decide
+from provisioner.power.node_life import look_for_life
+from provisioner.power.power_controller import ObservedPower
+
+AGAIN_SECONDS: Final = 1.0
+
+
+class NoLongerDue(Retryable):
+    """The action was decided on what is not true any more, or by a leader that has been stopped."""
+
+
+class NodeAlive(Retryable):
+    """A Node lives on the server that was to be reset; the message says what shows it."""
+
+
+class LastLook:
+    """Reads past the cache, and refuses everything once `stop`, the end of the leadership, is set."""
+
+    def __init__(self, cluster: Cluster, stop: threading.Event | None, *, now: Callable[[], datetime]) -> None:
+        self._cluster = cluster
+        self._stop = stop or threading.Event()
+        self._now = now
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the leadership has ended."""
+        return self._stop.is_set()
+
+    def confirm(self, server: Server, bmc: BMC, observed: ObservedPower, action: Action) -> None:
+        """Return if `action`, decided on `server`, is still the one to take through the BMC described by `bmc`.
+
+        Raises: NoLongerDue, NodeAlive; Retryable and NotFound of the cluster.
+        """
+        self._refuse_if_over(server)
+        current = self._cluster.read(Server, server.name)
+        same_machine = current.metadata.uid == server.metadata.uid and current.spec.bmc == bmc
+        if not same_machine or decide(current, observed, self._now()) != action:
+            raise NoLongerDue(f"Server {server.name} changed since it was looked at", after_seconds=AGAIN_SECONDS)
+        if isinstance(action, Boot) and action.power == "Reset":
+            sign = look_for_life(self._cluster, current, self._now())
+            if sign is not None:
+                raise NodeAlive(
+                    f"boot order {action.order_id} is pending, but the server is not reset, for Node '{server.name}' "
+                    f"is alive: {sign}; to have it booted, drain the Node and switch the server off"
+                )
+        self._refuse_if_over(server)
+
+    def _refuse_if_over(self, server: Server) -> None:
+        if self.is_over:
+            raise NoLongerDue(f"Server {server.name} is for the next leader to look after: this one was stopped")

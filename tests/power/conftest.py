@@ -1,0 +1,32 @@
+"""What the tests of the power controllers share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from provisioner.api.server import Server
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.resources import SECRETS, of
+from tests.lab.fake_machine import fake_server
+from tests.power.power_site import NAMESPACE, Site
+
+
+@pytest.fixture
+def site(cluster: Cluster, unique: str, tmp_path: Path) -> Iterator[Site]:
+    create_namespace(cluster)
+    with fake_server(tmp_path / "bmc", name=unique) as fake:
+        made = Site(cluster, unique, fake)
+        made.write_secret()
+        try:
+            yield made
+        finally:
+            made.stop()
+            cluster.delete(of(Server), unique)
+            cluster.delete(SECRETS, f"{unique}-bmc", namespace=NAMESPACE)
+
+
+def create_namespace(cluster: Cluster) -> None:
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}, manager="test")

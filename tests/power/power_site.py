@@ -1,0 +1,166 @@
+"""The running power controllers and one server with its BMC, on a real API server."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from provisioner.api.conditions import find_condition
+from provisioner.api.meta import rfc3339, rfc3339_micro
+from provisioner.api.server import Server
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.events import EventRecorder
+from provisioner.cluster.informer import Informer
+from provisioner.cluster.resources import EVENTS, of
+from provisioner.power.bmc_pool import BmcPool
+from provisioner.power.controller import PowerSettings, build_power_controllers
+from provisioner.power.power_controller import PowerController
+from provisioner.power.redfish import BmcAccess
+from tests.lab.fake_machine import PASSWORD, USERNAME, FakeServer
+
+PINNED = "http://10.80.0.1/snponly.efi"
+BOUND_SECONDS = 60.0
+NAMESPACE = "provisioner-system"
+
+
+def wait_for(what: str, check: Callable[[], Any]) -> Any:
+    """Until `check` returns something; the bound is generous, events decide."""
+    deadline = time.monotonic() + BOUND_SECONDS
+    while time.monotonic() < deadline:
+        if found := check():
+            return found
+        time.sleep(0.05)
+    pytest.fail(f"{what}: not within {BOUND_SECONDS} s")
+
+
+class Site:
+    """The running controllers, and one server with its BMC."""
+
+    def __init__(self, cluster: Cluster, name: str, fake: FakeServer) -> None:
+        self.cluster = cluster
+        self.name = name
+        self.fake = fake
+        self.settings = PowerSettings(
+            http_boot_uris={"x86_64": PINNED}, poll_seconds=0.3, workers=2, unreachable_workers=1
+        )
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._recorder: EventRecorder | None = None
+
+    def write_secret(self, password: str = PASSWORD) -> None:
+        self.cluster.apply(
+            {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": {"name": f"{self.name}-bmc", "namespace": NAMESPACE},
+                "stringData": {"username": USERNAME, "password": password},
+            },
+            manager="test",
+        )
+
+    def write_server(self, **spec: Any) -> None:
+        bmc = {
+            "address": self.fake.url,
+            "credentialsName": f"{self.name}-bmc",
+            "certificate": self.fake.certificate,
+            "bootMethod": "UefiHttp",
+        }
+        self.cluster.apply(
+            {
+                "apiVersion": "provisioner.dev/v1alpha1",
+                "kind": "Server",
+                "metadata": {"name": self.name},
+                "spec": {
+                    "rackRef": "r01",
+                    "bootMACAddress": "52:54:00:00:00:01",
+                    "acceptance": "Accepted",
+                    "nodePoolRef": "gpu",
+                }
+                | spec
+                | {"bmc": bmc | spec.get("bmc", {})},
+            },
+            manager="test",
+        )
+
+    def order(self, id_: str) -> None:
+        """As the boot controller writes it."""
+        order = {"id": id_, "reason": "FirstBoot", "orderedTime": rfc3339_micro(datetime.now(UTC)), "attempt": 1}
+        self.cluster.apply_status(Server, self.name, {"order": order}, manager="provisioner-boot-controller")
+
+    def accepted(self, status: str, reason: str) -> None:
+        """As the inventory judges it."""
+        condition = {
+            "type": "Accepted",
+            "status": status,
+            "reason": reason,
+            "message": "Server r01-u09 claims the same BMC",
+            "lastTransitionTime": rfc3339(datetime.now(UTC)),
+        }
+        self.cluster.apply_status(Server, self.name, {"conditions": [condition]}, manager="provisioner-inventory")
+
+    def start(
+        self,
+        pool: BmcPool | None = None,
+        *,
+        connect: Callable[[BmcAccess], PowerController] | None = None,
+        leadership: threading.Event | None = None,
+    ) -> None:
+        """With `connect` in place of RedfishPower. `leadership` is told to the controllers, but does not stop them."""
+        if connect is not None:
+            pool = BmcPool(self.cluster, clock=time.monotonic, connect=connect)
+        self._stop = threading.Event()
+        informer = Informer(self.cluster, of(Server), field_selector=f"metadata.name={self.name}")
+        self._recorder = EventRecorder(self.cluster, "power-test")
+        controllers = build_power_controllers(
+            self.cluster, informer, self._recorder, self.settings, pool=pool, stop=leadership
+        )
+        informer.start(self._stop)
+        assert informer.wait_for_sync(BOUND_SECONDS)
+        self._threads = [threading.Thread(target=controller.run, args=(self._stop,)) for controller in controllers]
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(BOUND_SECONDS)
+        self._threads = []
+
+    def read(self) -> Server:
+        return self.cluster.read(Server, self.name)
+
+    def wait_for_condition(self, reason: str) -> Any:
+        def check() -> Any:
+            condition = find_condition(self.read().status.conditions, "PoweredOn")
+            return condition if condition and condition.reason == reason else None
+
+        return wait_for(f"PoweredOn with reason {reason}", check)
+
+    def wait_for_order(self, id_: str) -> Server:
+        def check() -> Server | None:
+            server = self.read()
+            return server if server.status.power and server.status.power.order_id == id_ else None
+
+        found: Server = wait_for(f"order {id_} recorded", check)
+        return found
+
+    def wait_until_looked_at(self) -> None:
+        """Until the condition speaks of the newest spec."""
+
+        def check() -> bool:
+            server = self.read()
+            condition = find_condition(server.status.conditions, "PoweredOn")
+            return condition is not None and condition.observed_generation == server.metadata.generation
+
+        wait_for("a look at the newest spec", check)
+
+    def event_reasons(self) -> set[str]:
+        assert self._recorder is not None
+        assert self._recorder.flush(BOUND_SECONDS)
+        listed = self.cluster.list(EVENTS, namespace="default", field_selector=f"involvedObject.name={self.name}")
+        return {event["reason"] for event in listed.items}

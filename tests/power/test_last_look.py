@@ -1,0 +1,246 @@
+"""What changes between a decision and its power action keeps the action from being carried out."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from provisioner.api.meta import rfc3339_micro
+from provisioner.api.server import Server
+from provisioner.cluster.resources import LEASES, NODES
+from provisioner.lab.machine import BootPlan
+from provisioner.power.redfish import BmcAccess, RedfishPower
+from tests.power.power_site import BOUND_SECONDS, Site
+
+LEASE_NAMESPACE = "kube-node-lease"
+
+
+class SlowBmc(RedfishPower):
+    """While it sets the boot override for the first time, or tells its power, something else happens."""
+
+    def __init__(self, access: BmcAccess, *, at_override: Callable[[], None], at_state: Callable[[], None]) -> None:
+        super().__init__(access)
+        self._at_override = at_override
+        self._at_state = at_state
+
+    def get_power_state(self) -> Any:
+        state = super().get_power_state()
+        self._at_state()
+        return state
+
+    def set_boot_override(self, *args: Any) -> None:
+        super().set_boot_override(*args)
+        self._at_override()
+
+
+class Once:
+    """Calls `act` the first time, and counts the times."""
+
+    def __init__(self, act: Callable[[], object] = lambda: None) -> None:
+        self._act = act
+        self.times = 0
+        self._changed = threading.Condition()
+
+    def __call__(self) -> None:
+        with self._changed:
+            self.times += 1
+            first = self.times == 1
+            self._changed.notify_all()
+        if first:
+            self._act()
+
+    def wait_for(self, times: int) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: self.times >= times, BOUND_SECONDS)
+
+
+def start(site: Site, *, at_override: Once | None = None, at_state: Once | None = None, **more: Any) -> None:
+    hooks = {"at_override": at_override or Once(), "at_state": at_state or Once()}
+    site.start(connect=lambda access: SlowBmc(access, **hooks), **more)
+
+
+def switch_on(site: Site) -> None:
+    """The machine is on before any order."""
+    site.fake.machine.power_on(BootPlan(source="Disk"))
+
+
+@pytest.fixture
+def node(site: Site) -> Iterator[Site]:
+    """A site whose server has a Node that a kubelet reported to, and that is not alive."""
+    cluster = site.cluster
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": LEASE_NAMESPACE}}, manager="test")
+    cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": site.name}}, manager="test")
+    report(site, ready="Unknown", boot_id="b1")
+    try:
+        yield site
+    finally:
+        site.stop()
+        cluster.delete(LEASES, site.name, namespace=LEASE_NAMESPACE)
+        cluster.delete(NODES, site.name)
+
+
+def report(site: Site, *, ready: str, boot_id: str) -> None:
+    info = dict.fromkeys(
+        (
+            "machineID",
+            "systemUUID",
+            "kernelVersion",
+            "osImage",
+            "containerRuntimeVersion",
+            "kubeletVersion",
+            "kubeProxyVersion",
+            "operatingSystem",
+            "architecture",
+        ),
+        "",
+    )
+    status = {"conditions": [{"type": "Ready", "status": ready}], "nodeInfo": info | {"bootID": boot_id}}
+    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": site.name}, "status": status}
+    site.cluster.apply(body, manager="test", subresource="status")
+
+
+def renew_lease(site: Site, moment: datetime) -> None:
+    body = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": site.name, "namespace": LEASE_NAMESPACE},
+        "spec": {"renewTime": rfc3339_micro(moment)},
+    }
+    site.cluster.apply(body, manager="test")
+
+
+def test_a_server_whose_lease_is_renewed_again_is_not_reset_while_that_lasts(node: Site) -> None:
+    site = node
+    switch_on(site)
+    site.write_server()
+    site.order("order-1")
+    renew_lease(site, datetime.now(UTC) + timedelta(hours=1))
+    looks = Once()
+    start(site, at_state=looks)
+    condition = site.wait_for_condition("NodeAlive")
+    assert condition.status == "True"
+    assert f"Node '{site.name}' is alive: its kubelet renewed its Lease" in condition.message
+    assert "order-1" in condition.message
+    looks.wait_for(looks.times + 3)
+    power = site.read().status.power
+    assert power is not None
+    assert (power.state, power.order_id, len(site.fake.machine.boots)) == ("On", None, 1)
+    assert "NodeAlive" in site.event_reasons()
+    renew_lease(site, datetime.now(UTC) - timedelta(minutes=1))
+    site.wait_for_order("order-1")
+    assert len(site.fake.machine.boots) == 2
+
+
+def test_a_node_that_comes_back_while_the_bmc_is_busy_is_not_reset(node: Site) -> None:
+    site = node
+    switch_on(site)
+    site.write_server()
+    join = {"orderID": "order-0", "bootID": "B1"}
+    site.cluster.apply_status(Server, site.name, {"join": join}, manager="provisioner-join")
+    site.order("order-1")
+    start(site, at_override=Once(lambda: report(site, ready="True", boot_id="b1")))
+    condition = site.wait_for_condition("NodeAlive")
+    assert "it is Ready in the boot that joined (b1)" in condition.message
+    assert len(site.fake.machine.boots) == 1
+
+
+def test_a_node_that_is_not_alive_and_one_without_a_report_do_not_keep_a_server_from_its_reset(node: Site) -> None:
+    site = node
+    switch_on(site)
+    site.write_server()
+    site.order("order-1")
+    renew_lease(site, datetime.now(UTC) - timedelta(minutes=1))
+    start(site)
+    site.wait_for_order("order-1")
+    report(site, ready="Unknown", boot_id="")
+    renew_lease(site, datetime.now(UTC) + timedelta(hours=1))
+    site.order("order-2")
+    site.wait_for_order("order-2")
+    assert len(site.fake.machine.boots) == 3
+
+
+def test_a_server_that_is_off_is_powered_on_whatever_its_lease_says(node: Site) -> None:
+    site = node
+    renew_lease(site, datetime.now(UTC) + timedelta(hours=1))
+    site.write_server()
+    site.order("order-1")
+    start(site)
+    site.wait_for_order("order-1")
+    assert site.fake.machine.running
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_a_leader_that_is_stopped_in_the_middle_of_a_boot_does_not_finish_it(site: Site, on: bool) -> None:
+    if on:
+        switch_on(site)
+    before = list(site.fake.machine.boots)
+    leadership = threading.Event()
+    site.write_server()
+    site.order("order-1")
+    override, looks = Once(leadership.set), Once()
+    start(site, at_override=override, at_state=looks, leadership=leadership)
+    override.wait_for(1)
+    looks.wait_for(looks.times + 2)  # so the look in which it was stopped has ended
+    assert (site.fake.machine.running, site.fake.machine.boots, override.times) == (on, before, 1)
+    power = site.read().status.power
+    assert power is None or power.order_id is None
+    site.stop()
+    site.start()
+    site.wait_for_order("order-1")
+
+
+def test_a_leader_that_is_stopped_does_not_switch_a_server_off(site: Site) -> None:
+    switch_on(site)
+    leadership = threading.Event()
+    site.write_server(powerState="Off")
+    looks = Once(leadership.set)
+    start(site, at_state=looks, leadership=leadership)
+    looks.wait_for(3)
+    assert site.fake.machine.button_presses == 0
+    site.stop()
+    site.start()
+    site.wait_for_condition("Off")
+
+
+def test_a_server_is_not_booted_by_an_order_that_was_replaced_meanwhile(site: Site) -> None:
+    site.write_server()
+    site.order("order-1")
+    start(site, at_override=Once(lambda: site.order("order-2")))
+    server = site.wait_for_order("order-2")
+    assert server.status.power is not None
+    assert len(site.fake.machine.boots) == 1
+
+
+def test_a_server_whose_boot_began_meanwhile_is_not_reset(site: Site) -> None:
+    switch_on(site)
+    site.write_server()
+    site.order("order-1")
+
+    def join() -> None:
+        status = {"join": {"orderID": "order-1", "bootID": "b2"}}
+        site.cluster.apply_status(Server, site.name, status, manager="provisioner-join")
+
+    start(site, at_override=Once(join))
+    site.wait_for_order("order-1")
+    assert len(site.fake.machine.boots) == 1
+    assert "BootOrderUnderWay" in site.event_reasons()
+
+
+def test_a_server_whose_acceptance_is_withdrawn_meanwhile_is_not_booted(site: Site) -> None:
+    site.write_server()
+    site.order("order-1")
+    start(site, at_override=Once(lambda: site.write_server(acceptance="Rejected")))
+    site.wait_for_condition("NotAccepted")
+    assert site.fake.machine.boots == []
+
+
+def test_a_server_that_was_given_another_bmc_meanwhile_is_not_booted_through_the_old_one(site: Site) -> None:
+    site.write_server()
+    site.order("order-1")
+    start(site, at_override=Once(lambda: site.write_server(bmc={"credentialsName": "absent"})))
+    site.wait_for_condition("CredentialsMissing")
+    assert site.fake.machine.boots == []
