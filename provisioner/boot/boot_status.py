@@ -44,6 +44,7 @@ def compose(facts: Facts, verdict: Verdict, now: datetime) -> Decision:
         events=_events(facts.server, verdict, owned),
         look_again_seconds=again,
         orders=verdict.order is not None,
+        withdraws=verdict.withdrawn is not None,
     )
 
 
@@ -89,6 +90,12 @@ def _events(server: Server, verdict: Verdict, owned: ServerStatus) -> tuple[Happ
         asked_for = order.reason in ("FirstBoot", "PowerState", "ImageChanged", "Requested")
         words = f"Boot ordered ({order.reason}, attempt {order.attempt}): {order.message}"
         events.append(Happened(type="Normal" if asked_for else "Warning", reason="BootOrdered", message=words))
+    if verdict.withdrawn is not None:
+        words = (
+            f"Boot order {verdict.withdrawn.id} ({verdict.withdrawn.reason}) was not carried out and is withdrawn: "
+            f"Node '{server.name}' is alive in the boot before it"
+        )
+        return (Happened(type="Normal", reason="OrderWithdrawn", message=words),)
     before = find_condition(server.status.conditions, "Ready")
     if ready.reason in _STAGE_REASONS or (before is not None and before.reason == ready.reason):
         return tuple(events)  # stages have their own Events, from who saw them

@@ -7,10 +7,11 @@ thing that must not happen wrongly, a boot order, only after Server, Node and Le
 from __future__ import annotations
 
 import random
+import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol, TypeVar
 
 import structlog
@@ -21,7 +22,9 @@ from provisioner.api.errors import NotFound
 from provisioner.api.meta import Resource
 from provisioner.api.server import ServerStatus
 from provisioner.boot.decide import decide
-from provisioner.boot.facts import Facts, read_node
+from provisioner.boot.facts import Facts, NodeFacts, read_node
+from provisioner.boot.lease_watch import LeaseWatch
+from provisioner.boot.other_node import find_other_node
 from provisioner.boot.server_index import Source
 from provisioner.boot.verdict import Decision
 from provisioner.cluster.client import Cluster
@@ -75,12 +78,14 @@ class BootController:
         *,
         now: Callable[[], datetime],
         rng: random.Random,
+        leases: LeaseWatch | None = None,
     ) -> None:
         self._cluster = cluster
         self._informers = informers
         self._events = events
         self._now = now
         self._rng = rng
+        self._leases = leases or LeaseWatch(time.monotonic)
 
     def reconcile(self, name: str) -> float | None:
         """Bring the Server's status up to date; returns when to look again. Raises: Retryable, NeedsHuman."""
@@ -95,7 +100,7 @@ class BootController:
         if not _differs(cached, decision):
             return self._again(decision)
         current: Mapping[str, Any] = cached
-        if decision.orders:
+        if decision.orders or decision.withdraws:
             # A boot may end somebody's work: decide once more on what is true now, past every cache.
             try:
                 current = self._cluster.get(of(Server), name)
@@ -116,6 +121,8 @@ class BootController:
             log.info(
                 "boot was ordered", server=name, order=order["id"], reason=order["reason"], attempt=order["attempt"]
             )
+        if decision.withdraws:
+            log.info("boot order was withdrawn", server=name, back_to=decision.status["order"]["id"])
         for event in decision.events:
             self._events.record(current, event.type, event.reason, event.message)
         return self._again(decision)
@@ -132,9 +139,27 @@ class BootController:
             pool=pool,
             pool_image=self._cached(Image, self._informers.images, pool.spec.image_ref if pool else None),
             ordered_image=self._cached(Image, self._informers.images, order.image_ref if order else None),
-            node=read_node(node, lease),
+            node=self._judge_node(node, lease),
+            other_node=self._find_other_node(server) if order is None else None,
         )
         return decide(facts, self._now(), str(uuid.UUID(int=self._rng.getrandbits(128), version=4)))
+
+    def _judge_node(self, node: Mapping[str, Any] | None, lease: Mapping[str, Any] | None) -> NodeFacts | None:
+        if node is None:
+            return None
+        seen = self._leases.look(node["metadata"]["name"], lease)
+        if seen is None:
+            return read_node(node, lease)
+        since = self._now() - timedelta(seconds=seen.age_seconds)
+        return read_node(node, lease, lease_seen=since, lease_moved=seen.moved)
+
+    def _find_other_node(self, server: Server) -> str | None:
+        def is_alive(node: Mapping[str, Any]) -> bool:
+            lease = self._informers.leases.get(f"{LEASE_NAMESPACE}/{node['metadata']['name']}")
+            judged = self._judge_node(node, lease)
+            return judged is not None and judged.is_alive(self._now())
+
+        return find_other_node(server, self._informers.nodes.items(), is_alive)
 
     def _cached(self, kind: type[R], source: Source, name: str | None) -> R | None:
         found = source.get(name) if name is not None else None
@@ -168,8 +193,10 @@ def build_boot_controllers(
     workers: int = 2,
 ) -> list[Controller]:
     """The boot controller, following its caches. Build it anew for each leadership, run it while leading."""
-    boot = BootController(cluster, informers, recorder, now=clock, rng=rng or random.SystemRandom())
+    leases = LeaseWatch(time.monotonic)
+    boot = BootController(cluster, informers, recorder, now=clock, rng=rng or random.SystemRandom(), leases=leases)
     controller = Controller("boot", boot.reconcile, workers=workers)
+    informers.leases.subscribe(lambda key, old, new: _note(leases, key, new))
     _follow(informers, controller.queue.add)
     return [controller]
 
@@ -214,6 +241,10 @@ def _follow(informers: BootInformers, add: Callable[[str], None]) -> None:
     informers.pools.subscribe(pool_changed)
     informers.racks.subscribe(rack_changed)
     informers.images.subscribe(image_changed)
+
+
+def _note(leases: LeaseWatch, key: str, lease: Mapping[str, Any] | None) -> None:
+    leases.look(key.removeprefix(f"{LEASE_NAMESPACE}/"), lease)
 
 
 def _spec(body: Mapping[str, Any] | None) -> Mapping[str, Any]:

@@ -11,16 +11,17 @@ from typing import Final
 
 from provisioner.api.boot_stage import WAITS_FOR, BootStage
 from provisioner.api.boot_timeline import PHASE_NAMES
-from provisioner.api.meta import rfc3339
+from provisioner.api.meta import rfc3339, rfc3339_micro
 from provisioner.boot.boot_status import compose
 from provisioner.boot.facts import Facts
-from provisioner.boot.obstacles import Obstacle, find_obstacle
+from provisioner.boot.obstacles import Obstacle, find_obstacle, runs_as_other_node
 from provisioner.boot.orders import (
     Need,
     Stage,
     current_stage,
     describe_time_out,
     find_need,
+    former_order,
     has_fetched,
     is_settled,
     next_order,
@@ -34,6 +35,11 @@ ALIVE_AGAIN_SECONDS: Final = 5.0
 
 def decide(facts: Facts, now: datetime, new_id: str) -> Decision:
     """Judge a server. A new order takes the id `new_id`; it is given only where no Node lives."""
+    withdrawn, former = facts.server.status.order, former_order(facts, now)
+    if former is not None:
+        # Judged as if it had never been given. readyTime: its boot is over, so that no stage of it times out again.
+        status = replace(facts.server.status, order=former, ready_time=rfc3339_micro(now))
+        facts = replace(facts, server=replace(facts.server, status=status))
     verdict = (
         _withdrawn(facts)
         or _ready(facts)
@@ -43,6 +49,8 @@ def decide(facts: Facts, now: datetime, new_id: str) -> Decision:
         or _settled(facts)
         or _under_way(facts, now)
     )
+    if former is not None:
+        verdict = replace(verdict, withdrawn=withdrawn)
     return compose(facts, verdict, now)
 
 
@@ -94,9 +102,12 @@ def _needy(facts: Facts, now: datetime, new_id: str) -> Verdict | None:
         return None
     unordered = replace(server, status=replace(server.status, order=None))
     obstacle = find_obstacle(unordered, facts.pool, facts.pool_image, facts.rack)
+    looks_again = None
+    if need.reason == "FirstBoot" and facts.other_node is not None and obstacle is None:
+        obstacle, looks_again = runs_as_other_node(server, facts.other_node), ALIVE_AGAIN_SECONDS
     if obstacle is not None:
         say = replace(_no(obstacle), message=f"{need.message}; it cannot boot: {_words(obstacle)}")
-        return Verdict(booted=say, ready=say, stage=_stage_of(facts))
+        return Verdict(booted=say, ready=say, stage=_stage_of(facts), look_again_seconds=looks_again)
     if facts.node_is_alive(now):
         return _held_back(facts, need)
     moment = not_before(server, need, now)

@@ -11,34 +11,59 @@ from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.api.meta import parse_time
 
 LEASE_FRESH: Final = timedelta(seconds=25)
-"""A kubelet renews its Lease every 10 seconds; one renewed within this time is alive, whatever else is said."""
+"""A kubelet renews its Lease every 10 seconds; one renewed within this time is alive, whatever else is said.
+
+A renewTime is by the node's clock, which may be wrong in both directions. So it counts only within this time around
+now, and beside it counts when the controller itself saw the Lease change.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeFacts:
-    """A Node and its Lease. `ready` is None while no kubelet has reported; `boot_id` is lower case."""
+    """A Node and its Lease. `ready` is None while no kubelet has reported; `boot_id` is lower case.
+
+    lease_renewed: what the Lease says, by the node's clock. lease_seen: since when the controller has seen the Lease as
+    it is now, by its own. lease_moved: whether it saw the Lease change then, or only began to look.
+    """
 
     name: str
     ready: bool | None
     ready_message: str
     boot_id: str | None
     lease_renewed: datetime | None
+    lease_seen: datetime | None = None
+    lease_moved: bool = False
 
     def is_alive(self, now: datetime) -> bool:
         """Whether something may run there: Ready, or its kubelet was heard of lately. Such a server is never reset.
 
         Ready alone counts, too: it turns Unknown 50 s after the last sign of life, by the clock of the node controller,
-        which also knows how to wait after the API server itself was away.
+        which also knows how to wait after the API server itself was away. A Lease that the controller has only begun to
+        look at counts as fresh, for it cannot tell yet.
         """
-        fresh = self.lease_renewed is not None and now - self.lease_renewed <= LEASE_FRESH
-        return self.ready is True or fresh
+        seen = self.lease_seen is not None and now - self.lease_seen <= LEASE_FRESH
+        return self.ready is True or seen or self._renewed_lately(now)
+
+    def was_heard(self, now: datetime) -> bool:
+        """Whether there is a sign of life, not just no time yet to see that there is none."""
+        return self.is_alive(now) and (self.ready is True or self.lease_moved or self._renewed_lately(now))
+
+    def last_heard(self, now: datetime) -> datetime | None:
+        """When the kubelet can have renewed its Lease last; None if it has none."""
+        if self.lease_renewed is not None and self.lease_renewed > now + LEASE_FRESH:
+            return self.lease_seen  # a clock that is wrong says nothing
+        return max((time for time in (self.lease_renewed, self.lease_seen) if time is not None), default=None)
+
+    def _renewed_lately(self, now: datetime) -> bool:
+        return self.lease_renewed is not None and abs(now - self.lease_renewed) <= LEASE_FRESH
 
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
     """Everything a decision depends on but the time. Objects that do not exist are None.
 
-    ordered_image: the Image of the current order. pool_image: the one that the pool wants now.
+    ordered_image: the Image of the current order. pool_image: the one that the pool wants now. other_node: the name of
+    a living Node that is this machine under another name.
     """
 
     server: Server
@@ -47,6 +72,7 @@ class Facts:
     pool_image: Image | None
     ordered_image: Image | None
     node: NodeFacts | None
+    other_node: str | None = None
 
     @property
     def has_lost_its_power(self) -> bool:
@@ -65,7 +91,13 @@ class Facts:
         return self.node is not None and self.node.is_alive(now)
 
 
-def read_node(node: Mapping[str, Any] | None, lease: Mapping[str, Any] | None) -> NodeFacts | None:
+def read_node(
+    node: Mapping[str, Any] | None,
+    lease: Mapping[str, Any] | None,
+    *,
+    lease_seen: datetime | None = None,
+    lease_moved: bool = False,
+) -> NodeFacts | None:
     """A Node and its Lease as the API server gives them. Of duplicate conditions the most alive one counts."""
     if node is None:
         return None
@@ -80,4 +112,6 @@ def read_node(node: Mapping[str, Any] | None, lease: Mapping[str, Any] | None) -
         ready_message=next((str(c.get("message") or "") for c in reversed(found)), ""),
         boot_id=boot_id or None,
         lease_renewed=parse_time(renewed) if renewed else None,
+        lease_seen=lease_seen,
+        lease_moved=lease_moved,
     )

@@ -43,6 +43,7 @@ def find_obstacle(server: Server, pool: NodePool | None, image: Image | None, ra
     """
     return (
         _withdrawn(server)
+        or _duplicate(server)
         or _without_place(server, rack)
         or _without_pool(server, pool)
         or _without_image(server, pool, image)
@@ -79,6 +80,29 @@ def _withdrawn(server: Server) -> Obstacle | None:
             withdraws=True,
         )
     return None
+
+
+def _duplicate(server: Server) -> Obstacle | None:
+    """Two Servers that claim one machine would reset it by turns; a Node that runs is left alone all the same."""
+    accepted = find_condition(server.status.conditions, "Accepted")
+    if accepted is None or accepted.status != "False" or accepted.reason != "Duplicate":
+        return None
+    return Obstacle(
+        "Duplicate",
+        accepted.message or f"Server '{server.name}' claims what another Server has already",
+        f"correct the address or identifier that both name, or, if they are one machine: "
+        f"kubectl delete server {server.name}",
+    )
+
+
+def runs_as_other_node(server: Server, node: str) -> Obstacle:
+    """The obstacle that the machine runs already, as a Node that the provisioner knows nothing of."""
+    return Obstacle(
+        "RunsAsOtherNode",
+        f"the machine of Server '{server.name}' runs as Node '{node}' (same system UUID or address)",
+        f"to keep it running, register it as Server {node} and: kubectl delete server {server.name}; "
+        f"to have it booted anew: kubectl drain {node} --ignore-daemonsets, then kubectl delete node {node}",
+    )
 
 
 def _without_place(server: Server, rack: Rack | None) -> Obstacle | None:

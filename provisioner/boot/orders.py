@@ -13,7 +13,7 @@ from provisioner.api.conditions import find_condition
 from provisioner.api.meta import parse_time, rfc3339, rfc3339_micro
 from provisioner.api.node_pool import NodePool
 from provisioner.api.server import BootOrder, OrderReason, Server
-from provisioner.boot.facts import Facts
+from provisioner.boot.facts import LEASE_FRESH, Facts
 
 FIRST_PAUSE_SECONDS: Final = 30.0
 LONGEST_PAUSE_SECONDS: Final = 1800.0
@@ -79,7 +79,7 @@ def find_need(facts: Facts, now: datetime) -> Need | None:
     return (
         _switched_on(server)
         or _power_lost(server)
-        or _booted_unordered(server)
+        or _booted_unordered(facts, now)
         or _image_changed(server, facts.pool)
         or _timed_out(server, facts.pool, now)
     )
@@ -97,6 +97,33 @@ def next_order(facts: Facts, need: Need, new_id: str, now: datetime) -> BootOrde
         image_ref=facts.pool.spec.image_ref if facts.pool is not None else (before.image_ref if before else None),
         boot_id_before=_boot_id_before(facts),
         message=need.message[:1024],
+    )
+
+
+def former_order(facts: Facts, now: datetime) -> BootOrder | None:
+    """The order to go back to if the current one was not carried out and the Node lives on in the boot before it.
+
+    What the former order said is not kept; this is as much of it as the boot left behind: its id in status.join, its
+    Image in status.imageRef, the time when the BMC accepted it.
+    """
+    status, node = facts.server.status, facts.node
+    order, power, join = status.order, status.power, status.join
+    if order is None or join is None or join.order_id is None or join.order_id == order.id or join.fetched_time is None:
+        return None
+    if power is not None and power.order_id == order.id:
+        return None
+    if node is None or node.boot_id is None or join.boot_id is None or node.boot_id != join.boot_id.lower():
+        return None
+    if not node.was_heard(now):
+        return None
+    accepted = power.order_time if power is not None and power.order_id == join.order_id else None
+    return BootOrder(
+        id=join.order_id,
+        reason=order.reason,
+        ordered_time=min(accepted or join.fetched_time, join.fetched_time, key=parse_time),
+        attempt=max(1, order.attempt - 1),
+        image_ref=status.image_ref or order.image_ref,
+        message=f"boot order {order.id} ({order.reason}) was withdrawn: the boot before it lived on",
     )
 
 
@@ -178,11 +205,17 @@ def _power_lost(server: Server) -> Need | None:
     return Need(reason="PowerLost", message=f"its BMC says since {rfc3339(seen)} that it is off")
 
 
-def _booted_unordered(server: Server) -> Need | None:
+def _booted_unordered(facts: Facts, now: datetime) -> Need | None:
+    server = facts.server
     order, join = server.status.order, server.status.join
     if order is None or join is None or join.refused_time is None or join.refused_reason not in _REARMING_REFUSALS:
         return None
     refused = parse_time(join.refused_time)
+    heard = facts.node.last_heard(now) if facts.node is not None else None
+    if heard is not None and refused <= heard + LEASE_FRESH:
+        # Every pod speaks from its server's address. One that asked while the Node lived must not have it reset when
+        # its network fails later; a machine that did boot goes on asking.
+        return None
     if join.refused_reason == "OrderExpired":
         if server.spec.bmc is None and refused > parse_time(order.ordered_time):
             return Need(

@@ -24,6 +24,7 @@ class Say:
 class Verdict:
     """What is true of a server: its conditions Booted and Ready, its stage, and a new order if one is given.
 
+    withdrawn: the order that is taken back; the server that was judged has the former one already.
     look_again: when the answer may change by time alone. look_again_seconds: how often to look, whatever happens.
     """
 
@@ -31,6 +32,7 @@ class Verdict:
     ready: Say
     stage: BootStage | None
     order: BootOrder | None = None
+    withdrawn: BootOrder | None = None
     look_again: datetime | None = None
     look_again_seconds: float | None = None
 
@@ -46,9 +48,13 @@ class Happened:
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """`status`: every field that the controller owns, as JSON. `orders`: whether it holds a new boot order."""
+    """`status`: every field that the controller owns, as JSON. `orders`: whether it holds a new boot order.
+
+    `withdraws`: whether it takes the current order back.
+    """
 
     status: dict[str, Any]
     events: tuple[Happened, ...] = ()
     look_again_seconds: float | None = None
     orders: bool = False
+    withdraws: bool = False

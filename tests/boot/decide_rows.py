@@ -10,7 +10,7 @@ from provisioner.api import Image, NodePool, Rack
 from provisioner.api.node_pool import StageTimeouts
 from provisioner.api.server import BootOrder, BootProgress, JoinStatus, PowerStatus, ServerStatus, StageTime
 from provisioner.boot.facts import NodeFacts
-from tests.boot.objects import NOON, at, condition, image, pool
+from tests.boot.objects import DIGEST, NOON, at, condition, image, pool
 
 NEW = "new-order"
 BOOT = "11111111-1111-4111-8111-111111111111"
@@ -36,6 +36,12 @@ def node(
     return NodeFacts(name="r01-u01", ready=ready, ready_message=message, boot_id=boot_id, lease_renewed=renewed)
 
 
+def seen_lease(since: float, *, moved: bool = True, renewed: float = 0) -> NodeFacts:
+    """A Node that is not Ready, whose Lease the controller has seen as it is since then; `renewed`: what that says."""
+    moment = NOON + timedelta(seconds=since)
+    return replace(node(False, lease=renewed), lease_seen=moment, lease_moved=moved)
+
+
 def status(**fields: Any) -> ServerStatus:
     return ServerStatus(**{"address": "10.80.0.21", "subnet_name": "boot", "order": ORDER, **fields})
 
@@ -57,10 +63,12 @@ class Row:
     pool_image: Image | None = None
     rack: Rack | None = None
     stage: str | None = None
+    other_node: str | None = None
 
 
 NO_BMC: dict[str, Any] = {"bmc": None}
 READY_ONCE: dict[str, Any] = {"power": POWERED, "join": JOINED, "ready_time": at(40)}
+DUPLICATE = condition("Accepted", "False", "Duplicate", "Server r01-u01 claims what Server r01-u02 has already")
 
 WAITING = [
     Row(
@@ -114,6 +122,27 @@ WAITING = [
         status=status(power=POWERED),
         says="leave out spaces",
         stage="Firmware",
+    ),
+    Row(
+        "one that claims what another has is not booted, though it has an address yet",
+        "Duplicate",
+        status=status(order=None, conditions=(DUPLICATE,)),
+        says="kubectl delete server r01-u01",
+    ),
+    Row(
+        "nor booted again",
+        "Duplicate",
+        seconds=2000,
+        status=status(power=POWERED, conditions=(DUPLICATE,)),
+        says="r01-u02 has already",
+        stage="Firmware",
+    ),
+    Row(
+        "one whose machine runs under another name is not booted",
+        "RunsAsOtherNode",
+        status=status(order=None),
+        other_node="worker-7",
+        says="kubectl delete node worker-7",
     ),
     Row(
         "one whose subnet its rack lost is not booted",
@@ -269,6 +298,22 @@ ORDERING = [
         node=node(False, lease=440),
     ),
     Row(
+        "a machine that booted by itself goes on asking, long after its Lease was renewed last",
+        "Ordered",
+        seconds=560,
+        orders="Unordered",
+        status=status(**{**READY_ONCE, "join": REFUSED}),
+        node=seen_lease(470, renewed=100_000),
+    ),
+    Row(
+        "a Lease whose clock is a day ahead keeps nothing alive once it is not renewed",
+        "Ordered",
+        seconds=400,
+        status=status(power=POWERED, join=JOINED),
+        node=seen_lease(370, renewed=86_400),
+        orders="TimedOut",
+    ),
+    Row(
         "without a BMC an order that expired is armed again",
         "Ordered",
         seconds=9000,
@@ -379,7 +424,45 @@ NEVER_ORDERING = [
         seconds=510,
         node=node(False, lease=500),
         status=status(**{**READY_ONCE, "join": REFUSED}),
+        stage="Ready",
+    ),
+    Row(
+        "nor when the Node, that was alive as it came, is not heard of later",
+        "NodeNotReady",
+        seconds=9000,
+        node=node(None, lease=480),
+        status=status(**{**READY_ONCE, "join": REFUSED}),
+        stage="Ready",
+    ),
+    Row(
+        "nor when that Node's own clock is an hour slow",
+        "NodeNotReady",
+        seconds=9000,
+        node=seen_lease(8000, renewed=-3600),
+        status=status(**{**READY_ONCE, "join": replace(REFUSED, refused_time=at(7999))}),
+        stage="Ready",
+    ),
+    Row(
+        "a kubelet whose clock is an hour slow is alive while its Lease is seen to change",
+        "NodeNotReady",
+        seconds=400,
+        node=seen_lease(395, renewed=-3600),
+        status=status(power=POWERED, join=JOINED),
         says="is alive",
+    ),
+    Row(
+        "a Lease that the controller has only begun to look at counts as fresh",
+        "NodeNotReady",
+        seconds=400,
+        node=seen_lease(395, moved=False, renewed=0),
+        status=status(power=POWERED, join=JOINED),
+        says="is alive",
+    ),
+    Row(
+        "a Ready Node is left alone, though its server claims what another has",
+        "Ready",
+        status=status(power=POWERED, join=JOINED, conditions=(DUPLICATE,)),
+        node=node(),
         stage="Ready",
     ),
     Row(
@@ -438,5 +521,46 @@ NEVER_ORDERING = [
         pool=pool(image_ref="newer"),
         status=status(power=POWERED, join=JOINED),
         node=node(),
+    ),
+]
+
+SECOND = replace(ORDER, id="o2", reason="Unordered", ordered_time=at(9000), attempt=2, image_ref="newer")
+NOT_CARRIED_OUT: dict[str, Any] = {
+    "order": SECOND,
+    "power": POWERED,
+    "join": JOINED,
+    "image_ref": "gpu-node-abababababab",
+    "image_digest": DIGEST,
+}
+
+WITHDRAWING = [
+    Row(
+        "its BMC was away until the Node came back",
+        "Ready",
+        seconds=9100,
+        status=status(**NOT_CARRIED_OUT),
+        node=node(lease=9095),
+    ),
+    Row(
+        "the Node came back and is not well",
+        "NodeNotReady",
+        seconds=9100,
+        status=status(**NOT_CARRIED_OUT),
+        node=node(False, lease=9095),
+    ),
+    Row(
+        "the Node came back with a clock that is wrong",
+        "NodeNotReady",
+        seconds=9100,
+        status=status(**NOT_CARRIED_OUT),
+        node=seen_lease(9095, renewed=-3600),
+    ),
+    Row(
+        "nobody pressed the button until the Node came back",
+        "Ready",
+        seconds=9100,
+        spec=NO_BMC,
+        status=status(**{**NOT_CARRIED_OUT, "power": None}),
+        node=node(lease=9095),
     ),
 ]

@@ -17,8 +17,10 @@ from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.api.codec import encode, to_json
 from provisioner.api.errors import Conflict
 from provisioner.api.meta import rfc3339, rfc3339_micro
-from provisioner.api.server import JoinStatus, PowerStatus
+from provisioner.api.server import JoinStatus, PowerStatus, ServerStatus
 from provisioner.boot.controller import MANAGER, BootController, BootInformers, build_boot_controllers
+from provisioner.boot.lease_watch import LeaseWatch, Sighting
+from provisioner.boot.other_node import find_other_node
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import LEASES, NODES, of
@@ -100,9 +102,10 @@ class World:
             Server, self.name, {"join": to_json(JoinStatus(**fields))}, manager="provisioner-join"
         )
 
-    def node(self, *, ready: bool, boot_id: str = BOOT) -> None:
+    def node(self, *, ready: bool, boot_id: str = BOOT, name: str | None = None, system_uuid: str = "test") -> None:
         """Play the kubelet."""
-        meta = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name}}
+        name = name or self.name
+        meta = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
         self.cluster.apply(meta, manager="test")
         now = rfc3339(datetime.now(UTC))
         condition = {
@@ -115,8 +118,8 @@ class World:
         }
         self.cluster.patch(
             NODES,
-            self.name,
-            {"status": {"conditions": [condition], "nodeInfo": node_info(boot_id)}},
+            name,
+            {"status": {"conditions": [condition], "nodeInfo": {**node_info(boot_id), "systemUUID": system_uuid}}},
             subresource="status",
         )
 
@@ -306,14 +309,70 @@ def test_a_renewed_lease_forbids_what_a_refused_join_asks_for(world: World) -> N
     world.join(order_id=order.id, boot_id=BOOT, fetched_time=rfc3339_micro(now), refused_reason="AlreadyFetched",
                refused_time=rfc3339_micro(now + timedelta(seconds=1)))  # fmt: skip
     world.node(ready=False)
-    world.lease(datetime.now(UTC))
-    held = world.settle(world.controller(), lambda s: reason(s) == "NodeNotReady")
+    world.lease(now)
+    time_passed = [0.0]
+    controller = BootController(
+        world.cluster, world.informers, world.events, now=lambda: now + timedelta(seconds=time_passed[0]),
+        rng=random.Random(1), leases=LeaseWatch(lambda: time_passed[0]),
+    )  # fmt: skip
+    held = world.settle(controller, lambda s: reason(s) == "NodeNotReady")
     assert held.status.order == order
-    world.lease(datetime.now(UTC) - timedelta(seconds=60))
-    again = world.settle(world.controller(), lambda s: s.status.order is not None and s.status.order.id != order.id)
+    time_passed[0] = 700.0
+    controller.reconcile(world.name)
+    assert world.read().status.order == order, "it came while the Node was alive"
+    world.join(order_id=order.id, boot_id=BOOT, fetched_time=rfc3339_micro(now), refused_reason="AlreadyFetched",
+               refused_time=rfc3339_micro(now + timedelta(seconds=690)))  # fmt: skip
+    again = world.settle(controller, lambda s: s.status.order is not None and s.status.order.id != order.id)
     assert again.status.order is not None
     assert again.status.order.reason == "Unordered"
     assert again.status.ready_time is None
+    world.node(ready=True)
+    back = world.settle(controller, lambda s: s.status.order is not None and s.status.order.id == order.id)
+    assert (reason(back), back.status.image_ref) == ("Ready", f"{world.name}-image")
+    assert world.events.reasons[-1] == "OrderWithdrawn"
+
+
+@pytest.mark.parametrize("uuid", ["33221100-5544-7766-8899-AABBCCDDEEFF", "00112233-4455-6677-8899-aabbccddeeff"])
+def test_a_machine_that_runs_under_another_name_is_not_booted(world: World, uuid: str) -> None:
+    world.cluster.patch(of(Server), world.name, {"spec": {"systemUUID": "00112233-4455-6677-8899-aabbccddeeff"}})
+    other = f"{world.name}-other"
+    world.node(ready=True, name=other, system_uuid=uuid)
+    try:
+        wait_until(lambda: world.informers.nodes.get(other) is not None)
+        wait_until(lambda: bool((world.informers.nodes.get(other) or {})["status"].get("conditions")))
+        found = world.settle(world.controller(), lambda s: reason(s) == "RunsAsOtherNode")
+        assert found.status.order is None
+        message = next(c.message for c in found.status.conditions if c.type == "Ready")
+        assert f"kubectl delete node {other}" in message
+    finally:
+        world.cluster.delete(NODES, other)
+    ordered = world.settle(world.controller(), lambda s: s.status.order is not None)
+    assert ordered.status.order is not None
+    assert ordered.status.order.reason == "FirstBoot"
+
+
+def test_a_node_with_the_servers_address_is_its_machine_only_while_it_lives() -> None:
+    body = {
+        "metadata": {"name": "worker-7"},
+        "status": {"addresses": [{"type": "InternalIP", "address": "10.80.0.21"}]},
+    }
+    known = server("r01-u01")
+    assert find_other_node(known, [body], lambda node: True) == "worker-7"
+    assert find_other_node(known, [body], lambda node: False) is None
+    assert find_other_node(known, [{**body, "metadata": {"name": "r01-u01"}}], lambda node: True) is None
+    assert find_other_node(server("r01-u01", status=ServerStatus()), [body], lambda node: True) is None
+
+
+def test_a_lease_is_as_old_as_it_was_seen_whatever_its_clock_says() -> None:
+    moment = [100.0]
+    watch = LeaseWatch(lambda: moment[0])
+    first = {"spec": {"renewTime": "1999-01-01T00:00:00.000000Z"}}
+    assert watch.look("a", first) == Sighting(0.0, moved=False)
+    moment[0] = 130.0
+    assert watch.look("a", first) == Sighting(30.0, moved=False)
+    assert watch.look("a", {"spec": {"renewTime": "1999-01-01T00:00:30.000000Z"}}) == Sighting(0.0, moved=True)
+    assert watch.look("b", first) == Sighting(0.0, moved=False)
+    assert watch.look("a", None) is None
 
 
 def test_the_running_controller_reacts_to_pools_nodes_and_servers(world: World) -> None:

@@ -28,9 +28,11 @@ from tests.boot.decide_rows import (
     POWERED,
     READY_ONCE,
     WAITING,
+    WITHDRAWING,
     Row,
     heard,
     node,
+    seen_lease,
     status,
 )
 from tests.boot.objects import DIGEST, NOON, at, image, pool, rack, server
@@ -47,6 +49,7 @@ def facts_of(row: Row) -> Facts:
         pool_image=row.pool_image or (image(np.spec.image_ref) if np else None),
         ordered_image=image(order.image_ref) if order and order.image_ref else None,
         node=row.node,
+        other_node=row.other_node,
     )
 
 
@@ -110,7 +113,52 @@ def test_whatever_asks_for_a_boot_a_living_node_forbids_it(row: Row, alive: Node
     assert not decision.orders
 
 
-@pytest.mark.parametrize("row", [*WAITING, *ORDERING, *NEVER_ORDERING], ids=lambda row: row.sentence)
+@pytest.mark.parametrize("row", WITHDRAWING, ids=[row.sentence for row in WITHDRAWING])
+def test_an_order_that_was_not_carried_out_does_not_outlive_its_reason(row: Row) -> None:
+    decision = run(row)
+    assert decision.withdraws
+    assert not decision.orders
+    assert decision.status["order"]["id"] == "o1", "the order whose boot runs"
+    assert decision.status["order"]["imageRef"] == decision.status["imageRef"] == "gpu-node-abababababab"
+    assert decision.status["imageDigest"] == DIGEST
+    assert ready_of(decision)["reason"] == row.ready
+    assert ready_of(decision)["status"] == ("True" if row.ready == "Ready" else "False")
+    assert decision.status["bootStage"] == "Ready"
+    (event,) = decision.events
+    assert event.reason == "OrderWithdrawn"
+    assert "o2" in event.message
+
+
+@pytest.mark.parametrize("later", [60, 6_000, 600_000])
+def test_a_server_whose_order_was_withdrawn_is_not_reset_when_its_node_fails_again(later: float) -> None:
+    for row in WITHDRAWING:
+        seen = replace(facts_of(row), ordered_image=image())
+        first = decide(seen, NOON + timedelta(seconds=row.seconds), NEW)
+        failed = node(None, lease=row.seconds)
+        seen = replace(seen, server=written(seen.server, first), node=failed)
+        assert not decide(seen, NOON + timedelta(seconds=row.seconds + later), "another").orders
+
+
+@pytest.mark.parametrize(
+    ("what", "changes"),
+    [
+        ("it was carried out", {"status": {"power": replace(POWERED, order_id="o2")}}),
+        ("its boot has joined", {"status": {"join": replace(JOINED, order_id="o2")}}),
+        ("the Node reports another boot", {"node": node(boot_id=OTHER_BOOT)}),
+        ("the Node is dead", {"node": node(None, lease=9000)}),
+        ("the Lease was only just looked at", {"node": seen_lease(9099, moved=False, renewed=9000)}),
+    ],
+)
+def test_an_order_stands_where(what: str, changes: dict[str, Any]) -> None:
+    row = WITHDRAWING[0]
+    assert row.status is not None
+    changed = replace(row.status, **changes.get("status", {}))
+    decision = run(replace(row, status=changed, node=changes.get("node", row.node), pool=pool(image_ref="newer")))
+    assert not decision.withdraws, what
+    assert decision.status["order"]["id"] == "o2"
+
+
+@pytest.mark.parametrize("row", [*WAITING, *ORDERING, *NEVER_ORDERING, *WITHDRAWING], ids=lambda row: row.sentence)
 def test_deciding_again_on_what_was_written_changes_nothing(row: Row) -> None:
     """A decision is a fixed point: a controller that runs twice writes once."""
     facts, now = facts_of(row), NOON + timedelta(seconds=row.seconds)
@@ -132,7 +180,8 @@ def written(server_: Server, decision: Decision) -> Server:
     kept = {
         k: v for k, v in body.get("status", {}).items() if k in ("address", "subnetName", "power", "progress", "join")
     }
-    body["status"] = {**kept, **decision.status}
+    others = [c for c in body.get("status", {}).get("conditions", ()) if c["type"] not in ("Booted", "Ready")]
+    body["status"] = {**kept, **decision.status, "conditions": [*others, *decision.status["conditions"]]}
     return decode(Server, body)
 
 
@@ -208,7 +257,7 @@ def test_the_next_look_is_when_the_stage_times_out() -> None:
 
 
 def test_a_living_node_in_the_way_is_looked_at_often() -> None:
-    row = next(row for row in NEVER_ORDERING if "Lease is fresh" in row.sentence)
+    row = next(row for row in NEVER_ORDERING if "says Off resets no Node" in row.sentence)
     assert (run(row).look_again_seconds or 0) <= 10
 
 
