@@ -33,6 +33,8 @@ STARTING: Final = Wait(
     retry_seconds=5,
 )
 RESYNC_SECONDS: Final = 300.0
+_FIRST_PAUSE_SECONDS: Final = 1.0
+_LONGEST_PAUSE_SECONDS: Final = 30.0
 
 R = TypeVar("R", bound=Resource)
 
@@ -72,6 +74,7 @@ class ScriptRenderer:
 
     def run(self, stop: threading.Event) -> None:
         """Keep the scripts right until `stop`. Raises nothing: what fails is logged and tried again."""
+        pause = _FIRST_PAUSE_SECONDS
         while not stop.is_set():
             with self._wake:
                 if self._rebuilt.is_set() and not self._changed:
@@ -87,11 +90,17 @@ class ScriptRenderer:
             try:
                 # Nothing changed for a while, or nothing was written yet: everything, and the disk is looked at, too.
                 self.render_all() if not macs or not self._rebuilt.is_set() else self.render(macs)
-            except OSError as error:
-                log.warning("scripts were not written", folder=str(self.folder), error=str(error))
+                pause = _FIRST_PAUSE_SECONDS
+            except Exception as error:
+                # Whatever it was: a service that serves yesterday's scripts and does not know it is the worst of all.
+                expected = isinstance(error, OSError)
+                log.warning(
+                    "scripts were not written", folder=str(self.folder), error=repr(error), exc_info=not expected
+                )
                 with self._wake:
                     self._changed |= macs
-                stop.wait(1.0)
+                stop.wait(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     def wake(self) -> None:
         """Let `run` notice that it should stop."""
@@ -144,6 +153,17 @@ class ScriptRenderer:
             log.warning("server's script cannot be rendered", server=name, error=str(error))
             return render_script(
                 Wait(server=name, reason="Unreadable", message=str(error), remedy="look at the boot service's log")
+            )
+        except Exception:  # a fault of ours that one server's data meets must not cost the others their scripts
+            name = found["metadata"]["name"]
+            log.exception("server's script cannot be rendered", server=name)
+            return render_script(
+                Wait(
+                    server=name,
+                    reason="Unreadable",
+                    message="the boot service has a fault",
+                    remedy="look at the boot service's log",
+                )
             )
 
     def _synced(self) -> bool:

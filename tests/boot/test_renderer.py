@@ -6,10 +6,13 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from provisioner.api.server import ServerStatus
+from provisioner.api.server import Server, ServerStatus
+from provisioner.boot import renderer
+from provisioner.boot.choose import choose_boot_target
 from provisioner.boot.renderer import ScriptRenderer
 from provisioner.boot.server_index import ServerIndex
 from tests.boot.fake_source import FakeSource
@@ -160,6 +163,42 @@ def test_a_full_disk_is_survived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         world.renderer.wake()
         thread.join(30)
     assert "kernel" in world.text()
+
+
+def test_a_fault_while_rendering_does_not_end_the_renderer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(tmp_path, server())
+    real, failures = world.renderer.render_all, [RuntimeError("a bad day")]
+
+    def render_all() -> int:
+        if failures:
+            raise failures.pop()
+        return real()
+
+    monkeypatch.setattr(world.renderer, "render_all", render_all)
+    stop = threading.Event()
+    thread = threading.Thread(target=world.renderer.run, args=(stop,))
+    thread.start()
+    try:
+        assert world.renderer._rebuilt.wait(30)
+    finally:
+        stop.set()
+        world.renderer.wake()
+        thread.join(30)
+    assert "kernel" in world.text()
+
+
+def test_a_server_that_meets_a_fault_waits_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(tmp_path, server(), server("r01-u02", boot_mac_address="52:54:00:12:34:57"))
+
+    def choose(of: Server, *inputs: Any) -> Any:
+        if of.name == "r01-u02":
+            raise RuntimeError("a bad day")
+        return choose_boot_target(of, *inputs)
+
+    monkeypatch.setattr(renderer, "choose_boot_target", choose)
+    world.renderer.render_all()
+    assert "kernel" in world.text()
+    assert "Unreadable" in world.text("52-54-00-12-34-57")
 
 
 def test_an_object_that_cannot_be_read_makes_its_server_wait_and_no_other(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import selectors
 import socket
 import struct
@@ -36,6 +35,7 @@ _SILENCE_SECONDS: Final = 45.0
 """A worker that says nothing for so long, or takes so long to start, hangs too."""
 _ADDRESS_CHECK_SECONDS: Final = 2.0
 _STOP_SECONDS: Final = 5.0
+_FAULT_PAUSE_SECONDS: Final = 1.0
 
 
 @dataclass
@@ -70,6 +70,7 @@ class Crew:
         self._to_tell: deque[Delta] = deque()
         self._addresses: dict[str, tuple[bytes, ...]] = {}
         self._stopping = threading.Event()
+        self._next_check = 0.0
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -104,35 +105,44 @@ class Crew:
             self._wake()
 
     def pids(self) -> list[int]:
-        return [worker.process.pid for worker in self._workers if worker.process is not None]
+        return [process.pid for worker in self._workers if (process := worker.process) is not None]
 
     def _wake(self) -> None:
         with contextlib.suppress(BlockingIOError):  # it has been woken often enough
             self._wake_sender.send(b"\0")
 
     def _run(self) -> None:
-        next_check = time.monotonic() + _ADDRESS_CHECK_SECONDS
+        self._next_check = time.monotonic() + _ADDRESS_CHECK_SECONDS
         while not self._stopping.is_set():
-            for key, _ in self._selector.select(self._seconds_to_wait(next_check)):
-                if key.data is None:
-                    self._wake_receiver.recv(4096)
-                else:
-                    self._hear(key.data)
-            while self._to_tell:
-                self._tell_all(self._to_tell.popleft())
-            now = time.monotonic()
-            if now >= next_check:
-                next_check = now + _ADDRESS_CHECK_SECONDS
-                self._check_addresses()
-            for worker in self._workers:
-                if worker.process is None and now >= worker.start_at:
-                    self._launch(worker)
-                elif now - worker.heard > _SILENCE_SECONDS:
-                    self._lose(worker, f"nothing was heard of it for {_SILENCE_SECONDS:.0f} s")
+            try:
+                self._look_after_workers()
+            except Exception:
+                # Without this thread no worker is replaced or told anything any more.
+                log.exception("DHCP crew met a fault and goes on")
+                self._stopping.wait(_FAULT_PAUSE_SECONDS)
         self._end()
 
-    def _seconds_to_wait(self, next_check: float) -> float:
-        times = [next_check, *(worker.start_at for worker in self._workers if worker.process is None)]
+    def _look_after_workers(self) -> None:
+        """Wait until something is to be done, and do it."""
+        for key, _ in self._selector.select(self._seconds_to_wait()):
+            if key.data is None:
+                self._wake_receiver.recv(4096)
+            else:
+                self._hear(key.data)
+        while self._to_tell:
+            self._tell_all(self._to_tell.popleft())
+        now = time.monotonic()
+        if now >= self._next_check:
+            self._next_check = now + _ADDRESS_CHECK_SECONDS
+            self._check_addresses()
+        for worker in self._workers:
+            if worker.process is None and now >= worker.start_at:
+                self._launch(worker)
+            elif now - worker.heard > _SILENCE_SECONDS:
+                self._lose(worker, f"nothing was heard of it for {_SILENCE_SECONDS:.0f} s")
+
+    def _seconds_to_wait(self) -> float:
+        times = [self._next_check, *(worker.start_at for worker in self._workers if worker.process is None)]
         return max(0.0, min(times) - time.monotonic())
 
     def _check_addresses(self) -> None:
@@ -142,23 +152,36 @@ class Crew:
             self._tell_all(Addresses(found))
 
     def _launch(self, worker: _Worker) -> None:
-        ours, theirs = socket.socketpair()
-        timeout = struct.pack("@ll", _PIPE_TIMEOUT_SECONDS, 0)
-        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
-        ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeout)
-        forward = self._keeper_end if worker.index == 0 else self._others_end
-        listeners = self._listeners[worker.index]
-        inherited = [theirs.fileno(), forward.fileno(), *(listener.sock.fileno() for listener in listeners)]
-        worker.process = subprocess.Popen(
-            [sys.executable, "-m", "provisioner.boot.dhcp.worker", str(theirs.fileno())],
-            stdin=subprocess.DEVNULL,
-            pass_fds=inherited,
-        )
-        theirs.close()
-        worker.control = Connection(os.dup(ours.fileno()))
-        ours.close()
+        """Start the worker's process; if the system has no room for one now, plan to try again."""
         worker.started = worker.heard = time.monotonic()
-        self._selector.register(worker.control, selectors.EVENT_READ, worker)
+        try:
+            self._start_process(worker)
+        except (OSError, subprocess.SubprocessError) as error:
+            self._plan_start(worker)
+            log.warning(
+                "DHCP worker was not started",
+                worker=worker.index,
+                error=str(error),
+                restart_after_seconds=worker.pause_seconds,
+            )
+
+    def _start_process(self, worker: _Worker) -> None:
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            timeout = struct.pack("@ll", _PIPE_TIMEOUT_SECONDS, 0)
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeout)
+            forward = self._keeper_end if worker.index == 0 else self._others_end
+            listeners = self._listeners[worker.index]
+            process = subprocess.Popen(
+                [sys.executable, "-m", "provisioner.boot.dhcp.worker", str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno(), forward.fileno(), *(listener.sock.fileno() for listener in listeners)],
+            )
+            # Detached, not duplicated: with the process there, nothing may fail for want of a descriptor.
+            control = Connection(ours.detach())
+        self._selector.register(control, selectors.EVENT_READ, worker)
+        worker.process, worker.control = process, control
 
     def _setup(self, index: int) -> Setup:
         queues = tuple(
@@ -180,16 +203,20 @@ class Crew:
             return
         try:
             worker.control.send(message)
-        except OSError as error:
-            self._lose(worker, f"its pipe failed: {error}")
+        except Exception as error:
+            # Whatever it was: a worker that missed a message knows too little, its successor is told everything.
+            self._lose(worker, f"its pipe failed: {error!r}")
 
     def _hear(self, worker: _Worker) -> None:
         if worker.control is None:
             return
         try:
             report = worker.control.recv()
-        except (EOFError, OSError) as error:
-            self._lose(worker, f"its pipe ended: {error}" if str(error) else "its pipe ended")
+        except EOFError:
+            self._lose(worker, "its pipe ended")
+            return
+        except Exception as error:  # what cannot be read back leaves the pipe in the middle of a message
+            self._lose(worker, f"its pipe ended: {error!r}")
             return
         worker.heard = time.monotonic()
         if not worker.ready:
@@ -208,12 +235,7 @@ class Crew:
         status = process.wait()
         worker.process = worker.control = None
         worker.ready = False
-        now = time.monotonic()
-        if now - worker.started >= _STEADY_SECONDS:
-            worker.pause_seconds = 0.0
-        else:
-            worker.pause_seconds = min(max(_FIRST_PAUSE_SECONDS, worker.pause_seconds * 2), _LONGEST_PAUSE_SECONDS)
-        worker.start_at = now + worker.pause_seconds
+        self._plan_start(worker)
         log.warning(
             "DHCP worker was lost",
             worker=worker.index,
@@ -222,6 +244,14 @@ class Crew:
             why=why,
             restart_after_seconds=worker.pause_seconds,
         )
+
+    def _plan_start(self, worker: _Worker) -> None:
+        now = time.monotonic()
+        if now - worker.started >= _STEADY_SECONDS:
+            worker.pause_seconds = 0.0
+        else:
+            worker.pause_seconds = min(max(_FIRST_PAUSE_SECONDS, worker.pause_seconds * 2), _LONGEST_PAUSE_SECONDS)
+        worker.start_at = now + worker.pause_seconds
 
     def _end(self) -> None:
         processes = [worker.process for worker in self._workers if worker.process is not None]

@@ -11,13 +11,14 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from provisioner.api.errors import NeedsHuman
 from provisioner.api.rack import Rack
 from provisioner.api.server import Server
-from provisioner.boot.dhcp import DhcpConfig, DhcpServer, Observation
+from provisioner.boot.dhcp import DhcpConfig, DhcpServer, Observation, sockets
 from provisioner.boot.dhcp import options as opt
 from provisioner.boot.dhcp.steer import worker_of
 from tests.boot.dhcp.messages import mac_bytes, message, rack, request_of, server, subnet, yiaddr
@@ -187,6 +188,64 @@ def test_a_worker_that_hangs_is_replaced() -> None:
             run.server.replace([RACK], [registered(mac, 11), *many])
         wait_until(lambda: hung not in run.server.worker_pids(), "the hung worker was kept")
         assert yiaddr(relay.exchange(discover(mac, 2))) == "127.80.0.11"
+
+
+def test_a_worker_that_cannot_be_started_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system has no process, or no descriptor, to spare: for a while."""
+    mac = mac_for(1)
+    with running(RACK, registered(mac, 11)) as (run, relay):
+        relay.exchange(discover(mac, 1))
+        lost = run.server.worker_pids()[1]
+        real, failures = subprocess.Popen, [BlockingIOError(11, "no process"), OSError(24, "no descriptor")]
+
+        def popen(*arguments: Any, **named: Any) -> Any:
+            if failures:
+                raise failures.pop()
+            return real(*arguments, **named)
+
+        monkeypatch.setattr(subprocess, "Popen", popen)
+        open_before = len(list(Path("/proc/self/fd").iterdir()))
+        os.kill(lost, signal.SIGKILL)
+        wait_until(
+            lambda: len(run.server.worker_pids()) == 2 and lost not in run.server.worker_pids(), "it was not replaced"
+        )
+        assert failures == []
+        assert yiaddr(relay.exchange(discover(mac, 2))) == "127.80.0.11"
+        run.server.put_server(registered(mac, 77))
+        run.server.remove_server("s11")
+        wait_until(lambda: yiaddr(relay.exchange(discover(mac, 3))) == "127.80.0.77", "the change was not passed on")
+        assert len(list(Path("/proc/self/fd").iterdir())) <= open_before, "a failed start leaves no descriptor behind"
+
+
+def test_workers_that_cannot_be_started_at_first_come_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    mac = mac_for(1)
+    real, failures = subprocess.Popen, [BlockingIOError(11, "no process")] * 3
+
+    def popen(*arguments: Any, **named: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    with running(RACK, registered(mac, 11)) as (_, relay):
+        assert yiaddr(relay.exchange(discover(mac, 1))) == "127.80.0.11"
+
+
+def test_a_fault_while_looking_after_workers_does_not_end_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    mac, real, failures = mac_for(1), sockets.interface_addresses, [RuntimeError("a bad day")]
+    with running(RACK, registered(mac, 11)) as (run, relay):
+        relay.exchange(discover(mac, 1))
+
+        def interface_addresses(sock: socket.socket) -> dict[str, tuple[bytes, ...]]:
+            if failures:
+                raise failures.pop()
+            return real(sock)
+
+        monkeypatch.setattr(sockets, "interface_addresses", interface_addresses)
+        wait_until(lambda: failures == [], "the addresses were not looked at")
+        run.server.put_server(registered(mac, 77))
+        run.server.remove_server("s11")
+        wait_until(lambda: yiaddr(relay.exchange(discover(mac, 2))) == "127.80.0.77", "the change was not passed on")
 
 
 def test_stop_leaves_no_process_and_frees_the_port() -> None:
