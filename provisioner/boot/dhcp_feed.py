@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -19,6 +19,9 @@ from provisioner.boot.recorder import Events, ProgressRecorder
 from provisioner.boot.server_index import Source
 
 log = structlog.get_logger(__name__)
+
+_FIRST_PAUSE_SECONDS: Final = 1.0
+_LONGEST_PAUSE_SECONDS: Final = 30.0
 
 Change = tuple[type[Resource], str]
 
@@ -47,24 +50,41 @@ class DhcpFeed:
         self.dhcp.stop()
 
     def run(self, stop: threading.Event) -> None:
-        """Pass changes on until `stop`."""
+        """Pass changes on until `stop`. Raises nothing: what fails is logged and tried again."""
         while not (self._servers.has_synced and self._racks.has_synced):
             if stop.wait(0.05):
                 return
+        whole, pause = False, _FIRST_PAUSE_SECONDS
+        while not stop.is_set():
+            try:
+                if not whole:
+                    self._pass_on_all()
+                    whole = True
+                self._pass_on_changes()
+                self._trouble.look(self.dhcp)
+                pause = _FIRST_PAUSE_SECONDS
+            except Exception:
+                # Everything again: which of the changes were passed on is not known.
+                log.exception("changes were not passed on to DHCP", retry_after_seconds=pause)
+                whole = False
+                stop.wait(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+    def _pass_on_all(self) -> None:
         with self._changed:
             self._changes.clear()  # what was marked so far is in the caches, and so in the whole
         self.dhcp.replace(_decoded(Rack, self._racks.items()), _decoded(Server, self._servers.items()))
-        while not stop.is_set():
-            with self._changed:
-                if not self._changes:
-                    self._changed.wait(timeout=1.0)
-                changes, self._changes = self._changes, set()
-            for kind, name in changes:
-                try:
-                    self._pass_on(kind, name)
-                except Exception:
-                    log.exception("change was not passed on to DHCP", kind=kind.__name__, name=name)
-            self._trouble.look(self.dhcp)
+
+    def _pass_on_changes(self) -> None:
+        with self._changed:
+            if not self._changes:
+                self._changed.wait(timeout=1.0)
+            changes, self._changes = self._changes, set()
+        for kind, name in changes:
+            try:
+                self._pass_on(kind, name)
+            except Exception:
+                log.exception("change was not passed on to DHCP", kind=kind.__name__, name=name)
 
     def _pass_on(self, kind: type[Resource], name: str) -> None:
         body = (self._racks if kind is Rack else self._servers).get(name)

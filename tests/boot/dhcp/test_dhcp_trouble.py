@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from structlog.testing import capture_logs
 
 from provisioner.api.values import MacAddress
+from provisioner.boot import dhcp_feed
 from provisioner.boot.dhcp import Observation
 from provisioner.boot.dhcp import options as opt
 from provisioner.boot.dhcp_feed import DhcpFeed
@@ -163,3 +165,34 @@ def test_what_changed_in_a_minute_is_logged_as_one_line() -> None:
         ("info", {"dropped-unknown-relay": 2, "offered": 3}),
         ("info", {"dropped-unknown-relay": 5}),
     ]
+
+
+def test_a_fault_does_not_end_the_feed(monkeypatch: pytest.MonkeyPatch) -> None:
+    told, racks = Told(), FakeSource(rack("r01", subnet(cidr="127.80.0.0/24", gateway=SERVER_ADDRESS)))
+    servers = FakeSource(server("r01-u01", HOME, "127.80.0.21"))
+    feed = DhcpFeed(config(workers=1), told, servers, racks, told)  # type: ignore[arg-type]
+    taken: list[list[str]] = []
+    faults = {"replace": RuntimeError("a bad day"), "problems": RuntimeError("another")}
+
+    class Faulty(Dhcp):
+        def replace(self, racks: Any, servers: Any) -> None:
+            if fault := faults.pop("replace", None):
+                raise fault
+            taken.append([server.name for server in servers])
+
+        def problems(self) -> dict[str, str]:
+            if fault := faults.pop("problems", None):
+                raise fault
+            return {}
+
+    feed.dhcp = Faulty()  # type: ignore[assignment]
+    monkeypatch.setattr(dhcp_feed, "_FIRST_PAUSE_SECONDS", 0.01)
+    stop = threading.Event()
+    thread = threading.Thread(target=feed.run, args=(stop,))
+    thread.start()
+    try:
+        wait_until(lambda: len(taken) == 2, "after a fault everything is told again")
+    finally:
+        stop.set()
+        thread.join()
+    assert taken == [["r01-u01"], ["r01-u01"]]
