@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from ipaddress import ip_address
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 from provisioner.api import Server
 from provisioner.api.discovery import NAME_PREFIX
@@ -13,15 +15,30 @@ from provisioner.inventory.entries import Entry, Mistake, Origin
 
 Object = Mapping[str, Any]
 
+_PORTS: Final = {"https": 443, "http": 80}
+
 
 class Claim(NamedTuple):
-    """Something that at most one machine has: `("MAC address", "52:54:00:12:34:56")`."""
+    """Something that at most one machine has: `("MAC address", "52:54:00:12:34:56")`.
+
+    Of what has parts, such as a BMC of several systems, `part` claims one of them, and an empty one claims all.
+    """
 
     what: str
     value: str
+    part: str = ""
+
+    @property
+    def whole(self) -> Claim:
+        return self._replace(part="")
+
+    def clashes(self, other: Claim) -> bool:
+        """Whether two machines cannot make these claims."""
+        either_is_whole = not self.part or not other.part
+        return self.whole == other.whole and (either_is_whole or self.part == other.part)
 
     def __str__(self) -> str:
-        return f"{self.what} {self.value}"
+        return f"{self.what} {self.value}" + (f" ({self.part})" if self.part else "")
 
 
 def claims_of(kind: str, spec: Object, status: Object | None = None) -> Iterator[Claim]:
@@ -43,11 +60,25 @@ def claims_of(kind: str, spec: Object, status: Object | None = None) -> Iterator
     if address:
         yield Claim("address", address)
     if bmc.get("address"):
-        # One BMC may serve several systems of a chassis.
-        system = f" (system {bmc['systemID']})" if bmc.get("systemID") else ""
-        yield Claim("BMC address", bmc["address"].rstrip("/").lower() + system)
+        # One BMC may serve several systems of a chassis. Without a systemID it is whichever one the BMC has.
+        system = f"system {bmc['systemID']}" if bmc.get("systemID") else ""
+        yield Claim("BMC address", bmc_endpoint(bmc["address"]), system)
     if spec.get("position") and spec.get("rackRef"):
         yield Claim("position", f"{spec['position']} of rack {spec['rackRef']}")
+
+
+def bmc_endpoint(address: str) -> str:
+    """Host and port of a BMC's URL, the same however it is written: `https://BMC/redfish` is `bmc:443`."""
+    try:
+        url = urlsplit(address)
+        host, port = (url.hostname or "").rstrip("."), url.port or _PORTS[url.scheme]
+    except (ValueError, KeyError):
+        return address.rstrip("/").lower()  # no URL: the CRD's rules refuse it
+    try:
+        parsed = ip_address(host)
+    except ValueError:
+        return f"{host}:{port}"
+    return f"[{parsed}]:{port}" if parsed.version == 6 else f"{parsed}:{port}"
 
 
 def is_waiting_stranger(body: Object) -> bool:
@@ -72,7 +103,7 @@ def find_duplicates(entries: Iterable[Entry], existing: Iterable[Object]) -> tup
     An object in the cluster that the file names too counts as it will be. Machines discovered at `existing` that nobody
     accepted claim nothing: the file registers them.
     """
-    holders: dict[Claim, list[_Holder]] = defaultdict(list)
+    holders: dict[Claim, list[tuple[Claim, _Holder]]] = defaultdict(list)
     by_name = {(body["kind"], body["metadata"]["name"]): body for body in existing}
     first_named: dict[tuple[str, str], Origin] = {}
     mistakes = []
@@ -86,19 +117,29 @@ def find_duplicates(entries: Iterable[Entry], existing: Iterable[Object]) -> tup
         before = by_name.pop(key, {"spec": {}, "status": {}})
         holder = _Holder(f"{entry.kind} {entry.name}", str(entry.origin), entry.origin)
         for claim in claims_of(entry.kind, {**before["spec"], **entry.spec}, before.get("status")):
-            holders[claim].append(holder)
+            holders[claim.whole].append((claim, holder))
     for (kind, name), body in by_name.items():
         if not is_waiting_stranger(body):
             for claim in claims_of(kind, body["spec"], body.get("status")):
-                if claim in holders:
-                    holders[claim].append(_Holder(f"{kind} {name}", "in the cluster", None))
-    for claim, claimants in holders.items():
-        if len(claimants) > 1:
-            first, *others = (claimant for claimant in claimants)
-            origin = next(holder.origin for holder in reversed(claimants) if holder.origin)
-            observed = f"{claim} of {first} is also that of {', '.join(map(str, others))}"
-            mistakes.append(Mistake(origin, observed, "one machine to have it", _remedy(claim, others)))
+                if claim.whole in holders:
+                    holders[claim.whole].append((claim, _Holder(f"{kind} {name}", "in the cluster", None)))
+    for whole, claimed in holders.items():
+        for claim, claimants in _by_part(whole, claimed):
+            origin = next((holder.origin for holder in reversed(claimants) if holder.origin), None)
+            if len(claimants) > 1 and origin is not None:
+                first, *others = claimants
+                observed = f"{claim} of {first} is also that of {', '.join(map(str, others))}"
+                mistakes.append(Mistake(origin, observed, "one machine to have it", _remedy(claim, others)))
     return tuple(mistakes)
+
+
+def _by_part(whole: Claim, claimed: list[tuple[Claim, _Holder]]) -> Iterator[tuple[Claim, list[_Holder]]]:
+    """Who clashes with each other: all, where somebody claims the whole, and otherwise those of the same part."""
+    if any(not claim.part for claim, _ in claimed):
+        yield whole, [holder for _, holder in claimed]
+        return
+    for part in dict.fromkeys(claim for claim, _ in claimed):
+        yield part, [holder for claim, holder in claimed if claim == part]
 
 
 def _remedy(claim: Claim, others: list[_Holder]) -> str:

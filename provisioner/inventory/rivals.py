@@ -44,26 +44,30 @@ class ClaimIndex:
 
     def __init__(self, claims_of: Callable[[Object | None], frozenset[Claim]]) -> None:
         self._claims_of = claims_of
-        self._names: defaultdict[Claim, set[str]] = defaultdict(set)
+        self._made: defaultdict[Claim, set[tuple[Claim, str]]] = defaultdict(set)  # by the whole of what is claimed
         self._lock = threading.Lock()
 
     def change(self, name: str, old: Object | None, new: Object | None) -> frozenset[str]:
         """Take in a change; returns the other servers that share a claim with the object before or after it."""
         before, after = self._claims_of(old), self._claims_of(new)
         with self._lock:
-            touched = {other for claim in before | after for other in self._names.get(claim, ())}
+            touched = {other for claim in before | after for other in self._claimants(claim)}
             for claim in before - after:
-                self._names[claim].discard(name)
-                if not self._names[claim]:
-                    del self._names[claim]
+                self._made[claim.whole].discard((claim, name))
+                if not self._made[claim.whole]:
+                    del self._made[claim.whole]
             for claim in after:
-                self._names[claim].add(name)
+                self._made[claim.whole].add((claim, name))
         return frozenset(touched - {name})
 
     def claimants(self, claims: Iterable[Claim]) -> dict[Claim, list[str]]:
-        """Names by claim, of those claims that somebody makes."""
+        """Names by claim, of those claims that somebody makes or that clash with what somebody claims."""
         with self._lock:
-            return {claim: sorted(self._names[claim]) for claim in claims if claim in self._names}
+            found = {claim: sorted(self._claimants(claim)) for claim in claims}
+        return {claim: names for claim, names in found.items() if names}
+
+    def _claimants(self, claim: Claim) -> set[str]:
+        return {name for made, name in self._made.get(claim.whole, ()) if made.clashes(claim)}
 
 
 def find_rivals(

@@ -45,7 +45,23 @@ ONLY_ONE = [
     ("serial number", {"serialNumber": "abc1"}, {"serialNumber": "ABC1"}, "ABC1"),
     ("system UUID", {"systemUUID": "u"}, {"systemUUID": "u"}, "u"),
     ("address", {"bootAddress": "10.80.0.9"}, {"bootAddress": "10.80.0.9"}, "10.80.0.9"),
-    ("BMC address", {"bmc": {"address": "https://B"}}, {"bmc": {"address": "https://b/"}}, "https://b"),
+    ("BMC address", {"bmc": {"address": "https://B"}}, {"bmc": {"address": "https://b/"}}, "b:443"),
+    ("BMC address", {"bmc": {"address": "https://b"}}, {"bmc": {"address": "https://b:443/redfish/v1"}}, "b:443"),
+    ("BMC address", {"bmc": {"address": "http://b."}}, {"bmc": {"address": "https://b:80"}}, "b:80"),
+    (
+        "BMC address",
+        {"bmc": {"address": "https://[fd00::0:1]"}},
+        {"bmc": {"address": "https://[FD00::1]:443"}},
+        "[fd00::1]:443",
+    ),
+    (
+        "BMC address",
+        {"bmc": {"address": "https://b", "systemID": "1"}},
+        {"bmc": {"address": "https://b:443", "systemID": "1"}},
+        "b:443 (system 1)",
+    ),
+    ("BMC address", {"bmc": {"address": "https://b"}}, {"bmc": {"address": "https://b", "systemID": "1"}}, "b:443"),
+    ("BMC address", {"bmc": {"address": "https://b", "systemID": "1"}}, {"bmc": {"address": "https://b/"}}, "b:443"),
     ("position", {"position": "u07"}, {"position": "u07"}, "u07 of rack r01"),
 ]
 
@@ -100,6 +116,8 @@ def test_what_may_be_shared_is_shared() -> None:
             [
                 entry("a", 2, position="u1", bmc=chassis | {"systemID": "1"}),
                 entry("b", 3, position="u1", rackRef="r09", bmc=chassis | {"systemID": "2"}),
+                entry("d", 6, bmc={"address": "https://bmc:8443"}),
+                entry("e", 7, bmc={"address": "http://bmc"}),
                 entry("a", 4, kind="DPU", serialNumber="X"),
                 entry("c", 5, serialNumber="X"),
             ],
@@ -107,6 +125,11 @@ def test_what_may_be_shared_is_shared() -> None:
         )
         == ()
     )
+
+
+def test_two_systems_in_the_cluster_are_not_reported_for_a_file_that_names_a_third() -> None:
+    existing = [stored(name, bmc={"address": "https://b", "systemID": "1"}) for name in ("old", "older")]
+    assert find_duplicates([entry("a", 2, bmc={"address": "https://b", "systemID": "2"})], existing) == ()
 
 
 def test_a_machine_that_was_switched_on_before_it_was_registered_is_superseded() -> None:
