@@ -101,9 +101,8 @@ def is_discovered(server: Server) -> bool:
     return server.name.startswith(NAME_PREFIX) and server.spec.acceptance == "Pending"
 
 
-def refuse_flood(servers: Iterable[Server], *, limit: int = MAX_UNKNOWN_SERVERS) -> None:
-    """Raises: Refused if `limit` unknown machines wait already; the boot service then only serves the wait."""
-    waiting = sum(1 for server in servers if is_discovered(server))
+def refuse_flood(waiting: int, *, limit: int = MAX_UNKNOWN_SERVERS) -> None:
+    """Raises: Refused if `limit` unknown machines are `waiting` already; the boot service then only serves the wait."""
     if waiting >= limit:
         raise Refused(
             f"unknown machine not recorded: {waiting} unknown machines wait already, at most {limit} may",

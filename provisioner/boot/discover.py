@@ -7,7 +7,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -15,7 +15,6 @@ from provisioner.api import Rack, Server
 from provisioner.api.codec import decode, encode, to_json
 from provisioner.api.discovery import (
     MAX_UNKNOWN_SERVERS,
-    NAME_PREFIX,
     Claims,
     TokenBucket,
     discovered_name,
@@ -67,14 +66,16 @@ class Discoverer:
 
         Raises: Refused if too many unknown machines wait already.
         """
-        refuse_flood(self._waiting())
         name = discovered_name(claims.mac)
         with self._changed:
-            if name not in self._offered and len(self._offered) >= MAX_UNKNOWN_SERVERS:
+            if name in self._offered:
+                return name
+            refuse_flood(self._index.count_waiting())
+            if len(self._offered) >= MAX_UNKNOWN_SERVERS:
                 raise Refused(
                     f"unknown machine not recorded: {MAX_UNKNOWN_SERVERS} others are about to be", hint="wait a moment"
                 )
-            self._offered.setdefault(name, claims)
+            self._offered[name] = claims
             self._changed.notify_all()
         return name
 
@@ -140,11 +141,3 @@ class Discoverer:
         self._events.record(
             created, "Normal", "Discovered", f"An unknown machine asked to boot; kubectl provision accept {name}"
         )
-
-    def _waiting(self) -> list[Server]:
-        return [decode(Server, server) for server in self._index.servers.items() if _is_waiting(server)]
-
-
-def _is_waiting(server: dict[str, Any]) -> bool:
-    """Whether it is worth decoding: of ten thousand servers a few are unknown machines."""
-    return bool(server["metadata"]["name"].startswith(NAME_PREFIX) and server["spec"].get("acceptance") == "Pending")

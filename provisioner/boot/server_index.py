@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from provisioner.api.discovery import NAME_PREFIX
+
 Json = Mapping[str, Any]
 Watcher = Callable[[str, dict[str, Any] | None, dict[str, Any] | None], None]
 
@@ -24,13 +26,14 @@ class Source(Protocol):
 
 
 class ServerIndex:
-    """Which Servers claim a MAC address as the one they boot from, and which only have it."""
+    """Which Servers claim a MAC address as the one they boot from, which only have it, and how many are unknown."""
 
     def __init__(self, servers: Source) -> None:
         self.servers = servers
         self._lock = threading.Lock()
         self._booting: dict[str, set[str]] = {}
         self._having: dict[str, set[str]] = {}
+        self._waiting: set[str] = set()
 
     def attach(self) -> None:
         """Follow the informer. Call once, before it starts or after: what it already has is taken over."""
@@ -55,8 +58,16 @@ class ServerIndex:
             names = sorted(self._having.get(mac, ()))
         return next((server for name in names if (server := self.servers.get(name)) is not None), None)
 
+    def count_waiting(self) -> int:
+        """How many unknown machines wait for a person: kept, not counted, since any stranger may ask."""
+        return len(self._waiting)
+
     def _changed(self, name: str, old: Json | None, new: Json | None) -> None:
         with self._lock:
+            if new is not None and _is_waiting(name, new):
+                self._waiting.add(name)
+            else:
+                self._waiting.discard(name)
             for server, add in ((old, False), (new, True)):
                 if server is None:
                     continue
@@ -72,6 +83,10 @@ def boot_mac(server: Json) -> str | None:
 def _spec(server: Json) -> dict[str, Any]:
     spec: dict[str, Any] = server.get("spec") or {}
     return spec
+
+
+def _is_waiting(name: str, server: Json) -> bool:
+    return name.startswith(NAME_PREFIX) and _spec(server).get("acceptance") == "Pending"
 
 
 def _precedence(server: Json) -> tuple[bool, str, str]:

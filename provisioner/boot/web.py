@@ -33,6 +33,13 @@ REPORTS_PER_SECOND: Final = 2.0
 REPORTS_AT_ONCE: Final = 30.0
 MAX_SOURCES: Final = 16_384
 
+TOO_OFTEN: Final = Wait(
+    reason="TooOften",
+    message="this address asked too often what to boot",
+    remedy="none is needed, unless several machines share the address",
+    retry_seconds=30,
+)
+
 _BOOT_ID = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
 
@@ -68,6 +75,9 @@ def boot_blueprint(
     """The routes. `ready`: whether the inventory is known and all scripts are written."""
     blueprint = Blueprint("boot", __name__)
     limit = SourceLimit(rate_per_second=REPORTS_PER_SECOND, burst=REPORTS_AT_ONCE, monotonic=monotonic)
+    # Of its own: what a system reports must not keep the firmware at the same address from its script.
+    unknown_limit = SourceLimit(rate_per_second=REPORTS_PER_SECOND, burst=REPORTS_AT_ONCE, monotonic=monotonic)
+    too_often = render_script(TOO_OFTEN)
 
     @blueprint.post("/v1/progress")
     def progress() -> Response:
@@ -97,6 +107,8 @@ def boot_blueprint(
     @blueprint.get("/v1/unknown")
     def unknown() -> Response:
         source = request.remote_addr
+        if not unknown_limit.admits(source or ""):
+            return _plain(200, too_often)  # a script all the same: firmware would give up on an error
         sent = {name: request.args.get(name, "") for name in ("uuid", "serial", "manufacturer", "product", "buildarch")}
         sent["mac"] = request.args.get("mac", "")
         if not ready():
@@ -186,7 +198,7 @@ def _sent() -> Mapping[str, Any]:
 
 
 def _script(wait: Wait) -> Response:
-    return Response(render_script(wait), mimetype="text/plain", headers={"Cache-Control": "no-store"})
+    return _plain(200, render_script(wait))
 
 
 def _plain(status: int, text: str) -> Response:

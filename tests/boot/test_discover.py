@@ -136,3 +136,48 @@ def test_when_many_wait_already_no_more_are_taken(world: World) -> None:
         )
     with pytest.raises(Refused, match="wait already"):
         world.discoverer.offer(claims(60_000))
+    world.servers.remove("unknown-000000000007")
+    assert world.discoverer.offer(claims(60_000)) == "unknown-52540000ea60"
+
+
+def test_machines_that_wait_are_not_counted_anew_for_each_that_asks(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asks is a stranger: an answer must not cost a walk over the fleet."""
+    for number in range(MAX_UNKNOWN_SERVERS - 1):
+        world.servers.put(
+            server(f"unknown-{number:012x}", boot_mac_address=claims(number).mac, acceptance="Pending", rack_ref=None)
+        )
+
+    def items() -> list[dict[str, Any]]:
+        raise AssertionError("the fleet was walked over")
+
+    monkeypatch.setattr(world.servers, "items", items)
+    world.discoverer.offer(claims(60_000))
+
+
+def test_who_was_offered_already_is_told_so_while_no_more_are_taken(world: World) -> None:
+    world.cluster.trouble = [Retryable("connection refused", after_seconds=60)]
+    name = world.discoverer.offer(claims(60_000))
+    wait_until(lambda: world.discoverer.trouble is not None)
+    for number in range(MAX_UNKNOWN_SERVERS):
+        world.servers.put(
+            server(f"unknown-{number:012x}", boot_mac_address=claims(number).mac, acceptance="Pending", rack_ref=None)
+        )
+    assert world.discoverer.offer(claims(60_000)) == name
+    with pytest.raises(Refused, match="wait already"):
+        world.discoverer.offer(claims(60_001))
+
+
+def test_who_was_accepted_or_removed_waits_no_more() -> None:
+    servers = FakeSource(
+        server("unknown-1", acceptance="Pending", rack_ref=None), server("r01-u09", acceptance="Pending")
+    )
+    index = ServerIndex(servers)
+    index.attach()
+    assert index.count_waiting() == 1, "a registered server that is Pending is no unknown machine"
+    servers.put(server("unknown-1", acceptance="Accepted"))
+    assert index.count_waiting() == 0
+    servers.put(server("unknown-2", acceptance="Pending"))
+    servers.remove("unknown-2")
+    assert index.count_waiting() == 0

@@ -151,6 +151,32 @@ def test_when_too_many_wait_the_machine_is_told_so() -> None:
     assert "sleep 60" in script
 
 
+def test_one_source_may_not_ask_without_end_and_is_told_to_wait() -> None:
+    world = World()
+    client = world.client()
+
+    def ask(source: str) -> str:
+        answer = client.get("/v1/unknown?mac=52-54-00-12-34-56", environ_base={"REMOTE_ADDR": source})
+        assert answer.status_code == 200, "firmware would give up on an error"
+        return answer.text
+
+    answers = [ask("10.80.0.200") for _ in range(int(REPORTS_AT_ONCE) + 5)]
+    assert len(world.offered) == int(REPORTS_AT_ONCE)
+    assert all("TooOften" in text and "sleep 30" in text for text in answers[-5:])
+    assert all(text.startswith("#!ipxe\n") for text in answers)
+    assert "kubectl provision accept" in ask("10.80.0.201"), "another machine is another source"
+    world.clock += 10
+    assert "kubectl provision accept" in ask("10.80.0.200")
+
+
+def test_reports_of_a_source_do_not_use_up_its_scripts() -> None:
+    world = World()
+    client = world.client()
+    for _ in range(int(REPORTS_AT_ONCE) + 5):
+        client.post("/v1/progress", json=REPORT)
+    assert "kubectl provision accept" in client.get("/v1/unknown?mac=52-54-00-12-34-56").text
+
+
 def test_before_the_inventory_is_known_nobody_is_unknown() -> None:
     world = World(ready=False)
     assert "Starting" in world.ask()
