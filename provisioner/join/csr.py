@@ -2,8 +2,9 @@
 
 Ours to judge is a request for one of the two kubelet signers that comes from one of our bootstrap tokens or from a Node
 of ours, or that asks for the name of one of our Servers, whoever asks. Left alone is every other signer, and what other
-joiners do for names that are not ours (a kubeadm token, a control plane's kubelet renewing its own certificate):
-leaving alone grants nothing. Anybody else who asks those signers (a user, a service account) is denied.
+joiners do for names that are not ours (a kubeadm token, a control plane's kubelet renewing its own certificate), also
+when a Server was registered under the name of their Node: leaving alone grants nothing. Anybody else who asks those
+signers (a user, a service account) is denied.
 
     requester             signer    approved when
     our bootstrap token   client    the token is the one handed out for exactly the Server whose name is asked for, and
@@ -15,13 +16,14 @@ leaving alone grants nothing. Anybody else who asks those signers (a user, a ser
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from provisioner.api.server import JoinStatus, Server
 from provisioner.join.csr_request import CertificateRequest, Subject, SubjectError, read_subject
 from provisioner.join.mint import BOOTSTRAP_GROUP, BOOTSTRAP_USER_PREFIX, token_id_of_user
+from provisioner.join.node_object import SERVER_UID_ANNOTATION
 
 CLIENT_SIGNER: Final = "kubernetes.io/kube-apiserver-client-kubelet"
 SERVING_SIGNER: Final = "kubernetes.io/kubelet-serving"
@@ -76,7 +78,8 @@ Verdict = Ignore | Deny | ApproveBootstrap | ApproveRenewal | ApproveServing
 class CertificateFacts:
     """What is known when a request is judged.
 
-    `server`: the Server whose name is asked for. `requesting_server`: whether the asking Node is one of our Servers.
+    `server`: the Server whose name is asked for. `requesting_server`: whether the asking Node was made for one of our
+    Servers (see is_ours).
     `token_server`: label of the token's Secret; None if there is no such Secret. `credentials`: ids of the client
     certificates of the server's current boot.
     """
@@ -104,6 +107,17 @@ def requesting_node(request: CertificateRequest) -> str | None:
     return name if name != request.username and NODE_GROUP in request.groups else None
 
 
+def is_ours(server: Server, node: Mapping[str, Any] | None) -> bool:
+    """Whether who calls itself Node `server.name` is that Server: it was handed a token, or its Node was made for it.
+
+    The name alone says nothing: a Server may have been registered under the name of a Node that others run.
+    """
+    if server.status.join is not None and server.status.join.token_id is not None:
+        return True
+    annotations = (node or {}).get("metadata", {}).get("annotations") or {}
+    return server.metadata.uid is not None and annotations.get(SERVER_UID_ANNOTATION) == server.metadata.uid
+
+
 def judge(request: CertificateRequest, facts: CertificateFacts) -> Verdict:
     """Judge one pending request."""
     if request.signer not in _USAGES:
@@ -111,7 +125,7 @@ def judge(request: CertificateRequest, facts: CertificateFacts) -> Verdict:
     with_our_token = BOOTSTRAP_GROUP in request.groups
     node = requesting_node(request)
     if not with_our_token and not facts.requesting_server:
-        if facts.server is not None:
+        if facts.server is not None and node != facts.server.name:
             return Deny("NameTaken", f"{request.username} asks for the name of server {facts.server.name}")
         if node is not None or request.username.startswith(BOOTSTRAP_USER_PREFIX):
             return Ignore()

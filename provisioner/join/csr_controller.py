@@ -19,7 +19,7 @@ from provisioner.api.errors import NotFound
 from provisioner.api.meta import Condition, rfc3339
 from provisioner.api.server import JoinStatus, Server
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.resources import CSRS, SECRETS
+from provisioner.cluster.resources import CSRS, NODES, SECRETS
 from provisioner.join.csr import (
     CLIENT_SIGNER,
     MAX_EXPIRATION_SECONDS,
@@ -30,6 +30,7 @@ from provisioner.join.csr import (
     Deny,
     Ignore,
     asked_name,
+    is_ours,
     judge,
     requesting_node,
 )
@@ -129,7 +130,7 @@ class Approver:
                 ),
             )
         token_id = token_id_of_user(request.username)
-        if token_id is not None:
+        if token_id is not None and self._token_server(request) == server.name:
             self.cluster.delete(SECRETS, token_secret_name(token_id), namespace=TOKEN_NAMESPACE)
 
     def _apply_join(self, server: Server, join: JoinStatus) -> None:
@@ -201,7 +202,14 @@ class Approver:
     def _is_ours(self, node: str | None, server: Server | None) -> bool:
         if node is None:
             return False
-        return (server is not None and server.name == node) or self._server(node) is not None
+        requesting = server if server is not None and server.name == node else self._server(node)
+        return requesting is not None and (is_ours(requesting, None) or is_ours(requesting, self._node(node)))
+
+    def _node(self, name: str) -> dict[str, Any] | None:
+        try:
+            return self.cluster.get(NODES, name)
+        except NotFound:
+            return None
 
     def _token_server(self, request: CertificateRequest) -> str | None:
         token_id = token_id_of_user(request.username)

@@ -55,8 +55,11 @@ def token_secret_name(token_id: str) -> str:
 def token_secret(token: BootstrapToken, server_name: str, now: datetime, ttl_seconds: int) -> dict[str, Any]:
     """The Secret that makes the token valid for `ttl_seconds` (1 to 600), for authentication only.
 
-    Raises: ValueError if the TTL is longer.
+    Its label names the server: by it our tokens are told from those of others. Raises: ValueError if the TTL is longer,
+    or no server is named.
     """
+    if not server_name:
+        raise ValueError("a token is of one server, which must be named")
     if not 1 <= ttl_seconds <= MAX_TOKEN_TTL_SECONDS:
         raise ValueError(f"token TTL is {ttl_seconds} s; it must be 1 to {MAX_TOKEN_TTL_SECONDS} s")
     return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -13,10 +13,13 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from provisioner.api.codec import encode
 from provisioner.api.conditions import find_condition
 from provisioner.api.errors import Refused
+from provisioner.api.meta import ObjectMeta
+from provisioner.api.server import Server, ServerStatus
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.resources import CSRS, SECRETS
+from provisioner.cluster.resources import CSRS, NODES, SECRETS, of
 from provisioner.join.csr import CLIENT_SIGNER, SERVING_SIGNER
 from tests.join.samples import OTHER_KEY
 from tests.join.world import World, ask, certificate_pem, connect_as
@@ -298,6 +301,24 @@ def foreign_token(world: World) -> Cluster:
         },
     }
     world.admin.create(SECRETS, secret)
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "kubeadm:kubelet-bootstrap"},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": "system:node-bootstrapper",
+        },
+        "subjects": [
+            {
+                "kind": "Group",
+                "apiGroup": "rbac.authorization.k8s.io",
+                "name": "system:bootstrappers:kubeadm:default-node-token",
+            }
+        ],
+    }
+    world.admin.apply(binding, manager="tests")
     return connect_as(world.plane, world.folder, {"token": f"{world.name[1:7]}.0123456789abcdef"})
 
 
@@ -305,6 +326,52 @@ def test_other_joiners_are_left_alone_but_not_with_our_names(world: World) -> No
     kubeadm = foreign_token(world)
     assert world.decide(ask(kubeadm, certificate_pem(curve_key(), "system:node:control-plane-1"))) == "Pending"
     assert world.decide(ask(kubeadm, certificate_pem(curve_key(), f"system:node:{world.name}"))) == "NameTaken"
+
+
+def foreign_kubelet(world: World) -> Cluster:
+    """Whoever has a certificate for the name that an administrator approved."""
+    key = curve_key()
+    name = ask(world.admin, certificate_pem(key, f"system:node:{world.name}"))
+    csr = world.admin.get(CSRS, name)
+    csr["status"] = {"conditions": [{"type": "Approved", "status": "True", "reason": "ByHand", "message": "by hand"}]}
+    world.admin.replace(CSRS, csr, subresource="approval")
+    return world.as_node(key, world.wait_for_certificate(name))
+
+
+def test_a_foreign_node_renews_though_a_server_is_registered_under_its_name(make_world: Callable[..., World]) -> None:
+    """It has a Node that others made, and neither a join nor a token: its requests are not ours to deny."""
+    world = make_world()
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": world.name}}
+    world.admin.create(NODES, node)
+    world.order("order-1")
+    kubelet = foreign_kubelet(world)
+    renewal = ask(kubelet, certificate_pem(curve_key(), f"system:node:{world.name}"))
+    serving = certificate_pem(curve_key(), f"system:node:{world.name}", alternative=[dns(world.name)])
+    assert world.decide(renewal) == "Pending"
+    assert world.decide(ask(kubelet, serving, signer=SERVING_SIGNER, usages=SERVER)) == "Pending"
+
+
+def test_a_server_that_was_registered_anew_does_not_deny_its_node_the_renewal(world: World) -> None:
+    node = world.become_node()
+    registered = world.server()
+    world.admin.delete(of(Server), world.name)
+    world.admin.create(
+        of(Server), encode(replace(registered, metadata=ObjectMeta(name=world.name), status=ServerStatus()))
+    )
+    assert world.decide(ask(node, certificate_pem(curve_key(), f"system:node:{world.name}"))) == "Pending"
+
+
+def test_a_spent_token_is_deleted_only_if_it_is_labelled_as_the_servers(world: World) -> None:
+    configuration = world.joined()
+    csr = ask(world.with_token(configuration), certificate_pem(curve_key(), f"system:node:{world.name}"))
+    assert world.decide(csr) == "Approved"
+    world.wait_for_certificate(csr)
+    name = f"bootstrap-token-{configuration.bootstrap_token.reveal().split('.')[0]}"
+    unlabelled = {"metadata": {"namespace": "kube-system", "labels": {"provisioner.dev/server": None}}}
+    world.admin.patch(SECRETS, name, unlabelled, namespace="kube-system")
+    assert world.decide(csr) == "Approved"
+    assert world.admin.get(SECRETS, name, namespace="kube-system")["metadata"]["name"] == name
+    world.admin.delete(SECRETS, name, namespace="kube-system")
 
 
 def test_a_decided_request_is_not_decided_again(world: World) -> None:

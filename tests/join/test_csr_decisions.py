@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -11,6 +12,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from provisioner.api.server import Server
 from provisioner.join.csr import (
     CLIENT_SIGNER,
     SERVING_SIGNER,
@@ -21,11 +23,12 @@ from provisioner.join.csr import (
     Deny,
     Ignore,
     asked_name,
+    is_ours,
     judge,
 )
 from provisioner.join.csr_request import CertificateRequest, SubjectError, read_request, read_subject
 from provisioner.join.mint import BOOTSTRAP_GROUP
-from tests.join.samples import fetched, server, with_status
+from tests.join.samples import fetched, node, server, with_status
 from tests.join.world import certificate_pem
 
 KEY = ec.generate_private_key(ec.SECP256R1())
@@ -68,6 +71,28 @@ def test_a_node_does_not_ask_for_another(signer: str) -> None:
 def test_a_node_of_ours_does_not_ask_for_a_name_that_is_nobodys() -> None:
     request = replace(BY_NODE, pem=certificate_pem(KEY, "system:node:nobody"))
     assert reason(request, replace(NODE_FACTS, server=None)) == "UnknownServer"
+
+
+def test_a_foreign_node_whose_name_a_server_bears_is_left_alone() -> None:
+    facts = CertificateFacts(server=server(), requesting_server=False)
+    assert judge(BY_NODE, facts) == Ignore()
+    assert reason(replace(BY_NODE, username="system:node:r01-u02"), facts) == "NameTaken"
+    assert reason(replace(BY_NODE, groups=("system:authenticated",)), facts) == "NameTaken"
+
+
+@pytest.mark.parametrize(
+    ("why", "of", "found", "ours"),
+    [
+        ("it was handed a token", JOINED, None, True),
+        ("its Node was made for it", server(), node(), True),
+        ("its Node was made for a server of that name that is gone", server(), node(uid="another"), False),
+        ("its Node was made by others", server(), node(uid=None), False),
+        ("it has no Node", server(), None, False),
+        ("nothing was handed out to it", with_status(server(), join=fetched(token_id=None)), None, False),
+    ],
+)
+def test_a_node_is_ours_by_more_than_its_name(why: str, of: Server, found: Any, ours: bool) -> None:
+    assert is_ours(of, found) is ours, why
 
 
 def test_without_the_credential_nothing_is_renewed() -> None:

@@ -52,6 +52,11 @@ def test_no_token_lives_longer_than_ten_minutes(seconds: int) -> None:
         token_secret(mint_token(), "r01-u01", NOW, seconds)
 
 
+def test_a_token_of_no_server_is_not_made() -> None:
+    with pytest.raises(ValueError, match="must be named"):
+        token_secret(mint_token(), "", NOW, 600)
+
+
 @pytest.mark.parametrize("text", ["", "abc", "ABC123", "abc123x", "../../x"])
 def test_what_is_no_token_id_names_no_secret(text: str) -> None:
     with pytest.raises(ValueError, match="not the id"):
