@@ -110,7 +110,7 @@ def described(
 
 
 _ACRONYMS: Final = frozenset(
-    ("mac", "uuid", "sha256", "bmc", "url", "dns", "ntp", "cidr", "id", "ip", "mtu", "vpc", "cpu", "gpu", "nic")
+    ("mac", "uid", "uuid", "sha256", "bmc", "url", "dns", "ntp", "cidr", "id", "ip", "mtu", "vpc", "cpu", "gpu", "nic")
 )
 
 

@@ -121,6 +121,16 @@ class ServerStatus:
     address: str | None = described("IPv4 address of the boot interface.", default=None, pattern=IPV4_PATTERN)
     subnet_name: str | None = described("Subnet of the address.", default=None, max_length=63)
     node_ref: str | None = described("Node that the server is.", default=None, max_length=253)
+    node_uid: str | None = described(
+        "Uid of the Node object that was prepared for the server.", default=None, max_length=64
+    )
+    node_taints: tuple[str, ...] = described(
+        "Taints (key:effect) that were put on that Node; only these are taken off again.",
+        default=(),
+        max_items=256,
+        list_set=True,
+        item=FieldSchema(doc="Key and effect of a taint.", max_length=400),
+    )
     boot_stage: BootStage | None = described("Stage of the boot, for the eye; see progress.", default=None)
     boot_id: str | None = described("Kernel boot id that the Node reports.", default=None, max_length=63)
     image_ref: str | None = described("Image that the running system was booted from.", default=None, max_length=253)

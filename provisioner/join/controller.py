@@ -14,6 +14,7 @@ from provisioner.cluster.informer import Informer
 from provisioner.join.csr import MAX_EXPIRATION_SECONDS
 from provisioner.join.csr_controller import Approver, concerns_us
 from provisioner.join.node_controller import NodePreparer
+from provisioner.join.node_object import PREPARED_ORDER_ANNOTATION, SERVER_UID_ANNOTATION
 from provisioner.join.recording import Recorder
 from provisioner.join.stale_tokens import TokenCleaner
 
@@ -50,6 +51,8 @@ def build_join_controllers(
     def node_changed(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
         if new is None or old is None:
             nodes.queue.add(name)
+        elif _marks(old) != _marks(new):  # by us, or by a kubelet that should not
+            nodes.queue.add_after(name, 1.0)
 
     def of_all_servers(field: str) -> Callable[[str, dict[str, Any] | None, dict[str, Any] | None], None]:
         def changed(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
@@ -86,3 +89,8 @@ def find_servers_in(servers: Informer) -> Callable[[MacAddress], list[str]]:
 def _of_interest(server: dict[str, Any]) -> tuple[Any, Any]:
     """Spec and order: progress reports change a Server often and mean nothing to its Node."""
     return server["metadata"].get("generation"), ((server.get("status") or {}).get("order") or {}).get("id")
+
+
+def _marks(node: dict[str, Any]) -> list[Any]:
+    annotations = node["metadata"].get("annotations") or {}
+    return [annotations.get(SERVER_UID_ANNOTATION), annotations.get(PREPARED_ORDER_ANNOTATION)]

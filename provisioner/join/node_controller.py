@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from provisioner.api.rack import Rack
 from provisioner.api.server import Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES
-from provisioner.join.node_object import CreateNode, NodeNameTaken, PrepareNode, plan_node
+from provisioner.join.node_object import PREPARED_ORDER_ANNOTATION, CreateNode, NodeNameTaken, PrepareNode, plan_node
 from provisioner.join.recording import Recorder, regarding_server
 
 log = structlog.get_logger()
@@ -58,6 +58,7 @@ class NodePreparer:
                 # Again, with what admission added: a new Node comes back with a taint that must stay.
                 plan = plan_node(server, pool, rack, existing)
             if isinstance(plan, PrepareNode) and existing is not None:
+                server = self._record(server, existing, plan)
                 self._prepare(existing, plan)
         except Refused as error:
             self._say(server, "False", "NodeRefused", str(error))
@@ -66,9 +67,22 @@ class NodePreparer:
             self._say(server, "False", "NodeNameTaken", plan.message)
             return WAIT_FOR_POOL_SECONDS
         if isinstance(plan, PrepareNode):
-            log.info("node prepared", server=name, order=server.status.order.id)
-            self._say(server, "True", "Prepared", f"labels and taints of NodePool {pool.name} are on the Node")
+            log.info("node prepared", server=name, order=plan.annotations[PREPARED_ORDER_ANNOTATION])
+            server = replace(server, status=replace(server.status, node_taints=plan.node_taints))
+            message = f"labels and taints of NodePool {pool.name} are on the Node"
+            self._say(server, "True", "Prepared", message, changed=True)
         return None
+
+    def _record(self, server: Server, node: Mapping[str, Any], plan: PrepareNode) -> Server:
+        """Put on record what is about to be done, before it is: a taint that we set is never taken for another's."""
+        uid = node["metadata"].get("uid")
+        before = server.status.node_taints if uid == server.status.node_uid else ()
+        taints = tuple(sorted({*before, *plan.node_taints}))
+        if (uid, taints) == (server.status.node_uid, server.status.node_taints):
+            return server
+        recorded = replace(server, status=replace(server.status, node_uid=uid, node_taints=taints))
+        self._apply(recorded, find_condition(server.status.conditions, "NodePrepared"))
+        return recorded
 
     def _prepare(self, node: Mapping[str, Any], plan: PrepareNode) -> None:
         """Labels, then taints with the mark of the order; each only if nobody wrote the Node in between."""
@@ -105,10 +119,19 @@ class NodePreparer:
         except NotFound:
             return None
 
-    def _say(self, server: Server, status: str, reason: str, message: str) -> None:
-        """Condition NodePrepared, and an Event when it changed."""
+    def _apply(self, server: Server, condition: Condition | None) -> None:
+        """Everything that this manager has of the status: server-side apply takes away what is left out."""
+        status: dict[str, Any] = {"conditions": [to_json(condition)] if condition is not None else []}
+        if server.status.node_uid is not None:
+            status["nodeUID"] = server.status.node_uid
+            status["nodeTaints"] = list(server.status.node_taints)
+        self.cluster.apply_status(Server, server.name, status, manager=CONDITION_MANAGER)
+
+    def _say(self, server: Server, status: str, reason: str, message: str, *, changed: bool = False) -> None:
+        """Condition NodePrepared, and an Event when it changed. `changed`: the record of the Node did, in any case."""
         before = find_condition(server.status.conditions, "NodePrepared")
-        if before is not None and (before.status, before.reason, before.message) == (status, reason, message):
+        same = before is not None and (before.status, before.reason, before.message) == (status, reason, message)
+        if same and not changed:
             return
         condition = Condition(
             type="NodePrepared",
@@ -118,11 +141,8 @@ class NodePreparer:
             last_transition_time=rfc3339(self.now()),
             observed_generation=server.metadata.generation,
         )
-        self.cluster.apply_status(
-            Server,
-            server.name,
-            {"conditions": [to_json(settle_condition(server.status.conditions, condition))]},
-            manager=CONDITION_MANAGER,
-        )
+        self._apply(server, settle_condition(server.status.conditions, condition))
+        if same:
+            return
         event = "NodePrepared" if status == "True" else reason
         self.recorder.record(regarding_server(server), "Normal" if status == "True" else "Warning", event, message)

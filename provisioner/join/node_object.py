@@ -3,11 +3,13 @@
 A kubelet adopts a Node that exists and patches only its default labels, so labels and taints must be on it before.
 They are put there once per boot order: a taint that somebody took off afterwards (a health check that passed) does not
 come back until the next boot.
+
+A kubelet may change every annotation of its own Node. So what we put there is on record in Server.status: nodeUID says
+which Node is ours, nodeTaints what may be taken off again; the annotations are written anew where they differ.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,7 +21,6 @@ from provisioner.api.server import Server
 
 SERVER_UID_ANNOTATION: Final = "provisioner.dev/server-uid"
 PREPARED_ORDER_ANNOTATION: Final = "provisioner.dev/prepared-order"
-TAINTS_ANNOTATION: Final = "provisioner.dev/taints"
 
 POOL_LABEL: Final = "provisioner.dev/pool"
 RACK_LABEL: Final = "provisioner.dev/rack"
@@ -50,6 +51,8 @@ class PrepareNode:
     labels: Mapping[str, str]
     taints: Taints
     annotations: Mapping[str, str]
+    node_taints: tuple[str, ...]
+    """Key and effect of the pool's taints, as Server.status.nodeTaints has them once this is done."""
 
 
 def plan_node(
@@ -65,23 +68,24 @@ def plan_node(
             {"apiVersion": "v1", "kind": "Node", "metadata": {"name": server.name, "annotations": origin}}
         )
     annotations: Mapping[str, str] = existing["metadata"].get("annotations") or {}
-    if annotations.get(SERVER_UID_ANNOTATION) != server.metadata.uid:
+    recorded = existing["metadata"].get("uid") is not None and existing["metadata"]["uid"] == server.status.node_uid
+    marked = annotations.get(SERVER_UID_ANNOTATION) == server.metadata.uid
+    if not marked and not recorded:
         return NodeNameTaken(
             f"Node {server.name} exists and was not made for this server (annotation {SERVER_UID_ANNOTATION} is "
             f"{annotations.get(SERVER_UID_ANNOTATION) or 'absent'}, the server's uid is {server.metadata.uid}); "
             f"delete the Node or register the server under another name"
         )
-    if annotations.get(PREPARED_ORDER_ANNOTATION) == order.id:
+    prepared = annotations.get(PREPARED_ORDER_ANNOTATION) == order.id
+    if prepared and marked:
         return None
     wanted: Taints = [to_json(taint) for taint in pool.spec.kubelet.taints]
     present: Taints = (existing.get("spec") or {}).get("taints") or []
     return PrepareNode(
         labels=node_labels(server, pool, rack),
-        taints=merge_taints(present, wanted, _taints_set_before(annotations)),
-        annotations={
-            PREPARED_ORDER_ANNOTATION: order.id,
-            TAINTS_ANNOTATION: json.dumps([[taint["key"], taint["effect"]] for taint in wanted]),
-        },
+        taints=present if prepared else merge_taints(present, wanted, taints_set_before(server) if recorded else set()),
+        annotations={SERVER_UID_ANNOTATION: server.metadata.uid, PREPARED_ORDER_ANNOTATION: order.id},
+        node_taints=tuple(sorted({f"{taint['key']}:{taint['effect']}" for taint in wanted})),
     )
 
 
@@ -111,9 +115,7 @@ def merge_taints(present: Iterable[Mapping[str, Any]], wanted: Taints, before: s
     return foreign + wanted
 
 
-def _taints_set_before(annotations: Mapping[str, str]) -> set[tuple[str, str]]:
-    try:
-        pairs = json.loads(annotations.get(TAINTS_ANNOTATION, "[]"))
-        return {(str(key), str(effect)) for key, effect in pairs}
-    except (ValueError, TypeError):
-        return set()
+def taints_set_before(server: Server) -> set[tuple[str, str]]:
+    """Key and effect of the taints that we put on the server's Node."""
+    pairs = (text.rpartition(":") for text in server.status.node_taints)
+    return {(key, effect) for key, _, effect in pairs}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -18,7 +17,6 @@ from provisioner.api.rack import Rack
 from provisioner.cluster.resources import NODES, of
 from provisioner.join.node_controller import NodePreparer
 from provisioner.join.node_object import (
-    TAINTS_ANNOTATION,
     CreateNode,
     NodeNameTaken,
     PrepareNode,
@@ -117,12 +115,51 @@ def test_foreign_taints_stay(
     assert merge_taints(present, wanted, before) == after, why
 
 
-def test_an_annotation_that_somebody_broke_counts_as_none() -> None:
-    broken = node(prepared="older")
-    broken["metadata"]["annotations"][TAINTS_ANNOTATION] = "{"
-    plan = plan_node(server(), pool(), rack(), broken)
+@pytest.mark.parametrize("said", ['[["ops/quarantine", "NoSchedule"]]', "{", "[" * 100_000])
+def test_what_a_node_says_of_its_taints_takes_nothing_off(said: str) -> None:
+    """A kubelet may annotate its own Node; an administrator's taint must outlive that."""
+    quarantine = {"key": "ops/quarantine", "effect": "NoSchedule"}
+    forged = node(prepared="older")
+    forged["metadata"]["annotations"]["provisioner.dev/taints"] = said
+    forged["spec"]["taints"] = [quarantine]
+    plan = plan_node(server(), pool(), rack(), forged)
     assert isinstance(plan, PrepareNode)
-    assert plan.taints == [VERIFICATION]
+    assert plan.taints == [quarantine, VERIFICATION]
+
+
+def recorded_node(**given: Any) -> dict[str, Any]:
+    found = node(**given)
+    found["metadata"]["uid"] = "b0000000-0000-4000-8000-00000000000b"
+    return found
+
+
+PREPARED = with_status(
+    server(), node_uid="b0000000-0000-4000-8000-00000000000b", node_taints=("a:NoSchedule", "x.y/b:NoExecute")
+)
+
+
+def test_only_taints_on_record_for_this_very_node_are_taken_off() -> None:
+    taints = [{"key": "a", "effect": "NoSchedule"}, {"key": "x.y/b", "effect": "NoExecute"}, NOT_READY]
+    found = recorded_node(prepared="older")
+    found["spec"]["taints"] = taints
+    plan = plan_node(PREPARED, pool(), rack(), found)
+    assert isinstance(plan, PrepareNode)
+    assert plan.taints == [NOT_READY, VERIFICATION]
+    assert plan.node_taints == ("provisioner.dev/verification:NoExecute",)
+    found["metadata"]["uid"] = "another Node of that name"
+    plan = plan_node(PREPARED, pool(), rack(), found)
+    assert isinstance(plan, PrepareNode)
+    assert plan.taints == [*taints, VERIFICATION]
+
+
+@pytest.mark.parametrize("uid", [None, "another"])
+def test_a_node_that_was_prepared_stays_ours_whatever_it_says(uid: str | None) -> None:
+    plan = plan_node(PREPARED, pool(), rack(), recorded_node(uid=uid, prepared="older"))
+    assert isinstance(plan, PrepareNode)
+    assert plan.annotations["provisioner.dev/server-uid"] == server().metadata.uid
+    repair = plan_node(PREPARED, pool(), rack(), recorded_node(uid=uid))
+    assert isinstance(repair, PrepareNode)
+    assert repair.taints == [], "a taint that was taken off does not come back for that"
 
 
 def taints_of(world: World) -> list[tuple[str, str]]:
@@ -144,13 +181,14 @@ def test_the_node_is_there_before_the_kubelet_with_everything_on_it(world: World
         >= {
             "provisioner.dev/server-uid": world.server().metadata.uid,
             "provisioner.dev/prepared-order": "order-1",
-            "provisioner.dev/taints": json.dumps([["provisioner.dev/verification", "NoExecute"]]),
         }.items()
     )
     assert ("provisioner.dev/verification", "NoExecute") in taints_of(world)
     condition = find_condition(world.server().status.conditions, "NodePrepared")
     assert condition is not None
     assert condition.status == "True"
+    assert world.server().status.node_uid == found["metadata"]["uid"]
+    assert world.server().status.node_taints == ("provisioner.dev/verification:NoExecute",)
 
 
 def test_what_admission_puts_on_a_new_node_stays() -> None:
@@ -295,3 +333,41 @@ def test_a_taint_that_arrives_while_we_write_is_not_lost(world: World) -> None:
     world.prepare_node()
     ours = [taint for taint in taints_of(world) if not taint[0].startswith("node.kubernetes.io/")]
     assert ours == [("late", "NoSchedule"), ("provisioner.dev/verification", "NoExecute")]
+
+
+def test_a_node_cannot_shake_off_a_quarantine_or_spoil_its_next_boot(world: World) -> None:
+    """What a kubelet may do to its own Node, done between two boots."""
+    quarantine = {"key": "ops/quarantine", "effect": "NoSchedule"}
+    taints = world.admin.get(NODES, world.name)["spec"]["taints"]
+    forged = {"provisioner.dev/taints": '[["ops/quarantine", "NoSchedule"]]', "provisioner.dev/server-uid": "other"}
+    world.admin.patch(
+        NODES, world.name, {"metadata": {"annotations": forged}, "spec": {"taints": [*taints, quarantine]}}
+    )
+    world.order("order-2")
+    assert ("ops/quarantine", "NoSchedule") in taints_of(world)
+    annotations = world.admin.get(NODES, world.name)["metadata"]["annotations"]
+    assert annotations["provisioner.dev/server-uid"] == world.server().metadata.uid
+    world.joined()
+
+
+def test_a_failed_write_leaves_the_record_of_what_was_set(world: World) -> None:
+    """A pool's taint is on record before it is on the Node, and the older one until it is off."""
+
+    class Dies:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(world.approver.cluster, name)
+
+        def patch(self, *_: Any, **__: Any) -> Any:
+            raise KeyboardInterrupt
+
+    change_pool(world, labels={}, taints=[{"key": "new", "effect": "NoSchedule"}])
+    order = world.server().status.order
+    assert order is not None
+    world.apply_status("provisioner-boot-controller", {"order": to_json(replace(order, id="order-2"))})
+    with pytest.raises(KeyboardInterrupt):
+        replace(world.preparer, cluster=Dies()).reconcile(world.name)  # type: ignore[arg-type]
+    assert world.server().status.node_taints == ("new:NoSchedule", "provisioner.dev/verification:NoExecute")
+    assert find_condition(world.server().status.conditions, "NodePrepared") is not None
+    world.prepare_node()
+    assert world.server().status.node_taints == ("new:NoSchedule",)
+    assert ("provisioner.dev/verification", "NoExecute") not in taints_of(world)
