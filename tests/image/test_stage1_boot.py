@@ -123,6 +123,10 @@ def sign(like: Manifest, root: Path, key: SecretKey, root_bytes: int | None = No
     return Small(folder_name(digest_of(manifest)), manifest, key.sign(manifest), root.read_bytes())
 
 
+def without(files: dict[str, bytes], name: str) -> dict[str, bytes]:
+    return {other: body for other, body in files.items() if other != name}
+
+
 def arguments(image: str, **more: str) -> dict[str, str]:
     return {
         "server": "r01-u01",
@@ -141,50 +145,49 @@ ADDRESS = {"address": "10.0.2.21/24", "gateway": HOST, "dns": "10.0.2.3,10.0.2.4
 def test_each_wrong_image_is_told_on_console_and_in_a_report_and_the_right_one_boots(
     built: Built, small: Small, tools: Tools, signing_key: SecretKey
 ) -> None:
-    """The rack's cache and the boot host are wrong in one way each at every attempt, until the boot host is right."""
+    """The rack's cache and the boot host, asked in turn, are wrong in one way after the other; then they are right."""
     # The right key number with another key: only the signature itself tells.
     forger = SecretKey(signing_key.number, SecretKey.generate(lambda size: b"f" * size).seed)
     root, manifest = small.root, small.manifest
     altered = root[:5000] + bytes([root[5000] ^ 1]) + root[5001:]
     good = {"manifest": manifest, "manifest.sig": small.signature.encode(), "root.squashfs": root}
-    answers: list[tuple[str, dict[str, bytes], str]] = [
-        ("cache", good | {"manifest": b""}, "verification failed"),
-        ("host", good | {"manifest.sig": forger.sign(manifest).encode()}, "verification failed"),
-        ("cache", good | {"manifest.sig": SecretKey.generate().sign(manifest).encode()}, "checked against wrong key"),
-        ("host", {name: body for name, body in good.items() if name != "manifest"}, "404"),
-        ("cache", {name: body for name, body in good.items() if name != "root.squashfs"}, "nothing: server returned"),
-        ("host", good | {"root.squashfs": root[:-1000]}, f"truncated: {len(root) - 1000} of {len(root)} bytes"),
-        ("cache", good | {"root.squashfs": altered}, "altered: sha256"),
-        ("host", good | {"root.squashfs": root + b"\0" * 3_000_000}, f"more than {len(root)} bytes"),
-        ("cache", good | {"manifest": manifest.replace(b"root ", b"root 0")}, "verification failed"),
-        ("host", good, ""),
+    faults: list[tuple[dict[str, bytes], str]] = [
+        (good | {"manifest": b""}, "verification failed"),
+        (good | {"manifest.sig": forger.sign(manifest).encode()}, "verification failed"),
+        (good | {"manifest.sig": SecretKey.generate().sign(manifest).encode()}, "checked against wrong key"),
+        (without(good, "manifest"), "404"),
+        (without(good, "root.squashfs"), "nothing: server returned"),
+        (good | {"root.squashfs": root[:-1000]}, f"truncated: {len(root) - 1000} of {len(root)} bytes"),
+        (good | {"root.squashfs": altered}, "altered: sha256"),
+        (good | {"root.squashfs": root + b"\0" * 3_000_000}, f"more than {len(root)} bytes"),
+        (good | {"manifest": manifest.replace(b"root ", b"root 0")}, "verification failed"),
     ]
-    sources = {"cache": "/cache/images", "host": "/images"}
-    asked = dict.fromkeys(sources, 0)
+    sources = (f"/cache/images/{small.name}/", f"/images/{small.name}/")
+    images = f"http://{HOST}/cache/images"
 
     def answer(path: str) -> bytes | None:
-        source = next(name for name, prefix in sources.items() if path.startswith(f"{prefix}/{small.name}/"))
-        file = path.rsplit("/", 1)[1]
-        asked[source] += file == "manifest"
-        turn = [files for name, files, _ in answers if name == source][asked[source] - 1]
-        return turn.get(file)
+        assert path.startswith(sources), path
+        # One fault until it is reported: on a busy machine a report can be lost, and the fault shows once more.
+        told = len(heard.messages())
+        files = faults[told][0] if told < len(faults) else good
+        return files.get(path.rsplit("/", 1)[1])
 
-    images = f"http://{HOST}/cache/images"
     with guest(tools, built.folder, answer, arguments=arguments(small.name, images=images, **ADDRESS)) as heard:
         heard.line("root: end")
         told = heard.messages()
-        assert len(told) == len(answers) - 1, told
-        for (source, _, words), message in zip(answers, told, strict=False):
-            assert words in message, f"{source}: {message}"
-            assert f"http://{HOST}{sources[source]}/{small.name}/" in message
+        assert len(told) == len(faults), told
+        for (_, words), message in zip(faults, told, strict=True):
+            assert words in message
             assert "; expected " in message
             assert any(words in line for line in heard.console)
+        for source in sources:
+            assert any(f"http://{HOST}{source}" in message for message in told), source
         assert [post["stage"] for post in heard.posts if "message" not in post] == ["Stage1", "Root", "System"]
         assert {post["path"] for post in heard.posts} == {"/v1/progress"}
         assert {post["mac"] for post in heard.posts} == {MAC}
         assert len({post["bootID"] for post in heard.posts}) == 1
         said = "\n".join(heard.console)
-        assert said.count("trying again in") == 4
+        assert said.count("trying again in") >= len(faults) // 2
         # What the root finds.
         after = said[said.index("root: /etc/hostname") :]
         assert "root: /etc/hostname\nr01-u01\n" in after

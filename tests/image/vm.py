@@ -24,7 +24,7 @@ from provisioner.lab.tools import Tools
 
 HOST = "10.0.2.2"
 MAC = "52:54:00:12:34:56"
-BOUND_SECONDS = 240
+BOUND_SECONDS = 400
 
 T = TypeVar("T")
 Answer = Callable[[str], bytes | None]
