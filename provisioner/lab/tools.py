@@ -26,7 +26,6 @@ from provisioner.image.mirror import Source, read_sources
 log = structlog.get_logger()
 
 SUITE: Final = "trixie"
-DEFAULT_MIRROR: Final = "http://deb.debian.org/debian"
 _HOST_SUITES: Final = ("bookworm", "trixie", "forky", "stable", "testing", "unstable", "sid")
 PACKAGES: Final = (
     "busybox-static",
@@ -163,14 +162,17 @@ def _build(root: Path, packages: Sequence[str], suite: str) -> None:
 
 
 def choose_mirror(sources: Iterable[Source]) -> str:
-    """The archive from which this Debian machine installs; Debian's own if its sources name none.
+    """The archive from which this Debian machine installs. Raises: NeedsHuman if its sources name none.
 
     A machine behind a firewall reaches its own mirror and perhaps nothing else; a mirror has the other suites too.
     """
     for source in sources:
         if source.suite in _HOST_SUITES and "main" in source.components and "-security" not in source.uri:
             return source.uri.rstrip("/")
-    return DEFAULT_MIRROR
+    raise NeedsHuman(
+        "apt on this machine names no archive of Debian, from which the lab's tools are made",
+        hint=f"add one with the suite {SUITE} to /etc/apt/sources.list.d",
+    )
 
 
 def build_command(target: Path, packages: Sequence[str], suite: str, mirror: str) -> list[str]:
