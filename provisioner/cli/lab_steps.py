@@ -1,0 +1,147 @@
+"""The lab's commands that run inside its network namespace: the daemon, and the steps that need its API server."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+
+from provisioner.api.errors import NeedsHuman
+from provisioner.cli.lab_parts import demo_state, describe_demo_rack, kubectl, obtain_parts
+from provisioner.cli.options import stop_on_signals
+
+name_option = click.option(
+    "--name", default="demo", show_default=True, help="Name of the lab; several may run at once."
+)
+
+
+@click.command("run", hidden=True)
+@name_option
+@click.option("--memory", "memory_mib", type=int, required=True)
+@click.option("--servers", required=True)
+@click.option("--http-boot", is_flag=True)
+def run(name: str, memory_mib: int, servers: str, http_boot: bool) -> None:
+    """The daemon; runs in the lab's namespace."""
+    from provisioner.cli.manifests import all_manifests
+    from provisioner.lab.demo_daemon import DemoDaemon, DemoParts
+
+    state = demo_state(name)
+    tools, binaries = obtain_parts(state, None)
+    rack = describe_demo_rack(state, tools, memory_mib, servers, http_boot, None)
+    parts = DemoParts(binaries=binaries, tools=tools, rack=rack, manifests=all_manifests())
+    DemoDaemon(state, parts).run(stop_on_signals())
+
+
+@click.command("publish", hidden=True)
+@name_option
+def publish(name: str) -> None:
+    """Publish the image that was built last and point the pool at it."""
+    from provisioner.cluster.client import Cluster
+    from provisioner.image.publish import publish_image
+    from provisioner.image.sign import read_public_key
+    from provisioner.lab import demo_up
+
+    state = demo_state(name)
+    cluster = Cluster.connect(state.kubeconfig)
+    folder = Path((state.directory / "image").read_text())
+    published = publish_image(folder, state.image_store, read_public_key(state.keys / "image.pub"), cluster)
+    cluster.apply(demo_up.node_pool(published.name), manager="provisioner-lab")
+
+
+@click.command("register", hidden=True)
+@name_option
+@click.option("--memory", "memory_mib", type=int, required=True)
+@click.option("--servers", required=True)
+@click.option("--http-boot", is_flag=True)
+def register(name: str, memory_mib: int, servers: str, http_boot: bool) -> None:
+    """Register the rack as operations would: a Secret for its BMCs, and `provisioner rack register`."""
+    from provisioner.cluster.client import Cluster
+    from provisioner.lab import demo_up
+
+    state = demo_state(name)
+    tools, _ = obtain_parts(state, None)
+    rack = describe_demo_rack(state, tools, memory_mib, servers, http_boot, None)
+    Cluster.connect(state.kubeconfig).apply(rack.bmc_secret(), manager="provisioner-lab")
+    documents = demo_up.write_json(state.directory / "rack.yaml", demo_up.registration(rack))
+    subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "provisioner.cli",
+            "rack",
+            "register",
+            str(documents),
+            "--kubeconfig",
+            str(state.kubeconfig),
+        ],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+
+
+@click.command("follow", hidden=True)
+@name_option
+@click.option("--timeout", "timeout_seconds", type=float, required=True)
+@click.option("--servers", required=True)
+def follow(name: str, timeout_seconds: float, servers: str) -> None:
+    """Show the boots until all servers are Ready."""
+    from provisioner.api import Server
+    from provisioner.cluster.client import Cluster
+    from provisioner.lab.demo_show import BootDisplay, follow_until, is_ready, what_is_missing
+
+    state = demo_state(name)
+    cluster = Cluster.connect(state.kubeconfig)
+    firmware = {f"r01-u{unit:02d}": kind for unit, kind in enumerate(servers.split(","), start=1)}
+    waiting = follow_until(
+        is_ready,
+        lambda: cluster.read_all(Server),
+        BootDisplay(sys.stdout, firmware),
+        timeout_seconds=timeout_seconds,
+    )
+    kubectl(state, "get", "servers")
+    if waiting:
+        missing = "\n".join(f"  {server.name}: {what_is_missing(server)}" for server in waiting)
+        raise NeedsHuman(
+            f"not Ready after {timeout_seconds:.0f} s:\n{missing}\n",
+            hint=f"look into {state.directory}/logs and rack/*/console.log",
+        )
+
+
+@click.command("power-cycle", hidden=True)
+@name_option
+@click.option("--server", required=True)
+@click.option("--timeout", "timeout_seconds", type=float, required=True)
+def power_cycle(name: str, server: str, timeout_seconds: float) -> None:
+    """Switch a server off and on as an administrator would, and show its boot."""
+    from provisioner.api import NodePool, Server
+    from provisioner.cluster.client import Cluster
+    from provisioner.lab.demo_show import BootDisplay, follow_until, is_ready
+    from provisioner.lab.demo_up import POOL
+
+    state = demo_state(name)
+    cluster = Cluster.connect(state.kubeconfig)
+    wanted = cluster.read(NodePool, POOL).spec.image_ref
+    before = cluster.read(Server, server)
+    click.echo(f"{server} runs {before.status.image_ref}; the pool now names {wanted}")
+    power = {"Off": '{"spec":{"powerState":"Off"}}', "On": '{"spec":{"powerState":"On"}}'}
+    display = BootDisplay(sys.stdout, {})
+
+    def read() -> list[Server]:
+        return [cluster.read(Server, server)]
+
+    kubectl(state, "patch", "server", server, "--type=merge", "-p", power["Off"])
+    follow_until(
+        lambda seen: bool(seen.status.power and seen.status.power.state == "Off"), read, display, timeout_seconds=120
+    )
+    kubectl(state, "patch", "server", server, "--type=merge", "-p", power["On"])
+    waiting = follow_until(
+        lambda seen: is_ready(seen) and seen.status.image_ref == wanted, read, display, timeout_seconds=timeout_seconds
+    )
+    kubectl(state, "get", "servers")
+    if waiting:
+        raise NeedsHuman(f"{server} did not come back on {wanted}", hint=f"kubectl describe server {server}")
+
+
+STEPS = (run, publish, register, follow, power_cycle)
