@@ -263,4 +263,4 @@ def test_the_flags_and_objects_for_production_can_be_copied() -> None:
             assert f"{flag.flag} " in text
             assert flag.reason in text
     kinds = [document["kind"] for document in yaml.safe_load_all(production_objects_text())]
-    assert kinds == ["Namespace", "ClusterRoleBinding", "ClusterRoleBinding"]
+    assert kinds == ["Namespace", "ClusterRoleBinding"]
