@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import structlog
 
@@ -29,6 +29,7 @@ from provisioner.boot.server_index import Source
 from provisioner.boot.verdict import Decision
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
+from provisioner.cluster.events import Events
 from provisioner.cluster.resources import LEASES, NODES, of
 
 log = structlog.get_logger(__name__)
@@ -42,12 +43,6 @@ _OWNED: Final = ("nodeRef", "bootStage", "bootID", "imageRef", "imageDigest", "o
 _OWNED_CONDITIONS: Final = ("Booted", "Ready")
 
 R = TypeVar("R", bound=Resource)
-
-
-class Events(Protocol):
-    """Where Events go (provisioner.cluster.events.EventRecorder)."""
-
-    def record(self, regarding: Mapping[str, Any], type: Any, reason: str, message: str) -> None: ...  # noqa: A002
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,8 +15,9 @@ from provisioner.api.meta import Resource
 from provisioner.boot.dhcp import DhcpConfig, DhcpServer, Observation
 from provisioner.boot.dhcp_trouble import DhcpTrouble
 from provisioner.boot.progress import Report
-from provisioner.boot.recorder import Events, ProgressRecorder
+from provisioner.boot.recorder import ProgressRecorder
 from provisioner.boot.server_index import Source
+from provisioner.cluster.events import Events
 
 log = structlog.get_logger(__name__)
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 import structlog
 
 from provisioner.boot.dhcp import Observation
-from provisioner.boot.recorder import Events
+from provisioner.cluster.events import Events
 
 log = structlog.get_logger(__name__)
 

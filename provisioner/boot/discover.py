@@ -23,9 +23,9 @@ from provisioner.api.discovery import (
     refuse_flood,
 )
 from provisioner.api.errors import Conflict, ProvisionerError, Refused, Retryable
-from provisioner.boot.recorder import Events
 from provisioner.boot.server_index import ServerIndex, Source
 from provisioner.cluster.client import Cluster
+from provisioner.cluster.events import Events
 from provisioner.cluster.resources import of
 
 log = structlog.get_logger(__name__)

@@ -6,9 +6,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol
+from typing import Final
 
 import structlog
 
@@ -20,6 +20,7 @@ from provisioner.api.server import BootProgress
 from provisioner.boot.progress import Report, record_report
 from provisioner.boot.server_index import ServerIndex
 from provisioner.cluster.client import Cluster
+from provisioner.cluster.events import Events
 
 log = structlog.get_logger(__name__)
 
@@ -38,12 +39,6 @@ STAGE_WORDS: Final[dict[BootStage, str]] = {
     "System": "The root image was verified; its system starts",
     "Token": "The agent asks for its join configuration",
 }
-
-
-class Events(Protocol):
-    """Where Events go (provisioner.cluster.events.EventRecorder)."""
-
-    def record(self, regarding: Mapping[str, Any], type: Any, reason: str, message: str) -> None: ...  # noqa: A002
 
 
 class ProgressRecorder:

@@ -37,13 +37,14 @@ from provisioner.boot.kernel_arguments import BootUrls
 from provisioner.boot.nginx import NginxSite, nginx_command, render_nginx
 from provisioner.boot.peer import RealPeer
 from provisioner.boot.processes import Child, Enter, run_here
-from provisioner.boot.recorder import Events, ProgressRecorder
+from provisioner.boot.recorder import ProgressRecorder
 from provisioner.boot.render import render_first_script
 from provisioner.boot.renderer import ScriptRenderer
 from provisioner.boot.server_index import ServerIndex
 from provisioner.boot.tftp import dnsmasq_command
 from provisioner.boot.web import boot_blueprint
 from provisioner.cluster.client import Cluster
+from provisioner.cluster.events import Events
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import of
 

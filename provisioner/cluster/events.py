@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 import structlog
 
@@ -25,6 +25,13 @@ from provisioner.cluster.resources import EVENTS
 log = structlog.get_logger()
 
 EventType = Literal["Normal", "Warning"]
+
+
+class Events(Protocol):
+    """Where Events go: `EventRecorder`, or what a test puts in its place."""
+
+    def record(self, regarding: Mapping[str, Any], type: EventType, reason: str, message: str) -> None: ...  # noqa: A002
+
 
 MAX_PENDING: Final = 1000
 MAX_MESSAGE_LENGTH: Final = 1024

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import structlog
 
@@ -20,6 +20,7 @@ from provisioner.api.errors import NotFound
 from provisioner.api.meta import Resource
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
+from provisioner.cluster.events import Events
 from provisioner.cluster.informer import Informer
 from provisioner.inventory.address_book import AddressBook
 from provisioner.inventory.allocate import Holders
@@ -37,12 +38,6 @@ RESYNC_SECONDS: Final = 600.0
 _OWNED_CONDITIONS: Final = ("Discovered", "Accepted")
 
 Object = Mapping[str, Any]
-
-
-class Events(Protocol):
-    """Where Events go (provisioner.cluster.events.EventRecorder)."""
-
-    def record(self, regarding: Mapping[str, Any], type: Any, reason: str, message: str) -> None: ...  # noqa: A002
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,12 +10,12 @@ from typing import Any
 from provisioner.api.values import MacAddress
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
+from provisioner.cluster.events import Events
 from provisioner.cluster.informer import Informer
 from provisioner.join.csr import MAX_EXPIRATION_SECONDS
 from provisioner.join.csr_controller import Approver, concerns_us
 from provisioner.join.node_controller import NodePreparer
 from provisioner.join.node_object import PREPARED_ORDER_ANNOTATION, SERVER_UID_ANNOTATION
-from provisioner.join.recording import Recorder
 from provisioner.join.stale_tokens import TokenCleaner
 
 
@@ -33,7 +33,7 @@ class JoinInformers:
 def build_join_controllers(
     cluster: Cluster,
     informers: JoinInformers,
-    recorder: Recorder,
+    recorder: Events,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     *,
     max_expiration_seconds: int = MAX_EXPIRATION_SECONDS,

@@ -19,6 +19,7 @@ from provisioner.api.errors import NotFound
 from provisioner.api.meta import Condition, rfc3339
 from provisioner.api.server import JoinStatus, Server
 from provisioner.cluster.client import Cluster
+from provisioner.cluster.events import Events
 from provisioner.cluster.resources import CSRS, NODES, SECRETS
 from provisioner.join.csr import (
     CLIENT_SIGNER,
@@ -36,7 +37,7 @@ from provisioner.join.csr import (
 )
 from provisioner.join.csr_request import CertificateRequest, is_decided, issued_credential, read_request
 from provisioner.join.mint import SERVER_LABEL, TOKEN_NAMESPACE, token_id_of_user, token_secret_name
-from provisioner.join.recording import Recorder, regarding_server
+from provisioner.join.recording import regarding_server
 
 log = structlog.get_logger()
 
@@ -55,7 +56,7 @@ class Approver:
     """Reconciles one CertificateSigningRequest after the other."""
 
     cluster: Cluster
-    recorder: Recorder
+    recorder: Events
     now: Callable[[], datetime]
     max_expiration_seconds: int = MAX_EXPIRATION_SECONDS
 

@@ -17,9 +17,10 @@ from provisioner.api.node_pool import NodePool
 from provisioner.api.rack import Rack
 from provisioner.api.server import Server
 from provisioner.cluster.client import Cluster
+from provisioner.cluster.events import Events
 from provisioner.cluster.resources import NODES
 from provisioner.join.node_object import PREPARED_ORDER_ANNOTATION, CreateNode, NodeNameTaken, PrepareNode, plan_node
-from provisioner.join.recording import Recorder, regarding_server
+from provisioner.join.recording import regarding_server
 
 log = structlog.get_logger()
 
@@ -33,7 +34,7 @@ class NodePreparer:
     """Reconciles one Server after the other."""
 
     cluster: Cluster
-    recorder: Recorder
+    recorder: Events
     now: Callable[[], datetime]
 
     def reconcile(self, name: str) -> float | None:

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from provisioner.api.server import Server
-from provisioner.cluster.events import EventType
 from provisioner.cluster.resources import of
-
-
-class Recorder(Protocol):
-    """Where Events go (provisioner.cluster.events.EventRecorder)."""
-
-    def record(self, regarding: Mapping[str, Any], type: EventType, reason: str, message: str) -> None: ...  # noqa: A002
 
 
 def regarding_server(server: Server) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from provisioner.api.node_pool import NodePool
 from provisioner.api.server import JoinStatus, Server
 from provisioner.api.values import MacAddress
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.events import EventType
+from provisioner.cluster.events import Events, EventType
 from provisioner.cluster.resources import NODES, SECRETS, of
 from provisioner.join.admit import (
     Admitted,
@@ -50,7 +50,7 @@ from provisioner.join.mint import (
     token_secret,
     token_secret_name,
 )
-from provisioner.join.recording import Recorder, regarding_server
+from provisioner.join.recording import regarding_server
 from provisioner.join.request import JoinRequest
 
 log = structlog.get_logger()
@@ -76,7 +76,7 @@ class JoinService:
         settings: JoinSettings,
         *,
         find_servers: Callable[[MacAddress], Sequence[str]],
-        recorder: Recorder,
+        recorder: Events,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         mint: Callable[[], BootstrapToken] = mint_token,
         verifiers: Mapping[str, Verifier] = VERIFIERS,
