@@ -2,11 +2,12 @@
 
 from provisioner.api.dpu import DPU
 from provisioner.api.image import Image
+from provisioner.api.maintenance import Maintenance
 from provisioner.api.meta import Condition, ObjectMeta, Resource
 from provisioner.api.node_pool import NodePool
 from provisioner.api.rack import Rack
 from provisioner.api.server import Server
 
-KINDS: tuple[type[Resource], ...] = (Rack, Server, DPU, Image, NodePool)
+KINDS: tuple[type[Resource], ...] = (Rack, Server, DPU, Image, NodePool, Maintenance)
 
-__all__ = ["DPU", "KINDS", "Condition", "Image", "NodePool", "ObjectMeta", "Rack", "Resource", "Server"]
+__all__ = ["DPU", "KINDS", "Condition", "Image", "Maintenance", "NodePool", "ObjectMeta", "Rack", "Resource", "Server"]

@@ -67,7 +67,12 @@ def from_json(cls: type[T], data: Mapping[str, Any], path: str = "") -> T:
 def _decode(hint: Any, value: Any, path: str) -> Any:
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
-        (hint,) = [option for option in typing.get_args(hint) if option is not type(None)]
+        options = [option for option in typing.get_args(hint) if option is not type(None)]
+        if set(options) == {int, str}:
+            if not isinstance(value, int | str) or isinstance(value, bool):
+                raise Refused(f"{path} is {value!r}, not a whole number or a string", hint=f"make {path} one of them")
+            return value
+        (hint,) = options
         origin = typing.get_origin(hint)
     if dataclasses.is_dataclass(hint):
         _expect(value, Mapping, "an object", path)

@@ -148,7 +148,10 @@ def _known_property(type_: str) -> dict[str, Any]:
 def _type_schema(hint: Any, item: FieldSchema | None) -> dict[str, Any]:
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
-        (hint,) = (option for option in typing.get_args(hint) if option is not type(None))
+        options = [option for option in typing.get_args(hint) if option is not type(None)]
+        if set(options) == {int, str}:
+            return {"x-kubernetes-int-or-string": True}
+        (hint,) = options
         origin = typing.get_origin(hint)
     if origin is typing.Literal:
         return {"type": "string", "enum": list(typing.get_args(hint))}

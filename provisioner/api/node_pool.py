@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from provisioner.api.meta import Condition, ObjectMeta, Resource
+from provisioner.api.pool_settings import JobSettings, MaintenanceSettings, VerificationSettings
 from provisioner.api.rules import KERNEL_ARGUMENT, LABEL_VALUE_RULES, NAME_RULES
 from provisioner.api.schema import Column, FieldSchema, Kind, Rule, described
 
@@ -102,6 +103,13 @@ class NodePoolSpec:
     )
     stage_timeout_seconds: StageTimeouts = described(
         "How long each stage of a boot may take before it counts as hung.", default_factory=StageTimeouts
+    )
+    jobs: JobSettings = described("Which jobs must not notice.", default_factory=JobSettings)
+    maintenance: MaintenanceSettings = described(
+        "How the pool's servers are disturbed.", default_factory=MaintenanceSettings
+    )
+    verification: VerificationSettings = described(
+        "What is checked after every boot, before the node may be used.", default_factory=VerificationSettings
     )
 
 

@@ -21,12 +21,15 @@ from provisioner.api.schema import Column, Kind, Rule, described
 from provisioner.api.server_status import (
     BootOrder,
     BootProgress,
+    CheckResult,
     Discovery,
     JoinStatus,
+    Lifecycle,
     OrderReason,
     PowerStatus,
     ServerStatus,
     StageTime,
+    Verification,
 )
 
 __all__ = [
@@ -36,9 +39,11 @@ __all__ = [
     "BootMethod",
     "BootOrder",
     "BootProgress",
+    "CheckResult",
     "Discovery",
     "Interface",
     "JoinStatus",
+    "Lifecycle",
     "OrderReason",
     "PowerState",
     "PowerStatus",
@@ -46,6 +51,7 @@ __all__ = [
     "ServerSpec",
     "ServerStatus",
     "StageTime",
+    "Verification",
 ]
 
 Architecture = Literal["x86_64", "arm64"]
@@ -194,7 +200,8 @@ class Server(Resource):
         columns=(
             Column("Rack", ".spec.rackRef"),
             Column("Acceptance", ".spec.acceptance", priority=1),
-            Column("Stage", ".status.bootStage"),
+            Column("Lifecycle", ".status.lifecycle"),
+            Column("Stage", ".status.bootStage", priority=1),
             Column("Node", ".status.nodeRef"),
             Column("Image", ".status.imageRef"),
             Column("Ready", ".status.conditions[?(@.type=='Ready')].status"),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from provisioner.api.boot_stage import BootStage
+from provisioner.api.maintenance import RebootMethod
 from provisioner.api.meta import Condition
 from provisioner.api.schema import IPV4_PATTERN, FieldSchema, described
 from provisioner.api.values import DIGEST_PATTERN
@@ -26,6 +27,17 @@ class BootOrder:
         "Kernel boot id before the order, if one was known.", default=None, max_length=63
     )
     message: str | None = described("What led to the order, in words.", default=None, max_length=1024)
+    method: RebootMethod | None = described(
+        "With reason Requested: who carries it out. Kexec and Reboot: the agent in the running system; Reset and "
+        "PowerCycle: the BMC. Absent: the BMC, as it sees fit.",
+        default=None,
+    )
+    maintenance_ref: str | None = described(
+        "Maintenance that the order, or the one before it, belongs to.", default=None, max_length=253
+    )
+    request_id: str | None = described(
+        "Try of that Maintenance (status.reboot.id) that was answered last.", default=None, max_length=63
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +48,11 @@ class PowerStatus:
     order_time: str | None = described("When the BMC accepted it.", default=None, format="date-time")
     state: Literal["On", "Off", "Unknown"] | None = described("Power state last seen.", default=None)
     observed_time: str | None = described("When the power state last changed.", default=None, format="date-time")
+    cut_order_id: str | None = described(
+        "Boot order of method PowerCycle for which the power was cut; powering on again completes it.",
+        default=None,
+        max_length=63,
+    )
     shutdown_time: str | None = described(
         "When the system was asked to shut down, while the answer is awaited.", default=None, format="date-time"
     )
@@ -103,6 +120,54 @@ class JoinStatus:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CheckResult:
+    """How one check before use came out."""
+
+    name: str = described("Name of the check.", max_length=63)
+    result: Literal["Passed", "Failed", "Running", "Unknown"] = described("How it came out.")
+    reason: str = described("One CamelCase word.", max_length=63)
+    message: str = described("What was observed, what was expected, and what to do.", max_length=1024)
+    time: str | None = described("When it came out so.", default=None, format="date-time")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verification:
+    """The checks of one boot before its Node may be used."""
+
+    boot_id: str = described("Kernel boot id that was checked.", max_length=63)
+    image_digest: str | None = described(
+        "Digest of the image that the machine says it runs.", default=None, max_length=71
+    )
+    attempt: int = described("Counts the rounds of checks in this boot, from 1.", minimum=1)
+    started_time: str = described("When this round began.", format="date-time")
+    finished_time: str | None = described("When it was decided.", default=None, format="date-time")
+    released_by: str | None = described(
+        "The words of the person's request that let the node in although a check had failed.",
+        default=None,
+        max_length=1024,
+    )
+    retry_seen_time: str | None = described(
+        "Transition time of the request for a retry that was answered last.", default=None, format="date-time"
+    )
+    checks: tuple[CheckResult, ...] = described("The checks.", default=(), max_items=64, list_map_keys=("name",))
+
+
+Lifecycle = Literal[
+    "Registered",
+    "Discovered",
+    "Accepted",
+    "Booting",
+    "Booted",
+    "Verified",
+    "InProduction",
+    "Maintenance",
+    "Held",
+    "Retired",
+]
+"""Where a server is between its registration and its retirement."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Discovery:
     """What an unknown machine said of itself when it first appeared. Nothing in it is proven."""
 
@@ -142,5 +207,7 @@ class ServerStatus:
         "When the Node of the current order first was Ready.", default=None, format="date-time"
     )
     join: JoinStatus | None = described("What was handed out for the order.", default=None)
+    verification: Verification | None = described("The checks of the running boot.", default=None)
+    lifecycle: Lifecycle | None = described("Where the server is between registration and retirement.", default=None)
     discovery: Discovery | None = described("What an unknown machine said of itself.", default=None)
     conditions: tuple[Condition, ...] = described("Observations.", default=(), max_items=32, list_map_keys=("type",))

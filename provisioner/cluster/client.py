@@ -13,7 +13,7 @@ from provisioner.api.codec import decode
 from provisioner.api.errors import NotFound, Refused
 from provisioner.api.meta import Resource
 from provisioner.cluster.failures import Expired
-from provisioner.cluster.resources import KNOWN, ResourceType, of
+from provisioner.cluster.resources import KNOWN, PODS, ResourceType, of
 from provisioner.cluster.transport import READ_SECONDS, Stream, Transport
 
 PAGE_SIZE: Final = 500
@@ -156,6 +156,25 @@ class Cluster:
             options["preconditions"] = {"uid": uid}
         try:
             self._request("DELETE", type.item(name, namespace), what=f"DELETE {type} {name}", body=options)
+        except NotFound:
+            return
+
+    def evict(self, name: str, namespace: str, *, uid: str, grace_seconds: int | None = None) -> None:
+        """Ask for the eviction of a pod (policy/v1); that it is gone already is fine.
+
+        Raises: Retryable (HTTP 429) while a PodDisruptionBudget forbids it; Conflict if another pod has the name now.
+        """
+        options: Object = {"preconditions": {"uid": uid}}
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": options,
+        }
+        try:
+            self._request("POST", PODS.item(name, namespace, "eviction"), what=f"EVICT Pod {name}", body=body)
         except NotFound:
             return
 

@@ -64,8 +64,24 @@ EVENTS: Final = ResourceType("", "v1", "Event", "events", namespaced=True)
 LEASES: Final = ResourceType("coordination.k8s.io", "v1", "Lease", "leases", namespaced=True)
 CSRS: Final = ResourceType("certificates.k8s.io", "v1", "CertificateSigningRequest", "certificatesigningrequests")
 CRDS: Final = ResourceType("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions")
+JOBS: Final = ResourceType("batch", "v1", "Job", "jobs", namespaced=True)
+POD_DISRUPTION_BUDGETS: Final = ResourceType(
+    "policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", namespaced=True
+)
 
-BUILT_IN: Final = (NODES, NAMESPACES, PODS, SECRETS, CONFIG_MAPS, EVENTS, LEASES, CSRS, CRDS)
+BUILT_IN: Final = (
+    NODES,
+    NAMESPACES,
+    PODS,
+    SECRETS,
+    CONFIG_MAPS,
+    EVENTS,
+    LEASES,
+    CSRS,
+    CRDS,
+    JOBS,
+    POD_DISRUPTION_BUDGETS,
+)
 
 
 def of(kind: type[Resource]) -> ResourceType:

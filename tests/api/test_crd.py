@@ -60,8 +60,8 @@ def test_every_field_is_explained_and_bounded() -> None:
     unbounded = [
         path
         for path, schema in ALL_SCHEMAS
-        if (schema["type"] == "string" and not {"maxLength", "enum", "format", "pattern"} & set(schema))
-        or (schema["type"] == "array" and "maxItems" not in schema)
+        if (schema.get("type") == "string" and not {"maxLength", "enum", "format", "pattern"} & set(schema))
+        or (schema.get("type") == "array" and "maxItems" not in schema)
         or ("additionalProperties" in schema and "maxProperties" not in schema)
     ]
     assert (unexplained, unbounded) == ([], [])

@@ -1,0 +1,211 @@
+"""Maintenance: one disturbance of one server, from the request to its proven end. Its status is the audit record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from provisioner.api.meta import Condition, ObjectMeta, Resource
+from provisioner.api.rules import NAME_RULES, PRINTABLE_RULES
+from provisioner.api.schema import Column, Kind, Rule, described
+
+MaintenanceAction = Literal["Drain", "Reboot", "Reimage", "PowerCycle"]
+MaintenancePolicy = Literal["WhenIdle", "Deadline", "Now"]
+RebootMethod = Literal["Kexec", "Reboot", "Reset", "PowerCycle"]
+MaintenancePhase = Literal[
+    "Waiting", "Claiming", "Draining", "Drained", "Rebooting", "Verifying", "Completed", "Failed", "Cancelled"
+]
+
+ACTIONS: tuple[MaintenanceAction, ...] = ("Drain", "Reboot", "Reimage", "PowerCycle")
+"""From the mildest to the strongest."""
+POLICIES: tuple[MaintenancePolicy, ...] = ("WhenIdle", "Deadline", "Now")
+"""From the most patient to the most urgent."""
+FINAL_PHASES: tuple[MaintenancePhase, ...] = ("Completed", "Failed", "Cancelled")
+DISTURBING_PHASES: tuple[MaintenancePhase, ...] = ("Claiming", "Draining", "Drained", "Rebooting", "Verifying")
+"""In these the server is out of use, and counts against its pool's budget."""
+
+RELEASE_FINALIZER = "provisioner.dev/release"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Requestor:
+    """Somebody who wants the disturbance. Several are merged: the strongest action, the most urgent policy."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "self.policy != 'Deadline' || has(self.deadlineTime)",
+            "policy Deadline needs deadlineTime, the moment until which running jobs may go on",
+            field=".deadlineTime",
+        ),
+        Rule(
+            "self.policy == 'Deadline' || !has(self.deadlineTime)",
+            "deadlineTime is only for policy Deadline: leave it out, or set policy to Deadline",
+            field=".deadlineTime",
+        ),
+        Rule(
+            "self.action != 'Drain' || !has(self.imageRef)",
+            "action Drain boots nothing: leave imageRef out, or ask for action Reimage",
+            field=".imageRef",
+        ),
+    )
+    name: str = described(
+        "Who asks, unique in this Maintenance, such as user-alice, condition-reboot or rollout.",
+        max_length=63,
+        rules=NAME_RULES,
+    )
+    user: str | None = described(
+        "User name that the API server knew the asker by. An admission policy refuses another person's.",
+        default=None,
+        max_length=253,
+    )
+    action: MaintenanceAction = described(
+        "Drain: take it out of use until the request is withdrawn. Reboot, PowerCycle: boot anew, on the image that "
+        "its pool wants now. Reimage: as Reboot, and it counts as done only on that image."
+    )
+    policy: MaintenancePolicy = described(
+        "WhenIdle: never interrupts a job. Deadline: warns jobs, and evicts them at deadlineTime. Now: evicts at once.",
+        default="WhenIdle",
+        server_default="WhenIdle",
+    )
+    deadline_time: str | None = described(
+        "With policy Deadline: when running jobs are evicted.", default=None, format="date-time"
+    )
+    image_ref: str | None = described(
+        "Image to boot once; the one that the pool wants if absent.", default=None, max_length=253, rules=NAME_RULES
+    )
+    message: str | None = described("Why, in words.", default=None, max_length=1024)
+    requested_time: str | None = described("When it was asked for.", default=None, format="date-time")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaintenanceSpec:
+    """Which server, and who wants what of it. Without requestors it is withdrawn."""
+
+    server_ref: str = described(
+        "Server to disturb, and so the Node of that name.",
+        max_length=63,
+        rules=(*NAME_RULES, Rule("self == oldSelf", "a Maintenance keeps its server: make another one")),
+    )
+    requestors: tuple[Requestor, ...] = described(
+        "Who wants what. Each writes its own entry, and takes it away to withdraw.",
+        default=(),
+        max_items=16,
+        list_map_keys=("name",),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blocker:
+    """Something that is waited for."""
+
+    kind: Literal[
+        "Pod",
+        "PodGroup",
+        "SlurmJob",
+        "PodDisruptionBudget",
+        "Budget",
+        "Hold",
+        "Maintenance",
+        "Server",
+        "Image",
+        "Slurm",
+        "Agent",
+        "Checks",
+        "Person",
+    ] = described("What it is.")
+    name: str = described("Its name, with its namespace where it has one.", max_length=512)
+    message: str = described("Why it is waited for, and what a person can do.", max_length=1024)
+    since_time: str = described("Since when it is waited for.", format="date-time")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RebootAttempt:
+    """One try at one reboot path. Written before anything is done about it."""
+
+    id: str = described("Identifies the try; the boot order repeats it.", max_length=63)
+    method: RebootMethod = described(
+        "Kexec: the agent starts the staged image. Reboot: the agent asks its system to. Reset and PowerCycle: the BMC."
+    )
+    image_ref: str = described("Image that it shall boot.", max_length=253)
+    image_digest: str = described("Digest of that image.", max_length=71)
+    started_time: str = described("When it was begun.", format="date-time")
+    deadline_time: str = described("When the next path is tried unless a new boot was seen.", format="date-time")
+    ended_time: str | None = described("When it was over.", default=None, format="date-time")
+    outcome: Literal["Booted", "TimedOut", "Failed", "WrongImage"] | None = described("How it ended.", default=None)
+    message: str | None = described("What is known of its end.", default=None, max_length=1024)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlurmDrain:
+    """What was done to the server in Slurm, so that only that is undone."""
+
+    node: str = described("Name of the node in Slurm.", max_length=253)
+    reason: str = described("Drain reason that we set; only a drain with it is lifted.", max_length=253)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimelineEntry:
+    """One step of the record."""
+
+    time: str = described("When it happened, to the microsecond.", format="date-time")
+    phase: MaintenancePhase = described("Phase in which it happened.")
+    reason: str = described("One CamelCase word of a small set.", max_length=63, rules=PRINTABLE_RULES)
+    message: str = described("In words.", max_length=1024)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaintenanceStatus:
+    """Where it is, what it waits for, what was done. The executor alone writes it."""
+
+    phase: MaintenancePhase | None = described("Where it is.", default=None)
+    action: MaintenanceAction | None = described("What the requestors together want.", default=None)
+    policy: MaintenancePolicy | None = described("The most urgent of the requestors' policies.", default=None)
+    deadline_time: str | None = described("The earliest of their deadlines.", default=None, format="date-time")
+    image_ref: str | None = described("Image that it shall boot.", default=None, max_length=253)
+    node_uid: str | None = described("Node that was claimed.", default=None, max_length=64)
+    boot_id_before: str | None = described("Kernel boot id when it was claimed.", default=None, max_length=63)
+    boot_id_after: str | None = described("Kernel boot id in which it ended.", default=None, max_length=63)
+    slurm: SlurmDrain | None = described("What was drained in Slurm.", default=None)
+    warned_time: str | None = described("When running jobs were warned.", default=None, format="date-time")
+    reboot: RebootAttempt | None = described("The try under way, or the last one.", default=None)
+    attempts: tuple[RebootAttempt, ...] = described("Tries that are over.", default=(), max_items=16)
+    blockers: tuple[Blocker, ...] = described("What it waits for.", default=(), max_items=32)
+    next_step: str | None = described("What comes next, in words.", default=None, max_length=1024)
+    started_time: str | None = described("When it was first seen.", default=None, format="date-time")
+    claimed_time: str | None = described("When the server was claimed.", default=None, format="date-time")
+    drained_time: str | None = described("When nothing was left to wait for.", default=None, format="date-time")
+    finished_time: str | None = described("When it ended.", default=None, format="date-time")
+    timeline: tuple[TimelineEntry, ...] = described(
+        "The record: what was done and seen, oldest first.", default=(), max_items=128
+    )
+    conditions: tuple[Condition, ...] = described(
+        "MaintenancePlanned, DrainInProgress, Drained, MaintenanceInProgress (after KEP-5683) and Succeeded.",
+        default=(),
+        max_items=32,
+        list_map_keys=("type",),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Maintenance(Resource):
+    KIND: ClassVar[Kind] = Kind(
+        kind="Maintenance",
+        plural="maintenances",
+        short="mnt",
+        description="One disturbance of one server, from the request to its proven end; the record of what was done.",
+        columns=(
+            Column("Server", ".spec.serverRef"),
+            Column("Action", ".status.action"),
+            Column("Policy", ".status.policy"),
+            Column("Phase", ".status.phase"),
+            Column("Image", ".status.imageRef", priority=1),
+            Column("Waits-For", ".status.blockers[0].message"),
+            Column("Next", ".status.nextStep", priority=1),
+            Column("Age", ".metadata.creationTimestamp", type="date"),
+        ),
+        rules=(Rule("self.metadata.name.size() <= 253", "a Maintenance's name has at most 253 characters"),),
+        selectable=(".spec.serverRef",),
+    )
+    metadata: ObjectMeta
+    spec: MaintenanceSpec
+    status: MaintenanceStatus = MaintenanceStatus()

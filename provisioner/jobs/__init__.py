@@ -1,0 +1,1 @@
+"""What runs on a server and must not notice: pods, gangs of pods, and Slurm's jobs."""

@@ -1,0 +1,97 @@
+"""What runs on a server, in the words of the executor that has to wait for it or to end it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, Protocol
+
+from provisioner.api.node_pool import NodePool
+from provisioner.api.server import Server
+
+JobKind = Literal["Pod", "PodGroup", "SlurmJob"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """Something that is not interrupted under WhenIdle. A gang (JobSet, PodGroup, Slurm job) is one.
+
+    `servers`: the Nodes, by name, on which members of it run; with more than one, to disturb one is to end it on all.
+    """
+
+    kind: JobKind
+    name: str
+    """`namespace/name` of a pod or gang, the id of a Slurm job."""
+    servers: tuple[str, ...]
+    message: str
+    """What it is and in which state, such as "Slurm job 4711 of alice is completing"."""
+    do_not_disrupt: bool = False
+    """Its owner forbids eviction: a Deadline does not end it, only Now does."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What runs on one server.
+
+    `unknown`: in words, what could not be asked (slurmrestd does not answer): a server is not idle while there is any.
+    `evictable`: pods, as namespace/name, that a drain has to end, whether they are jobs or not.
+    """
+
+    jobs: tuple[Job, ...] = ()
+    evictable: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    slurm_state: str | None = None
+    """State of the node in Slurm, such as "IDLE+DRAIN"; None without Slurm."""
+    slurm_reason: str | None = None
+    """Its reason, if it is drained or down; whose it is decides who may lift it."""
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.jobs and not self.unknown
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """Something that did not let itself be ended yet, and why; `kind` is that of a Blocker."""
+
+    kind: Literal["Pod", "PodDisruptionBudget", "SlurmJob", "Slurm"]
+    name: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlurmDrained:
+    """What Slurm's node is after `close`. `ours`: it is drained with our reason; else with somebody else's."""
+
+    node: str
+    reason: str
+    ours: bool
+
+
+class Workloads(Protocol):
+    """The door to what runs on servers. Every method raises Retryable while the API server does not answer.
+
+    Nothing here remembers anything: each call reads what is true now, past every cache.
+    """
+
+    def look(self, server: Server, pool: NodePool) -> Work:
+        """What runs there now. Slurm that does not answer is `unknown`, not an error."""
+
+    def warn(self, server: Server, pool: NodePool, deadline: datetime, reason: str) -> int:
+        """Tell the jobs there (every member of a gang) of the deadline; returns how many were told. Idempotent."""
+
+    def close(self, server: Server, pool: NodePool, reason: str) -> SlurmDrained | None:
+        """Drain the node in Slurm; None without Slurm. A drain that is somebody else's stays as it is.
+
+        The taint that keeps pods away is the executor's. Raises: Retryable while slurmrestd does not answer.
+        """
+
+    def evict(self, server: Server, pool: NodePool, *, spare: Collection[JobKind], force: bool) -> tuple[Held, ...]:
+        """Ask every evictable pod, and every job not spared, to end; returns what is still there, and why.
+
+        PodDisruptionBudgets are honoured, also with `force`, which only overrides do-not-disrupt. Idempotent.
+        """
+
+    def reopen(self, node: str, reason: str, pool: NodePool) -> bool:
+        """Lift the drain of `node` in Slurm if its reason is still exactly `reason`; whether it was lifted."""

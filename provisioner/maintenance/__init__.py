@@ -1,0 +1,1 @@
+"""The one way to disturb a node: request -> claim -> drain -> reboot -> verify -> release."""
