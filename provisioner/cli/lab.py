@@ -22,6 +22,7 @@ from provisioner.cli.lab_parts import (
     run_step,
 )
 from provisioner.cli.lab_steps import STEPS, name_option
+from provisioner.lab.demo_state import DemoState
 
 FOR_PEOPLE: Final = ("up", "shell", "reimage", "down")
 """Commands that report in lines of their own; their parts' logs would stand between."""
@@ -101,19 +102,45 @@ def shell(name: str, command: tuple[str, ...]) -> None:
 @name_option
 @click.option("--server", default="r01-u02", show_default=True, help="Server to bring back on another image.")
 @click.option(
+    "--by",
+    type=click.Choice(["kexec", "power-cycle"]),
+    default="kexec",
+    show_default=True,
+    help="By condition ReimageRequested, whose first path is kexec, or by PowerCycleRequested.",
+)
+@click.option("--job-seconds", default=30, show_default=True, help="How long the job runs that is waited for.")
+@click.option(
     "--timeout", "timeout_seconds", default=600.0, show_default=True, help="How long it may take, in seconds."
 )
-def reimage(name: str, server: str, timeout_seconds: float) -> None:
-    """Build another image, point the pool at it, and switch one server off and on, which boots it anew."""
+def reimage(name: str, server: str, by: str, job_seconds: int, timeout_seconds: float) -> None:
+    """Build another image, point the pool at it, run a job on a node and ask for the image when it is idle."""
     from provisioner.lab import demo_up
 
     state = demo_state(name)
     demo_up.require_running(state)
+    _publish_another_image(state, name)
+    arguments = [f"--server={server}", f"--by={by}", f"--job-seconds={job_seconds}", f"--timeout={timeout_seconds}"]
+    run_step(state, "reimage-node", name, *arguments, show=True)
+
+
+@lab.command("another-image", hidden=True)
+@name_option
+def another_image(name: str) -> None:
+    """Build another image of the same content and point the pool at it. It disturbs nobody."""
+    from provisioner.lab import demo_up
+
+    state = demo_state(name)
+    demo_up.require_running(state)
+    _publish_another_image(state, name)
+
+
+def _publish_another_image(state: DemoState, name: str) -> None:
+    from provisioner.lab import demo_up
+
     report = demo_up.Report(sys.stdout)
     _, binaries = obtain_parts(state, report)
     build_demo_image(state, binaries, report, note=str(int(time.time())))
     run_step(state, "publish", name)
-    run_step(state, "power-cycle", name, f"--server={server}", f"--timeout={timeout_seconds}", show=True)
 
 
 @lab.command("down")

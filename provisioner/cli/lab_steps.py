@@ -11,6 +11,7 @@ import click
 from provisioner.api.errors import NeedsHuman
 from provisioner.cli.lab_parts import demo_state, describe_demo_rack, kubectl, obtain_parts
 from provisioner.cli.options import stop_on_signals
+from provisioner.cluster.resources import JOBS
 
 name_option = click.option(
     "--name", default="demo", show_default=True, help="Name of the lab; several may run at once."
@@ -109,39 +110,42 @@ def follow(name: str, timeout_seconds: float, servers: str) -> None:
         )
 
 
-@click.command("power-cycle", hidden=True)
+@click.command("reimage-node", hidden=True)
 @name_option
 @click.option("--server", required=True)
+@click.option("--by", type=click.Choice(["kexec", "power-cycle"]), required=True)
+@click.option("--job-seconds", type=int, required=True)
 @click.option("--timeout", "timeout_seconds", type=float, required=True)
-def power_cycle(name: str, server: str, timeout_seconds: float) -> None:
-    """Switch a server off and on as an administrator would, and show its boot."""
-    from provisioner.api import NodePool, Server
+def reimage_node(name: str, server: str, by: str, job_seconds: int, timeout_seconds: float) -> None:
+    """Run a job on a node, ask for another image as an administrator would, and show what comes of it."""
+    from provisioner.api import Maintenance, NodePool, Server
+    from provisioner.api.node_contract import POWER_CYCLE_REQUESTED, REIMAGE_REQUESTED
     from provisioner.cluster.client import Cluster
-    from provisioner.lab.demo_show import BootDisplay, follow_until, is_ready
-    from provisioner.lab.demo_up import POOL
+    from provisioner.lab import demo_maintenance, demo_up
+    from provisioner.lab.demo_job import demo_job
 
     state = demo_state(name)
     cluster = Cluster.connect(state.kubeconfig)
-    wanted = cluster.read(NodePool, POOL).spec.image_ref
-    before = cluster.read(Server, server)
-    click.echo(f"{server} runs {before.status.image_ref}; the pool now names {wanted}")
-    power = {"Off": '{"spec":{"powerState":"Off"}}', "On": '{"spec":{"powerState":"On"}}'}
-    display = BootDisplay(sys.stdout, {})
-
-    def read() -> list[Server]:
-        return [cluster.read(Server, server)]
-
-    kubectl(state, "patch", "server", server, "--type=merge", "-p", power["Off"])
-    follow_until(
-        lambda seen: bool(seen.status.power and seen.status.power.state == "Off"), read, display, timeout_seconds=120
+    wanted = cluster.read(NodePool, demo_up.POOL).spec.image_ref
+    click.echo(f"{server} runs {cluster.read(Server, server).status.image_ref}; its pool now names {wanted}")
+    job = demo_job(f"demo-{int(demo_up.now().timestamp())}", server, job_seconds)
+    cluster.create(JOBS, job)
+    click.echo(f"Job {job['metadata']['name']} runs on {server} for {job_seconds} s, and is not interrupted")
+    demo_up.wait_for_pod(cluster, job["metadata"]["name"], timeout_seconds=120)
+    asked = demo_up.now()
+    condition = REIMAGE_REQUESTED if by == "kexec" else POWER_CYCLE_REQUESTED
+    patch = demo_maintenance.request_patch(condition, "WhenIdle", "demo: the pool's new image", asked)
+    click.echo(f"$ kubectl patch node {server} --subresource=status -p '{patch}'")
+    kubectl(state, "patch", "node", server, "--subresource=status", "-p", patch)
+    ended = demo_maintenance.follow_maintenance(
+        lambda: demo_maintenance.find_latest(cluster.read_all(Maintenance), server, asked),
+        demo_maintenance.MaintenanceDisplay(sys.stdout),
+        timeout_seconds=timeout_seconds,
     )
-    kubectl(state, "patch", "server", server, "--type=merge", "-p", power["On"])
-    waiting = follow_until(
-        lambda seen: is_ready(seen) and seen.status.image_ref == wanted, read, display, timeout_seconds=timeout_seconds
-    )
-    kubectl(state, "get", "servers")
-    if waiting:
-        raise NeedsHuman(f"{server} did not come back on {wanted}", hint=f"kubectl describe server {server}")
+    click.echo(f"$ kubectl provision why {server}")
+    kubectl(state, "provision", "why", server)
+    if ended is None or ended.status.phase != "Completed":
+        raise NeedsHuman(f"{server} did not come back on {wanted}", hint=f"kubectl provision why {server}")
 
 
-STEPS = (run, publish, register, follow, power_cycle)
+STEPS = (run, publish, register, follow, reimage_node)

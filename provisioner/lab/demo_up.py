@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from provisioner.api.errors import NeedsHuman
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.resources import PODS
+from provisioner.lab.demo_job import NAMESPACE
 from provisioner.lab.demo_state import DemoState, is_running, stop_daemon
 from provisioner.lab.network import LabNetwork
 from provisioner.lab.processes import clean_lab
@@ -114,9 +117,25 @@ def node_pool(image: str, *, kernel_arguments: Sequence[str] = ()) -> dict[str, 
                 "labels": {"example.com/accelerator": "none"},
                 "configuration": {"evictionHard": {"memory.available": "32Mi"}},
             },
+            # Any model: QEMU's survives a kexec. One at a time: there are only two.
+            "maintenance": {"kexecModels": ["*"], "maxUnavailable": 1},
+            "verification": {"expected": {"nics": 1}},
             **({"kernelArguments": list(kernel_arguments)} if kernel_arguments else {}),
         },
     }
+
+
+def wait_for_pod(cluster: Cluster, job: str, *, timeout_seconds: float) -> None:
+    """Wait until the pod of a Job runs. Raises: NeedsHuman."""
+    deadline = time.monotonic() + timeout_seconds
+    while time.monotonic() < deadline:
+        pods = cluster.list(PODS, namespace=NAMESPACE, label_selector=f"job-name={job}").items
+        if any((pod.get("status") or {}).get("phase") == "Running" for pod in pods):
+            return
+        time.sleep(0.5)
+    raise NeedsHuman(
+        f"Job {job} did not start in {timeout_seconds:.0f} s", hint=f"kubectl describe pods -l job-name={job}"
+    )
 
 
 def require_running(state: DemoState) -> None:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -18,6 +18,7 @@ from provisioner.api import Server
 from provisioner.api.boot_timeline import boot_timeline, format_timeline
 from provisioner.api.codec import decode
 from provisioner.api.conditions import find_condition, is_true
+from provisioner.cli.lab_parts import lab_environment
 from provisioner.lab.demo_state import DemoState
 from provisioner.lab.network import LabNetwork
 from provisioner.lab.rack import Fault, inject_fault
@@ -32,17 +33,30 @@ class VirtualRack:
 
     def kubectl(self, *arguments: str, patience_seconds: float = 60) -> str:
         """What kubectl printed; asked again while the API server is away."""
-        argv = LabNetwork(self.state.name).command(
-            [self.kubectl_program, f"--kubeconfig={self.state.kubeconfig}", "--request-timeout=10s", *arguments]
-        )
         deadline = time.monotonic() + patience_seconds
         while True:
-            ran = subprocess.run(argv, capture_output=True, text=True, check=False)
+            ran = self.try_kubectl(*arguments)
             if ran.returncode == 0:
                 return ran.stdout
             if time.monotonic() > deadline:
                 raise AssertionError(f"kubectl {' '.join(arguments)}: {ran.stderr}")
             time.sleep(1)
+
+    def try_kubectl(self, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+        """Ask kubectl once, with the plugin on its PATH, as the lab's shell has it."""
+        return subprocess.run(
+            LabNetwork(self.state.name).command([self.kubectl_program, *arguments]),
+            input=stdin,
+            env=lab_environment(self.state),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def create(self, document: Mapping[str, Any]) -> None:
+        """`kubectl create -f -`."""
+        ran = self.try_kubectl("create", "-f", "-", stdin=json.dumps(document))
+        assert ran.returncode == 0, ran.stderr
 
     def get(self, *arguments: str) -> dict[str, Any]:
         """`kubectl get … -o json`."""
