@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from tests.api.bad_maintenances import MAINTENANCES, POOL_SETTINGS
+from tests.api.bad_row import Row
 from tests.api.objects import artifact, bmc, dpu, image, node_pool, rack, server, subnet
-
-
-@dataclass(frozen=True)
-class Row:
-    """`bad` is refused with all of `words`; `good` is accepted. `before` exists already, for rules about changes."""
-
-    mistake: str
-    bad: dict[str, Any]
-    good: dict[str, Any]
-    words: tuple[str, ...]
-    before: dict[str, Any] | None = None
 
 
 def _mac(bad: str, *words: str) -> Row:
@@ -348,4 +338,4 @@ NODE_POOLS = (
     ),
 )
 
-ROWS = (*SERVERS, *BMCS, *RACKS, *DPUS, *IMAGES, *NODE_POOLS)
+ROWS = (*SERVERS, *BMCS, *RACKS, *DPUS, *IMAGES, *NODE_POOLS, *POOL_SETTINGS, *MAINTENANCES)

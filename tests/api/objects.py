@@ -60,3 +60,11 @@ def image(name: str = "gpu-node-9f9f9f9f9f9f", **changes: Any) -> dict[str, Any]
 
 def node_pool(name: str = "gpu", **changes: Any) -> dict[str, Any]:
     return _object("NodePool", {"imageRef": "gpu-node-9f9f9f9f9f9f"}, changes, name)
+
+
+def requestor(**changes: Any) -> dict[str, Any]:
+    return {"name": "user-alice", "action": "Reboot", **changes}
+
+
+def maintenance(name: str = "r01-u01-1", **changes: Any) -> dict[str, Any]:
+    return _object("Maintenance", {"serverRef": "r01-u01", "requestors": [requestor()]}, changes, name)

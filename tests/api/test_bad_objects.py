@@ -9,7 +9,8 @@ import pytest
 from provisioner.api import KINDS
 from provisioner.api.errors import Refused
 from provisioner.cluster.resources import of
-from tests.api.bad_objects import ROWS, Row
+from tests.api.bad_objects import ROWS
+from tests.api.bad_row import Row
 
 if TYPE_CHECKING:
     from provisioner.cluster.client import Cluster

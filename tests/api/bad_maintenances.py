@@ -1,0 +1,123 @@
+"""Bad Maintenances, and NodePools with bad settings for jobs, maintenance and verification."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.api.bad_row import Row
+from tests.api.objects import maintenance, node_pool, requestor
+
+
+def _setting(mistake: str, part: str, bad: dict[str, Any], good: dict[str, Any], *words: str) -> Row:
+    return Row(mistake, node_pool(**{part: bad}), node_pool(**{part: good}), words)
+
+
+def _unavailable(bad: int | str, good: int | str) -> Row:
+    return _setting(
+        f"maxUnavailable {bad!r}",
+        "maintenance",
+        {"maxUnavailable": bad},
+        {"maxUnavailable": good},
+        "maxUnavailable is a count of at least 1, such as 2, or a share from 1% to 100%",
+    )
+
+
+def _request(mistake: str, bad: dict[str, Any], good: dict[str, Any], *words: str) -> Row:
+    return Row(mistake, maintenance(requestors=[requestor(**bad)]), maintenance(requestors=[requestor(**good)]), words)
+
+
+_LATER = "2030-01-02T03:04:05Z"
+
+MAINTENANCES = (
+    Row("no server", maintenance(serverRef=None), maintenance(), ("spec.serverRef", "Required value")),
+    Row(
+        "another server than before",
+        maintenance("m-{}", serverRef="r01-u02"),
+        maintenance("m-{}"),
+        ("spec.serverRef", "a Maintenance keeps its server: make another one"),
+        before=maintenance("m-{}"),
+    ),
+    _request("an unknown action", {"action": "Explode"}, {"action": "PowerCycle"}, "Drain", "Reboot", "PowerCycle"),
+    _request("an unknown policy", {"policy": "Soon"}, {"policy": "Now"}, "WhenIdle", "Deadline", "Now"),
+    _request(
+        "a deadline without its time",
+        {"policy": "Deadline"},
+        {"policy": "Deadline", "deadlineTime": _LATER},
+        "policy Deadline needs deadlineTime",
+    ),
+    _request(
+        "a time without the policy",
+        {"policy": "WhenIdle", "deadlineTime": _LATER},
+        {"policy": "Deadline", "deadlineTime": _LATER},
+        "deadlineTime is only for policy Deadline",
+    ),
+    _request(
+        "a deadline that is no time",
+        {"policy": "Deadline", "deadlineTime": "tomorrow"},
+        {"policy": "Deadline", "deadlineTime": _LATER},
+        "date-time",
+    ),
+    _request(
+        "a drain that boots an image",
+        {"action": "Drain", "imageRef": "gpu-2"},
+        {"action": "Reimage", "imageRef": "gpu-2"},
+        "action Drain boots nothing",
+    ),
+    Row(
+        "two requestors of one name",
+        maintenance(requestors=[requestor(), requestor()]),
+        maintenance(requestors=[requestor(), requestor(name="rollout")]),
+        ("spec.requestors[1]", "Duplicate value"),
+    ),
+)
+
+POOL_SETTINGS = (
+    _unavailable(0, 1),
+    _unavailable("0%", "1%"),
+    _unavailable("101%", "100%"),
+    _unavailable("some", "10%"),
+    _setting(
+        "an unknown reboot method",
+        "maintenance",
+        {"rebootMethods": ["Kick"]},
+        {"rebootMethods": ["PowerCycle"]},
+        "Kexec",
+        "PowerCycle",
+    ),
+    _setting(
+        "a reboot method twice",
+        "maintenance",
+        {"rebootMethods": ["Reset", "Reset"]},
+        {"rebootMethods": ["Reset", "PowerCycle"]},
+        "a reboot method occurs twice",
+    ),
+    _setting(
+        "a Slurm cluster without credentials",
+        "jobs",
+        {"slurm": {"url": "http://slurm:6820"}},
+        {"slurm": {"url": "http://slurm:6820", "credentialsName": "slurm"}},
+        "spec.jobs.slurm.credentialsName",
+        "Required value",
+    ),
+    _setting(
+        "a GPU vendor by its name",
+        "verification",
+        {"expected": {"gpus": {"count": 8, "vendorID": "nvidia"}}},
+        {"expected": {"gpus": {"count": 8, "vendorID": "10de"}}},
+        "vendorID",
+    ),
+    _setting(
+        "a check without a pod",
+        "verification",
+        {"checks": [{"name": "nccl", "template": {}}]},
+        {"checks": [{"name": "nccl", "template": {"spec": {"template": {"spec": {"containers": []}}}}}]},
+        "a check's template needs spec",
+    ),
+    _setting(
+        "a check's name in upper case",
+        "verification",
+        {"checks": [{"name": "NCCL", "template": {"spec": {}}}]},
+        {"checks": [{"name": "nccl", "template": {"spec": {}}}]},
+        "is not an object's name",
+    ),
+)
