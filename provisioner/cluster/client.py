@@ -142,6 +142,29 @@ class Cluster:
             content_type="application/merge-patch+json",
         )
 
+    def strategic_patch(
+        self,
+        type: ResourceType,  # noqa: A002
+        name: str,
+        patch: Mapping[str, Any],
+        *,
+        namespace: str | None = None,
+        subresource: str | None = None,
+        manager: str | None = None,
+    ) -> Object:
+        """Strategic merge patch, for built-in kinds only: entries of a list are merged by their key.
+
+        So a condition of a Node is set by its type, and everybody else's stay. A stale resourceVersion is a Conflict.
+        """
+        return self._request(
+            "PATCH",
+            type.item(name, namespace, subresource),
+            what=f"PATCH {type} {name}",
+            query={"fieldManager": manager},
+            body=patch,
+            content_type="application/strategic-merge-patch+json",
+        )
+
     def delete(
         self,
         type: ResourceType,  # noqa: A002

@@ -53,6 +53,21 @@ def test_a_stale_resource_version_stops_an_apply_and_a_patch(cluster: Cluster, u
         cluster.patch(CONFIG_MAPS, unique, {"metadata": {"resourceVersion": stale}}, namespace="default")
 
 
+def test_a_strategic_patch_sets_one_condition_of_a_node_and_keeps_the_others(cluster: Cluster, unique: str) -> None:
+    node = cluster.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": unique}})
+    stale = node["metadata"]["resourceVersion"]
+    for type_, status in (("One", "True"), ("Two", "True"), ("One", "False")):
+        patch = {"status": {"conditions": [{"type": type_, "status": status}]}}
+        cluster.strategic_patch(NODES, unique, patch, subresource="status", manager="tests")
+    conditions = cluster.get(NODES, unique)["status"]["conditions"]
+    assert sorted((c["type"], c["status"]) for c in conditions) == [("One", "False"), ("Two", "True")]
+    with pytest.raises(Conflict):
+        cluster.strategic_patch(
+            NODES, unique, {"metadata": {"resourceVersion": stale}, "status": {}}, subresource="status"
+        )
+    cluster.delete(NODES, unique)
+
+
 def test_each_manager_owns_its_fields_and_gives_up_what_it_no_longer_says(cluster: Cluster, unique: str) -> None:
     cluster.apply(config_map(unique, colour="red", size="small"), manager="one")
     cluster.apply(config_map(unique, shape="round"), manager="two")
