@@ -1,1 +1,1 @@
-"""The one way to disturb a node: request -> claim -> drain -> reboot -> verify -> release."""
+"""Maintenance: request -> claim -> drain -> reboot -> verify -> release. The one executor that disturbs nodes."""

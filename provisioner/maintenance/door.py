@@ -1,0 +1,109 @@
+"""What the executor uses of `provisioner.cluster.client.Cluster`, and of an informer. Tests put their own in place."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from provisioner.api.meta import Resource
+from provisioner.cluster.client import ListResult
+from provisioner.cluster.resources import ResourceType
+
+Json = dict[str, Any]
+Watcher = Callable[[str, Json | None, Json | None], None]
+
+
+class Door(Protocol):
+    """Reads are of this moment; each write raises Conflict, NotFound, Refused or Retryable as Cluster's does."""
+
+    def get(self, type: ResourceType, name: str, *, namespace: str | None = None) -> Json: ...  # noqa: A002
+
+    def list(
+        self,
+        type: ResourceType,  # noqa: A002
+        *,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+    ) -> ListResult:
+        """The executor asks for Maintenances by spec.serverRef, for Servers by spec.nodePoolRef, and for all."""
+
+    def create(self, type: ResourceType, body: Mapping[str, Any], *, namespace: str | None = None) -> Json: ...  # noqa: A002
+
+    def patch(
+        self,
+        type: ResourceType,  # noqa: A002
+        name: str,
+        patch: Mapping[str, Any],
+        *,
+        namespace: str | None = None,
+        subresource: str | None = None,
+        manager: str | None = None,
+    ) -> Json:
+        """JSON merge patch; with metadata.resourceVersion in it, a Conflict if that is stale."""
+
+    def strategic_patch(
+        self,
+        type: ResourceType,  # noqa: A002
+        name: str,
+        patch: Mapping[str, Any],
+        *,
+        namespace: str | None = None,
+        subresource: str | None = None,
+        manager: str | None = None,
+    ) -> Json:
+        """Strategic merge patch: of a Node's conditions, only those that it names by type are changed."""
+
+    def apply_status(
+        self,
+        kind: type[Resource],
+        name: str,
+        status: Mapping[str, Any],
+        *,
+        manager: str,
+        resource_version: str | None = None,
+    ) -> Json: ...
+
+    def delete(
+        self,
+        type: ResourceType,  # noqa: A002
+        name: str,
+        *,
+        namespace: str | None = None,
+        uid: str | None = None,
+    ) -> None: ...
+
+
+class Source(Protocol):
+    """A cache that tells of changes."""
+
+    @property
+    def has_synced(self) -> bool: ...
+
+    def get(self, name: str) -> Json | None: ...
+
+    def items(self) -> builtins.list[Json]: ...
+
+    def subscribe(self, watcher: Watcher) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaintenanceInformers:
+    """The caches that the executor follows. They may be stale: nothing that harms is decided on them.
+
+    pods: if given, the end of a pod is noticed at once; else within a minute.
+    """
+
+    servers: Source
+    pools: Source
+    images: Source
+    nodes: Source
+    maintenances: Source
+    pods: Source | None = None
+
+    @property
+    def have_synced(self) -> bool:
+        sources = (self.servers, self.pools, self.images, self.nodes, self.maintenances)
+        return all(source.has_synced for source in sources)
