@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from provisioner.api.codec import decode
 from provisioner.api.errors import NotFound, Refused
 from provisioner.api.meta import Resource
 from provisioner.cluster.failures import Expired
-from provisioner.cluster.resources import KNOWN, PODS, ResourceType, of
+from provisioner.cluster.resources import KNOWN, PODS, SELF_REVIEWS, ResourceType, of
 from provisioner.cluster.transport import READ_SECONDS, Stream, Transport
 
 PAGE_SIZE: Final = 500
@@ -42,9 +42,22 @@ class Cluster:
         self._discovered: dict[tuple[str, str], ResourceType] = {}
 
     @classmethod
-    def connect(cls, kubeconfig: Path | None = None, *, user_agent: str = "provisioner") -> Cluster:
-        """By `kubeconfig`; without one, as the pod in which this runs. Raises: NeedsHuman. Sends nothing yet."""
-        return cls(Transport.connect(kubeconfig, user_agent=user_agent))
+    def connect(
+        cls,
+        kubeconfig: Path | None = None,
+        *,
+        user_agent: str = "provisioner",
+        context: str | None = None,
+        as_user: str | None = None,
+        as_groups: Sequence[str] = (),
+    ) -> Cluster:
+        """By `kubeconfig`; without one, as the pod in which this runs. Raises: NeedsHuman. Sends nothing yet.
+
+        `context`: which of the kubeconfig's. `as_user`, `as_groups`: as whom, for who may impersonate.
+        """
+        return cls(
+            Transport.connect(kubeconfig, user_agent=user_agent, context=context, as_user=as_user, as_groups=as_groups)
+        )
 
     def with_timeout(self, seconds: float) -> Cluster:
         """The same door for a caller who cannot wait longer than `seconds` for an answer."""
@@ -86,6 +99,12 @@ class Cluster:
         namespace = namespace or metadata.get("namespace")
         what = f"CREATE {type} {metadata.get('name') or metadata.get('generateName')}"
         return self._request("POST", type.collection(namespace), what=what, body=body)
+
+    def ask_who_i_am(self) -> str:
+        """The user name by which the API server knows the caller, impersonation included."""
+        body = {"apiVersion": SELF_REVIEWS.api_version, "kind": SELF_REVIEWS.kind}
+        answer = self._request("POST", SELF_REVIEWS.path, what="ASK who I am", body=body)
+        return str(answer["status"]["userInfo"]["username"])
 
     def replace(self, type: ResourceType, body: Mapping[str, Any], *, subresource: str | None = None) -> Object:  # noqa: A002
         """Write the whole object (or its subresource) back. Raises: Conflict if it changed since it was read."""
@@ -151,16 +170,18 @@ class Cluster:
         namespace: str | None = None,
         subresource: str | None = None,
         manager: str | None = None,
+        dry_run: bool = False,
     ) -> Object:
         """Strategic merge patch, for built-in kinds only: entries of a list are merged by their key.
 
         So a condition of a Node is set by its type, and everybody else's stay. A stale resourceVersion is a Conflict.
+        With `dry_run` the API server decides and writes nothing.
         """
         return self._request(
             "PATCH",
             type.item(name, namespace, subresource),
             what=f"PATCH {type} {name}",
-            query={"fieldManager": manager},
+            query={"fieldManager": manager, "dryRun": "All" if dry_run else None},
             body=patch,
             content_type="application/strategic-merge-patch+json",
         )

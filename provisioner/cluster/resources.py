@@ -68,6 +68,7 @@ JOBS: Final = ResourceType("batch", "v1", "Job", "jobs", namespaced=True)
 POD_DISRUPTION_BUDGETS: Final = ResourceType(
     "policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", namespaced=True
 )
+SELF_REVIEWS: Final = ResourceType("authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews")
 
 BUILT_IN: Final = (
     NODES,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from pathlib import Path
@@ -65,18 +65,29 @@ class Stream:
 class Transport:
     """One API server and the credentials for it. Usable from several threads."""
 
-    def __init__(self, configuration: Any, *, user_agent: str) -> None:
+    def __init__(
+        self, configuration: Any, *, user_agent: str, as_user: str | None = None, as_groups: Sequence[str] = ()
+    ) -> None:
         from kubernetes.client.rest import RESTClientObject
 
         self._configuration = configuration
         self._host: str = configuration.host.rstrip("/")
         self._user_agent = user_agent
+        self._as_user, self._as_groups = as_user, tuple(as_groups)
         # The package's pool honours proxies, client certificates, tls-server-name; only its verbs are not ours.
         self._pool: urllib3.PoolManager = RESTClientObject(configuration).pool_manager
         self._pool.connection_pool_kw["socket_options"] = _KEEPALIVE
 
     @classmethod
-    def connect(cls, kubeconfig: Path | None, *, user_agent: str) -> Transport:
+    def connect(
+        cls,
+        kubeconfig: Path | None,
+        *,
+        user_agent: str,
+        context: str | None = None,
+        as_user: str | None = None,
+        as_groups: Sequence[str] = (),
+    ) -> Transport:
         """From `kubeconfig`; without one, from the pod's service account. Raises: NeedsHuman if neither is usable."""
         from kubernetes import config
         from kubernetes.client import Configuration
@@ -85,7 +96,7 @@ class Transport:
         try:
             if kubeconfig is not None:
                 load: Any = config.load_kube_config
-                load(config_file=str(kubeconfig), client_configuration=configuration)
+                load(config_file=str(kubeconfig), context=context, client_configuration=configuration)
             else:
                 load = config.load_incluster_config
                 load(client_configuration=configuration)
@@ -93,7 +104,7 @@ class Transport:
             where = f"kubeconfig {kubeconfig}" if kubeconfig else "the pod's service account"
             message = f"no access to the cluster by {where}: {error}"
             raise NeedsHuman(message, hint="name a kubeconfig that exists") from error
-        return cls(configuration, user_agent=user_agent)
+        return cls(configuration, user_agent=user_agent, as_user=as_user, as_groups=as_groups)
 
     @property
     def server_url(self) -> str:
@@ -167,8 +178,12 @@ class Transport:
         given = {key: value for key, value in (query or {}).items() if value is not None}
         return f"{self._host}{path}?{urlencode(given)}" if given else f"{self._host}{path}"
 
-    def _headers(self, content_type: str | None) -> dict[str, str]:
-        headers = {"Accept": "application/json", "User-Agent": self._user_agent}
+    def _headers(self, content_type: str | None) -> urllib3.HTTPHeaderDict:
+        headers = urllib3.HTTPHeaderDict({"Accept": "application/json", "User-Agent": self._user_agent})
+        if self._as_user:
+            headers["Impersonate-User"] = self._as_user
+        for group in self._as_groups:
+            headers.add("Impersonate-Group", group)
         if content_type:
             headers["Content-Type"] = content_type
         # Asks the exec plugin or the service account's file for a fresh token where the old one is about to expire.

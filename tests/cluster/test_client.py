@@ -7,9 +7,10 @@ import socket
 import pytest
 
 from provisioner.api import Server
-from provisioner.api.errors import Conflict, NotFound, Refused
+from provisioner.api.errors import Conflict, NeedsHuman, NotFound, Refused
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import CONFIG_MAPS, NODES, SECRETS, ResourceType, of
+from provisioner.lab.control_plane import ControlPlane
 
 
 def config_map(name: str, **data: str) -> dict[str, object]:
@@ -171,3 +172,25 @@ def test_typed_objects_and_the_status_of_one_manager(cluster: Cluster, unique: s
     with pytest.raises(NotFound):
         cluster.apply_status(Server, f"{unique}-absent", {}, manager="provisioner-power")
     cluster.delete(of(Server), unique)
+
+
+def test_a_dry_run_of_a_strategic_patch_is_answered_and_not_written(cluster: Cluster, unique: str) -> None:
+    cluster.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": unique}})
+    patch = {"status": {"conditions": [{"type": "One", "status": "True"}]}}
+    answered = cluster.strategic_patch(NODES, unique, patch, subresource="status", dry_run=True)
+    assert [c["type"] for c in answered["status"]["conditions"]] == ["One"]
+    assert "conditions" not in cluster.get(NODES, unique).get("status", {})
+    cluster.delete(NODES, unique)
+
+
+def test_the_api_server_tells_who_asks_also_when_somebody_asks_as_another(
+    cluster: Cluster, control_plane: ControlPlane
+) -> None:
+    assert cluster.ask_who_i_am() == "lab-admin"
+    as_alice = Cluster.connect(control_plane.kubeconfig, as_user="alice", as_groups=("ops", "system:authenticated"))
+    assert as_alice.ask_who_i_am() == "alice"
+
+
+def test_a_context_that_is_not_in_the_kubeconfig_is_named(control_plane: ControlPlane) -> None:
+    with pytest.raises(NeedsHuman, match="elsewhere"):
+        Cluster.connect(control_plane.kubeconfig, context="elsewhere")
