@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from provisioner.api.boot_stage import BOOT_STAGES, BootStage, stage_order
+from provisioner.api.maintenance import AGENT_METHODS
 from provisioner.api.meta import parse_time
 from provisioner.api.server import ServerStatus
 
@@ -35,7 +36,10 @@ class Phase:
 
 @dataclass(frozen=True)
 class BootTimeline:
-    """The stages seen of one boot, in order. `total_seconds`: from power-on to Ready, None until then."""
+    """The stages seen of one boot, in order. `total_seconds`: from power-on to Ready, None until then.
+
+    Where the agent in the running system boots it anew, nobody powers it on, and the order is where it begins.
+    """
 
     phases: tuple[Phase, ...]
     total_seconds: float | None
@@ -45,6 +49,7 @@ def stage_moments(status: ServerStatus) -> tuple[tuple[BootStage, datetime], ...
     """When each stage of the current order began, as far as it was seen; later stages never begin before earlier ones.
 
     What is older than the order belongs to an earlier boot and is left out. Without an order, what was heard counts.
+    A machine that starts its next system by kexec passes neither Firmware nor IPXE.
     """
     order = status.order
     ordered = parse_time(order.ordered_time) if order is not None else None
@@ -84,8 +89,9 @@ def boot_timeline(status: ServerStatus) -> BootTimeline:
         phases.append(Phase(stage, began, None if ended is None else (ended - began).total_seconds()))
     total = None
     if moments and moments[-1][0] == "Ready":
-        powered = [began for stage, began in moments if stage != "Ordered"]
-        total = (moments[-1][1] - powered[0]).total_seconds()
+        by_agent = status.order is not None and status.order.method in AGENT_METHODS
+        begun = [began for stage, began in moments if by_agent or stage != "Ordered"]
+        total = (moments[-1][1] - begun[0]).total_seconds()
     return BootTimeline(tuple(phases), total)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -20,6 +21,8 @@ ACTIONS: tuple[MaintenanceAction, ...] = ("Drain", "Reboot", "Reimage", "PowerCy
 """From the mildest to the strongest."""
 POLICIES: tuple[MaintenancePolicy, ...] = ("WhenIdle", "Deadline", "Now")
 """From the most patient to the most urgent."""
+AGENT_METHODS: tuple[RebootMethod, ...] = ("Kexec", "Reboot")
+"""Carried out by the agent in the running system, not by the BMC."""
 FINAL_PHASES: tuple[MaintenancePhase, ...] = ("Completed", "Failed", "Cancelled")
 DISTURBING_PHASES: tuple[MaintenancePhase, ...] = ("Claiming", "Draining", "Drained", "Rebooting", "Verifying")
 """In these the server is out of use, and counts against its pool's budget."""
@@ -209,3 +212,19 @@ class Maintenance(Resource):
     metadata: ObjectMeta
     spec: MaintenanceSpec
     status: MaintenanceStatus = MaintenanceStatus()
+
+
+def holding_maintenance(maintenances: Iterable[Maintenance], server: str) -> Maintenance | None:
+    """The one Maintenance of `server` that holds it: not final, one that has begun before one that has not, else the
+    oldest. None if there is none.
+
+    Names count where the times are equal, by their length first: n-9 is older than n-10.
+    """
+    active = [m for m in maintenances if m.spec.server_ref == server and m.status.phase not in FINAL_PHASES]
+    return min(active, key=_seniority, default=None)
+
+
+def _seniority(maintenance: Maintenance) -> tuple[bool, str, int, str]:
+    meta = maintenance.metadata
+    has_begun = maintenance.status.phase in DISTURBING_PHASES
+    return (not has_begun, meta.creation_timestamp or "", len(meta.name), meta.name)

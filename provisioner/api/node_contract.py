@@ -52,6 +52,10 @@ BOOT_REPORT_ANNOTATION: Final = "provisioner.dev/boot-report"
 NODE_FACTS_ANNOTATION: Final = "provisioner.dev/node-facts"
 """What the agent found on its machine, once a boot and when it changed. See `provisioner.api.node_facts`."""
 
+PREPARED_ORDER_ANNOTATION: Final = "provisioner.dev/prepared-order"
+"""Id of the boot order (Server.status.order.id) for which the join controller has prepared the Node. Only then does an
+ordered boot join, so an agent is told to boot only once it is the current order's."""
+
 # Annotations of pods whose node is about to be disturbed.
 POD_WARNING_ANNOTATION: Final = "provisioner.dev/maintenance-deadline"
 """RFC 3339. A pod that mounts its annotations by a downward API volume reads it from a file, and checkpoints."""

@@ -46,7 +46,16 @@ class KubeletSettings:
         ),
     )
     taints: tuple[Taint, ...] = described(
-        "Taints of the Nodes.", default=(), max_items=32, list_map_keys=("key", "effect")
+        "Taints of the Nodes.",
+        default=(),
+        max_items=32,
+        list_map_keys=("key", "effect"),
+        rules=(
+            Rule(
+                "!self.exists(taint, taint.key.startsWith('provisioner.dev/'))",
+                "taints of provisioner.dev are put on and taken off by the provisioner alone: leave them out",
+            ),
+        ),
     )
     configuration: dict[str, Any] = described(
         "Fields of KubeletConfiguration (kubelet.config.k8s.io/v1beta1) put over the built-in ones.",

@@ -43,6 +43,23 @@ def parse_digest(text: str) -> Sha256Digest:
     return Sha256Digest(text)
 
 
+def system_uuid_spellings(uuid: str) -> frozenset[str]:
+    """Both ways in which a machine's SMBIOS UUID is told, in lower case.
+
+    Firmware before SMBIOS 2.6 and some BMCs write the first three fields in the other byte order, so what was
+    registered (from a BMC or a packing list) and what the kernel says may differ in that.
+    """
+    uuid = uuid.lower()
+    parts = uuid.split("-")
+    swapped = [bytes.fromhex(part)[::-1].hex() for part in parts[:3]]
+    return frozenset({uuid, "-".join(swapped + parts[3:])})
+
+
+def same_system_uuid(registered: str, claimed: str | None) -> bool:
+    """Whether two SMBIOS UUIDs are one machine's, `registered` being a valid one."""
+    return claimed is not None and claimed.lower() in system_uuid_spellings(registered)
+
+
 class Secret:
     """A string that never shows itself: `repr` and `str` are `***`; comparison takes constant time."""
 

@@ -13,7 +13,7 @@ from provisioner.api.conditions import find_condition, settle_condition
 from provisioner.api.meta import Condition, rfc3339, rfc3339_micro
 from provisioner.api.server import Server, ServerStatus
 from provisioner.boot.facts import Facts
-from provisioner.boot.orders import has_fetched, is_settled
+from provisioner.boot.stages import has_fetched, is_settled
 from provisioner.boot.verdict import Decision, Happened, Say, Verdict
 
 MAX_MESSAGE: Final = 4096

@@ -1,7 +1,8 @@
 """The boot controller's effects: reads what a decision needs, writes what was decided, records what happened.
 
 It is level-triggered. Everything is written under the resourceVersion of the Server that it was decided on; the one
-thing that must not happen wrongly, a boot order, only after Server, Node and Lease were read again past every cache.
+thing that must not happen wrongly, a boot order, only after Server, Node, Lease and Maintenance were read again past
+every cache.
 """
 
 from __future__ import annotations
@@ -16,15 +17,18 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
-from provisioner.api import Image, NodePool, Rack, Server
+from provisioner.api import Image, Maintenance, NodePool, Rack, Server
 from provisioner.api.codec import decode, to_json
 from provisioner.api.errors import NotFound
+from provisioner.api.maintenance import holding_maintenance
 from provisioner.api.meta import Resource
 from provisioner.api.server import ServerStatus
 from provisioner.boot.decide import decide
 from provisioner.boot.facts import Facts, NodeFacts, read_node
 from provisioner.boot.lease_watch import LeaseWatch
+from provisioner.boot.maintenance_index import MaintenanceIndex, server_of
 from provisioner.boot.other_node import find_other_node
+from provisioner.boot.requests import next_image_name
 from provisioner.boot.server_index import Source
 from provisioner.boot.verdict import Decision
 from provisioner.cluster.client import Cluster
@@ -55,10 +59,13 @@ class BootInformers:
     racks: Source
     nodes: Source
     leases: Source
+    maintenances: Source
 
     @property
     def have_synced(self) -> bool:
-        sources = (self.servers, self.pools, self.images, self.racks, self.nodes, self.leases)
+        sources = (
+            self.servers, self.pools, self.images, self.racks, self.nodes, self.leases, self.maintenances
+        )  # fmt: skip
         return all(source.has_synced for source in sources)
 
 
@@ -81,6 +88,7 @@ class BootController:
         self._now = now
         self._rng = rng
         self._leases = leases or LeaseWatch(time.monotonic)
+        self._maintenances = MaintenanceIndex(informers.maintenances)
 
     def reconcile(self, name: str) -> float | None:
         """Bring the Server's status up to date; returns when to look again. Raises: Retryable, NeedsHuman."""
@@ -91,7 +99,7 @@ class BootController:
             return None
         node = self._informers.nodes.get(name)
         lease = self._informers.leases.get(f"{LEASE_NAMESPACE}/{name}")
-        decision = self._decide(cached, node, lease)
+        decision = self._decide(cached, node, lease, self._maintenances.holding(name))
         if not _differs(cached, decision):
             return self._again(decision)
         current: Mapping[str, Any] = cached
@@ -101,7 +109,9 @@ class BootController:
                 current = self._cluster.get(of(Server), name)
             except NotFound:
                 return None
-            decision = self._decide(current, self._read_node(name), self._read_lease(name))
+            decision = self._decide(
+                current, self._read_node(name), self._read_lease(name), self._read_maintenance(name)
+            )
             if not _differs(current, decision):
                 return self._again(decision)
         self._cluster.apply_status(
@@ -123,7 +133,11 @@ class BootController:
         return self._again(decision)
 
     def _decide(
-        self, body: Mapping[str, Any], node: Mapping[str, Any] | None, lease: Mapping[str, Any] | None
+        self,
+        body: Mapping[str, Any],
+        node: Mapping[str, Any] | None,
+        lease: Mapping[str, Any] | None,
+        maintenance: Maintenance | None,
     ) -> Decision:
         server = decode(Server, body)
         pool = self._cached(NodePool, self._informers.pools, server.spec.node_pool_ref)
@@ -132,10 +146,11 @@ class BootController:
             server=server,
             rack=self._cached(Rack, self._informers.racks, server.spec.rack_ref),
             pool=pool,
-            pool_image=self._cached(Image, self._informers.images, pool.spec.image_ref if pool else None),
+            next_image=self._cached(Image, self._informers.images, next_image_name(pool, maintenance)),
             ordered_image=self._cached(Image, self._informers.images, order.image_ref if order else None),
             node=self._judge_node(node, lease),
             other_node=self._find_other_node(server) if order is None else None,
+            maintenance=maintenance,
         )
         return decide(facts, self._now(), str(uuid.UUID(int=self._rng.getrandbits(128), version=4)))
 
@@ -171,6 +186,10 @@ class BootController:
             return self._cluster.get(LEASES, name, namespace=LEASE_NAMESPACE)
         except NotFound:
             return None
+
+    def _read_maintenance(self, server: str) -> Maintenance | None:
+        listed = self._cluster.list(of(Maintenance), field_selector=f"spec.serverRef={server}")
+        return holding_maintenance((decode(Maintenance, item) for item in listed.items), server)
 
     def _again(self, decision: Decision) -> float:
         """When to look again; every server now and then, spread, should a change ever have been missed."""
@@ -224,18 +243,27 @@ def _follow(informers: BootInformers, add: Callable[[str], None]) -> None:
         if _available(old) == _available(new) and (old is None) == (new is None):
             return
         pools = {p["metadata"]["name"] for p in informers.pools.items() if _spec(p).get("imageRef") == name}
+        asked = {server_of(m) for m in informers.maintenances.items() if _reboot(m).get("imageRef") == name}
         add_all(
             lambda server: (
                 _spec(server).get("nodePoolRef") in pools
+                or server["metadata"]["name"] in asked
                 or ((server.get("status") or {}).get("order") or {}).get("imageRef") == name
             )
         )
+
+    def maintenance_changed(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
+        if _phase(old) != _phase(new) or _reboot(old) != _reboot(new):
+            for body in (old, new):
+                if body is not None:
+                    add(server_of(body))
 
     informers.servers.subscribe(server_changed)
     informers.nodes.subscribe(node_changed)
     informers.pools.subscribe(pool_changed)
     informers.racks.subscribe(rack_changed)
     informers.images.subscribe(image_changed)
+    informers.maintenances.subscribe(maintenance_changed)
 
 
 def _note(leases: LeaseWatch, key: str, lease: Mapping[str, Any] | None) -> None:
@@ -244,6 +272,14 @@ def _note(leases: LeaseWatch, key: str, lease: Mapping[str, Any] | None) -> None
 
 def _spec(body: Mapping[str, Any] | None) -> Mapping[str, Any]:
     return (body or {}).get("spec") or {}
+
+
+def _phase(maintenance: Mapping[str, Any] | None) -> str | None:
+    return ((maintenance or {}).get("status") or {}).get("phase")
+
+
+def _reboot(maintenance: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    return ((maintenance or {}).get("status") or {}).get("reboot") or {}
 
 
 def _available(image: Mapping[str, Any] | None) -> tuple[Any, ...]:

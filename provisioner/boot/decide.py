@@ -14,19 +14,11 @@ from provisioner.api.boot_timeline import PHASE_NAMES
 from provisioner.api.meta import rfc3339, rfc3339_micro
 from provisioner.boot.boot_status import compose
 from provisioner.boot.facts import Facts
+from provisioner.boot.needs import Need, find_need
 from provisioner.boot.obstacles import Obstacle, find_obstacle, runs_as_other_node
-from provisioner.boot.orders import (
-    Need,
-    Stage,
-    current_stage,
-    describe_time_out,
-    find_need,
-    former_order,
-    has_fetched,
-    is_settled,
-    next_order,
-    not_before,
-)
+from provisioner.boot.orders import former_order, next_order, not_before
+from provisioner.boot.requests import belongs_to, describe_request, pending_request
+from provisioner.boot.stages import Stage, current_stage, describe_time_out, has_fetched, is_by_agent, is_settled
 from provisioner.boot.verdict import Decision, Say, Verdict
 
 ALIVE_AGAIN_SECONDS: Final = 5.0
@@ -34,7 +26,8 @@ ALIVE_AGAIN_SECONDS: Final = 5.0
 
 
 def decide(facts: Facts, now: datetime, new_id: str) -> Decision:
-    """Judge a server. A new order takes the id `new_id`; it is given only where no Node lives."""
+    """Judge a server. A new order takes the id `new_id`; it is given only where no Node lives, or where a Maintenance
+    that has drained the Node asks for it."""
     withdrawn, former = facts.server.status.order, former_order(facts, now)
     if former is not None:
         # Judged as if it had never been given. readyTime: its boot is over, so that no stage of it times out again.
@@ -42,6 +35,7 @@ def decide(facts: Facts, now: datetime, new_id: str) -> Decision:
         facts = replace(facts, server=replace(facts.server, status=status))
     verdict = (
         _withdrawn(facts)
+        or _requested(facts, now, new_id)
         or _ready(facts)
         or _adopted(facts)
         or _needy(facts, now, new_id)
@@ -60,6 +54,19 @@ def _withdrawn(facts: Facts) -> Verdict | None:
     if obstacle is None or not obstacle.withdraws:
         return None
     return Verdict(booted=_no(obstacle), ready=_no(obstacle), stage=None)
+
+
+def _requested(facts: Facts, now: datetime, new_id: str) -> Verdict | None:
+    """A Maintenance has drained the Node and asks for its boot. Where it cannot be given, nothing else changes."""
+    if pending_request(facts.server, facts.maintenance) is None:
+        return None
+    verdict = _needy(facts, now, new_id)
+    if verdict is None or verdict.order is not None:
+        return verdict
+    lives = _ready(facts)
+    if lives is None:
+        return verdict
+    return replace(lives, ready=replace(lives.ready, message=f"{lives.ready.message}; {verdict.ready.message}"))
 
 
 def _ready(facts: Facts) -> Verdict | None:
@@ -100,15 +107,16 @@ def _needy(facts: Facts, now: datetime, new_id: str) -> Verdict | None:
     need = find_need(facts, now)
     if need is None:
         return None
-    unordered = replace(server, status=replace(server.status, order=None))
-    obstacle = find_obstacle(unordered, facts.pool, facts.pool_image, facts.rack)
+    order = next_order(facts, need, new_id, now)
+    ordered = replace(facts, server=replace(server, status=replace(server.status, order=order, ready_time=None)))
+    obstacle = find_obstacle(ordered.server, facts.pool, facts.next_image, facts.rack)
     looks_again = None
     if need.reason == "FirstBoot" and facts.other_node is not None and obstacle is None:
         obstacle, looks_again = runs_as_other_node(server, facts.other_node), ALIVE_AGAIN_SECONDS
     if obstacle is not None:
         say = replace(_no(obstacle), message=f"{need.message}; it cannot boot: {_words(obstacle)}")
         return Verdict(booted=say, ready=say, stage=_stage_of(facts), look_again_seconds=looks_again)
-    if facts.node_is_alive(now):
+    if facts.node_is_alive(now) and need.reason != "Requested":
         return _held_back(facts, need)
     moment = not_before(server, need, now)
     if now < moment:
@@ -118,8 +126,6 @@ def _needy(facts: Facts, now: datetime, new_id: str) -> Verdict | None:
             message=f"{need.message}; it is booted again at {rfc3339(moment)}",
         )
         return Verdict(booted=say, ready=say, stage=_stage_of(facts), look_again=moment)
-    order = next_order(facts, need, new_id, now)
-    ordered = replace(facts, server=replace(server, status=replace(server.status, order=order, ready_time=None)))
     stage = current_stage(ordered.server, facts.pool)
     if stage is None:
         raise AssertionError("an order was just given")
@@ -201,12 +207,13 @@ def _under_way(facts: Facts, now: datetime) -> Verdict:
 
 def _waiting_words(facts: Facts, stage: Stage) -> str:
     server, node = facts.server, facts.node
-    waits_for = WAITS_FOR[stage.stage]
-    if stage.stage == "Ordered" and server.spec.bmc is None:
-        waits_for = "somebody to press its power button, as it has no BMC (spec.bmc)"
+    waits_for = _ordered_waits_for(facts) if stage.stage == "Ordered" else WAITS_FOR[stage.stage]
     words = f"{PHASE_NAMES[stage.stage]} since {rfc3339(stage.began)}: waits for {waits_for}"
     if stage.deadline is not None:
         words += f", until {rfc3339(stage.deadline)} at most"
+    order = server.status.order
+    if order is not None and order.reason == "Requested" and order.maintenance_ref is not None:
+        words += f"; {describe_request(order)}"
     if stage.stage == "Kubelet" and node is not None and node.ready and node.boot_id is not None:
         words += f"; Node '{node.name}' is Ready, but reports another boot ({node.boot_id})"
     elif stage.stage == "Kubelet" and node is not None and node.ready_message:
@@ -218,6 +225,23 @@ def _waiting_words(facts: Facts, stage: Stage) -> str:
     if stage.stage == "Token" and refused is not None:
         words += f"; its last request was refused ({refused}), see its condition Joined"
     return words
+
+
+def _ordered_waits_for(facts: Facts) -> str:
+    """Who is to carry the order out."""
+    server, order = facts.server, facts.server.status.order
+    if order is not None and is_by_agent(order):
+        if not belongs_to(order, facts.maintenance):
+            return (
+                "nobody any more: its Maintenance is over; to have it booted: "
+                f"kubectl provision power-cycle {server.name}"
+            )
+        if order.method == "Kexec":
+            return "the agent on it to start the new image by kexec"
+        return "the agent on it to reboot it"
+    if server.spec.bmc is None:
+        return "somebody to press its power button, as it has no BMC (spec.bmc)"
+    return WAITS_FOR["Ordered"]
 
 
 def _stage_of(facts: Facts) -> BootStage | None:

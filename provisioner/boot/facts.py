@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from provisioner.api import Image, NodePool, Rack, Server
+from provisioner.api import Image, Maintenance, NodePool, Rack, Server
 from provisioner.api.meta import parse_time
 
 LEASE_FRESH: Final = timedelta(seconds=25)
@@ -62,17 +62,18 @@ class NodeFacts:
 class Facts:
     """Everything a decision depends on but the time. Objects that do not exist are None.
 
-    ordered_image: the Image of the current order. pool_image: the one that the pool wants now. other_node: the name of
-    a living Node that is this machine under another name.
+    ordered_image: the Image of the current order. next_image: the one that an order given now would boot. other_node:
+    the name of a living Node that is this machine under another name. maintenance: the one that holds the server.
     """
 
     server: Server
     rack: Rack | None
     pool: NodePool | None
-    pool_image: Image | None
+    next_image: Image | None
     ordered_image: Image | None
     node: NodeFacts | None
     other_node: str | None = None
+    maintenance: Maintenance | None = None
 
     @property
     def has_lost_its_power(self) -> bool:

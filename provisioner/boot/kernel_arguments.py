@@ -9,6 +9,7 @@ from typing import Final
 
 from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.api.errors import Refused
+from provisioner.api.kernel_words import intent_arguments
 from provisioner.api.rack import Subnet
 
 SERIAL_CONSOLE: Final = {"x86_64": "ttyS0,115200", "arm64": "ttyAMA0"}
@@ -56,9 +57,11 @@ def kernel_arguments(server: Server, pool: NodePool, image: Image, rack: Rack, u
         f"console={SERIAL_CONSOLE[server.spec.architecture]}",
     ]
     checked = [check_word(argument, f"Server '{server.name}' or its Rack '{rack.name}'") for argument in arguments]
-    checked += [_foreign(argument, f"Image '{image.name}'") for argument in image.spec.kernel_arguments]
-    checked += [_foreign(argument, f"NodePool '{pool.name}'") for argument in pool.spec.kernel_arguments]
-    return tuple(checked)
+    for argument in image.spec.kernel_arguments:
+        _check_foreign(argument, f"Image '{image.name}'")
+    for argument in pool.spec.kernel_arguments:
+        _check_foreign(argument, f"NodePool '{pool.name}'")
+    return (*checked, *intent_arguments(pool, image))
 
 
 def find_subnet(server: Server, rack: Rack) -> Subnet:
@@ -86,9 +89,9 @@ def check_word(word: str, owner: str) -> str:
     return word
 
 
-def _foreign(argument: str, owner: str) -> str:
+def _check_foreign(argument: str, owner: str) -> None:
     if argument.startswith(("provisioner.", "initrd=")):
         raise Refused(
             f"kernel argument {argument!r} of {owner} belongs to the provisioner", hint="remove it from kernelArguments"
         )
-    return check_word(argument, owner)
+    check_word(argument, owner)

@@ -9,6 +9,7 @@ from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.api.conditions import find_condition
 from provisioner.api.errors import Refused
 from provisioner.boot.kernel_arguments import BootUrls, check_word, find_subnet, kernel_arguments
+from provisioner.boot.stages import is_settled
 
 _ANY_URLS: Final = BootUrls(boot="http://boot-host", join="https://boot-host")
 """What an argument may be does not depend on which boot host renders it."""
@@ -30,9 +31,11 @@ class Obstacle:
 
 
 def wanted_image_name(server: Server, pool: NodePool | None) -> str | None:
-    """The Image of the current boot order; the pool's where nothing was ordered yet."""
-    if server.status.order is not None and server.status.order.image_ref is not None:
-        return server.status.order.image_ref
+    """The Image of the current boot order until its boot is over; afterwards, and where nothing was ordered yet, the
+    pool's, so that a machine that boots by itself boots what its pool wants now."""
+    order = server.status.order
+    if order is not None and order.image_ref is not None and not is_settled(server):
+        return order.image_ref
     return pool.spec.image_ref if pool is not None else None
 
 

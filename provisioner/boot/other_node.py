@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from provisioner.api import Server
+from provisioner.api.values import system_uuid_spellings
 
 
 def find_other_node(
     server: Server, nodes: Iterable[Mapping[str, Any]], is_alive: Callable[[Mapping[str, Any]], bool]
 ) -> str | None:
     """The name of a living Node that has the server's system UUID or its address, but not its name."""
-    uuids = _spellings(server.spec.system_uuid) if server.spec.system_uuid else frozenset()
+    uuids = system_uuid_spellings(server.spec.system_uuid) if server.spec.system_uuid else frozenset()
     for node in nodes:
         name = str(node["metadata"]["name"])
         if name != server.name and _is_machine(node, uuids, server.status.address) and is_alive(node):
@@ -26,11 +27,3 @@ def _is_machine(node: Mapping[str, Any], uuids: frozenset[str], address: str | N
         return True
     addresses = (a.get("address") for a in status.get("addresses") or () if a.get("type") == "InternalIP")
     return address is not None and address in addresses
-
-
-def _spellings(uuid: str) -> frozenset[str]:
-    """Firmware before SMBIOS 2.6 and some BMCs write the first three fields in the other byte order."""
-    uuid = uuid.lower()
-    parts = uuid.split("-")
-    swapped = [bytes.fromhex(part)[::-1].hex() for part in parts[:3]]
-    return frozenset({uuid, "-".join(swapped + parts[3:])})

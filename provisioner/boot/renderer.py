@@ -186,9 +186,8 @@ class ScriptRenderer:
         return changed
 
     def _may_boot(self, server: Mapping[str, Any], image: str) -> bool:
-        ordered = ((server.get("status") or {}).get("order") or {}).get("imageRef")
-        if ordered is not None:
-            return bool(ordered == image)
+        if ((server.get("status") or {}).get("order") or {}).get("imageRef") == image:
+            return True
         pool = self._pools.get(_spec(server).get("nodePoolRef") or "")
         return pool is not None and _spec(pool).get("imageRef") == image
 
@@ -225,7 +224,7 @@ def _inputs(server: Mapping[str, Any]) -> tuple[Any, ...]:
     """What of a Server its script depends on: most changes of a booting server's status are none of it."""
     status = server.get("status") or {}
     image = (status.get("order") or {}).get("imageRef")
-    return (server.get("spec"), status.get("address"), status.get("subnetName"), image)
+    return (server.get("spec"), status.get("address"), status.get("subnetName"), image, status.get("readyTime"))
 
 
 def _weight(body: Mapping[str, Any]) -> tuple[Any, ...]:

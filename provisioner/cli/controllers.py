@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
-from provisioner.api import Image, NodePool, Rack, Server
+from provisioner.api import Image, Maintenance, NodePool, Rack, Server
 from provisioner.boot.controller import BootInformers, build_boot_controllers
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
@@ -37,6 +37,7 @@ def run_controllers(
     recorder = EventRecorder(cluster, "provisioner-controller")
     servers, pools, racks, images = (Informer(cluster, of(kind)) for kind in (Server, NodePool, Rack, Image))
     nodes, csrs = Informer(cluster, NODES), Informer(cluster, CSRS)
+    maintenances = Informer(cluster, of(Maintenance))
     leases = Informer(cluster, LEASES, namespace=NODE_LEASES)
     controllers: list[Controller] = [
         *build_inventory_controllers(
@@ -44,7 +45,15 @@ def run_controllers(
         ),
         *build_boot_controllers(
             cluster,
-            BootInformers(servers=servers, pools=pools, images=images, racks=racks, nodes=nodes, leases=leases),
+            BootInformers(
+                servers=servers,
+                pools=pools,
+                images=images,
+                racks=racks,
+                nodes=nodes,
+                leases=leases,
+                maintenances=maintenances,
+            ),
             recorder,
             clock,
         ),
@@ -70,7 +79,7 @@ def run_controllers(
             stop=stop,
         ),
     ]
-    informers = (servers, pools, racks, images, nodes, csrs, leases)
+    informers = (servers, pools, racks, images, nodes, csrs, leases, maintenances)
     for informer in informers:
         informer.start(stop)
     # A decision made on half an inventory would be a wrong one: nothing is reconciled before everything is known.

@@ -14,15 +14,19 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from provisioner.api.image import Image
+from provisioner.api.maintenance import AGENT_METHODS
 from provisioner.api.meta import parse_time
+from provisioner.api.node_contract import PREPARED_ORDER_ANNOTATION
 from provisioner.api.node_pool import NodePool
 from provisioner.api.server import BootOrder, JoinStatus, Server
+from provisioner.api.values import same_system_uuid
 from provisioner.join.attestation import Challenge, Proof, Proven
-from provisioner.join.node_object import PREPARED_ORDER_ANNOTATION, SERVER_UID_ANNOTATION
+from provisioner.join.node_object import SERVER_UID_ANNOTATION
 from provisioner.join.request import JoinRequest
 
 ORDER_WINDOW_SECONDS: Final = 1800
-"""How long after the BMC accepted an order (or after the order, where there is no BMC) its fetch stays armed."""
+"""How long after the BMC accepted an order its fetch stays armed; after the order, where there is no BMC or the agent
+in the running system carries it out."""
 
 
 @dataclass(frozen=True)
@@ -143,8 +147,9 @@ def _judge_order(facts: Facts, server: Server, request: JoinRequest, now: dateti
             recorded=True,
         )
     power = server.status.power
-    carried_out = power is not None and power.order_id == order.id
-    if server.spec.bmc is not None and not carried_out:
+    by_agent = order.method in AGENT_METHODS
+    accepted = power is not None and power.order_id == order.id and not by_agent
+    if server.spec.bmc is not None and not accepted and not by_agent:
         return NotYet(
             "OrderNotCarriedOut",
             f"boot order {order.id} of server {server.name} has not reached its BMC: this boot is an older one",
@@ -153,7 +158,7 @@ def _judge_order(facts: Facts, server: Server, request: JoinRequest, now: dateti
         return NotYet(
             "StillOldBoot", f"boot {request.boot_id} ran before order {order.id} was given; the ordered boot is awaited"
         )
-    accepted_time = power.order_time if power is not None and carried_out else None
+    accepted_time = power.order_time if power is not None and accepted else None
     armed = parse_time(accepted_time or order.ordered_time)
     if now > armed + facts.order_window:
         return Refused(
@@ -202,23 +207,6 @@ def _may_repeat(join: JoinStatus, request: JoinRequest) -> bool:
     spent = join.token_id is not None and join.certificate_token_id == join.token_id
     known = (join.request_key_sha256 or "").encode()
     return not spent and hmac.compare_digest(known, request.request_key_sha256.encode())
-
-
-def same_system_uuid(registered: str, claimed: str | None) -> bool:
-    """Whether two SMBIOS UUIDs are one machine's.
-
-    Firmware before SMBIOS 2.6 and some BMCs write the first three fields in the other byte order, so the registered
-    one (from a BMC or a packing list) and the kernel's may differ in that.
-    """
-    if claimed is None:
-        return False
-    registered, claimed = registered.lower(), claimed.lower()
-    return claimed in (registered, _swapped(registered))
-
-
-def _swapped(uuid: str) -> str:
-    head, rest = uuid.split("-")[:3], uuid.split("-")[3:]
-    return "-".join([bytes.fromhex(part)[::-1].hex() for part in head] + rest)
 
 
 def _present(pool: NodePool | None) -> NodePool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from provisioner.api.node_contract import PREPARED_ORDER_ANNOTATION
 from provisioner.api.values import MacAddress
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
@@ -15,7 +16,7 @@ from provisioner.cluster.informer import Informer
 from provisioner.join.csr import MAX_EXPIRATION_SECONDS
 from provisioner.join.csr_controller import Approver, concerns_us
 from provisioner.join.node_controller import NodePreparer
-from provisioner.join.node_object import PREPARED_ORDER_ANNOTATION, SERVER_UID_ANNOTATION
+from provisioner.join.node_object import SERVER_UID_ANNOTATION
 from provisioner.join.stale_tokens import TokenCleaner
 
 

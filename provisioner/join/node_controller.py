@@ -13,13 +13,14 @@ from provisioner.api.codec import to_json
 from provisioner.api.conditions import find_condition, settle_condition
 from provisioner.api.errors import NotFound, Refused
 from provisioner.api.meta import Condition, rfc3339
+from provisioner.api.node_contract import PREPARED_ORDER_ANNOTATION
 from provisioner.api.node_pool import NodePool
 from provisioner.api.rack import Rack
 from provisioner.api.server import Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
 from provisioner.cluster.resources import NODES
-from provisioner.join.node_object import PREPARED_ORDER_ANNOTATION, CreateNode, NodeNameTaken, PrepareNode, plan_node
+from provisioner.join.node_object import CreateNode, NodeNameTaken, PrepareNode, plan_node
 from provisioner.join.recording import regarding_server
 
 log = structlog.get_logger()
@@ -68,9 +69,10 @@ class NodePreparer:
             self._say(server, "False", "NodeNameTaken", plan.message)
             return WAIT_FOR_POOL_SECONDS
         if isinstance(plan, PrepareNode):
-            log.info("node prepared", server=name, order=plan.annotations[PREPARED_ORDER_ANNOTATION])
             server = replace(server, status=replace(server.status, node_taints=plan.node_taints))
-            message = f"labels and taints of NodePool {pool.name} are on the Node"
+            order_id = plan.annotations[PREPARED_ORDER_ANNOTATION]
+            message = f"labels and taints of NodePool {pool.name} are on the Node for boot order {order_id}"
+            log.info("node prepared", server=name, order=order_id)
             self._say(server, "True", "Prepared", message, changed=True)
         return None
 

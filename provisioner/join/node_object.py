@@ -1,8 +1,9 @@
 """The Node of a server, made before its kubelet registers. Pure.
 
 A kubelet adopts a Node that exists and patches only its default labels, so labels and taints must be on it before.
-They are put there once per boot order: a taint that somebody took off afterwards (a health check that passed) does not
-come back until the next boot.
+They are put there once per boot order: a taint that somebody took off afterwards does not come back until the next
+boot. So does the taint of the verification, which is there from before the boot until the health controller has seen
+the checks of that boot pass. It is not the pool's, and nothing here takes it off.
 
 A kubelet may change every annotation of its own Node. So what we put there is on record in Server.status: nodeUID says
 which Node is ours, nodeTaints what may be taken off again; the annotations are written anew where they differ.
@@ -15,12 +16,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from provisioner.api.codec import to_json
+from provisioner.api.node_contract import PREPARED_ORDER_ANNOTATION, VERIFICATION_TAINT
 from provisioner.api.node_pool import NodePool
 from provisioner.api.rack import Rack
 from provisioner.api.server import Server
 
 SERVER_UID_ANNOTATION: Final = "provisioner.dev/server-uid"
-PREPARED_ORDER_ANNOTATION: Final = "provisioner.dev/prepared-order"
 
 POOL_LABEL: Final = "provisioner.dev/pool"
 RACK_LABEL: Final = "provisioner.dev/rack"
@@ -83,7 +84,9 @@ def plan_node(
     present: Taints = (existing.get("spec") or {}).get("taints") or []
     return PrepareNode(
         labels=node_labels(server, pool, rack),
-        taints=present if prepared else merge_taints(present, wanted, taints_set_before(server) if recorded else set()),
+        taints=present
+        if prepared
+        else with_verification(merge_taints(present, wanted, taints_set_before(server) if recorded else set())),
         annotations={SERVER_UID_ANNOTATION: server.metadata.uid, PREPARED_ORDER_ANNOTATION: order.id},
         node_taints=tuple(sorted({f"{taint['key']}:{taint['effect']}" for taint in wanted})),
     )
@@ -113,6 +116,14 @@ def merge_taints(present: Iterable[Mapping[str, Any]], wanted: Taints, before: s
     ours = before | {(taint["key"], taint["effect"]) for taint in wanted}
     foreign = [dict(taint) for taint in present if (taint["key"], taint["effect"]) not in ours]
     return foreign + wanted
+
+
+def with_verification(taints: Taints) -> Taints:
+    """`taints`, the one of the verification among them; one that is there stays as it is."""
+    verification = {"key": VERIFICATION_TAINT, "effect": "NoExecute"}
+    if any((taint["key"], taint["effect"]) == (VERIFICATION_TAINT, "NoExecute") for taint in taints):
+        return taints
+    return [*taints, verification]
 
 
 def taints_set_before(server: Server) -> set[tuple[str, str]]:

@@ -319,6 +319,12 @@ NODE_POOLS = (
         ("spec.kubelet.taints[0].effect", "Required value"),
     ),
     Row(
+        "a taint that the provisioner puts on and takes off",
+        node_pool(kubelet={"taints": [{"key": "provisioner.dev/verification", "effect": "NoExecute"}]}),
+        node_pool(kubelet={"taints": [{"key": "example.com/verification", "effect": "NoExecute"}]}),
+        ("taints of provisioner.dev are put on and taken off by the provisioner alone: leave them out",),
+    ),
+    Row(
         "an open kubelet",
         node_pool(kubelet={"configuration": {"authentication": {"anonymous": {"enabled": True}}}}),
         node_pool(kubelet={"configuration": {"maxPods": 200, "evictionHard": {"memory.available": "1Gi"}}}),

@@ -33,7 +33,7 @@ def forged() -> list[Report]:
 
 
 def facts(**fields: Any) -> Facts:
-    wanted = {"ordered_image": image(), "pool_image": image(), "rack": rack(), "pool": pool(), "node": node(), **fields}
+    wanted = {"ordered_image": image(), "next_image": image(), "rack": rack(), "pool": pool(), "node": node(), **fields}
     return Facts(**wanted)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from provisioner.api import Image, NodePool, Rack
+from provisioner.api import Image, Maintenance, NodePool, Rack
 from provisioner.api.node_pool import StageTimeouts
 from provisioner.api.server import BootOrder, BootProgress, JoinStatus, PowerStatus, ServerStatus, StageTime
 from provisioner.boot.facts import NodeFacts
@@ -60,10 +60,11 @@ class Row:
     spec: dict[str, Any] | None = None
     pool: NodePool | None = None
     no_pool: bool = False
-    pool_image: Image | None = None
+    next_image: Image | None = None
     rack: Rack | None = None
     stage: str | None = None
     other_node: str | None = None
+    maintenance: Maintenance | None = None
 
 
 NO_BMC: dict[str, Any] = {"bmc": None}
@@ -105,7 +106,7 @@ WAITING = [
     Row(
         "one whose image has no files is not booted",
         "ImageUnavailable",
-        pool_image=image(available="False"),
+        next_image=image(available="False"),
         status=status(order=None),
     ),
     Row(
@@ -154,7 +155,7 @@ WAITING = [
         "one that hangs is not booted again while its image is gone",
         "ImageUnavailable",
         seconds=2000,
-        pool_image=image(available="False"),
+        next_image=image(available="False"),
         status=status(power=POWERED),
         says="firmware has lasted",
         stage="Firmware",
@@ -290,6 +291,20 @@ ORDERING = [
         status=status(**{**READY_ONCE, "power": replace(POWERED, state="Off", observed_time=at(7150))}),
     ),
     Row(
+        "power lost by a machine that was started by kexec, which no BMC has accepted",
+        "Ordered",
+        seconds=7200,
+        orders="PowerLost",
+        node=node(None, lease=7100),
+        status=status(
+            **{
+                **READY_ONCE,
+                "order": replace(ORDER, reason="Requested", method="Kexec"),
+                "power": replace(POWERED, order_id="o0", state="Off", observed_time=at(7150)),
+            }
+        ),
+    ),
+    Row(
         "a panic: it asks to join again and its Node is dead",
         "Ordered",
         seconds=560,
@@ -347,6 +362,16 @@ ORDERING = [
 ]
 
 NEVER_ORDERING = [
+    Row(
+        "a BMC that says Off of a machine that its agent shall start by kexec resets no Node that lives",
+        "PowerLost",
+        seconds=9000,
+        node=node(),
+        status=status(
+            order=replace(ORDER, reason="Requested", method="Kexec"),
+            power=PowerStatus(state="Off", observed_time=at(8999)),
+        ),
+    ),
     Row("a Ready Node is left alone", "Ready", status=status(power=POWERED, join=JOINED), node=node(), stage="Ready"),
     Row("a Node that was Ready before any order is adopted", "Adopted", status=status(order=None), node=node()),
     Row(

@@ -6,8 +6,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from provisioner.api import Condition, Image, NodePool, ObjectMeta, Rack, Server
+from provisioner.api import Condition, Image, Maintenance, NodePool, ObjectMeta, Rack, Server
 from provisioner.api.image import Artifact, ImageSpec
+from provisioner.api.maintenance import MaintenanceSpec, MaintenanceStatus, RebootAttempt
 from provisioner.api.meta import rfc3339_micro
 from provisioner.api.node_pool import NodePoolSpec
 from provisioner.api.rack import RackSpec, Subnet
@@ -85,4 +86,26 @@ def server(name: str = "r01-u01", *, status: ServerStatus | None = None, **spec:
         metadata=ObjectMeta(name=name, uid=f"uid-{name}"),
         spec=ServerSpec(**wanted),
         status=status if status is not None else ServerStatus(address="10.80.0.21", subnet_name="boot"),
+    )
+
+
+def attempt(method: Any = "Kexec", *, id: str = "try-1", **changes: Any) -> RebootAttempt:  # noqa: A002
+    """A try at a reboot path, begun an hour after noon."""
+    given: dict[str, Any] = {
+        "image_ref": "gpu-node-abababababab",
+        "image_digest": DIGEST,
+        "started_time": at(3600),
+        "deadline_time": at(3780),
+        **changes,
+    }
+    return RebootAttempt(id=id, method=method, **given)
+
+
+def maintenance(
+    name: str = "r01-u01-1", *, server: str = "r01-u01", phase: Any = "Rebooting", reboot: RebootAttempt | None = None
+) -> Maintenance:
+    return Maintenance(
+        metadata=ObjectMeta(name=name, creation_timestamp=at(3000)),
+        spec=MaintenanceSpec(server_ref=server),
+        status=MaintenanceStatus(phase=phase, reboot=reboot),
     )

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.api import Image, NodePool, Rack, Server
+from provisioner.api import Image, Maintenance, NodePool, Rack, Server
 from provisioner.api.codec import encode, to_json
 from provisioner.api.errors import Conflict
 from provisioner.api.meta import rfc3339, rfc3339_micro
@@ -167,6 +167,7 @@ def world(cluster: Cluster, unique: str) -> Iterator[World]:
         "servers": Informer(cluster, of(Server)), "pools": Informer(cluster, of(NodePool)),
         "images": Informer(cluster, of(Image)), "racks": Informer(cluster, of(Rack)),
         "nodes": Informer(cluster, NODES), "leases": Informer(cluster, LEASES, namespace="kube-node-lease"),
+        "maintenances": Informer(cluster, of(Maintenance)),
     }  # fmt: skip
     for informer in follow.values():
         informer.start(stop)

@@ -15,6 +15,7 @@ from provisioner.api.meta import parse_time
 from provisioner.api.server import PowerStatus
 from provisioner.boot.decide import decide
 from provisioner.boot.facts import Facts, NodeFacts
+from provisioner.boot.requests import next_image_name
 from provisioner.boot.verdict import Decision
 from tests.boot.decide_rows import (
     BOOT,
@@ -46,10 +47,11 @@ def facts_of(row: Row) -> Facts:
         server=srv,
         rack=row.rack or rack(),
         pool=np,
-        pool_image=row.pool_image or (image(np.spec.image_ref) if np else None),
+        next_image=row.next_image or (image(wanted) if (wanted := next_image_name(np, row.maintenance)) else None),
         ordered_image=image(order.image_ref) if order and order.image_ref else None,
         node=row.node,
         other_node=row.other_node,
+        maintenance=row.maintenance,
     )
 
 
@@ -165,7 +167,7 @@ def test_deciding_again_on_what_was_written_changes_nothing(row: Row) -> None:
     first = decide(facts, now, NEW)
     seen = replace(facts, server=written(facts.server, first))
     if first.orders:
-        seen = replace(seen, ordered_image=facts.pool_image)
+        seen = replace(seen, ordered_image=facts.next_image)
     again = decide(seen, now, "another")
     if not first.orders:
         assert again.status == first.status

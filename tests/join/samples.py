@@ -10,10 +10,11 @@ from typing import Any
 
 from provisioner.api.image import Artifact, Image, ImageSpec
 from provisioner.api.meta import ObjectMeta, rfc3339
+from provisioner.api.node_contract import PREPARED_ORDER_ANNOTATION
 from provisioner.api.node_pool import KubeletSettings, NodePool, NodePoolSpec, Taint
 from provisioner.api.rack import Rack, RackSpec, Subnet
 from provisioner.api.server import BMC, BootOrder, JoinStatus, PowerStatus, Server, ServerSpec, ServerStatus
-from provisioner.join.node_object import PREPARED_ORDER_ANNOTATION, SERVER_UID_ANNOTATION
+from provisioner.join.node_object import SERVER_UID_ANNOTATION
 from provisioner.join.request import JoinRequest, parse_join_request
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -96,7 +97,7 @@ def pool(name: str = "gpu", **changes: Any) -> NodePool:
         "attestation": "Optional",
         "kubelet": KubeletSettings(
             labels={"gpu.example/model": "h200"},
-            taints=(Taint(key="provisioner.dev/verification", effect="NoExecute"),),
+            taints=(Taint(key="gpu.example/reserved", effect="NoSchedule"),),
         ),
     }
     return NodePool(metadata=ObjectMeta(name=name), spec=NodePoolSpec(**(given | changes)))

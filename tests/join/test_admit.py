@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.server import PowerStatus
-from provisioner.join.admit import Admitted, Challenged, Decision, Facts, NotYet, Refused, admit, same_system_uuid
+from provisioner.api.server import BootOrder, PowerStatus
+from provisioner.join.admit import Admitted, Challenged, Decision, Facts, NotYet, Refused, admit
 from provisioner.join.attestation import Challenge, Proven, Unproven
 from provisioner.join.request import JoinRequest
 from tests.join import samples
@@ -21,7 +21,6 @@ from tests.join.samples import (
     OLD_BOOT_ID,
     ORDER,
     OTHER_KEY,
-    SYSTEM_UUID,
     ago,
     fetched,
     image,
@@ -55,6 +54,14 @@ class Row:
 
 def of(change: Callable[[Any], Any]) -> Facts:
     return replace(FACTS, server=change(server()))
+
+
+def kexec(**changes: Any) -> BootOrder:
+    """An order that the agent in the running system carries out."""
+    given: dict[str, Any] = {
+        "reason": "Requested", "method": "Kexec", "maintenance_ref": "r01-u01-1", "request_id": "try-1"
+    }  # fmt: skip
+    return replace(order(), **{**given, **changes})
 
 
 def fetched_by(key: str, **changes: Any) -> Facts:
@@ -105,6 +112,37 @@ ROWS = [
         of(lambda s: with_status(with_spec(s, bmc=None), power=None, order=order(ordered_time=ago(1801)))),
         recorded=True,
     ),
+    Row(
+        "it has not been kexec'd yet",
+        "StillOldBoot",
+        of(lambda s: with_status(s, order=kexec())),
+        request(bootID=OLD_BOOT_ID.upper()),
+        kind=NotYet,
+    ),
+    Row(
+        "it was told to kexec too long ago",
+        "OrderExpired",
+        of(lambda s: with_status(s, order=kexec(ordered_time=ago(1801)))),
+        recorded=True,
+    ),
+    Row(
+        "its kexec'd boot has joined",
+        "AlreadyFetched",
+        of(lambda s: with_status(s, order=kexec(), join=fetched(OTHER_KEY))),
+        recorded=True,
+    ),
+    Row(
+        "a reset was asked for, and the BMC has not been told",
+        "OrderNotCarriedOut",
+        of(lambda s: with_status(s, order=order(reason="Requested", method="Reset"), power=None)),
+        kind=NotYet,
+    ),
+    Row(
+        "the kexec'd boot hung, and the BMC has not been told to reset it",
+        "OrderNotCarriedOut",
+        of(lambda s: with_status(s, order=order(reason="TimedOut", request_id="try-1"), power=None)),
+        kind=NotYet,
+    ),
     Row("the image is gone", "NoImage", replace(FACTS, image=None), kind=NotYet),
     Row("it booted another image", "WrongImage", request=request(imageDigest="sha256:" + "00" * 32), recorded=True),
     Row("the Node is somebody else's", "NodeNameTaken", replace(FACTS, node=node(uid="other")), recorded=True),
@@ -136,6 +174,8 @@ def test_it_is_turned_away_with_the_reason(row: Row) -> None:
             "it was ordered long ago but the BMC took it just now",
             of(lambda s: with_status(s, order=order(ordered_time=ago(9999)))),
         ),
+        ("its agent started it by kexec", of(lambda s: with_status(s, order=kexec(), power=None))),
+        ("its agent rebooted it", of(lambda s: with_status(s, order=kexec(method="Reboot")))),
         ("the pool wants proof and it gave it", replace(FACTS, pool=pool(attestation="Required"), proof=Proven("tpm"))),
     ],
 )
@@ -177,21 +217,6 @@ def test_the_wrong_address_learns_nothing_of_the_servers_state() -> None:
         if row.reason not in ("UnknownMachine", "NoAddress")
     }
     assert len(answers) == 1
-
-
-@pytest.mark.parametrize(
-    ("claimed", "same"),
-    [
-        (SYSTEM_UUID, True),
-        (SYSTEM_UUID.upper(), True),
-        ("44454c4c-4200-1044-8056-b4c04f564432", True),
-        ("4c4c4544-0042-4410-8056-b4c04f564433", False),
-        ("", False),
-        (None, False),
-    ],
-)
-def test_a_system_uuid_may_come_in_the_byte_order_of_old_firmware(claimed: str | None, same: bool) -> None:
-    assert same_system_uuid(SYSTEM_UUID, claimed) is same
 
 
 def test_samples_are_what_the_rows_say() -> None:

@@ -28,6 +28,7 @@ from tests.join.samples import NOW, node, pool, rack, server, with_spec, with_st
 from tests.join.world import Recorded, World, again
 
 VERIFICATION = {"key": "provisioner.dev/verification", "effect": "NoExecute"}
+RESERVED = {"key": "gpu.example/reserved", "effect": "NoSchedule"}
 NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 
 
@@ -83,16 +84,16 @@ def test_a_node_that_was_not_made_for_the_server_is_not_touched(uid: str | None)
 @pytest.mark.parametrize(
     ("why", "present", "wanted", "before", "after"),
     [
-        ("ours is added", [NOT_READY], [VERIFICATION], set(), [NOT_READY, VERIFICATION]),
-        ("ours is there", [VERIFICATION, NOT_READY], [VERIFICATION], set(), [NOT_READY, VERIFICATION]),
+        ("ours is added", [NOT_READY], [RESERVED], set(), [NOT_READY, RESERVED]),
+        ("ours is there", [RESERVED, NOT_READY], [RESERVED], set(), [NOT_READY, RESERVED]),
         (
             "the pool dropped it",
-            [NOT_READY, VERIFICATION],
+            [NOT_READY, RESERVED],
             [],
-            {("provisioner.dev/verification", "NoExecute")},
+            {("gpu.example/reserved", "NoSchedule")},
             [NOT_READY],
         ),
-        ("it is foreign", [NOT_READY, VERIFICATION], [], set(), [NOT_READY, VERIFICATION]),
+        ("it is foreign", [NOT_READY, RESERVED], [], set(), [NOT_READY, RESERVED]),
         (
             "its value changed",
             [{"key": "a", "value": "1", "effect": "NoSchedule"}],
@@ -124,7 +125,21 @@ def test_what_a_node_says_of_its_taints_takes_nothing_off(said: str) -> None:
     forged["spec"]["taints"] = [quarantine]
     plan = plan_node(server(), pool(), rack(), forged)
     assert isinstance(plan, PrepareNode)
-    assert plan.taints == [quarantine, VERIFICATION]
+    assert plan.taints == [quarantine, RESERVED, VERIFICATION]
+
+
+def test_a_taint_of_the_verification_that_is_there_already_stays_as_it_is() -> None:
+    """It has a value, and since when it stands there: whoever looks at it is not told that it is new."""
+    standing = {**VERIFICATION, "value": "failed", "timeAdded": "2026-01-02T12:00:00Z"}
+    found = node(prepared="older")
+    found["spec"]["taints"] = [standing, NOT_READY]
+    plan = plan_node(server(), pool(), rack(), found)
+    assert isinstance(plan, PrepareNode)
+    assert plan.taints == [standing, NOT_READY, RESERVED]
+    found["spec"]["taints"] = [{**VERIFICATION, "effect": "NoSchedule"}]
+    plan = plan_node(server(), pool(), rack(), found)
+    assert isinstance(plan, PrepareNode)
+    assert VERIFICATION in plan.taints, "of another effect it is another taint"
 
 
 def recorded_node(**given: Any) -> dict[str, Any]:
@@ -144,12 +159,12 @@ def test_only_taints_on_record_for_this_very_node_are_taken_off() -> None:
     found["spec"]["taints"] = taints
     plan = plan_node(PREPARED, pool(), rack(), found)
     assert isinstance(plan, PrepareNode)
-    assert plan.taints == [NOT_READY, VERIFICATION]
-    assert plan.node_taints == ("provisioner.dev/verification:NoExecute",)
+    assert plan.taints == [NOT_READY, RESERVED, VERIFICATION]
+    assert plan.node_taints == ("gpu.example/reserved:NoSchedule",), "the taint of the verification is not the pool's"
     found["metadata"]["uid"] = "another Node of that name"
     plan = plan_node(PREPARED, pool(), rack(), found)
     assert isinstance(plan, PrepareNode)
-    assert plan.taints == [*taints, VERIFICATION]
+    assert plan.taints == [*taints, RESERVED, VERIFICATION]
 
 
 @pytest.mark.parametrize("uid", [None, "another"])
@@ -183,12 +198,16 @@ def test_the_node_is_there_before_the_kubelet_with_everything_on_it(world: World
             "provisioner.dev/prepared-order": "order-1",
         }.items()
     )
-    assert ("provisioner.dev/verification", "NoExecute") in taints_of(world)
+    assert taints_of(world)[-2:] == [
+        ("gpu.example/reserved", "NoSchedule"),
+        ("provisioner.dev/verification", "NoExecute"),
+    ]
     condition = find_condition(world.server().status.conditions, "NodePrepared")
     assert condition is not None
     assert condition.status == "True"
+    assert condition.message.endswith("for boot order order-1")
     assert world.server().status.node_uid == found["metadata"]["uid"]
-    assert world.server().status.node_taints == ("provisioner.dev/verification:NoExecute",)
+    assert world.server().status.node_taints == ("gpu.example/reserved:NoSchedule",)
 
 
 def test_what_admission_puts_on_a_new_node_stays() -> None:
@@ -221,7 +240,7 @@ def test_what_admission_puts_on_a_new_node_stays() -> None:
     NodePreparer(cluster=cluster, recorder=Recorded(), now=lambda: NOW).reconcile("r01-u01")  # type: ignore[arg-type]
     (patched,) = cluster.patched
     assert patched["metadata"]["resourceVersion"] == "2"
-    assert patched["spec"]["taints"] == [NOT_READY, VERIFICATION]
+    assert patched["spec"]["taints"] == [NOT_READY, RESERVED, VERIFICATION]
 
 
 def test_a_later_boot_takes_the_pools_labels_and_taints_and_leaves_foreign_ones(world: World) -> None:
@@ -231,14 +250,15 @@ def test_a_later_boot_takes_the_pools_labels_and_taints_and_leaves_foreign_ones(
     world.admin.patch(NODES, world.name, blue)
     change_pool(world, labels={"gpu.example/model": None, "gpu.example/links": "8"}, taints=[])
     again(lambda: world.preparer.reconcile(world.name))
-    assert ("provisioner.dev/verification", "NoExecute") in taints_of(world), "not before the next boot"
+    assert ("gpu.example/reserved", "NoSchedule") in taints_of(world), "not before the next boot"
 
     world.order("order-2")
     labels = world.admin.get(NODES, world.name)["metadata"]["labels"]
     assert labels["team"] == "blue"
     assert labels["gpu.example/links"] == "8"
     assert "gpu.example/model" not in labels
-    assert ("provisioner.dev/verification", "NoExecute") not in taints_of(world)
+    assert ("gpu.example/reserved", "NoSchedule") not in taints_of(world)
+    assert ("provisioner.dev/verification", "NoExecute") in taints_of(world), "whatever the pool says"
     assert ("example.org/broken-fan", "NoExecute") in taints_of(world)
 
 
@@ -332,7 +352,11 @@ def test_a_taint_that_arrives_while_we_write_is_not_lost(world: World) -> None:
         interrupted.reconcile(world.name)
     world.prepare_node()
     ours = [taint for taint in taints_of(world) if not taint[0].startswith("node.kubernetes.io/")]
-    assert ours == [("late", "NoSchedule"), ("provisioner.dev/verification", "NoExecute")]
+    assert ours == [
+        ("provisioner.dev/verification", "NoExecute"),
+        ("late", "NoSchedule"),
+        ("gpu.example/reserved", "NoSchedule"),
+    ]
 
 
 def test_a_node_cannot_shake_off_a_quarantine_or_spoil_its_next_boot(world: World) -> None:
@@ -366,8 +390,8 @@ def test_a_failed_write_leaves_the_record_of_what_was_set(world: World) -> None:
     world.apply_status("provisioner-boot-controller", {"order": to_json(replace(order, id="order-2"))})
     with pytest.raises(KeyboardInterrupt):
         replace(world.preparer, cluster=Dies()).reconcile(world.name)  # type: ignore[arg-type]
-    assert world.server().status.node_taints == ("new:NoSchedule", "provisioner.dev/verification:NoExecute")
+    assert world.server().status.node_taints == ("gpu.example/reserved:NoSchedule", "new:NoSchedule")
     assert find_condition(world.server().status.conditions, "NodePrepared") is not None
     world.prepare_node()
     assert world.server().status.node_taints == ("new:NoSchedule",)
-    assert ("provisioner.dev/verification", "NoExecute") not in taints_of(world)
+    assert ("gpu.example/reserved", "NoSchedule") not in taints_of(world)

@@ -1,0 +1,45 @@
+"""What a server's Maintenance has to do with its boot orders. Pure.
+
+The executor writes a try (`status.reboot`) before anything is done about it. The boot controller answers it with an
+order that repeats its id, and answers each try once. It is the only order that may be given while the Node lives: by
+then the executor has drained it.
+"""
+
+from __future__ import annotations
+
+from provisioner.api import Maintenance, NodePool, Server
+from provisioner.api.maintenance import FINAL_PHASES, RebootAttempt
+from provisioner.api.server import BootOrder
+
+
+def pending_request(server: Server, maintenance: Maintenance | None) -> RebootAttempt | None:
+    """The try that waits for its boot order; None if there is none, or it is answered.
+
+    A server that was never booted by the provisioner has no Node that could be prepared: its tries are not answered.
+    """
+    order = server.status.order
+    if order is None or maintenance is None or maintenance.status.phase != "Rebooting":
+        return None
+    attempt = maintenance.status.reboot
+    if attempt is None or attempt.ended_time is not None or attempt.id == order.request_id:
+        return None
+    return attempt
+
+
+def next_image_name(pool: NodePool | None, maintenance: Maintenance | None) -> str | None:
+    """The Image of an order that is given now: the one that the Maintenance boots while that is under way, else the
+    pool's. What a Maintenance asked for does not outlive it."""
+    attempt = maintenance.status.reboot if maintenance is not None else None
+    if maintenance is not None and attempt is not None and maintenance.status.phase not in FINAL_PHASES:
+        return attempt.image_ref
+    return pool.spec.image_ref if pool is not None else None
+
+
+def belongs_to(order: BootOrder, maintenance: Maintenance | None) -> bool:
+    """Whether the order was given for this Maintenance."""
+    return maintenance is not None and order.maintenance_ref == maintenance.name
+
+
+def describe_request(order: BootOrder) -> str:
+    """`requested by Maintenance 'r01-u01-3' (method Kexec)`."""
+    return f"requested by Maintenance '{order.maintenance_ref}' (method {order.method})"
