@@ -1,0 +1,94 @@
+"""PodDisruptionBudgets: which one stands in the way of an eviction, and what would help. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from provisioner.jobs.pods import Pod, labels_of
+from provisioner.jobs.selectors import Selector, read_selector
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A PodDisruptionBudget as its controller saw it last. `current`: that was in its present form."""
+
+    namespace: str
+    name: str
+    selector: Selector | None
+    allowed: int
+    healthy: int
+    desired_healthy: int
+    current: bool
+    spends_on_unhealthy: bool
+    """Whether pods that are not Ready count, too, while too few are healthy (the default), or never (AlwaysAllow)."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    def covers(self, pod: Pod) -> bool:
+        return (
+            self.selector is not None
+            and pod["metadata"]["namespace"] == self.namespace
+            and self.selector.matches(labels_of(pod))
+        )
+
+    def is_spent_on(self, pod: Pod) -> bool:
+        """Whether the eviction of `pod` takes one of the allowed disruptions."""
+        if (pod.get("status") or {}).get("phase") == "Pending":
+            return False
+        if _is_ready(pod):
+            return True
+        has_enough = self.healthy >= self.desired_healthy > 0
+        return self.spends_on_unhealthy and not has_enough
+
+    def explain(self) -> str:
+        """Why it allows too little, and what helps."""
+        if not self.current:
+            return (
+                f"PodDisruptionBudget {self.key} was not counted yet in its present form: wait for the disruption "
+                "controller of kube-controller-manager, or see whether it runs"
+            )
+        allowed = {0: "no disruption", 1: "1 disruption"}.get(self.allowed, f"{self.allowed} disruptions")
+        return (
+            f"PodDisruptionBudget {self.key} allows {allowed} now ({self.healthy} pods are healthy, "
+            f"{self.desired_healthy} must stay so): wait until more of its pods are Ready, add replicas, raise its "
+            "maxUnavailable or lower its minAvailable, or delete the pods by hand"
+        )
+
+
+def read_budget(body: Mapping[str, Any]) -> Budget:
+    """From an object of policy/v1."""
+    metadata, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
+    return Budget(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        selector=read_selector(spec.get("selector")),
+        allowed=status.get("disruptionsAllowed", 0),
+        healthy=status.get("currentHealthy", 0),
+        desired_healthy=status.get("desiredHealthy", 0),
+        current=status.get("observedGeneration", 0) >= metadata.get("generation", 0),
+        spends_on_unhealthy=spec.get("unhealthyPodEvictionPolicy", "IfHealthyBudget") != "AlwaysAllow",
+    )
+
+
+def budgets_of(pod: Pod, budgets: Iterable[Budget]) -> tuple[Budget, ...]:
+    return tuple(budget for budget in budgets if budget.covers(pod))
+
+
+def too_small_for(pods: Iterable[Pod], budgets: Iterable[Budget]) -> tuple[Budget, ...]:
+    """Those that do not allow the eviction of all `pods` at once."""
+    pods = tuple(pods)
+    found = []
+    for budget in budgets:
+        needed = sum(1 for pod in pods if budget.covers(pod) and budget.is_spent_on(pod))
+        if needed > budget.allowed or (needed and not budget.current):
+            found.append(budget)
+    return tuple(found)
+
+
+def _is_ready(pod: Pod) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)

@@ -1,0 +1,110 @@
+"""From the pods of a node, and the other members of their gangs, to jobs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from provisioner.api.meta import rfc3339
+from provisioner.jobs.gangs import Gang, gang_of
+from provisioner.jobs.pods import (
+    JobRules,
+    Pod,
+    belongs_to_node,
+    forbids_disruption,
+    grace_end,
+    has_ended,
+    is_evictable,
+    is_job,
+    is_terminating,
+    key_of,
+    node_of,
+)
+from provisioner.jobs.work import Job
+
+
+@dataclass(frozen=True)
+class PodJob:
+    """A job and its pods, on whatever node, that are not over."""
+
+    job: Job
+    pods: tuple[Pod, ...]
+
+    @property
+    def has_begun_to_end(self) -> bool:
+        return any(is_terminating(pod) for pod in self.pods)
+
+
+def gangs_of(pods: Iterable[Pod], rules: JobRules) -> tuple[Gang, ...]:
+    """The gangs whose other members must be looked for: those of the jobs among `pods`."""
+    found = (gang_of(pod) for pod in pods if is_job(pod, rules))
+    return tuple(dict.fromkeys(gang for gang in found if gang is not None))
+
+
+def find_jobs(pods: Sequence[Pod], elsewhere: Mapping[Gang, Sequence[Pod]], rules: JobRules) -> tuple[PodJob, ...]:
+    """The jobs among `pods`, which are a node's; `elsewhere` holds all that may be members of a gang, by gang."""
+    jobs: dict[Gang | str, PodJob] = {}
+    for pod in pods:
+        if not is_job(pod, rules):
+            continue
+        gang = gang_of(pod)
+        if gang is None:
+            jobs[key_of(pod)] = _single(pod)
+        elif gang not in jobs:
+            jobs[gang] = _of_gang(gang, (*pods, *elsewhere.get(gang, ())))
+    return tuple(jobs.values())
+
+
+def _single(pod: Pod) -> PodJob:
+    job = Job(
+        kind="Pod",
+        name=key_of(pod),
+        servers=_nodes((pod,)),
+        message=f"pod {key_of(pod)}{_owner(pod)} {state_of(pod)}",
+        do_not_disrupt=forbids_disruption(pod),
+    )
+    return PodJob(job, (pod,))
+
+
+def _of_gang(gang: Gang, candidates: Iterable[Pod]) -> PodJob:
+    members = {
+        pod["metadata"]["uid"]: pod
+        for pod in candidates
+        if gang_of(pod) == gang and node_of(pod) and not has_ended(pod) and not belongs_to_node(pod)
+    }
+    pods = tuple(members.values())
+    servers = _nodes(pods)
+    count = "1 pod" if len(pods) == 1 else f"{len(pods)} pods"
+    terminating = sum(1 for pod in pods if is_terminating(pod))
+    job = Job(
+        kind="PodGroup",
+        name=gang.key,
+        servers=servers,
+        message=f"{gang}: {count} on {', '.join(servers[:8])}{' and more' if len(servers) > 8 else ''}"
+        + (f", {terminating} of them terminating" if terminating else ""),
+        do_not_disrupt=any(forbids_disruption(pod) for pod in pods),
+    )
+    return PodJob(job, pods)
+
+
+def evictable_keys(pods: Iterable[Pod]) -> tuple[str, ...]:
+    return tuple(sorted(key_of(pod) for pod in pods if is_evictable(pod)))
+
+
+def state_of(pod: Pod) -> str:
+    """`runs`, `is starting`, or `is terminating until …`."""
+    end = grace_end(pod)
+    if end is not None:
+        return f"is terminating until {rfc3339(end)}"
+    return "is starting" if (pod.get("status") or {}).get("phase") == "Pending" else "runs"
+
+
+def _nodes(pods: Iterable[Pod]) -> tuple[str, ...]:
+    return tuple(sorted({node for pod in pods if (node := node_of(pod)) is not None}))
+
+
+def _owner(pod: Pod) -> str:
+    for owner in pod["metadata"].get("ownerReferences") or []:
+        if owner.get("controller"):
+            return f" of {owner['kind']} {owner['name']}"
+    return ""

@@ -1,0 +1,129 @@
+"""Pods on a node: read past every cache, warned, evicted. What is done is decided in `pod_jobs` and `pod_evictions`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import structlog
+
+from provisioner.api.errors import Conflict, NotFound, Refused, Retryable
+from provisioner.api.meta import parse_time, rfc3339
+from provisioner.api.node_contract import POD_WARNING_ANNOTATION
+from provisioner.api.node_pool import NodePool
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.events import Events
+from provisioner.cluster.resources import POD_DISRUPTION_BUDGETS, PODS
+from provisioner.jobs.budgets import Budget, read_budget
+from provisioner.jobs.gangs import Gang
+from provisioner.jobs.pod_evictions import plan_evictions, refused, still_there
+from provisioner.jobs.pod_jobs import PodJob, find_jobs, gangs_of
+from provisioner.jobs.pods import JobRules, Pod, annotations_of, is_evictable, is_terminating, job_rules, key_of
+from provisioner.jobs.work import Held, JobKind
+
+log = structlog.get_logger()
+
+MANAGER: Final = "provisioner-jobs"
+WARNING_REASON: Final = "MaintenanceDeadline"
+_NOT_OVER: Final = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+@dataclass(frozen=True)
+class PodView:
+    """The pods of a node at one moment, and the jobs among them."""
+
+    rules: JobRules
+    pods: tuple[Pod, ...]
+    jobs: tuple[PodJob, ...]
+
+
+class PodWorkloads:
+    """The pods' part of `provisioner.jobs.work.Workloads`. All methods raise Retryable without an API server."""
+
+    def __init__(self, cluster: Cluster, events: Events, *, now: Callable[[], datetime]) -> None:
+        self._cluster = cluster
+        self._events = events
+        self._now = now
+
+    def look(self, node: str, pool: NodePool) -> PodView:
+        """What runs on `node` now, and the members elsewhere of gangs that run there."""
+        rules = job_rules(pool)
+        pods = self._pods_of(node)
+        elsewhere = {gang: self._candidates(gang) for gang in gangs_of(pods, rules)}
+        return PodView(rules, pods, find_jobs(pods, elsewhere, rules))
+
+    def warn(self, node: str, pool: NodePool, deadline: datetime, reason: str) -> int:
+        """Annotate every pod of the jobs on `node`, and record an Event on it; returns how many know now."""
+        pods = {pod["metadata"]["uid"]: pod for found in self.look(node, pool).jobs for pod in found.pods}
+        return sum(self._warn_pod(node, pod, deadline, reason) for pod in pods.values() if not is_terminating(pod))
+
+    def evict(self, node: str, pool: NodePool, *, spare: Collection[JobKind], force: bool) -> tuple[Held, ...]:
+        """Evict what may be evicted; returns which pods of `node` are still there, and why."""
+        view = self.look(node, pool)
+        affected = (*view.pods, *(pod for found in view.jobs for pod in found.pods))
+        if not any(is_evictable(pod) for pod in affected):
+            return ()
+        budgets = self._budgets(affected)
+        plan = plan_evictions(node, view.pods, view.jobs, budgets, spare=spare, force=force)
+        reasons = dict(plan.held)
+        for pod in plan.evict:
+            held = self._evict_pod(pod)
+            if held is not None:
+                reasons[pod["metadata"]["uid"]] = held
+        remaining = self._pods_of(node) if plan.evict else view.pods
+        return still_there(remaining, reasons, self._now())
+
+    def _pods_of(self, node: str) -> tuple[Pod, ...]:
+        return tuple(self._cluster.list(PODS, field_selector=f"spec.nodeName={node},{_NOT_OVER}").items)
+
+    def _candidates(self, gang: Gang) -> Sequence[Pod]:
+        """All pods that may be members of `gang`."""
+        return self._cluster.list(
+            PODS, namespace=gang.namespace, label_selector=gang.selector, field_selector=_NOT_OVER
+        ).items
+
+    def _budgets(self, pods: Iterable[Pod]) -> tuple[Budget, ...]:
+        namespaces = sorted({pod["metadata"]["namespace"] for pod in pods})
+        return tuple(
+            read_budget(body)
+            for namespace in namespaces
+            for body in self._cluster.list(POD_DISRUPTION_BUDGETS, namespace=namespace).items
+        )
+
+    def _evict_pod(self, pod: Pod) -> Held | None:
+        """Ask for its eviction; why it was refused, if it was."""
+        metadata = pod["metadata"]
+        try:
+            self._cluster.evict(metadata["name"], metadata["namespace"], uid=metadata["uid"])
+        except Conflict as error:
+            return refused(pod, (), str(error))
+        except (Retryable, Refused) as error:
+            # Which of them it is, a budget or an API server that is ill, is seen by looking: the latter raises here.
+            return refused(pod, self._budgets((pod,)), str(error))
+        log.info("pod was asked to end", pod=key_of(pod), node=pod["spec"].get("nodeName"))
+        return None
+
+    def _warn_pod(self, node: str, pod: Pod, deadline: datetime, reason: str) -> bool:
+        metadata = pod["metadata"]
+        if self._knows(pod, deadline):
+            return True
+        # With the uid, so that a namesake made meanwhile is not told of what does not concern it.
+        change = {"metadata": {"uid": metadata["uid"], "annotations": {POD_WARNING_ANNOTATION: rfc3339(deadline)}}}
+        try:
+            self._cluster.patch(PODS, metadata["name"], change, namespace=metadata["namespace"], manager=MANAGER)
+        except (NotFound, Conflict):
+            return False
+        log.info("pod was warned", pod=key_of(pod), node=node, deadline=rfc3339(deadline))
+        message = f"node {node} is taken out of use at {rfc3339(deadline)}: {reason}; checkpoint before that"
+        self._events.record(pod, "Warning", WARNING_REASON, message)
+        return True
+
+    def _knows(self, pod: Pod, deadline: datetime) -> bool:
+        """Whether it was told of this deadline, or, for another server of its gang, of an earlier one still ahead."""
+        told = annotations_of(pod).get(POD_WARNING_ANNOTATION, "")
+        try:
+            return self._now() < parse_time(told) <= deadline.replace(microsecond=0)
+        except (ValueError, TypeError):
+            return False

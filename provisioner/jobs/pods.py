@@ -1,0 +1,166 @@
+"""What a pod is to us: whether it runs, whether it is a job, whether a drain has to end it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from provisioner.api.errors import Refused
+from provisioner.api.meta import parse_time
+from provisioner.api.node_contract import DO_NOT_DISRUPT_ANNOTATION, FOREIGN_DO_NOT_DISRUPT_ANNOTATIONS
+from provisioner.api.node_pool import NodePool
+from provisioner.jobs.gangs import gang_of
+from provisioner.jobs.selectors import Selector, parse_selector
+
+Pod = Mapping[str, Any]
+
+CHECK_LABEL: Final = "provisioner.dev/check"
+"""On the pods of our own verification checks, which are no jobs."""
+
+_MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
+_KUEUE_LABELS: Final = ("kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/prebuilt-workload-name", "kueue.x-k8s.io/podset")
+_NO: Final = frozenset({"", "0", "false", "no"})
+
+
+@dataclass(frozen=True)
+class JobRules:
+    """Which pods of a pool are jobs. `unknown`: selectors that nobody can read, in words: then every pod may be one."""
+
+    selectors: tuple[Selector, ...] = ()
+    ignored: tuple[Selector, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+def job_rules(pool: NodePool) -> JobRules:
+    """The pool's rules, read from its selectors."""
+    settings = pool.spec.jobs.kubernetes
+    unknown: list[str] = []
+
+    def read(field: str, texts: tuple[str, ...]) -> tuple[Selector, ...]:
+        found = []
+        for number, text in enumerate(texts):
+            try:
+                found.append(parse_selector(text))
+            except Refused as error:
+                unknown.append(f"NodePool {pool.name}: spec.jobs.kubernetes.{field}[{number}]: {error}")
+        return tuple(found)
+
+    selectors = read("selectors", settings.selectors)
+    ignored = read("ignoredSelectors", settings.ignored_selectors)
+    return JobRules(selectors, ignored, tuple(unknown))
+
+
+def key_of(pod: Pod) -> str:
+    """`namespace/name`."""
+    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+
+
+def node_of(pod: Pod) -> str | None:
+    return pod["spec"].get("nodeName") or None
+
+
+def has_ended(pod: Pod) -> bool:
+    """Its containers ended for good: nothing of it runs, however long the object stays."""
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def is_terminating(pod: Pod) -> bool:
+    return pod["metadata"].get("deletionTimestamp") is not None
+
+
+def belongs_to_node(pod: Pod) -> bool:
+    """A DaemonSet's, or a mirror of a static one: it comes with the node, and ends with it."""
+    if _MIRROR_ANNOTATION in annotations_of(pod):
+        return True
+    return any(owner.get("kind") in ("DaemonSet", "Node") for owner in _controllers(pod))
+
+
+def is_evictable(pod: Pod) -> bool:
+    """Whether a drain has to end it."""
+    return not has_ended(pod) and not belongs_to_node(pod)
+
+
+def is_job(pod: Pod, rules: JobRules) -> bool:
+    """Whether it is something that WhenIdle waits for."""
+    if not is_evictable(pod):
+        return False
+    if rules.unknown:
+        return True
+    labels = labels_of(pod)
+    if CHECK_LABEL in labels or any(selector.matches(labels) for selector in rules.ignored):
+        return False
+    if forbids_disruption(pod):
+        return True
+    if rules.selectors:
+        return any(selector.matches(labels) for selector in rules.selectors)
+    return requests_gpu(pod) or belongs_to_batch(pod)
+
+
+def forbids_disruption(pod: Pod) -> bool:
+    """Its owner asked, by one of the annotations that the field knows, that nobody evicts it."""
+    annotations = annotations_of(pod)
+    do_not_disrupt, safe_to_evict = FOREIGN_DO_NOT_DISRUPT_ANNOTATIONS
+    return (
+        annotations.get(DO_NOT_DISRUPT_ANNOTATION, "").lower() not in _NO
+        or annotations.get(do_not_disrupt, "").lower() == "true"
+        or annotations.get(safe_to_evict, "").lower() == "false"
+    )
+
+
+def belongs_to_batch(pod: Pod) -> bool:
+    """A Job's (of any group: Kubeflow's and Ray's among them), a JobSet's, Kueue's, or a member of a gang."""
+    if any(owner.get("kind", "").endswith(("Job", "JobSet")) for owner in _controllers(pod)):
+        return True
+    return any(label in labels_of(pod) for label in _KUEUE_LABELS) or gang_of(pod) is not None
+
+
+def requests_gpu(pod: Pod) -> bool:
+    """By extended resources of any container, init containers too, or by claims (dynamic resource allocation)."""
+    spec = pod["spec"]
+    if spec.get("resourceClaims"):
+        return True
+    for holder in (spec, *spec.get("containers", ()), *(spec.get("initContainers") or ())):
+        resources = holder.get("resources") or {}
+        for quantities in (resources.get("requests") or {}, resources.get("limits") or {}):
+            if any(is_gpu(name) and str(quantity) != "0" for name, quantity in quantities.items()):
+                return True
+    return False
+
+
+def is_gpu(resource: str) -> bool:
+    """`nvidia.com/gpu`, its shared and MIG slices, `amd.com/gpu`, `gpu.intel.com/xe`, and any vendor's `…/gpu`."""
+    domain, _, name = resource.partition("/")
+    if not name:
+        return False
+    return name == "gpu" or name.startswith(("gpu.", "gpu-")) or domain.startswith("gpu.") or _is_mig(domain, name)
+
+
+def grace_end(pod: Pod) -> datetime | None:
+    """Until when a terminating pod may take its time; None if it is not terminating."""
+    # The API server writes the end of the grace period into deletionTimestamp.
+    text = pod["metadata"].get("deletionTimestamp")
+    return parse_time(text) if text else None
+
+
+def is_overdue(pod: Pod, now: datetime, allowance: timedelta = timedelta(seconds=30)) -> bool:
+    """Whether a terminating pod should have been gone by now: the kubelet that must say so does not."""
+    end = grace_end(pod)
+    return end is not None and now > end + allowance
+
+
+def labels_of(pod: Pod) -> Mapping[str, str]:
+    return pod["metadata"].get("labels") or {}
+
+
+def annotations_of(pod: Pod) -> Mapping[str, str]:
+    return pod["metadata"].get("annotations") or {}
+
+
+def _is_mig(domain: str, name: str) -> bool:
+    return domain == "nvidia.com" and name.startswith("mig-")
+
+
+def _controllers(pod: Pod) -> Iterator[Mapping[str, Any]]:
+    return (owner for owner in pod["metadata"].get("ownerReferences") or [] if owner.get("controller"))
