@@ -80,7 +80,7 @@ def build_image(request: Request, report: Report, clock: Callable[[], float] = t
     with tempfile.TemporaryDirectory(prefix="image-", dir=_made(request.cache / "work")) as name:
         work = Path(name)
         image = _made(work / "image")
-        assemble_root(request.recipe, base, request.ingredients, work / "root")
+        assemble_root(request.recipe, base, request.ingredients, request.key.public, work / "root")
         phases.end("root", f"{_tree_bytes(work / 'root') / 1e6:.0f} MB of files")
         pack_root(request.recipe, work / "root", image / FILES["root"])
         phases.end("squashfs", _megabytes(image / FILES["root"]))

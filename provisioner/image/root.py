@@ -13,6 +13,7 @@ from provisioner.image.command import clean_environment, run
 from provisioner.image.containerd_state import write_state
 from provisioner.image.plan import squashfs_command
 from provisioner.image.recipe import Recipe
+from provisioner.image.sign import PublicKey
 
 PYTHON = Path("usr/lib/python3/dist-packages")
 UNITS = Path("etc/systemd/system")
@@ -29,8 +30,8 @@ class Ingredients:
     """The package `provisioner` that `provisioner.node` is taken from."""
 
 
-def assemble_root(recipe: Recipe, base: Base, ingredients: Ingredients, root: Path) -> None:
-    """Fill `root` (which must not exist) with the finished system."""
+def assemble_root(recipe: Recipe, base: Base, ingredients: Ingredients, key: PublicKey, root: Path) -> None:
+    """Fill `root` (which must not exist) with the finished system. `key` checks the images that the agent stages."""
     run(
         ["cp", "--archive", "--reflink=auto", str(base.root), str(root)],
         hint="check the free space of the cache's disk",
@@ -38,6 +39,7 @@ def assemble_root(recipe: Recipe, base: Base, ingredients: Ingredients, root: Pa
     copy_tree(recipe.tree, root)
     _install(ingredients.kubelet, root / "usr/bin/kubelet", 0o755)
     _install(ingredients.join_ca, root / "etc/provisioner/join-ca.pem", 0o644)
+    (root / "etc/provisioner/image.pub").write_text(key.encode())
     state = root / "usr/share/provisioner/containerd"
     state.mkdir(parents=True)
     write_state(ingredients.architecture, recipe.source_date_epoch, state)

@@ -1,10 +1,16 @@
-"""`python3 -I -m provisioner.node join [--root FOLDER]`
+"""`python3 -I -m provisioner.node join|run|stage|facts [--root FOLDER] …`
 
-Before the kubelet: report stage Token, ask for the join configuration until it is there, write the kubelet's files
-below /run/provisioner/kubelet. A machine whose kubelet has its certificate has nothing to ask for. What is then left
-of the join, the image's unit provisioner-join-cleanup removes.
+join: before the kubelet. Reports stage Token, asks for the join configuration until it is there, writes the kubelet's
+files below /run/provisioner/kubelet. A machine whose kubelet has its certificate has nothing to ask for. What is then
+left of the join, the image's unit provisioner-join-cleanup removes.
 
-`--root` puts every path below another folder, for tests. Exit status: 0 done, 1 cannot ever work here, 2 usage.
+run: beside the kubelet. Writes what this machine is on its Node, stages images and reboots as its boot intent says.
+
+stage DIGEST [KERNEL-ARGUMENT…]: fetches, verifies and loads an image; `run` starts it.
+
+facts: prints what `run` would write.
+
+`--root` puts every path below another folder, for tests. Exit status: 0 done, 1 cannot work here, 2 usage.
 """
 
 from __future__ import annotations
@@ -13,17 +19,23 @@ import os
 import sys
 import time
 
-USAGE = "usage: python3 -I -m provisioner.node join [--root FOLDER]"
+USAGE = "usage: python3 -I -m provisioner.node join|run|facts|stage [--root FOLDER] [DIGEST [KERNEL-ARGUMENT…]]"
 
 
 def main(arguments: list[str]) -> int:
     """Run the agent."""
     root = ""
-    if len(arguments) == 3 and arguments[1] == "--root":
+    if len(arguments) >= 3 and arguments[1] == "--root":
         root = arguments[2].rstrip("/")
-        arguments = arguments[:1]
+        arguments = arguments[:1] + arguments[3:]
     if arguments == ["join"]:
         return _join(root)
+    if arguments == ["run"]:
+        return _run(root)
+    if arguments == ["facts"]:
+        return _facts(root)
+    if len(arguments) >= 2 and arguments[0] == "stage":
+        return _stage(root, arguments[1], arguments[2:])
     print(USAGE, file=sys.stderr)
     return 2
 
@@ -70,6 +82,49 @@ def _join(root: str) -> int:
             continue
         _say(f"{facts.server} has its join configuration")
         return 0
+
+
+def _run(root: str) -> int:
+    from provisioner.node.boot_facts import BootFactsError, read_boot_facts
+    from provisioner.node.daemon import Daemon, RealMachine
+    from provisioner.node.watch import NodeWatch
+
+    try:
+        boot = read_boot_facts(root)
+    except BootFactsError as error:
+        _say(str(error))
+        return 1
+    watch = NodeWatch(root, _say)
+    daemon = Daemon(boot, root, watch, RealMachine(root), _say)
+    watch.start()
+    while True:
+        watch.changed.clear()
+        watch.changed.wait(daemon.look())
+
+
+def _stage(root: str, image_digest: str, arguments: list[str]) -> int:
+    from provisioner.node import stage
+    from provisioner.node.image_manifest import ImageError
+
+    stage.lower_priority()
+    try:
+        print(stage.stage(root, image_digest, arguments))
+    except (ImageError, OSError) as error:
+        print(str(error))
+        return 1
+    return 0
+
+
+def _facts(root: str) -> int:
+    from provisioner.node.boot_facts import BootFactsError, read_boot_facts
+    from provisioner.node.facts import node_facts, render
+
+    try:
+        print(render(node_facts(read_boot_facts(root), root, time.time())))
+    except BootFactsError as error:
+        _say(str(error))
+        return 1
+    return 0
 
 
 def _say(message: str) -> None:

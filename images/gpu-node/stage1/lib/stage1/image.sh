@@ -26,6 +26,10 @@ fetched() {
 fetch_manifest() {
     remedy="check the boot host and its image store; publish the image again (provisioner image publish)"
     for file in manifest manifest.sig; do
+        if [ "$1" = staged ]; then
+            cp "/staged/$file" "/run/stage1/$file" 2>/dev/null || : >"/run/stage1/$file"
+            continue
+        fi
         get "$1/$image/$file" "/run/stage1/$file" 65536 || {
             complain "$1/$image/$file" "$problem" "a file" "$remedy"
             return 1
@@ -68,6 +72,10 @@ read_manifest() {
 
 fetch_root() {
     report Root
+    if [ "$1" = staged ]; then
+        take_staged_root
+        return
+    fi
     needed=$((root_bytes + reserve_bytes))
     free_up
     available=$(awk '$1 == "MemAvailable:" { print $2 * 1024 }' /proc/meminfo)
@@ -102,6 +110,19 @@ fetch_root() {
         return 0
     fi
     complain "$1/$image/root.squashfs" "$problem" "$root_bytes bytes with sha256 $root_digest" "$remedy"
+    free_up
+    return 1
+}
+
+# Only its size is looked at: an initramfs that did not fit into memory is cut.
+take_staged_root() {
+    squashfs=/staged/root.squashfs
+    size=$(stat -c %s "$squashfs")
+    if [ "$size" -eq "$root_bytes" ]; then
+        say "root was staged before this boot, $(megabytes "$root_bytes")"
+        return 0
+    fi
+    complain "$squashfs" "$size bytes" "$root_bytes bytes" "nothing: it is fetched now; give the server more memory"
     free_up
     return 1
 }
@@ -153,6 +174,8 @@ load_file_systems() {
 
 free_up() {
     umount /sysroot /ram/writable /ram/lower /ram/image 2>/dev/null
+    rm -rf /staged
+    squashfs=/ram/image/root.squashfs
     return 0
 }
 

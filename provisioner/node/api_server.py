@@ -1,0 +1,143 @@
+"""The node's own Node object, read, watched and annotated with the kubelet's certificate.
+
+The Node authorizer lets a kubelet see and annotate its own Node, and nothing else of what is asked for here.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from provisioner.node.http_post import split_url
+from provisioner.node.join_files import KUBELET_FOLDER
+
+MAX_OBJECT_BYTES = 4 << 20
+"""A Node lists its images and can be large, but never larger than what etcd takes (1.5 MiB), escaped."""
+CONNECT_SECONDS = 15.0
+_SILENT_SECONDS = 120.0
+"""Bookmarks come every minute: a watch that says nothing for longer is dead."""
+
+
+class NotJoinedError(Exception):
+    """The kubelet has no certificate (yet), or its files are not what it writes."""
+
+
+class ApiError(OSError):
+    """The API server answered with an error. `status`: HTTP's; 410 says that a watch must begin anew."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(f"HTTP {status}: {message}")
+        self.status = status
+
+
+class Access:
+    """Where the API server is and who we are to it."""
+
+    def __init__(self, *, host: str, port: int, node: str, ca_file: str, key_file: str) -> None:
+        self.host = host
+        self.port = port
+        self.node = node
+        self.ca_file = ca_file
+        self.key_file = key_file
+
+
+def read_access(root: str) -> Access:
+    """From the kubelet's files below `root`. Raises: NotJoinedError."""
+    folder = Path(root + KUBELET_FOLDER)
+    try:
+        kubeconfig = (folder / "kubeconfig").read_text(encoding="utf-8")
+        arguments = (folder / "kubelet.env").read_text(encoding="utf-8")
+    except OSError as error:
+        raise NotJoinedError(f"the kubelet has not joined yet: {error}") from error
+    url = re.search(r"""["']?server["']?:\s*["']?(https://[^\s"',}]+)""", kubeconfig)
+    name = re.search(r"--hostname-override=([a-z0-9.-]+)", arguments)
+    key_file = folder / "pki/kubelet-client-current.pem"
+    if url is None or name is None or not key_file.exists():
+        raise NotJoinedError(f"{folder} has no API server, node name or certificate in it")
+    _, host, port, _ = split_url(url[1])
+    return Access(host=host, port=port, node=name[1], ca_file=str(folder / "ca.crt"), key_file=str(key_file))
+
+
+class OwnNode:
+    """The Node. Each call makes a connection of its own, with the certificate as it is then: the kubelet rotates it."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._path = f"/api/v1/nodes/{access.node}"
+
+    def read(self) -> dict[str, Any]:
+        """The Node. Raises: OSError (ApiError among them)."""
+        return self._exchange("GET", self._path, None, "")
+
+    def annotate(self, annotations: Mapping[str, str | None]) -> dict[str, Any]:
+        """Set annotations (None removes one), and leave all else as it is. Raises: OSError."""
+        body = json.dumps({"metadata": {"annotations": dict(annotations)}}).encode()
+        return self._exchange("PATCH", self._path, body, "application/merge-patch+json")
+
+    def watch(self, resource_version: str, seconds: int) -> Iterator[dict[str, Any]]:
+        """The Node each time that it changes after `resource_version`, for `seconds`. Raises: OSError."""
+        query = (
+            f"?watch=true&allowWatchBookmarks=true&fieldSelector=metadata.name%3D{self._access.node}"
+            f"&resourceVersion={resource_version}&timeoutSeconds={seconds}"
+        )
+        connection = self._connect(_SILENT_SECONDS)
+        try:
+            answer = self._ask(connection, "GET", "/api/v1/nodes" + query, None, "")
+            while line := answer.readline(MAX_OBJECT_BYTES + 1):
+                event = _object(line)
+                if event.get("type") == "ERROR":
+                    status = event.get("object") or {}
+                    raise ApiError(int(status.get("code") or 500), str(status.get("message"))[:300])
+                if event.get("type") in ("ADDED", "MODIFIED"):
+                    yield event["object"]
+        except (ValueError, KeyError, http.client.HTTPException) as error:
+            raise ApiError(502, f"the watch is not one of Kubernetes ({type(error).__name__}: {error})") from error
+        finally:
+            connection.close()
+
+    def _exchange(self, method: str, path: str, body: bytes | None, content_type: str) -> dict[str, Any]:
+        connection = self._connect(CONNECT_SECONDS)
+        try:
+            return _object(self._ask(connection, method, path, body, content_type).read(MAX_OBJECT_BYTES + 1))
+        except (ValueError, http.client.HTTPException) as error:
+            raise ApiError(502, f"the answer is not Kubernetes' ({type(error).__name__}: {error})") from error
+        finally:
+            connection.close()
+
+    def _connect(self, timeout_seconds: float) -> http.client.HTTPSConnection:
+        context = ssl.create_default_context(cafile=self._access.ca_file)
+        context.load_cert_chain(self._access.key_file)
+        connection = http.client.HTTPSConnection(
+            self._access.host, self._access.port, timeout=CONNECT_SECONDS, context=context
+        )
+        connection.connect()
+        connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connection.sock.settimeout(timeout_seconds)
+        return connection
+
+    def _ask(
+        self, connection: http.client.HTTPSConnection, method: str, path: str, body: bytes | None, content_type: str
+    ) -> http.client.HTTPResponse:
+        headers = {"User-Agent": "provisioner-node", "Accept": "application/json"}
+        if content_type:
+            headers["Content-Type"] = content_type
+        connection.request(method, path, body=body, headers=headers)
+        answer = connection.getresponse()
+        if answer.status != 200:
+            raise ApiError(answer.status, answer.read(2048).decode(errors="replace").strip()[:300])
+        return answer
+
+
+def _object(raw: bytes) -> dict[str, Any]:
+    if len(raw) > MAX_OBJECT_BYTES:
+        raise ValueError(f"longer than {MAX_OBJECT_BYTES} bytes")
+    value = json.loads(raw)
+    if not isinstance(value, dict):
+        raise ValueError("no object")
+    return value

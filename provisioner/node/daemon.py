@@ -1,0 +1,289 @@
+"""`python3 -I -m provisioner.node run`: tells the cluster what this machine is, and does what its boot intent says.
+
+One thread follows the Node; this one compares, decides (intent.py) and acts. Fetching an image is a process of its own.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from provisioner.node import facts as node_facts
+from provisioner.node import intent as intents
+from provisioner.node import kexec, stage
+from provisioner.node.api_server import NotJoinedError
+from provisioner.node.boot_facts import BootFacts, write_file
+from provisioner.node.image_manifest import ImageError
+from provisioner.node.intent import Held, Intent, IntentError
+
+LOOK_SECONDS = 10.0
+BUSY_SECONDS = 0.5
+FACTS_SECONDS = 10.0
+"""At least this long between two writes of the facts."""
+GOING_DOWN_SECONDS = 120.0
+"""A system that still runs so long after it was told to end will not."""
+FINISHED = "/run/provisioner/finished-intent"
+
+
+class Machine(Protocol):
+    """What the daemon does to the machine it runs on."""
+
+    def begin_staging(self, image_digest: str, arguments: Sequence[str]) -> None:
+        """Start fetching; ends what was fetched before for another image."""
+
+    def staging_result(self) -> tuple[bool, str] | None:
+        """None while it fetches; then whether the image is loaded, and words."""
+
+    def drop_staged(self) -> None:
+        """End fetching, forget the loaded kernel, give the memory back."""
+
+    def memory_is_short(self) -> str | None:
+        """Why what is staged should be given up, or None."""
+
+    def kexec(self) -> None:
+        """Start the loaded kernel. Raises: ImageError."""
+
+    def reboot(self) -> None:
+        """Reboot by the firmware. Raises: ImageError."""
+
+
+class Node(Protocol):
+    """The Node, as `watch.NodeWatch` gives it."""
+
+    @property
+    def annotations(self) -> dict[str, str] | None: ...
+
+    def annotate(self, annotations: dict[str, str | None]) -> None: ...
+
+
+class Daemon:
+    """State of one run. `look` may be called at any time and returns how long to wait for the next."""
+
+    def __init__(
+        self,
+        boot: BootFacts,
+        root: str,
+        node: Node,
+        machine: Machine,
+        say: Callable[[str], None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._boot = boot
+        self._root = root
+        self._node = node
+        self._machine = machine
+        self._say = say
+        self._clock = clock
+        self._held: Held | None = None
+        self._reported: tuple[str, str, str] | None = None
+        self._finished = _first_line(root + FINISHED)
+        self._written_facts: dict[str, Any] | None = None
+        self._facts_time = 0.0
+        self._acted: tuple[Intent, float] | None = None
+        if record := stage.read_record(root):
+            self._held = Held(**_named(record), state=intents.STAGED, intent_id="", message="staged before", since=0.0)
+
+    def look(self) -> float:
+        """Compare and act once. Faults of the API server are said and tried again at the next look."""
+        annotations = self._node.annotations
+        if annotations is None:
+            return BUSY_SECONDS
+        try:
+            self._obey(annotations.get(intents.INTENT_ANNOTATION))
+            self._write_facts()
+        except (OSError, NotJoinedError) as error:
+            self._say(f"the Node could not be written ({type(error).__name__}: {error}); trying again")
+            return LOOK_SECONDS / 2
+        return BUSY_SECONDS if self._held and self._held.state == intents.STAGING else LOOK_SECONDS
+
+    def _obey(self, annotation: str | None) -> None:
+        intent = None
+        if annotation:
+            try:
+                intent = intents.parse_intent(annotation)
+            except IntentError as error:
+                if error.id:
+                    self._report(error.id, "", intents.FAILED, str(error))
+        self._follow_staging(intent)
+        step = intents.next_step(intent, self._boot.boot_id, self._held, self._finished, self._clock())
+        if step == intents.DROP:
+            self._drop()
+        elif step == intents.FETCH and intent is not None:
+            self._fetch(intent)
+        elif step in (intents.ACT_KEXEC, intents.ACT_REBOOT) and intent is not None:
+            self._act(intent, step)
+        elif intent is not None and intent.boot_id_before == self._boot.boot_id:
+            self._tell_held(intent)
+
+    def _follow_staging(self, intent: Intent | None) -> None:
+        held = self._held
+        if held is None:
+            return
+        if held.state == intents.STAGING and (result := self._machine.staging_result()) is not None:
+            loaded, words = result
+            self._say(words)
+            held.state, held.message, held.since = (
+                (intents.STAGED if loaded else intents.FAILED),
+                words,
+                self._clock(),
+            )
+            if not loaded:
+                self._machine.drop_staged()
+        elif held.state == intents.STAGED and not self._acted and (why := self._machine.memory_is_short()):
+            self._say(why)
+            self._machine.drop_staged()
+            held.state, held.message, held.since = intents.FAILED, why, self._clock()
+        if held.state == intents.FAILED and intent is not None and held.intent_id == intent.id:
+            self._report(intent.id, intent.image_digest, intents.FAILED, held.message)
+            if intent.action == intents.KEXEC:
+                self._finish(intent)
+
+    def _fetch(self, intent: Intent) -> None:
+        if self._held is not None and not self._held.is_for(intent):
+            self._drop()
+        self._report(intent.id, intent.image_digest, intents.STAGING, f"fetching image {intent.image}")
+        self._machine.begin_staging(intent.image_digest, intent.arguments)
+        self._held = Held(
+            image_digest=intent.image_digest,
+            arguments=intent.arguments,
+            state=intents.STAGING,
+            intent_id=intent.id,
+            message="",
+            since=self._clock(),
+        )
+
+    def _tell_held(self, intent: Intent) -> None:
+        """An intent that finds its image staged, or being staged, for an earlier one is answered, too."""
+        held = self._held
+        if self._acted is not None:
+            acted, since = self._acted
+            if self._clock() - since > GOING_DOWN_SECONDS:
+                self._acted = None
+                self._report(acted.id, acted.image_digest, intents.FAILED, "the system did not go down in 120 s")
+        elif held is not None and held.is_for(intent) and intent.id != self._finished:
+            if held.state == intents.STAGED:
+                self._report(intent.id, intent.image_digest, intents.STAGED, held.message)
+            elif held.state == intents.STAGING:
+                held.intent_id = intent.id
+                self._report(intent.id, intent.image_digest, intents.STAGING, f"fetching image {intent.image}")
+
+    def _act(self, intent: Intent, step: str) -> None:
+        words = "starting the staged image" if step == intents.ACT_KEXEC else "rebooting by the firmware"
+        # Written before the act: whatever happens in between, it is not done twice in one boot.
+        self._finish(intent)
+        self._report(intent.id, intent.image_digest, intents.REBOOTING, words)
+        self._say(f"{words}, as intent {intent.id} says")
+        self._acted = (intent, self._clock())
+        try:
+            if step == intents.ACT_KEXEC:
+                self._machine.kexec()
+            else:
+                self._machine.drop_staged()
+                self._held = None
+                self._machine.reboot()
+        except ImageError as error:
+            self._acted = None
+            self._say(str(error))
+            self._report(intent.id, intent.image_digest, intents.FAILED, str(error))
+
+    def _finish(self, intent: Intent) -> None:
+        self._finished = intent.id
+        write_file(self._root + FINISHED, intent.id + "\n", mode=0o600)
+
+    def _drop(self) -> None:
+        self._machine.drop_staged()
+        self._held = None
+        self._say("what was staged is not wanted any more and was dropped")
+
+    def _report(self, intent_id: str, image_digest: str, state: str, message: str) -> None:
+        if self._reported == (intent_id, state, message):
+            return
+        report = intents.render_report(
+            intent_id=intent_id,
+            state=state,
+            image_digest=image_digest,
+            boot_id=self._boot.boot_id,
+            message=message,
+            time=node_facts.rfc3339(self._clock()),
+        )
+        self._node.annotate({intents.REPORT_ANNOTATION: report})
+        self._reported = (intent_id, state, message)
+
+    def _write_facts(self) -> None:
+        now = self._clock()
+        if self._acted is not None or now - self._facts_time < FACTS_SECONDS:
+            return
+        found = node_facts.node_facts(self._boot, self._root, now)
+        if node_facts.is_news(found, self._written_facts, now - self._facts_time):
+            self._node.annotate({intents.FACTS_ANNOTATION: node_facts.render(found)})
+            self._written_facts, self._facts_time = found, now
+
+
+class RealMachine:
+    """This machine. `root` is "" but in tests."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._staging: subprocess.Popen[str] | None = None
+
+    def begin_staging(self, image_digest: str, arguments: Sequence[str]) -> None:
+        self._end_staging()
+        root = ["--root", self._root] if self._root else []
+        command = [sys.executable, "-I", "-m", "provisioner.node", "stage", *root, image_digest, *arguments]
+        self._staging = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+
+    def staging_result(self) -> tuple[bool, str] | None:
+        process = self._staging
+        if process is None or process.stdout is None:
+            return False, "the staging was ended"
+        if process.poll() is None:
+            return None
+        self._staging = None
+        with process.stdout:
+            said = process.stdout.read(4096).strip()
+        if process.returncode == 0:
+            return True, said
+        return False, said or f"the staging ended with status {process.returncode}"
+
+    def drop_staged(self) -> None:
+        self._end_staging()
+        if not self._root:
+            try:
+                kexec.unload()
+            except ImageError as error:
+                print(f"provisioner: {error}", file=sys.stderr, flush=True)
+        stage.close_folder(self._root)
+
+    def memory_is_short(self) -> str | None:
+        try:
+            stage.check_memory(self._root, 0)
+        except ImageError as error:
+            return f"given up while staged: {error}"
+        return None
+
+    def kexec(self) -> None:
+        kexec.start_loaded()
+
+    def reboot(self) -> None:
+        kexec.reboot()
+
+    def _end_staging(self) -> None:
+        if self._staging is not None:
+            self._staging.kill()
+            self._staging.communicate()
+            self._staging = None
+
+
+def _named(record: dict[str, Any]) -> dict[str, Any]:
+    return {"image_digest": record["imageDigest"], "arguments": tuple(record["arguments"])}
+
+
+def _first_line(path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return ""

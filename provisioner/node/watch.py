@@ -1,0 +1,75 @@
+"""A thread that follows the own Node: reads it, watches it, begins anew after every fault, and says when it changed."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from provisioner.node.api_server import NotJoinedError, OwnNode, read_access
+from provisioner.node.retry import NO_ANSWER, wait_seconds
+
+_WATCH_SECONDS = (240, 300)
+
+
+class NodeWatch:
+    """The annotations of the Node as last seen. `changed` is set when something new was seen."""
+
+    def __init__(self, root: str, say: Callable[[str], None]) -> None:
+        self.changed = threading.Event()
+        self._root = root
+        self._say = say
+        self._lock = threading.Lock()
+        self._annotations: dict[str, str] | None = None
+        self._stop = threading.Event()
+        self._last_fault = ""
+        self._thread = threading.Thread(target=self._follow, name="watch", daemon=True)
+
+    def start(self) -> None:
+        """Begin to follow."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End at the next occasion; the thread does not keep the process."""
+        self._stop.set()
+
+    @property
+    def annotations(self) -> dict[str, str] | None:
+        """None until the Node was read once, and while there is none."""
+        with self._lock:
+            return self._annotations
+
+    def annotate(self, annotations: dict[str, str | None]) -> None:
+        """Write annotations. Raises: OSError, NotJoinedError."""
+        OwnNode(read_access(self._root)).annotate(annotations)
+
+    def _follow(self) -> None:
+        failures = 0
+        while not self._stop.is_set():
+            try:
+                node = OwnNode(read_access(self._root))
+                seen = node.read()
+                self._take(seen)
+                failures, self._last_fault = 0, ""
+                version = str(seen["metadata"]["resourceVersion"])
+                for seen in node.watch(version, random.randint(*_WATCH_SECONDS)):  # noqa: S311 (spreads a fleet's watches)
+                    self._take(seen)
+                    if self._stop.is_set():
+                        return
+                self._stop.wait(random.uniform(0.0, 1.0))  # noqa: S311
+            except (OSError, NotJoinedError, KeyError) as error:
+                failures += 1
+                fault = f"{type(error).__name__}: {error}"
+                if fault != self._last_fault:
+                    self._say(f"the Node could not be followed ({fault}); trying again")
+                self._last_fault = fault
+                self._stop.wait(wait_seconds(NO_ANSWER, failures, None, random.random()))  # noqa: S311
+
+    def _take(self, node: dict[str, Any]) -> None:
+        annotations = (node.get("metadata") or {}).get("annotations") or {}
+        with self._lock:
+            if annotations == self._annotations:
+                return
+            self._annotations = dict(annotations)
+        self.changed.set()
