@@ -49,7 +49,7 @@ class PowerStatus:
     state: Literal["On", "Off", "Unknown"] | None = described("Power state last seen.", default=None)
     observed_time: str | None = described("When the power state last changed.", default=None, format="date-time")
     cut_order_id: str | None = described(
-        "Boot order of method PowerCycle for which the power was cut; powering on again completes it.",
+        "Boot order of method PowerCycle for which the server was seen without power; powering on completes it.",
         default=None,
         max_length=63,
     )

@@ -4,6 +4,11 @@ A boot is an order: the boot controller writes it, and it is carried out once. `
 the BMC has accepted. A controller that died between the BMC's answer and that record finds the order visibly under way
 (the machine started after it was given, or took its join configuration) and only records it; where nothing was heard of
 the machine yet, it resets it once more, which costs some seconds of firmware.
+
+An order of method Kexec or Reboot is for the agent in the running system: no BMC is told anything. A power cycle is:
+cut, seen off, powered on. Each look at a server that is still on cuts it once more; `status.power.cutOrderID` is
+written once it was seen off, before it is powered on. So a controller that died anywhere in between knows from that
+record and the power alone what is left to do, and a server that was cut is powered on by whoever looks next.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ from typing import Final, Literal
 
 from provisioner.api.boot_stage import BootStage, stage_order
 from provisioner.api.conditions import find_condition
+from provisioner.api.maintenance import RebootMethod
 from provisioner.api.meta import ConditionStatus, parse_time
 from provisioner.api.server import BootOrder, Server
 from provisioner.power.power_controller import ObservedPower, OverrideTarget
@@ -39,6 +45,20 @@ class Boot:
 
 
 @dataclass(frozen=True)
+class CutForCycle:
+    """The first half of a power cycle: cut the power of a server that is on."""
+
+    order_id: str
+
+
+@dataclass(frozen=True)
+class RecordCut:
+    """The server that is to be power-cycled is off: record that, and power it on at the next look."""
+
+    order_id: str
+
+
+@dataclass(frozen=True)
 class RecordOrder:
     """The order was carried out already; only the record of it is missing."""
 
@@ -55,7 +75,7 @@ class CutPower:
     """The system did not shut down when asked: cut the power."""
 
 
-Action = Look | Boot | RecordOrder | AskToShutDown | CutPower
+Action = Look | Boot | CutForCycle | RecordCut | RecordOrder | AskToShutDown | CutPower
 
 
 @dataclass(frozen=True)
@@ -78,6 +98,13 @@ def decide(server: Server, observed: ObservedPower, now: datetime) -> Action:
         return Look()
     if observed == "On" and is_under_way(server, order):
         return RecordOrder(order.id)
+    if is_power_cycle(order):
+        was_off = server.status.power is not None and server.status.power.cut_order_id == order.id
+        if observed == "Off" and not was_off:
+            return RecordCut(order.id)
+        if observed == "On":
+            # On after it was seen off: it was powered on, and whoever did it died before the record.
+            return RecordOrder(order.id) if was_off else CutForCycle(order.id)
     bmc = server.spec.bmc
     override: OverrideTarget | None = bmc.boot_method if bmc and bmc.boot_method != "Disk" else None
     return Boot(order.id, override, "Reset" if observed == "On" else "PowerOn")
@@ -99,13 +126,30 @@ def find_hold(server: Server) -> PoweredOn | None:
 
 
 def pending_order(server: Server) -> BootOrder | None:
-    """The order that the BMC has not accepted yet. A server that may not boot has none."""
+    """The order that the BMC has not accepted yet. A server that may not boot has none, nor one whose agent boots."""
     order, power = server.status.order, server.status.power
-    if order is None or find_hold(server) is not None:
+    if order is None or find_hold(server) is not None or _requested(order, "Kexec", "Reboot"):
         return None
     if power is not None and power.order_id == order.id:
         return None
     return order
+
+
+def is_requested(order: BootOrder) -> bool:
+    """Whether a Maintenance asks for this order, and so for a Node that lives to be disturbed.
+
+    Orders that follow it for other reasons still name the Maintenance; they are not what it asked for.
+    """
+    return _requested(order, "Reset", "PowerCycle")
+
+
+def is_power_cycle(order: BootOrder) -> bool:
+    """Whether the server shall be without power for a moment."""
+    return _requested(order, "PowerCycle")
+
+
+def _requested(order: BootOrder, *methods: RebootMethod) -> bool:
+    return order.reason == "Requested" and order.method in methods
 
 
 def is_under_way(server: Server, order: BootOrder) -> bool:

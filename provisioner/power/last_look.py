@@ -10,11 +10,13 @@ from typing import Final
 from provisioner.api.errors import Retryable
 from provisioner.api.server import BMC, Server
 from provisioner.cluster.client import Cluster
-from provisioner.power.decide import Action, Boot, decide
+from provisioner.power.decide import Action, Boot, CutForCycle, decide, is_requested
+from provisioner.power.maintenance_word import find_objection
 from provisioner.power.node_life import look_for_life
 from provisioner.power.power_controller import ObservedPower
 
 AGAIN_SECONDS: Final = 1.0
+_NOT_ASKED_SECONDS: Final = 5.0
 
 
 class NoLongerDue(Retryable):
@@ -23,6 +25,14 @@ class NoLongerDue(Retryable):
 
 class NodeAlive(Retryable):
     """A Node lives on the server that was to be reset; the message says what shows it."""
+
+    reason = "NodeAlive"
+
+
+class NotAskedFor(NoLongerDue):
+    """The order says that a Maintenance asks for it, and that Maintenance does not, or not any more."""
+
+    reason = "NotAskedFor"
 
 
 class LastLook:
@@ -41,22 +51,36 @@ class LastLook:
     def confirm(self, server: Server, bmc: BMC, observed: ObservedPower, action: Action) -> None:
         """Return if `action`, decided on `server`, is still the one to take through the BMC described by `bmc`.
 
-        Raises: NoLongerDue, NodeAlive; Retryable and NotFound of the cluster.
+        Raises: NoLongerDue, NotAskedFor, NodeAlive; Retryable and NotFound of the cluster.
         """
         self._refuse_if_over(server)
         current = self._cluster.read(Server, server.name)
         same_machine = current.metadata.uid == server.metadata.uid and current.spec.bmc == bmc
         if not same_machine or decide(current, observed, self._now()) != action:
             raise NoLongerDue(f"Server {server.name} changed since it was looked at", after_seconds=AGAIN_SECONDS)
-        if isinstance(action, Boot) and action.power == "Reset":
-            sign = look_for_life(self._cluster, current, self._now())
-            if sign is not None:
-                raise NodeAlive(
-                    f"boot order {action.order_id} is pending, but the server is not reset, for Node '{server.name}' "
-                    f"is alive: {sign}; to have it booted, drain the Node and switch the server off"
-                )
+        if isinstance(action, CutForCycle) or (isinstance(action, Boot) and action.power == "Reset"):
+            self._refuse_to_disturb(current, action.order_id)
         self._refuse_if_over(server)
 
     def _refuse_if_over(self, server: Server) -> None:
         if self.is_over:
             raise NoLongerDue(f"Server {server.name} is for the next leader to look after: this one was stopped")
+
+    def _refuse_to_disturb(self, server: Server, order_id: str) -> None:
+        """A server that is on is only reset or cut where no Node lives, or where a Maintenance asks for just that."""
+        order = server.status.order
+        if order is not None and is_requested(order):
+            objection = find_objection(self._cluster, server, order)
+            if objection is not None:
+                raise NotAskedFor(
+                    f"boot order {order.id} ({order.method}) is pending, but the server is not disturbed: {objection}; "
+                    f"the order is withdrawn or replaced when its Maintenance is over",
+                    after_seconds=_NOT_ASKED_SECONDS,
+                )
+            return
+        sign = look_for_life(self._cluster, server, self._now())
+        if sign is not None:
+            raise NodeAlive(
+                f"boot order {order_id} is pending, but the server is not reset, for Node '{server.name}' "
+                f"is alive: {sign}; to have it booted, drain the Node and switch the server off"
+            )

@@ -14,7 +14,9 @@ from provisioner.power.decide import (
     AskToShutDown,
     Boot,
     PoweredOn,
+    RecordCut,
     RecordOrder,
+    is_power_cycle,
     pending_order,
 )
 from provisioner.power.power_controller import ObservedPower
@@ -29,6 +31,8 @@ def after_action(power: PowerStatus | None, action: Action, now: datetime) -> Po
     if isinstance(action, Boot):
         on = after_look(power, "On", "On", now)
         return replace(on, order_id=action.order_id, order_time=rfc3339_micro(now))
+    if isinstance(action, RecordCut):
+        return replace(after_look(power, "Off", "Off", now), cut_order_id=action.order_id)
     if isinstance(action, RecordOrder):
         return replace(power, order_id=action.order_id, order_time=rfc3339_micro(now))
     if isinstance(action, AskToShutDown):
@@ -61,6 +65,8 @@ def describe(server: Server, power: PowerStatus) -> PoweredOn:
         return PoweredOn("True", "ShuttingDown", words)
     order = pending_order(replace(server, status=replace(server.status, power=power)))
     if order is not None:
+        if is_power_cycle(order):
+            return _describe_cycle(order.id, on)
         status = "on" if on else "off"
         words = f"the server is {status}; boot order {order.id} is to be carried out"
         return PoweredOn("True" if on else "False", "BootOrdered", words)
@@ -69,6 +75,14 @@ def describe(server: Server, power: PowerStatus) -> PoweredOn:
     if server.spec.node_pool_ref is None:
         return PoweredOn("False", "NoNodePool", "the server is off; without spec.nodePoolRef no boot is ordered")
     return PoweredOn("False", "PowerOff", "the server is off although spec.powerState is On; a boot order is awaited")
+
+
+def _describe_cycle(order_id: str, on: bool) -> PoweredOn:
+    words = f"boot order {order_id} is a power cycle: "
+    if not on:
+        return PoweredOn("False", "PowerCycling", words + "the server is off and is powered on next")
+    remedy = "if this stays, pull its plug or let its slot be switched off"
+    return PoweredOn("True", "PowerCycling", words + f"its power is cut, and its BMC says that it is on; {remedy}")
 
 
 def _settles(power: PowerStatus, now: datetime) -> bool:

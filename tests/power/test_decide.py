@@ -25,8 +25,10 @@ from provisioner.power.decide import (
     Action,
     AskToShutDown,
     Boot,
+    CutForCycle,
     CutPower,
     Look,
+    RecordCut,
     RecordOrder,
     decide,
 )
@@ -42,6 +44,12 @@ DUPLICATE = Condition(
     type="Accepted", status="False", reason="Duplicate", message="as r01-u09", last_transition_time=rfc3339_micro(NOW)
 )
 EARLIER = PowerStatus(order_id="order-1", state="On")
+CUT = replace(EARLIER, cut_order_id="order-2", state="Off")
+
+
+def requested(method: Any) -> BootOrder:
+    """An order that a Maintenance asked for."""
+    return replace(ORDER, reason="Requested", method=method, maintenance_ref="r01-u01-1", request_id="try-1")
 
 
 def at(seconds: float) -> str:
@@ -140,6 +148,68 @@ TABLE: dict[str, tuple[Server, ObservedPower, Action]] = {
         server(wanted="Off", conditions=(replace(DUPLICATE, reason="NoAddress"),)),
         "On",
         AskToShutDown(),
+    ),
+    "a boot that the agent carries out is not the BMC's": (server(order=requested("Kexec")), "On", Look()),
+    "nor is a server that is off in the middle of it": (server(order=requested("Reboot")), "Off", Look()),
+    "a reset that was asked for is a reset": (
+        server(order=requested("Reset"), power=EARLIER),
+        "On",
+        Boot("order-2", "Pxe", "Reset"),
+    ),
+    "a server to be reset that is off is powered on": (
+        server(order=requested("Reset")),
+        "Off",
+        Boot("order-2", "Pxe", "PowerOn"),
+    ),
+    "a power cycle begins with a cut": (
+        server(order=requested("PowerCycle"), power=EARLIER),
+        "On",
+        CutForCycle("order-2"),
+    ),
+    "a server that was seen off is on record before it is powered on": (
+        server(order=requested("PowerCycle"), power=EARLIER),
+        "Off",
+        RecordCut("order-2"),
+    ),
+    "the cut of an earlier order says nothing": (
+        server(order=requested("PowerCycle"), power=replace(CUT, cut_order_id="order-1")),
+        "On",
+        CutForCycle("order-2"),
+    ),
+    "a power cycle ends with power": (
+        server(order=requested("PowerCycle"), power=CUT),
+        "Off",
+        Boot("order-2", "Pxe", "PowerOn"),
+    ),
+    "a server that is on after it was seen off was powered on": (
+        server(order=requested("PowerCycle"), power=CUT),
+        "On",
+        RecordOrder("order-2"),
+    ),
+    "so is one whose BMC was away meanwhile": (
+        server(order=requested("PowerCycle"), power=replace(CUT, state="Unknown")),
+        "On",
+        RecordOrder("order-2"),
+    ),
+    "a server that booted by itself after the order is not cut any more": (
+        server(order=requested("PowerCycle"), join=JoinStatus(order_id="order-2")),
+        "On",
+        RecordOrder("order-2"),
+    ),
+    "a power cycle that the BMC accepted is over": (
+        server(order=requested("PowerCycle"), power=replace(CUT, order_id="order-2", state="On")),
+        "On",
+        Look(),
+    ),
+    "a server that shall be off is not powered on by a power cycle": (
+        server(wanted="Off", order=requested("PowerCycle"), power=CUT),
+        "Off",
+        Look(),
+    ),
+    "a later order that only names the Maintenance is like any other": (
+        server(order=replace(requested("PowerCycle"), reason="TimedOut"), power=CUT),
+        "On",
+        Boot("order-2", "Pxe", "Reset"),
     ),
     "a server that shall be off is asked to shut down": (server(wanted="Off", power=DONE), "On", AskToShutDown()),
     "a server that nothing is recorded of is asked to shut down too": (server(wanted="Off"), "On", AskToShutDown()),

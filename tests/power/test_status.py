@@ -10,7 +10,7 @@ import pytest
 
 from provisioner.api.meta import ObjectMeta, rfc3339_micro
 from provisioner.api.server import BMC, BootOrder, PowerStatus, Server, ServerSpec, ServerStatus
-from provisioner.power.decide import AskToShutDown, Boot, CutPower, RecordOrder
+from provisioner.power.decide import AskToShutDown, Boot, CutForCycle, CutPower, RecordCut, RecordOrder
 from provisioner.power.status import SETTLING, after_action, after_look, describe
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -49,7 +49,18 @@ def test_the_wait_for_a_shutdown_ends_with_it_or_when_the_server_shall_be_on_aga
     assert after_look(asked, "On", "On", LATER).shutdown_time is None
 
 
+def test_a_power_cycle_is_recorded_when_the_server_is_seen_off_and_kept_when_it_is_on_again() -> None:
+    before = PowerStatus(order_id="order-1", order_time=rfc3339_micro(NOW), state="On")
+    assert after_action(before, CutForCycle("order-2"), NOW) == before
+    cut = after_action(before, RecordCut("order-2"), NOW)
+    assert cut == replace(before, state="Off", observed_time=rfc3339_micro(NOW), cut_order_id="order-2")
+    on = after_action(cut, Boot("order-2", "Pxe", "PowerOn"), LATER)
+    assert (on.state, on.order_id, on.cut_order_id) == ("On", "order-2", "order-2")
+
+
 ORDER = BootOrder(id="order-2", reason="FirstBoot", ordered_time=rfc3339_micro(NOW), attempt=1)
+CYCLE = replace(ORDER, reason="Requested", method="PowerCycle")
+KEXEC = replace(ORDER, reason="Requested", method="Kexec")
 ON, OFF = PowerStatus(state="On", order_id="order-2"), PowerStatus(state="Off", order_id="order-2")
 
 
@@ -61,6 +72,9 @@ ON, OFF = PowerStatus(state="On", order_id="order-2"), PowerStatus(state="Off", 
         ({}, ORDER, replace(OFF, order_id=None), "False", "BootOrdered"),
         ({}, ORDER, replace(ON, order_id="order-1"), "True", "BootOrdered"),
         ({}, ORDER, ON, "True", "On"),
+        ({}, CYCLE, replace(ON, order_id="order-1"), "True", "PowerCycling"),
+        ({}, CYCLE, replace(OFF, order_id="order-1"), "False", "PowerCycling"),
+        ({}, KEXEC, replace(ON, order_id="order-1"), "True", "On"),
         ({"node_pool_ref": None}, None, OFF, "False", "NoNodePool"),
         ({"power_state": "Off"}, None, OFF, "False", "Off"),
         ({"power_state": "Off"}, None, ON, "True", "ShuttingDown"),

@@ -1,0 +1,100 @@
+"""Carries out what was decided through a BMC, each step after a last look, and tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from provisioner.api.server import BMC, Architecture, Server
+from provisioner.power.decide import (
+    Action,
+    AskToShutDown,
+    Boot,
+    CutForCycle,
+    CutPower,
+    Look,
+    RecordCut,
+    RecordOrder,
+)
+from provisioner.power.last_look import LastLook
+from provisioner.power.power_controller import ObservedPower, OverrideEnabled, PowerController
+from provisioner.power.record import Record
+
+
+@dataclass(frozen=True, kw_only=True)
+class PowerSettings:
+    """How BMCs are used. `http_boot_uris` says per architecture which first-stage program UefiHttp servers are told to
+    load; a server whose architecture is not in it learns the URL by DHCP. A server that is power-cycled is
+    looked at again `off_seconds` after it was seen off, and powered on then."""
+
+    http_boot_uris: Mapping[Architecture, str] = field(default_factory=dict)
+    override_enabled: OverrideEnabled = "Once"
+    poll_seconds: float = 10.0
+    off_seconds: float = 2.0
+    workers: int = 16
+    unreachable_workers: int = 4
+
+
+class Act:
+    """The only place from which a BMC is told to do something."""
+
+    def __init__(self, settings: PowerSettings, record: Record, last_look: LastLook) -> None:
+        self._settings = settings
+        self._record = record
+        self._last_look = last_look
+
+    def carry_out(
+        self, server: Server, place: BMC, bmc: PowerController, observed: ObservedPower, action: Action
+    ) -> str:
+        """Do `action`, decided on `server` and `observed`, through `bmc`, found at `place`. Returns it in words.
+
+        Raises: NoLongerDue or NodeAlive, if it is not to be done any more; BmcUnreachable, BmcRefused.
+        """
+
+        def confirm() -> None:
+            self._last_look.confirm(server, place, observed, action)
+
+        match action:
+            case Boot():
+                said = self._boot(server, bmc, action, confirm)
+                self._record.tell(server, "Normal", "BootOrderAccepted", said)
+            case CutForCycle():
+                confirm()
+                bmc.power_off(force=True)
+                said = f"boot order {action.order_id} is a power cycle: the power is being cut"
+                self._record.tell_once(server, "PowerCycling", said)
+            case RecordCut():
+                said = f"boot order {action.order_id} is a power cycle: the server is off"
+            case RecordOrder():
+                said = f"boot order {action.order_id} was under way already"
+                self._record.tell(server, "Normal", "BootOrderUnderWay", said)
+            case AskToShutDown():
+                confirm()
+                bmc.power_off(force=False)
+                said = "the system was asked to shut down"
+                self._record.tell(server, "Normal", "ShuttingDown", said)
+            case CutPower():
+                confirm()
+                bmc.power_off(force=True)
+                said = "the system did not shut down when asked; its power was cut"
+                self._record.tell(server, "Warning", "PowerCut", said)
+            case Look():
+                said = "nothing"
+        return said
+
+    def _boot(self, server: Server, bmc: PowerController, action: Boot, confirm: Callable[[], None]) -> str:
+        words = "the boot override was left alone"
+        if action.override is not None:
+            http = action.override == "UefiHttp"
+            uri = self._settings.http_boot_uris.get(server.spec.architecture) if http else None
+            confirm()
+            bmc.set_boot_override(self._settings.override_enabled, action.override, uri)
+            source = f"{action.override} from {uri}" if uri else action.override
+            words = f"the boot override is {source}, {self._settings.override_enabled}"
+        confirm()  # the BMC may have taken its time over the override
+        if action.power == "Reset":
+            bmc.reset()
+        else:
+            bmc.power_on()
+        verb = "reset" if action.power == "Reset" else "powered on"
+        return f"the BMC accepted boot order {action.order_id}: {words}; the server was {verb}"

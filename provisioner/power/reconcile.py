@@ -1,0 +1,149 @@
+"""One look at one server: asks its BMC, decides, has it carried out, records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+import structlog
+
+from provisioner.api.codec import decode
+from provisioner.api.conditions import find_condition
+from provisioner.api.errors import NotFound
+from provisioner.api.server import BMC, PowerStatus, Server
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.informer import Informer
+from provisioner.power.act import Act, PowerSettings
+from provisioner.power.bmc_pool import BmcPool
+from provisioner.power.decide import Look, PoweredOn, RecordCut, decide, find_hold
+from provisioner.power.last_look import AGAIN_SECONDS, NodeAlive, NoLongerDue, NotAskedFor
+from provisioner.power.power_controller import BmcRefused, BmcUnreachable, ObservedPower, PowerController
+from provisioner.power.record import Record
+from provisioner.power.status import after_action, after_look, describe
+
+log = structlog.get_logger()
+
+_REFUSED_SECONDS: Final = 60.0
+_LEFT_ON_SECONDS: Final = 5.0
+"""A server that is not disturbed although an order waits is looked at again so soon."""
+_NO_BMC: Final = PoweredOn("Unknown", "NoBMC", "spec.bmc is not set: a person switches the server on and off")
+
+
+class ServerPowerReconciler:
+    """The effects around `decide`: asks the BMC, acts through it, writes `status.power` and condition PoweredOn."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        servers: Informer,
+        pool: BmcPool,
+        act: Act,
+        record: Record,
+        settings: PowerSettings,
+        *,
+        now: Callable[[], datetime],
+        spread: Callable[[float], float],
+    ) -> None:
+        self._cluster = cluster
+        self._servers = servers
+        self._pool = pool
+        self._act = act
+        self._record = record
+        self._settings = settings
+        self._now = now
+        self._spread = spread
+
+    def reconcile(self, key: str) -> float | None:
+        """One look at one server. Raises: BmcUnreachable, after it was recorded."""
+        found = self._servers.get(key)
+        if found is None:
+            self._pool.drop(key)
+            return None
+        try:
+            return self._reconcile(decode(Server, found))
+        except NotFound:
+            # It was deleted while we looked; the informer will say so.
+            return None
+
+    def _reconcile(self, server: Server) -> float | None:
+        if server.spec.bmc is None:
+            self._pool.drop(server.name)
+            if server.status.power is not None or find_condition(server.status.conditions, "PoweredOn"):
+                self._record.write(server, None, _NO_BMC)
+            return None
+        if find_hold(server) is not None:
+            return self._hold(server.name)
+        try:
+            bmc = self._pool.get(server.name, server.spec.bmc)
+            observed = bmc.get_power_state()
+            if self._settled(server, observed):
+                return self._spread(self._settings.poll_seconds)
+            # The informer's copy may be older than what this very program did: acting takes what is true now.
+            return self._look_and_act(self._cluster.read(Server, server.name), server.spec.bmc, bmc, observed)
+        except BmcUnreachable as error:
+            self._record_failure(server.name, error.reason, str(error))
+            raise
+        except BmcRefused as error:
+            if error.reason == "CredentialsRefused":
+                self._pool.refuse(server.name, error)
+            self._record_failure(server.name, error.reason, str(error))
+            return self._spread(_REFUSED_SECONDS)
+
+    def _hold(self, name: str) -> float | None:
+        """Say why the BMC is left alone. The order that it accepted before stays on record."""
+        self._pool.drop(name)
+        server = self._cluster.read(Server, name)
+        held = find_hold(server)
+        if held is None:
+            return AGAIN_SECONDS  # the cache lags behind
+        power = server.status.power
+        if power is not None:
+            power = after_look(power, "Unknown", server.spec.power_state, self._now())
+        self._record.write(server, power, held)
+        return None
+
+    def _settled(self, server: Server, observed: ObservedPower) -> bool:
+        """Whether there is nothing to do and nothing new to write."""
+        now = self._now()
+        power = after_look(server.status.power, observed, server.spec.power_state, now)
+        if not isinstance(decide(server, observed, now), Look) or power != server.status.power:
+            return False
+        said = self._record.condition(server, describe(server, power))
+        return find_condition(server.status.conditions, "PoweredOn") == said
+
+    def _look_and_act(self, server: Server, place: BMC, bmc: PowerController, observed: ObservedPower) -> float:
+        """`place` is where `bmc` was found. Returns after how many seconds to look again."""
+        if find_hold(server) is not None:
+            return AGAIN_SECONDS  # the cache will say so, too
+        before = server.status.power
+        power = after_look(before, observed, server.spec.power_state, self._now())
+        action = decide(server, observed, self._now())
+        if not isinstance(action, Look):
+            try:
+                said = self._act.carry_out(server, place, bmc, observed, action)
+            except (NodeAlive, NotAskedFor) as error:
+                return self._leave_on(server, power, error)
+            except NoLongerDue as error:
+                log.info("power action was not carried out", server=server.name, reason=str(error))
+                return error.after_seconds
+            log.info("power action was carried out", server=server.name, action=type(action).__name__, said=said)
+            power = after_action(power, action, self._now())
+        elif before is not None and (before.state, power.state, server.spec.power_state) == ("On", "Off", "On"):
+            self._record.tell(server, "Warning", "PowerLost", "the BMC says that the server lost its power")
+        self._record.write(server, power, describe(server, power))
+        if isinstance(action, RecordCut):
+            return self._settings.off_seconds
+        return self._spread(self._settings.poll_seconds)
+
+    def _leave_on(self, server: Server, power: PowerStatus, error: NodeAlive | NotAskedFor) -> float:
+        """Tell why a server that is on is not disturbed: its order stays pending."""
+        self._record.tell_once(server, error.reason, str(error))
+        self._record.write(server, power, PoweredOn("True", error.reason, str(error)))
+        return self._spread(min(_LEFT_ON_SECONDS, self._settings.poll_seconds))
+
+    def _record_failure(self, name: str, reason: str, message: str) -> None:
+        server = self._cluster.read(Server, name)
+        self._record.tell_once(server, reason, message)
+        power = after_look(server.status.power, "Unknown", server.spec.power_state, self._now())
+        self._record.write(server, power, PoweredOn("Unknown", reason, message))

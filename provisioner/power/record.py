@@ -1,0 +1,64 @@
+"""What the power controllers write: `status.power`, the condition PoweredOn, Events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final
+
+from provisioner.api.codec import to_json
+from provisioner.api.conditions import find_condition, settle_condition
+from provisioner.api.meta import Condition, rfc3339
+from provisioner.api.schema import API_VERSION
+from provisioner.api.server import PowerStatus, Server
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.events import EventRecorder, EventType
+from provisioner.power.decide import PoweredOn
+
+MANAGER: Final = "provisioner-power"
+
+
+class Record:
+    """Writes only what changed."""
+
+    def __init__(self, cluster: Cluster, recorder: EventRecorder, *, now: Callable[[], datetime]) -> None:
+        self._cluster = cluster
+        self._recorder = recorder
+        self._now = now
+
+    def write(self, server: Server, power: PowerStatus | None, said: PoweredOn) -> None:
+        """Record both, unless `server` says so already. Raises: NotFound; Retryable of the cluster."""
+        condition = self.condition(server, said)
+        if power == server.status.power and condition == find_condition(server.status.conditions, "PoweredOn"):
+            return
+        status: dict[str, Any] = {"conditions": [to_json(condition)]}
+        if power is not None:
+            status["power"] = to_json(power)
+        self._cluster.apply_status(Server, server.name, status, manager=MANAGER)
+
+    def condition(self, server: Server, said: PoweredOn) -> Condition:
+        """The condition as it is written; its time changes only with its status."""
+        wanted = Condition(
+            type="PoweredOn",
+            status=said.status,
+            reason=said.reason,
+            message=said.message,
+            last_transition_time=rfc3339(self._now()),
+            observed_generation=server.metadata.generation,
+        )
+        return settle_condition(server.status.conditions, wanted)
+
+    def tell(self, server: Server, type_: EventType, reason: str, message: str) -> None:
+        """An Event of the Server."""
+        regarding = {
+            "apiVersion": API_VERSION,
+            "kind": Server.KIND.kind,
+            "metadata": {"name": server.name, "uid": server.metadata.uid},
+        }
+        self._recorder.record(regarding, type_, reason, message)
+
+    def tell_once(self, server: Server, reason: str, message: str) -> None:
+        """A warning Event, unless the condition has that reason already."""
+        before = find_condition(server.status.conditions, "PoweredOn")
+        if before is None or before.reason != reason:
+            self.tell(server, "Warning", reason, message)
