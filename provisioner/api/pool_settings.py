@@ -219,7 +219,7 @@ class VerificationSettings:
         "Checks of the site's own, one after the other.", default=(), max_items=16, list_map_keys=("name",)
     )
     attempts: int = described(
-        "How often failed checks are repeated by themselves before a person is asked.",
+        "How many rounds of checks a boot gets by itself, the first one among them, before a person is asked.",
         default=2,
         server_default=2,
         minimum=1,

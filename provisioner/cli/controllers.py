@@ -14,7 +14,9 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.informer import Informer
-from provisioner.cluster.resources import CSRS, LEASES, NODES, of
+from provisioner.cluster.resources import CSRS, JOBS, LEASES, NODES, PODS, of
+from provisioner.health.controller import HealthInformers, build_health_controllers
+from provisioner.health.job_manifest import CHECK_LABEL
 from provisioner.inventory.controller import InventoryInformers, build_inventory_controllers
 from provisioner.join.controller import JoinInformers, build_join_controllers
 from provisioner.power.bmc_pool import BmcPool
@@ -39,6 +41,7 @@ def run_controllers(
     nodes, csrs = Informer(cluster, NODES), Informer(cluster, CSRS)
     maintenances = Informer(cluster, of(Maintenance))
     leases = Informer(cluster, LEASES, namespace=NODE_LEASES)
+    check_jobs, check_pods = (Informer(cluster, kind, label_selector=CHECK_LABEL) for kind in (JOBS, PODS))
     controllers: list[Controller] = [
         *build_inventory_controllers(
             cluster, InventoryInformers(racks=racks, servers=servers, node_pools=pools), recorder, clock
@@ -63,6 +66,21 @@ def run_controllers(
             recorder,
             clock,
         ),
+        *build_health_controllers(
+            cluster,
+            HealthInformers(
+                servers=servers,
+                pools=pools,
+                images=images,
+                nodes=nodes,
+                leases=leases,
+                maintenances=maintenances,
+                jobs=check_jobs,
+                pods=check_pods,
+            ),
+            recorder,
+            clock,
+        ),
         *build_power_controllers(
             cluster,
             servers,
@@ -79,7 +97,7 @@ def run_controllers(
             stop=stop,
         ),
     ]
-    informers = (servers, pools, racks, images, nodes, csrs, leases, maintenances)
+    informers = (servers, pools, racks, images, nodes, csrs, leases, maintenances, check_jobs, check_pods)
     for informer in informers:
         informer.start(stop)
     # A decision made on half an inventory would be a wrong one: nothing is reconciled before everything is known.

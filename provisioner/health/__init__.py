@@ -1,1 +1,1 @@
-"""Checks before use: what a booted machine has is compared with what it should have, and only then may it be used."""
+"""Verification before use, and where each server is in its life: facts are compared, checks run, taints lifted."""

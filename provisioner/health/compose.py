@@ -1,0 +1,134 @@
+"""From what was judged to what the health controller writes: all the fields that it owns, and the Events. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from provisioner.api.codec import to_json
+from provisioner.api.conditions import settle_condition
+from provisioner.api.meta import Condition, ConditionStatus, rfc3339
+from provisioner.api.node_contract import VERIFICATION_RELEASE_REQUESTED, VERIFICATION_RETRY_REQUESTED
+from provisioner.api.server import ServerStatus, Verification
+from provisioner.health.facts import NAME as FACTS_CHECK
+from provisioner.health.lifecycle import find_lifecycle
+from provisioner.health.requests import Answer
+from provisioner.health.situation import NoBoot, Situation
+from provisioner.health.verdict import CurrentRound, Decision, Happened, JobOrder
+
+VERIFIED: Final = "Verified"
+MAX_MESSAGE: Final = 4096
+
+_EVENTS: Final = {"Passed": "VerificationPassed", "Released": "VerificationReleased"}
+
+
+def has_passed(verification: Verification) -> bool:
+    """Whether the round is over and every check of it passed."""
+    checks = verification.checks
+    return verification.finished_time is not None and bool(checks) and all(c.result == "Passed" for c in checks)
+
+
+def compose(
+    situation: Situation,
+    verification: Verification | None,
+    now: datetime,
+    *,
+    no_boot: NoBoot | None = None,
+    repeats_at: datetime | None = None,
+    start: JobOrder | None = None,
+    current: CurrentRound | None = None,
+    answers: tuple[Answer, ...] = (),
+    look_again_seconds: float | None = None,
+) -> Decision:
+    """The decision. no_boot: why there is nothing to judge; `verification` is then that of an earlier boot."""
+    said: tuple[ConditionStatus, str, str] | None = None
+    if no_boot is not None:
+        said = ("Unknown", no_boot.reason, no_boot.message)
+    elif verification is not None:
+        said = _say(situation, verification, repeats_at)
+    condition = _condition(situation, said, now) if said is not None else None
+    verified = condition is not None and condition.status == "True"
+    owned = ServerStatus(
+        verification=verification,
+        lifecycle=find_lifecycle(situation, verified=verified),
+        conditions=(condition,) if condition is not None else (),
+    )
+    return Decision(
+        status=to_json(owned) | {"conditions": [to_json(each) for each in owned.conditions]},
+        events=_events(situation, condition, verification if no_boot is None else None),
+        start=start,
+        current=current,
+        answers=answers,
+        look_again_seconds=look_again_seconds,
+    )
+
+
+def _say(
+    situation: Situation, verification: Verification, repeats_at: datetime | None
+) -> tuple[ConditionStatus, str, str]:
+    boot, attempt = verification.boot_id, verification.attempt
+    if verification.released_by is not None:
+        return "True", "Released", f"boot {boot} was let in unverified, by request: {verification.released_by}"
+    if has_passed(verification):
+        return "True", "Passed", f"all {len(verification.checks)} checks of boot {boot} passed (round {attempt})"
+    if verification.finished_time is not None:
+        failed = [each for each in verification.checks if each.result == "Failed"]
+        words = "; ".join(f"{each.name}: {each.message}" for each in failed)
+        return "False", _word(failed[0].name), f"{words}; {_what_next(situation.server.name, attempt, repeats_at)}"
+    waits = [each for each in verification.checks if each.result == "Running"]
+    if any(each.name == FACTS_CHECK for each in waits):
+        return "Unknown", "WaitsForFacts", waits[0].message
+    words = "; ".join(f"{each.name}: {each.message}" for each in waits)
+    return "Unknown", "Running", f"round {attempt} of the checks of boot {boot}: {words}"
+
+
+def _what_next(server: str, attempt: int, repeats_at: datetime | None) -> str:
+    if repeats_at is not None:
+        return f"round {attempt} failed, the next one begins at {rfc3339(repeats_at)}"
+    return (
+        f"round {attempt} failed, a person must act: repair it, then set condition {VERIFICATION_RETRY_REQUESTED} of "
+        f"Node {server} True to check again, or {VERIFICATION_RELEASE_REQUESTED} to let it in for this boot as it is "
+        f"(docs/verification.md)"
+    )
+
+
+def _word(check: str) -> str:
+    """A check's name as a reason: gpu-burn becomes GpuBurn, GPUs stays."""
+    return "".join(part[:1].upper() + part[1:] for part in check.replace(".", "-").split("-"))
+
+
+def _condition(situation: Situation, said: tuple[ConditionStatus, str, str], now: datetime) -> Condition:
+    server, (status, reason, message) = situation.server, said
+    wanted = Condition(
+        type=VERIFIED,
+        status=status,
+        reason=reason,
+        message=message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - 1] + "…",
+        last_transition_time=rfc3339(now),
+        observed_generation=server.metadata.generation,
+    )
+    return settle_condition(server.status.conditions, wanted)
+
+
+def _events(
+    situation: Situation, condition: Condition | None, verification: Verification | None
+) -> tuple[Happened, ...]:
+    """What changed: a round began, or it came out. Each round is told of once."""
+    if verification is None or condition is None:
+        return ()
+    before = situation.server.status.verification
+    same_round = before is not None and (before.boot_id, before.attempt) == (verification.boot_id, verification.attempt)
+    was_over = same_round and before is not None and before.finished_time is not None
+    was_released = same_round and before is not None and before.released_by is not None
+    events = []
+    if not same_round and verification.released_by is None:
+        words = f"round {verification.attempt} of the checks of boot {verification.boot_id} began"
+        events.append(Happened(type="Normal", reason="VerificationStarted", message=words))
+    over = verification.finished_time is not None
+    if over and (not was_over or (verification.released_by is not None and not was_released)):
+        reason = (
+            _EVENTS.get(condition.reason, "VerificationFailed") if condition.status == "True" else "VerificationFailed"
+        )
+        calm = reason == "VerificationPassed"
+        events.append(Happened(type="Normal" if calm else "Warning", reason=reason, message=condition.message))
+    return tuple(events)

@@ -1,0 +1,261 @@
+"""The health controller's effects: reads what a decision needs, writes what was decided, then acts on it.
+
+It is level-triggered, and decides on caches: what it then does with a Job is harmless, and the one thing that must not
+happen wrongly, taking a taint off, is decided on a Node and a Server that were just read (`node_writer`).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
+
+import structlog
+
+from provisioner.api import Image, NodePool, Server
+from provisioner.api.codec import decode, to_json
+from provisioner.api.maintenance import DISTURBING_PHASES
+from provisioner.api.meta import Resource
+from provisioner.api.node_contract import NODE_FACTS_ANNOTATION
+from provisioner.api.server import ServerStatus
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.controller import Controller
+from provisioner.cluster.events import Events
+from provisioner.health.compose import VERIFIED
+from provisioner.health.decide import decide
+from provisioner.health.index import Index, Source
+from provisioner.health.job_manifest import SERVER_LABEL
+from provisioner.health.job_runner import JobRunner
+from provisioner.health.node_view import read_node
+from provisioner.health.node_writer import MANAGER, NodeWriter, taints_differ
+from provisioner.health.situation import Situation, boot_to_judge
+from provisioner.health.skew import ClockSkew
+from provisioner.health.taints import PREPARED_ORDER_ANNOTATION
+from provisioner.health.verdict import Decision
+
+log = structlog.get_logger(__name__)
+
+LEASE_NAMESPACE: Final = "kube-node-lease"
+RESYNC_SECONDS: Final = 300.0
+UNSYNCED_SECONDS: Final = 0.2
+AT_ONCE_SECONDS: Final = 0.1
+
+_OWNED: Final = ("verification", "lifecycle")
+
+R = TypeVar("R", bound=Resource)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HealthInformers:
+    """The caches that the controller follows.
+
+    leases: those of the namespace kube-node-lease. jobs and pods: those with the label provisioner.dev/check, in all
+    namespaces (`CHECK_LABEL` of job_manifest).
+    """
+
+    servers: Source
+    pools: Source
+    images: Source
+    nodes: Source
+    leases: Source
+    maintenances: Source
+    jobs: Source
+    pods: Source
+
+    @property
+    def have_synced(self) -> bool:
+        return all(source.has_synced for source in self.all)
+
+    @property
+    def all(self) -> tuple[Source, ...]:
+        return (
+            self.servers, self.pools, self.images, self.nodes, self.leases, self.maintenances, self.jobs, self.pods
+        )  # fmt: skip
+
+
+class HealthController:
+    """Reconciles one Server at a time, by name."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        informers: HealthInformers,
+        events: Events,
+        *,
+        now: Callable[[], datetime],
+        rng: random.Random,
+        skew: ClockSkew,
+        runner: JobRunner,
+        maintenances: Index,
+    ) -> None:
+        self._cluster = cluster
+        self._informers = informers
+        self._events = events
+        self._now = now
+        self._rng = rng
+        self._skew = skew
+        self._runner = runner
+        self._maintenances = maintenances
+        self._nodes = NodeWriter(cluster, events, now)
+
+    def reconcile(self, name: str) -> float | None:
+        """Bring status, Jobs, taints and answers up to date; returns when to look again. Raises: Retryable."""
+        if not self._informers.have_synced:
+            return UNSYNCED_SECONDS  # a pool that is not in the cache yet is not a missing pool
+        cached = self._informers.servers.get(name)
+        if cached is None or cached["metadata"].get("deletionTimestamp"):
+            self._runner.clean_up(name, None)
+            return None
+        node = self._informers.nodes.get(name)
+        decision = decide(self._situation(cached, node), self._now())
+        current: Mapping[str, Any] = cached
+        if _differs(cached, decision):
+            current = self._cluster.apply_status(
+                Server,
+                name,
+                decision.status,
+                manager=MANAGER,
+                resource_version=cached["metadata"]["resourceVersion"],
+            )
+            self._tell(cached, node, decision)
+        self._runner.clean_up(name, decision.current)
+        if decision.start is not None and not self._runner.start(decision.start, name):
+            return AT_ONCE_SECONDS  # refused: that is a result, too
+        if taints_differ(current, node):
+            self._nodes.taint(name)
+        if decision.answers:
+            self._nodes.answer(name, decision.answers)
+        return self._again(decision)
+
+    def _situation(self, body: Mapping[str, Any], node: Mapping[str, Any] | None) -> Situation:
+        server, view = decode(Server, body), read_node(node)
+        pool = self._cached(NodePool, self._informers.pools, server.spec.node_pool_ref)
+        order, boot = server.status.order, boot_to_judge(server, view)
+        jobs = {}
+        if isinstance(boot, str) and pool is not None:
+            # Those of the round under way: a round that is over, or has just begun, has none that matter.
+            verification = server.status.verification
+            if verification is not None and verification.boot_id == boot and verification.finished_time is None:
+                settled = {each.name for each in verification.checks if each.result == "Passed"}
+                jobs = {
+                    check.name: self._runner.state(check, server.name, boot, verification.attempt)
+                    for check in pool.spec.verification.checks
+                    if check.name not in settled
+                }
+        return Situation(
+            server=server,
+            pool=pool,
+            image=self._cached(Image, self._informers.images, order.image_ref if order is not None else None),
+            node=view,
+            clock_skew_seconds=self._skew.of(server.name),
+            jobs=jobs,
+            maintenance=next((each["metadata"]["name"] for each in self._maintenances.of(server.name)), None),
+        )
+
+    def _tell(self, server: Mapping[str, Any], node: Mapping[str, Any] | None, decision: Decision) -> None:
+        for event in decision.events:
+            log.info("verification went on", server=server["metadata"]["name"], reason=event.reason)
+            for regarding in (server, node):
+                if regarding is not None:
+                    self._events.record(regarding, event.type, event.reason, event.message)
+
+    def _cached(self, kind: type[R], source: Source, name: str | None) -> R | None:
+        found = source.get(name) if name is not None else None
+        return decode(kind, found) if found is not None else None
+
+    def _again(self, decision: Decision) -> float:
+        """When to look again; every server now and then, spread, should a change ever have been missed."""
+        resync = RESYNC_SECONDS * (1 + 0.2 * self._rng.random())
+        return min(resync, decision.look_again_seconds) if decision.look_again_seconds is not None else resync
+
+
+def build_health_controllers(
+    cluster: Cluster,
+    informers: HealthInformers,
+    recorder: Events,
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    rng: random.Random | None = None,
+    *,
+    workers: int = 2,
+) -> list[Controller]:
+    """The health controller, following its caches. Build it anew for each leadership, run it while leading."""
+    skew, runner, maintenances = ClockSkew(clock), JobRunner(cluster), Index(disturbed_server)
+    health = HealthController(
+        cluster,
+        informers,
+        recorder,
+        now=clock,
+        rng=rng or random.SystemRandom(),
+        skew=skew,
+        runner=runner,
+        maintenances=maintenances,
+    )
+    controller = Controller("health", health.reconcile, workers=workers)
+    follow(informers, skew, runner, maintenances, controller.queue.add)
+    return [controller]
+
+
+def follow(
+    informers: HealthInformers, skew: ClockSkew, runner: JobRunner, maintenances: Index, add: Callable[[str], None]
+) -> None:
+    """Keep the indexes, and queue the servers that a change concerns. Leases are only measured."""
+
+    def server_changed(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
+        add(name)
+
+    def node_changed(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
+        if _of_interest(old) != _of_interest(new):
+            add(name)
+
+    def pool_changed(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
+        if _verification(old) != _verification(new):
+            for server in informers.servers.items():
+                if server["spec"].get("nodePoolRef") == name:
+                    add(server["metadata"]["name"])
+
+    def owned_changed(index: Index, owner_of: Callable[[Mapping[str, Any]], str | None]) -> Any:
+        def changed(key: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
+            index.changed(key, old, new)
+            for owner in {owner_of(each) for each in (old, new) if each is not None} - {None}:
+                add(str(owner))
+
+        return changed
+
+    informers.leases.subscribe(lambda key, old, new: skew.saw(key.rpartition("/")[2], old, new))
+    informers.maintenances.subscribe(owned_changed(maintenances, lambda body: body["spec"].get("serverRef")))
+    for source, index in ((informers.jobs, runner.jobs), (informers.pods, runner.pods)):
+        source.subscribe(owned_changed(index, lambda body: (body["metadata"].get("labels") or {}).get(SERVER_LABEL)))
+    informers.pools.subscribe(pool_changed)
+    informers.nodes.subscribe(node_changed)
+    informers.servers.subscribe(server_changed)
+
+
+def disturbed_server(maintenance: Mapping[str, Any]) -> str | None:
+    """The server that a Maintenance disturbs now."""
+    phase = (maintenance.get("status") or {}).get("phase")
+    return str(maintenance["spec"]["serverRef"]) if phase in DISTURBING_PHASES else None
+
+
+def _of_interest(node: dict[str, Any] | None) -> Any:
+    """Everything of a Node that is looked at; not its heartbeats."""
+    view = read_node(node)
+    if view is None:
+        return None
+    annotations = [view.annotations.get(key) for key in (NODE_FACTS_ANNOTATION, PREPARED_ORDER_ANNOTATION)]
+    return view.uid, view.boot_id, view.runtime_version, view.unschedulable, view.taints, view.conditions, annotations
+
+
+def _verification(pool: dict[str, Any] | None) -> Any:
+    return (pool is None, ((pool or {}).get("spec") or {}).get("verification"))
+
+
+def _differs(body: Mapping[str, Any], decision: Decision) -> bool:
+    """Whether what the controller owns in `body` is not what was decided."""
+    written = to_json(decode(Server, body).status)
+    wanted = to_json(ServerStatus()) | decision.status
+    conditions = [each for each in written.get("conditions", ()) if each["type"] == VERIFIED]
+    return (
+        any(written.get(field) != wanted.get(field) for field in _OWNED) or conditions != decision.status["conditions"]
+    )

@@ -1,0 +1,117 @@
+"""The effects of checks' Jobs: makes one, reads how they stand, takes away those that are of no more use."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any, Final
+
+import structlog
+
+from provisioner.api.errors import Conflict, NeedsHuman, NotFound
+from provisioner.api.pool_settings import JobCheck
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.resources import JOBS, PODS
+from provisioner.health.finding import printable
+from provisioner.health.index import Index, label
+from provisioner.health.job_manifest import (
+    ATTEMPT_ANNOTATION,
+    BOOT_ANNOTATION,
+    CHECK_LABEL,
+    SERVER_LABEL,
+    job_name,
+    render_job,
+)
+from provisioner.health.job_outcome import ABSENT, JobState, is_finished, read_job
+from provisioner.health.verdict import CurrentRound, JobOrder
+
+log = structlog.get_logger(__name__)
+
+CONTROLLER_LABEL: Final = "batch.kubernetes.io/controller-uid"
+
+
+class JobRunner:
+    """`jobs` and `pods`: indexes by the label of the server, which informers of labelled Jobs and pods keep."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.jobs = Index(label(SERVER_LABEL))
+        self.pods = Index(label(SERVER_LABEL))
+        self._lock = threading.Lock()
+        self._refused: dict[str, dict[str, JobState]] = {}
+
+    def state(self, check: JobCheck, server: str, boot_id: str, attempt: int) -> JobState:
+        """How the Job of a round stands. Raises: Retryable while the pods of a finished one cannot be read."""
+        name = job_name(check.name, server, boot_id, attempt)
+        job = next((each for each in self.jobs.of(server) if _is(each, check.namespace, name)), None)
+        if job is None:
+            with self._lock:
+                return self._refused.get(server, {}).get(name, ABSENT)
+        uid = job["metadata"]["uid"]
+        if not is_finished(job):
+            return read_job(job, [pod for pod in self.pods.of(server) if _owner(pod) == uid])
+        selector = f"{CONTROLLER_LABEL}={uid}"
+        return read_job(job, self._cluster.list(PODS, namespace=check.namespace, label_selector=selector).items)
+
+    def start(self, order: JobOrder, server: str) -> bool:
+        """Make the Job unless it is there; False if it was refused, which `state` then says. Raises: Retryable."""
+        body = render_job(order.check, server, order.boot_id, order.attempt)
+        name, namespace = body["metadata"]["name"], body["metadata"]["namespace"]
+        if any(_is(each, namespace, name) for each in self.jobs.of(server)):
+            return True
+        try:
+            self._cluster.create(JOBS, body)
+        except Conflict:
+            return True  # made before, and not in the cache yet
+        except NeedsHuman as error:
+            # Once more in the next round; until then it is as good as failed.
+            reason = "NamespaceMissing" if isinstance(error, NotFound) else "JobRefused"
+            with self._lock:
+                state = JobState(phase="Refused", reason=reason, message=printable(str(error), 480))
+                self._refused.setdefault(server, {})[name] = state
+            return False
+        log.info("check was started", server=server, check=order.check.name, job=f"{namespace}/{name}")
+        return True
+
+    def clean_up(self, server: str, current: CurrentRound | None) -> None:
+        """Delete the Jobs of other boots, and unfinished ones of other rounds."""
+        for job in self.jobs.of(server):
+            if not _is_ours(job, server) or _is_of_use(job, current):
+                continue
+            metadata = job["metadata"]
+            try:
+                self._cluster.delete(JOBS, metadata["name"], namespace=metadata["namespace"], uid=metadata["uid"])
+            except Conflict:
+                continue  # another one has the name by now
+            log.info("check was cleaned up", server=server, job=f"{metadata['namespace']}/{metadata['name']}")
+        if current is None or current.attempt is None:
+            with self._lock:
+                self._refused.pop(server, None)
+
+
+def _is_ours(job: Mapping[str, Any], server: str) -> bool:
+    """Whether its name is the one that we would give it; a label alone could be anybody's."""
+    metadata = job["metadata"]
+    labels, said = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    if not {BOOT_ANNOTATION, ATTEMPT_ANNOTATION} <= said.keys() or CHECK_LABEL not in labels:
+        return False
+    wanted = job_name(labels[CHECK_LABEL], server, said[BOOT_ANNOTATION], said[ATTEMPT_ANNOTATION])
+    return bool(metadata["name"] == wanted)
+
+
+def _is_of_use(job: Mapping[str, Any], current: CurrentRound | None) -> bool:
+    said = job["metadata"]["annotations"]
+    if job["metadata"].get("deletionTimestamp"):
+        return True  # it goes already
+    if current is None or said[BOOT_ANNOTATION] != current.boot_id:
+        return False
+    return is_finished(job) or said[ATTEMPT_ANNOTATION] == str(current.attempt)
+
+
+def _is(job: Mapping[str, Any], namespace: str, name: str) -> bool:
+    return bool(job["metadata"]["namespace"] == namespace and job["metadata"]["name"] == name)
+
+
+def _owner(pod: Mapping[str, Any]) -> str | None:
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return next((str(owner["uid"]) for owner in owners if owner.get("controller")), None)

@@ -1,0 +1,86 @@
+"""What is read of a Node: its boot, its conditions, its taints and what it was prepared for. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from provisioner.api.meta import parse_time
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeCondition:
+    """A condition as any writer may have left it: reason, message and time may be missing."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    time: datetime | None = None
+    """lastTransitionTime; None if it is absent or cannot be read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeView:
+    """A Node. `boot_id` is lower case, None while no kubelet has reported."""
+
+    name: str
+    uid: str | None = None
+    boot_id: str | None = None
+    runtime_version: str = ""
+    unschedulable: bool = False
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Mapping[str, Any], ...] = ()
+    conditions: tuple[NodeCondition, ...] = ()
+
+    @property
+    def ready(self) -> bool:
+        found = find(self.conditions, "Ready")
+        return found is not None and found.status == "True"
+
+    def has_taint(self, key: str) -> bool:
+        return any(taint.get("key") == key for taint in self.taints)
+
+
+def find(conditions: Iterable[NodeCondition], type_: str) -> NodeCondition | None:
+    """The last one of that type that is True, else the last one: foreign writers leave duplicates."""
+    found = [condition for condition in conditions if condition.type == type_]
+    return next((c for c in reversed(found) if c.status == "True"), found[-1] if found else None)
+
+
+def read_node(body: Mapping[str, Any] | None) -> NodeView | None:
+    """A Node as the API server gives it."""
+    if body is None:
+        return None
+    metadata, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
+    info = status.get("nodeInfo") or {}
+    return NodeView(
+        name=metadata["name"],
+        uid=metadata.get("uid"),
+        boot_id=str(info.get("bootID") or "").lower() or None,
+        runtime_version=str(info.get("containerRuntimeVersion") or ""),
+        unschedulable=bool(spec.get("unschedulable")),
+        annotations=metadata.get("annotations") or {},
+        taints=tuple(spec.get("taints") or ()),
+        conditions=tuple(_condition(each) for each in status.get("conditions") or ()),
+    )
+
+
+def _condition(body: Mapping[str, Any]) -> NodeCondition:
+    return NodeCondition(
+        type=str(body.get("type") or ""),
+        status=str(body.get("status") or ""),
+        reason=str(body.get("reason") or ""),
+        message=str(body.get("message") or ""),
+        time=_time(body.get("lastTransitionTime")),
+    )
+
+
+def _time(text: Any) -> datetime | None:
+    try:
+        moment = parse_time(str(text))
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else None

@@ -1,0 +1,111 @@
+"""Writes to Nodes: taints and answers, each under the resourceVersion of the Node that was just read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import structlog
+
+from provisioner.api import Server
+from provisioner.api.codec import decode
+from provisioner.api.errors import NotFound
+from provisioner.api.meta import rfc3339
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.events import Events
+from provisioner.cluster.resources import NODES, of
+from provisioner.health.node_view import find, read_node
+from provisioner.health.requests import Answer
+from provisioner.health.taints import TaintPlan, plan_taints
+
+log = structlog.get_logger(__name__)
+
+MANAGER: Final = "provisioner-health"
+
+
+class NodeWriter:
+    """`now` gives the time of answers."""
+
+    def __init__(self, cluster: Cluster, events: Events, now: Callable[[], datetime]) -> None:
+        self._cluster = cluster
+        self._events = events
+        self._now = now
+
+    def taint(self, name: str) -> None:
+        """Bring the taints of Node `name` up to date, by what is true now. Raises: Conflict, Retryable."""
+        try:
+            body, server = self._cluster.get(NODES, name), self._cluster.get(of(Server), name)
+        except NotFound:
+            return
+        node = read_node(body)
+        plan = plan_taints(decode(Server, server), node) if node is not None else None
+        if plan is None:
+            return
+        self._cluster.patch(
+            NODES,
+            name,
+            {
+                "metadata": {"resourceVersion": body["metadata"]["resourceVersion"]},
+                "spec": {"taints": [dict(taint) for taint in plan.taints]},
+            },
+            manager=MANAGER,
+        )
+        log.info("taints were written", node=name, admitted=plan.admitted, held=plan.held, hold_ended=plan.hold_ended)
+        for reason, message in _told(name, plan):
+            for regarding in (server, body):
+                self._events.record(regarding, "Normal", reason, message)
+
+    def answer(self, name: str, answers: Sequence[Answer]) -> None:
+        """Set the conditions that are still True to False, with what came of them. Raises: Conflict, Retryable."""
+        try:
+            body = self._cluster.get(NODES, name)
+        except NotFound:
+            return
+        node = read_node(body)
+        if node is None:
+            return
+        asked = [each for each in answers if (found := find(node.conditions, each.type)) and found.status == "True"]
+        if not asked:
+            return
+        told = {each.type: _condition(each, self._now()) for each in asked}
+        metadata = {"resourceVersion": body["metadata"]["resourceVersion"]}
+        types = [condition.type for condition in node.conditions]
+        if all(types.count(type_) == 1 for type_ in told):
+            patch = {"metadata": metadata, "status": {"conditions": list(told.values())}}
+            self._cluster.strategic_patch(NODES, name, patch, subresource="status", manager=MANAGER)
+        else:
+            # A strategic patch would meet only one of several of a type: the whole list, with one of each of ours.
+            others = [c for c in body["status"]["conditions"] if c.get("type") not in told]
+            patch = {"metadata": metadata, "status": {"conditions": [*others, *told.values()]}}
+            self._cluster.patch(NODES, name, patch, subresource="status", manager=MANAGER)
+        for each in asked:
+            log.info("request was answered", node=name, condition=each.type, reason=each.reason)
+
+
+def _condition(answer: Answer, now: datetime) -> dict[str, Any]:
+    return {
+        "type": answer.type,
+        "status": "False",
+        "reason": answer.reason,
+        "message": answer.message,
+        "lastTransitionTime": rfc3339(now),
+        "lastHeartbeatTime": rfc3339(now),
+    }
+
+
+def _told(name: str, plan: TaintPlan) -> list[tuple[str, str]]:
+    told = []
+    if plan.admitted:
+        told.append(("NodeAdmitted", f"Node {name} may be used: its verification taint was taken off"))
+    if plan.held:
+        told.append(("NodeHeld", f"Node {name} is kept out of use, as its condition HoldRequested asks"))
+    if plan.hold_ended:
+        told.append(("NodeHoldEnded", f"Node {name} is no longer held"))
+    return told
+
+
+def taints_differ(server: Mapping[str, Any], node: Mapping[str, Any] | None) -> bool:
+    """Whether caches suggest that there is something to write; what is true now decides then."""
+    seen = read_node(node)
+    return seen is not None and plan_taints(decode(Server, server), seen) is not None

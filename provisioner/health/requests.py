@@ -1,0 +1,77 @@
+"""What people ask of a Node's verification by conditions, and what they are answered. Pure.
+
+A retry needs no time: to run checks again harms nobody. A release counts only if its lastTransitionTime lies in the
+boot that runs: one that was left from an earlier boot must not let in a machine that nobody has looked at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from provisioner.api.meta import parse_time, rfc3339
+from provisioner.api.node_contract import VERIFICATION_RELEASE_REQUESTED, VERIFICATION_RETRY_REQUESTED
+from provisioner.api.server import Server, Verification
+from provisioner.health.finding import printable
+from provisioner.health.node_view import NodeCondition, NodeView, find
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """The condition of that type is set False with this."""
+
+    type: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Requests:
+    """What is asked for now: conditions with status True."""
+
+    retry: NodeCondition | None = None
+    release: NodeCondition | None = None
+
+
+def read_requests(node: NodeView | None) -> Requests:
+    return Requests(
+        retry=_asked(node, VERIFICATION_RETRY_REQUESTED), release=_asked(node, VERIFICATION_RELEASE_REQUESTED)
+    )
+
+
+def _asked(node: NodeView | None, type_: str) -> NodeCondition | None:
+    found = find(node.conditions, type_) if node is not None else None
+    return found if found is not None and found.status == "True" else None
+
+
+def was_taken(retry: NodeCondition, verification: Verification) -> bool:
+    """Whether this round, or one before it in this boot, is the answer to `retry`."""
+    seen = verification.retry_seen_time
+    if seen is None:
+        return False
+    return retry.time is None or rfc3339(retry.time) == seen
+
+
+def seen_time(retry: NodeCondition, now: datetime) -> str:
+    return rfc3339(retry.time if retry.time is not None else now)
+
+
+def release_standing(release: NodeCondition, server: Server) -> Literal["Counts", "Stale"]:
+    """Whether a release was asked for in the boot that joined last."""
+    fetched = server.status.join.fetched_time if server.status.join is not None else None
+    if release.time is None or fetched is None:
+        return "Stale"
+    return "Counts" if release.time >= parse_time(fetched).replace(microsecond=0) else "Stale"
+
+
+def release_words(release: NodeCondition) -> str:
+    return printable(release.message) or "no words were given"
+
+
+def answer_retry(reason: str, message: str) -> Answer:
+    return Answer(type=VERIFICATION_RETRY_REQUESTED, reason=reason, message=message)
+
+
+def answer_release(reason: str, message: str) -> Answer:
+    return Answer(type=VERIFICATION_RELEASE_REQUESTED, reason=reason, message=message)

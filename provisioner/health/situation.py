@@ -1,0 +1,63 @@
+"""What the health controller decides on, and which boot there is to judge. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from provisioner.api import Image, NodePool, Server
+from provisioner.api.node_contract import HOLD_REQUESTED
+from provisioner.health.job_outcome import ABSENT, JobState
+from provisioner.health.node_view import NodeView, find
+
+
+@dataclass(frozen=True, kw_only=True)
+class Situation:
+    """A server, what it refers to, its Node, and what is known of its checks' Jobs. What does not exist is None.
+
+    image: the one that the current order names. jobs: of the current round, by name of the check.
+    maintenance: the name of the Maintenance that disturbs the server now.
+    """
+
+    server: Server
+    pool: NodePool | None
+    image: Image | None
+    node: NodeView | None
+    clock_skew_seconds: float | None = None
+    jobs: Mapping[str, JobState] = field(default_factory=dict)
+    maintenance: str | None = None
+
+    def job(self, check: str) -> JobState:
+        return self.jobs.get(check, ABSENT)
+
+
+@dataclass(frozen=True)
+class NoBoot:
+    """There is no boot to judge: the reason and message of Verified."""
+
+    reason: str
+    message: str
+
+
+def boot_to_judge(server: Server, node: NodeView | None) -> str | NoBoot | None:
+    """Kernel boot id of the ordered boot, once it is the one that runs; None if none was ever ordered."""
+    order, join = server.status.order, server.status.join
+    if order is None:
+        if node is None or node.boot_id is None:
+            return None
+        words = f"Node {node.name} ran before the provisioner knew it: it is neither checked nor kept out of use"
+        return NoBoot("Adopted", words)
+    if join is None or join.order_id != order.id or join.boot_id is None:
+        return NoBoot("WaitsForBoot", f"waits until the boot of order {order.id} ({order.reason}) joins")
+    boot_id = join.boot_id.lower()
+    if node is None or node.boot_id is None:
+        return NoBoot("WaitsForNode", f"waits until Node {server.name} reports boot {boot_id}")
+    if node.boot_id != boot_id:
+        return NoBoot("WaitsForNode", f"waits until Node {node.name} reports boot {boot_id}; it says {node.boot_id}")
+    return boot_id
+
+
+def is_held(node: NodeView | None) -> bool:
+    """Whether a person asks to keep the Node out of use; any of several conditions of the type counts."""
+    found = find(node.conditions, HOLD_REQUESTED) if node is not None else None
+    return found is not None and found.status == "True"

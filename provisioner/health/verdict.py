@@ -1,0 +1,50 @@
+"""The form in which the health controller decides. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from provisioner.api.pool_settings import JobCheck
+from provisioner.health.requests import Answer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Happened:
+    """An Event to record once the status is written."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobOrder:
+    """A check whose Job must exist: of which boot and round."""
+
+    check: JobCheck
+    boot_id: str
+    attempt: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurrentRound:
+    """Which Jobs of a server are still of use: those of this boot; unfinished ones only of this attempt."""
+
+    boot_id: str
+    attempt: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """status: every field that the controller owns, as JSON. The rest is done after it was written.
+
+    start: the Job to make. current: None if no Job is of use. answers: requests that are answered now.
+    """
+
+    status: dict[str, Any]
+    events: tuple[Happened, ...] = ()
+    start: JobOrder | None = None
+    current: CurrentRound | None = None
+    answers: tuple[Answer, ...] = ()
+    look_again_seconds: float | None = None
