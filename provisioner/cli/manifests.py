@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from importlib.resources import files
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ import yaml
 from provisioner.api.crd import all_crds
 
 NAMESPACE: Final = "provisioner-system"
+DATA: Final = ("rbac.yaml", "people.yaml", "requests.yaml", "controller_limits.yaml")
 
 
 def all_manifests() -> list[dict[str, Any]]:
@@ -20,10 +22,11 @@ def all_manifests() -> list[dict[str, Any]]:
     def account(name: str) -> dict[str, Any]:
         return {"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}
 
-    rights = files("provisioner.cli").joinpath("data/rbac.yaml").read_text()
+    data = files("provisioner.cli").joinpath("data")
+    rights = [yaml.safe_load_all(data.joinpath(name).read_text()) for name in DATA]
     return [
         *all_crds(),
-        *yaml.safe_load_all(rights),
+        *itertools.chain.from_iterable(rights),
         *rbac_objects(
             service_subject=account("provisioner-boot"), controller_subject=account("provisioner-controller")
         ),

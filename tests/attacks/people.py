@@ -1,0 +1,76 @@
+"""People, nodes and accounts with certificates of their own, and the shipped roles and policies in force."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from provisioner.api.errors import Refused
+from provisioner.cli.manifests import all_manifests
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.resources import NODES
+from provisioner.lab.control_plane import ControlPlane, render_kubeconfig
+from provisioner.lab.control_plane_pki import Authority
+
+CONTROLLER = "system:serviceaccount:provisioner-system:provisioner-controller"
+BOOT = "system:serviceaccount:provisioner-system:provisioner-boot"
+IN_FORCE_SECONDS = 60
+
+
+def kubeconfig_of(plane: ControlPlane, directory: Path, user: str, *, group: str | None = None) -> Path:
+    """A kubeconfig with a certificate for `user`."""
+    name = f"person-{hashlib.sha256(user.encode()).hexdigest()[:12]}"
+    pair = Authority.create(plane.directory / "pki", "ca").issue(name, user, organization=group)
+    path = directory / f"{name}.kubeconfig"
+    path.write_text(render_kubeconfig(plane.server_url, plane.ca_pem.encode(), pair, user=name))
+    return path
+
+
+def bind(admin: Cluster, role: str, user: str) -> None:
+    """Give `user` one of the shipped ClusterRoles, as an administrator would."""
+    rbac = "rbac.authorization.k8s.io"
+    admin.apply(
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": f"{role}-{user}"},
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": role},
+            "subjects": [{"kind": "User", "apiGroup": rbac, "name": user}],
+        },
+        manager="tests",
+    )
+
+
+def install_policies(admin: Cluster, somebody: Cluster, probe: str) -> None:
+    """Apply the manifests and wait until the policies are in force for `somebody`, who may write conditions."""
+    for manifest in all_manifests():
+        admin.apply(manifest, manager="test")
+    admin.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": probe}}, manager="test")
+
+    def refused(patch: dict[str, Any], words: str) -> bool:
+        try:
+            somebody.strategic_patch(NODES, probe, patch, subresource="status", dry_run=True)
+        except Refused as error:
+            return words in str(error)
+        return False
+
+    until(lambda: refused(condition("provisioner.dev/RebootRequested", "Soon"), "expected WhenIdle"))
+    until(lambda: refused({"metadata": {"annotations": {"provisioner.dev/boot-intent": "{}"}}}, "boot-intent"))
+    until(lambda: refused({"metadata": {"labels": {"a": "b"}}}, "nothing else of its status"))
+    admin.delete(NODES, probe)
+
+
+def condition(type_: str, reason: str, message: str = "", status: str = "True") -> dict[str, Any]:
+    """The patch of a Node's status that sets one condition."""
+    found = {"type": type_, "status": status, "reason": reason, "message": message}
+    return {"status": {"conditions": [found]}}
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + IN_FORCE_SECONDS
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.3)
