@@ -22,6 +22,7 @@ from provisioner.api.server import BootOrder, JoinStatus, Server
 from provisioner.api.values import same_system_uuid
 from provisioner.join.attestation import Challenge, Proof, Proven
 from provisioner.join.node_object import SERVER_UID_ANNOTATION
+from provisioner.join.old_boot import old_boot_runs
 from provisioner.join.request import JoinRequest
 
 ORDER_WINDOW_SECONDS: Final = 1800
@@ -68,12 +69,16 @@ Decision = Admitted | Refused | NotYet | Challenged
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What is known when a request is judged. Objects that do not exist are None."""
+    """What is known when a request is judged. Objects that do not exist are None.
+
+    lease: the Node's, needed only where no BMC carries the order out.
+    """
 
     server: Server | None
     pool: NodePool | None = None
     image: Image | None = None
     node: Mapping[str, Any] | None = None
+    lease: Mapping[str, Any] | None = None
     proof: Proof | None = None
     order_window: timedelta = field(default=timedelta(seconds=ORDER_WINDOW_SECONDS))
 
@@ -98,6 +103,12 @@ def admit(facts: Facts, request: JoinRequest, source_address: str, now: datetime
             "boot the server so that it gets its own address",
         )
     return _judge_identity(facts, server, request) or _judge_order(facts, server, request, now)
+
+
+def is_by_bmc(server: Server) -> bool:
+    """Whether the BMC carries the current order out, and with that ends what runs. Otherwise the order arms it."""
+    order = server.status.order
+    return server.spec.bmc is not None and (order is None or order.method not in AGENT_METHODS)
 
 
 def _judge_identity(facts: Facts, server: Server, request: JoinRequest) -> Decision | None:
@@ -147,9 +158,9 @@ def _judge_order(facts: Facts, server: Server, request: JoinRequest, now: dateti
             recorded=True,
         )
     power = server.status.power
-    by_agent = order.method in AGENT_METHODS
-    accepted = power is not None and power.order_id == order.id and not by_agent
-    if server.spec.bmc is not None and not accepted and not by_agent:
+    by_bmc = is_by_bmc(server)
+    accepted = by_bmc and power is not None and power.order_id == order.id
+    if by_bmc and not accepted:
         return NotYet(
             "OrderNotCarriedOut",
             f"boot order {order.id} of server {server.name} has not reached its BMC: this boot is an older one",
@@ -157,6 +168,12 @@ def _judge_order(facts: Facts, server: Server, request: JoinRequest, now: dateti
     if order.boot_id_before is not None and request.boot_id == order.boot_id_before.lower():
         return NotYet(
             "StillOldBoot", f"boot {request.boot_id} ran before order {order.id} was given; the ordered boot is awaited"
+        )
+    if not by_bmc and join.order_id != order.id and old_boot_runs(facts.lease, now):
+        return NotYet(
+            "OldBootRuns",
+            f"the kubelet of server {server.name} was heard of a moment ago: the boot before order {order.id} runs",
+            2.0,
         )
     accepted_time = power.order_time if power is not None and accepted else None
     armed = parse_time(accepted_time or order.ordered_time)

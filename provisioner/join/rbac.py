@@ -16,6 +16,9 @@ JOIN_SERVICE_ROLE: Final = "provisioner:join-service"
 APPROVER_ROLE: Final = "provisioner:join-controller"
 BOOTSTRAPPERS_BINDING: Final = "provisioner:bootstrappers"
 
+NODE_LEASES: Final = "kube-node-lease"
+"""Namespace of the Leases by which kubelets show that they live."""
+
 Object = dict[str, Any]
 
 
@@ -34,6 +37,7 @@ _SERVICE_RULES: Final = [
     _EVENTS,
 ]
 _SERVICE_TOKEN_RULES: Final = [_rule("", ["secrets"], ["create", "delete"])]
+_SERVICE_LEASE_RULES: Final = [_rule("coordination.k8s.io", ["leases"], ["get"])]
 
 _APPROVER_RULES: Final = [
     _rule("provisioner.dev", ["servers", "nodepools", "racks"], ["get", "list", "watch"]),
@@ -58,20 +62,27 @@ def rbac_objects(*, service_subject: Object, controller_subject: Object) -> list
             {"kind": "Group", "apiGroup": RBAC, "name": BOOTSTRAP_GROUP},
         ),
         *_granted(JOIN_SERVICE_ROLE, _SERVICE_RULES, _SERVICE_TOKEN_RULES, service_subject),
+        *_granted_in(NODE_LEASES, JOIN_SERVICE_ROLE, _SERVICE_LEASE_RULES, service_subject),
         *_granted(APPROVER_ROLE, _APPROVER_RULES, _APPROVER_TOKEN_RULES, controller_subject),
     ]
 
 
 def _granted(name: str, rules: list[Object], token_rules: list[Object], subject: Object) -> list[Object]:
-    in_tokens = {"name": name, "namespace": TOKEN_NAMESPACE}
     return [
         {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules},
         _binding(name, name, subject),
-        {"apiVersion": f"{RBAC}/v1", "kind": "Role", "metadata": in_tokens, "rules": token_rules},
+        *_granted_in(TOKEN_NAMESPACE, name, token_rules, subject),
+    ]
+
+
+def _granted_in(namespace: str, name: str, rules: list[Object], subject: Object) -> list[Object]:
+    metadata = {"name": name, "namespace": namespace}
+    return [
+        {"apiVersion": f"{RBAC}/v1", "kind": "Role", "metadata": metadata, "rules": rules},
         {
             "apiVersion": f"{RBAC}/v1",
             "kind": "RoleBinding",
-            "metadata": in_tokens,
+            "metadata": metadata,
             "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": name},
             "subjects": [subject],
         },

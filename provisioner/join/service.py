@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import structlog
 
@@ -29,7 +29,7 @@ from provisioner.api.server import JoinStatus, Server
 from provisioner.api.values import MacAddress
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events, EventType
-from provisioner.cluster.resources import NODES, SECRETS, of
+from provisioner.cluster.resources import LEASES, NODES, SECRETS, ResourceType, of
 from provisioner.join.admit import (
     Admitted,
     Challenged,
@@ -38,6 +38,7 @@ from provisioner.join.admit import (
     NotYet,
     Refused,
     admit,
+    is_by_bmc,
 )
 from provisioner.join.attestation import VERIFIERS, Verifier, prove
 from provisioner.join.configuration import JoinConfiguration, JoinSettings
@@ -50,6 +51,7 @@ from provisioner.join.mint import (
     token_secret,
     token_secret_name,
 )
+from provisioner.join.rbac import NODE_LEASES
 from provisioner.join.recording import regarding_server
 from provisioner.join.request import JoinRequest
 
@@ -116,24 +118,23 @@ class JoinService:
         pool = self._optional(NodePool, server.spec.node_pool_ref)
         order = server.status.order
         image = self._optional(Image, (order.image_ref if order else None) or (pool.spec.image_ref if pool else None))
-        try:
-            node = self._cluster.get(NODES, server.name)
-        except NotFound:
-            node = None
         return Facts(
             server=server,
             pool=pool,
             image=image,
-            node=node,
+            node=self._found(NODES, server.name),
+            lease=self._found(LEASES, server.name, NODE_LEASES) if not is_by_bmc(server) else None,
             proof=prove(server, request, self._verifiers),
             order_window=timedelta(seconds=self._settings.order_window_seconds),
         )
 
     def _optional(self, kind: type[R], name: str | None) -> R | None:
-        if name is None:
-            return None
+        found = self._found(of(kind), name) if name is not None else None
+        return decode(kind, found) if found is not None else None
+
+    def _found(self, type_: ResourceType, name: str, namespace: str | None = None) -> dict[str, Any] | None:
         try:
-            return decode(kind, self._cluster.get(of(kind), name))
+            return self._cluster.get(type_, name, namespace=namespace)
         except NotFound:
             return None
 

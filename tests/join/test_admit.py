@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from provisioner.api.meta import rfc3339_micro
 from provisioner.api.server import BootOrder, PowerStatus
 from provisioner.join.admit import Admitted, Challenged, Decision, Facts, NotYet, Refused, admit
 from provisioner.join.attestation import Challenge, Proven, Unproven
@@ -62,6 +63,11 @@ def kexec(**changes: Any) -> BootOrder:
         "reason": "Requested", "method": "Kexec", "maintenance_ref": "r01-u01-1", "request_id": "try-1"
     }  # fmt: skip
     return replace(order(), **{**given, **changes})
+
+
+def lease(age_seconds: float, **spec: Any) -> dict[str, Any]:
+    """The Node's Lease, renewed so long ago."""
+    return {"spec": {"renewTime": rfc3339_micro(NOW - timedelta(seconds=age_seconds)), **spec}}
 
 
 def fetched_by(key: str, **changes: Any) -> Facts:
@@ -120,6 +126,24 @@ ROWS = [
         kind=NotYet,
     ),
     Row(
+        "whoever asks, the kubelet of the old boot lives",
+        "OldBootRuns",
+        replace(of(lambda s: with_status(s, order=kexec())), lease=lease(11.9)),
+        kind=NotYet,
+    ),
+    Row(
+        "it has no BMC, and its Node lives",
+        "OldBootRuns",
+        replace(of(lambda s: with_status(with_spec(s, bmc=None), power=None)), lease=lease(11)),
+        kind=NotYet,
+    ),
+    Row(
+        "the same, and its clock is fast",
+        "OldBootRuns",
+        replace(of(lambda s: with_status(s, order=kexec(method="Reboot"))), lease=lease(-20)),
+        kind=NotYet,
+    ),
+    Row(
         "it was told to kexec too long ago",
         "OrderExpired",
         of(lambda s: with_status(s, order=kexec(ordered_time=ago(1801)))),
@@ -175,6 +199,19 @@ def test_it_is_turned_away_with_the_reason(row: Row) -> None:
             of(lambda s: with_status(s, order=order(ordered_time=ago(9999)))),
         ),
         ("its agent started it by kexec", of(lambda s: with_status(s, order=kexec(), power=None))),
+        (
+            "its agent started it by kexec a moment ago",
+            replace(of(lambda s: with_status(s, order=kexec())), lease=lease(12.1, leaseDurationSeconds=40)),
+        ),
+        (
+            "the old kubelet renewed its Lease every two seconds",
+            replace(of(lambda s: with_status(s, order=kexec())), lease=lease(5, leaseDurationSeconds=8)),
+        ),
+        (
+            "the old kubelet's clock was an hour fast",
+            replace(of(lambda s: with_status(s, order=kexec())), lease=lease(-3600)),
+        ),
+        ("the BMC resets what a kubelet's Lease says lives", replace(FACTS, lease=lease(1))),
         ("its agent rebooted it", of(lambda s: with_status(s, order=kexec(method="Reboot")))),
         ("the pool wants proof and it gave it", replace(FACTS, pool=pool(attestation="Required"), proof=Proven("tpm"))),
     ],
@@ -221,3 +258,10 @@ def test_the_wrong_address_learns_nothing_of_the_servers_state() -> None:
 
 def test_samples_are_what_the_rows_say() -> None:
     assert samples.key_digest(KEY) == request().request_key_sha256
+
+
+def test_the_kexecd_machine_may_repeat_its_request_while_its_own_kubelet_starts() -> None:
+    order_of = of(lambda s: with_status(s, order=kexec(), join=fetched(KEY)))
+    decision = admit(replace(order_of, lease=lease(1)), request(requestKey=KEY), ADDRESS, NOW)
+    assert isinstance(decision, Admitted)
+    assert decision.repeat is True

@@ -21,7 +21,8 @@ from cryptography.x509.oid import NameOID
 
 from provisioner.api.codec import encode, to_json
 from provisioner.api.errors import Conflict
-from provisioner.api.meta import ObjectMeta, rfc3339
+from provisioner.api.maintenance import AGENT_METHODS
+from provisioner.api.meta import ObjectMeta, rfc3339, rfc3339_micro
 from provisioner.api.server import BootOrder, PowerStatus, Server, ServerSpec
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import CSRS, SECRETS, ResourceType, of
@@ -211,22 +212,30 @@ class World:
         assert isinstance(answer, Refused), answer
         return answer
 
-    def order(self, order_id: str) -> None:
+    def order(self, order_id: str, **changes: Any) -> None:
         """As the boot controller and the power controller do; then the Node is prepared."""
         now = self.clock()
-        self.apply_status(
-            "provisioner-boot-controller",
-            {
-                "order": to_json(
-                    BootOrder(
-                        id=order_id, reason="FirstBoot", ordered_time=rfc3339(now), attempt=1, image_ref=self.name
-                    )
-                )
-            },
-        )
-        power = PowerStatus(order_id=order_id, order_time=rfc3339(now), state="On")
-        self.apply_status("provisioner-power", {"power": to_json(power)})
+        first = BootOrder(id=order_id, reason="FirstBoot", ordered_time=rfc3339(now), attempt=1, image_ref=self.name)
+        order = replace(first, **changes)
+        self.apply_status("provisioner-boot-controller", {"order": to_json(order)})
+        if order.method not in AGENT_METHODS:
+            power = PowerStatus(order_id=order_id, order_time=rfc3339(now), state="On")
+            self.apply_status("provisioner-power", {"power": to_json(power)})
         self.prepare_node()
+
+    def renew_lease(self, renewed: datetime) -> None:
+        """As the kubelet does."""
+        self.admin.apply(
+            {
+                "apiVersion": "coordination.k8s.io/v1",
+                "kind": "Lease",
+                "metadata": {"name": self.name, "namespace": "kube-node-lease"},
+                "spec": {
+                    "holderIdentity": self.name, "leaseDurationSeconds": 40, "renewTime": rfc3339_micro(renewed)
+                },
+            },
+            manager="kubelet",
+        )  # fmt: skip
 
     def prepare_node(self) -> None:
         again(lambda: self.preparer.reconcile(self.name))
