@@ -18,7 +18,7 @@ from provisioner.api import Image, NodePool, Server
 from provisioner.api.codec import decode, to_json
 from provisioner.api.maintenance import DISTURBING_PHASES
 from provisioner.api.meta import Resource
-from provisioner.api.node_contract import NODE_FACTS_ANNOTATION
+from provisioner.api.node_contract import NODE_FACTS_ANNOTATION, PREPARED_ORDER_ANNOTATION
 from provisioner.api.server import ServerStatus
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
@@ -32,7 +32,6 @@ from provisioner.health.node_view import read_node
 from provisioner.health.node_writer import MANAGER, NodeWriter, taints_differ
 from provisioner.health.situation import Situation, boot_to_judge
 from provisioner.health.skew import ClockSkew
-from provisioner.health.taints import PREPARED_ORDER_ANNOTATION
 from provisioner.health.verdict import Decision
 
 log = structlog.get_logger(__name__)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from provisioner.api import Server
 from provisioner.api.conditions import is_true
-from provisioner.api.node_contract import HOLD_TAINT, VERIFICATION_TAINT
+from provisioner.api.node_contract import HOLD_TAINT, PREPARED_ORDER_ANNOTATION, VERIFICATION_TAINT
 from provisioner.health.compose import VERIFIED
 from provisioner.health.node_view import NodeView
 from provisioner.health.situation import boot_to_judge, is_held
-
-PREPARED_ORDER_ANNOTATION: Final = "provisioner.dev/prepared-order"
-"""Set by provisioner.join together with the taint; tests/health compares the names."""
 
 
 @dataclass(frozen=True, kw_only=True)
