@@ -30,6 +30,9 @@ REQUEST_CONDITIONS: Final = (
     VERIFICATION_RELEASE_REQUESTED,
 )
 
+REQUEST_REFUSED: Final = "provisioner.dev/RequestRefused"
+"""True while a request condition cannot be understood; its message says what was expected."""
+
 # What the maintenance executor says on the Node, named after KEP-5683.
 MAINTENANCE_PLANNED: Final = "MaintenancePlanned"
 DRAIN_IN_PROGRESS: Final = "DrainInProgress"
