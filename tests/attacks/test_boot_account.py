@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.api import Server
+from provisioner.api import Maintenance, Server
 from provisioner.api.errors import Refused
 from provisioner.cli.manifests import all_manifests
 from provisioner.cluster.client import Cluster
@@ -136,6 +136,42 @@ def test_it_reports_progress_but_orders_no_boot(boot_host: Cluster, cluster: Clu
     status = cluster.read(Server, unique).status
     assert status.progress is not None
     assert status.order is None
+
+
+def test_it_asks_for_no_maintenance_and_answers_for_none(boot_host: Cluster, cluster: Cluster, unique: str) -> None:
+    """A Maintenance has a server drained and reset: whoever takes a boot host must not file one, nor say how it ended."""
+    body = {
+        "apiVersion": "provisioner.dev/v1alpha1",
+        "kind": "Maintenance",
+        "metadata": {"name": f"{unique}-1"},
+        "spec": {"serverRef": unique, "requestors": [{"name": "user-root", "action": "Reboot", "policy": "Now"}]},
+    }
+    with pytest.raises(Refused, match="cannot create resource"):
+        boot_host.create(of(Maintenance), body)
+    with pytest.raises(Refused, match="cannot patch resource"):
+        boot_host.apply(body, manager="thief")
+    cluster.create(of(Maintenance), body)
+    with pytest.raises(Refused, match="cannot patch resource"):
+        boot_host.apply_status(Maintenance, f"{unique}-1", {"phase": "Rebooting"}, manager="provisioner-maintenance")
+    with pytest.raises(Refused, match="cannot delete resource"):
+        boot_host.delete(of(Maintenance), f"{unique}-1")
+    cluster.delete(of(Maintenance), f"{unique}-1")
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"verification": {"bootID": "b", "attempt": 1, "startedTime": "2026-01-01T00:00:00Z"}},
+        {"lifecycle": "InProduction"},
+    ],
+    ids=lambda forged: next(iter(forged)),
+)
+def test_it_lets_no_node_into_production(
+    boot_host: Cluster, cluster: Cluster, unique: str, forged: dict[str, Any]
+) -> None:
+    cluster.create(of(Server), machine(unique, "Accepted"))
+    with pytest.raises(Refused, match="may not say whether a Server was verified"):
+        boot_host.apply_status(Server, unique, forged, manager="thief")
 
 
 def test_it_touches_no_node(boot_host: Cluster, unique: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -17,7 +18,7 @@ from provisioner.boot.facts import Facts
 from provisioner.boot.progress import Report, record_report
 from provisioner.boot.render import render_script
 from tests.boot.decide_rows import BOOT, JOINED, NEW, ORDER, OTHER_BOOT, POWERED, READY_ONCE, REFUSED, node, status
-from tests.boot.objects import NOON, image, pool, rack, server
+from tests.boot.objects import NOON, attempt, image, maintenance, pool, rack, server
 
 STAGES: tuple[Any, ...] = ("Firmware", "IPXE", "Stage1", "Root", "System", "Token")
 VICTIM = MacAddress("52:54:00:12:34:56")
@@ -58,6 +59,47 @@ def test_no_report_makes_a_server_ready_joined_or_booted() -> None:
         decision = decide(facts(server=victim, node=None), NOON + timedelta(seconds=6), NEW)
         assert {c["status"] for c in decision.status["conditions"]} == {"False"}
         assert not {"imageRef", "bootID", "nodeRef", "readyTime"} & set(decision.status)
+
+
+@pytest.mark.parametrize("phase", [None, "Waiting", "Claiming", "Draining", "Drained", "Verifying"])
+def test_no_report_brings_a_requested_boot_forward(phase: Any) -> None:
+    """A Maintenance is under way, and even names a try: only the executor's word says that the Node is drained."""
+    waiting = maintenance(phase=phase, reboot=attempt("Reset"))
+    for now in (NOON + timedelta(seconds=seconds) for seconds in (60, 600, 6_000)):
+        alive = node(lease=(now - NOON).total_seconds() - 5)
+        for first, second in itertools.product(forged(), repeat=2):
+            progress: BootProgress | None = None
+            for report in (first, second):
+                progress = record_report(progress, report, ORDER, now) or progress
+            victim = server(status=status(**{**READY_ONCE, "join": REFUSED, "progress": progress}))
+            assert not decide(facts(server=victim, node=alive, maintenance=waiting), now, NEW).orders
+
+
+@pytest.mark.parametrize("method", ["Kexec", "Reboot", "Reset", "PowerCycle"])
+def test_no_report_changes_what_a_requested_boot_is(method: Any) -> None:
+    """Its image, the kernel before it (that could join otherwise), the try that it answers."""
+    asking = maintenance(reboot=attempt(method))
+    orders = set()
+    for report in (None, *forged()):
+        progress = record_report(None, report, ORDER, NOON + timedelta(seconds=3500)) if report else None
+        victim = server(status=status(**{**READY_ONCE, "progress": progress}))
+        decision = decide(facts(server=victim, maintenance=asking), NOON + timedelta(seconds=3601), NEW)
+        orders.add(json.dumps(decision.status["order"], sort_keys=True))
+    assert len(orders) == 1
+
+
+@pytest.mark.parametrize("method", ["Kexec", "Reboot"])
+def test_no_report_resets_a_node_that_waits_for_its_own_agent(method: Any) -> None:
+    """Whoever says that its boot began, or hangs, does not have it reset before the agent acts."""
+    told = replace(ORDER, reason="Requested", method=method, maintenance_ref="r01-u01-1", request_id="try-1")
+    asking = maintenance(reboot=attempt(method))
+    for seconds, report in itertools.product((60, 6_000, 600_000), forged()):
+        now = NOON + timedelta(seconds=seconds)
+        progress = record_report(None, report, told, NOON + timedelta(seconds=5))
+        victim = server(status=status(order=told, power=None, join=replace(JOINED, order_id="o0"), progress=progress))
+        alive = node(boot_id=BOOT, lease=seconds - 5)
+        for held in (asking, None):
+            assert not decide(facts(server=victim, node=alive, maintenance=held), now, NEW).orders
 
 
 def test_a_kernel_id_that_somebody_guessed_is_not_readiness() -> None:
