@@ -139,7 +139,7 @@ def test_it_reports_progress_but_orders_no_boot(boot_host: Cluster, cluster: Clu
 
 
 def test_it_asks_for_no_maintenance_and_answers_for_none(boot_host: Cluster, cluster: Cluster, unique: str) -> None:
-    """A Maintenance has a server drained and reset: whoever takes a boot host must not file one, nor say how it ended."""
+    """A Maintenance has a server drained and reset: a stolen boot host must not file one, nor say how it ended."""
     body = {
         "apiVersion": "provisioner.dev/v1alpha1",
         "kind": "Maintenance",
