@@ -47,6 +47,10 @@ class FakeCluster:
         """Everything that ever happened, in order; what a watch would have told."""
         return self._store.changes
 
+    def stored(self, type: ResourceType) -> Mapping[str, Object]:  # noqa: A002
+        """Everything of a kind by key, as it is now, without a copy: to be read only."""
+        return self._store.of(type)
+
     def with_timeout(self, seconds: float) -> FakeCluster:
         return self
 

@@ -220,8 +220,12 @@ def taints_and_annotations_of_a_node(p: Player) -> None:
     p.attempt(lambda: p.door.apply(node(p.name), manager="notes"))
     p.attempt(lambda: p.door.patch(NODES, p.name, {"spec": {"taints": None}}))
     p.attempt(lambda: p.door.patch(NODES, p.name, {"metadata": {"uid": "another"}, "spec": {"taints": [taint]}}))
+    before = p.door.get(NODES, p.name)["metadata"]
     p.attempt(lambda: p.door.delete(NODES, p.name))
     p.attempt(lambda: p.door.patch(NODES, p.name, {"spec": {"taints": [taint]}}))
+    p.door.create(NODES, node(p.name))
+    replaced = {"metadata": {"uid": before["uid"], "resourceVersion": before["resourceVersion"]}}
+    p.attempt(lambda: p.door.patch(NODES, p.name, {**replaced, "spec": {"taints": [taint]}}))
 
 
 def conditions_of_a_node(p: Player) -> None:
