@@ -1,20 +1,43 @@
-"""The executor's loop: one decision, one effect, then everything is read again."""
+"""The executor's loop: one decision, one effect, then everything is read again.
+
+The caches only say whether there is anything to do. What is done is decided on what the API server, the Node and its
+jobs say at that moment.
+"""
 
 from __future__ import annotations
 
 import random
+import threading
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
+from provisioner.api import Maintenance, NodePool, Server
+from provisioner.api.codec import decode
+from provisioner.api.errors import Conflict
+from provisioner.api.maintenance import FINAL_PHASES
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
+from provisioner.cluster.resources import of
 from provisioner.jobs.work import Workloads
+from provisioner.maintenance.decide import RESYNC_SECONDS, decide
 from provisioner.maintenance.door import Door, MaintenanceInformers
+from provisioner.maintenance.effects import MANAGER, Effects
+from provisioner.maintenance.facts import Facts, close_reason
+from provisioner.maintenance.finished import is_due
+from provisioner.maintenance.follow import follow
+from provisioner.maintenance.intake import File, Intake, Say, Withdraw, is_active, take_in
+from provisioner.maintenance.leftovers import find_leftover
 from provisioner.maintenance.metrics import MaintenanceMetrics, NoMetrics
+from provisioner.maintenance.reads import CachedReader, FreshReader, Reader, Seen, gather, read_budget, see
+from provisioner.maintenance.steps import NeedBudget, SetIntent, SetNodeConditions, SetTaint, Wait
 
-MANAGER: Final = "provisioner-maintenance"
+__all__ = ["MANAGER", "MaintenanceController", "build_maintenance_controllers"]
+
+UNSYNCED_SECONDS: Final = 0.2
+MAX_STEPS: Final = 64
 
 
 class MaintenanceController:
@@ -31,17 +54,123 @@ class MaintenanceController:
         new_id: Callable[[], str],
         metrics: MaintenanceMetrics | None = None,
     ) -> None:
-        self._cluster = cluster
         self._informers = informers
         self._workloads = workloads
         self._events = events
         self._clock = clock
-        self._new_id = new_id
-        self._metrics = metrics or NoMetrics()
+        self._cached: Reader = CachedReader(informers)
+        self._fresh: Reader = FreshReader(cluster)
+        self._effects = Effects(cluster, workloads, events, clock=clock, new_id=new_id, metrics=metrics or NoMetrics())
+        self._one_claims = threading.Lock()
 
     def reconcile(self, name: str) -> float | None:
         """Bring the Maintenances of server `name` on; returns when to look again. Raises: Retryable, NeedsHuman."""
-        raise NotImplementedError
+        if not self._informers.have_synced:
+            return UNSYNCED_SECONDS
+        again = self._look(self._cached, name, act=False)
+        if again is not None:
+            return again
+        for _ in range(MAX_STEPS):
+            again = self._look(self._fresh, name, act=True)
+            if again is not None:
+                return again
+        return 0.0
+
+    def _look(self, reader: Reader, name: str, *, act: bool) -> float | None:
+        """See what is to be done about a server, and with `act` do the first thing of it.
+
+        Returns: seconds until the next look if there is nothing to do, or nothing more for now; None if there is.
+        """
+        seen = see(reader, name)
+        wish = take_in(seen.node, seen.maintenances, self._clock())
+        if wish is not None:
+            if act:
+                self._take_in(seen, wish)
+            return None
+        again = RESYNC_SECONDS
+        holder = seen.holder
+        for maintenance in (*((holder,) if holder is not None else ()), *seen.behind, *self._deleted(seen)):
+            facts = gather(reader, self._workloads, seen, maintenance)
+            seconds = self._advance(reader, seen, facts, act=act)
+            if seconds is None:
+                return None
+            again = min(again, seconds)
+        if holder is None and seen.node is not None and find_leftover(seen.node) is not None:
+            if act:
+                self._clear(name, seen)
+            return None
+        due = is_due(seen.maintenances, self._clock())
+        if due is not None:
+            if act:
+                self._effects.delete(due)
+            return None
+        return again
+
+    def _advance(self, reader: Reader, seen: Seen, facts: Facts, *, act: bool) -> float | None:
+        """The next step of one Maintenance; returns seconds if it only waits."""
+        step = decide(facts, self._clock())
+        body = seen.bodies[facts.maintenance.name]
+        if isinstance(step, NeedBudget) and not step.fresh:
+            facts = replace(facts, budget=read_budget(self._cached, facts))
+            step = decide(facts, self._clock())
+        if not act:
+            return step.seconds if isinstance(step, Wait) and step.warn is None else None
+        if not isinstance(step, NeedBudget):
+            return self._effects.carry_out(facts, body, step)
+        # Workers of this process claim one after the other; another process is noticed after the claim.
+        with self._one_claims:
+            facts = replace(facts, budget=read_budget(reader, facts))
+            return self._effects.carry_out(facts, body, decide(facts, self._clock()))
+
+    def _take_in(self, seen: Seen, wish: Intake) -> None:
+        """One thing about the requests of a Node."""
+        match wish:
+            case File(requestor=requestor, target=None):
+                self._effects.create(seen.server_name, requestor, list(seen.bodies))
+            case File(requestor=requestor, target=Maintenance() as target):
+                others = tuple(r for r in target.spec.requestors if r.name != requestor.name)
+                self._effects.set_requestors(target, (*others, requestor))
+            case Withdraw(requestor=name, target=target):
+                self._effects.set_requestors(target, tuple(r for r in target.spec.requestors if r.name != name))
+            case Say(conditions=conditions, refusals=refusals) if seen.node is not None:
+                self._effects.set_conditions(seen.node, conditions)
+                for refusal in refusals:
+                    self._events.record(seen.node.body, "Warning", "RequestRefused", refusal.message)
+                for condition in conditions:
+                    if condition.reason == "Stale":
+                        self._events.record(seen.node.body, "Normal", "RequestStale", condition.message)
+
+    def _clear(self, name: str, seen: Seen) -> None:
+        """Clear away what was left on a Node. The Maintenances are read once more: a claim writes there first."""
+        node = seen.node
+        if node is None:
+            return
+        if any(is_active(m) for m in see(self._fresh, name).maintenances):
+            raise Conflict(f"Server '{name}' has a Maintenance by now", after_seconds=0.1)
+        match find_leftover(node):
+            case SetIntent():
+                self._effects.set_intent(node, None)
+            case SetTaint():
+                self._reopen(name, node.taint or "")
+                self._effects.set_taint(node, None)
+                self._events.record(node.body, "Warning", "LeftoverCleared", f"taint of {node.taint} taken off")
+            case SetNodeConditions(conditions=conditions):
+                self._effects.set_conditions(node, conditions)
+
+    def _reopen(self, name: str, maintenance: str) -> None:
+        """Lift what a Maintenance that is gone has left in Slurm."""
+        server = self._fresh.get(of(Server), name)
+        pool = self._fresh.get(of(NodePool), str((server or {}).get("spec", {}).get("nodePoolRef") or "-"))
+        slurm = decode(NodePool, pool).spec.jobs.slurm if pool is not None else None
+        if pool is not None and slurm is not None:
+            node = f"{slurm.node_name_prefix}{name}"
+            self._workloads.reopen(node, close_reason(maintenance), decode(NodePool, pool))
+
+    def _deleted(self, seen: Seen) -> tuple[Maintenance, ...]:
+        """Those that have ended and may go."""
+        return tuple(
+            m for m in seen.maintenances if m.status.phase in FINAL_PHASES and m.metadata.deletion_timestamp is not None
+        )
 
 
 def build_maintenance_controllers(
@@ -67,4 +196,6 @@ def build_maintenance_controllers(
         new_id=new_id or (lambda: str(uuid.UUID(int=source.getrandbits(128), version=4))),
         metrics=metrics,
     )
-    return [Controller("maintenance", executor.reconcile, workers=workers)]
+    controller = Controller("maintenance", executor.reconcile, workers=workers)
+    follow(informers, controller.queue.add)
+    return [controller]

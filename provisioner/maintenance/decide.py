@@ -1,0 +1,66 @@
+"""What to do next about the Maintenance that holds a server. Pure: facts and a moment in, one step out.
+
+    Waiting -> Claiming -> Draining -> Drained -> Rebooting -> Verifying -> Completed | Failed | Cancelled
+
+Each step is decided on what is there, not on what was done last: whoever comes after a crash decides the same.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from provisioner.api.maintenance import FINAL_PHASES, RELEASE_FINALIZER
+from provisioner.maintenance.claiming import decide_claiming, decide_drained, decide_draining
+from provisioner.maintenance.ends import find_end
+from provisioner.maintenance.facts import Facts
+from provisioner.maintenance.node_status import mirrored, missing
+from provisioner.maintenance.rebooting import decide_rebooting, decide_verifying
+from provisioner.maintenance.record import judge
+from provisioner.maintenance.release import decide_release
+from provisioner.maintenance.steps import SetFinalizer, SetNodeConditions, Step, Wait, WriteStatus
+from provisioner.maintenance.verdict import read_verdict
+from provisioner.maintenance.waiting import decide_behind, decide_waiting
+
+RESYNC_SECONDS = 300.0
+
+
+def decide(facts: Facts, now: datetime) -> Step:
+    """The next step of `facts.maintenance`."""
+    m = facts.maintenance
+    finalized, deleted = RELEASE_FINALIZER in m.metadata.finalizers, m.metadata.deletion_timestamp is not None
+    if m.status.phase in FINAL_PHASES:
+        return SetFinalizer(present=False) if finalized and deleted else Wait(seconds=RESYNC_SECONDS)
+    verdict = read_verdict(m.status)
+    if verdict is not None:
+        return decide_release(facts, verdict, now)
+    if not finalized and not deleted:
+        return SetFinalizer(present=True)
+    end = find_end(facts)
+    if end is not None:
+        return WriteStatus(status=judge(m, *end, now))
+    if facts.ahead is not None:
+        return decide_behind(facts, now)
+    unsaid = missing(facts.node.body, mirrored(m.status)) if facts.node is not None else ()
+    if unsaid:
+        return SetNodeConditions(conditions=unsaid)
+    match m.status.phase:
+        case "Claiming":
+            return decide_claiming(facts, now)
+        case "Draining":
+            return decide_draining(facts, now)
+        case "Drained":
+            return decide_drained(facts, now)
+        case "Rebooting":
+            return decide_rebooting(facts, now)
+        case "Verifying":
+            return decide_verifying(facts, now)
+        case _:
+            return decide_waiting(facts, now)
+
+
+def needs_look(facts: Facts) -> bool:
+    """Whether what runs on the server matters to the next decision."""
+    m = facts.maintenance
+    if facts.ahead is not None or facts.pool is None or facts.server is None or read_verdict(m.status) is not None:
+        return False
+    return m.status.phase not in (*FINAL_PHASES, "Verifying")

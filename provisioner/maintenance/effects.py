@@ -1,0 +1,243 @@
+"""Carrying out one step. Every write says on what it was decided, so that of two executors one fails.
+
+Before anything but a status is written, the Maintenance is read again: whoever else leads writes there first what it is
+about to do, and to the Node only then.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final
+
+import structlog
+
+from provisioner.api import Maintenance
+from provisioner.api.codec import to_json
+from provisioner.api.errors import Conflict, NotFound, Retryable
+from provisioner.api.maintenance import RELEASE_FINALIZER, MaintenanceStatus, Requestor
+from provisioner.api.meta import rfc3339_micro
+from provisioner.api.node_contract import BOOT_INTENT_ANNOTATION, MAINTENANCE_TAINT
+from provisioner.api.schema import API_VERSION
+from provisioner.cluster.events import Events
+from provisioner.cluster.resources import NODES, of
+from provisioner.jobs.work import Workloads
+from provisioner.maintenance.claiming import after_eviction, closed
+from provisioner.maintenance.door import Door, Json
+from provisioner.maintenance.facts import Facts, NodeView, close_reason
+from provisioner.maintenance.finished import next_name
+from provisioner.maintenance.measure import tell_events, tell_metrics
+from provisioner.maintenance.metrics import MaintenanceMetrics
+from provisioner.maintenance.node_status import NodeCondition, conditions_patch
+from provisioner.maintenance.record import note, set_blockers
+from provisioner.maintenance.release import reopened
+from provisioner.maintenance.steps import (
+    CloseSlurm,
+    Evict,
+    NeedBudget,
+    NeedId,
+    ReopenSlurm,
+    SetFinalizer,
+    SetIntent,
+    SetNodeConditions,
+    SetTaint,
+    Step,
+    Wait,
+    WriteStatus,
+)
+
+log = structlog.get_logger(__name__)
+
+MANAGER: Final = "provisioner-maintenance"
+NUMBERS_TRIED: Final = 16
+
+
+class Effects:
+    """The hands of the executor."""
+
+    def __init__(
+        self,
+        door: Door,
+        workloads: Workloads,
+        events: Events,
+        *,
+        clock: Callable[[], datetime],
+        new_id: Callable[[], str],
+        metrics: MaintenanceMetrics,
+    ) -> None:
+        self._door = door
+        self._workloads = workloads
+        self._events = events
+        self._clock = clock
+        self._new_id = new_id
+        self._metrics = metrics
+
+    def carry_out(self, facts: Facts, body: Json, step: Step) -> float | None:
+        """Do it; returns after how many seconds to look again, or None: at once. Raises: Conflict, Retryable."""
+        now = self._clock()
+        match step:
+            case WriteStatus():
+                self._write(facts, body, step.status, now)
+            case NeedId():
+                self._write(facts, body, step.then(self._new_id()).status, now)
+            case NeedBudget():
+                raise Retryable("the budget was not read")
+            case SetFinalizer():
+                self._finalize(facts.maintenance, body, present=step.present)
+            case SetTaint():
+                self._same(facts)
+                if facts.node is not None:
+                    self.set_taint(facts.node, step.value)
+            case SetIntent():
+                self._same(facts)
+                if facts.node is not None:
+                    text = json.dumps(to_json(step.intent), separators=(",", ":")) if step.intent is not None else None
+                    self.set_intent(facts.node, text)
+            case SetNodeConditions():
+                self._same(facts)
+                if facts.node is not None:
+                    self.set_conditions(facts.node, step.conditions)
+            case CloseSlurm() | ReopenSlurm() | Evict():
+                return self._workload(facts, body, step)
+            case Wait():
+                return self._wait(facts, body, step)
+        return None
+
+    def _workload(self, facts: Facts, body: Json, step: CloseSlurm | ReopenSlurm | Evict) -> float | None:
+        if facts.server is None or facts.pool is None:
+            return None
+        self._same(facts)
+        try:
+            match step:
+                case CloseSlurm():
+                    drained = self._workloads.close(facts.server, facts.pool, step.reason)
+                    self._write(facts, body, closed(facts, drained, self._clock()), self._clock())
+                    return None
+                case ReopenSlurm():
+                    lifted = self._workloads.reopen(step.node, step.reason, facts.pool)
+                    self._write(facts, body, reopened(facts, step.node, lifted, self._clock()), self._clock())
+                    return None
+                case Evict():
+                    held = self._workloads.evict(facts.server, facts.pool, spare=step.spare, force=step.force)
+                    following = after_eviction(facts, held, self._clock())
+                    if isinstance(following, WriteStatus):
+                        self._write(facts, body, following.status, self._clock())
+                    return 3.0 if held else 0.5
+        except Conflict:
+            raise
+        except Retryable as error:
+            self._say_slurm_waits(facts, body, str(error))
+            raise
+
+    def _say_slurm_waits(self, facts: Facts, body: Json, words: str) -> None:
+        status = facts.maintenance.status
+        if not any(b.kind == "Slurm" for b in status.blockers):
+            there = [(b.kind, b.name, b.message) for b in status.blockers]
+            blocked = [
+                *there,
+                ("Slurm" if facts.pool and facts.pool.spec.jobs.slurm else "Server", facts.server_name, words),
+            ]
+            self._write(facts, body, set_blockers(status, blocked, self._clock()), self._clock())
+
+    def _wait(self, facts: Facts, body: Json, step: Wait) -> float:
+        if step.warn is None or facts.server is None or facts.pool is None:
+            return step.seconds
+        self._same(facts)
+        told = self._workloads.warn(facts.server, facts.pool, step.warn, close_reason(facts.maintenance.name))
+        if facts.maintenance.status.warned_time is None:
+            now = self._clock()
+            words = f"{told} jobs were told that they may go on until {rfc3339_micro(step.warn)}"
+            status = replace(facts.maintenance.status, warned_time=rfc3339_micro(now))
+            self._write(facts, body, note(status, now, "Warned", words), now)
+            return 0.5
+        return step.seconds
+
+    def _write(self, facts: Facts, body: Json, status: MaintenanceStatus, now: datetime) -> None:
+        before = facts.maintenance.status
+        self._door.apply_status(
+            Maintenance,
+            facts.maintenance.name,
+            to_json(status),
+            manager=MANAGER,
+            resource_version=body["metadata"]["resourceVersion"],
+        )
+        if before.phase != status.phase:
+            log.info("maintenance went on", maintenance=facts.maintenance.name, phase=status.phase, was=before.phase)
+        tell_events(self._events, body, facts.node.body if facts.node is not None else None, before, status)
+        tell_metrics(self._metrics, before, status, now)
+
+    def _same(self, facts: Facts) -> None:
+        """Raises: Conflict if the Maintenance is no longer the one that was decided on."""
+        try:
+            current = self._door.get(of(Maintenance), facts.maintenance.name)
+        except NotFound as error:
+            raise Conflict(str(error), after_seconds=0.1) from error
+        if current["metadata"]["resourceVersion"] != facts.maintenance.metadata.resource_version:
+            raise Conflict(f"Maintenance '{facts.maintenance.name}' was written by somebody else", after_seconds=0.1)
+
+    def _finalize(self, maintenance: Maintenance, body: Json, *, present: bool) -> None:
+        others = [f for f in maintenance.metadata.finalizers if f != RELEASE_FINALIZER]
+        wanted = [*others, RELEASE_FINALIZER] if present else others
+        metadata = {"resourceVersion": body["metadata"]["resourceVersion"], "finalizers": wanted or None}
+        self._door.patch(of(Maintenance), maintenance.name, {"metadata": metadata}, manager=MANAGER)
+
+    def set_taint(self, node: NodeView, value: str | None) -> None:
+        """Ours alone is put on or taken off; the others of the list are written back as they were read."""
+        taints = [t for t in (node.body.get("spec") or {}).get("taints") or () if t.get("key") != MAINTENANCE_TAINT]
+        if value is not None:
+            taints.append({"key": MAINTENANCE_TAINT, "value": value, "effect": "NoSchedule"})
+        self._patch_node(node, {"spec": {"taints": taints or None}})
+
+    def set_intent(self, node: NodeView, text: str | None) -> None:
+        self._patch_node(node, {"metadata": {"annotations": {BOOT_INTENT_ANNOTATION: text}}})
+
+    def set_conditions(self, node: NodeView, conditions: tuple[NodeCondition, ...]) -> None:
+        patch, strategic = conditions_patch(node.body, conditions, self._clock())
+        write = self._door.strategic_patch if strategic else self._door.patch
+        try:
+            write(NODES, node.name, patch, subresource="status", manager=MANAGER)
+        except NotFound as error:
+            raise Conflict(str(error), after_seconds=0.1) from error
+
+    def _patch_node(self, node: NodeView, patch: dict[str, Any]) -> None:
+        metadata = {"resourceVersion": node.body["metadata"]["resourceVersion"], "uid": node.uid}
+        patch = {**patch, "metadata": {**metadata, **patch.get("metadata", {})}}
+        try:
+            self._door.patch(NODES, node.name, patch, manager=MANAGER)
+        except NotFound as error:
+            raise Conflict(str(error), after_seconds=0.1) from error
+
+    def create(self, server: str, requestor: Requestor, names: list[str]) -> None:
+        """A new Maintenance; its name is the lock. Raises: Conflict if somebody else made one of this server."""
+        taken = list(names)
+        for _ in range(NUMBERS_TRIED):
+            name = next_name(server, taken)
+            body = {
+                "apiVersion": API_VERSION,
+                "kind": "Maintenance",
+                "metadata": {"name": name, "finalizers": [RELEASE_FINALIZER]},
+                "spec": {"serverRef": server, "requestors": [to_json(requestor)]},
+            }
+            try:
+                self._door.create(of(Maintenance), body)
+            except Conflict:
+                found = self._door.get(of(Maintenance), name)
+                if found["spec"]["serverRef"] == server:
+                    raise
+                taken.append(name)  # a name like ours, made by hand for another server
+                continue
+            log.info("maintenance was filed", maintenance=name, requestor=requestor.name, action=requestor.action)
+            return
+
+    def set_requestors(self, maintenance: Maintenance, requestors: tuple[Requestor, ...]) -> None:
+        """Write the list back under the resourceVersion under which it was read."""
+        patch = {
+            "metadata": {"resourceVersion": maintenance.metadata.resource_version},
+            "spec": {"requestors": [to_json(r) for r in requestors]},
+        }
+        self._door.patch(of(Maintenance), maintenance.name, patch, manager=MANAGER)
+
+    def delete(self, maintenance: Maintenance) -> None:
+        self._door.delete(of(Maintenance), maintenance.name, uid=maintenance.metadata.uid)

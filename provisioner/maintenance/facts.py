@@ -1,0 +1,154 @@
+"""What the executor decides on: one server, its Node, its Maintenance, what runs there. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from provisioner.api import Image, Maintenance, NodePool, Server
+from provisioner.api.codec import from_json
+from provisioner.api.conditions import find_condition
+from provisioner.api.errors import Refused
+from provisioner.api.node_contract import (
+    BOOT_INTENT_ANNOTATION,
+    BOOT_REPORT_ANNOTATION,
+    HOLD_REQUESTED,
+    MAINTENANCE_TAINT,
+    NODE_FACTS_ANNOTATION,
+    PREPARED_ORDER_ANNOTATION,
+)
+from provisioner.api.node_facts import BootIntent, BootReport, NodeFacts
+from provisioner.jobs.work import Work
+from provisioner.maintenance.budget import Budget
+from provisioner.maintenance.merge import Wanted
+from provisioner.maintenance.request import conditions_of
+
+T = TypeVar("T")
+
+MAX_TAINT_VALUE: Final = 63
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeView:
+    """A Node, as far as the executor looks at it. `boot_id` is lower case.
+
+    facts and report were written by the machine itself: they are None if they cannot be read, and are believed only
+    where the machine could harm nobody but itself.
+    """
+
+    body: Mapping[str, Any]
+    name: str
+    uid: str
+    ready: bool
+    boot_id: str | None
+    taint: str | None
+    """Value of the maintenance taint; None without the taint."""
+    held: bool
+    intent: BootIntent | None
+    has_intent: bool
+    report: BootReport | None
+    facts: NodeFacts | None
+    """Of the running boot only."""
+    prepared_order: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """Everything a decision depends on but the time and a fresh id. Objects that do not exist are None.
+
+    maintenance holds the server; `ahead` is the one that holds it before `maintenance`, which then only waits.
+    finished: those of the server that have ended, the newest first. work: None where nobody had to look.
+    image: the one that would be booted now. tried: the one of the try under way.
+    """
+
+    server_name: str
+    maintenance: Maintenance
+    wanted: Wanted | None
+    server: Server | None
+    node: NodeView | None
+    pool: NodePool | None
+    image: Image | None
+    work: Work | None = None
+    budget: Budget | None = None
+    ahead: Maintenance | None = None
+    finished: tuple[Maintenance, ...] = ()
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a reboot was begun: from then on the Maintenance is carried to its end."""
+        return self.maintenance.status.reboot is not None
+
+    @property
+    def image_name(self) -> str | None:
+        """Name of the Image that would be booted now."""
+        if self.wanted is not None and self.wanted.image is not None:
+            return self.wanted.image
+        return self.pool.spec.image_ref if self.pool is not None else None
+
+
+def read_node(body: Mapping[str, Any] | None) -> NodeView | None:
+    """A Node as the API server gives it. Of duplicate conditions Ready must be True in all."""
+    if body is None:
+        return None
+    metadata, status = body["metadata"], body.get("status") or {}
+    annotations = metadata.get("annotations") or {}
+    boot_id = ((status.get("nodeInfo") or {}).get("bootID") or "").lower() or None
+    ready = [c.get("status") for c in conditions_of(body) if c.get("type") == "Ready"]
+    taints = (body.get("spec") or {}).get("taints") or ()
+    facts = _annotation(NodeFacts, annotations.get(NODE_FACTS_ANNOTATION))
+    return NodeView(
+        body=body,
+        name=metadata["name"],
+        uid=metadata.get("uid") or "",
+        ready=bool(ready) and all(s == "True" for s in ready),
+        boot_id=boot_id,
+        taint=next((t.get("value") or "" for t in taints if t.get("key") == MAINTENANCE_TAINT), None),
+        held=any(c.get("type") == HOLD_REQUESTED and c.get("status") == "True" for c in conditions_of(body)),
+        intent=_annotation(BootIntent, annotations.get(BOOT_INTENT_ANNOTATION)),
+        has_intent=BOOT_INTENT_ANNOTATION in annotations,
+        report=_annotation(BootReport, annotations.get(BOOT_REPORT_ANNOTATION)),
+        facts=facts if facts is not None and boot_id is not None and facts.boot_id.lower() == boot_id else None,
+        prepared_order=annotations.get(PREPARED_ORDER_ANNOTATION),
+    )
+
+
+def taint_value(maintenance: str) -> str:
+    """The taint's value for a Maintenance: its name; the end of it where it is too long for a value."""
+    return maintenance if len(maintenance) <= MAX_TAINT_VALUE else maintenance[-MAX_TAINT_VALUE:].lstrip("-.")
+
+
+def close_reason(maintenance: str) -> str:
+    """The drain reason in Slurm; only a drain with it is ever lifted."""
+    return f"provisioner: {maintenance}"
+
+
+def image_obstacle(facts: Facts) -> str | None:
+    """Why the image that is wanted cannot be booted now; None if it can."""
+    name, image = facts.image_name, facts.image
+    if name is None:
+        return "no Image is named, and there is no NodePool to name one"
+    if image is None:
+        return f"Image '{name}' does not exist: publish it, or name another one (kubectl get images)"
+    if facts.server is not None and image.spec.architecture != facts.server.spec.architecture:
+        return (
+            f"Image '{name}' is for {image.spec.architecture}, Server '{facts.server.name}' is "
+            f"{facts.server.spec.architecture}: name another Image"
+        )
+    available = find_condition(image.status.conditions, "Available")
+    if available is None or available.status != "True":
+        words = available.message if available is not None and available.message else "no boot host has it yet"
+        return f"Image '{name}' is not Available: {words}"
+    return None
+
+
+def _annotation(cls: type[T], text: Any) -> T | None:
+    """What a machine wrote of itself; None if it is not what it should be."""
+    if not isinstance(text, str):
+        return None
+    try:
+        data = json.loads(text)
+        return from_json(cls, data) if isinstance(data, dict) else None
+    except (ValueError, Refused, RecursionError):
+        return None

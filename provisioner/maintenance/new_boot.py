@@ -1,0 +1,58 @@
+"""What proves that a try at a reboot took effect, and on which image. Pure.
+
+Boot ids, not readiness: a reboot may be too quick for the Node ever to be seen NotReady.
+"""
+
+from __future__ import annotations
+
+from provisioner.api.conditions import find_condition
+from provisioner.maintenance.facts import Facts
+
+
+def new_boot(facts: Facts) -> str | None:
+    """Kernel boot id of a boot after the one before the try; None while none was seen.
+
+    By the Node, or earlier by the join of the order that answers the try. Where no boot was known before, only the join
+    tells a new boot from the one that was there.
+    """
+    status, node, server = facts.maintenance.status, facts.node, facts.server
+    attempt, before = status.reboot, (status.boot_id_before or "").lower()
+    if attempt is None or server is None:
+        return None
+    order, join = server.status.order, server.status.join
+    joined = None
+    if order is not None and join is not None and order.request_id == attempt.id and join.order_id == order.id:
+        joined = (join.boot_id or "").lower()
+        if joined and joined != before:
+            return joined
+    if node is None or node.boot_id is None or not before or node.boot_id == before:
+        return None
+    return node.boot_id
+
+
+def is_wrong_image(facts: Facts) -> bool:
+    """Whether the machine itself says, in its new boot, that it runs another image than the one ordered."""
+    status, node, server = facts.maintenance.status, facts.node, facts.server
+    attempt = status.reboot
+    if attempt is None or node is None or node.boot_id is None or node.boot_id == (status.boot_id_before or "").lower():
+        return False
+    if node.facts is not None:
+        return node.facts.image_digest != attempt.image_digest
+    checked = server.status.verification if server is not None else None
+    if checked is None or checked.boot_id.lower() != node.boot_id or checked.image_digest is None:
+        return False
+    return checked.image_digest != attempt.image_digest
+
+
+def awaited_order(facts: Facts) -> str | None:
+    """What is still missing until the machine may boot and will be let in again; None if nothing is."""
+    server, node, attempt = facts.server, facts.node, facts.maintenance.status.reboot
+    order = server.status.order if server is not None else None
+    if attempt is None or order is None or order.request_id != attempt.id:
+        return "the boot controller has not ordered the boot yet"
+    if node is not None and node.prepared_order != order.id:
+        return f"the join controller has not prepared the Node for boot order {order.id} yet"
+    prepared = find_condition(server.status.conditions, "NodePrepared") if server is not None else None
+    if prepared is not None and prepared.status == "False":
+        return f"the Node cannot be prepared: {prepared.message}"
+    return None

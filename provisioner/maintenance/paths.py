@@ -1,0 +1,67 @@
+"""By which paths a server can be rebooted now, in order. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from provisioner.api.maintenance import AGENT_METHODS, MaintenanceAction, RebootMethod
+from provisioner.api.node_pool import NodePool
+from provisioner.maintenance.facts import Facts, NodeView
+
+ALL_METHODS: Final[tuple[RebootMethod, ...]] = ("Kexec", "Reboot", "Reset", "PowerCycle")
+
+
+def possible_paths(facts: Facts, action: MaintenanceAction) -> tuple[RebootMethod, ...]:
+    """The paths that are open, the gentlest first or as the pool orders them. PowerCycle asks for that one alone."""
+    chosen = (facts.pool.spec.maintenance.reboot_methods if facts.pool is not None else ()) or ALL_METHODS
+    methods = ("PowerCycle",) if action == "PowerCycle" else chosen
+    return tuple(m for m in methods if why_not(facts, m) is None)
+
+
+def why_not(facts: Facts, method: RebootMethod) -> str | None:
+    """Why that path is closed; None if it is open."""
+    if method not in AGENT_METHODS:
+        has_bmc = facts.server is not None and facts.server.spec.bmc is not None
+        return None if has_bmc else "the Server has no BMC (spec.bmc)"
+    node = facts.node
+    if node is None or node.boot_id is None:
+        return "no system runs there"
+    if node.facts is None:
+        return "its agent has said nothing in this boot"
+    return why_no_kexec(node, facts.pool) if method == "Kexec" else None
+
+
+def why_no_kexec(node: NodeView, pool: NodePool | None) -> str | None:
+    """Why the machine may not be rebooted by kexec; None if it may."""
+    models = pool.spec.maintenance.kexec_models if pool is not None else ()
+    product = node.facts.product if node.facts is not None else None
+    if "*" not in models and product not in models:
+        return f"model '{product}' is not in the pool's kexecModels"
+    if node.facts is None or node.facts.kexec_supported is not True:
+        reason = node.facts.kexec_reason if node.facts is not None else None
+        return f"its agent says that it cannot: {reason or 'without a reason'}"
+    return None
+
+
+def timeout_seconds(pool: NodePool | None, method: RebootMethod) -> int:
+    """How long the path may take until something of the new boot is seen."""
+    default = {"Kexec": 180, "Reboot": 900, "Reset": 900, "PowerCycle": 900}
+    if pool is None:
+        return default[method]
+    times = pool.spec.maintenance.method_timeout_seconds
+    return {"Kexec": times.kexec, "Reboot": times.reboot, "Reset": times.reset, "PowerCycle": times.power_cycle}[method]
+
+
+def next_path(facts: Facts, action: MaintenanceAction) -> RebootMethod | None:
+    """The first open path that was not tried since the claim."""
+    status = facts.maintenance.status
+    claimed = status.claimed_time or ""
+    tried = {a.method for a in status.attempts if a.started_time >= claimed}
+    return next((m for m in possible_paths(facts, action) if m not in tried), None)
+
+
+def explain_no_path(facts: Facts, action: MaintenanceAction) -> str:
+    """Why no path is open, each in its words."""
+    chosen = (facts.pool.spec.maintenance.reboot_methods if facts.pool is not None else ()) or ALL_METHODS
+    methods = ("PowerCycle",) if action == "PowerCycle" else chosen
+    return "; ".join(f"{m}: {why_not(facts, m)}" for m in methods)

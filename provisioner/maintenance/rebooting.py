@@ -1,0 +1,245 @@
+"""Rebooting and Verifying: one path after the other until the machine runs the wanted image in a new boot. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from provisioner.api.conditions import find_condition
+from provisioner.api.maintenance import AGENT_METHODS, MaintenanceStatus, RebootAttempt, RebootMethod
+from provisioner.api.meta import parse_time, rfc3339_micro
+from provisioner.api.node_facts import BootIntent
+from provisioner.maintenance.effective import effective, protected_jobs
+from provisioner.maintenance.facts import Facts, taint_value
+from provisioner.maintenance.new_boot import awaited_order, is_wrong_image, new_boot
+from provisioner.maintenance.paths import next_path, timeout_seconds
+from provisioner.maintenance.record import (
+    MAX_ATTEMPTS,
+    BlockerKind,
+    Outcome,
+    attempt_seconds,
+    end_attempt,
+    judge,
+    next_step,
+    note,
+    set_blockers,
+    with_conditions,
+)
+from provisioner.maintenance.steps import NeedId, SetIntent, SetTaint, Step, Wait, WriteStatus
+from provisioner.maintenance.verdict import Cause
+
+POLL_SECONDS: Final = 5.0
+
+
+def begin_attempt(facts: Facts, status: MaintenanceStatus, method: RebootMethod, now: datetime) -> Step:
+    """Write down the try, with a new id, before anything is done about it."""
+    return NeedId(then=lambda new_id: _begin(facts, status, method, new_id, now))
+
+
+def _begin(facts: Facts, status: MaintenanceStatus, method: RebootMethod, new_id: str, now: datetime) -> WriteStatus:
+    before, node = facts.maintenance.status.reboot, facts.node
+    if before is not None:
+        image, digest = before.image_ref, before.image_digest
+    else:
+        image, digest = facts.image_name or "", facts.image.spec.digest if facts.image is not None else ""
+    deadline = now + timedelta(seconds=timeout_seconds(facts.pool, method))
+    attempt = RebootAttempt(
+        id=new_id,
+        method=method,
+        image_ref=image,
+        image_digest=digest,
+        started_time=rfc3339_micro(now),
+        deadline_time=rfc3339_micro(deadline),
+    )
+    # The boot that this try has to replace: after a wrong image it is another one than at the claim.
+    boot_id = node.boot_id if node is not None and node.boot_id is not None else status.boot_id_before
+    status = replace(status, reboot=attempt, boot_id_before=boot_id, image_ref=image, blockers=())
+    words = f"{method} into Image {image}, try {len(status.attempts) + 1} ({new_id})"
+    status = note(status, now, "RebootStarted", words, phase="Rebooting")
+    status = next_step(status, f"is rebooted by {method}; its boot is awaited until {attempt.deadline_time}")
+    return WriteStatus(status=with_conditions(facts.maintenance, status, now))
+
+
+def decide_rebooting(facts: Facts, now: datetime) -> Step:
+    """See the try under way to its end, or begin the next one."""
+    status, node = facts.maintenance.status, facts.node
+    attempt = status.reboot
+    if attempt is None:
+        return Wait(seconds=POLL_SECONDS)
+    if attempt.outcome is not None:
+        return _next_try(facts, attempt, now)
+    seen = new_boot(facts)
+    if seen is not None:
+        return _end(facts, "Booted", f"boot {seen} was seen after {_seconds(attempt, now)}", now)
+    report = node.report if node is not None else None
+    if report is not None and report.id == attempt.id and report.state == "Failed":
+        return _end(facts, "Failed", f"the agent says: {report.message}", now)
+    deadline = parse_time(attempt.deadline_time)
+    if now >= deadline:
+        return _end(
+            facts, "TimedOut", f"nothing of a new boot was seen in {_seconds(attempt, now)}: {_awaits(facts)}", now
+        )
+    wait = Wait(seconds=max(0.5, min(POLL_SECONDS, (deadline - now).total_seconds())))
+    if node is not None and node.taint != taint_value(facts.maintenance.name):
+        return SetTaint(value=taint_value(facts.maintenance.name))
+    if attempt.method not in AGENT_METHODS:
+        if node is not None and node.has_intent:
+            return SetIntent(intent=None)
+        return _told(facts, now) or wait
+    if awaited_order(facts) is not None or node is None or node.boot_id is None:
+        return _told(facts, now) or wait
+    if node.intent is None or node.intent.id != attempt.id:
+        jobs = protected_jobs(facts, now)
+        if jobs:
+            return _judge(facts, "JobStarted", f"a job is there that may not be interrupted: {jobs[0].name}", now)
+        return SetIntent(intent=_intent(facts, attempt, node.boot_id))
+    return _told(facts, now) or wait
+
+
+def decide_verifying(facts: Facts, now: datetime) -> Step:
+    """Done is proved by the new boot, its image, Ready and the checks, whatever Ready looked like in between."""
+    m, node, attempt = facts.maintenance, facts.node, facts.maintenance.status.reboot
+    if attempt is None:
+        return Wait(seconds=POLL_SECONDS)
+    if node is not None and node.has_intent:
+        return SetIntent(intent=None)
+    if is_wrong_image(facts):
+        digest = node.facts.image_digest if node is not None and node.facts is not None else "another one"
+        words = f"it booted an image of digest {digest}, not {attempt.image_digest} ({attempt.image_ref})"
+        status = note(end_attempt(m.status, "WrongImage", words, now), now, "WrongImage", words, phase="Rebooting")
+        status = next_step(replace(status, blockers=()), "is rebooted once more, by another path")
+        return WriteStatus(status=with_conditions(m, status, now))
+    doubt = _doubt(facts, attempt)
+    if doubt is None:
+        return _verified(facts, now)
+    limit = facts.pool.spec.maintenance.verification_timeout_seconds if facts.pool is not None else 1800
+    since = parse_time(attempt.ended_time or attempt.started_time)
+    cause, kind, words = doubt
+    if now >= since + timedelta(seconds=limit):
+        return _judge(facts, cause, f"not done {limit} s after the boot was seen: {words}", now)
+    status = set_blockers(effective(facts, now), [(kind, facts.server_name, words)], now)
+    status = next_step(status, "is released when the boot is proved: image, Ready, checks")
+    status = with_conditions(m, status, now)
+    return WriteStatus(status=status) if status != m.status else Wait(seconds=POLL_SECONDS)
+
+
+def _verified(facts: Facts, now: datetime) -> WriteStatus:
+    m, node = facts.maintenance, facts.node
+    boot_id = node.boot_id if node is not None else None
+    attempt = m.status.reboot
+    words = f"boot {boot_id} runs Image {attempt.image_ref if attempt else ''}, is Ready and has passed its checks"
+    status = replace(m.status, boot_id_after=boot_id, blockers=())
+    if facts.wanted is not None and facts.wanted.keeps_drained:
+        status = note(status, now, "BootVerified", f"{words}; it stays out of use as somebody wants", phase="Drained")
+        return WriteStatus(status=with_conditions(m, next_step(status, "stays out of use"), now))
+    return WriteStatus(status=judge(replace(m, status=status), "Booted", words, now))
+
+
+def _doubt(facts: Facts, attempt: RebootAttempt) -> tuple[Cause, BlockerKind, str] | None:
+    """What is not proved yet, and what that would be called in the end."""
+    server, node, status = facts.server, facts.node, facts.maintenance.status
+    if node is None or node.boot_id is None or node.boot_id == (status.boot_id_before or "").lower():
+        return "NodeNotReady", "Server", f"the kubelet of the new boot has not reported to Node '{facts.server_name}'"
+    if server is None:
+        return "NodeNotReady", "Server", "its Server is gone"
+    order, join = server.status.order, server.status.join
+    ours = order is not None and order.request_id == attempt.id
+    if ours and order is not None and (join is None or join.order_id != order.id):
+        return "NodeNotReady", "Server", f"boot order {order.id} has not joined yet: another boot may follow"
+    verification = server.status.verification
+    checked = verification is not None and verification.boot_id.lower() == node.boot_id
+    digest = node.facts.image_digest if node.facts is not None else None
+    if digest is None and verification is not None and checked:
+        digest = verification.image_digest
+    if digest is None:
+        digest = server.status.image_digest
+    if digest != attempt.image_digest:
+        return (
+            "WrongImage",
+            "Agent",
+            f"it is not known to run {attempt.image_digest}, but {digest or 'an unknown image'}",
+        )
+    if not node.ready:
+        return "NodeNotReady", "Server", f"Node '{node.name}' is not Ready"
+    verified = find_condition(server.status.conditions, "Verified")
+    if not checked or verified is None or verified.status != "True":
+        words = f": {verified.message}" if verified is not None and verified.message and checked else ""
+        return "NotVerified", "Checks", f"the checks of boot {node.boot_id} have not passed{words}"
+    return None
+
+
+def _next_try(facts: Facts, attempt: RebootAttempt, now: datetime) -> Step:
+    """The try is over. What the agent was told is taken back first: it must not obey later."""
+    m, node, status = facts.maintenance, facts.node, facts.maintenance.status
+    if node is not None and node.has_intent:
+        return SetIntent(intent=None)
+    alive = node is not None and node.ready and node.boot_id == (status.boot_id_before or "").lower()
+    jobs = protected_jobs(facts, now) if alive else ()
+    if jobs:
+        return _judge(facts, "JobStarted", f"a job is there that may not be interrupted: {jobs[0].name}", now)
+    claimed = m.status.claimed_time or ""
+    tries = [a for a in status.attempts if a.started_time >= claimed]
+    wrong = sum(a.outcome == "WrongImage" for a in tries)
+    method = next_path(facts, status.action or "Reboot") if wrong < 2 and len(tries) < MAX_ATTEMPTS else None
+    if method is not None:
+        return begin_attempt(facts, effective(facts, now), method, now)
+    cause: Cause = "WrongImage" if attempt.outcome == "WrongImage" else "RebootFailed"
+    words = "; ".join(f"{a.method} {a.outcome}: {a.message}" for a in tries)
+    return _judge(facts, cause, f"no other path to reboot the server is open: {words}", now)
+
+
+def _end(facts: Facts, outcome: Outcome, words: str, now: datetime) -> WriteStatus:
+    m = facts.maintenance
+    attempt = m.status.reboot
+    status = end_attempt(m.status, outcome, words, now)
+    method = attempt.method if attempt is not None else ""
+    reason = {"Booted": "BootSeen", "TimedOut": "RebootTimedOut", "Failed": "RebootAttemptFailed"}[outcome]
+    status = note(status, now, reason, f"{method}: {words}", phase="Verifying" if outcome == "Booted" else "Rebooting")
+    ahead = "is checked" if outcome == "Booted" else "is rebooted by the next path"
+    return WriteStatus(status=with_conditions(m, next_step(replace(status, blockers=()), ahead), now))
+
+
+def _told(facts: Facts, now: datetime) -> Step | None:
+    """The status, where what is waited for has changed."""
+    status = set_blockers(effective(facts, now), [("Server", facts.server_name, _awaits(facts))], now)
+    status = with_conditions(facts.maintenance, status, now)
+    return WriteStatus(status=status) if status != facts.maintenance.status else None
+
+
+def _awaits(facts: Facts) -> str:
+    """What the try waits for."""
+    attempt, node = facts.maintenance.status.reboot, facts.node
+    waits = awaited_order(facts)
+    if waits is not None:
+        return waits
+    if attempt is None or attempt.method not in AGENT_METHODS:
+        return "a boot by the BMC is awaited"
+    if node is None or node.boot_id is None:
+        return "a boot is awaited"
+    if node.intent is None or node.intent.id != attempt.id:
+        return "the agent is about to be told"
+    if node.report is not None and node.report.id == attempt.id:
+        return f"the agent says {node.report.state}: {node.report.message}"
+    return "the agent was told, and has not answered"
+
+
+def _intent(facts: Facts, attempt: RebootAttempt, boot_id: str) -> BootIntent:
+    image = facts.image.spec.kernel_arguments if facts.image is not None else ()
+    pool = facts.pool.spec.kernel_arguments if facts.pool is not None else ()
+    return BootIntent(
+        id=attempt.id,
+        action="Kexec" if attempt.method == "Kexec" else "Reboot",
+        boot_id_before=boot_id,
+        image=attempt.image_ref,
+        image_digest=attempt.image_digest,
+        kernel_arguments=(*image, *pool),
+    )
+
+
+def _judge(facts: Facts, cause: Cause, message: str, now: datetime) -> WriteStatus:
+    return WriteStatus(status=judge(facts.maintenance, cause, message, now))
+
+
+def _seconds(attempt: RebootAttempt, now: datetime) -> str:
+    return f"{attempt_seconds(attempt, now):.0f} s"

@@ -1,0 +1,107 @@
+"""What a decision may be: one thing to do, after which everything is read again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from provisioner.api.maintenance import MaintenanceStatus
+from provisioner.api.node_facts import BootIntent
+from provisioner.jobs.work import JobKind
+from provisioner.maintenance.node_status import NodeCondition
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteStatus:
+    """Write the Maintenance's status."""
+
+    status: MaintenanceStatus
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeedBudget:
+    """The decision hangs on the budget. `fresh`: on what is true now, past every cache."""
+
+    fresh: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeedId:
+    """What is to be written takes a new id."""
+
+    then: Callable[[str], WriteStatus]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetFinalizer:
+    """Put the finalizer on the Maintenance, or take it off."""
+
+    present: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetTaint:
+    """Put the maintenance taint on the Node with that value; None takes it off."""
+
+    value: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetIntent:
+    """Tell the agent what to do; None takes back what it was told."""
+
+    intent: BootIntent | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetNodeConditions:
+    """Set conditions on the Node, by type; all duplicates of a type alike."""
+
+    conditions: tuple[NodeCondition, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CloseSlurm:
+    """Drain the node in Slurm with that reason."""
+
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReopenSlurm:
+    """Lift the drain of `node` if it has still that reason."""
+
+    node: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evict:
+    """Ask what runs there to end."""
+
+    spare: Collection[JobKind]
+    force: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wait:
+    """Nothing to do now. `warn`: tell the jobs there of that deadline."""
+
+    seconds: float
+    warn: datetime | None = None
+
+
+Step = (
+    WriteStatus
+    | NeedBudget
+    | NeedId
+    | SetFinalizer
+    | SetTaint
+    | SetIntent
+    | SetNodeConditions
+    | CloseSlurm
+    | ReopenSlurm
+    | Evict
+    | Wait
+)

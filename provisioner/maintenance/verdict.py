@@ -1,0 +1,77 @@
+"""How a Maintenance ends, or goes back to waiting. Written down before anything of it is undone. Pure.
+
+The condition Succeeded holds it: True or False with a final cause; Unknown with a cause for which it goes back to
+waiting. Whoever reads the status afterwards, after a crash at any moment, undoes the same and writes the same end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from provisioner.api.conditions import find_condition
+from provisioner.api.maintenance import MaintenancePhase, MaintenanceStatus
+
+SUCCEEDED: Final = "Succeeded"
+
+Cause = Literal[
+    "Booted",
+    "DrainEnded",
+    "DoneBefore",
+    "Withdrawn",
+    "Deleted",
+    "ServerGone",
+    "NodeGone",
+    "NodeReplaced",
+    "DrainTimedOut",
+    "NoRebootPath",
+    "RebootFailed",
+    "WrongImage",
+    "NodeNotReady",
+    "NotVerified",
+    "JobStarted",
+    "Held",
+    "OverBudget",
+    "ImageUnavailable",
+    "PoolGone",
+]
+
+FINAL_PHASE_OF: Final[dict[Cause, MaintenancePhase]] = {
+    "Booted": "Completed",
+    "DrainEnded": "Completed",
+    "DoneBefore": "Completed",
+    "Withdrawn": "Cancelled",
+    "Deleted": "Cancelled",
+    "ServerGone": "Failed",
+    "NodeGone": "Failed",
+    "NodeReplaced": "Failed",
+    "DrainTimedOut": "Failed",
+    "NoRebootPath": "Failed",
+    "RebootFailed": "Failed",
+    "WrongImage": "Failed",
+    "NodeNotReady": "Failed",
+    "NotVerified": "Failed",
+}
+BACK_TO_WAITING: Final[tuple[Cause, ...]] = ("JobStarted", "Held", "OverBudget", "ImageUnavailable", "PoolGone")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """`phase`: the final one, or Waiting. `time`: when it was reached, RFC 3339."""
+
+    cause: Cause
+    phase: MaintenancePhase
+    message: str
+    time: str
+
+
+def read_verdict(status: MaintenanceStatus) -> Verdict | None:
+    """The verdict that was written and is not carried out yet, or of a Maintenance that has ended."""
+    found = find_condition(status.conditions, SUCCEEDED)
+    if found is None:
+        return None
+    cause = next((c for c in (*FINAL_PHASE_OF, *BACK_TO_WAITING) if c == found.reason), None)
+    if cause is None:
+        return None
+    phase: MaintenancePhase = FINAL_PHASE_OF.get(cause, "Waiting")
+    return Verdict(cause=cause, phase=phase, message=found.message, time=found.last_transition_time)

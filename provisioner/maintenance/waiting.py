@@ -1,0 +1,240 @@
+"""Waiting: what for, and when the claim may be made. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from provisioner.api.maintenance import MaintenanceStatus
+from provisioner.api.meta import parse_time, rfc3339, rfc3339_micro
+from provisioner.api.node_facts import BootIntent
+from provisioner.maintenance.effective import effective, eviction_moment, may_interrupt, protected_jobs
+from provisioner.maintenance.facts import Facts, close_reason, image_obstacle, taint_value
+from provisioner.maintenance.paths import explain_no_path, possible_paths
+from provisioner.maintenance.record import (
+    Blocked,
+    describe,
+    next_step,
+    note,
+    noted,
+    set_blockers,
+    with_conditions,
+)
+from provisioner.maintenance.steps import (
+    CloseSlurm,
+    NeedBudget,
+    ReopenSlurm,
+    SetIntent,
+    SetTaint,
+    Step,
+    Wait,
+    WriteStatus,
+)
+
+SHORTEST_LOOK_SECONDS: Final = 5.0
+LONGEST_LOOK_SECONDS: Final = 60.0
+CONTENDED_SECONDS: Final = 5.0
+"""After two claimed more than the budget allows and both stood back: each waits up to so long, by its name."""
+
+
+def decide_waiting(facts: Facts, now: datetime) -> Step:
+    """Wait, or claim the server."""
+    blocked = _obstacles(facts) or _running(facts, now)
+    if not blocked:
+        if facts.budget is None or (facts.budget.has_room and not facts.budget.fresh):
+            return NeedBudget(fresh=facts.budget is not None)
+        blocked = _budget(facts)
+    if not blocked:
+        rest = _stand_back(facts, now)
+        return Wait(seconds=rest) if rest > 0 else WriteStatus(status=_claimed(facts, now))
+    status = next_step(set_blockers(effective(facts, now), blocked, now), _next_words(facts, blocked))
+    status = with_conditions(facts.maintenance, status, now)
+    if status != facts.maintenance.status:
+        return WriteStatus(status=status)
+    return _prepare(facts) or _wait(facts, now)
+
+
+def decide_behind(facts: Facts, now: datetime) -> Step:
+    """Another Maintenance holds the server."""
+    ahead = facts.ahead
+    name = ahead.name if ahead is not None else ""
+    words = f"Maintenance {name} holds the server; {ahead.status.next_step if ahead is not None else ''}".rstrip("; ")
+    status = set_blockers(effective(facts, now), [("Maintenance", name, words)], now)
+    status = next_step(status, f"comes after Maintenance {name}, and is done with it if that does what it wants")
+    status = with_conditions(facts.maintenance, status, now)
+    return WriteStatus(status=status) if status != facts.maintenance.status else Wait(seconds=LONGEST_LOOK_SECONDS)
+
+
+def stage_intent(facts: Facts) -> BootIntent | None:
+    """What the agent shall stage while jobs run; None where nothing is to be booted by kexec."""
+    node, wanted, image = facts.node, facts.wanted, facts.image
+    if node is None or node.boot_id is None or wanted is None or not wanted.boots or image is None:
+        return None
+    if "Kexec" not in possible_paths(facts, wanted.action) or image_obstacle(facts) is not None:
+        return None
+    digest = image.spec.digest
+    return BootIntent(
+        id=f"stage-{digest[7:19]}-{node.boot_id[:8]}",
+        action="Stage",
+        boot_id_before=node.boot_id,
+        image=image.name,
+        image_digest=digest,
+        kernel_arguments=(*image.spec.kernel_arguments, *(facts.pool.spec.kernel_arguments if facts.pool else ())),
+    )
+
+
+def _obstacles(facts: Facts) -> list[Blocked]:
+    """What no policy overcomes."""
+    server, node, wanted = facts.server, facts.node, facts.wanted
+    if server is None or wanted is None:
+        return []
+    found: list[Blocked] = []
+    if facts.pool is None:
+        named = server.spec.node_pool_ref
+        words = f"NodePool '{named}' does not exist: create it" if named else "has no NodePool: set spec.nodePoolRef"
+        found.append(("Server", server.name, f"Server '{server.name}': {words}"))
+    if server.spec.acceptance != "Accepted":
+        found.append(("Server", server.name, f"Server '{server.name}' is not Accepted: accept it, or withdraw this"))
+    if node is not None and node.held:
+        found.append(
+            ("Hold", node.name, f"Node '{node.name}' is held by a person: kubectl provision release {node.name}")
+        )
+    if not wanted.boots:
+        if node is None:
+            found.append(("Server", server.name, f"Server '{server.name}' has no Node that could be drained"))
+        return found
+    if server.spec.power_state == "Off":
+        found.append(("Server", server.name, f"Server '{server.name}' is meant to be off: set spec.powerState to On"))
+    obstacle = image_obstacle(facts)
+    if obstacle is not None:
+        found.append(("Image", facts.image_name or "", obstacle))
+    if facts.pool is not None and not possible_paths(facts, wanted.action):
+        words = explain_no_path(facts, wanted.action)
+        found.append(("Agent", server.name, f"Server '{server.name}' cannot be rebooted by any path: {words}"))
+    return found
+
+
+def _running(facts: Facts, now: datetime) -> list[Blocked]:
+    """What runs there and may not be ended now."""
+    server, work, wanted = facts.server, facts.work, facts.wanted
+    if server is None or wanted is None:
+        return []
+    if (facts.node is None or facts.node.boot_id is None) and wanted.boots and not may_interrupt(facts, now):
+        if wanted.action == "PowerCycle" or server.status.order is None:
+            return []
+        words = f"Server '{server.name}' boots, or tries to; ask with policy Now to reboot it nevertheless"
+        return [("Server", server.name, words)]
+    found: list[Blocked] = [(j.kind, j.name, _job_words(facts, j.message, now)) for j in protected_jobs(facts, now)]
+    if wanted.policy != "Now":
+        if work is None:
+            found.append(("Server", server.name, "what runs there was not looked at yet"))
+        else:
+            found += [("Slurm", server.name, f"not known whether jobs run there: {words}") for words in work.unknown]
+    return found
+
+
+def _job_words(facts: Facts, message: str, now: datetime) -> str:
+    wanted = facts.wanted
+    if wanted is None or wanted.policy != "Deadline" or wanted.deadline is None:
+        return f"{message}; WhenIdle waits for its end"
+    if may_interrupt(facts, now):
+        return f"{message}; its owner forbids eviction: it is waited for, or ask with policy Now"
+    return f"{message}; it may go on until {rfc3339(wanted.deadline)}"
+
+
+def _budget(facts: Facts) -> list[Blocked]:
+    budget, pool = facts.budget, facts.pool
+    if budget is None or pool is None or budget.has_room:
+        return []
+    names = ", ".join(budget.taken[:8])
+    words = (
+        f"{len(budget.taken)} of the {budget.allowed} servers that NodePool '{pool.name}' allows to be out of use at "
+        f"once (spec.maintenance.maxUnavailable) are: {names}"
+    )
+    return [("Budget", pool.name, words)]
+
+
+def _stand_back(facts: Facts, now: datetime) -> float:
+    """Seconds to wait after a claim that the budget did not allow, so that not all claim again at once."""
+    tail = [e for e in facts.maintenance.status.timeline[-3:] if e.reason == "OverBudget"]
+    if not tail:
+        return 0.0
+    share = sum(facts.maintenance.name.encode()) % 17 / 16
+    until = parse_time(tail[-1].time) + timedelta(seconds=1 + share * (CONTENDED_SECONDS - 1))
+    return max(0.0, (until - now).total_seconds())
+
+
+def _claimed(facts: Facts, now: datetime) -> MaintenanceStatus:
+    """Written before anything is done, with what is needed to know afterwards whether it happened."""
+    node = facts.node
+    status = replace(
+        effective(facts, now),
+        node_uid=node.uid if node is not None else None,
+        boot_id_before=node.boot_id if node is not None else None,
+        boot_id_after=None,
+        claimed_time=rfc3339_micro(now),
+        drained_time=None,
+        blockers=(),
+    )
+    words = f"{describe(facts.maintenance, status)}: the server is claimed"
+    if status.boot_id_before is not None:
+        words += f" in boot {status.boot_id_before}"
+    status = note(status, now, "Claimed", words, phase="Claiming")
+    status = next_step(status, "is closed to new jobs, then looked at once more")
+    return with_conditions(facts.maintenance, status, now)
+
+
+def _prepare(facts: Facts) -> Step | None:
+    """What is done while jobs run: cordon as soon as planned, where the pool wants it so; stage the image."""
+    node, pool, m = facts.node, facts.pool, facts.maintenance
+    if node is None:
+        return None
+    planned = closes_when_planned(facts)
+    taint = taint_value(m.name) if planned else None
+    if node.taint != taint:
+        return SetTaint(value=taint)
+    if pool is not None and planned and noted(m.status, "Closed", phase="Waiting") is None:
+        return CloseSlurm(reason=close_reason(m.name))
+    if not planned and m.status.slurm is not None:
+        return ReopenSlurm(node=m.status.slurm.node, reason=m.status.slurm.reason)
+    wanted = stage_intent(facts)
+    if wanted != node.intent or (wanted is None and node.has_intent):
+        return SetIntent(intent=wanted)
+    return None
+
+
+def closes_when_planned(facts: Facts) -> bool:
+    """Whether the pool wants the server closed to new jobs while running ones end."""
+    pool = facts.pool
+    return pool is not None and pool.spec.maintenance.cordon == "WhenPlanned" and not _obstacles(facts)
+
+
+def _wait(facts: Facts, now: datetime) -> Wait:
+    """Until when to wait, and whom to warn meanwhile."""
+    status, wanted, pool = facts.maintenance.status, facts.wanted, facts.pool
+    waited = min((now - parse_time(b.since_time)).total_seconds() for b in status.blockers) if status.blockers else 0.0
+    seconds = min(LONGEST_LOOK_SECONDS, max(SHORTEST_LOOK_SECONDS, waited / 10))
+    if wanted is None or wanted.policy != "Deadline" or wanted.deadline is None or pool is None:
+        return Wait(seconds=seconds)
+    warning = wanted.deadline - timedelta(seconds=pool.spec.maintenance.warning_seconds)
+    moments = [m for m in (warning, eviction_moment(facts)) if m is not None and m > now]
+    seconds = max(0.5, min([seconds, *((m - now).total_seconds() for m in moments)]))
+    has_jobs = facts.work is not None and bool(facts.work.jobs)
+    if now < warning or not has_jobs or may_interrupt(facts, now):
+        return Wait(seconds=seconds)
+    return Wait(
+        seconds=seconds, warn=eviction_moment(facts, warned=parse_time(status.warned_time or rfc3339_micro(now)))
+    )
+
+
+def _next_words(facts: Facts, blocked: list[Blocked]) -> str:
+    kinds = {kind for kind, _, _ in blocked}
+    wanted = facts.wanted
+    if kinds & {"Pod", "PodGroup", "SlurmJob"} and wanted is not None:
+        if wanted.policy == "Deadline" and wanted.deadline is not None:
+            return f"is claimed when its jobs have ended, or at {rfc3339(wanted.deadline)}"
+        return "is claimed when its jobs have ended"
+    if "Budget" in kinds:
+        return "is claimed when another server of the pool is back"
+    return "is claimed when nothing stands in the way any more"
