@@ -19,7 +19,7 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from provisioner.api.node_pool import NodePool
-from provisioner.cluster.resources import of
+from provisioner.cluster.resources import NODES, of
 from provisioner.lab.binaries import Binaries
 from provisioner.lab.control_plane import free_port
 from tests.join.front import serve_behind_nginx
@@ -139,3 +139,5 @@ def test_the_agent_and_a_real_kubelet_get_a_certificate(
     assert join is not None
     assert join.boot_id == BOOT_ID
     assert join.certificate_token_id == join.token_id
+    taints = world.admin.get(NODES, world.name)["spec"]["taints"]
+    assert {"key": "provisioner.dev/verification", "effect": "NoExecute"} in taints, "until the checks have passed"
