@@ -1,0 +1,239 @@
+"""The health controller against a real API server: taints, conditions, Jobs, another boot in between."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from provisioner.api.errors import Conflict
+from provisioner.api.node_contract import (
+    HOLD_REQUESTED,
+    HOLD_TAINT,
+    VERIFICATION_RELEASE_REQUESTED,
+    VERIFICATION_RETRY_REQUESTED,
+    VERIFICATION_TAINT,
+)
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.resources import JOBS, NODES, PODS
+from provisioner.lab.binaries import Binaries
+from provisioner.lab.control_plane import ControlPlane
+from tests.health.objects import BOOT, OTHER_BOOT, job_check
+from tests.health.world import FOREIGN_CONDITION, FOREIGN_TAINT, World, make_world
+
+OURS = {"key": VERIFICATION_TAINT, "effect": "NoExecute"}
+
+
+@pytest.fixture
+def world(cluster: Cluster, unique: str) -> Iterator[World]:
+    with make_world(cluster, unique) as world:
+        yield world
+
+
+@pytest.fixture
+def with_check(cluster: Cluster, unique: str) -> Iterator[World]:
+    with make_world(cluster, unique, job_check()) as world:
+        yield world
+
+
+def without_time(taints: list[dict[str, str]]) -> list[dict[str, str]]:
+    return [{key: value for key, value in taint.items() if key != "timeAdded"} for taint in taints]
+
+
+def test_a_booted_node_is_verified_and_let_in_and_foreign_taints_stay(world: World) -> None:
+    reconcile = world.controller()
+    world.boot()
+    world.settle(reconcile, lambda: VERIFICATION_TAINT not in {taint["key"] for taint in world.taints()})
+    assert world.taints() == [FOREIGN_TAINT]
+    assert world.verified() == ("True", "Passed")
+    assert world.events.reasons() == ["VerificationStarted", "VerificationPassed", "NodeAdmitted"]
+    assert world.events.reasons("Node") == world.events.reasons()
+    world.settle(reconcile, lambda: world.server().status.lifecycle == "InProduction")
+
+
+def test_a_node_that_is_not_as_it_should_be_stays_out_until_a_retry_passes(world: World) -> None:
+    reconcile = world.controller()
+    world.boot(facts=world.facts(cpus=127))
+    world.settle(reconcile, lambda: world.verified() == ("False", "Processors"))
+    assert OURS in without_time(world.taints())
+    world.report(BOOT)
+    world.ask(VERIFICATION_RETRY_REQUESTED)
+    world.settle(reconcile, lambda: world.condition(VERIFICATION_RETRY_REQUESTED) == [("False", "Passed")])
+    world.settle(reconcile, lambda: world.taints() == [FOREIGN_TAINT])
+    assert world.condition("ExampleProblem") == [("False", FOREIGN_CONDITION["reason"])]
+    verification = world.server().status.verification
+    assert verification is not None
+    assert verification.attempt == 2
+
+
+def test_a_release_lets_in_this_boot_and_the_next_one_is_checked_anew(world: World) -> None:
+    reconcile = world.controller()
+    world.boot(facts=world.facts(cpus=127))
+    world.settle(reconcile, lambda: world.verified() == ("False", "Processors"))
+    world.ask(VERIFICATION_RELEASE_REQUESTED, message="alice, for the demo")
+    world.settle(reconcile, lambda: world.taints() == [FOREIGN_TAINT])
+    world.settle(reconcile, lambda: world.condition(VERIFICATION_RELEASE_REQUESTED) == [("False", "Released")])
+    assert "VerificationReleased" in world.events.reasons()
+    world.order("order-2")
+    world.prepare("order-2")
+    world.settle(reconcile, lambda: world.verified() == ("Unknown", "WaitsForBoot"))
+    world.join("order-2", OTHER_BOOT)
+    world.settle(reconcile, lambda: world.verified() == ("Unknown", "WaitsForNode"))
+    world.report(OTHER_BOOT, facts=world.facts(cpus=127))
+    world.settle(reconcile, lambda: world.verified() == ("False", "Processors"))
+    assert OURS in without_time(world.taints())
+
+
+def test_an_order_prepared_after_the_verification_keeps_its_taint(world: World) -> None:
+    """The caches still show the old boot as verified and the new order's taint as its own."""
+    reconcile = world.controller()
+    world.boot()
+    world.settle(reconcile, lambda: world.taints() == [FOREIGN_TAINT])
+    world.order("order-2")
+    world.prepare("order-2")
+    for _ in range(5):
+        try:
+            reconcile(world.name)
+        except Conflict:
+            continue
+    assert OURS in without_time(world.taints())
+
+
+def test_a_hold_is_a_taint_while_it_is_asked_for(world: World) -> None:
+    reconcile = world.controller()
+    world.boot()
+    world.settle(reconcile, lambda: world.taints() == [FOREIGN_TAINT])
+    world.ask(HOLD_REQUESTED, message="bob looks at its fans")
+    world.settle(reconcile, lambda: HOLD_TAINT in {taint["key"] for taint in world.taints()})
+    world.settle(reconcile, lambda: world.server().status.lifecycle == "Held")
+    world.ask(HOLD_REQUESTED, "False")
+    world.settle(reconcile, lambda: world.taints() == [FOREIGN_TAINT])
+    assert world.condition(HOLD_REQUESTED) == [("False", "Test")], "a hold is never answered"
+    assert [r for r in world.events.reasons() if r.startswith("NodeHold") or r == "NodeHeld"] == [
+        "NodeHeld", "NodeHoldEnded"
+    ]  # fmt: skip
+
+
+def test_duplicate_requests_are_all_answered_and_foreign_conditions_stay(world: World) -> None:
+    reconcile = world.controller()
+    world.boot(facts=world.facts(cpus=127))
+    world.settle(reconcile, lambda: world.verified() == ("False", "Processors"))
+    conditions = world.node()["status"]["conditions"]
+    asked = {"type": VERIFICATION_RETRY_REQUESTED, "status": "True"}
+    patch = {"status": {"conditions": [*conditions, asked, {**asked, "reason": "Twice"}]}}
+    world.cluster.patch(NODES, world.name, patch, subresource="status")
+    world.settle(reconcile, lambda: world.condition(VERIFICATION_RETRY_REQUESTED) == [("False", "Failed")])
+    assert world.condition("ExampleProblem") == [("False", FOREIGN_CONDITION["reason"])]
+    assert world.condition("Ready") == [("True", "KubeletReady")]
+
+
+def test_a_check_runs_on_the_node_as_a_job_and_its_words_decide(with_check: World) -> None:
+    world, reconcile = with_check, with_check.controller()
+    world.boot()
+    world.settle(reconcile, lambda: len(world.jobs()) == 1)
+    assert world.verified() == ("Unknown", "Running")
+    (job,) = world.jobs()
+    assert job["metadata"]["namespace"] == "provisioner-checks"
+    failed = json.dumps({"result": "Failed", "reason": "SlowCopy", "message": "3 GB/s, expected 40"})
+    world.finish_pod(job["metadata"]["name"], "provisioner-checks", code=0, message=failed)
+    world.settle(reconcile, lambda: world.verified() == ("False", "GpuBurn"))
+    verification = world.server().status.verification
+    assert verification is not None
+    (result,) = (each for each in verification.checks if each.name == "gpu-burn")
+    assert (result.result, result.reason) == ("Failed", "SlowCopy")
+    assert "3 GB/s, expected 40" in result.message
+    assert OURS in without_time(world.taints())
+    world.ask(VERIFICATION_RETRY_REQUESTED)
+    world.settle(reconcile, lambda: len(world.jobs()) == 2)
+    second = next(each for each in world.jobs() if each["metadata"]["uid"] != job["metadata"]["uid"])
+    world.finish_pod(second["metadata"]["name"], "provisioner-checks", code=0)
+    world.settle(reconcile, lambda: world.taints() == [FOREIGN_TAINT])
+
+
+@pytest.fixture
+def scheduler(binaries: Binaries, control_plane: ControlPlane, unique: str, tmp_path: Path) -> Iterator[str]:
+    """A scheduler for the pods of this test alone, by its name."""
+    if binaries.kube_scheduler is None:
+        pytest.skip("no kube-scheduler beside the control plane's programs")
+    configuration = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "leaderElection": {"leaderElect": False},
+        "clientConnection": {"kubeconfig": str(control_plane.kubeconfig)},
+        "profiles": [{"schedulerName": unique}],
+    }
+    path = tmp_path / "scheduler.yaml"
+    path.write_text(yaml.safe_dump(configuration))
+    with (tmp_path / "scheduler.log").open("w") as log:
+        command = [str(binaries.kube_scheduler), f"--config={path}", "--secure-port=0"]
+        running = subprocess.Popen(command, stdout=log, stderr=log)
+        yield unique
+        running.kill()
+        running.wait(60)
+
+
+def test_the_pod_of_a_check_gets_to_its_node_under_our_taints_foreign_ones_and_a_cordon(
+    cluster: Cluster, unique: str, scheduler: str
+) -> None:
+    check = job_check()
+    check.template["spec"]["template"]["spec"]["schedulerName"] = scheduler
+    with make_world(cluster, unique, check) as world:
+        room = {"pods": "10", "cpu": "4", "memory": "1Gi"}
+        body = {"status": {"capacity": room, "allocatable": room}}
+        cluster.strategic_patch(NODES, unique, body, subresource="status")
+        world.boot()
+        cluster.patch(NODES, unique, {"spec": {"unschedulable": True}})
+
+        def placed() -> bool:
+            selector = f"provisioner.dev/server={unique}"
+            pods = cluster.list(PODS, namespace="provisioner-checks", label_selector=selector).items
+            return [pod["spec"].get("nodeName") for pod in pods] == [unique]
+
+        world.settle(world.controller(), placed)
+
+
+def test_a_job_of_an_earlier_boot_is_taken_away_and_a_strangers_stays(with_check: World) -> None:
+    world, reconcile = with_check, with_check.controller()
+    world.boot()
+    world.settle(reconcile, lambda: len(world.jobs()) == 1)
+    (old,) = world.jobs()
+    stranger = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": f"{world.name}-own", "namespace": "provisioner-checks",
+                     "labels": {"provisioner.dev/server": world.name, "provisioner.dev/check": "gpu-burn"}},
+        "spec": {"suspend": True, "template": old["spec"]["template"] | {"metadata": {}}},
+    }  # fmt: skip
+    world.cluster.create(JOBS, stranger)
+    world.boot("order-2", OTHER_BOOT)
+
+    def names() -> set[str]:
+        return {job["metadata"]["name"] for job in world.jobs()}
+
+    world.settle(reconcile, lambda: old["metadata"]["name"] not in names() and len(names()) == 2)
+    assert f"{world.name}-own" in names()
+
+
+def test_a_check_that_the_api_server_refuses_fails_in_its_words(cluster: Cluster, unique: str) -> None:
+    bad = job_check(template={"spec": {"template": {"spec": {"containers": []}}}})
+    with make_world(cluster, unique, bad) as world:
+        reconcile = world.controller()
+        world.boot()
+        world.settle(reconcile, lambda: world.verified() == ("False", "GpuBurn"))
+        (message,) = (c.message for c in world.server().status.conditions if c.type == "Verified")
+        assert "containers" in message
+        assert "correct the check's template" in message
+
+
+def test_a_check_in_a_namespace_that_is_not_there_says_so(cluster: Cluster, unique: str) -> None:
+    with make_world(cluster, unique, job_check(namespace=f"{unique}-none")) as world:
+        reconcile = world.controller()
+        world.boot()
+        world.settle(reconcile, lambda: world.verified() == ("False", "GpuBurn"))
+        verification = world.server().status.verification
+        assert verification is not None
+        assert "NamespaceMissing" in {each.reason for each in verification.checks}

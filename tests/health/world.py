@@ -1,0 +1,253 @@
+"""A booted server in the real API server, its Node played by the test, and a controller that follows its caches."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from provisioner.api import Image, Maintenance, NodePool, Rack, Server
+from provisioner.api.codec import encode, to_json
+from provisioner.api.errors import Conflict
+from provisioner.api.meta import rfc3339, rfc3339_micro
+from provisioner.api.node_contract import NODE_FACTS_ANNOTATION, PREPARED_ORDER_ANNOTATION, VERIFICATION_TAINT
+from provisioner.api.node_facts import NodeFacts
+from provisioner.api.pool_settings import ExpectedInventory, JobCheck, VerificationSettings
+from provisioner.api.server import BootOrder, JoinStatus
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.informer import Informer
+from provisioner.cluster.resources import JOBS, LEASES, NAMESPACES, NODES, PODS, of
+from provisioner.health.controller import HealthController, HealthInformers, disturbed_server, follow
+from provisioner.health.index import Index
+from provisioner.health.job_manifest import CHECK_LABEL
+from provisioner.health.job_runner import JobRunner
+from provisioner.health.skew import ClockSkew
+from tests.boot.objects import image, pool, rack, server
+from tests.health.objects import BOOT, good_facts, nic
+
+DEADLINE_SECONDS = 60
+FOREIGN_TAINT = {"key": "example.com/foreign", "effect": "NoSchedule", "value": "kept"}
+FOREIGN_CONDITION = {"type": "ExampleProblem", "status": "False", "reason": "NoProblem", "message": "of npd"}
+
+
+class Crash(BaseException):
+    """The controller's process ends here."""
+
+
+class CrashingCluster:
+    """The real door, that ends the process after so many writes, each of which took effect."""
+
+    WRITES = frozenset({"apply", "apply_status", "create", "patch", "strategic_patch", "delete"})
+
+    def __init__(self, cluster: Cluster, writes: int) -> None:
+        self._cluster = cluster
+        self.left = writes
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self._cluster, name)
+        if name not in self.WRITES:
+            return attribute
+
+        def write(*args: Any, **kwargs: Any) -> Any:
+            result = attribute(*args, **kwargs)
+            self.left -= 1
+            if self.left < 0:
+                raise Crash(name)
+            return result
+
+        return write
+
+
+@dataclass
+class RecordedEvents:
+    """Keeps what would become Events."""
+
+    told: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def record(self, regarding: Mapping[str, Any], type: Any, reason: str, message: str) -> None:  # noqa: A002
+        self.told.append((regarding["kind"], reason, message))
+
+    def reasons(self, kind: str = "Server") -> list[str]:
+        return [reason for of_kind, reason, _ in self.told if of_kind == kind]
+
+
+@dataclass
+class World:
+    """One rack, one pool, one server; caches that follow them."""
+
+    cluster: Cluster
+    name: str
+    informers: HealthInformers
+    mac: str
+    events: RecordedEvents = field(default_factory=RecordedEvents)
+    began: datetime = field(default_factory=lambda: datetime.now(UTC))
+    late: timedelta = timedelta(0)
+    """By how much the controller's clock is ahead: patience need not be waited for."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC) + self.late
+
+    def controller(self, cluster: Any = None) -> Callable[[str], float | None]:
+        """A process of its own: nothing of one before is known to it."""
+        door = cluster or self.cluster
+        skew, runner, maintenances = ClockSkew(self.now), JobRunner(door), Index(disturbed_server)
+        controller = HealthController(
+            door, self.informers, self.events, now=self.now, rng=random.Random(1), skew=skew,
+            runner=runner, maintenances=maintenances,
+        )  # fmt: skip
+        follow(self.informers, skew, runner, maintenances, lambda key: None)
+        skew.saw(self.name, {"spec": {"renewTime": rfc3339_micro(self.now() - timedelta(seconds=10))}},
+                 {"spec": {"renewTime": rfc3339_micro(self.now())}})  # fmt: skip
+        return controller.reconcile
+
+    def settle(self, reconcile: Callable[[str], float | None], until: Callable[[], bool]) -> None:
+        """Reconcile as the work queue would, until it looks as wanted."""
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while time.monotonic() < deadline:
+            with contextlib.suppress(Conflict):
+                reconcile(self.name)
+            if until():
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"never got there: {self.server().status} {self.node()}")
+
+    def server(self) -> Server:
+        return self.cluster.read(Server, self.name)
+
+    def verified(self) -> tuple[str, str] | None:
+        return next(((c.status, c.reason) for c in self.server().status.conditions if c.type == "Verified"), None)
+
+    def node(self) -> dict[str, Any]:
+        return self.cluster.get(NODES, self.name)
+
+    def taints(self) -> list[dict[str, Any]]:
+        """Those that are not the node lifecycle controller's."""
+        taints = self.node()["spec"].get("taints") or []
+        return [taint for taint in taints if not taint["key"].startswith("node.kubernetes.io/")]
+
+    def condition(self, type_: str) -> list[tuple[str, str]]:
+        found = [c for c in self.node()["status"]["conditions"] if c["type"] == type_]
+        return [(c["status"], c.get("reason", "")) for c in found]
+
+    def jobs(self) -> list[dict[str, Any]]:
+        selector = f"provisioner.dev/server={self.name}"
+        return self.cluster.list(JOBS, label_selector=selector).items
+
+    def order(self, order_id: str) -> None:
+        """Play the boot controller."""
+        order = BootOrder(id=order_id, reason="FirstBoot", ordered_time=rfc3339(self.began), attempt=1,
+                          image_ref=f"{self.name}-image")  # fmt: skip
+        self.cluster.apply_status(Server, self.name, {"order": to_json(order)}, manager="provisioner-boot-controller")
+
+    def join(self, order_id: str, boot_id: str) -> None:
+        """Play the join service."""
+        join = JoinStatus(order_id=order_id, boot_id=boot_id, fetched_time=rfc3339_micro(self.began))
+        self.cluster.apply_status(Server, self.name, {"join": to_json(join)}, manager="provisioner-join")
+
+    def prepare(self, order_id: str) -> None:
+        """Play the join controller: the mark of the order, and the taint with it."""
+        taints = [FOREIGN_TAINT, {"key": VERIFICATION_TAINT, "effect": "NoExecute"}]
+        body = {"metadata": {"annotations": {PREPARED_ORDER_ANNOTATION: order_id}}, "spec": {"taints": taints}}
+        self.cluster.patch(NODES, self.name, body)
+
+    def report(self, boot_id: str, *, facts: NodeFacts | None = None, ready: bool = True) -> None:
+        """Play the kubelet and the agent."""
+        status = "True" if ready else "False"
+        conditions = [{"type": "Ready", "status": status, "reason": "KubeletReady", "message": "kubelet is posting"}]
+        fields = ("machineID", "systemUUID", "kernelVersion", "osImage", "kubeletVersion", "kubeProxyVersion",
+                  "operatingSystem", "architecture")  # fmt: skip
+        info = {**dict.fromkeys(fields, "test"), "containerRuntimeVersion": "containerd://2.1", "bootID": boot_id}
+        body = {"status": {"conditions": conditions, "nodeInfo": info}}
+        self.cluster.strategic_patch(NODES, self.name, body, subresource="status")
+        said = facts or good_facts(nics=(nic(self.mac),))
+        text = json.dumps(to_json(replace(said, boot_id=boot_id)))
+        self.cluster.patch(NODES, self.name, {"metadata": {"annotations": {NODE_FACTS_ANNOTATION: text}}})
+
+    def boot(self, order_id: str = "order-1", boot_id: str = BOOT, **said: Any) -> None:
+        self.order(order_id)
+        self.prepare(order_id)
+        self.join(order_id, boot_id)
+        self.report(boot_id, **said)
+
+    def ask(self, type_: str, status: str = "True", message: str = "by a test") -> None:
+        """As `kubectl patch --subresource=status` does."""
+        body = {"type": type_, "status": status, "reason": "Test", "message": message,
+                "lastTransitionTime": rfc3339(self.now())}  # fmt: skip
+        self.cluster.strategic_patch(NODES, self.name, {"status": {"conditions": [body]}}, subresource="status")
+
+    def facts(self, **fields: Any) -> NodeFacts:
+        return good_facts(nics=(nic(self.mac),), **fields)
+
+    def finish_pod(self, job: str, namespace: str, *, code: int, message: str | None = None) -> None:
+        """Play the kubelet of the check's pod: the Job controller makes it, and takes its end over."""
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while time.monotonic() < deadline:
+            selector = f"batch.kubernetes.io/job-name={job}"
+            pods = self.cluster.list(PODS, namespace=namespace, label_selector=selector).items
+            if pods:
+                break
+            time.sleep(0.1)
+        else:
+            raise AssertionError(f"the Job controller made no pod of {job}")
+        ended = {"exitCode": code, "reason": "Completed" if code == 0 else "Error"}
+        ended |= {"message": message} if message is not None else {}
+        container = {"name": "check", "image": "i", "imageID": "i", "ready": False, "restartCount": 0,
+                     "state": {"terminated": ended}}  # fmt: skip
+        status = {"phase": "Succeeded" if code == 0 else "Failed", "containerStatuses": [container]}
+        self.cluster.patch(PODS, pods[0]["metadata"]["name"], {"status": status}, namespace=namespace,
+                           subresource="status")  # fmt: skip
+
+
+@contextlib.contextmanager
+def make_world(cluster: Cluster, unique: str, *checks: JobCheck, attempts: int = 1) -> Iterator[World]:
+    """The objects, and caches in sync; taken away at the end. The Node bears a foreign taint and condition."""
+
+    def create(resource: Any) -> None:
+        body = encode(resource)
+        body["metadata"] = {"name": resource.name}
+        body.pop("status", None)
+        cluster.create(of(type(resource)), body)
+
+    def renamed(resource: Any, name: str) -> Any:
+        return replace(resource, metadata=replace(resource.metadata, name=name))
+
+    mac = "02:" + ":".join(f"{b:02x}" for b in random.Random(unique).randbytes(5))
+    with contextlib.suppress(Conflict):
+        cluster.create(
+            NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "provisioner-checks"}}
+        )
+    create(renamed(rack(), f"{unique}-rack"))
+    create(renamed(image(), f"{unique}-image"))
+    settings = VerificationSettings(expected=ExpectedInventory(cpus=128), checks=checks, attempts=attempts)
+    create(pool(f"{unique}-pool", image_ref=f"{unique}-image", verification=settings))
+    create(server(unique, boot_mac_address=mac, rack_ref=f"{unique}-rack", node_pool_ref=f"{unique}-pool"))
+    cluster.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": unique}})
+    cluster.strategic_patch(NODES, unique, {"status": {"conditions": [FOREIGN_CONDITION]}}, subresource="status")
+    stop = threading.Event()
+    labelled = {"label_selector": CHECK_LABEL}
+    follow_all = {
+        "servers": Informer(cluster, of(Server)), "pools": Informer(cluster, of(NodePool)),
+        "images": Informer(cluster, of(Image)), "nodes": Informer(cluster, NODES),
+        "leases": Informer(cluster, LEASES, namespace="kube-node-lease"),
+        "maintenances": Informer(cluster, of(Maintenance)),
+        "jobs": Informer(cluster, JOBS, **labelled), "pods": Informer(cluster, PODS, **labelled),
+    }  # fmt: skip
+    for informer in follow_all.values():
+        informer.start(stop)
+    assert all(informer.wait_for_sync(30) for informer in follow_all.values())
+    world = World(cluster, unique, HealthInformers(**follow_all), mac)
+    try:
+        yield world
+    finally:
+        stop.set()
+        for job in world.jobs():
+            cluster.delete(JOBS, job["metadata"]["name"], namespace=job["metadata"]["namespace"])
+        for type_, name in ((NODES, unique), (of(Server), unique), (of(NodePool), f"{unique}-pool"),
+                            (of(Rack), f"{unique}-rack")):  # fmt: skip
+            cluster.delete(type_, name)
