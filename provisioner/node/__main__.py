@@ -103,12 +103,12 @@ def _run(root: str) -> int:
 
 
 def _stage(root: str, image_digest: str, arguments: list[str]) -> int:
-    from provisioner.node import stage
+    from provisioner.node import kexec, stage
     from provisioner.node.image_manifest import ImageError
 
     stage.lower_priority()
     try:
-        print(stage.stage(root, image_digest, arguments))
+        print(stage.stage(root, image_digest, arguments, stage.load_nothing if root else kexec.load))
     except (ImageError, OSError) as error:
         print(str(error))
         return 1

@@ -173,9 +173,9 @@ class Daemon:
 
     def _act(self, intent: Intent, step: str) -> None:
         words = "starting the staged image" if step == intents.ACT_KEXEC else "rebooting by the firmware"
-        # Written before the act: whatever happens in between, it is not done twice in one boot.
-        self._finish(intent)
+        # Both before the act, which is not done twice in one boot, and not without a word.
         self._report(intent.id, intent.image_digest, intents.REBOOTING, words)
+        self._finish(intent)
         self._say(f"{words}, as intent {intent.id} says")
         self._acted = (intent, self._clock())
         try:
@@ -266,10 +266,16 @@ class RealMachine:
         return None
 
     def kexec(self) -> None:
+        self._must_be_real()
         kexec.start_loaded()
 
     def reboot(self) -> None:
+        self._must_be_real()
         kexec.reboot()
+
+    def _must_be_real(self) -> None:
+        if self._root:
+            raise ImageError(f"{self._root} is a folder, not a machine: it does not reboot")
 
     def _end_staging(self) -> None:
         if self._staging is not None:

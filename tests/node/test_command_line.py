@@ -55,9 +55,7 @@ def test_a_kexec_gives_the_kernel_what_the_boot_script_would_have_given_it() -> 
         ("quiet", NEW, [], "no provisioner.image"),
     ],
 )
-def test_what_is_no_command_line_of_ours_is_refused(
-    running: str, digest: str, arguments: list[str], said: str
-) -> None:
+def test_what_is_no_command_line_of_ours_is_refused(running: str, digest: str, arguments: list[str], said: str) -> None:
     with pytest.raises(CommandLineError, match=r".") as caught:
         next_command_line(running, digest, arguments)
     assert said in str(caught.value)

@@ -39,7 +39,9 @@ def held(state: str, *, name: str = "i1", digest: str = DIGEST, since: float = N
     return Held(image_digest=digest, arguments=(), state=state, intent_id=name, message="", since=since)
 
 
-def step(wanted: Intent | None, has: Held | None = None, *, boot: str = BOOT, finished: str = "", now: float = NOW) -> str:
+def step(
+    wanted: Intent | None, has: Held | None = None, *, boot: str = BOOT, finished: str = "", now: float = NOW
+) -> str:
     return next_step(wanted, boot, has, finished, now)
 
 
@@ -51,7 +53,12 @@ def test_an_intent_is_read_as_the_executor_writes_it() -> None:
 
 def test_a_report_is_written_as_the_executor_reads_it() -> None:
     text = render_report(
-        intent_id="i1", state="Staged", image_digest=DIGEST, boot_id=BOOT, message="x" * 5000, time="2026-01-01T00:00:00Z"
+        intent_id="i1",
+        state="Staged",
+        image_digest=DIGEST,
+        boot_id=BOOT,
+        message="x" * 5000,
+        time="2026-01-01T00:00:00Z",
     )
     report = from_json(BootReport, json.loads(text))
     assert (report.id, report.state, report.boot_id, len(report.message)) == ("i1", "Staged", BOOT, 1024)
@@ -67,7 +74,11 @@ def test_a_report_is_written_as_the_executor_reads_it() -> None:
         ("[" * 100000, "longer than", ""),
         ('{"id":"i1","action":"Erase","bootIDBefore":"b","image":"x","imageDigest":"y"}', "action 'Erase'", "i1"),
         ('{"id":"i1","action":"Stage","bootIDBefore":"b","image":"x","imageDigest":"y"}', "digest is 'y'", "i1"),
-        ('{"id":"i1","action":"Stage","bootIDBefore":"b","image":"x","imageDigest":"y","kernelArguments":3}', "int", "i1"),
+        (
+            '{"id":"i1","action":"Stage","bootIDBefore":"b","image":"x","imageDigest":"y","kernelArguments":3}',
+            "int",
+            "i1",
+        ),
     ],
 )
 def test_what_is_no_intent_is_said_and_answered_if_it_has_an_id(text: str, said: str, answered: str) -> None:

@@ -168,7 +168,9 @@ def refusal(root: Path, digest: str) -> str:
 def test_an_image_that_is_not_the_intents_is_refused(root: Path, store: ImageStore) -> None:
     digest, store.files = publish(manifest_of())
     other = "sha256:" + "0b" * 32
-    store.files = {path.replace(digest.replace(":", "-"), other.replace(":", "-")): f for path, f in store.files.items()}
+    store.files = {
+        path.replace(digest.replace(":", "-"), other.replace(":", "-")): f for path, f in store.files.items()
+    }
     assert f"the manifest has digest {digest}, asked for was {other}" in refusal(root, other)
 
 
