@@ -9,7 +9,8 @@ from datetime import datetime
 from typing import Final
 
 from provisioner.api import Image, Maintenance, NodePool, Rack, Server
-from provisioner.boot.controller import BootInformers, build_boot_controllers
+from provisioner.boot.controller import build_boot_controllers
+from provisioner.boot.informers import BootInformers
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import EventRecorder

@@ -30,6 +30,16 @@ COMMANDS: Final[Mapping[str, str]] = {
 
 KUBECTL_COMMANDS: Final[Mapping[str, str]] = {
     "accept": "provisioner.cli.accept:accept",
+    "cancel": "provisioner.cli.condition_commands:cancel",
+    "drain": "provisioner.cli.request_commands:drain",
+    "hold": "provisioner.cli.condition_commands:hold",
+    "power-cycle": "provisioner.cli.request_commands:power_cycle",
+    "reboot": "provisioner.cli.request_commands:reboot",
+    "reimage": "provisioner.cli.request_commands:reimage",
+    "release": "provisioner.cli.condition_commands:release",
+    "retry": "provisioner.cli.condition_commands:retry",
+    "status": "provisioner.cli.status_command:status",
+    "why": "provisioner.cli.why_command:why",
 }
 
 
@@ -90,17 +100,31 @@ def provisioner(log_json: bool, verbose: bool) -> None:
     configure_logging(json=log_json, verbose=verbose)
 
 
-@click.group(cls=LazyGroup, targets=KUBECTL_COMMANDS)
+@click.group(
+    cls=LazyGroup,
+    targets=KUBECTL_COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
 def kubectl() -> None:
-    """What `kubectl provision` offers."""
+    """Ask for what shall be done to nodes, and see what is done.
+
+    \b
+    Ask:       reboot, reimage, power-cycle, drain, hold
+    Withdraw:  release, cancel
+    See:       status, why
+    Other:     retry (checks before use), accept (new servers)
+
+    Flags of kubectl (--context, --as, --kubeconfig) come after the command: kubectl hands none to a plugin. Completion:
+    put kubectl_complete-provision of this project on the PATH.
+    """
 
 
 provisioner.add_command(kubectl)
 
 
-def _run(group: click.Group, name: str, prefix: list[str]) -> None:
+def _run(group: click.Group, name: str) -> None:
     try:
-        group.main([*prefix, *sys.argv[1:]], prog_name=name)
+        group.main(sys.argv[1:], prog_name=name)
     except NeedsHuman as error:
         click.echo(f"error: {Exception.__str__(error)}\n  try: {error.hint}", err=True)
         sys.exit(1)
@@ -111,9 +135,17 @@ def _run(group: click.Group, name: str, prefix: list[str]) -> None:
 
 def main() -> None:
     """Entry point of `provisioner`."""
-    _run(provisioner, "provisioner", [])
+    _run(provisioner, "provisioner")
 
 
 def kubectl_plugin() -> None:
     """Entry point of `kubectl-provision`, which kubectl finds on the PATH."""
-    _run(provisioner, "kubectl", ["kubectl"])
+    configure_logging(json=False, verbose=False)
+    _run(kubectl, "kubectl provision")
+
+
+def kubectl_completion() -> None:
+    """Entry point of `kubectl_complete-provision`, which kubectl asks for completions."""
+    from provisioner.cli.kubectl_completion import complete
+
+    click.echo(complete(kubectl, sys.argv[1:]), nl=False)

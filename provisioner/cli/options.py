@@ -14,7 +14,7 @@ import click
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _found_kubeconfig() -> str | None:
+def found_kubeconfig() -> str | None:
     """As kubectl looks for it; in a pod, the service account comes before a file that may lie in the image."""
     if named := os.environ.get("KUBECONFIG"):
         return named
@@ -27,7 +27,7 @@ def kubeconfig_option(function: F) -> F:
     return click.option(
         "--kubeconfig",
         type=click.Path(dir_okay=False, path_type=Path),
-        default=_found_kubeconfig,
+        default=found_kubeconfig,
         help="How to reach Kubernetes [KUBECONFIG; else ~/.kube/config, else the pod's service account].",
     )(function)
 

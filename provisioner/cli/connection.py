@@ -1,0 +1,60 @@
+"""How the kubectl commands reach the cluster: by kubectl's own flags, which it does not hand to a plugin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from provisioner.cli.options import kubeconfig_option
+from provisioner.cluster.client import Cluster
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+USER_AGENT = "kubectl-provision"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Connection:
+    """Which cluster, and as whom."""
+
+    kubeconfig: Path | None
+    context: str | None = None
+    as_user: str | None = None
+    as_groups: tuple[str, ...] = ()
+
+    def open(self) -> Cluster:
+        """The cluster. Raises: NeedsHuman if the kubeconfig is of no use. Sends nothing yet."""
+        return Cluster.connect(
+            self.kubeconfig,
+            user_agent=USER_AGENT,
+            context=self.context,
+            as_user=self.as_user,
+            as_groups=self.as_groups,
+        )
+
+
+def connection_options(function: F) -> F:
+    """`--kubeconfig`, `--context`, `--as`, `--as-group`; the command reads them with `connection_of`."""
+    options: tuple[Callable[[Any], Any], ...] = (
+        click.option("--as-group", "as_groups", multiple=True, metavar="GROUP", help="Group to impersonate."),
+        click.option("--as", "as_user", metavar="USER", help="User to impersonate."),
+        click.option("--context", metavar="NAME", help="Context of the kubeconfig [its current one]."),
+        kubeconfig_option,
+    )
+    for option in options:
+        function = option(function)
+    return function
+
+
+def connection_of(options: dict[str, Any]) -> Connection:
+    """The connection that the options of `connection_options` describe; they are taken out of `options`."""
+    return Connection(
+        kubeconfig=options.pop("kubeconfig", None),
+        context=options.pop("context", None),
+        as_user=options.pop("as_user", None),
+        as_groups=tuple(options.pop("as_groups", ())),
+    )

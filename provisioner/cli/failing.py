@@ -1,0 +1,65 @@
+"""How the kubectl commands end: exit codes, and what is said on the way out."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import click
+
+from provisioner.api.errors import NeedsHuman, NotFound, ProvisionerError, Refused
+
+DONE: Final = 0
+ERROR: Final = 1
+USAGE: Final = 2
+REFUSED: Final = 3
+FAILED: Final = 4
+TIMED_OUT: Final = 5
+
+EXIT_CODES: Final = """\b
+Exit codes:
+  0  done
+  1  an error: bad input, no access, no answer; nothing was written unless it says so
+  2  the command line is wrong
+  3  the API server refused it: a right is missing, or an admission policy or the schema forbids it
+  4  with --wait: a Maintenance failed or was cancelled
+  5  with --wait: the time is over; the request stands"""
+
+_POLICY: Final = re.compile(r"ValidatingAdmissionPolicy '([^']+)' .*?denied request: (.*)", re.DOTALL)
+
+
+class BadInput(NeedsHuman):
+    """What was asked for cannot be done, and was found out before anything was written."""
+
+
+@contextmanager
+def exit_codes() -> Iterator[None]:
+    """Turns errors into words on stderr and an exit code."""
+    try:
+        yield
+    except (BadInput, NotFound) as error:
+        _say(Exception.__str__(error), error.hint)
+        sys.exit(ERROR)
+    except Refused as error:
+        words = Exception.__str__(error)
+        policy = _POLICY.search(words)
+        if policy is None:
+            _say(words, error.hint)
+        else:
+            _say(policy[2], f"the rule is ValidatingAdmissionPolicy {policy[1]}")
+        sys.exit(REFUSED)
+    except NeedsHuman as error:
+        _say(Exception.__str__(error), error.hint)
+        sys.exit(ERROR)
+    except ProvisionerError as error:
+        _say(str(error), "is the API server reachable? try again")
+        sys.exit(ERROR)
+
+
+def _say(words: str, hint: str) -> None:
+    click.echo(
+        f"error: {words}\n  try: {hint}" if not hint.startswith("the rule") else f"error: {words}\n  {hint}", err=True
+    )

@@ -1,0 +1,65 @@
+"""A person's word as a condition of a Node, and what is withdrawn together with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from provisioner.api.meta import rfc3339
+from provisioner.api.node_contract import (
+    DRAIN_REQUESTED,
+    HOLD_REQUESTED,
+    POWER_CYCLE_REQUESTED,
+    REBOOT_REQUESTED,
+    REIMAGE_REQUESTED,
+)
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.resources import NODES
+
+MANAGER: Final = "kubectl-provision"
+DISTURBANCES: Final = (REBOOT_REQUESTED, REIMAGE_REQUESTED, POWER_CYCLE_REQUESTED)
+RELEASED: Final = (DRAIN_REQUESTED, HOLD_REQUESTED)
+
+
+def true_conditions(node: Mapping[str, Any] | None, types: tuple[str, ...]) -> list[str]:
+    """Which of `types` are True on the Node: of duplicates one that is True is enough."""
+    conditions = ((node or {}).get("status") or {}).get("conditions") or []
+    return [t for t in types if any(c.get("type") == t and c.get("status") == "True" for c in conditions)]
+
+
+def condition_patch(
+    type_: str, status: Literal["True", "False"], reason: str, message: str, now: datetime
+) -> dict[str, Any]:
+    """Patch of a Node's status that sets one condition, with a transition time of now: a request anew is a new one."""
+    moment = rfc3339(now)
+    condition = {
+        "type": type_,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": moment,
+        "lastHeartbeatTime": moment,
+    }
+    return {"status": {"conditions": [condition]}}
+
+
+def signed(message: str | None, user: str, what: str) -> str:
+    """The words with who said them: a condition has no other place for a name. What a person can forge is no proof."""
+    return f"{user}: {message or what}"
+
+
+def write_condition(
+    cluster: Cluster,
+    node: str,
+    type_: str,
+    status: Literal["True", "False"],
+    reason: str,
+    message: str,
+    now: datetime,
+    *,
+    dry_run: bool,
+) -> Mapping[str, Any]:
+    """Set it; the Node as it is then. Raises: Refused, NotFound."""
+    patch = condition_patch(type_, status, reason, message, now)
+    return cluster.strategic_patch(NODES, node, patch, subresource="status", manager=MANAGER, dry_run=dry_run)
