@@ -208,6 +208,11 @@ class ServerStatus:
     )
     join: JoinStatus | None = described("What was handed out for the order.", default=None)
     verification: Verification | None = described("The checks of the running boot.", default=None)
-    lifecycle: Lifecycle | None = described("Where the server is between registration and retirement.", default=None)
+    lifecycle: Lifecycle | None = described(
+        "Where the server is, the first of these that holds: Retired (Rejected, or wanted Off without a Maintenance), "
+        "Maintenance (one disturbs it), Held (by a person), Registered or Discovered (not accepted), Accepted (never "
+        "booted), Booting, Booted (not verified), Verified (and jobs are kept away otherwise), InProduction.",
+        default=None,
+    )
     discovery: Discovery | None = described("What an unknown machine said of itself.", default=None)
     conditions: tuple[Condition, ...] = described("Observations.", default=(), max_items=32, list_map_keys=("type",))

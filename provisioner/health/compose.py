@@ -8,7 +8,6 @@ from typing import Final
 from provisioner.api.codec import to_json
 from provisioner.api.conditions import settle_condition
 from provisioner.api.meta import Condition, ConditionStatus, rfc3339
-from provisioner.api.node_contract import VERIFICATION_RELEASE_REQUESTED, VERIFICATION_RETRY_REQUESTED
 from provisioner.api.server import ServerStatus, Verification
 from provisioner.health.facts import NAME as FACTS_CHECK
 from provisioner.health.lifecycle import find_lifecycle
@@ -86,9 +85,8 @@ def _what_next(server: str, attempt: int, repeats_at: datetime | None) -> str:
     if repeats_at is not None:
         return f"round {attempt} failed, the next one begins at {rfc3339(repeats_at)}"
     return (
-        f"round {attempt} failed, a person must act: repair it, then set condition {VERIFICATION_RETRY_REQUESTED} of "
-        f"Node {server} True to check again, or {VERIFICATION_RELEASE_REQUESTED} to let it in for this boot as it is "
-        f"(docs/verification.md)"
+        f"round {attempt} failed, a person must act: repair it, then kubectl provision retry {server}; or let it in "
+        f"for this boot as it is: kubectl provision release {server} --verification"
     )
 
 

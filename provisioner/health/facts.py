@@ -19,7 +19,7 @@ FACTS_SECONDS: Final = 300.0
 """How long the agent may take from the Node's first report to its facts."""
 
 NAME: Final = "Facts"
-_REMEDY: Final = "on the node: journalctl -u provisioner-agent; then reboot it, or publish an image whose agent works"
+_REMEDY: Final = "on the node: journalctl -u provisioner-node; then reboot it, or publish an image whose agent works"
 
 
 def read_facts(node: NodeView) -> tuple[NodeFacts | None, Finding]:

@@ -60,7 +60,7 @@ def _image(facts: NodeFacts, image_ref: str | None, image_digest: str | None) ->
 
 
 def _clock(node: NodeView, facts: NodeFacts, allowed: int, skew: float | None) -> Finding:
-    remedy = "check the rack's ntpServers and the way to them (on the node: timedatectl; chronyc sources)"
+    remedy = "check the rack's ntpServers and the way to them (on the node: timedatectl timesync-status)"
     if facts.clock_synchronized is False:
         return wrong(
             "Clock", "NotSynchronized", observed="the clock is not synchronized", expected="NTP", remedy=remedy
@@ -89,7 +89,7 @@ def _root(facts: NodeFacts, wanted_mib: int) -> Finding:
             "Unknown",
             observed="the agent does not say how much of the root is free",
             expected=f"at least {wanted_mib} MiB",
-            remedy="on the node: df /; journalctl -u provisioner-agent",
+            remedy="on the node: df /; journalctl -u provisioner-node",
         )
     free = facts.root_free_bytes // _MIB
     if free >= wanted_mib:

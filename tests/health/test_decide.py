@@ -139,7 +139,7 @@ def test_facts_are_waited_for_and_then_given_up() -> None:
     assert waits.look_again_seconds == pytest.approx(1)
     _, decision = run(world, (300, {}))
     assert said(decision) == ("False", "Facts")
-    assert "provisioner-agent" in verified(decision).message
+    assert "provisioner-node" in verified(decision).message
 
 
 def test_what_may_come_right_by_itself_gets_its_time() -> None:

@@ -58,7 +58,7 @@ def test_what_cannot_be_used_is_told_in_words(text: str, words: str) -> None:
     assert facts is None
     assert (finding.ok, finding.reason) == (False, "Malformed")
     assert words in finding.message
-    assert "journalctl -u provisioner-agent" in finding.message
+    assert "journalctl -u provisioner-node" in finding.message
 
 
 @given(JSON, st.sampled_from(sorted(to_json(good_facts()))))

@@ -1,0 +1,48 @@
+"""docs/verification.md: its sample is applied as it stands, and it names what there is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import yaml
+
+from provisioner.api import NodePool
+from provisioner.api.codec import decode
+from provisioner.api.node_contract import (
+    HOLD_REQUESTED,
+    VERIFICATION_RELEASE_REQUESTED,
+    VERIFICATION_RETRY_REQUESTED,
+)
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.resources import JOBS, of
+from provisioner.health.checks import look_at
+from provisioner.health.job_manifest import render_job
+from tests.health.objects import BOOT, booted, image, node, strict_pool
+from tests.health.world import make_world
+
+TEXT = (Path(__file__).parents[2] / "docs" / "verification.md").read_text()
+
+
+def test_the_sample_check_is_accepted_by_the_api_server_and_so_is_its_job(cluster: Cluster, unique: str) -> None:
+    (sample,) = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
+    body = yaml.safe_load(sample)
+    body["metadata"]["name"] = f"{unique}-sample"
+    pool = decode(NodePool, cluster.create(of(NodePool), body))
+    cluster.delete(of(NodePool), pool.name)
+    (check,) = pool.spec.verification.checks
+    assert pool.spec.verification.expected.gpus is not None
+    with make_world(cluster, unique):
+        job = cluster.create(JOBS, render_job(check, unique, BOOT, 1))
+        assert job["spec"]["activeDeadlineSeconds"] == 120
+
+
+def test_every_built_in_check_every_request_and_every_reason_is_told_of() -> None:
+    everything = look_at(booted(), strict_pool(), image(), node(), 0.0)
+    names = [f"`{each.name}`" for each in everything.findings]
+    requests = (HOLD_REQUESTED, VERIFICATION_RELEASE_REQUESTED, VERIFICATION_RETRY_REQUESTED)
+    sources = "".join(path.read_text() for path in (Path(__file__).parents[2] / "provisioner" / "health").glob("*.py"))
+    reasons = re.findall(r'NoBoot\(\s*"(\w+)"', sources) + re.findall(r'reason="(Verification\w+)"', sources)
+    assert len(names) == 13
+    assert {"WaitsForBoot", "WaitsForNode", "WaitsForPool", "Adopted", "VerificationStarted"} <= set(reasons)
+    assert [each for each in (*names, *requests, *reasons) if each not in TEXT] == []
