@@ -11,7 +11,6 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
@@ -25,8 +24,9 @@ from provisioner.api.meta import Resource
 from provisioner.api.server import ServerStatus
 from provisioner.boot.decide import decide
 from provisioner.boot.facts import Facts, NodeFacts, read_node
+from provisioner.boot.informers import BootInformers, follow
 from provisioner.boot.lease_watch import LeaseWatch
-from provisioner.boot.maintenance_index import MaintenanceIndex, server_of
+from provisioner.boot.maintenance_index import MaintenanceIndex
 from provisioner.boot.other_node import find_other_node
 from provisioner.boot.requests import next_image_name
 from provisioner.boot.server_index import Source
@@ -47,26 +47,6 @@ _OWNED: Final = ("nodeRef", "bootStage", "bootID", "imageRef", "imageDigest", "o
 _OWNED_CONDITIONS: Final = ("Booted", "Ready")
 
 R = TypeVar("R", bound=Resource)
-
-
-@dataclass(frozen=True, kw_only=True)
-class BootInformers:
-    """The caches that the boot controller follows. `leases`: those of the namespace kube-node-lease."""
-
-    servers: Source
-    pools: Source
-    images: Source
-    racks: Source
-    nodes: Source
-    leases: Source
-    maintenances: Source
-
-    @property
-    def have_synced(self) -> bool:
-        sources = (
-            self.servers, self.pools, self.images, self.racks, self.nodes, self.leases, self.maintenances
-        )  # fmt: skip
-        return all(source.has_synced for source in sources)
 
 
 class BootController:
@@ -211,80 +191,12 @@ def build_boot_controllers(
     boot = BootController(cluster, informers, recorder, now=clock, rng=rng or random.SystemRandom(), leases=leases)
     controller = Controller("boot", boot.reconcile, workers=workers)
     informers.leases.subscribe(lambda key, old, new: _note(leases, key, new))
-    _follow(informers, controller.queue.add)
+    follow(informers, controller.queue.add)
     return [controller]
-
-
-def _follow(informers: BootInformers, add: Callable[[str], None]) -> None:
-    """Queue the servers that a change concerns. Leases are read when needed; each renewal would be a change."""
-
-    def add_all(matches: Callable[[Mapping[str, Any]], bool]) -> None:
-        for server in informers.servers.items():
-            if matches(server):
-                add(server["metadata"]["name"])
-
-    def server_changed(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
-        if new is not None:
-            add(name)
-
-    def node_changed(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
-        if read_node(old, None) != read_node(new, None):
-            add(name)
-
-    def pool_changed(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
-        if _spec(old) != _spec(new):
-            add_all(lambda server: _spec(server).get("nodePoolRef") == name)
-
-    def rack_changed(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
-        if _spec(old) != _spec(new):
-            add_all(lambda server: _spec(server).get("rackRef") == name)
-
-    def image_changed(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
-        if _available(old) == _available(new) and (old is None) == (new is None):
-            return
-        pools = {p["metadata"]["name"] for p in informers.pools.items() if _spec(p).get("imageRef") == name}
-        asked = {server_of(m) for m in informers.maintenances.items() if _reboot(m).get("imageRef") == name}
-        add_all(
-            lambda server: (
-                _spec(server).get("nodePoolRef") in pools
-                or server["metadata"]["name"] in asked
-                or ((server.get("status") or {}).get("order") or {}).get("imageRef") == name
-            )
-        )
-
-    def maintenance_changed(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
-        if _phase(old) != _phase(new) or _reboot(old) != _reboot(new):
-            for body in (old, new):
-                if body is not None:
-                    add(server_of(body))
-
-    informers.servers.subscribe(server_changed)
-    informers.nodes.subscribe(node_changed)
-    informers.pools.subscribe(pool_changed)
-    informers.racks.subscribe(rack_changed)
-    informers.images.subscribe(image_changed)
-    informers.maintenances.subscribe(maintenance_changed)
 
 
 def _note(leases: LeaseWatch, key: str, lease: Mapping[str, Any] | None) -> None:
     leases.look(key.removeprefix(f"{LEASE_NAMESPACE}/"), lease)
-
-
-def _spec(body: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    return (body or {}).get("spec") or {}
-
-
-def _phase(maintenance: Mapping[str, Any] | None) -> str | None:
-    return ((maintenance or {}).get("status") or {}).get("phase")
-
-
-def _reboot(maintenance: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    return ((maintenance or {}).get("status") or {}).get("reboot") or {}
-
-
-def _available(image: Mapping[str, Any] | None) -> tuple[Any, ...]:
-    conditions = ((image or {}).get("status") or {}).get("conditions") or ()
-    return tuple((c.get("status"), c.get("message")) for c in conditions if c.get("type") == "Available")
 
 
 def _differs(body: Mapping[str, Any], decision: Decision) -> bool:

@@ -9,17 +9,17 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from provisioner.api.boot_stage import WAITS_FOR, BootStage
-from provisioner.api.boot_timeline import PHASE_NAMES
+from provisioner.api.boot_stage import BootStage
 from provisioner.api.meta import rfc3339, rfc3339_micro
 from provisioner.boot.boot_status import compose
 from provisioner.boot.facts import Facts
 from provisioner.boot.needs import Need, find_need
 from provisioner.boot.obstacles import Obstacle, find_obstacle, runs_as_other_node
 from provisioner.boot.orders import former_order, next_order, not_before
-from provisioner.boot.requests import belongs_to, describe_request, pending_request
-from provisioner.boot.stages import Stage, current_stage, describe_time_out, has_fetched, is_by_agent, is_settled
+from provisioner.boot.requests import pending_request
+from provisioner.boot.stages import current_stage, describe_time_out, has_fetched, is_settled
 from provisioner.boot.verdict import Decision, Say, Verdict
+from provisioner.boot.words import waiting_words
 
 ALIVE_AGAIN_SECONDS: Final = 5.0
 """Leases are not watched for each renewal: where one stands in the way, it is looked at so often."""
@@ -129,7 +129,7 @@ def _needy(facts: Facts, now: datetime, new_id: str) -> Verdict | None:
     stage = current_stage(ordered.server, facts.pool)
     if stage is None:
         raise AssertionError("an order was just given")
-    say = Say(status="False", reason="Ordered", message=_waiting_words(ordered, stage))
+    say = Say(status="False", reason="Ordered", message=waiting_words(ordered, stage))
     return Verdict(booted=say, ready=say, stage="Ordered", order=order)
 
 
@@ -197,51 +197,12 @@ def _under_way(facts: Facts, now: datetime) -> Verdict:
             f"{describe_time_out(server, stage)}; see its condition PoweredOn: kubectl describe server {server.name}"
         )
     else:
-        words = _waiting_words(facts, stage)
+        words = waiting_words(facts, stage)
     ready = Say(status="False", reason="StageTimedOut" if late else stage.stage, message=words)
     booted = ready
     if has_fetched(server):
         booted = Say(status="True", reason="Joined", message="the ordered boot was handed its join configuration")
     return Verdict(booted=booted, ready=ready, stage=stage.stage, look_again=None if late else stage.deadline)
-
-
-def _waiting_words(facts: Facts, stage: Stage) -> str:
-    server, node = facts.server, facts.node
-    waits_for = _ordered_waits_for(facts) if stage.stage == "Ordered" else WAITS_FOR[stage.stage]
-    words = f"{PHASE_NAMES[stage.stage]} since {rfc3339(stage.began)}: waits for {waits_for}"
-    if stage.deadline is not None:
-        words += f", until {rfc3339(stage.deadline)} at most"
-    order = server.status.order
-    if order is not None and order.reason == "Requested" and order.maintenance_ref is not None:
-        words += f"; {describe_request(order)}"
-    if stage.stage == "Kubelet" and node is not None and node.ready and node.boot_id is not None:
-        words += f"; Node '{node.name}' is Ready, but reports another boot ({node.boot_id})"
-    elif stage.stage == "Kubelet" and node is not None and node.ready_message:
-        words += f"; Node '{node.name}' says: {node.ready_message}"
-    progress = server.status.progress
-    if progress is not None and progress.message and progress.stage == stage.stage:
-        words += f"; the machine says: {progress.message}"
-    refused = server.status.join.refused_reason if server.status.join is not None else None
-    if stage.stage == "Token" and refused is not None:
-        words += f"; its last request was refused ({refused}), see its condition Joined"
-    return words
-
-
-def _ordered_waits_for(facts: Facts) -> str:
-    """Who is to carry the order out."""
-    server, order = facts.server, facts.server.status.order
-    if order is not None and is_by_agent(order):
-        if not belongs_to(order, facts.maintenance):
-            return (
-                "nobody any more: its Maintenance is over; to have it booted: "
-                f"kubectl provision power-cycle {server.name}"
-            )
-        if order.method == "Kexec":
-            return "the agent on it to start the new image by kexec"
-        return "the agent on it to reboot it"
-    if server.spec.bmc is None:
-        return "somebody to press its power button, as it has no BMC (spec.bmc)"
-    return WAITS_FOR["Ordered"]
 
 
 def _stage_of(facts: Facts) -> BootStage | None:

@@ -115,6 +115,8 @@ def test_an_arm64_server_has_its_own_console() -> None:
 def test_a_server_boots_what_its_order_says_not_what_its_pool_says_by_now() -> None:
     ordered = server(status=replace(ADDRESSED, order=ORDER))
     assert wanted_image_name(ordered, pool()) == "old-image"
+    settled = server(status=replace(ADDRESSED, order=ORDER, ready_time=at(40)))
+    assert wanted_image_name(settled, pool()) == "gpu-node-abababababab", "it boots by itself, if it boots"
     assert wanted_image_name(server(), pool()) == "gpu-node-abababababab"
     assert wanted_image_name(server(), None) is None
 

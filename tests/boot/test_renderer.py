@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.server import Server, ServerStatus
+from provisioner.api.server import BootOrder, Server, ServerStatus
 from provisioner.boot import renderer
 from provisioner.boot.choose import choose_boot_target
 from provisioner.boot.renderer import ScriptRenderer
 from provisioner.boot.server_index import ServerIndex
 from tests.boot.fake_source import FakeSource
-from tests.boot.objects import URLS, condition, image, pool, rack, server
+from tests.boot.objects import URLS, at, condition, image, pool, rack, server
 
 
 class World:
@@ -90,6 +90,23 @@ def test_a_pools_new_image_reaches_its_servers_alone(tmp_path: Path) -> None:
     world.pools.put(pool(image_ref="newer"))
     assert world.changed() == 1
     assert "Image newer" in world.text()
+
+
+def test_a_pools_new_image_reaches_a_server_whose_boot_is_over_and_none_that_boots(tmp_path: Path) -> None:
+    order = BootOrder(id="o1", reason="FirstBoot", ordered_time=at(0), attempt=1, image_ref="gpu-node-abababababab")
+    booting = ServerStatus(address="10.80.0.21", subnet_name="boot", order=order)
+    world = World(tmp_path, server(status=booting))
+    world.images.put(image("newer"))
+    world.renderer.render_all()
+    world.pools.put(pool(image_ref="newer"))
+    world.changed()
+    assert "Image gpu-node-abababababab" in world.text()
+    world.servers.put(server(status=replace(booting, ready_time=at(40))))
+    assert world.changed() == 1
+    assert "Image newer" in world.text()
+    world.images.put(image("newer", available="False"))
+    assert world.changed() == 1
+    assert "ImageUnavailable" in world.text()
 
 
 def test_an_image_that_becomes_unavailable_stops_the_servers_that_would_boot_it(tmp_path: Path) -> None:
