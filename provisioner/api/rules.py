@@ -129,20 +129,54 @@ PLAIN_URL_RULES: Final = (
     ),
 )
 
+_BMC_HOST: Final = "[][A-Za-z0-9.:-]+"
 BMC_ADDRESS_RULES: Final = (
     Rule(
-        "self.matches('^https?://')",
-        "the address of a BMC needs its scheme: write it as https://10.90.0.11",
-        expression="'BMC address \\'' + self + '\\' needs its scheme: write https://' + self",
-    ),
-    Rule(
-        "!self.matches('^https?://') || !self.contains('@')",
+        "!self.contains('@')",
         "credentials do not belong into the BMC's address, which everybody may read: "
         "put them into a Secret and name it in credentialsName",
     ),
     Rule(
-        "!self.matches('^https?://') || self.contains('@') || self.matches('^https?://[][A-Za-z0-9.:-]+(/[A-Za-z0-9._~/-]*)?$')",
+        "!self.matches('^https?://') || self.contains('@') || "
+        f"self.matches('^https?://{_BMC_HOST}(/[A-Za-z0-9._~/-]*)?$')",
         "the address of a BMC is a scheme, a host and perhaps a port and a path: write it as https://10.90.0.11",
+    ),
+    Rule(
+        f"self.matches('^https?://') || self.contains('@') || self.matches('^([a-z]+://)?{_BMC_HOST}/?$')",
+        "the address of a BMC by IPMI is a host and perhaps a port: write it as ipmi://10.90.0.11",
+    ),
+)
+
+_IS_IPMI: Final = "self.protocol == 'IPMI'"
+BMC_PROTOCOL_RULES: Final = (
+    Rule(
+        f"{_IS_IPMI} || self.address.contains('@') || self.address.matches('^https?://')",
+        "the address of a BMC needs its scheme: write it as https://10.90.0.11",
+        field=".address",
+        expression=(
+            "'BMC address \\'' + self.address + '\\' ' + (self.address.startsWith('ipmi://') ? "
+            "'is for IPMI: set protocol to IPMI, or write https://' + self.address.substring(7) : "
+            "'needs its scheme: write https://' + self.address)"
+        ),
+    ),
+    Rule(
+        f"!({_IS_IPMI}) || self.address.contains('@') || self.address.matches('^(ipmi://)?{_BMC_HOST}/?$')",
+        "protocol IPMI needs an address such as ipmi://10.90.0.11",
+        field=".address",
+        expression=(
+            "'BMC address \\'' + self.address + '\\' is not for protocol IPMI: write ipmi://10.90.0.11' + "
+            "(self.address.startsWith('http') ? ', or set protocol to Redfish' : '')"
+        ),
+    ),
+    Rule(
+        f"!({_IS_IPMI}) || !has(self.certificate)",
+        "IPMI knows no certificates: leave certificate out, or set protocol to Redfish",
+        field=".certificate",
+    ),
+    Rule(
+        f"!({_IS_IPMI}) || !has(self.systemID)",
+        "IPMI knows one system only: leave systemID out, or set protocol to Redfish",
+        field=".systemID",
     ),
 )
 

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 from provisioner.api.meta import ObjectMeta, Resource
 from provisioner.api.rules import (
     BMC_ADDRESS_RULES,
+    BMC_PROTOCOL_RULES,
     DIGEST_RULES,
     IPV4_RULES,
     LABEL_PATTERN,
@@ -58,6 +59,8 @@ Architecture = Literal["x86_64", "arm64"]
 Acceptance = Literal["Pending", "Accepted", "Rejected"]
 PowerState = Literal["On", "Off"]
 BootMethod = Literal["Pxe", "UefiHttp", "Disk"]
+BmcProtocol = Literal["Redfish", "IPMI"]
+BmcFirmware = Literal["UEFI", "BIOS"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,11 +73,15 @@ class BMC:
             "bootMethod UefiHttp sets the URL by Redfish, which protocol IPMI cannot: use bootMethod Pxe",
             field=".bootMethod",
         ),
+        *BMC_PROTOCOL_RULES,
     )
     address: str = described(
-        "Base URL of the Redfish service, such as https://10.90.0.11.", max_length=253, rules=BMC_ADDRESS_RULES
+        "Base URL of the Redfish service, such as https://10.90.0.11; with protocol IPMI ipmi://10.90.0.11, and a port "
+        "where it is not 623.",
+        max_length=253,
+        rules=BMC_ADDRESS_RULES,
     )
-    protocol: Literal["Redfish", "IPMI"] = described("Protocol spoken.", default="Redfish", server_default="Redfish")
+    protocol: BmcProtocol = described("Protocol spoken.", default="Redfish", server_default="Redfish")
     credentials_name: str | None = described(
         "Secret in the provisioner's namespace with the keys username and password.",
         default=None,
@@ -105,6 +112,11 @@ class BMC:
         "How the BMC is told to boot: Pxe, or UefiHttp with the URL set through the BMC, or Disk (left alone).",
         default="Pxe",
         server_default="Pxe",
+    )
+    firmware: BmcFirmware = described(
+        "Firmware that protocol IPMI tells to boot: its boot flags say UEFI (also if absent) or BIOS. Redfish leaves "
+        "that alone.",
+        default="UEFI",
     )
 
 

@@ -20,6 +20,7 @@ from provisioner.inventory.entries import Credentials, Entry, Mistake, Origin, P
 from provisioner.inventory.headers import Column, column_of, interface_of, looks_like_header
 
 _HEADER_WITHIN_LINES: Final = 30
+_PROTOCOLS: Final = {"redfish": "Redfish", "ipmi": "IPMI"}
 _ARCHITECTURES: Final = {"x86_64": "x86_64", "x86": "x86_64", "amd64": "x86_64", "x64": "x86_64"} | {
     "arm64": "arm64",
     "aarch64": "arm64",
@@ -233,9 +234,21 @@ class _Reading:
         # A list that knows the BMC's MAC address but not yet its IP address is usual: there is nothing to talk to yet.
         if not bmc["address"]:
             return None
-        if not re.match(r"https?://", bmc["address"]):
-            bmc["address"] = f"https://{bmc['address']}"
+        if "://" not in bmc["address"]:
+            scheme = "ipmi" if cells.get("bmc.protocol", "").lower() == "ipmi" else "https"
+            bmc["address"] = f"{scheme}://{bmc['address']}"
+        bmc["protocol"] = self._protocol(bmc["address"])
         return {key: value for key, value in bmc.items() if value}
+
+    def _protocol(self, address: str) -> str | None:
+        """What the column says, or what the address says; Redfish is not spelt out."""
+        sent = self.row.cells.get("bmc.protocol")
+        if sent is None:
+            return "IPMI" if address.lower().startswith("ipmi://") else None
+        known = _PROTOCOLS.get(sent.lower())
+        if known is None:
+            self._wrong("bmc.protocol", repr(sent), "Redfish or IPMI", "correct it")
+        return known
 
     def _credentials(self) -> Credentials | None:
         password = self.row.cells.get("password")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,7 +16,8 @@ from provisioner.inventory.entries import Entry, Mistake, Origin
 
 Object = Mapping[str, Any]
 
-_PORTS: Final = {"https": 443, "http": 80}
+_USUAL_PORTS: Final = {"https": 443, "ipmi": 623}
+_PORTS: Final = {**_USUAL_PORTS, "http": 80}
 
 
 class Claim(NamedTuple):
@@ -68,17 +70,19 @@ def claims_of(kind: str, spec: Object, status: Object | None = None) -> Iterator
 
 
 def bmc_endpoint(address: str) -> str:
-    """Host and port of a BMC's URL, the same however it is written: `https://BMC/redfish` is `bmc:443`."""
+    """The BMC that an address names, the same however it is written: `https://BMC/redfish` and `ipmi://bmc` are `bmc`.
+
+    By both protocols on their usual ports it is one BMC; another port may be another one behind the same address.
+    """
     try:
-        url = urlsplit(address)
+        url = urlsplit(address if "://" in address else f"ipmi://{address}")
         host, port = (url.hostname or "").rstrip("."), url.port or _PORTS[url.scheme]
     except (ValueError, KeyError):
         return address.rstrip("/").lower()  # no URL: the CRD's rules refuse it
-    try:
+    with contextlib.suppress(ValueError):
         parsed = ip_address(host)
-    except ValueError:
-        return f"{host}:{port}"
-    return f"[{parsed}]:{port}" if parsed.version == 6 else f"{parsed}:{port}"
+        host = f"[{parsed}]" if parsed.version == 6 else str(parsed)
+    return host if port == _USUAL_PORTS.get(url.scheme) else f"{host}:{port}"
 
 
 def is_waiting_stranger(body: Object) -> bool:

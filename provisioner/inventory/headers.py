@@ -9,7 +9,7 @@ from typing import Final, Literal
 Column = Literal[
     "name", "rackRef", "position", "serialNumber", "systemUUID", "architecture", "bootMACAddress", "bootAddress",
     "subnetName", "nodePoolRef", "endorsementKeySHA256", "bmc.address", "bmc.macAddress", "bmc.credentialsName",
-    "bmc.systemID", "username", "password",
+    "bmc.systemID", "bmc.protocol", "username", "password",
 ]  # fmt: skip
 
 _SPELLINGS: Final[dict[Column, tuple[str, ...]]] = {
@@ -54,6 +54,7 @@ _SPELLINGS: Final[dict[Column, tuple[str, ...]]] = {
     ),
     "bmc.credentialsName": ("bmc credentials", "bmc secret", "bmc credentials name", "credentials name"),
     "bmc.systemID": ("bmc system id", "redfish system", "redfish system id", "system id"),
+    "bmc.protocol": ("bmc protocol", "protocol"),
     "username": (
         *("bmc user", "bmc username", "bmc login", "idrac user", "ipmi user", "ipmi username", "user", "username"),
         "login",

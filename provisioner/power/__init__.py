@@ -1,1 +1,1 @@
-"""Redfish: power, reset and boot override of servers."""
+"""Redfish and IPMI: power, reset and boot override of servers."""

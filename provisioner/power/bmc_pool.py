@@ -14,8 +14,11 @@ from provisioner.api.server import BMC
 from provisioner.api.values import Secret
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import SECRETS
+from provisioner.power.bmc_access import BmcAccess
+from provisioner.power.ipmi import IpmiPower
+from provisioner.power.ipmi_processes import IpmiProcesses
 from provisioner.power.power_controller import BmcRefused, PowerController
-from provisioner.power.redfish import BmcAccess, RedfishPower
+from provisioner.power.redfish import RedfishPower
 
 NAMESPACE: Final = "provisioner-system"
 CLOSE_SECONDS: Final = 5.0
@@ -39,12 +42,13 @@ class BmcPool:
         cluster: Cluster,
         *,
         clock: Callable[[], float],
-        connect: Callable[[BmcAccess], PowerController] = RedfishPower,
+        connect: Callable[[BmcAccess], PowerController] | None = None,
         namespace: str = NAMESPACE,
     ) -> None:
         self._cluster = cluster
         self._clock = clock
-        self._connect = connect
+        self._ipmi = IpmiProcesses()
+        self._connect = connect or self._open
         self._namespace = namespace
         self._lock = threading.Lock()
         self._entries: dict[str, _Entry] = {}
@@ -52,15 +56,8 @@ class BmcPool:
     def get(self, server: str, bmc: BMC) -> PowerController:
         """The BMC of a server, not necessarily connected.
 
-        Raises: BmcRefused if it speaks another protocol, its credentials are missing, or they were refused lately and
-        have not changed since.
+        Raises: BmcRefused if its credentials are missing, or were refused lately and have not changed since.
         """
-        if bmc.protocol != "Redfish":
-            raise BmcRefused(
-                f"spec.bmc.protocol is {bmc.protocol}, which this version does not speak",
-                reason="ProtocolNotSupported",
-                hint="use the BMC's Redfish service, or remove spec.bmc and press the power button",
-            )
         with self._lock:
             entry = self._entries.get(server)
         if entry is not None and entry.refused is None and _same_place(entry.access, bmc):
@@ -92,11 +89,15 @@ class BmcPool:
 
     def close(self) -> None:
         """End the sessions, as many as `CLOSE_SECONDS` allow; BMCs end the others after a while by themselves."""
+        self._ipmi.close()
         deadline = self._clock() + CLOSE_SECONDS
         for server in list(self._entries):
             if self._clock() > deadline:
                 return
             self.drop(server)
+
+    def _open(self, access: BmcAccess) -> PowerController:
+        return IpmiPower(access, self._ipmi) if access.protocol == "IPMI" else RedfishPower(access)
 
     def _read_access(self, bmc: BMC) -> BmcAccess:
         name = bmc.credentials_name
@@ -119,17 +120,21 @@ class BmcPool:
             username=username,
             password=Secret(password),
             credentials_name=f"{self._namespace}/{name}",
+            protocol=bmc.protocol,
+            firmware=bmc.firmware,
             certificate=bmc.certificate,
             system_id=bmc.system_id,
         )
 
 
 def _same_place(access: BmcAccess, bmc: BMC) -> bool:
-    return (access.address, access.certificate, access.system_id, access.credentials_name.partition("/")[2]) == (
-        bmc.address,
-        bmc.certificate,
-        bmc.system_id,
-        bmc.credentials_name,
+    return (
+        access.protocol == bmc.protocol
+        and access.address == bmc.address
+        and access.certificate == bmc.certificate
+        and access.system_id == bmc.system_id
+        and access.firmware == bmc.firmware
+        and access.credentials_name.partition("/")[2] == bmc.credentials_name
     )
 
 

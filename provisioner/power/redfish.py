@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 import sushy
 import sushy.auth
 import sushy.exceptions
 
-from provisioner.api.values import Secret
+from provisioner.power.bmc_access import BmcAccess
 from provisioner.power.power_controller import (
     BmcRefused,
     BmcUnreachable,
@@ -32,18 +31,6 @@ _ENABLED: Final = {
     "Once": sushy.BootSourceOverrideEnabled.ONCE,
     "Continuous": sushy.BootSourceOverrideEnabled.CONTINUOUS,
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class BmcAccess:
-    """Where a BMC is and how one gets in. `credentials_name` is the Secret, for messages."""
-
-    address: str
-    username: str
-    password: Secret
-    credentials_name: str
-    certificate: str | None = None
-    system_id: str | None = None
 
 
 class RedfishPower:

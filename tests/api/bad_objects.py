@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.api.bad_maintenances import MAINTENANCES, POOL_SETTINGS
 from tests.api.bad_row import Row
-from tests.api.objects import artifact, bmc, dpu, image, node_pool, rack, server, subnet
+from tests.api.objects import artifact, bmc, dpu, image, ipmi, node_pool, rack, server, subnet
 
 
 def _mac(bad: str, *words: str) -> Row:
@@ -152,9 +152,45 @@ BMCS = (
     ),
     Row(
         "a URL set by IPMI",
-        server(bmc=bmc(protocol="IPMI", bootMethod="UefiHttp")),
-        server(bmc=bmc(protocol="IPMI", bootMethod="Pxe")),
+        server(bmc=ipmi(bootMethod="UefiHttp")),
+        server(bmc=ipmi(bootMethod="Pxe")),
         ("use bootMethod Pxe",),
+    ),
+    Row(
+        "a Redfish address by IPMI",
+        server(bmc=ipmi(address="https://10.90.0.11")),
+        server(bmc=ipmi(address="10.90.0.11:6230")),
+        ("'https://10.90.0.11' is not for protocol IPMI", "write ipmi://10.90.0.11, or set protocol to Redfish"),
+    ),
+    Row(
+        "an IPMI address by Redfish",
+        server(bmc=bmc(address="ipmi://10.90.0.11")),
+        server(bmc=ipmi(address="ipmi://[fd00::11]:623")),
+        ("is for IPMI", "set protocol to IPMI, or write https://10.90.0.11"),
+    ),
+    Row(
+        "credentials in an IPMI address",
+        server(bmc=ipmi(address="ipmi://root:calvin@10.90.0.11")),
+        server(bmc=ipmi(credentialsName="r01-u01-bmc")),
+        ("credentials do not belong", "credentialsName"),
+    ),
+    Row(
+        "a path in an IPMI address",
+        server(bmc=ipmi(address="ipmi://10.90.0.11/redfish")),
+        server(bmc=ipmi(address="ipmi://bmc-u11.example.net")),
+        ("a host and perhaps a port",),
+    ),
+    Row(
+        "a certificate by IPMI",
+        server(bmc=ipmi(certificate="-----BEGIN CERTIFICATE-----\n")),
+        server(bmc=ipmi(firmware="BIOS")),
+        ("IPMI knows no certificates",),
+    ),
+    Row(
+        "a system id by IPMI",
+        server(bmc=ipmi(systemID="1")),
+        server(bmc=ipmi(bootMethod="Disk")),
+        ("IPMI knows one system only",),
     ),
 )
 

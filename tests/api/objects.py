@@ -35,6 +35,10 @@ def bmc(**changes: Any) -> dict[str, Any]:
     return {"address": "https://10.90.0.11", **changes}
 
 
+def ipmi(**changes: Any) -> dict[str, Any]:
+    return {"address": "ipmi://10.90.0.11", "protocol": "IPMI", **changes}
+
+
 def dpu(name: str = "r01-u01-dpu", **changes: Any) -> dict[str, Any]:
     return _object("DPU", {"serverRef": "r01-u01", "bootMACAddress": "52:54:00:12:34:57"}, changes, name)
 

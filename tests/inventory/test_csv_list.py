@@ -29,6 +29,29 @@ def read(text: str, **options: str | bool) -> tuple[tuple[Entry, ...], tuple[Mis
     return packing_list.entries, mistakes
 
 
+def test_a_bmc_by_ipmi_is_known_by_its_address_or_by_a_column() -> None:
+    entries, mistakes = read(
+        "S/N;MAC;BMC IP;BMC protocol\n"
+        "A;52:54:00:aa:bb:01;ipmi://10.90.0.1;\n"
+        "B;52:54:00:aa:bb:02;10.90.0.2:6230;ipmi\n"
+        "C;52:54:00:aa:bb:03;10.90.0.3;Redfish\n"
+        "D;52:54:00:aa:bb:04;10.90.0.4;\n"
+    )
+    assert mistakes == ()
+    assert [entry.spec["bmc"] for entry in entries] == [
+        {"address": "ipmi://10.90.0.1", "protocol": "IPMI"},
+        {"address": "ipmi://10.90.0.2:6230", "protocol": "IPMI"},
+        {"address": "https://10.90.0.3", "protocol": "Redfish"},
+        {"address": "https://10.90.0.4"},
+    ]
+
+
+def test_a_protocol_that_nobody_speaks_is_a_mistake() -> None:
+    _, mistakes = read("S/N;MAC;BMC IP;Protocol\nA;52:54:00:aa:bb:01;10.90.0.1;SNMP\n")
+    assert len(mistakes) == 1
+    assert "'SNMP', expected Redfish or IPMI" in str(mistakes[0])
+
+
 def test_a_vendors_list_becomes_servers() -> None:
     entries, mistakes = read(VENDOR, pool="gpu")
     assert mistakes == ()

@@ -35,6 +35,7 @@ def test_its_yaml_is_registered_and_applied_alike(cluster: Cluster) -> None:
         ("create", "r01"),
         ("create", "r01-u12"),
         ("create", "r01-u13"),
+        ("create", "r01-u14"),
     ]
     for body in yaml.safe_load_all(whole):
         assert cluster.apply(body, manager="kubectl", dry_run=True)["metadata"]["name"] == body["metadata"]["name"]

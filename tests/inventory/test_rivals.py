@@ -27,7 +27,7 @@ def rivals(*servers: dict[str, Any]) -> dict[str, dict[str, str]]:
 
 def test_a_bmc_is_the_same_however_its_address_is_written() -> None:
     old, new = server("o", "https://BMC.example/redfish", age=1), server("nn", "https://bmc.example:443")
-    assert rivals(old, new) == {"o": {}, "nn": {"o": "BMC address bmc.example:443"}}
+    assert rivals(old, new) == {"o": {}, "nn": {"o": "BMC address bmc.example"}}
 
 
 def test_a_claim_without_a_system_clashes_with_every_system_of_the_bmc() -> None:
@@ -35,12 +35,12 @@ def test_a_claim_without_a_system_clashes_with_every_system_of_the_bmc() -> None
     one, two = server("nn", "https://b/", "1"), server("mmm", "https://B:443", "2")
     assert rivals(one, two, whole) == {
         "o": {},
-        "nn": {"o": "BMC address b:443 (system 1)"},
-        "mmm": {"o": "BMC address b:443 (system 2)"},
+        "nn": {"o": "BMC address b (system 1)"},
+        "mmm": {"o": "BMC address b (system 2)"},
     }
     late = server("llll", "https://b")
     assert rivals(one, two, late)["llll"] == {}, "of the same age, the first by name is right"
-    assert rivals(server("o", "https://b", "1", age=1), late)["llll"] == {"o": "BMC address b:443"}
+    assert rivals(server("o", "https://b", "1", age=1), late)["llll"] == {"o": "BMC address b"}
 
 
 def test_the_systems_of_a_chassis_and_other_ports_are_nobodys_rivals() -> None:

@@ -16,9 +16,10 @@ from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import of
 from provisioner.lab.machine import BootPlan
+from provisioner.power.bmc_access import BmcAccess
 from provisioner.power.bmc_pool import BmcPool
 from provisioner.power.controller import MANAGER, build_power_controllers
-from provisioner.power.redfish import BmcAccess, RedfishPower
+from provisioner.power.redfish import RedfishPower
 from tests.lab.fake_machine import PASSWORD
 from tests.power.power_site import BOUND_SECONDS, PINNED, Site
 
@@ -181,7 +182,6 @@ def test_a_wrong_password_is_tried_once_until_the_secret_changes(site: Site) -> 
 @pytest.mark.parametrize(
     ("bmc", "reason"),
     [
-        ({"protocol": "IPMI", "bootMethod": "Pxe"}, "ProtocolNotSupported"),
         ({"credentialsName": "absent"}, "CredentialsMissing"),
         ({"systemID": "Blade7"}, "SystemNotFound"),
     ],

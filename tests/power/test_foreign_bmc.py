@@ -24,8 +24,9 @@ import pytest
 
 from provisioner.api.values import Secret
 from provisioner.lab.bmc_certificate import obtain_certificate
+from provisioner.power.bmc_access import BmcAccess
 from provisioner.power.power_controller import BmcRefused, BmcUnreachable
-from provisioner.power.redfish import BmcAccess, RedfishPower
+from provisioner.power.redfish import RedfishPower
 
 BOUND_SECONDS = 60.0
 

@@ -13,7 +13,8 @@ from provisioner.api.meta import rfc3339_micro
 from provisioner.api.server import Server
 from provisioner.cluster.resources import LEASES, NODES
 from provisioner.lab.machine import BootPlan
-from provisioner.power.redfish import BmcAccess, RedfishPower
+from provisioner.power.bmc_access import BmcAccess
+from provisioner.power.redfish import RedfishPower
 from tests.power.power_site import BOUND_SECONDS, Site
 
 LEASE_NAMESPACE = "kube-node-lease"

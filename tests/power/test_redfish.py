@@ -15,8 +15,9 @@ import pytest
 from provisioner.api.values import Secret
 from provisioner.lab.bmc_certificate import obtain_certificate
 from provisioner.lab.machine import NETWORK_BOOT, BootPlan
+from provisioner.power.bmc_access import BmcAccess
 from provisioner.power.power_controller import BmcRefused, BmcUnreachable
-from provisioner.power.redfish import BmcAccess, RedfishPower
+from provisioner.power.redfish import RedfishPower
 from tests.lab.fake_machine import PASSWORD, USERNAME, FakeServer, fake_server
 
 PINNED = "http://10.80.0.1/snponly.efi"
