@@ -12,6 +12,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
 from provisioner.jobs.pod_jobs import evictable_keys
 from provisioner.jobs.pod_workloads import PodWorkloads
+from provisioner.jobs.slurm_workloads import SlurmWorkloads
 from provisioner.jobs.work import Held, JobKind, SlurmDrained, Work
 
 NAMESPACE: Final = "provisioner-system"
@@ -24,23 +25,29 @@ class ClusterWorkloads:
         self, cluster: Cluster, events: Events, *, namespace: str = NAMESPACE, now: Callable[[], datetime]
     ) -> None:
         self._pods = PodWorkloads(cluster, events, now=now)
+        self._slurm = SlurmWorkloads(cluster, namespace=namespace, now=now)
 
     def look(self, server: Server, pool: NodePool) -> Work:
-        view = self._pods.look(server.name, pool)
+        pods, slurm = self._pods.look(server.name, pool), self._slurm.look(server.name, pool)
         return Work(
-            jobs=tuple(found.job for found in view.jobs),
-            evictable=evictable_keys(view.pods),
-            unknown=view.rules.unknown,
+            jobs=(*(found.job for found in pods.jobs), *slurm.jobs),
+            evictable=evictable_keys(pods.pods),
+            unknown=(*pods.rules.unknown, *slurm.unknown),
+            slurm_state=slurm.state,
+            slurm_reason=slurm.reason,
         )
 
     def warn(self, server: Server, pool: NodePool, deadline: datetime, reason: str) -> int:
-        return self._pods.warn(server.name, pool, deadline, reason)
+        """Pods first: that Slurm does not answer (Retryable) must not keep them from being told."""
+        told = self._pods.warn(server.name, pool, deadline, reason)
+        return told + self._slurm.warn(server.name, pool, deadline)
 
     def close(self, server: Server, pool: NodePool, reason: str) -> SlurmDrained | None:
-        return None
+        return self._slurm.close(server.name, pool, reason)
 
     def evict(self, server: Server, pool: NodePool, *, spare: Collection[JobKind], force: bool) -> tuple[Held, ...]:
-        return self._pods.evict(server.name, pool, spare=spare, force=force)
+        pods = self._pods.evict(server.name, pool, spare=spare, force=force)
+        return (*pods, *self._slurm.evict(server.name, pool, spare=spare))
 
     def reopen(self, node: str, reason: str, pool: NodePool) -> bool:
-        return False
+        return self._slurm.reopen(node, reason, pool)
