@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks [NAME…] [-- ARGUMENT…]
 
-Names: dhcp, scripts, boot; all of them if none is given. What follows `--` goes to each (see their --help).
+Names: dhcp, scripts, boot, kexec; all of them if none is given. What follows `--` goes to each (see their --help).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 HERE: Final = Path(__file__).parent
-NAMES: Final = ("dhcp", "scripts", "boot")
+NAMES: Final = ("dhcp", "scripts", "boot", "kexec")
 
 
 def main(arguments: list[str]) -> int:

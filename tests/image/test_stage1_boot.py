@@ -16,6 +16,7 @@ from provisioner.image.plan import squashfs_command
 from provisioner.image.sign import SecretKey
 from provisioner.image.store import folder_name, measure
 from provisioner.lab.tools import Tools
+from provisioner.node.initrd import after_root, before_root
 from tests.image.tools import lab_tools
 from tests.image.vm import HOST, MAC, guest
 
@@ -202,6 +203,55 @@ def test_each_wrong_image_is_told_on_console_and_in_a_report_and_the_right_one_b
         assert facts["imageDigest"] == small.name.replace("-", ":")
         assert facts["address"] == "10.0.2.21/24"
         assert facts["join"] == f"https://{HOST}:8443"
+
+
+def behind_stage1(built: Built, file: Path, manifest: bytes, signature: str, root: bytes, told_bytes: int) -> Path:
+    """The initramfs that the agent loads for a kexec: stage-1, and behind it what it has staged."""
+    stage1 = (built.folder / FILES["stage1"]).read_bytes()
+    between = before_root(len(stage1), manifest, signature.encode(), told_bytes)
+    file.write_bytes(stage1 + between + root + after_root(told_bytes))
+    return file
+
+
+@pytest.mark.timeout(900)
+def test_a_root_that_came_staged_is_mounted_where_it_lies_and_nothing_is_fetched(
+    built: Built, small: Small, tools: Tools, tmp_path: Path
+) -> None:
+    fetched: list[str] = []
+    initrd = behind_stage1(
+        built, tmp_path / "initrd", small.manifest, small.signature, small.root, told_bytes=len(small.root)
+    )
+    with guest(tools, built.folder, fetched.append, arguments=arguments(small.name, **ADDRESS), initrd=initrd) as heard:
+        heard.line("root: end")
+        said = "\n".join(heard.console)
+        assert "root was staged before this boot" in said
+        assert "root: mounted overlay / overlay rw" in said
+        assert [post["stage"] for post in heard.posts] == ["Stage1", "Root", "System"]
+        assert heard.messages() == []
+    assert fetched == []
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("fault", ["forged", "cut"])
+def test_what_came_staged_and_is_not_right_is_told_of_and_fetched(
+    built: Built, small: Small, tools: Tools, signing_key: SecretKey, tmp_path: Path, fault: str
+) -> None:
+    forger = SecretKey(signing_key.number, SecretKey.generate(lambda size: b"f" * size).seed)
+    signature = forger.sign(small.manifest) if fault == "forged" else small.signature
+    root = small.root[:-1000] if fault == "cut" else small.root
+    initrd = behind_stage1(built, tmp_path / "initrd", small.manifest, signature, root, told_bytes=len(root))
+    good = {"manifest": small.manifest, "manifest.sig": small.signature.encode(), "root.squashfs": small.root}
+
+    def answer(path: str) -> bytes | None:
+        return good.get(path.rsplit("/", 1)[1])
+
+    with guest(tools, built.folder, answer, arguments=arguments(small.name, **ADDRESS), initrd=initrd) as heard:
+        heard.line("root: end")
+        (message,) = heard.messages()
+        assert {"forged": "verification failed", "cut": f"{len(root)} bytes; expected {len(small.root)}"}[
+            fault
+        ] in message
+        assert any("root verified" in line for line in heard.console)
 
 
 @pytest.mark.timeout(900)

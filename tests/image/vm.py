@@ -116,8 +116,10 @@ def guest(
     arguments: Mapping[str, str],
     card: str = "virtio-net-pci",
     memory_mib: int = 512,
+    initrd: Path | None = None,
 ) -> Iterator[Heard]:
-    """Boot kernel and stage-1 of `image` with `provisioner.*` arguments; nothing remains when the block ends."""
+    """Boot kernel and stage-1 of `image` (or another `initrd`) with `provisioner.*` arguments; nothing remains when the
+    block ends."""
     heard, namespace = Heard(), f"image-{uuid.uuid4().hex[:8]}"
     words = [f"provisioner.{name}={value}" for name, value in arguments.items()]
     command_line = " ".join(["console=ttyS0,115200", "net.ifnames=0", "quiet", *words])
@@ -125,10 +127,10 @@ def guest(
         [
             *("qemu-system-x86_64", "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "qemu64,-cx16"),
             *("-smp", "2", "-m", str(memory_mib), "-nographic", "-no-reboot"),
-            *("-kernel", image / "vmlinuz", "-initrd", image / "stage1.img", "-append", command_line),
+            *("-kernel", image / "vmlinuz", "-initrd", initrd or image / "stage1.img", "-append", command_line),
             *("-netdev", "user,id=n", "-device", f"{card},netdev=n,mac={MAC}"),
         ],
-        binds=[image],
+        binds=[image, *([initrd.parent] if initrd else [])],
     )
     with _namespace(namespace), boot_host(namespace, answer, heard):
         process = subprocess.Popen(
