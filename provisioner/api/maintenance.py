@@ -144,6 +144,11 @@ class SlurmDrain:
 
     node: str = described("Name of the node in Slurm.", max_length=253)
     reason: str = described("Drain reason that we set; only a drain with it is lifted.", max_length=253)
+    node_pool_ref: str | None = described(
+        "NodePool whose Slurm cluster it is in, should the server be gone when it is lifted.",
+        default=None,
+        max_length=63,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

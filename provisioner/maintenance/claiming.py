@@ -124,9 +124,10 @@ def closed(facts: Facts, drained: SlurmDrained | None, now: datetime) -> Mainten
     """The status once Slurm has answered; only a drain of our own is on record as ours to lift."""
     m = facts.maintenance
     words = "closed to new pods by its taint" if facts.node is not None else "has no Node to be closed"
-    slurm = m.status.slurm
+    slurm = None
     if drained is not None and drained.ours:
-        slurm = SlurmDrain(node=drained.node, reason=drained.reason)
+        pool = facts.pool.name if facts.pool is not None else None
+        slurm = SlurmDrain(node=drained.node, reason=drained.reason, node_pool_ref=pool)
         words += f", drained in Slurm as {drained.node}"
     elif drained is not None:
         words += f"; drained in Slurm by somebody else ('{drained.reason}'), which stays as it is"

@@ -106,12 +106,12 @@ class Effects:
         return None
 
     def _workload(self, facts: Facts, body: Json, step: CloseSlurm | ReopenSlurm | Evict) -> float | None:
-        if facts.server is None or facts.pool is None:
+        if facts.pool is None or (facts.server is None and not isinstance(step, ReopenSlurm)):
             return None
         self._same(facts)
         try:
             match step:
-                case CloseSlurm():
+                case CloseSlurm() if facts.server is not None:
                     drained = self._workloads.close(facts.server, facts.pool, step.reason)
                     self._write(facts, body, closed(facts, drained, self._clock()), self._clock())
                     return None
@@ -119,7 +119,7 @@ class Effects:
                     lifted = self._workloads.reopen(step.node, step.reason, facts.pool)
                     self._write(facts, body, reopened(facts, step.node, lifted, self._clock()), self._clock())
                     return None
-                case Evict():
+                case Evict() if facts.server is not None:
                     held = self._workloads.evict(facts.server, facts.pool, spare=step.spare, force=step.force)
                     following = after_eviction(facts, held, self._clock())
                     if isinstance(following, WriteStatus):
@@ -130,6 +130,7 @@ class Effects:
         except Retryable as error:
             self._say_slurm_waits(facts, body, str(error))
             raise
+        return None
 
     def _say_slurm_waits(self, facts: Facts, body: Json, words: str) -> None:
         status = facts.maintenance.status

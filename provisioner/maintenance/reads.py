@@ -128,7 +128,9 @@ def gather(reader: Reader, workloads: Workloads, seen: Seen, maintenance: Mainte
     """The facts about one of the Maintenances that were seen. Raises: Retryable."""
     holder = seen.holder
     server = _typed(Server, reader, seen.server_name)
-    pool = _typed(NodePool, reader, server.spec.node_pool_ref) if server is not None else None
+    drain = maintenance.status.slurm
+    pool_name = server.spec.node_pool_ref if server is not None else drain.node_pool_ref if drain is not None else None
+    pool = _typed(NodePool, reader, pool_name)
     facts = Facts(
         server_name=seen.server_name,
         maintenance=maintenance,

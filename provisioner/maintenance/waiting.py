@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from provisioner.api.maintenance import MaintenanceStatus
+from provisioner.api.maintenance import MaintenanceStatus, SlurmDrain
 from provisioner.api.meta import parse_time, rfc3339, rfc3339_micro
 from provisioner.api.node_facts import BootIntent
 from provisioner.maintenance.effective import effective, eviction_moment, may_interrupt, protected_jobs
@@ -120,7 +120,9 @@ def _running(facts: Facts, now: datetime) -> list[Blocked]:
     server, work, wanted = facts.server, facts.work, facts.wanted
     if server is None or wanted is None:
         return []
-    if (facts.node is None or facts.node.boot_id is None) and wanted.boots and not may_interrupt(facts, now):
+    # Where no system runs there is nobody to be warned of a deadline.
+    due = may_interrupt(facts, now) or (wanted.deadline is not None and now >= wanted.deadline)
+    if (facts.node is None or facts.node.boot_id is None) and wanted.boots and not due:
         if wanted.action == "PowerCycle" or server.status.order is None:
             return []
         words = f"Server '{server.name}' boots, or tries to; ask with policy Now to reboot it nevertheless"
@@ -176,6 +178,8 @@ def _claimed(facts: Facts, now: datetime) -> MaintenanceStatus:
         claimed_time=rfc3339_micro(now),
         drained_time=None,
         blockers=(),
+        # Written before it is drained: should all else be gone after a crash, this still says what to lift.
+        slurm=intended_drain(facts),
     )
     words = f"{describe(facts.maintenance, status)}: the server is claimed"
     if status.boot_id_before is not None:
@@ -202,6 +206,15 @@ def _prepare(facts: Facts) -> Step | None:
     if wanted != node.intent or (wanted is None and node.has_intent):
         return SetIntent(intent=wanted)
     return None
+
+
+def intended_drain(facts: Facts) -> SlurmDrain | None:
+    """The drain in Slurm that a claim makes; None without Slurm."""
+    slurm = facts.pool.spec.jobs.slurm if facts.pool is not None else None
+    if facts.pool is None or slurm is None:
+        return None
+    node = f"{slurm.node_name_prefix}{facts.server_name}"
+    return SlurmDrain(node=node, reason=close_reason(facts.maintenance.name), node_pool_ref=facts.pool.name)
 
 
 def closes_when_planned(facts: Facts) -> bool:
