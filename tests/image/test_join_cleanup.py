@@ -17,7 +17,7 @@ KEY = "ab" * 32
 
 
 def unit(name: str) -> configparser.ConfigParser:
-    parser = configparser.ConfigParser()
+    parser = configparser.ConfigParser(interpolation=None)
     parser.optionxform = str  # type: ignore[assignment, method-assign]
     parser.read(UNITS / name)
     return parser

@@ -226,7 +226,7 @@ def test_a_root_that_came_staged_is_mounted_where_it_lies_and_nothing_is_fetched
         said = "\n".join(heard.console)
         assert "root was staged before this boot" in said
         assert "root: mounted overlay / overlay rw" in said
-        assert [post["stage"] for post in heard.posts] == ["Stage1", "Root", "System"]
+        assert [post["stage"] for post in heard.posts] == ["Stage1", "System"]
         assert heard.messages() == []
     assert fetched == []
 

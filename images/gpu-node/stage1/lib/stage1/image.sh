@@ -71,11 +71,11 @@ read_manifest() {
 }
 
 fetch_root() {
-    report Root
     if [ "$1" = staged ]; then
         take_staged_root
         return
     fi
+    report Root
     needed=$((root_bytes + reserve_bytes))
     free_up
     available=$(awk '$1 == "MemAvailable:" { print $2 * 1024 }' /proc/meminfo)
