@@ -72,7 +72,11 @@ class SlurmRest:
         return read_node(bodies[0]) if bodies else None
 
     def jobs(self) -> tuple[SlurmJob, ...]:
-        return tuple(read_job(body) for body in self._ask("GET", "jobs").get("jobs") or [])
+        """Every job that Slurm remembers, those that are over for a while among them."""
+        bodies = self._ask("GET", "jobs").get("jobs")
+        if not isinstance(bodies, list):
+            raise SlurmFailed(f"{self._access.url} answered without jobs: is it slurmrestd?", after_seconds=5.0)
+        return tuple(read_job(body) for body in bodies)
 
     def update_node(self, name: str, state: str, reason: str | None) -> None:
         """Ask for a state. Look afterwards: an update that is refused may have been made in part."""
@@ -120,9 +124,9 @@ class SlurmRest:
             self._dialects.pop(self._access.url, None)
         answer = _json(response)
         errors = [error for error in answer.get("errors") or [] if isinstance(error, dict)]
-        if tolerate_unknown and not answer.get("nodes") and all(_says_unknown(error) for error in errors):
+        if tolerate_unknown and errors and not answer.get("nodes") and all(_says_unknown(error) for error in errors):
             return answer
-        if errors or not response.ok:
+        if errors or response.status_code != HTTPStatus.OK:
             raise self._failed(what, response, errors)
         return answer
 
@@ -132,7 +136,7 @@ class SlurmRest:
             what = "GET openapi"
             response = self._send("GET", "/openapi/v3", what)
             answer = _json(response)
-            if not response.ok:
+            if response.status_code != HTTPStatus.OK:
                 raise self._failed(what, response, [e for e in answer.get("errors") or [] if isinstance(e, dict)])
             found = self._dialects[self._access.url] = choose_dialect(answer.get("paths") or {}, self._access.url)
         return found

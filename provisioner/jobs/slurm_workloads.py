@@ -68,7 +68,8 @@ class SlurmWorkloads:
         except SlurmFailed as error:
             return SlurmView(unknown=(str(error),))
         reason = node.reason if not node.takes_jobs else None
-        return SlurmView(as_jobs(found, server, settings.node_name_prefix), found.unknown, node.state, reason)
+        unknown = (*found.unknown, *(held.message for held in held_by_kill_wait(node, self._now())))
+        return SlurmView(as_jobs(found, server, settings.node_name_prefix), unknown, node.state, reason)
 
     def warn(self, server: str, pool: NodePool, deadline: datetime) -> int:
         """Signal the jobs there, and note in their administrator's comment that they were told; how many know."""

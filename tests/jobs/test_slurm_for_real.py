@@ -182,6 +182,7 @@ def test_a_job_that_may_be_requeued_is_requeued_and_its_processes_are_waited_for
     assert slurm.job(job)["restart_cnt"] == 1
     assert slurm.node(NODE)[1] == REASON
     assert "processes may take until" in held[-1].message
+    assert not desk.look().is_idle
     desk.now += timedelta(minutes=1)
     assert desk.workloads.evict(SERVER, desk.pool, spare=(), force=False) == ()
     assert desk.look().is_idle

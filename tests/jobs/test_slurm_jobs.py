@@ -1,0 +1,140 @@
+"""What Slurm's answers mean, in every shape that its versions give them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from provisioner.jobs.hostlist import expand
+from provisioner.jobs.slurm_jobs import as_jobs, held_by_kill_wait, jobs_of_node, warned, with_warning
+from provisioner.jobs.slurm_objects import SlurmJob, SlurmNode, read_job, read_node
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("", ()),
+        ("gpu1", ("gpu1",)),
+        ("gpu1,login1", ("gpu1", "login1")),
+        ("gpu[001-003,7]", ("gpu001", "gpu002", "gpu003", "gpu7")),
+        ("r[1-2]u[09-10]-x", ("r1u09-x", "r1u10-x", "r2u09-x", "r2u10-x")),
+        ("a[1-2],b3", ("a1", "a2", "b3")),
+    ],
+)
+def test_a_list_of_hosts_is_read(text: str, names: tuple[str, ...]) -> None:
+    assert expand(text) == names
+
+
+@pytest.mark.parametrize("text", ["a[1", "a]1[", "a[x]", "a[3-1]", "a[]", "a[1-99999999]", "a[1-9999]b[1-9999]"])
+def test_what_is_no_list_of_hosts_or_too_long_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"hosts|numbers|brackets"):
+        expand(text)
+
+
+@pytest.mark.parametrize(
+    ("version", "body", "state"),
+    [
+        ("22.05", {"state": "idle", "state_flags": ["DRAIN"]}, "IDLE+DRAIN"),
+        ("23.02", {"state": ["IDLE", "DRAIN"]}, "IDLE+DRAIN"),
+        ("by scontrol", {"state": "IDLE+DRAIN"}, "IDLE+DRAIN"),
+        ("not responding", {"state": "down*", "state_flags": []}, "DOWN"),
+    ],
+)
+def test_a_node_is_read_in_every_version(version: str, body: dict[str, Any], state: str) -> None:
+    node = read_node({"name": "r01-u01", "reason": "x", **body})
+    assert node.state == state
+    assert not node.takes_jobs
+
+
+def test_a_job_is_read_in_every_version() -> None:
+    old = {"job_id": 7, "job_state": "RUNNING", "nodes": "r[1-2]", "user_name": "alice", "array_task_id": None}
+    new = {
+        "job_id": 7,
+        "job_state": ["RUNNING"],
+        "nodes": "r[1-2]",
+        "user_name": "alice",
+        "array_job_id": {"set": True, "infinite": False, "number": 0},
+        "array_task_id": {"set": False, "infinite": False, "number": 0},
+    }
+    assert read_job(old) == read_job(new)
+    assert read_job(old).runs_on("r2")
+    task = new | {"array_job_id": {"set": True, "number": 5}, "array_task_id": {"set": True, "number": 0}}
+    assert read_job(task).label == "5_0"
+
+
+def node(state: str = "IDLE", reason: str = "", since: datetime | None = None) -> SlurmNode:
+    return SlurmNode("s-r1", tuple(state.split("+")), reason, since)
+
+
+def job(state: str, *, nodes: str = "", planned: str = "", comment: str = "") -> SlurmJob:
+    return SlurmJob(7, "7", "train", "alice", tuple(state.split("+")), nodes, planned, True, True, comment)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        "RUNNING",
+        "SUSPENDED",
+        "RUNNING+CONFIGURING",
+        "COMPLETED+COMPLETING",
+        "CANCELLED+COMPLETING",
+        "PENDING+COMPLETING",
+    ],
+)
+def test_a_job_in_this_state_is_on_its_nodes(state: str) -> None:
+    found = jobs_of_node(node("ALLOCATED"), [job(state, nodes="s-r[1-2]")])
+    assert [one.label for one in found.running] == ["7"]
+    assert found.unknown == ()
+
+
+@pytest.mark.parametrize("state", ["COMPLETED", "FAILED", "TIMEOUT", "NODE_FAIL", "CANCELLED", "PENDING", "PREEMPTED"])
+def test_a_job_in_this_state_is_not_on_its_nodes(state: str) -> None:
+    found = jobs_of_node(node(), [job(state, nodes="s-r[1-2]")])
+    assert (found.running, found.planned, found.unknown) == ((), (), ())
+
+
+def test_a_job_of_another_node_is_none_of_this_one() -> None:
+    assert jobs_of_node(node(), [job("RUNNING", nodes="s-r[2-3]")]).running == ()
+
+
+@pytest.mark.parametrize(("state", "planned"), [("IDLE+PLANNED", 1), ("IDLE+DRAIN", 0), ("DOWN", 0)])
+def test_a_planned_job_counts_while_the_node_takes_jobs(state: str, planned: int) -> None:
+    found = jobs_of_node(node(state), [job("PENDING", planned="s-r1")])
+    assert len(found.planned) == planned
+    assert found.unknown == ()
+
+
+@pytest.mark.parametrize("state", ["ALLOCATED", "MIXED", "IDLE+COMPLETING", "MIXED+DRAIN", "IDLE+PLANNED"])
+def test_a_node_that_slurm_calls_busy_without_showing_a_job_is_not_idle(state: str) -> None:
+    assert len(jobs_of_node(node(state), []).unknown) == 1
+
+
+def test_hosts_that_nobody_can_read_make_the_node_unknown_not_idle() -> None:
+    (said,) = jobs_of_node(node(), [job("RUNNING", nodes="s-r[")]).unknown
+    assert said.startswith("Slurm job 7 runs on hosts that are not readable")
+
+
+def test_servers_are_named_as_nodes_of_the_cluster() -> None:
+    found = jobs_of_node(node("ALLOCATED"), [job("RUNNING", nodes="s-r[1-2]")])
+    assert [one.servers for one in as_jobs(found, "r1", "s-")] == [("r1", "r2")]
+
+
+def test_processes_of_a_node_that_we_set_down_are_waited_for() -> None:
+    ours = node("DOWN+DRAIN", "provisioner: r1-1", NOW)
+    (held,) = held_by_kill_wait(ours, NOW + timedelta(seconds=34))
+    assert held.message.endswith("their processes may take until 2026-01-01T12:00:35Z to end")
+    assert held_by_kill_wait(ours, NOW + timedelta(seconds=35)) == ()
+    assert held_by_kill_wait(node("DOWN+DRAIN", "bad DIMM", NOW), NOW) == ()
+    assert held_by_kill_wait(node("IDLE+DRAIN", "provisioner: r1-1", NOW), NOW) == ()
+
+
+def test_a_warning_replaces_the_one_before_and_nothing_else() -> None:
+    first = job("RUNNING", comment=with_warning(job("RUNNING", comment="ask Bob"), NOW))
+    assert warned(first, NOW)
+    assert not warned(first, NOW + timedelta(hours=1))
+    assert with_warning(first, NOW + timedelta(hours=1)) == "ask Bob; provisioner: ends at 2026-01-01T13:00:00Z"
+    assert with_warning(job("RUNNING"), NOW) == "provisioner: ends at 2026-01-01T12:00:00Z"

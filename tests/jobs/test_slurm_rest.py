@@ -1,0 +1,177 @@
+"""slurmrestd's answers, the odd ones too: which version is spoken, what is believed, what is told a person."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from provisioner.api.values import Secret
+from provisioner.jobs.slurm_rest import Dialect, SlurmAccess, SlurmFailed, SlurmRest, choose_dialect
+
+STEPS = [{"name": "flags", "schema": {"enum": ["BATCH_JOB", "FULL_STEPS_ONLY"]}}]
+
+
+def paths(*versions: str, **methods: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for version in versions:
+        found[f"/slurm/{version}/node/{{node_name}}"] = methods or {"get": {}, "post": {}}
+        found[f"/slurm/{version}/job/{{job_id}}"] = {"delete": {"parameters": STEPS}}
+    return found
+
+
+class FakeSlurmrestd:
+    """Answers what a test put into `answers`, by method and path; remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.answers: dict[tuple[str, str], tuple[int, dict[str, Any]]] = {}
+        self.asked: list[tuple[str, str, Any]] = []
+        fake = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def _answer(self) -> None:
+                length = int(self.headers.get("Content-Length") or 0)
+                body = json.loads(self.rfile.read(length)) if length else None
+                fake.asked.append((self.command, self.path, body))
+                status, answer = fake.answers.get((self.command, self.path), (404, {}))
+                data = json.dumps(answer).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(data)))
+                if status == 302:
+                    self.send_header("Location", answer["to"])
+                self.end_headers()
+                self.wfile.write(data)
+
+            do_GET = do_POST = do_DELETE = _answer  # noqa: N815 (http.server's names)
+
+            def log_message(self, *arguments: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeSlurmrestd]:
+    made = FakeSlurmrestd()
+    made.answers["GET", "/openapi/v3"] = (200, {"paths": paths("v0.0.41", "v0.0.42")})
+    yield made
+    made.close()
+
+
+def connect(fake: FakeSlurmrestd, dialects: dict[str, Dialect] | None = None) -> SlurmRest:
+    access = SlurmAccess(fake.url, "root", Secret("very-secret"), "provisioner-system/slurm")
+    return SlurmRest(access, {} if dialects is None else dialects)
+
+
+@pytest.mark.parametrize(
+    ("offered", "chosen"),
+    [
+        (("v0.0.36", "v0.0.37", "v0.0.38"), "v0.0.38"),
+        (("v0.0.40", "v0.0.41", "v0.0.42"), "v0.0.42"),
+        (("v0.0.42", "v0.0.43"), "v0.0.43"),
+        (("v0.0.44", "v0.0.45"), "v0.0.44"),
+    ],
+)
+def test_the_newest_version_that_both_speak_is_spoken(offered: tuple[str, ...], chosen: str) -> None:
+    assert choose_dialect(paths(*offered), "http://slurm").version == chosen
+
+
+def test_what_a_version_cannot_do_is_read_from_its_document() -> None:
+    old = choose_dialect({"/slurm/v0.0.38/node/{node_name}": {"get": {}}}, "http://slurm")
+    assert old == Dialect("v0.0.38", updates_nodes=False, signals_steps=False)
+    assert choose_dialect(paths("v0.0.42"), "http://slurm") == Dialect("v0.0.42", True, True)
+
+
+def test_no_version_in_common_is_told_with_the_remedy() -> None:
+    with pytest.raises(SlurmFailed, match=r"speaks v0\.0\.99, this program v0\.0\.38 to v0\.0\.44: load the plugin"):
+        choose_dialect(paths("v0.0.99"), "http://slurm")
+
+
+def test_a_slurm_that_cannot_drain_by_its_api_is_told_and_not_asked(fake: FakeSlurmrestd) -> None:
+    fake.answers["GET", "/openapi/v3"] = (200, {"paths": {"/slurm/v0.0.38/node/{node_name}": {"get": {}}}})
+    with pytest.raises(SlurmFailed, match=r"speaks only v0\.0\.38, which cannot drain a node: update Slurm to 23\.02"):
+        connect(fake).update_node("r1", "DRAIN", "provisioner: r1-1")
+    assert [method for method, _, _ in fake.asked] == ["GET"]
+
+
+def test_a_node_that_slurm_does_not_know_is_none_though_it_says_200(fake: FakeSlurmrestd) -> None:
+    error = {"description": "Failure to query node r1", "error_number": 0, "error": "No error"}
+    fake.answers["GET", "/slurm/v0.0.42/node/r1"] = (200, {"errors": [error]})
+    assert connect(fake).node("r1") is None
+
+
+def test_without_its_controller_slurm_is_not_believed_to_know_no_node_and_no_job(fake: FakeSlurmrestd) -> None:
+    error = {"description": "", "error_number": 1800, "error": "Unable to contact slurm controller (connect failure)"}
+    fake.answers["GET", "/slurm/v0.0.42/node/r1"] = (502, {"errors": [error]})
+    fake.answers["GET", "/slurm/v0.0.42/jobs"] = (200, {"jobs": [], "errors": [error]})
+    with pytest.raises(SlurmFailed, match="Unable to contact slurm controller"):
+        connect(fake).node("r1")
+    with pytest.raises(SlurmFailed, match="Unable to contact slurm controller"):
+        connect(fake).jobs()
+
+
+@pytest.mark.parametrize(("status", "number"), [(401, None), (511, 1007), (500, 2002), (500, 2010)])
+def test_a_refused_token_is_told_with_the_remedy_and_not_shown(
+    fake: FakeSlurmrestd, status: int, number: int | None
+) -> None:
+    errors = [{"description": "no", "error_number": number}] if number else []
+    fake.answers["GET", "/slurm/v0.0.42/jobs"] = (status, {"errors": errors})
+    with pytest.raises(SlurmFailed, match="put a token of one of Slurm's operators into Secret") as caught:
+        connect(fake).jobs()
+    assert "very-secret" not in str(caught.value)
+
+
+def test_the_token_does_not_follow_a_redirect(fake: FakeSlurmrestd) -> None:
+    fake.answers["GET", "/slurm/v0.0.42/jobs"] = (302, {"to": f"{fake.url}/elsewhere"})
+    fake.answers["GET", "/elsewhere"] = (200, {"jobs": []})
+    with pytest.raises(SlurmFailed, match="HTTP 302"):
+        connect(fake, {fake.url: Dialect("v0.0.42", True, True)}).jobs()
+    assert [path for _, path, _ in fake.asked] == ["/slurm/v0.0.42/jobs"]
+
+
+def test_an_answer_without_jobs_is_not_an_idle_cluster(fake: FakeSlurmrestd) -> None:
+    fake.answers["GET", "/slurm/v0.0.42/jobs"] = (200, {"greeting": "hello"})
+    with pytest.raises(SlurmFailed, match="answered without jobs: is it slurmrestd"):
+        connect(fake).jobs()
+
+
+def test_the_version_is_asked_once_and_again_after_slurm_was_updated(fake: FakeSlurmrestd) -> None:
+    dialects: dict[str, Dialect] = {}
+    fake.answers["GET", "/slurm/v0.0.42/jobs"] = (200, {"jobs": [], "errors": []})
+    connect(fake, dialects).jobs()
+    connect(fake, dialects).jobs()
+    assert [path for _, path, _ in fake.asked] == ["/openapi/v3", *["/slurm/v0.0.42/jobs"] * 2]
+    fake.answers["GET", "/openapi/v3"] = (200, {"paths": paths("v0.0.43")})
+    del fake.answers["GET", "/slurm/v0.0.42/jobs"]
+    fake.answers["GET", "/slurm/v0.0.43/jobs"] = (200, {"jobs": []})
+    with pytest.raises(SlurmFailed):
+        connect(fake, dialects).jobs()
+    assert connect(fake, dialects).jobs() == ()
+
+
+def test_steps_are_signalled_only_where_the_version_can_leave_the_script_alone(fake: FakeSlurmrestd) -> None:
+    from provisioner.jobs.slurm_objects import read_job
+
+    job = read_job({"job_id": 7})
+    assert not connect(fake, {fake.url: Dialect("v0.0.39", True, False)}).signal_job(job, "USR1")
+    assert fake.asked == []
+    url = "/slurm/v0.0.42/job/7?signal=USR1&flags=FULL_STEPS_ONLY"
+    fake.answers["DELETE", url] = (200, {"errors": []})
+    assert connect(fake, {fake.url: Dialect("v0.0.42", True, True)}).signal_job(job, "USR1")
+    assert [path for _, path, _ in fake.asked] == [url]
+
+
+def test_an_answer_that_is_no_json_is_a_failure(fake: FakeSlurmrestd) -> None:
+    fake.answers["GET", "/slurm/v0.0.42/jobs"] = (500, {})
+    with pytest.raises(SlurmFailed, match="HTTP 500"):
+        connect(fake).jobs()
