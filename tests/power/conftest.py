@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from provisioner.api.maintenance import Maintenance
 from provisioner.api.server import Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import SECRETS, of
@@ -24,6 +25,7 @@ def site(cluster: Cluster, unique: str, tmp_path: Path) -> Iterator[Site]:
             yield made
         finally:
             made.stop()
+            cluster.delete(of(Maintenance), f"{unique}-1")
             cluster.delete(of(Server), unique)
             cluster.delete(SECRETS, f"{unique}-bmc", namespace=NAMESPACE)
 

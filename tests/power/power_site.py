@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from provisioner.api.conditions import find_condition
+from provisioner.api.maintenance import Maintenance
 from provisioner.api.meta import rfc3339, rfc3339_micro
 from provisioner.api.server import Server
 from provisioner.cluster.client import Cluster
@@ -46,7 +47,7 @@ class Site:
         self.name = name
         self.fake = fake
         self.settings = PowerSettings(
-            http_boot_uris={"x86_64": PINNED}, poll_seconds=0.3, workers=2, unreachable_workers=1
+            http_boot_uris={"x86_64": PINNED}, poll_seconds=0.3, off_seconds=0.1, workers=2, unreachable_workers=1
         )
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -87,10 +88,37 @@ class Site:
             manager="test",
         )
 
-    def order(self, id_: str) -> None:
+    def order(self, id_: str, **more: Any) -> None:
         """As the boot controller writes it."""
-        order = {"id": id_, "reason": "FirstBoot", "orderedTime": rfc3339_micro(datetime.now(UTC)), "attempt": 1}
+        order = {"id": id_, "reason": "FirstBoot", "orderedTime": rfc3339_micro(datetime.now(UTC)), "attempt": 1} | more
         self.cluster.apply_status(Server, self.name, {"order": order}, manager="provisioner-boot-controller")
+
+    def ask(self, method: str, **changes: Any) -> None:
+        """As the executor files a Maintenance that is about to reboot by `method`; `changes` are of its try."""
+        body = {
+            "apiVersion": "provisioner.dev/v1alpha1",
+            "kind": "Maintenance",
+            "metadata": {"name": f"{self.name}-1"},
+            "spec": {"serverRef": self.name},
+        }
+        self.cluster.apply(body, manager="test")
+        attempt = {
+            "id": "try-1",
+            "method": method,
+            "imageRef": "gpu",
+            "imageDigest": "sha256:" + "ab" * 32,
+            "startedTime": rfc3339(datetime.now(UTC)),
+            "deadlineTime": rfc3339(datetime.now(UTC)),
+        }
+        status = {"phase": "Rebooting", "reboot": attempt | changes}
+        self.cluster.apply_status(Maintenance, f"{self.name}-1", status, manager="provisioner-maintenance")
+
+    def withdraw(self) -> None:
+        self.cluster.delete(of(Maintenance), f"{self.name}-1")
+
+    def order_as_asked(self, id_: str, method: str, reason: str = "Requested") -> None:
+        """As the boot controller answers that Maintenance's try."""
+        self.order(id_, reason=reason, method=method, maintenanceRef=f"{self.name}-1", requestID="try-1")
 
     def accepted(self, status: str, reason: str) -> None:
         """As the inventory judges it."""

@@ -3,60 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from provisioner.api.meta import rfc3339_micro
 from provisioner.api.server import Server
-from provisioner.cluster.resources import LEASES, NODES
 from provisioner.lab.machine import BootPlan
-from provisioner.power.bmc_access import BmcAccess
-from provisioner.power.redfish import RedfishPower
-from tests.power.power_site import BOUND_SECONDS, Site
-
-LEASE_NAMESPACE = "kube-node-lease"
-
-
-class SlowBmc(RedfishPower):
-    """While it sets the boot override for the first time, or tells its power, something else happens."""
-
-    def __init__(self, access: BmcAccess, *, at_override: Callable[[], None], at_state: Callable[[], None]) -> None:
-        super().__init__(access)
-        self._at_override = at_override
-        self._at_state = at_state
-
-    def get_power_state(self) -> Any:
-        state = super().get_power_state()
-        self._at_state()
-        return state
-
-    def set_boot_override(self, *args: Any) -> None:
-        super().set_boot_override(*args)
-        self._at_override()
-
-
-class Once:
-    """Calls `act` the first time, and counts the times."""
-
-    def __init__(self, act: Callable[[], object] = lambda: None) -> None:
-        self._act = act
-        self.times = 0
-        self._changed = threading.Condition()
-
-    def __call__(self) -> None:
-        with self._changed:
-            self.times += 1
-            first = self.times == 1
-            self._changed.notify_all()
-        if first:
-            self._act()
-
-    def wait_for(self, times: int) -> None:
-        with self._changed:
-            assert self._changed.wait_for(lambda: self.times >= times, BOUND_SECONDS)
+from tests.power.node_on_server import node_on, renew_lease, report
+from tests.power.power_site import Site
+from tests.power.slow_bmc import Once, SlowBmc
 
 
 def start(site: Site, *, at_override: Once | None = None, at_state: Once | None = None, **more: Any) -> None:
@@ -72,46 +29,8 @@ def switch_on(site: Site) -> None:
 @pytest.fixture
 def node(site: Site) -> Iterator[Site]:
     """A site whose server has a Node that a kubelet reported to, and that is not alive."""
-    cluster = site.cluster
-    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": LEASE_NAMESPACE}}, manager="test")
-    cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": site.name}}, manager="test")
-    report(site, ready="Unknown", boot_id="b1")
-    try:
+    with node_on(site):
         yield site
-    finally:
-        site.stop()
-        cluster.delete(LEASES, site.name, namespace=LEASE_NAMESPACE)
-        cluster.delete(NODES, site.name)
-
-
-def report(site: Site, *, ready: str, boot_id: str) -> None:
-    info = dict.fromkeys(
-        (
-            "machineID",
-            "systemUUID",
-            "kernelVersion",
-            "osImage",
-            "containerRuntimeVersion",
-            "kubeletVersion",
-            "kubeProxyVersion",
-            "operatingSystem",
-            "architecture",
-        ),
-        "",
-    )
-    status = {"conditions": [{"type": "Ready", "status": ready}], "nodeInfo": info | {"bootID": boot_id}}
-    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": site.name}, "status": status}
-    site.cluster.apply(body, manager="test", subresource="status")
-
-
-def renew_lease(site: Site, moment: datetime) -> None:
-    body = {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": {"name": site.name, "namespace": LEASE_NAMESPACE},
-        "spec": {"renewTime": rfc3339_micro(moment)},
-    }
-    site.cluster.apply(body, manager="test")
 
 
 def test_a_server_whose_lease_is_renewed_again_is_not_reset_while_that_lasts(node: Site) -> None:
