@@ -30,13 +30,13 @@ def render_why(subject: Subject) -> str:
         ("waits for", waits_for(subject)),
         ("next", next_step(subject)),
         ("attempts", attempts(subject)),
-        ("record", record(subject)),
+        ("record UTC", record(subject)),
         ("behind it", waiting_behind(subject)),
         ("node", node_notes(subject)),
         ("boot", boot(subject)),
         ("checks", checks(subject)),
         ("last time", last_maintenance(subject)),
-        ("events", events(subject)),
+        ("events UTC", events(subject)),
     )
     lines = [*textwrap.wrap(f"{subject.server.name} {headline(subject)}", WIDTH), ""]
     for label, entries in sections:

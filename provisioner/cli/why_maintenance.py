@@ -7,7 +7,9 @@ from typing import Final
 
 from provisioner.api.maintenance import Maintenance, RebootAttempt, Requestor
 from provisioner.api.meta import parse_time
+from provisioner.api.node_contract import HOLD_REQUESTED
 from provisioner.cli.moments import ago
+from provisioner.cli.node_requests import true_conditions
 from provisioner.cli.subject import Subject
 from provisioner.cli.why_headline import METHOD_WORDS
 
@@ -23,7 +25,7 @@ def reasons(subject: Subject) -> Iterable[str]:
 
 
 def _asked(subject: Subject, r: Requestor) -> str:
-    who = r.user or ("a Node condition" if r.name.startswith("condition-") else r.name)
+    who = r.user or ("a Node condition (the audit log has who)" if r.name.startswith("condition-") else r.name)
     policy = {"WhenIdle": "when idle", "Now": "now", "Deadline": f"by {r.deadline_time}"}[r.policy]
     image = f" to Image {r.image_ref}" if r.image_ref else ""
     when = f", {ago(parse_time(r.requested_time), subject.now)} ago" if r.requested_time else ""
@@ -43,6 +45,8 @@ def waits_for(subject: Subject) -> Iterable[str]:
 
 def next_step(subject: Subject) -> Iterable[str]:
     """What the executor will do next, in its own words."""
+    if subject.current is None and true_conditions(subject.node, (HOLD_REQUESTED,)):
+        return [f"whoever is done with it: kubectl provision release {subject.server.name}"]
     if subject.current is None or subject.current.status.next_step is None:
         return []
     return [subject.current.status.next_step]

@@ -63,7 +63,7 @@ def node_notes(subject: Subject) -> Iterable[str]:
     for taint in spec.get("taints") or []:
         key = f"{taint['key']}{'=' + taint['value'] if taint.get('value') else ''}:{taint['effect']}"
         if taint["key"] in OUR_TAINTS:
-            lines.append(f"taint {key}, the provisioner's own; it is taken off when its time has come")
+            lines.append(f"taint {key}, the provisioner's own")
         elif not taint["key"].startswith("node.kubernetes.io/"):
             lines.append(f"taint {key}, not one of a disturbance")
     return lines
