@@ -9,9 +9,9 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Mapping
-from functools import cache
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from typing import Any, Final, TypeVar
 
 from provisioner.api.errors import Refused
 from provisioner.api.meta import Resource
@@ -60,31 +60,58 @@ def from_json(cls: type[T], data: Mapping[str, Any], path: str = "") -> T:
             if required:
                 raise Refused(f"{cls.__name__} lacks {path}{key}", hint=f"set {path}{key}")
             continue
-        arguments[name] = _decode(hint, data[key], f"{path}{key}")
+        arguments[name] = _reader(hint)(data[key], f"{path}{key}")
     return cls(**arguments)
 
 
-def _decode(hint: Any, value: Any, path: str) -> Any:
-    origin = typing.get_origin(hint)
+_SCALAR_WORDS: Final = {str: "a string", int: "a whole number", bool: "true or false"}
+
+
+@cache
+def _reader(hint: Any) -> Callable[[Any, str], Any]:
+    """What reads a value of the type `hint`: looked up once, for every object of a fleet is read by it."""
+    origin, options = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        options = [option for option in typing.get_args(hint) if option is not type(None)]
-        if set(options) == {int, str}:
-            if not isinstance(value, int | str) or isinstance(value, bool):
-                raise Refused(f"{path} is {value!r}, not a whole number or a string", hint=f"make {path} one of them")
-            return value
-        (hint,) = options
-        origin = typing.get_origin(hint)
+        options = tuple(option for option in options if option is not type(None))
+        return _read_int_or_string if set(options) == {int, str} else _reader(options[0])
     if dataclasses.is_dataclass(hint):
-        _expect(value, Mapping, "an object", path)
-        return from_json(hint, value, path + ".")  # type: ignore[arg-type]
+        return partial(_read_object, hint)
     if origin is tuple:
-        _expect(value, list, "a list", path)
-        return tuple(_decode(typing.get_args(hint)[0], item, f"{path}[{i}]") for i, item in enumerate(value))
+        return partial(_read_list, _reader(options[0]))
     if origin is dict:
-        _expect(value, Mapping, "an object", path)
-        return dict(value)
-    if hint in (str, int, bool):
-        _expect(value, hint, {str: "a string", int: "a whole number", bool: "true or false"}[hint], path)
+        return _read_mapping
+    if hint in _SCALAR_WORDS:
+        return partial(_read_scalar, hint)
+    return _read_anything
+
+
+def _read_int_or_string(value: Any, path: str) -> Any:
+    if not isinstance(value, int | str) or isinstance(value, bool):
+        raise Refused(f"{path} is {value!r}, not a whole number or a string", hint=f"make {path} one of them")
+    return value
+
+
+def _read_object(cls: Any, value: Any, path: str) -> Any:
+    _expect(value, Mapping, "an object", path)
+    return from_json(cls, value, path + ".")
+
+
+def _read_list(read: Callable[[Any, str], Any], value: Any, path: str) -> Any:
+    _expect(value, list, "a list", path)
+    return tuple(read(item, f"{path}[{i}]") for i, item in enumerate(value))
+
+
+def _read_mapping(value: Any, path: str) -> Any:
+    _expect(value, Mapping, "an object", path)
+    return dict(value)
+
+
+def _read_scalar(type_: type, value: Any, path: str) -> Any:
+    _expect(value, type_, _SCALAR_WORDS[type_], path)
+    return value
+
+
+def _read_anything(value: Any, path: str) -> Any:
     return value
 
 
