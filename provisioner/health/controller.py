@@ -30,7 +30,7 @@ from provisioner.health.job_manifest import SERVER_LABEL
 from provisioner.health.job_runner import JobRunner
 from provisioner.health.node_view import read_node
 from provisioner.health.node_writer import MANAGER, NodeWriter, taints_differ
-from provisioner.health.situation import Situation, boot_to_judge
+from provisioner.health.situation import Situation, boot_to_judge, joined_time
 from provisioner.health.skew import ClockSkew
 from provisioner.health.verdict import Decision
 
@@ -148,7 +148,7 @@ class HealthController:
             pool=pool,
             image=self._cached(Image, self._informers.images, order.image_ref if order is not None else None),
             node=view,
-            clock_skew_seconds=self._skew.of(server.name),
+            clock_skew_seconds=self._skew.of(server.name, since=joined_time(server)),
             jobs=jobs,
             maintenance=next((each["metadata"]["name"] for each in self._maintenances.of(server.name)), None),
         )

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from provisioner.api.meta import parse_time, rfc3339
+from provisioner.api.meta import rfc3339
 from provisioner.api.node_contract import VERIFICATION_RELEASE_REQUESTED, VERIFICATION_RETRY_REQUESTED
 from provisioner.api.server import Server, Verification
 from provisioner.health.finding import printable
 from provisioner.health.node_view import NodeCondition, NodeView, find
+from provisioner.health.situation import joined_time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,10 +60,10 @@ def seen_time(retry: NodeCondition, now: datetime) -> str:
 
 def release_standing(release: NodeCondition, server: Server) -> Literal["Counts", "Stale"]:
     """Whether a release was asked for in the boot that joined last."""
-    fetched = server.status.join.fetched_time if server.status.join is not None else None
-    if release.time is None or fetched is None:
+    joined = joined_time(server)
+    if release.time is None or joined is None:
         return "Stale"
-    return "Counts" if release.time >= parse_time(fetched).replace(microsecond=0) else "Stale"
+    return "Counts" if release.time >= joined.replace(microsecond=0) else "Stale"
 
 
 def release_words(release: NodeCondition) -> str:

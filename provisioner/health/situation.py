@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from provisioner.api import Image, NodePool, Server
+from provisioner.api.meta import parse_time
 from provisioner.api.node_contract import HOLD_REQUESTED
 from provisioner.health.job_outcome import ABSENT, JobState
 from provisioner.health.node_view import NodeView, find
@@ -55,6 +57,12 @@ def boot_to_judge(server: Server, node: NodeView | None) -> str | NoBoot | None:
     if node.boot_id != boot_id:
         return NoBoot("WaitsForNode", f"waits until Node {node.name} reports boot {boot_id}; it says {node.boot_id}")
     return boot_id
+
+
+def joined_time(server: Server) -> datetime | None:
+    """When the join configuration of the last boot was handed out."""
+    fetched = server.status.join.fetched_time if server.status.join is not None else None
+    return parse_time(fetched) if fetched is not None else None
 
 
 def is_held(node: NodeView | None) -> bool:

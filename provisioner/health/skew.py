@@ -37,11 +37,15 @@ class ClockSkew:
                 sightings = self._seen.setdefault(name, deque(maxlen=SIGHTINGS))
                 sightings.append((now, (renewed - now).total_seconds()))
 
-    def of(self, name: str) -> float | None:
-        """Seconds by which the node's clock is ahead (below 0: behind); None if it was not seen lately."""
+    def of(self, name: str, *, since: datetime | None = None) -> float | None:
+        """Seconds by which the node's clock is ahead (below 0: behind); None if it was not seen lately.
+
+        since: when the boot joined; what was seen before tells of another one's clock.
+        """
         with self._lock:
             now = self._now()
-            lately = [skew for moment, skew in self._seen.get(name, ()) if now - moment <= MAX_AGE]
+            oldest = max(now - MAX_AGE, since) if since is not None else now - MAX_AGE
+            lately = [skew for moment, skew in self._seen.get(name, ()) if moment >= oldest]
         return min(lately, key=abs) if lately else None
 
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from provisioner.api import Image, NodePool, Server
+from provisioner.api import NodePool, Server
 from provisioner.api.codec import from_json, to_json
 from provisioner.api.meta import rfc3339, rfc3339_micro
 from provisioner.api.node_contract import NODE_FACTS_ANNOTATION, PREPARED_ORDER_ANNOTATION, VERIFICATION_TAINT
-from provisioner.api.node_facts import InfinibandPortFacts, NicFacts, NodeFacts, PciFacts
+from provisioner.api.node_facts import DiskFacts, InfinibandPortFacts, NicFacts, NodeFacts, PciFacts
 from provisioner.api.pool_settings import (
     ExpectedGpus,
     ExpectedInfiniband,
@@ -35,7 +35,7 @@ MAC = "52:54:00:12:34:56"
 FABRIC_MAC = "52:54:00:aa:00:01"
 MIB = 1024 * 1024
 
-__all__ = ["DIGEST", "Image", "NodePool"]
+__all__ = ["DIGEST"]
 
 
 def after(seconds: float) -> datetime:
@@ -69,7 +69,7 @@ def good_facts(**fields: Any) -> NodeFacts:
         cpus=128,
         memory_bytes=2048 * MIB,
         nics=(nic(MAC), nic(FABRIC_MAC)),
-        disks=(from_json_disk("nvme0n1"), from_json_disk("nvme1n1")),
+        disks=(DiskFacts(name="nvme0n1", size_bytes=10**12), DiskFacts(name="nvme1n1", size_bytes=10**12)),
         pci=(gpu(1), gpu(2)),
         infiniband_ports=(port(0), port(1)),
         clock_synchronized=True,
@@ -78,12 +78,6 @@ def good_facts(**fields: Any) -> NodeFacts:
         runtime_active=True,
     )
     return replace(good, **fields)
-
-
-def from_json_disk(name: str) -> Any:
-    from provisioner.api.node_facts import DiskFacts
-
-    return from_json(DiskFacts, {"name": name, "sizeBytes": 10**12})
 
 
 EXPECTED = ExpectedInventory(

@@ -11,6 +11,7 @@ from provisioner.api.node_facts import NodeFacts
 from provisioner.api.pool_settings import ExpectedInfiniband, ExpectedInventory
 from provisioner.health.checks import look_at
 from provisioner.health.finding import Finding
+from tests.boot.objects import image
 from tests.health.objects import (
     DIGEST,
     EXPECTED,
@@ -21,7 +22,6 @@ from tests.health.objects import (
     booted,
     good_facts,
     gpu,
-    image,
     nic,
     node,
     node_condition,

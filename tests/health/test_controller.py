@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import subprocess
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from provisioner.api import Maintenance, ObjectMeta, Server
+from provisioner.api.codec import encode
 from provisioner.api.errors import Conflict
+from provisioner.api.maintenance import MaintenanceSpec
 from provisioner.api.node_contract import (
     HOLD_REQUESTED,
     HOLD_TAINT,
@@ -19,7 +25,8 @@ from provisioner.api.node_contract import (
     VERIFICATION_TAINT,
 )
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.resources import JOBS, NODES, PODS
+from provisioner.cluster.resources import JOBS, NODES, PODS, of
+from provisioner.health.controller import build_health_controllers
 from provisioner.lab.binaries import Binaries
 from provisioner.lab.control_plane import ControlPlane
 from tests.health.objects import BOOT, OTHER_BOOT, job_check
@@ -100,6 +107,36 @@ def test_an_order_prepared_after_the_verification_keeps_its_taint(world: World) 
             reconcile(world.name)
         except Conflict:
             continue
+    assert OURS in without_time(world.taints())
+
+
+def test_an_order_prepared_between_the_look_and_the_write_keeps_its_taint(world: World) -> None:
+    class Late:
+        """The real door; when the taints are written, another order is given and prepared just before."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(world.cluster, name)
+
+        def patch(self, *args: Any, **kwargs: Any) -> Any:
+            world.order("order-2")
+            world.prepare("order-2")
+            return world.cluster.patch(*args, **kwargs)
+
+    reconcile = world.controller(Late())
+    world.boot()
+    met: list[Conflict] = []
+
+    def until_it_meets_another_writer(name: str) -> float | None:
+        try:
+            return reconcile(name)
+        except Conflict as error:
+            met.append(error)
+            return None
+
+    world.settle(until_it_meets_another_writer, lambda: bool(met))
+    assert OURS in without_time(world.taints())
+    for _ in range(5):
+        world.controller()(world.name)
     assert OURS in without_time(world.taints())
 
 
@@ -237,3 +274,44 @@ def test_a_check_in_a_namespace_that_is_not_there_says_so(cluster: Cluster, uniq
         verification = world.server().status.verification
         assert verification is not None
         assert "NamespaceMissing" in {each.reason for each in verification.checks}
+
+
+def test_it_follows_its_caches_by_itself_from_a_boot_to_production_and_into_a_maintenance(with_check: World) -> None:
+    """With the queue and the threads of a real process: nobody calls reconcile."""
+    world, stop = with_check, threading.Event()
+    (controller,) = build_health_controllers(world.cluster, world.informers, world.events)
+    thread = threading.Thread(target=controller.run, args=(stop,))
+    thread.start()
+
+    def wait_for(until: Any) -> None:
+        world.settle(lambda name: None, until)
+
+    try:
+        world.boot(ready=False)
+        wait_for(lambda: world.verified() == ("Unknown", "Running"))
+        world.report(BOOT)
+        for _ in range(2):  # a clock is measured by a renewal that is seen
+            world.renew_lease()
+            time.sleep(0.5)
+        wait_for(lambda: len(world.jobs()) == 1)
+        world.finish_pod(world.jobs()[0]["metadata"]["name"], "provisioner-checks", code=0)
+        wait_for(lambda: world.server().status.lifecycle == "InProduction")
+        assert world.taints() == [FOREIGN_TAINT]
+        name = f"{world.name}-1"
+        spec = MaintenanceSpec(server_ref=world.name)
+        body = encode(Maintenance(metadata=ObjectMeta(name=name), spec=spec))
+        body["metadata"] = {"name": name}
+        world.cluster.create(of(Maintenance), body)
+        world.cluster.apply_status(Maintenance, name, {"phase": "Draining"}, manager="provisioner-maintenance")
+        wait_for(lambda: world.server().status.lifecycle == "Maintenance")
+        world.cluster.apply_status(Maintenance, name, {"phase": "Completed"}, manager="provisioner-maintenance")
+        wait_for(lambda: world.server().status.lifecycle == "InProduction")
+        world.cluster.delete(of(Maintenance), name)
+        world.cluster.delete(of(Server), world.name)
+        wait_for_absence = time.monotonic() + 30
+        while world.jobs() and time.monotonic() < wait_for_absence:
+            time.sleep(0.1)
+        assert world.jobs() == []
+    finally:
+        stop.set()
+        thread.join(30)

@@ -1,10 +1,15 @@
-"""The controller's process ends after each of its writes in turn; another one goes on, and it comes out the same."""
+"""Each write of the controller goes wrong in turn, and it comes out the same.
+
+Its process ends after the write and another one goes on; or the API server answers 409 or 503 in place of the write.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
+import pytest
+
+from provisioner.api.errors import Conflict, Retryable
 from provisioner.api.node_contract import (
     HOLD_REQUESTED,
     HOLD_TAINT,
@@ -12,31 +17,29 @@ from provisioner.api.node_contract import (
     VERIFICATION_RETRY_REQUESTED,
     VERIFICATION_TAINT,
 )
+from provisioner.api.pool_settings import JobCheck
 from provisioner.cluster.client import Cluster
 from tests.health.objects import BOOT, OTHER_BOOT, job_check
-from tests.health.world import FOREIGN_TAINT, Crash, CrashingCluster, World, make_world
+from tests.health.world import FOREIGN_TAINT, Crash, FailingCluster, World, make_world
 
 MOST_WRITES = 40
 
+Story = Callable[[World, "Restarted"], None]
 
-@dataclass
+
 class Restarted:
-    """A controller whose process ends after so many writes, and is started again at once."""
+    """A controller with which something goes wrong once; if its process ends, it is started again at once."""
 
-    world: World
-    writes: int
-    crashed: int = 0
-    reconcile: Callable[[str], float | None] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.reconcile = self.world.controller(CrashingCluster(self.world.cluster, self.writes))
+    def __init__(self, world: World, writes: int, fault: BaseException) -> None:
+        self._world = world
+        self.door = FailingCluster(world.cluster, writes, fault)
+        self._reconcile = world.controller(self.door)
 
     def __call__(self, name: str) -> float | None:
         try:
-            return self.reconcile(name)
+            return self._reconcile(name)
         except Crash:
-            self.crashed += 1
-            self.reconcile = self.world.controller()
+            self._reconcile = self._world.controller()
             return None
 
 
@@ -77,17 +80,22 @@ def a_release_and_another_boot(world: World, reconcile: Restarted) -> None:
     assert VERIFICATION_TAINT in keys(world), "a release is for one boot"
 
 
-def test_a_crash_after_any_write_changes_nothing_of_the_outcome(cluster: Cluster, unique: str) -> None:
-    for story, checks in (
-        (a_failed_check_a_retry_with_a_job_and_a_hold, (job_check(),)),
-        (a_release_and_another_boot, ()),
-    ):
-        for writes in range(MOST_WRITES):
-            with make_world(cluster, f"{unique}-{len(checks)}-{writes}", *checks) as world:
-                reconcile = Restarted(world, writes)
-                story(world, reconcile)
-                if reconcile.crashed == 0:
-                    assert writes > 4, "the story has more writes than that"
-                    break
-        else:
-            raise AssertionError(f"{story.__name__} takes more than {MOST_WRITES} writes")
+@pytest.mark.parametrize(
+    "fault", [Crash(), Conflict("409"), Retryable("503", after_seconds=0.0)], ids=["crash", "409", "503"]
+)
+@pytest.mark.parametrize(
+    ("story", "checks"),
+    [(a_failed_check_a_retry_with_a_job_and_a_hold, (job_check(),)), (a_release_and_another_boot, ())],
+    ids=["retry", "release"],
+)
+def test_whatever_happens_to_one_write_the_outcome_is_the_same(
+    cluster: Cluster, unique: str, story: Story, checks: tuple[JobCheck, ...], fault: BaseException
+) -> None:
+    for writes in range(MOST_WRITES):
+        with make_world(cluster, f"{unique}-{writes}", *checks) as world:
+            reconcile = Restarted(world, writes, fault)
+            story(world, reconcile)
+            if not reconcile.door.failed:
+                assert writes > 4, "the story has more writes than that"
+                return
+    raise AssertionError(f"the story takes more than {MOST_WRITES} writes")

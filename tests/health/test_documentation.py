@@ -18,7 +18,8 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import JOBS, of
 from provisioner.health.checks import look_at
 from provisioner.health.job_manifest import render_job
-from tests.health.objects import BOOT, booted, image, node, strict_pool
+from tests.boot.objects import image
+from tests.health.objects import BOOT, booted, node, strict_pool
 from tests.health.world import make_world
 
 TEXT = (Path(__file__).parents[2] / "docs" / "verification.md").read_text()

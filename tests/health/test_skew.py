@@ -45,6 +45,14 @@ def test_a_watch_that_was_held_up_does_not_make_a_clock_look_behind() -> None:
     assert skew.of("n") == 0
 
 
+def test_what_was_seen_before_the_boot_joined_tells_of_another_clock() -> None:
+    clock = SetClock()
+    skew = ClockSkew(clock)
+    skew.saw("n", lease(0), lease(5))
+    assert skew.of("n", since=after(1)) is None
+    assert skew.of("n", since=after(0)) == 5
+
+
 def test_an_old_sighting_and_a_lease_that_is_gone_are_forgotten() -> None:
     clock = SetClock()
     skew = ClockSkew(clock)

@@ -14,7 +14,6 @@ from provisioner.health.decide import decide
 from provisioner.health.node_view import NodeView
 from provisioner.health.taints import plan_taints
 from tests.health.objects import (
-    BOOT,
     NOON,
     OTHER_BOOT,
     after,
@@ -119,8 +118,3 @@ def test_a_server_that_was_adopted_may_be_held_and_keeps_a_taint_that_is_not_our
     plan = plan_taints(adopted, node(None, node_condition(HOLD_REQUESTED), taints=(OURS,)))
     assert plan is not None
     assert plan.taints == (OURS, HOLD)
-
-
-def test_the_boot_that_runs_is_known_by_its_id() -> None:
-    assert verified().status.verification is not None
-    assert verified().status.verification.boot_id == BOOT

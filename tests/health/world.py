@@ -14,7 +14,7 @@ from typing import Any
 
 from provisioner.api import Image, Maintenance, NodePool, Rack, Server
 from provisioner.api.codec import encode, to_json
-from provisioner.api.errors import Conflict
+from provisioner.api.errors import Conflict, Retryable
 from provisioner.api.meta import rfc3339, rfc3339_micro
 from provisioner.api.node_contract import NODE_FACTS_ANNOTATION, PREPARED_ORDER_ANNOTATION, VERIFICATION_TAINT
 from provisioner.api.node_facts import NodeFacts
@@ -40,14 +40,19 @@ class Crash(BaseException):
     """The controller's process ends here."""
 
 
-class CrashingCluster:
-    """The real door, that ends the process after so many writes, each of which took effect."""
+class FailingCluster:
+    """The real door, at which something goes wrong at the write after so many.
+
+    fault: Crash, the write took effect and the process ends; any other, it is raised in place of the write, once.
+    """
 
     WRITES = frozenset({"apply", "apply_status", "create", "patch", "strategic_patch", "delete"})
 
-    def __init__(self, cluster: Cluster, writes: int) -> None:
+    def __init__(self, cluster: Cluster, writes: int, fault: BaseException) -> None:
         self._cluster = cluster
-        self.left = writes
+        self._left = writes
+        self._fault = fault
+        self.failed = False
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(self._cluster, name)
@@ -55,11 +60,13 @@ class CrashingCluster:
             return attribute
 
         def write(*args: Any, **kwargs: Any) -> Any:
-            result = attribute(*args, **kwargs)
-            self.left -= 1
-            if self.left < 0:
-                raise Crash(name)
-            return result
+            self._left -= 1
+            if self._left != -1:
+                return attribute(*args, **kwargs)
+            self.failed = True
+            if isinstance(self._fault, Crash):
+                attribute(*args, **kwargs)
+            raise self._fault
 
         return write
 
@@ -87,11 +94,9 @@ class World:
     mac: str
     events: RecordedEvents = field(default_factory=RecordedEvents)
     began: datetime = field(default_factory=lambda: datetime.now(UTC))
-    late: timedelta = timedelta(0)
-    """By how much the controller's clock is ahead: patience need not be waited for."""
 
     def now(self) -> datetime:
-        return datetime.now(UTC) + self.late
+        return datetime.now(UTC)
 
     def controller(self, cluster: Any = None) -> Callable[[str], float | None]:
         """A process of its own: nothing of one before is known to it."""
@@ -110,7 +115,7 @@ class World:
         """Reconcile as the work queue would, until it looks as wanted."""
         deadline = time.monotonic() + DEADLINE_SECONDS
         while time.monotonic() < deadline:
-            with contextlib.suppress(Conflict):
+            with contextlib.suppress(Retryable):
                 reconcile(self.name)
             if until():
                 return
@@ -168,6 +173,12 @@ class World:
         said = facts or good_facts(nics=(nic(self.mac),))
         text = json.dumps(to_json(replace(said, boot_id=boot_id)))
         self.cluster.patch(NODES, self.name, {"metadata": {"annotations": {NODE_FACTS_ANNOTATION: text}}})
+
+    def renew_lease(self) -> None:
+        spec = {"holderIdentity": self.name, "renewTime": rfc3339_micro(self.now())}
+        body = {"apiVersion": LEASES.api_version, "kind": "Lease", "spec": spec,
+                "metadata": {"name": self.name, "namespace": "kube-node-lease"}}  # fmt: skip
+        self.cluster.apply(body, manager="tests")
 
     def boot(self, order_id: str = "order-1", boot_id: str = BOOT, **said: Any) -> None:
         self.order(order_id)
@@ -230,13 +241,13 @@ def make_world(cluster: Cluster, unique: str, *checks: JobCheck, attempts: int =
     cluster.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": unique}})
     cluster.strategic_patch(NODES, unique, {"status": {"conditions": [FOREIGN_CONDITION]}}, subresource="status")
     stop = threading.Event()
-    labelled = {"label_selector": CHECK_LABEL}
     follow_all = {
         "servers": Informer(cluster, of(Server)), "pools": Informer(cluster, of(NodePool)),
         "images": Informer(cluster, of(Image)), "nodes": Informer(cluster, NODES),
         "leases": Informer(cluster, LEASES, namespace="kube-node-lease"),
         "maintenances": Informer(cluster, of(Maintenance)),
-        "jobs": Informer(cluster, JOBS, **labelled), "pods": Informer(cluster, PODS, **labelled),
+        "jobs": Informer(cluster, JOBS, label_selector=CHECK_LABEL),
+        "pods": Informer(cluster, PODS, label_selector=CHECK_LABEL),
     }  # fmt: skip
     for informer in follow_all.values():
         informer.start(stop)
