@@ -20,6 +20,9 @@ from provisioner.health.controller import HealthInformers, build_health_controll
 from provisioner.health.job_manifest import CHECK_LABEL
 from provisioner.inventory.controller import InventoryInformers, build_inventory_controllers
 from provisioner.join.controller import JoinInformers, build_join_controllers
+from provisioner.jobs.cluster_workloads import ClusterWorkloads
+from provisioner.maintenance.controller import build_maintenance_controllers
+from provisioner.maintenance.door import MaintenanceInformers
 from provisioner.power.bmc_pool import BmcPool
 from provisioner.power.controller import PowerSettings, build_power_controllers
 
@@ -43,6 +46,7 @@ def run_controllers(
     maintenances = Informer(cluster, of(Maintenance))
     leases = Informer(cluster, LEASES, namespace=NODE_LEASES)
     check_jobs, check_pods = (Informer(cluster, kind, label_selector=CHECK_LABEL) for kind in (JOBS, PODS))
+    pods = Informer(cluster, PODS)
     controllers: list[Controller] = [
         *build_inventory_controllers(
             cluster, InventoryInformers(racks=racks, servers=servers, node_pools=pools), recorder, clock
@@ -82,6 +86,15 @@ def run_controllers(
             recorder,
             clock,
         ),
+        *build_maintenance_controllers(
+            cluster,
+            MaintenanceInformers(
+                servers=servers, pools=pools, images=images, nodes=nodes, maintenances=maintenances, pods=pods
+            ),
+            ClusterWorkloads(cluster, recorder, namespace=namespace, now=clock),
+            recorder,
+            clock,
+        ),
         *build_power_controllers(
             cluster,
             servers,
@@ -98,7 +111,7 @@ def run_controllers(
             stop=stop,
         ),
     ]
-    informers = (servers, pools, racks, images, nodes, csrs, leases, maintenances, check_jobs, check_pods)
+    informers = (servers, pools, racks, images, nodes, csrs, leases, maintenances, check_jobs, check_pods, pods)
     for informer in informers:
         informer.start(stop)
     # A decision made on half an inventory would be a wrong one: nothing is reconciled before everything is known.
