@@ -19,8 +19,8 @@ from provisioner.cluster.resources import CSRS, JOBS, LEASES, NODES, PODS, of
 from provisioner.health.controller import HealthInformers, build_health_controllers
 from provisioner.health.job_manifest import CHECK_LABEL
 from provisioner.inventory.controller import InventoryInformers, build_inventory_controllers
-from provisioner.join.controller import JoinInformers, build_join_controllers
 from provisioner.jobs.cluster_workloads import ClusterWorkloads
+from provisioner.join.controller import JoinInformers, build_join_controllers
 from provisioner.maintenance.controller import build_maintenance_controllers
 from provisioner.maintenance.door import MaintenanceInformers
 from provisioner.power.bmc_pool import BmcPool
