@@ -86,7 +86,8 @@ def _join(root: str) -> int:
 
 def _run(root: str) -> int:
     from provisioner.node.boot_facts import BootFactsError, read_boot_facts
-    from provisioner.node.daemon import Daemon, RealMachine
+    from provisioner.node.daemon import Daemon
+    from provisioner.node.real_machine import RealMachine
     from provisioner.node.watch import NodeWatch
 
     try:
@@ -103,13 +104,15 @@ def _run(root: str) -> int:
 
 
 def _stage(root: str, image_digest: str, arguments: list[str]) -> int:
+    import subprocess
+
     from provisioner.node import kexec, stage
     from provisioner.node.image_manifest import ImageError
 
     stage.lower_priority()
     try:
         print(stage.stage(root, image_digest, arguments, stage.load_nothing if root else kexec.load))
-    except (ImageError, OSError) as error:
+    except (ImageError, OSError, subprocess.SubprocessError) as error:
         print(str(error))
         return 1
     return 0

@@ -5,8 +5,6 @@ One thread follows the Node; this one compares, decides (intent.py) and acts. Fe
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,7 +12,7 @@ from typing import Any, Protocol
 
 from provisioner.node import facts as node_facts
 from provisioner.node import intent as intents
-from provisioner.node import kexec, stage
+from provisioner.node import stage
 from provisioner.node.api_server import NotJoinedError
 from provisioner.node.boot_facts import BootFacts, write_file
 from provisioner.node.image_manifest import ImageError
@@ -22,8 +20,6 @@ from provisioner.node.intent import Held, Intent, IntentError
 
 LOOK_SECONDS = 10.0
 BUSY_SECONDS = 0.5
-FACTS_SECONDS = 10.0
-"""At least this long between two writes of the facts."""
 GOING_DOWN_SECONDS = 120.0
 """A system that still runs so long after it was told to end will not."""
 FINISHED = "/run/provisioner/finished-intent"
@@ -82,7 +78,7 @@ class Daemon:
         self._reported: tuple[str, str, str] | None = None
         self._finished = _first_line(root + FINISHED)
         self._written_facts: dict[str, Any] | None = None
-        self._facts_time = 0.0
+        self._facts_time = self._looked_time = 0.0
         self._acted: tuple[Intent, float] | None = None
         if record := stage.read_record(root):
             self._held = Held(**_named(record), state=intents.STAGED, intent_id="", message="staged before", since=0.0)
@@ -110,7 +106,7 @@ class Daemon:
                     self._report(error.id, "", intents.FAILED, str(error))
         self._follow_staging(intent)
         step = intents.next_step(intent, self._boot.boot_id, self._held, self._finished, self._clock())
-        if step == intents.DROP:
+        if step == intents.DROP or (intent is None and self._is_leftover()):
             self._drop()
         elif step == intents.FETCH and intent is not None:
             self._fetch(intent)
@@ -199,6 +195,10 @@ class Daemon:
         self._held = None
         self._say("what was staged is not wanted any more and was dropped")
 
+    def _is_leftover(self) -> bool:
+        """Whether an earlier run of the daemon ended while it fetched what nobody wants any more."""
+        return self._held is None and Path(self._root + stage.FOLDER).exists()
+
     def _report(self, intent_id: str, image_digest: str, state: str, message: str) -> None:
         if self._reported == (intent_id, state, message):
             return
@@ -215,73 +215,13 @@ class Daemon:
 
     def _write_facts(self) -> None:
         now = self._clock()
-        if self._acted is not None or now - self._facts_time < FACTS_SECONDS:
+        if self._acted is not None or now - self._looked_time < node_facts.pause_seconds(self._written_facts):
             return
+        self._looked_time = now
         found = node_facts.node_facts(self._boot, self._root, now)
         if node_facts.is_news(found, self._written_facts, now - self._facts_time):
             self._node.annotate({intents.FACTS_ANNOTATION: node_facts.render(found)})
             self._written_facts, self._facts_time = found, now
-
-
-class RealMachine:
-    """This machine. `root` is "" but in tests."""
-
-    def __init__(self, root: str) -> None:
-        self._root = root
-        self._staging: subprocess.Popen[str] | None = None
-
-    def begin_staging(self, image_digest: str, arguments: Sequence[str]) -> None:
-        self._end_staging()
-        root = ["--root", self._root] if self._root else []
-        command = [sys.executable, "-I", "-m", "provisioner.node", "stage", *root, image_digest, *arguments]
-        self._staging = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
-
-    def staging_result(self) -> tuple[bool, str] | None:
-        process = self._staging
-        if process is None or process.stdout is None:
-            return False, "the staging was ended"
-        if process.poll() is None:
-            return None
-        self._staging = None
-        with process.stdout:
-            said = process.stdout.read(4096).strip()
-        if process.returncode == 0:
-            return True, said
-        return False, said or f"the staging ended with status {process.returncode}"
-
-    def drop_staged(self) -> None:
-        self._end_staging()
-        if not self._root:
-            try:
-                kexec.unload()
-            except ImageError as error:
-                print(f"provisioner: {error}", file=sys.stderr, flush=True)
-        stage.close_folder(self._root)
-
-    def memory_is_short(self) -> str | None:
-        try:
-            stage.check_memory(self._root, 0)
-        except ImageError as error:
-            return f"given up while staged: {error}"
-        return None
-
-    def kexec(self) -> None:
-        self._must_be_real()
-        kexec.start_loaded()
-
-    def reboot(self) -> None:
-        self._must_be_real()
-        kexec.reboot()
-
-    def _must_be_real(self) -> None:
-        if self._root:
-            raise ImageError(f"{self._root} is a folder, not a machine: it does not reboot")
-
-    def _end_staging(self) -> None:
-        if self._staging is not None:
-            self._staging.kill()
-            self._staging.communicate()
-            self._staging = None
 
 
 def _named(record: dict[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,8 @@ FORMAT = 1
 MAX_BYTES = 16384
 REPEAT_SECONDS = 300.0
 """How often facts that only drift (free space) are written again; others are as soon as they change."""
+SETTLING_SECONDS, SETTLED_SECONDS = 10.0, 30.0
+"""How often it is looked whether something changed: while clock, kubelet or runtime are not good yet, and later."""
 _DRIFTING = ("time", "rootFreeBytes")
 _SHORTENED = ("nics", "disks", "infinibandPorts", "pci")
 
@@ -39,6 +41,14 @@ def render(facts: Mapping[str, Any]) -> str:
         longest = max(_SHORTENED, key=lambda key: len(facts.get(key, ())))
         facts[longest] = facts[longest][:-1]
     return text
+
+
+def pause_seconds(written: Mapping[str, Any] | None) -> float:
+    """How long to wait before looking again, after `written` were found. Pure."""
+    if written is None:
+        return 0.0
+    good = all(written.get(key) for key in ("clockSynchronized", "kubeletActive", "runtimeActive"))
+    return SETTLED_SECONDS if good else SETTLING_SECONDS
 
 
 def is_news(facts: Mapping[str, Any], written: Mapping[str, Any] | None, age_seconds: float) -> bool:

@@ -258,6 +258,32 @@ def test_words_that_are_no_intent_are_answered_and_the_facts_are_written_all_the
     assert FACTS_ANNOTATION in agent.node.annotations
 
 
+def test_what_a_daemon_that_died_had_fetched_is_dropped_when_nobody_wants_it(agent: Agent) -> None:
+    (agent.root / "run/provisioner/next").mkdir()
+    agent.node.intend("Stage", "stage-1")
+    agent.look()
+    assert agent.machine.did == ["fetch 0a"], "it is wanted still, and gone on with"
+    agent.node.withdraw()
+    agent.look()
+    (agent.root / "run/provisioner/next").rmdir()
+    agent.look()
+    assert agent.machine.did == ["fetch 0a", "drop"]
+    (agent.root / "run/provisioner/next").mkdir()
+    agent.restart()
+    agent.look()
+    assert agent.machine.did == ["fetch 0a", "drop", "drop"]
+
+
+def test_an_image_staged_by_the_daemon_before_is_started(agent: Agent) -> None:
+    folder = agent.root / "run/provisioner/next"
+    folder.mkdir()
+    (folder / "staged.json").write_text(json.dumps({"imageDigest": DIGEST, "arguments": []}))
+    agent.restart()
+    agent.node.intend("Kexec", "try-1")
+    agent.look()
+    assert agent.machine.did == ["kexec"]
+
+
 def test_nothing_is_written_before_the_node_was_seen(agent: Agent) -> None:
     agent.node.annotations = None
     agent.look()

@@ -13,7 +13,17 @@ from provisioner.api.codec import from_json, to_json
 from provisioner.api.node_facts import NodeFacts
 from provisioner.node import intent
 from provisioner.node.boot_facts import BootFacts
-from provisioner.node.facts import MAX_BYTES, REPEAT_SECONDS, is_news, node_facts, render, rfc3339
+from provisioner.node.facts import (
+    MAX_BYTES,
+    REPEAT_SECONDS,
+    SETTLED_SECONDS,
+    SETTLING_SECONDS,
+    is_news,
+    node_facts,
+    pause_seconds,
+    render,
+    rfc3339,
+)
 from provisioner.node.hardware import count_cpus, hardware_facts
 from provisioner.node.running import why_no_kexec
 from tests.node.machine import BOOT_ID, SYSTEM_UUID
@@ -173,6 +183,13 @@ def test_facts_are_written_again_when_they_changed_and_seldom_when_they_only_dri
     assert not is_news(first | {"rootFreeBytes": 9, "time": "b"}, first, 60.0)
     assert is_news(first | {"rootFreeBytes": 9, "time": "b"}, first, REPEAT_SECONDS)
     assert is_news(first | {"kubeletActive": True}, first, 1.0)
+
+
+def test_a_node_that_is_well_is_looked_at_less_often() -> None:
+    well = {"clockSynchronized": True, "kubeletActive": True, "runtimeActive": True}
+    assert pause_seconds(None) == 0.0
+    assert pause_seconds(well | {"runtimeActive": False}) == SETTLING_SECONDS
+    assert pause_seconds(well) == SETTLED_SECONDS
 
 
 @pytest.mark.parametrize(("ranges", "count"), [("0", 1), ("0-3", 4), ("0-3,8,10-11", 7), ("", 0)])
