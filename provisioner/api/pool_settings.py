@@ -9,6 +9,9 @@ from provisioner.api.maintenance import RebootMethod
 from provisioner.api.rules import NAME_RULES, PRINTABLE_RULES
 from provisioner.api.schema import FieldSchema, Rule, described
 
+WarningSignal = Literal["HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "CONT", "URG", "WINCH"]
+"""slurmrestd takes a name that it does not know for a request to cancel the job: nothing else may reach it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class PodJobs:
@@ -49,11 +52,10 @@ class SlurmJobs:
         default=None,
         max_length=16384,
     )
-    signal: str | None = described(
-        "Signal that jobs get when a deadline is announced, such as USR1; none if absent.",
+    signal: WarningSignal | None = described(
+        "Signal that the steps of jobs get when a deadline is announced; none if absent. A step that does not handle "
+        "it ends of it.",
         default=None,
-        max_length=16,
-        pattern=r"^[A-Z0-9+]+$",
     )
 
 

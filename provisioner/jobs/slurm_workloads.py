@@ -11,13 +11,13 @@ import binascii
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, get_args
 
 import structlog
 
 from provisioner.api.errors import NotFound
 from provisioner.api.node_pool import NodePool
-from provisioner.api.pool_settings import SlurmJobs
+from provisioner.api.pool_settings import SlurmJobs, WarningSignal
 from provisioner.api.values import Secret
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import SECRETS
@@ -36,7 +36,7 @@ from provisioner.jobs.work import Held, Job, JobKind, SlurmDrained
 
 log = structlog.get_logger()
 
-SIGNALS: Final = frozenset({"HUP", "INT", "QUIT", "USR1", "USR2", "TERM", "CONT", "URG", "WINCH"})
+SIGNALS: Final = frozenset(get_args(WarningSignal))
 
 
 @dataclass(frozen=True)
