@@ -15,6 +15,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.informer import Informer
+from provisioner.cluster.metrics import Meters
 from provisioner.cluster.resources import CSRS, JOBS, LEASES, NODES, PODS, of
 from provisioner.health.controller import HealthInformers, build_health_controllers
 from provisioner.health.job_manifest import CHECK_LABEL
@@ -38,6 +39,7 @@ def run_controllers(
     boot_url: str,
     power_poll_seconds: float,
     clock: Callable[[], datetime],
+    meters: Meters,
 ) -> None:
     """Run all controllers until `stop` is set; returns when their work under way has ended."""
     recorder = EventRecorder(cluster, "provisioner-controller")
@@ -77,6 +79,7 @@ def run_controllers(
                 servers=servers,
                 pools=pools,
                 images=images,
+                racks=racks,
                 nodes=nodes,
                 leases=leases,
                 maintenances=maintenances,
@@ -94,6 +97,7 @@ def run_controllers(
             ClusterWorkloads(cluster, recorder, namespace=namespace, now=clock),
             recorder,
             clock,
+            metrics=meters.maintenance,
         ),
         *build_power_controllers(
             cluster,
@@ -118,9 +122,11 @@ def run_controllers(
     while not all(informer.wait_for_sync(LOOK_FOR_STOP_SECONDS) for informer in informers):
         if stop.is_set():
             return
+    meters.lead(servers, maintenances)
     threads = [threading.Thread(target=each.run, args=(stop,), name=each.name, daemon=True) for each in controllers]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    meters.yield_lead()
     recorder.close()

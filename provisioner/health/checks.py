@@ -21,7 +21,13 @@ class Look:
 
 
 def look_at(
-    server: Server, pool: NodePool, image: Image | None, node: NodeView, clock_skew_seconds: float | None
+    server: Server,
+    pool: NodePool,
+    image: Image | None,
+    node: NodeView,
+    clock_skew_seconds: float | None,
+    *,
+    has_ntp_servers: bool,
 ) -> Look:
     """Everything at this moment; only the first, about the facts themselves, while there are none.
 
@@ -34,7 +40,13 @@ def look_at(
     settings = pool.spec.verification
     ref, digest = _ordered(server, image)
     system = check_system(
-        node, facts, settings, image_ref=ref, image_digest=digest, clock_skew_seconds=clock_skew_seconds
+        node,
+        facts,
+        settings,
+        image_ref=ref,
+        image_digest=digest,
+        clock_skew_seconds=clock_skew_seconds,
+        has_ntp_servers=has_ntp_servers,
     )
     hardware = check_hardware(server, settings.expected, facts)
     return Look(findings=(finding, *system, *hardware), image_digest=facts.image_digest[:71])

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
-from provisioner.api import Image, NodePool, Server
+from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.api.codec import decode, to_json
 from provisioner.api.maintenance import DISTURBING_PHASES
 from provisioner.api.meta import Resource
@@ -57,6 +57,7 @@ class HealthInformers:
     servers: Source
     pools: Source
     images: Source
+    racks: Source
     nodes: Source
     leases: Source
     maintenances: Source
@@ -69,9 +70,8 @@ class HealthInformers:
 
     @property
     def all(self) -> tuple[Source, ...]:
-        return (
-            self.servers, self.pools, self.images, self.nodes, self.leases, self.maintenances, self.jobs, self.pods
-        )  # fmt: skip
+        objects = (self.servers, self.pools, self.images, self.racks, self.nodes, self.maintenances)
+        return (*objects, self.leases, self.jobs, self.pods)
 
 
 class HealthController:
@@ -149,6 +149,7 @@ class HealthController:
             image=self._cached(Image, self._informers.images, order.image_ref if order is not None else None),
             node=view,
             clock_skew_seconds=self._skew.of(server.name, since=joined_time(server)),
+            has_ntp_servers=_has_ntp_servers(server, self._cached(Rack, self._informers.racks, server.spec.rack_ref)),
             jobs=jobs,
             maintenance=next((each["metadata"]["name"] for each in self._maintenances.of(server.name)), None),
         )
@@ -229,6 +230,14 @@ def follow(
     informers.pools.subscribe(pool_changed)
     informers.nodes.subscribe(node_changed)
     informers.servers.subscribe(server_changed)
+
+
+def _has_ntp_servers(server: Server, rack: Rack | None) -> bool:
+    """Whether the server's subnet names any; without a rack it cannot be told, and is expected."""
+    if rack is None:
+        return True
+    name = server.status.subnet_name
+    return any(subnet.ntp_servers for subnet in rack.spec.subnets if name in (None, subnet.name))
 
 
 def disturbed_server(maintenance: Mapping[str, Any]) -> str | None:

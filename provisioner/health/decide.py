@@ -102,7 +102,14 @@ def _go_on(
     situation: Situation, pool: NodePool, node: NodeView, begun: Verification, requests: Requests, now: datetime
 ) -> Decision:
     """Look at everything once more."""
-    now_there = look_at(situation.server, pool, situation.image, node, situation.clock_skew_seconds)
+    now_there = look_at(
+        situation.server,
+        pool,
+        situation.image,
+        node,
+        situation.clock_skew_seconds,
+        has_ntp_servers=situation.has_ntp_servers,
+    )
     seen = look(begun.checks, now_there.findings, pool.spec.verification.checks, situation, now)
     judged = replace(begun, checks=seen.results, image_digest=now_there.image_digest or begun.image_digest)
     if seen.is_over:

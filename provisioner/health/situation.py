@@ -17,6 +17,7 @@ from provisioner.health.node_view import NodeView, find
 class Situation:
     """A server, what it refers to, its Node, and what is known of its checks' Jobs. What does not exist is None.
 
+    has_ntp_servers: whether the server's subnet names any.
     image: the one that the current order names. jobs: of the current round, by name of the check.
     maintenance: the name of the Maintenance that disturbs the server now.
     """
@@ -26,6 +27,7 @@ class Situation:
     image: Image | None
     node: NodeView | None
     clock_skew_seconds: float | None = None
+    has_ntp_servers: bool = True
     jobs: Mapping[str, JobState] = field(default_factory=dict)
     maintenance: str | None = None
 

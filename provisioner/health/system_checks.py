@@ -28,10 +28,14 @@ def check_system(
     image_ref: str | None,
     image_digest: str | None,
     clock_skew_seconds: float | None,
+    has_ntp_servers: bool,
 ) -> Iterator[Finding]:
-    """image_digest: that of the Image ordered, None if it is gone. clock_skew_seconds: None until it was measured."""
+    """image_digest: that of the Image ordered, None if it is gone. clock_skew_seconds: None until it was measured.
+
+    has_ntp_servers: whether the server's subnet names any; else only the difference of the clocks counts.
+    """
     yield _image(facts, image_ref, image_digest)
-    yield _clock(node, facts, settings.clock_skew_seconds, clock_skew_seconds)
+    yield _clock(node, facts, settings.clock_skew_seconds, clock_skew_seconds, has_ntp_servers)
     yield _root(facts, settings.root_free_mib)
     yield _kubelet(node, facts)
     yield _runtime(node, facts)
@@ -59,11 +63,15 @@ def _image(facts: NodeFacts, image_ref: str | None, image_digest: str | None) ->
     )
 
 
-def _clock(node: NodeView, facts: NodeFacts, allowed: int, skew: float | None) -> Finding:
+def _clock(node: NodeView, facts: NodeFacts, allowed: int, skew: float | None, has_ntp_servers: bool) -> Finding:
     remedy = "check the rack's ntpServers and the way to them (on the node: timedatectl timesync-status)"
-    if facts.clock_synchronized is False:
+    if facts.clock_synchronized is False and has_ntp_servers:
         return wrong(
-            "Clock", "NotSynchronized", observed="the clock is not synchronized", expected="NTP", remedy=remedy
+            "Clock",
+            "NotSynchronized",
+            observed="the clock is not synchronized",
+            expected="that it is, by the ntpServers of its rack's subnet",
+            remedy=remedy,
         )
     if skew is None:
         message = f"waits until Lease {node.name} in kube-node-lease is seen to be renewed, to measure the node's clock"
@@ -77,7 +85,8 @@ def _clock(node: NodeView, facts: NodeFacts, allowed: int, skew: float | None) -
             expected=f"at most {allowed} s",
             remedy=f"{remedy}; if it is so on many nodes, check the clock where the controller runs",
         )
-    return fine("Clock", f"within {allowed} s of the controller's")
+    alone = ", not synchronized: its rack's subnet names no ntpServers" if facts.clock_synchronized is False else ""
+    return fine("Clock", f"within {allowed} s of the controller's{alone}")
 
 
 def _root(facts: NodeFacts, wanted_mib: int) -> Finding:

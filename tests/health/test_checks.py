@@ -37,8 +37,9 @@ def findings(
 ) -> dict[str, Finding]:
     pool = others.pop("pool", strict_pool())
     ordered = others.pop("image", image())
+    ntp = others.pop("ntp", True)
     seen = node(facts or good_facts(), *conditions, **others)
-    look = look_at(booted(), pool, ordered, seen, skew)
+    look = look_at(booted(), pool, ordered, seen, skew, has_ntp_servers=ntp)
     assert len({each.name for each in look.findings}) == len(look.findings), "names are the keys of a list map"
     return {each.name: each for each in look.findings}
 
@@ -121,6 +122,14 @@ def test_the_nodes_clock_is_compared_with_the_controllers(skew: float | None, ok
     assert findings(skew=skew)["Clock"].ok is ok
 
 
+def test_without_ntp_servers_only_the_difference_of_the_clocks_counts() -> None:
+    alone = good_facts(clock_synchronized=False)
+    assert not findings(alone)["Clock"].ok
+    assert findings(alone, ntp=False)["Clock"].ok
+    assert "names no ntpServers" in findings(alone, ntp=False)["Clock"].message
+    assert not findings(alone, ntp=False, skew=11.0)["Clock"].ok
+
+
 def test_which_way_a_clock_is_off_is_told() -> None:
     assert "75 s ahead of" in findings(skew=75.0)["Clock"].message
     assert "75 s behind" in findings(skew=-75.0)["Clock"].message
@@ -148,12 +157,12 @@ def test_the_digest_expected_is_that_of_the_image_ordered_whatever_else_is_known
 
 def test_without_the_image_the_digest_on_record_serves_and_without_that_a_person_is_asked() -> None:
     assert findings(image=None)["ImageDigest"].ok
-    unknown = look_at(booted(image_digest=None), strict_pool(), None, node(), 0.0)
+    unknown = look_at(booted(image_digest=None), strict_pool(), None, node(), 0.0, has_ntp_servers=True)
     gone = next(each for each in unknown.findings if each.name == "ImageDigest")
     assert not gone.ok
     assert gone.reason == "ImageUnknown"
     assert f"publish Image {IMAGE} again" in gone.message
-    other = look_at(booted(image_ref="another"), strict_pool(), None, node(), 0.0)
+    other = look_at(booted(image_ref="another"), strict_pool(), None, node(), 0.0, has_ntp_servers=True)
     assert not next(each for each in other.findings if each.name == "ImageDigest").ok, "a digest of another image"
     assert other.image_digest == DIGEST
 

@@ -39,7 +39,7 @@ def test_the_sample_check_is_accepted_by_the_api_server_and_so_is_its_job(cluste
 
 
 def test_every_built_in_check_every_request_and_every_reason_is_told_of() -> None:
-    everything = look_at(booted(), strict_pool(), image(), node(), 0.0)
+    everything = look_at(booted(), strict_pool(), image(), node(), 0.0, has_ntp_servers=True)
     names = [f"`{each.name}`" for each in everything.findings]
     requests = (HOLD_REQUESTED, VERIFICATION_RELEASE_REQUESTED, VERIFICATION_RETRY_REQUESTED)
     sources = "".join(path.read_text() for path in (Path(__file__).parents[2] / "provisioner" / "health").glob("*.py"))

@@ -243,7 +243,7 @@ def make_world(cluster: Cluster, unique: str, *checks: JobCheck, attempts: int =
     stop = threading.Event()
     follow_all = {
         "servers": Informer(cluster, of(Server)), "pools": Informer(cluster, of(NodePool)),
-        "images": Informer(cluster, of(Image)), "nodes": Informer(cluster, NODES),
+        "images": Informer(cluster, of(Image)), "racks": Informer(cluster, of(Rack)), "nodes": Informer(cluster, NODES),
         "leases": Informer(cluster, LEASES, namespace="kube-node-lease"),
         "maintenances": Informer(cluster, of(Maintenance)),
         "jobs": Informer(cluster, JOBS, label_selector=CHECK_LABEL),
