@@ -53,13 +53,13 @@ class Site:
         self._threads: list[threading.Thread] = []
         self._recorder: EventRecorder | None = None
 
-    def write_secret(self, password: str = PASSWORD) -> None:
+    def write_secret(self, password: str = PASSWORD, username: str = USERNAME) -> None:
         self.cluster.apply(
             {
                 "apiVersion": "v1",
                 "kind": "Secret",
                 "metadata": {"name": f"{self.name}-bmc", "namespace": NAMESPACE},
-                "stringData": {"username": USERNAME, "password": password},
+                "stringData": {"username": username, "password": password},
             },
             manager="test",
         )

@@ -18,15 +18,22 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from ipaddress import IPv4Address
+from pathlib import Path
 
 import bcrypt
 import pytest
 
+from provisioner.api.server import Server
 from provisioner.api.values import Secret
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.resources import SECRETS, of
 from provisioner.lab.bmc_certificate import obtain_certificate
 from provisioner.power.bmc_access import BmcAccess
 from provisioner.power.power_controller import BmcRefused, BmcUnreachable
 from provisioner.power.redfish import RedfishPower
+from tests.lab.fake_machine import fake_server
+from tests.power.conftest import create_namespace
+from tests.power.power_site import NAMESPACE, Site
 
 BOUND_SECONDS = 60.0
 
@@ -135,3 +142,36 @@ def test_a_system_of_a_foreign_bmc_is_found_by_its_id(access: BmcAccess) -> None
         assert power.get_power_state() == "Off"
     with closing(RedfishPower(replace(access, system_id="1"))) as power, pytest.raises(BmcRefused, match=identity):
         power.get_power_state()
+
+
+def test_a_server_behind_a_foreign_bmc_is_power_cycled(
+    access: BmcAccess, cluster: Cluster, unique: str, tmp_path: Path
+) -> None:
+    """From the order to the BMC's own word: off in between, on at the end."""
+    with fake_server(tmp_path / "unused", name=unique) as fake:
+        site = Site(cluster, unique, fake)
+        create_namespace(cluster)
+        site.write_secret("secret", username="admin")
+        site.write_server(
+            bmc={"address": access.address, "certificate": access.certificate, "bootMethod": "Pxe"},
+        )
+        with closing(RedfishPower(access)) as power:
+            power.power_on()
+            wait_for_power(power, "On")
+        try:
+            site.ask("PowerCycle")
+            site.order_as_asked("order-1", "PowerCycle")
+            site.start()
+            recorded = site.wait_for_order("order-1").status.power
+            assert recorded is not None
+            assert recorded.cut_order_id == "order-1", "the BMC said that it was off"
+            with closing(RedfishPower(access)) as power:
+                wait_for_power(power, "On")
+        finally:
+            site.stop()
+            site.withdraw()
+            cluster.delete(of(Server), unique)
+            cluster.delete(SECRETS, f"{unique}-bmc", namespace=NAMESPACE)
+            with closing(RedfishPower(access)) as power:
+                power.power_off(force=True)
+                wait_for_power(power, "Off")
