@@ -6,10 +6,14 @@ import socket
 import uuid
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from provisioner.cli.options import kubeconfig_option, stop_on_signals
+
+if TYPE_CHECKING:
+    from provisioner.cluster.metrics import Meters
 
 
 @click.command("controller")
@@ -22,14 +26,29 @@ from provisioner.cli.options import kubeconfig_option, stop_on_signals
 @click.option(
     "--power-poll-seconds", default=10.0, show_default=True, help="How often the power state of each server is read."
 )
+@click.option(
+    "--metrics-address",
+    metavar="ADDRESS:PORT",
+    default=None,
+    help="Where Prometheus reads metrics, such as 127.0.0.1:9464 or [::]:9464 [nowhere].",
+)
 def controller(
-    kubeconfig: Path | None, boot_url: str, namespace: str, identity: str | None, power_poll_seconds: float
+    kubeconfig: Path | None,
+    boot_url: str,
+    namespace: str,
+    identity: str | None,
+    power_poll_seconds: float,
+    metrics_address: str | None,
 ) -> None:
-    """Run the controllers: addresses, boot orders, power, Nodes and certificates. Any number of replicas; one leads."""
+    """Run the controllers: addresses, boots, power, Nodes, maintenance, checks. Any number of replicas; one leads."""
     from provisioner.cli.controllers import run_controllers
     from provisioner.cluster.client import Cluster
     from provisioner.cluster.leader import LeaderElector
+    from provisioner.cluster.metrics import Meters
 
+    meters = Meters()
+    if metrics_address is not None:
+        _serve(meters, metrics_address)
     cluster = Cluster.connect(kubeconfig, user_agent="provisioner-controller")
     stop = stop_on_signals()
     elector = LeaderElector(
@@ -47,5 +66,23 @@ def controller(
             boot_url=boot_url,
             power_poll_seconds=power_poll_seconds,
             clock=lambda: datetime.now(UTC),
+            meters=meters,
         ),
     )
+
+
+def _serve(meters: Meters, where: str) -> None:
+    """Raises: click.BadParameter, NeedsHuman if nothing can be served there."""
+    from provisioner.api.errors import NeedsHuman
+
+    address, colon, port = where.rpartition(":")
+    if not colon or not port.isdigit() or not 0 < int(port) < 65536:
+        raise click.BadParameter(
+            f"{where!r} is not ADDRESS:PORT, such as 127.0.0.1:9464", param_hint="--metrics-address"
+        )
+    try:
+        meters.serve(address.strip("[]") or "0.0.0.0", int(port))  # noqa: S104 - `:9464` asks for it
+    except OSError as error:
+        raise NeedsHuman(
+            f"metrics cannot be served at {where}: {error}", hint="name another address or port"
+        ) from error

@@ -1,0 +1,239 @@
+"""What is measured, as Prometheus metrics. No label ever holds the name of a server, a job or a person.
+
+`MaintenanceMeter` is told by the executor (see `provisioner.maintenance.metrics`, whose protocol it has). `FleetMeter`
+follows the caches: it counts what changes (boots, failed checks) and tells at each scrape how many servers and
+Maintenances are where.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter as Count
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from provisioner.api import Server
+from provisioner.api.boot_timeline import boot_timeline
+from provisioner.api.codec import decode
+from provisioner.api.errors import ProvisionerError
+from provisioner.api.maintenance import FINAL_PHASES
+from provisioner.api.meta import parse_time
+
+PREFIX: Final = "provisioner"
+SHORT: Final = (1, 5, 15, 30, 60, 120, 180, 300, 600, 900, 1800, 3600)
+LONG: Final = (*SHORT, 3 * 3600, 12 * 3600, 86400, 3 * 86400, 7 * 86400, 14 * 86400)
+
+Json = Mapping[str, Any]
+
+
+class Source(Protocol):
+    """A cache that tells of changes: `provisioner.cluster.informer.Informer`."""
+
+    def get(self, name: str) -> Any: ...
+
+    def items(self) -> Any: ...
+
+    def subscribe(self, handler: Any) -> None: ...
+
+
+class MaintenanceMeter:
+    """What the executor tells."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._phases = Histogram(
+            f"{PREFIX}_maintenance_phase_seconds",
+            "How long Maintenances were in each phase.",
+            ("phase", "action"),
+            buckets=LONG,
+            registry=registry,
+        )
+        self._waits = Histogram(
+            f"{PREFIX}_maintenance_wait_seconds",
+            "How long something was waited for, by its kind.",
+            ("blocker",),
+            buckets=LONG,
+            registry=registry,
+        )
+        self._attempts = Histogram(
+            f"{PREFIX}_reboot_attempt_seconds",
+            "How long each try at a reboot path took, by how it ended.",
+            ("method", "outcome"),
+            buckets=SHORT,
+            registry=registry,
+        )
+        self._ends = Histogram(
+            f"{PREFIX}_maintenance_seconds",
+            "How long Maintenances took from the request to their end, by how and why they ended.",
+            ("phase", "reason", "action", "policy"),
+            buckets=LONG,
+            registry=registry,
+        )
+
+    def phase_ended(self, phase: str, action: str, seconds: float) -> None:
+        self._phases.labels(phase, action).observe(seconds)
+
+    def wait_ended(self, blocker_kind: str, seconds: float) -> None:
+        self._waits.labels(blocker_kind).observe(seconds)
+
+    def attempt_ended(self, method: str, outcome: str, seconds: float) -> None:
+        self._attempts.labels(method, outcome).observe(seconds)
+
+    def finished(self, phase: str, reason: str, action: str, policy: str, seconds: float) -> None:
+        self._ends.labels(phase, reason, action, policy).observe(seconds)
+
+
+class FleetMeter:
+    """What the caches tell; `follow` them anew for each leadership."""
+
+    def __init__(self, registry: CollectorRegistry, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._now = now
+        self._boots = Counter(
+            f"{PREFIX}_boots_ordered", "Boots that were ordered, by reason.", ("reason",), registry=registry
+        )
+        self._stages = Histogram(
+            f"{PREFIX}_boot_stage_seconds",
+            "How long the stages of boots took that came to Ready.",
+            ("stage",),
+            buckets=SHORT,
+            registry=registry,
+        )
+        self._totals = Histogram(f"{PREFIX}_boot_seconds", "From power-on to Ready.", buckets=SHORT, registry=registry)
+        self._checks = Counter(
+            f"{PREFIX}_checks",
+            "Checks before use that were decided, by result.",
+            ("check", "result"),
+            registry=registry,
+        )
+        self.leads = Gauge(
+            f"{PREFIX}_leads", "1 while this replica leads; only then the others are kept.", registry=registry
+        )
+
+    def follow(self, servers: Source) -> None:
+        """Count what changes from now on; what is there already was counted by who led before."""
+        servers.subscribe(self._server_changed)
+
+    def _server_changed(self, _key: str, old: Json | None, new: Json | None) -> None:
+        if old is None or new is None:
+            return
+        before, after = old.get("status") or {}, new.get("status") or {}
+        order = after.get("order") or {}
+        if order.get("id") and order["id"] != (before.get("order") or {}).get("id"):
+            self._boots.labels(str(order.get("reason"))).inc()
+        if after.get("readyTime") and after["readyTime"] != before.get("readyTime"):
+            self._boot_ended(new)
+        verification = after.get("verification") or {}
+        finished = verification.get("finishedTime")
+        if finished and finished != (before.get("verification") or {}).get("finishedTime"):
+            for check in verification.get("checks") or ():
+                self._checks.labels(str(check.get("name")), str(check.get("result"))).inc()
+
+    def _boot_ended(self, server: Json) -> None:
+        try:
+            timeline = boot_timeline(decode(Server, server).status)
+        except (ProvisionerError, ValueError):
+            return
+        for phase in timeline.phases:
+            if phase.seconds is not None:
+                self._stages.labels(phase.stage).observe(phase.seconds)
+        if timeline.total_seconds is not None:
+            self._totals.observe(timeline.total_seconds)
+
+
+class FleetCollector(Collector):
+    """How many servers and Maintenances are where, counted when Prometheus asks."""
+
+    def __init__(self, servers: Source, maintenances: Source, now: Callable[[], datetime]) -> None:
+        self._servers = servers
+        self._maintenances = maintenances
+        self._now = now
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing is counted at registration."""
+        return []
+
+    def collect(self) -> Iterable[Metric]:
+        servers: Count[tuple[str, ...]] = Count(
+            (_pool(s), str((s.get("status") or {}).get("lifecycle"))) for s in self._servers.items()
+        )
+        yield _gauge("servers", "Servers by pool and lifecycle.", ("pool", "lifecycle"), servers)
+        phases: Count[tuple[str, ...]] = Count()
+        blocked: Count[tuple[str, ...]] = Count()
+        oldest: dict[tuple[str, ...], float] = {}
+        for m in self._maintenances.items():
+            status = m.get("status") or {}
+            if status.get("phase") in FINAL_PHASES:
+                continue
+            pool = _pool(self._servers.get((m.get("spec") or {}).get("serverRef") or "") or {})
+            phase = (pool, str(status.get("phase") or "New"))
+            phases[phase] += 1
+            oldest[phase] = max(oldest.get(phase, 0.0), self._phase_age(m))
+            for kind in {str(b.get("kind")) for b in status.get("blockers") or ()}:
+                blocked[pool, kind] += 1
+        yield _gauge("maintenances_active", "Maintenances that have not ended.", ("pool", "phase"), phases)
+        words = "How long the Maintenance that has been longest in a phase has been in it."
+        yield _gauge("maintenance_oldest_phase_seconds", words, ("pool", "phase"), oldest)
+        words = "Maintenances that wait for something of that kind."
+        yield _gauge("maintenances_blocked", words, ("pool", "blocker"), blocked)
+
+    def _phase_age(self, maintenance: Json) -> float:
+        status = maintenance.get("status") or {}
+        began = maintenance["metadata"].get("creationTimestamp")
+        for entry in reversed(status.get("timeline") or ()):
+            if entry.get("phase") != status.get("phase"):
+                break
+            began = entry.get("time")
+        try:
+            return max(0.0, (self._now() - parse_time(str(began))).total_seconds())
+        except (TypeError, ValueError):
+            return 0.0
+
+
+def _pool(server: Json) -> str:
+    return str((server.get("spec") or {}).get("nodePoolRef") or "")
+
+
+def _gauge(
+    name: str, words: str, labels: tuple[str, ...], values: Mapping[tuple[str, ...], float]
+) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(f"{PREFIX}_{name}", words, labels=labels)
+    for key in sorted(values):
+        family.add_metric(key, values[key])
+    return family
+
+
+class Meters:
+    """All of them, and the address where Prometheus reads them."""
+
+    def __init__(self, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self.registry = CollectorRegistry()
+        self.maintenance = MaintenanceMeter(self.registry)
+        self.fleet = FleetMeter(self.registry, now)
+        self._now = now
+        self._lock = threading.Lock()
+        self._collector: FleetCollector | None = None
+
+    def lead(self, servers: Source, maintenances: Source) -> None:
+        """This replica leads, and follows these caches."""
+        with self._lock:
+            self._collector = FleetCollector(servers, maintenances, self._now)
+            self.registry.register(self._collector)
+        self.fleet.follow(servers)
+        self.fleet.leads.set(1)
+
+    def yield_lead(self) -> None:
+        """It no longer does: counts of the fleet would be stale."""
+        self.fleet.leads.set(0)
+        with self._lock:
+            if self._collector is not None:
+                self.registry.unregister(self._collector)
+                self._collector = None
+
+    def serve(self, address: str, port: int) -> int:
+        """Answer `GET /metrics` in the background; returns the port. Raises: OSError if it is taken."""
+        server, _ = start_http_server(port, addr=address, registry=self.registry)
+        return int(server.server_port)

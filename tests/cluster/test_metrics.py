@@ -1,0 +1,159 @@
+"""What Prometheus reads, by HTTP; and the alerts that are made of it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import urllib.request
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from provisioner.cluster.metrics import Meters
+
+ROOT = Path(__file__).parents[2]
+ALERTS = ROOT / "docs" / "prometheus-alerts.yaml"
+ALERT_TESTS = ROOT / "tests" / "cli" / "prometheus-alerts.test.yaml"
+NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
+
+
+class FakeCache:
+    """An informer whose objects a test changes."""
+
+    def __init__(self, *objects: dict[str, Any]) -> None:
+        self._objects = {o["metadata"]["name"]: o for o in objects}
+        self._handlers: list[Any] = []
+
+    def get(self, name: str) -> Any:
+        return self._objects.get(name)
+
+    def items(self) -> list[Any]:
+        return list(self._objects.values())
+
+    def subscribe(self, handler: Any) -> None:
+        self._handlers.append(handler)
+        for key, found in self._objects.items():
+            handler(key, None, found)
+
+    def put(self, new: dict[str, Any]) -> None:
+        key = new["metadata"]["name"]
+        old, self._objects[key] = self._objects.get(key), new
+        for handler in self._handlers:
+            handler(key, old, new)
+
+
+def server(name: str = "r01-u01", **status: Any) -> dict[str, Any]:
+    spec = {"bootMACAddress": "52:54:00:80:01:01", "nodePoolRef": "gpu"}
+    return {"metadata": {"name": name}, "spec": spec, "status": {"lifecycle": "InProduction", **status}}
+
+
+def maintenance(name: str, phase: str, **status: Any) -> dict[str, Any]:
+    metadata = {"name": name, "creationTimestamp": "2026-01-02T11:00:00Z"}
+    return {"metadata": metadata, "spec": {"serverRef": "r01-u01"}, "status": {"phase": phase, **status}}
+
+
+def scrape(meters: Meters) -> dict[str, float]:
+    """Every sample, by its name with labels, as Prometheus would read it."""
+    port = meters.serve("127.0.0.1", 0)
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    samples = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+    return {name: float(value) for name, _, value in samples}
+
+
+def test_what_the_executor_tells_is_read_by_phase_blocker_method_and_end() -> None:
+    meters = Meters()
+    meters.maintenance.phase_ended("Draining", "Reboot", 42)
+    meters.maintenance.wait_ended("PodDisruptionBudget", 700)
+    meters.maintenance.attempt_ended("Kexec", "TimedOut", 180)
+    meters.maintenance.finished("Failed", "NeverReturned", "Reboot", "WhenIdle", 5000)
+    found = scrape(meters)
+    assert found['provisioner_maintenance_phase_seconds_sum{action="Reboot",phase="Draining"}'] == 42
+    assert found['provisioner_maintenance_wait_seconds_bucket{blocker="PodDisruptionBudget",le="900.0"}'] == 1
+    assert found['provisioner_maintenance_wait_seconds_bucket{blocker="PodDisruptionBudget",le="600.0"}'] == 0
+    assert found['provisioner_reboot_attempt_seconds_count{method="Kexec",outcome="TimedOut"}'] == 1
+    ended = 'action="Reboot",phase="Failed",policy="WhenIdle",reason="NeverReturned"'
+    assert found[f"provisioner_maintenance_seconds_count{{{ended}}}"] == 1
+
+
+def test_servers_and_maintenances_are_counted_when_asked_and_only_while_leading() -> None:
+    meters = Meters(now=lambda: NOON)
+    blockers = [{"kind": "Pod", "name": "a"}, {"kind": "Pod", "name": "b"}, {"kind": "Budget", "name": "gpu"}]
+    timeline = [{"phase": "Waiting", "time": "2026-01-02T11:50:00.000000Z"}]
+    active = maintenance("m-2", "Waiting", blockers=blockers, timeline=timeline)
+    servers = FakeCache(server(), server("r01-u02", lifecycle="Held"))
+    meters.lead(servers, FakeCache(maintenance("m-1", "Completed"), active, maintenance("m-3", "Waiting")))
+    found = scrape(meters)
+    assert found['provisioner_servers{lifecycle="InProduction",pool="gpu"}'] == 1
+    assert found['provisioner_servers{lifecycle="Held",pool="gpu"}'] == 1
+    assert found['provisioner_maintenances_active{phase="Waiting",pool="gpu"}'] == 2
+    assert found['provisioner_maintenances_blocked{blocker="Pod",pool="gpu"}'] == 1
+    assert found['provisioner_maintenance_oldest_phase_seconds{phase="Waiting",pool="gpu"}'] == 3600
+    assert found["provisioner_leads"] == 1
+    meters.yield_lead()
+    found = scrape(meters)
+    assert found["provisioner_leads"] == 0
+    assert not any(name.startswith("provisioner_servers") for name in found)
+
+
+def test_boots_and_checks_are_counted_once_and_not_again_by_the_next_leader() -> None:
+    meters = Meters()
+    order = {"id": "o1", "reason": "FirstBoot", "orderedTime": "2026-01-02T11:00:00Z", "attempt": 1}
+    servers = FakeCache(server(order=order))
+    meters.lead(servers, FakeCache())
+    again = order | {"id": "o2", "reason": "Requested", "orderedTime": "2026-01-02T11:30:00Z"}
+    checks = [{"name": "Clock", "result": "Passed"}, {"name": "gpu-burn", "result": "Failed"}]
+    decided = {"attempt": 1, "bootID": "b", "finishedTime": "2026-01-02T11:33:00Z", "checks": checks}
+    known = {"order": again, "power": {"orderID": "o2", "orderTime": "2026-01-02T11:30:01Z"}}
+    ready = "2026-01-02T11:31:01Z"
+    for status in ({}, {"readyTime": ready}, {"readyTime": ready, "verification": decided}):
+        servers.put(server(**known, **status))
+        servers.put(server(**known, **status))
+    found = scrape(meters)
+    assert found['provisioner_boots_ordered_total{reason="Requested"}'] == 1
+    assert 'provisioner_boots_ordered_total{reason="FirstBoot"}' not in found
+    assert found['provisioner_boot_stage_seconds_sum{stage="Firmware"}'] == 60
+    assert (found["provisioner_boot_seconds_count"], found["provisioner_boot_seconds_sum"]) == (1, 60)
+    assert found['provisioner_checks_total{check="gpu-burn",result="Failed"}'] == 1
+    assert found['provisioner_checks_total{check="Clock",result="Passed"}'] == 1
+
+
+def test_a_change_of_leader_keeps_the_counts_and_follows_anew() -> None:
+    meters = Meters()
+    for _ in range(2):
+        meters.lead(FakeCache(server()), FakeCache())
+        meters.yield_lead()
+    meters.lead(FakeCache(server()), FakeCache())
+    assert scrape(meters)['provisioner_servers{lifecycle="InProduction",pool="gpu"}'] == 1
+
+
+def test_every_metric_of_an_alert_and_of_the_guide_is_one_that_is_served() -> None:
+    meters = Meters(now=lambda: NOON)
+    test_sources = FakeCache(server()), FakeCache(maintenance("m", "Waiting", blockers=[{"kind": "Pod"}]))
+    meters.lead(*test_sources)
+    families = {family.name for family in meters.registry.collect()}
+    for document in (ALERTS, ROOT / "docs" / "operator-guide.md"):
+        named = set(re.findall(r"\bprovisioner_[a-z_]+", document.read_text()))
+        unknown = {n for n in named if re.sub(r"_(total|count|sum|bucket)$", "", n) not in families}
+        assert unknown == set(), document
+
+
+def test_every_alert_names_an_entry_of_the_runbook() -> None:
+    runbook = (ROOT / "docs" / "runbook.md").read_text()
+    for rule in yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]:
+        words = rule["annotations"]["description"]
+        entry = re.search(r"Runbook: (.*)\.$", words)
+        assert entry is None or re.search(rf"^#+ {re.escape(entry[1])}", runbook, re.MULTILINE), words
+
+
+@pytest.mark.parametrize("arguments", [["check", "rules", str(ALERTS)], ["test", "rules", str(ALERT_TESTS)]])
+def test_promtool_takes_the_alerts_and_they_fire_when_they_should(arguments: list[str]) -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("no promtool: apt-get install prometheus")
+    said = subprocess.run([promtool, *arguments], capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stdout + said.stderr
