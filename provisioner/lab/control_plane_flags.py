@@ -105,10 +105,19 @@ AUDIT_POLICY: Final[dict[str, Any]] = {
         {"level": "None", "resources": [{"group": "", "resources": ["events"]}, {"group": "events.k8s.io"}]},
         {"level": "None", "nonResourceURLs": ["/livez*", "/readyz*", "/healthz*", "/openapi/*", "/version"]},
         {"level": "RequestResponse", "resources": [{"group": "certificates.k8s.io"}]},
+        # A kubelet writes its Node's status all the time; what a person or a tool asks for there is kept whole.
+        {
+            "level": "Metadata",
+            "userGroups": ["system:nodes"],
+            "resources": [{"group": "", "resources": ["nodes/status"]}],
+        },
         {
             "level": "Request",
             "verbs": ["create", "update", "patch", "delete", "deletecollection"],
-            "resources": [{"group": "provisioner.dev"}, {"group": "", "resources": ["nodes", "pods/eviction"]}],
+            "resources": [
+                {"group": "provisioner.dev"},
+                {"group": "", "resources": ["nodes", "nodes/status", "pods/eviction"]},
+            ],
         },
         {"level": "None", "verbs": ["get", "list", "watch"]},
         {"level": "Metadata"},
