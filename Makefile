@@ -5,7 +5,7 @@ LAB ?= demo
 VENV = $(shell bin/setup)
 PYTHON = PYTHONPATH=$(CURDIR) $(VENV)/bin/python
 
-.PHONY: help setup demo demo-shell demo-reimage demo-down test lint format golden bench requirements
+.PHONY: help setup demo demo-shell demo-reimage demo-down test chaos lint format golden bench requirements
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -28,6 +28,9 @@ demo-down: ## End the demo; leaves no process, namespace or mount behind
 test: lint ## Run all tests, the boot of a virtual rack among them
 	@bin/setup --tests >/dev/null
 	@$(PYTHON) -m pytest $(TESTS)
+
+chaos: ## Kill the maintenance executor at every effect, with every trouble, and try histories at random; takes hours
+	@CHAOS=long $(PYTHON) -m pytest -x -q tests/maintenance/chaos $(TESTS)
 
 lint: ## Run ruff, mypy and the import contracts
 	@$(PYTHON) -m ruff check . && $(PYTHON) -m ruff format --check . && \

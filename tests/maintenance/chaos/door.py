@@ -1,0 +1,108 @@
+"""The controller's only way out: counts what it does, and goes wrong on command.
+
+Every write to the API server and every act through Workloads is one effect, numbered from 1 in each run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tests.maintenance.chaos.story import SimulatedCrash, Story
+
+WRITES: Final = ("create", "replace", "patch", "strategic_patch", "apply", "apply_status", "delete", "evict")
+ACTS: Final = ("warn", "close", "evict", "reopen")
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One thing that a controller did or was about to do."""
+
+    number: int
+    words: str
+
+
+Trigger = Callable[[Effect, str], None]
+"""Called with an effect, once "before" and once "after" it happens; what it raises reaches the controller."""
+
+
+class Meter:
+    """Numbers the effects of all controllers of a run, and calls `trigger` around each."""
+
+    def __init__(self, story: Story, after_each: Callable[[], None]) -> None:
+        self._story, self._after_each = story, after_each
+        self.effects: list[Effect] = []
+        self.trigger: Trigger = lambda effect, moment: None
+
+    def around(self, who: str, words: str, act: Callable[[], Any]) -> Any:
+        effect = Effect(len(self.effects) + 1, words)
+        self.effects.append(effect)
+        try:
+            self.trigger(effect, "before")
+            result = act()
+            self._story.tell(who, f"#{effect.number} {words}")
+            self._after_each()
+            self.trigger(effect, "after")
+        except (Exception, SimulatedCrash) as error:
+            self._story.tell(who, f"#{effect.number} {words}: {type(error).__name__}: {error}")
+            raise
+        return result
+
+
+class ChaosDoor:
+    """A Cluster or a Workloads whose effects go through a Meter. `is_alive` False: its process is gone."""
+
+    def __init__(self, inner: Any, who: str, meter: Meter, effects: tuple[str, ...]) -> None:
+        self._inner, self._who, self._meter, self._effects = inner, who, meter, effects
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        if name not in self._effects:
+            return found
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            return self._meter.around(self._who, describe(name, args, kwargs), lambda: found(*args, **kwargs))
+
+        return counted
+
+    def with_timeout(self, seconds: float) -> ChaosDoor:
+        return self
+
+
+def describe(method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """A write in one line."""
+    parts = []
+    for value in args:
+        if isinstance(value, type):
+            parts.append(value.__name__)
+        elif isinstance(value, dict):
+            parts.append(_brief(value))
+        elif hasattr(value, "spec"):
+            parts.append(str(value.name))
+        else:
+            parts.append(str(value))
+    more = [
+        f"{key}={_brief(v) if isinstance(v, dict) else v}" for key, v in kwargs.items() if key in ("spare", "force")
+    ]
+    if kwargs.get("resource_version"):
+        more.append("if unchanged")
+    return " ".join((method, *parts, *more))
+
+
+def _brief(body: dict[str, Any]) -> str:
+    """The parts of a body that tell what is going on."""
+    metadata, status = body.get("metadata") or {}, body.get("status") or body
+    said = [str(metadata["name"])] if "name" in metadata else []
+    if "phase" in status:
+        timeline = status.get("timeline") or [{}]
+        said.append(f"phase {status['phase']} ({timeline[-1].get('reason')})")
+    if "taints" in (body.get("spec") or {}):
+        said.append(f"taints {[taint['key'] for taint in body['spec']['taints'] or ()]}")
+    if metadata.get("annotations"):
+        said.append(f"annotations {metadata['annotations']}")
+    if "finalizers" in metadata:
+        said.append(f"finalizers {metadata['finalizers']}")
+    if "phase" not in status and status.get("conditions"):
+        said.append(f"conditions {[(c.get('type'), c.get('status')) for c in status['conditions']]}")
+    return "{" + ", ".join(said) + "}"

@@ -1,0 +1,213 @@
+"""What a fake machine says to the API server: join service, kubelet, agent and health checks in short.
+
+Simulated here: the join configuration is handed out once an order, as provisioner.join does; a kubelet reports boot id
+and Ready; the node controller says Unknown 40 s after it fell silent; the agent writes node-facts, stages, and obeys an
+intent once; checks take 20 s. Leases are not written: Ready alone says that a Node lives.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from provisioner.api import Image, NodePool, Server
+from provisioner.api.codec import from_json, to_json
+from provisioner.api.errors import NotFound
+from provisioner.api.meta import rfc3339, rfc3339_micro
+from provisioner.api.node_contract import (
+    BOOT_INTENT_ANNOTATION,
+    BOOT_REPORT_ANNOTATION,
+    NODE_FACTS_ANNOTATION,
+    VERIFICATION_TAINT,
+)
+from provisioner.api.node_facts import BootIntent, BootReport, NodeFacts, ReportState
+from provisioner.api.server import JoinStatus, Verification
+from provisioner.cluster.resources import NODES
+from tests.maintenance.chaos.fake_machine import BOOT_SECONDS, KEXEC_SECONDS, FakeMachine
+
+ASK_AGAIN: Final = timedelta(seconds=30)
+CHECKS: Final = timedelta(seconds=20)
+
+
+class FakeHost:
+    """The software of one machine. `react` is called whenever anything changed or time passed."""
+
+    def __init__(self, machine: FakeMachine, cluster: Any, pool: str) -> None:
+        self.machine, self._cluster, self._pool = machine, cluster, pool
+        self._checks_due: datetime | None = None
+        self._reported: tuple[Any, ...] = ()
+
+    def next_moment(self) -> datetime | None:
+        moments = [self.machine.next_moment(), self._checks_due]
+        return min((m for m in moments if m is not None and m > self.machine.clock.now), default=None)
+
+    def react(self) -> None:
+        """Do what is due now."""
+        machine = self.machine
+        if machine.due is not None and machine.due <= machine.clock.now:
+            machine.state = "Asking"
+            machine.due = None if self._join() else machine.clock.now + ASK_AGAIN
+        if machine.state == "Running":
+            self._be_a_node()
+            self._run_agent()
+            self._run_checks()
+        elif machine.is_unreachable():
+            self._report("Unknown", "kubelet stopped posting node status")
+
+    def _be_a_node(self) -> None:
+        """A kubelet does not make its Node anew, but reports to whatever Node bears its name."""
+        try:
+            node = self._cluster.get(NODES, self.machine.name)
+        except NotFound:
+            return
+        if node["metadata"]["uid"] != self._reported[0]:
+            self._report("True", "kubelet is posting ready status")
+            self._write_facts()
+            self._checks_due = self.machine.clock.now + CHECKS
+
+    def firmware_image(self) -> str:
+        """What the boot service would serve: the order's image until it has joined, then the pool's."""
+        try:
+            server = self._cluster.read(Server, self.machine.name)
+            order, join = server.status.order, server.status.join
+            if order is not None and order.image_ref and (join is None or join.order_id != order.id):
+                return str(order.image_ref)
+            return str(self._cluster.read(NodePool, self._pool).spec.image_ref)
+        except NotFound:
+            return self.machine.running_image
+
+    def start(self) -> None:
+        """Be a Node that has run for a while: as if the join and its checks were long over."""
+        self._report("True", "kubelet is posting ready status")
+        self._write_facts()
+        self._say_verified("True", "Passed")
+
+    def _join(self) -> bool:
+        machine, now = self.machine, self.machine.clock.now
+        try:
+            server = self._cluster.read(Server, machine.name)
+        except NotFound:
+            return False
+        order, join = server.status.order, server.status.join
+        if order is None:
+            return False
+        if join is not None and join.order_id == order.id:
+            refused = {**to_json(join), "refusedTime": rfc3339_micro(now), "refusedReason": "AlreadyFetched"}
+            self._cluster.apply_status(Server, machine.name, {"join": refused}, manager="provisioner-join")
+            return False
+        handed = JoinStatus(order_id=order.id, boot_id=machine.boot_id, fetched_time=rfc3339_micro(now))
+        self._cluster.apply_status(Server, machine.name, {"join": to_json(handed)}, manager="provisioner-join")
+        machine.state, machine.down_since = "Running", None
+        machine.story.tell(machine.name, f"joined in order {order.id[:8]} with {machine.running_image}")
+        self._report("True", "kubelet is posting ready status")
+        self._write_facts()
+        self._checks_due = now + CHECKS
+        return True
+
+    def _report(self, ready: str, message: str) -> None:
+        machine = self.machine
+        said = (ready, machine.boot_id if ready == "True" else None)
+        try:
+            node = self._cluster.get(NODES, machine.name)
+        except NotFound:
+            if ready != "True" or machine.down_since is not None:
+                return
+            body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": machine.name}}
+            node, self._reported = self._cluster.create(NODES, body), ()
+        if (node["metadata"]["uid"], *said) == self._reported:
+            return
+        self._reported = (node["metadata"]["uid"], *said)
+        moment = rfc3339(machine.clock.now)
+        condition = {"type": "Ready", "status": ready, "reason": "KubeletReady", "message": message}
+        status: dict[str, Any] = {"conditions": [{**condition, "lastTransitionTime": moment}]}
+        if ready == "True":
+            status["nodeInfo"] = {"bootID": machine.boot_id}
+        self._cluster.strategic_patch(NODES, machine.name, {"status": status}, subresource="status", manager="kubelet")
+
+    def _write_facts(self) -> None:
+        facts = NodeFacts(
+            format=1,
+            boot_id=self.machine.boot_id,
+            image_digest=self._digest(self.machine.running_image),
+            time=rfc3339(self.machine.clock.now),
+            product="Fake 1",
+            cpus=8,
+            memory_bytes=2**33,
+            kexec_supported=True,
+        )
+        self._annotate(NODE_FACTS_ANNOTATION, facts)
+
+    def _annotate(self, key: str, value: Any) -> None:
+        patch = {"metadata": {"annotations": {key: json.dumps(to_json(value))}}}
+        self._cluster.patch(NODES, self.machine.name, patch, manager="provisioner-agent")
+
+    def _digest(self, image: str) -> str:
+        return str(self._cluster.read(Image, image).spec.digest)
+
+    def _run_agent(self) -> None:
+        machine = self.machine
+        try:
+            node = self._cluster.get(NODES, machine.name)
+        except NotFound:
+            return
+        text = (node["metadata"].get("annotations") or {}).get(BOOT_INTENT_ANNOTATION)
+        intent = from_json(BootIntent, json.loads(text)) if text else None
+        if intent is None or machine.has("agent is deaf"):
+            return
+        key = f"{intent.id}/{intent.action}/{intent.image_digest}"
+        if key in machine.obeyed or intent.boot_id_before.lower() != machine.boot_id:
+            return
+        machine.obeyed.add(key)
+        if intent.action == "Stage":
+            self._answer(intent, "Staged")
+            return
+        self._answer(intent, "Rebooting")
+        if intent.action == "Kexec":
+            machine.boot(intent.image, KEXEC_SECONDS, "kexec by its agent")
+        else:
+            machine.boot(self.firmware_image(), BOOT_SECONDS, "rebooted by its agent")
+
+    def _answer(self, intent: BootIntent, state: ReportState) -> None:
+        report = BootReport(
+            id=intent.id,
+            state=state,
+            image_digest=intent.image_digest,
+            boot_id=self.machine.boot_id,
+            message=f"{intent.action} was asked for",
+            time=rfc3339(self.machine.clock.now),
+        )
+        self._annotate(BOOT_REPORT_ANNOTATION, report)
+
+    def _run_checks(self) -> None:
+        if self._checks_due is None or self._checks_due > self.machine.clock.now:
+            return
+        self._checks_due = None
+        if self.machine.has("checks fail"):
+            self._say_verified("False", "ChecksFailed")
+        else:
+            self._say_verified("True", "Passed")
+
+    def _say_verified(self, status: str, reason: str) -> None:
+        machine, moment = self.machine, rfc3339(self.machine.clock.now)
+        verification = Verification(
+            boot_id=machine.boot_id,
+            image_digest=self._digest(machine.running_image),
+            attempt=1,
+            started_time=moment,
+            finished_time=moment,
+        )
+        condition = {"type": "Verified", "status": status, "reason": reason, "message": "as the fake checks say"}
+        body = {"verification": to_json(verification), "conditions": [{**condition, "lastTransitionTime": moment}]}
+        try:
+            self._cluster.apply_status(Server, machine.name, body, manager="provisioner-health")
+            if status != "True":
+                return
+            node = self._cluster.get(NODES, machine.name)
+        except NotFound:
+            return
+        taints = (node.get("spec") or {}).get("taints") or []
+        kept = [taint for taint in taints if taint["key"] != VERIFICATION_TAINT]
+        if kept != taints:
+            patch = {"metadata": {"resourceVersion": node["metadata"]["resourceVersion"]}, "spec": {"taints": kept}}
+            self._cluster.patch(NODES, machine.name, patch, manager="provisioner-health")

@@ -1,0 +1,140 @@
+"""A fake server: its power, its kernel, its kubelet, the agent in its image, and its BMC.
+
+Simulated: how long things take, what is booted, what it reports. It breaks in the ways that `habits` say.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from provisioner.power.power_controller import ObservedPower
+from tests.maintenance.chaos.fake_time import FakeClock
+from tests.maintenance.chaos.story import Story
+
+Habit = Literal["never returns", "wrong image", "too fast", "agent is deaf", "checks fail"]
+State = Literal["Running", "Booting", "Asking", "Off", "Dead"]
+
+BOOT_SECONDS, KEXEC_SECONDS, FAST_SECONDS = 300, 90, 2
+
+
+@dataclass
+class FakeMachine:
+    """One server. `on_down` is told why it goes down, before its jobs are lost."""
+
+    name: str
+    clock: FakeClock
+    story: Story
+    on_down: Callable[[str, str | None], None]
+    running_image: str
+    stale_image: str
+    state: State = "Running"
+    boot_id: str = ""
+    boots: int = 0
+    habits: list[Habit] = field(default_factory=list)
+    """Consumed one by one, each by one boot; the last one stays if it is in `lasting`."""
+    lasting: set[Habit] = field(default_factory=set)
+    down_since: datetime | None = None
+    due: datetime | None = None
+    obeyed: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.boot_id = self._new_boot_id()
+
+    def has(self, habit: Habit) -> bool:
+        return habit in self.lasting or habit in self.habits
+
+    def take(self, habit: Habit) -> bool:
+        """Whether this boot goes that way."""
+        if habit in self.habits:
+            self.habits.remove(habit)
+            return True
+        return habit in self.lasting
+
+    def boot(self, image: str, seconds: float, why: str) -> None:
+        """Begin to boot `image`, whatever ran before."""
+        self.go_down(why)
+        self.boots += 1
+        self.state, self.boot_id = "Booting", self._new_boot_id()
+        self.running_image = self.stale_image if self.take("wrong image") else image
+        self.due = None if self.take("never returns") else self.clock.in_seconds(seconds)
+        if self.due is not None and self.take("too fast"):
+            self.due = self.clock.in_seconds(FAST_SECONDS)
+        self.story.tell(self.name, f"boots ({why}): {self.running_image}, boot {self.boot_id[:8]}")
+
+    def go_down(self, why: str | None) -> None:
+        if self.state == "Running":
+            self.on_down(self.name, why)
+            self.down_since = self.clock.now
+        self.state, self.due = "Off", None
+
+    def die(self) -> None:
+        """It breaks, through nobody's doing, and is not repaired."""
+        self.go_down(None)
+        self.state = "Dead"
+        self.story.tell(self.name, "dies")
+
+    def is_unreachable(self) -> bool:
+        """Whether its kubelet has been silent for so long that the control plane says so."""
+        silent = self.down_since is not None and self.clock.now - self.down_since >= timedelta(seconds=40)
+        return self.state != "Running" and silent
+
+    def next_moment(self) -> datetime | None:
+        moments = [self.due] if self.due is not None else []
+        if self.state != "Running" and self.down_since is not None:
+            unreachable = self.down_since + timedelta(seconds=40)
+            moments += [unreachable] if unreachable > self.clock.now else []
+        return min(moments, default=None)
+
+    def _new_boot_id(self) -> str:
+        return str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{self.name}-{self.boots}"))
+
+
+class FakeBmc:
+    """The BMC of a machine, as `provisioner.power` speaks to it. `image` says what its firmware would fetch now."""
+
+    def __init__(self, machine: FakeMachine, image: Callable[[], str]) -> None:
+        self._machine, self._image = machine, image
+
+    def get_power_state(self) -> ObservedPower:
+        return "Off" if self._machine.state == "Off" else "On"
+
+    def set_boot_override(self, *args: Any) -> None:
+        pass
+
+    def power_on(self) -> None:
+        if self._machine.state == "Off":
+            self._machine.boot(self._image(), BOOT_SECONDS, "powered on by its BMC")
+
+    def power_off(self, *, force: bool) -> None:
+        if self._machine.state != "Dead":
+            self._machine.go_down("its BMC cut the power")
+
+    def reset(self) -> None:
+        if self._machine.state not in ("Dead", "Off"):
+            self._machine.boot(self._image(), BOOT_SECONDS, "reset by its BMC")
+
+    def close(self) -> None:
+        pass
+
+
+class FakeBmcPool:
+    """Finds the BMC of a server at once."""
+
+    def __init__(self, bmcs: dict[str, FakeBmc]) -> None:
+        self._bmcs = bmcs
+
+    def get(self, server: str, bmc: Any) -> FakeBmc:
+        return self._bmcs[server]
+
+    def drop(self, server: str) -> None:
+        pass
+
+    def refuse(self, server: str, error: Exception) -> None:
+        pass
+
+    def close(self) -> None:
+        pass

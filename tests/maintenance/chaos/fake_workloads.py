@@ -1,0 +1,131 @@
+"""Fake jobs: pods, gangs and Slurm jobs as the executor's `Workloads` sees them, without a kubelet or Slurm.
+
+Simulated: a job starts only where a scheduler could place it now (the world decides); an eviction takes effect after
+a grace; Slurm's drain keeps Slurm jobs away and nothing else. Who interrupted a job is judged by the world.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from provisioner.api.node_pool import NodePool
+from provisioner.api.server import Server
+from provisioner.jobs.work import Held, Job, JobKind, SlurmDrained, Work
+from tests.maintenance.chaos.fake_time import FakeClock
+from tests.maintenance.chaos.story import Story
+
+GRACE = timedelta(seconds=5)
+
+
+@dataclass
+class FakeJob:
+    """One job. `ends_at` None: it runs until somebody ends it."""
+
+    name: str
+    servers: tuple[str, ...]
+    kind: JobKind = "Pod"
+    ends_at: datetime | None = None
+    do_not_disrupt: bool = False
+    warned_for: datetime | None = None
+    being_evicted: bool = False
+
+
+class FakeWorkloads:
+    """Every job there is, and every drain in Slurm. `may_interrupt(job, why)` is told before a job is ended."""
+
+    def __init__(self, clock: FakeClock, story: Story, *, slurm: bool = True) -> None:
+        self._clock, self._story = clock, story
+        self.slurm = slurm
+        self.jobs: dict[str, FakeJob] = {}
+        self.drains: dict[str, str] = {}
+        self.interrupted: list[str] = []
+        self.judge_interruption: Callable[[FakeJob, str], None] = lambda job, why: None
+
+    def start(self, job: FakeJob) -> None:
+        self.jobs[job.name] = job
+        self._story.tell("jobs", f"{job.kind} {job.name} starts on {', '.join(job.servers)}")
+
+    def end(self, name: str) -> None:
+        if self.jobs.pop(name, None) is not None:
+            self._story.tell("jobs", f"{name} is over")
+
+    def on(self, server: str) -> list[FakeJob]:
+        return [job for job in self.jobs.values() if server in job.servers]
+
+    def pass_time(self) -> None:
+        """End the jobs whose time has come."""
+        for job in list(self.jobs.values()):
+            if job.ends_at is not None and job.ends_at <= self._clock.now:
+                self.end(job.name)
+
+    def next_moment(self) -> datetime | None:
+        return min((job.ends_at for job in self.jobs.values() if job.ends_at is not None), default=None)
+
+    def machine_went_down(self, server: str, why: str | None) -> None:
+        """All that ran there is lost. `why` None: no controller had a hand in it."""
+        for job in self.on(server):
+            if why is not None:
+                self._interrupt(job, why)
+            del self.jobs[job.name]
+            self._story.tell("jobs", f"{job.name} is lost")
+
+    # What the executor calls
+
+    def look(self, server: Server, pool: NodePool) -> Work:
+        jobs = [
+            Job(
+                kind=job.kind,
+                name=job.name,
+                servers=job.servers,
+                message=f"{job.kind} {job.name} is running",
+                do_not_disrupt=job.do_not_disrupt,
+            )
+            for job in self.on(server.name)
+        ]
+        drain = self.drains.get(server.name)
+        return Work(
+            jobs=tuple(jobs),
+            evictable=tuple(job.name for job in self.on(server.name) if job.kind != "SlurmJob"),
+            slurm_state=None if not self.slurm else "IDLE+DRAIN" if drain else "IDLE",
+            slurm_reason=drain,
+        )
+
+    def warn(self, server: Server, pool: NodePool, deadline: datetime, reason: str) -> int:
+        for job in self.on(server.name):
+            job.warned_for = deadline
+        return len(self.on(server.name))
+
+    def close(self, server: Server, pool: NodePool, reason: str) -> SlurmDrained | None:
+        if not self.slurm:
+            return None
+        present = self.drains.setdefault(server.name, reason)
+        return SlurmDrained(node=server.name, reason=present, ours=present == reason)
+
+    def evict(self, server: Server, pool: NodePool, *, spare: Collection[JobKind], force: bool) -> tuple[Held, ...]:
+        held = []
+        for job in self.on(server.name):
+            if job.kind in spare or (job.do_not_disrupt and not force):
+                kind = "SlurmJob" if job.kind == "SlurmJob" else "Pod"
+                held.append(Held(kind=kind, name=job.name, message="is not to be disrupted"))  # type: ignore[arg-type]
+                continue
+            if not job.being_evicted:
+                self._interrupt(job, f"evicted from {server.name}")
+                job.being_evicted = True
+                job.ends_at = self._clock.now + GRACE
+            held.append(Held(kind="Pod", name=job.name, message="is ending"))
+        return tuple(held)
+
+    def reopen(self, node: str, reason: str, pool: NodePool) -> bool:
+        if self.drains.get(node) != reason:
+            return False
+        del self.drains[node]
+        return True
+
+    def _interrupt(self, job: FakeJob, why: str) -> None:
+        if job.being_evicted:
+            return  # it was judged when that began
+        self.interrupted.append(job.name)
+        self._story.tell("jobs", f"{job.name} is interrupted: {why}")
+        self.judge_interruption(job, why)

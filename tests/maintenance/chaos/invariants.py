@@ -1,0 +1,144 @@
+"""What must hold: at every moment, when a job is ended, and when everything is over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from provisioner.api.maintenance import DISTURBING_PHASES, FINAL_PHASES
+from provisioner.api.meta import parse_time
+from provisioner.api.node_contract import (
+    BOOT_INTENT_ANNOTATION,
+    MAINTENANCE_CONDITIONS,
+    MAINTENANCE_TAINT,
+    REQUEST_CONDITIONS,
+    VERIFICATION_TAINT,
+)
+
+if TYPE_CHECKING:
+    from tests.maintenance.chaos.fake_workloads import FakeJob
+    from tests.maintenance.chaos.world import World
+
+Object = dict[str, Any]
+
+
+def phase_of(maintenance: Object) -> str | None:
+    phase: str | None = (maintenance.get("status") or {}).get("phase")
+    return phase
+
+
+def check_always(world: World) -> None:
+    """At most the budget is down, one Maintenance at a time disturbs a server, nobody's cordon was touched."""
+    disturbing = [m for m in world.maintenances() if phase_of(m) in DISTURBING_PHASES]
+    servers = [m["spec"]["serverRef"] for m in disturbing]
+    must = world.story.must
+    must(len(servers) == len(set(servers)), f"two Maintenances disturb one server: {_names(disturbing)}")
+    must(len(set(servers)) <= world.fleet.budget, f"more than {world.fleet.budget} disturbed: {_names(disturbing)}")
+    nodes = world.nodes()
+    if world.fleet.settings.get("cordon") != "WhenPlanned":
+        held = [name for name, node in nodes.items() if MAINTENANCE_TAINT in _taints(node)]
+        must(len(held) <= world.fleet.budget, f"more than {world.fleet.budget} Nodes are tainted by us: {held}")
+    for name in world.cordoned:
+        node = nodes.get(name)
+        if node is None:
+            continue
+        must(bool((node.get("spec") or {}).get("unschedulable")), f"the administrator's cordon of {name} was lifted")
+        must("example.com/mine" in _taints(node), f"the administrator's taint on {name} was taken off")
+    if not world.cordoned:
+        for name, node in nodes.items():
+            must(not (node.get("spec") or {}).get("unschedulable"), f"spec.unschedulable of {name} was written by us")
+    check_claims_of_success(world)
+    for name, reason in world.foreign_drains.items():
+        found = world.workloads.drains.get(name)
+        must(found == reason, f"the administrator's drain of {name} in Slurm became {found!r}")
+
+
+def check_claims_of_success(world: World) -> None:
+    """When it is called a success, the server has really been booted into the wanted image, and passed its checks."""
+    for body in world.maintenances():
+        name, status = body["metadata"]["name"], body.get("status") or {}
+        said = [c for c in status.get("conditions") or () if c["type"] == "Succeeded" and c["status"] == "True"]
+        machine = world.machines.get(body["spec"]["serverRef"])
+        if name in world.seen_successes or not said or machine is None:
+            continue
+        world.seen_successes.add(name)
+        if said[0]["reason"] != "Booted":
+            continue
+        words, wanted = f"{name} is called a success, but its server", status["reboot"]["imageRef"]
+        world.story.must(machine.state == "Running", f"{words} is {machine.state}")
+        world.story.must(machine.boots > 0, f"{words} never booted")
+        world.story.must(machine.running_image == wanted, f"{words} runs {machine.running_image}, not {wanted}")
+        world.story.must(status.get("bootIDAfter") == machine.boot_id, f"{words} is in boot {machine.boot_id}")
+        world.story.must(not machine.has("checks fail"), f"{words} fails its checks")
+
+
+def judge_interruption(world: World, job: FakeJob, why: str) -> None:
+    """A job may be ended only where somebody asked for just that."""
+    reasons = [
+        _permits(world, body, job)
+        for body in world.maintenances()
+        if body["spec"]["serverRef"] in job.servers and phase_of(body) in DISTURBING_PHASES
+    ]
+    allowed = any(reason is None for reason in reasons)
+    words = "; ".join(sorted({reason for reason in reasons if reason})) or "no Maintenance disturbs its servers"
+    world.story.must(allowed, f"job {job.name} was interrupted ({why}) though it should not: {words}")
+
+
+def _permits(world: World, body: Object, job: FakeJob) -> str | None:
+    """Why this Maintenance does not permit that the job is ended; None if it does."""
+    status = body.get("status") or {}
+    asked = [(r["policy"], r.get("deadlineTime")) for r in body["spec"].get("requestors") or ()]
+    asked.append((status.get("policy"), status.get("deadlineTime")))
+    if any(policy == "Now" for policy, _ in asked):
+        return None
+    deadlines = [parse_time(time) for policy, time in asked if policy == "Deadline" and time]
+    if not deadlines:
+        return "its policy is WhenIdle"
+    if job.do_not_disrupt:
+        return "its owner forbids it"
+    if min(deadlines) > world.clock.now:
+        return f"the deadline is {min(deadlines)}"
+    return None if job.warned_for is not None else "it was not warned"
+
+
+def check_end(world: World) -> None:
+    """Everything of ours is lifted, every request is answered, every Maintenance ended for a reason."""
+    must = world.story.must
+    for body in world.maintenances():
+        name, status = body["metadata"]["name"], body.get("status") or {}
+        waits = [f"{b['kind']}: {b['message']}" for b in status.get("blockers") or ()]
+        must(
+            status.get("phase") in FINAL_PHASES,
+            f"Maintenance {name} did not end: it is {status.get('phase')} and waits for {waits}",
+        )
+        said = [c for c in status.get("conditions") or () if c["type"] == "Succeeded"]
+        must(bool(said) and bool(said[0]["reason"]) and bool(said[0]["message"]), f"{name} ended without a reason")
+        must("finishedTime" in status, f"{name} ended at no time")
+    for name, node in world.nodes().items():
+        taints, annotations = _taints(node), node["metadata"].get("annotations") or {}
+        must(MAINTENANCE_TAINT not in taints, f"Node {name} is still tainted by us")
+        must(BOOT_INTENT_ANNOTATION not in annotations, f"Node {name} still carries a boot intent")
+        machine = world.machines.get(name)
+        boot_id = ((node.get("status") or {}).get("nodeInfo") or {}).get("bootID")
+        runs = machine is not None and machine.state == "Running" and boot_id == machine.boot_id
+        checked = runs and machine is not None and not machine.has("checks fail")
+        must(not checked or VERIFICATION_TAINT not in taints, f"Node {name} is verified, but still held out")
+        for condition in (node.get("status") or {}).get("conditions") or ():
+            if condition["type"] in (*REQUEST_CONDITIONS, *MAINTENANCE_CONDITIONS):
+                must(condition["status"] != "True", f"condition {condition['type']} of Node {name} is still True")
+    for name, reason in world.workloads.drains.items():
+        must(name in world.foreign_drains or name not in world.names, f"{name} is still drained in Slurm: {reason}")
+
+
+def check_boots(world: World, least: int, most: int) -> None:
+    """No server boots more often than somebody had reason to, or less often than the record says."""
+    for name, machine in world.machines.items():
+        world.story.must(machine.boots >= least, f"{name} booted {machine.boots} times; {least} were needed")
+        world.story.must(machine.boots <= most, f"{name} booted {machine.boots} times; {most} at most were needed")
+
+
+def _taints(node: Object) -> set[str]:
+    return {taint["key"] for taint in (node.get("spec") or {}).get("taints") or ()}
+
+
+def _names(maintenances: list[Object]) -> str:
+    return ", ".join(f"{m['metadata']['name']} ({phase_of(m)})" for m in maintenances)

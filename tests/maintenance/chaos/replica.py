@@ -1,0 +1,132 @@
+"""One process of `provisioner controller` with the executor in it, driven by hand: one thread, one clock."""
+
+from __future__ import annotations
+
+import random
+import traceback
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from provisioner.api import Image, Maintenance, NodePool, Server
+from provisioner.api.errors import NeedsHuman, Retryable
+from provisioner.cluster.controller import NEEDS_HUMAN_RETRY_SECONDS, Controller
+from provisioner.cluster.resources import NODES, of
+from provisioner.maintenance.controller import build_maintenance_controllers
+from provisioner.maintenance.door import MaintenanceInformers
+from tests.maintenance.chaos.door import ACTS, WRITES, ChaosDoor, Meter
+from tests.maintenance.chaos.fake_informer import FakeInformer
+from tests.maintenance.chaos.fake_time import FakeClock
+from tests.maintenance.chaos.fake_workloads import FakeWorkloads
+from tests.maintenance.chaos.story import Story
+
+MOST_RECONCILES_AT_ONCE: Final = 300
+"""More at one moment of the clock is a loop that would burn a processor and flood the API server."""
+
+
+class StoryEvents:
+    """Events, told in the story."""
+
+    def __init__(self, story: Story, who: str) -> None:
+        self._story, self._who = story, who
+        self.reasons: list[str] = []
+
+    def record(self, regarding: Mapping[str, Any], type: Any, reason: str, message: str) -> None:  # noqa: A002
+        self.reasons.append(reason)
+        self._story.tell(self._who, f"event {reason} on {regarding['kind']}: {message[:200]}")
+
+
+class Replica:
+    """One controller process from its start to its end. A crash is simply that nobody calls it any more."""
+
+    def __init__(
+        self,
+        who: str,
+        cluster: Any,
+        look: Callable[[Any], Callable[[], dict[str, Any]]],
+        workloads: FakeWorkloads,
+        meter: Meter,
+        clock: FakeClock,
+        story: Story,
+        seed: int,
+    ) -> None:
+        self.who, self._clock, self._story = who, clock, story
+        types = {name: of(kind) for name, kind in _KINDS.items()}
+        self._informers = {name: FakeInformer(type_, look(type_)) for name, type_ in types.items()}
+        self._informers["nodes"] = FakeInformer(NODES, look(NODES))
+        self.frozen_until: datetime | None = None
+        self.events = StoryEvents(story, who)
+        self.controllers: list[Controller] = build_maintenance_controllers(
+            ChaosDoor(cluster, who, meter, WRITES),
+            MaintenanceInformers(**self._informers),  # type: ignore[arg-type]
+            ChaosDoor(workloads, who, meter, ACTS),  # type: ignore[arg-type]
+            self.events,
+            clock,
+            rng=random.Random(seed),
+        )
+        for controller in self.controllers:
+            controller.queue._clock = clock.monotonic
+            controller.queue._jitter = lambda: 0.5
+        story.tell(who, "starts")
+        self._at_this_moment = (clock.now, 0)
+        self.catch_up()
+
+    def freeze(self, seconds: float) -> None:
+        """Its watches are lost, and nobody notices for so long."""
+        self.frozen_until = self._clock.in_seconds(seconds)
+        self._story.tell(self.who, f"its caches stand still for {seconds:.0f} s")
+
+    def catch_up(self) -> None:
+        if self.frozen_until is not None and self._clock.now < self.frozen_until:
+            return
+        self.frozen_until = None
+        for informer in self._informers.values():
+            informer.catch_up()
+
+    def work(self) -> bool:
+        """Reconcile everything that is due; whether there was anything. SimulatedCrash goes through."""
+        worked = False
+        self.catch_up()
+        for controller in self.controllers:
+            while (key := controller.queue.get(timeout=0)) is not None:
+                worked = True
+                self._count()
+                self._reconcile(controller, key)
+                self.catch_up()
+        return worked
+
+    def next_moment(self) -> datetime | None:
+        moments = [self.frozen_until] if self.frozen_until is not None else []
+        for controller in self.controllers:
+            waiting = controller.queue._waiting
+            if waiting:
+                moments.append(self._clock.start + timedelta(seconds=waiting[0][0]))
+        return min(moments, default=None)
+
+    def _reconcile(self, controller: Controller, key: str) -> None:
+        queue = controller.queue
+        try:
+            again = controller._reconcile(key)
+        except Retryable as error:
+            queue.retry(key, error.after_seconds)
+        except NeedsHuman as error:
+            self._story.tell(self.who, f"reconcile needs a person: {error}")
+            queue.retry(key, NEEDS_HUMAN_RETRY_SECONDS)
+        except Exception as error:
+            self._story.must(False, f"reconcile failed: {error!r}\n{traceback.format_exc()}")
+            queue.retry(key)
+        else:
+            queue.forget(key)
+            if again is not None:
+                queue.add_after(key, again)
+        finally:
+            queue.done(key)
+
+    def _count(self) -> None:
+        moment, count = self._at_this_moment
+        count = count + 1 if moment == self._clock.now else 1
+        self._at_this_moment = (self._clock.now, count)
+        self._story.must(count <= MOST_RECONCILES_AT_ONCE, f"{self.who} reconciled {count} times without time passing")
+
+
+_KINDS: Final = {"servers": Server, "pools": NodePool, "images": Image, "maintenances": Maintenance}

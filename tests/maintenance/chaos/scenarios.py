@@ -1,0 +1,134 @@
+"""What is asked for in each history, and what must come of it when nothing goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Final
+
+from provisioner.api.meta import rfc3339
+from provisioner.api.node_contract import (
+    DRAIN_REQUESTED,
+    POWER_CYCLE_REQUESTED,
+    REBOOT_REQUESTED,
+    REIMAGE_REQUESTED,
+)
+from tests.maintenance.chaos import invariants, people
+from tests.maintenance.chaos.fake_workloads import FakeJob
+from tests.maintenance.chaos.injections import Injection, Strike
+from tests.maintenance.chaos.world import NEW, NOON, Fleet, World
+
+HORIZON_SECONDS: Final = 10 * 3600
+QUIET_SECONDS: Final = 900
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """`begin` plans what people and jobs do. boots: how many each server needs if nothing goes wrong."""
+
+    name: str
+    begin: Callable[[World], None]
+    fleet: Fleet = field(default_factory=Fleet)
+    boots: int = 1
+
+
+def run(
+    scenario: Scenario,
+    *,
+    strike: tuple[int, str, Injection] | None = None,
+    live: bool = False,
+    cluster: Any = None,
+    prefix: str = "s",
+    start: datetime = NOON,
+) -> World:
+    """Play it to its end and check everything. Raises: InvariantBroken, with the story."""
+    title = scenario.name
+    if strike is not None:
+        number, moment, injection = strike
+        title += f" / {'live' if live else 'killed'} {moment} effect {number} / {injection.name}"
+    world = World(replace(scenario.fleet, cluster=cluster, prefix=prefix, start=start), title)
+    world.start_controller()
+    world.run(10)
+    scenario.begin(world)
+    most_boots = scenario.boots
+    if strike is not None:
+        world.meter.trigger = Strike(world, *strike, live=live)
+        most_boots += strike[2].more_boots
+    world.run(HORIZON_SECONDS, until=lambda: not world.has_plans and world.is_over())
+    world.run(QUIET_SECONDS)
+    invariants.check_end(world)
+    invariants.check_boots(world, scenario.boots if strike is None else 0, most_boots)
+    world.story.judge()
+    return world
+
+
+def _job(world: World, name: str, server: str, seconds: float | None, **more: Any) -> None:
+    ends = world.clock.in_seconds(seconds) if seconds is not None else None
+    world.start_job(FakeJob(name, (server,), ends_at=ends, **more))
+
+
+def _reboot_when_idle(world: World) -> None:
+    _job(world, "training", world.names[0], 900)
+    world.later(60, lambda: people.ask(world, world.names[0], REBOOT_REQUESTED, "WhenIdle", "new kernel"))
+
+
+def _reimage_when_idle(world: World) -> None:
+    _job(world, "4711", world.names[0], 700, kind="SlurmJob")
+    message = f"image={world.images[NEW]}"
+    world.later(30, lambda: people.ask(world, world.names[0], REIMAGE_REQUESTED, "WhenIdle", message))
+
+
+def _reboot_by_deadline(world: World) -> None:
+    _job(world, "training", world.names[0], None)
+    _job(world, "web", world.names[0], 100)
+    world.later(60, lambda: people.ask(world, world.names[0], REBOOT_REQUESTED, "Deadline", "deadline=+30m"))
+
+
+def _reboot_now(world: World) -> None:
+    _job(world, "training", world.names[0], None, do_not_disrupt=True)
+    requestor = {"name": "user-alice", "action": "Reboot", "policy": "Now"}
+    world.later(60, lambda: people.file(world, world.names[0], 1, requestor))
+
+
+def _drain(world: World) -> None:
+    _job(world, "training", world.names[0], 300)
+    world.later(60, lambda: people.ask(world, world.names[0], DRAIN_REQUESTED, "WhenIdle", "look at its fan"))
+    world.later(3000, lambda: people.withdraw(world))
+
+
+def _power_cycle(world: World) -> None:
+    world.later(60, lambda: people.ask(world, world.names[0], POWER_CYCLE_REQUESTED, "WhenIdle", "PSU firmware"))
+
+
+def _two_servers(world: World) -> None:
+    for name in world.names:
+        _job(world, f"training-{name}", name, 600)
+        world.later(60, lambda name=name: people.ask(world, name, REBOOT_REQUESTED, "WhenIdle"))  # type: ignore[misc]
+
+
+def _deadline_from_the_command_line(world: World) -> None:
+    _job(world, "4711", world.names[0], None, kind="SlurmJob")
+    deadline = rfc3339(world.clock.in_seconds(1200))
+    requestor = {"name": "user-bob", "action": "Reimage", "policy": "Deadline", "deadlineTime": deadline}
+    world.later(30, lambda: people.file(world, world.names[0], 1, {**requestor, "imageRef": world.images[NEW]}))
+
+
+SCENARIOS: Final = (
+    Scenario(name="reboot when idle", begin=_reboot_when_idle),
+    Scenario(
+        name="reimage when idle, by reset",
+        begin=_reimage_when_idle,
+        fleet=Fleet(settings={"reboot_methods": ("Reset", "PowerCycle")}),
+    ),
+    Scenario(name="reboot by a deadline", begin=_reboot_by_deadline, fleet=Fleet(settings={"warning_seconds": 600})),
+    Scenario(
+        name="reimage by a deadline, cordoned when planned",
+        begin=_deadline_from_the_command_line,
+        fleet=Fleet(settings={"warning_seconds": 600, "cordon": "WhenPlanned", "reboot_methods": ("Reboot", "Reset")}),
+    ),
+    Scenario(name="reboot now", begin=_reboot_now),
+    Scenario(name="drain", begin=_drain, boots=0),
+    Scenario(name="power cycle", begin=_power_cycle, fleet=Fleet(slurm=False)),
+    Scenario(name="two servers, budget one", begin=_two_servers, fleet=Fleet(servers=2)),
+)
