@@ -81,7 +81,10 @@ class OwnNode:
         return self._exchange("PATCH", self._path, body, "application/merge-patch+json")
 
     def watch(self, resource_version: str, seconds: int) -> Iterator[dict[str, Any]]:
-        """The Node each time that it changes after `resource_version`, for `seconds`. Raises: OSError."""
+        """The Node each time that it changes after `resource_version`, for `seconds`, or until it is deleted.
+
+        Raises: OSError.
+        """
         query = (
             f"?watch=true&allowWatchBookmarks=true&fieldSelector=metadata.name%3D{self._access.node}"
             f"&resourceVersion={resource_version}&timeoutSeconds={seconds}"
@@ -94,6 +97,8 @@ class OwnNode:
                 if event.get("type") == "ERROR":
                     status = event.get("object") or {}
                     raise ApiError(int(status.get("code") or 500), str(status.get("message"))[:300])
+                if event.get("type") == "DELETED":
+                    return
                 if event.get("type") in ("ADDED", "MODIFIED"):
                     yield event["object"]
         except (ValueError, KeyError, http.client.HTTPException) as error:

@@ -22,6 +22,8 @@ LOOK_SECONDS = 10.0
 BUSY_SECONDS = 0.5
 GOING_DOWN_SECONDS = 120.0
 """A system that still runs so long after it was told to end will not."""
+MISSING_SECONDS = 2.0
+"""How long it may take until what was written is seen."""
 FINISHED = "/run/provisioner/finished-intent"
 
 
@@ -90,7 +92,7 @@ class Daemon:
             return BUSY_SECONDS
         try:
             self._obey(annotations.get(intents.INTENT_ANNOTATION))
-            self._write_facts()
+            self._write_facts(is_missing=intents.FACTS_ANNOTATION not in annotations)
         except (OSError, NotJoinedError) as error:
             self._say(f"the Node could not be written ({type(error).__name__}: {error}); trying again")
             return LOOK_SECONDS / 2
@@ -213,9 +215,12 @@ class Daemon:
         self._node.annotate({intents.REPORT_ANNOTATION: report})
         self._reported = (intent_id, state, message)
 
-    def _write_facts(self) -> None:
+    def _write_facts(self, *, is_missing: bool) -> None:
         now = self._clock()
-        if self._acted is not None or now - self._looked_time < node_facts.pause_seconds(self._written_facts):
+        if is_missing:  # the Node was made anew
+            self._written_facts = None
+        pause = node_facts.pause_seconds(self._written_facts)
+        if self._acted is not None or now - self._looked_time < max(pause, MISSING_SECONDS):
             return
         self._looked_time = now
         found = node_facts.node_facts(self._boot, self._root, now)

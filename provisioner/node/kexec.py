@@ -11,20 +11,27 @@ from provisioner.node.running import KEXEC_PROGRAM
 _LOAD_SECONDS = 300
 
 
-def load_command(kernel: str, initrd: str, command_line: str, lockdown: str) -> list[str]:
-    """kexec's arguments. Pure.
+def load_commands(kernel: str, initrd: str, command_line: str, lockdown: str) -> list[list[str]]:
+    """kexec's arguments, the better way first. Pure.
 
     A locked down kernel takes signed kernels through kexec_file_load only (-s). Otherwise kexec_load (-c) without the
     checksum over kernel and initramfs that the old way computes twice, while loading and again before the new kernel
     starts: what is loaded was verified just before, and nothing but the kernel can write to it.
     """
-    way = ["-c", "--no-checks"] if lockdown == "none" else ["-s"]
-    return [KEXEC_PROGRAM, *way, "-l", kernel, f"--initrd={initrd}", f"--command-line={command_line}"]
+    ways = [["-s"]] if lockdown != "none" else [["-c", "--no-checks"], ["-s"]]
+    what = ["-l", kernel, f"--initrd={initrd}", f"--command-line={command_line}"]
+    return [[KEXEC_PROGRAM, *way, *what] for way in ways]
 
 
 def load(kernel: str, initrd: str, command_line: str, lockdown: str) -> None:
     """Raises: ImageError with the program's own words."""
-    _run(load_command(kernel, initrd, command_line, lockdown), "the next kernel was not loaded")
+    *first, last = load_commands(kernel, initrd, command_line, lockdown)
+    for command in first:
+        try:
+            return _run(command, "the next kernel was not loaded")
+        except ImageError:
+            continue
+    return _run(last, "the next kernel was not loaded")
 
 
 def unload() -> None:

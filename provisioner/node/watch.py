@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from provisioner.node.api_server import NotJoinedError, OwnNode, read_access
+from provisioner.node.api_server import ApiError, NotJoinedError, OwnNode, read_access
 from provisioner.node.retry import NO_ANSWER, wait_seconds
 
 _WATCH_SECONDS = (240, 300)
@@ -60,11 +60,17 @@ class NodeWatch:
                 self._stop.wait(random.uniform(0.0, 1.0))  # noqa: S311
             except (OSError, NotJoinedError, KeyError) as error:
                 failures += 1
+                if isinstance(error, ApiError) and error.status == 404:
+                    self._forget()
                 fault = f"{type(error).__name__}: {error}"
                 if fault != self._last_fault:
                     self._say(f"the Node could not be followed ({fault}); trying again")
                 self._last_fault = fault
                 self._stop.wait(wait_seconds(NO_ANSWER, failures, None, random.random()))  # noqa: S311
+
+    def _forget(self) -> None:
+        with self._lock:
+            self._annotations = None
 
     def _take(self, node: dict[str, Any]) -> None:
         annotations = (node.get("metadata") or {}).get("annotations") or {}

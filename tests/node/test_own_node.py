@@ -138,6 +138,14 @@ def test_an_image_that_cannot_be_had_is_reported_with_its_fault(cluster: Cluster
     assert "HTTP 404" in failed.message
 
 
+@pytest.mark.usefixtures("agent")
+def test_a_node_that_is_made_anew_gets_its_facts_again(cluster: Cluster, node: str) -> None:
+    wait("the facts are written", lambda: annotation(cluster, node, FACTS_ANNOTATION))
+    cluster.delete(NODES, node)
+    cluster.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}})
+    wait("the facts are written again", lambda: annotation(cluster, node, FACTS_ANNOTATION))
+
+
 def test_the_certificate_is_read_anew_because_the_kubelet_rotates_it(
     cluster: Cluster, control_plane: ControlPlane, node: str, root: Path, python: Path, tmp_path: Path
 ) -> None:
