@@ -8,20 +8,21 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from provisioner.api.meta import rfc3339
+from provisioner.api.meta import parse_time, rfc3339
 from provisioner.jobs.hostlist import expand
 from provisioner.jobs.slurm_objects import SlurmJob, SlurmNode
 from provisioner.jobs.work import Held, Job
 
 KILL_WAIT: Final = timedelta(seconds=35)
-"""Slurm's default KillWait, and a little: so long processes of a node that was set DOWN may take, unseen by Slurm."""
+"""Slurm's default KillWait, and a little: so long the processes of requeued jobs may take, unseen by Slurm."""
 
 _WORDS: Final = {
     "CONFIGURING": "is in its prolog",
     "COMPLETING": "is completing (its epilog included)",
     "SUSPENDED": "is suspended",
 }
-_WARNING: Final = re.compile(r"(; )?provisioner: ends at \S+")
+_NOTE: Final = re.compile(r"(; )?provisioner: (ends at \S+|requeued from \S+ at \S+)")
+_REQUEUED: Final = re.compile(r"provisioner: requeued from (\S+) at (\S+)")
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class NodeJobs:
     running: tuple[SlurmJob, ...]
     planned: tuple[SlurmJob, ...]
     unknown: tuple[str, ...]
+    ending: tuple[Held, ...] = ()
+    """Those that we requeued, and whose processes may still be there."""
 
 
 def jobs_of_node(node: SlurmNode, jobs: Iterable[SlurmJob]) -> NodeJobs:
@@ -75,15 +78,18 @@ def describe(job: SlurmJob) -> str:
     return f"Slurm job {job.label}{name} of {job.user} {words}{where}"
 
 
-def held_by_kill_wait(node: SlurmNode, now: datetime) -> tuple[Held, ...]:
-    """A node that we set DOWN to requeue its jobs: Slurm does not look whether their processes have ended."""
-    if not (node.is_down and node.is_ours and node.reason_time):
-        return ()
-    until = node.reason_time + KILL_WAIT
-    if now >= until:
-        return ()
-    message = f"jobs of Slurm node {node.name} were requeued; their processes may take until {rfc3339(until)} to end"
-    return (Held(kind="Slurm", name=node.name, message=message),)
+def held_by_kill_wait(node: SlurmNode, jobs: Iterable[SlurmJob], now: datetime) -> tuple[Held, ...]:
+    """Jobs that we requeued off `node`: Slurm does not look whether their processes there have ended."""
+    held = []
+    for job in jobs:
+        noted = _REQUEUED.search(job.admin_comment)
+        if noted is None or noted.group(1) != node.name:
+            continue
+        until = parse_time(noted.group(2)) + KILL_WAIT
+        if now < until:
+            message = f"Slurm job {job.label} was requeued; its processes may take until {rfc3339(until)} to end here"
+            held.append(Held(kind="SlurmJob", name=job.label, message=message))
+    return tuple(held)
 
 
 def warned(job: SlurmJob, deadline: datetime) -> bool:
@@ -93,8 +99,17 @@ def warned(job: SlurmJob, deadline: datetime) -> bool:
 
 def with_warning(job: SlurmJob, deadline: datetime) -> str:
     """Its administrator's comment, with the deadline; what others wrote there stays."""
-    others = _WARNING.sub("", job.admin_comment)
-    return f"{others}; " * bool(others) + f"provisioner: ends at {rfc3339(deadline)}"
+    return _with_note(job, f"ends at {rfc3339(deadline)}")
+
+
+def with_requeue(job: SlurmJob, node: str, now: datetime) -> str:
+    """Its administrator's comment, with from where it is requeued, and when."""
+    return _with_note(job, f"requeued from {node} at {rfc3339(now)}")
+
+
+def _with_note(job: SlurmJob, note: str) -> str:
+    others = _NOTE.sub("", job.admin_comment)
+    return f"{others}; " * bool(others) + f"provisioner: {note}"
 
 
 def _servers(job: SlurmJob, node: str, prefix: str) -> tuple[str, ...]:

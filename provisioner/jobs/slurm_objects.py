@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from provisioner.jobs.hostlist import expand
@@ -27,7 +26,6 @@ class SlurmNode:
     states: tuple[str, ...]
     """The base state, and the flags that Slurm puts beside it."""
     reason: str
-    reason_time: datetime | None
 
     @property
     def state(self) -> str:
@@ -100,12 +98,10 @@ class SlurmJob:
 
 def read_node(body: Mapping[str, Any]) -> SlurmNode:
     states = (*_words(body.get("state")), *_words(body.get("state_flags")))
-    changed = _number(body.get("reason_changed_at"))
     return SlurmNode(
         name=str(body.get("name") or ""),
         states=tuple(dict.fromkeys(states)),
         reason=str(body.get("reason") or ""),
-        reason_time=datetime.fromtimestamp(changed, UTC) if changed else None,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, get_args
 
@@ -28,6 +28,7 @@ from provisioner.jobs.slurm_jobs import (
     held_by_kill_wait,
     jobs_of_node,
     warned,
+    with_requeue,
     with_warning,
 )
 from provisioner.jobs.slurm_objects import SlurmJob, SlurmNode
@@ -68,7 +69,7 @@ class SlurmWorkloads:
         except SlurmFailed as error:
             return SlurmView(unknown=(str(error),))
         reason = node.reason if not node.takes_jobs else None
-        unknown = (*found.unknown, *(held.message for held in held_by_kill_wait(node, self._now())))
+        unknown = (*found.unknown, *(held.message for held in found.ending))
         return SlurmView(as_jobs(found, server, settings.node_name_prefix), unknown, node.state, reason)
 
     def warn(self, server: str, pool: NodePool, deadline: datetime) -> int:
@@ -122,8 +123,8 @@ class SlurmWorkloads:
         name = settings.node_name_prefix + server
         try:
             rest, node, found = self._observe(server, settings)
-            if "SlurmJob" not in spare and _end(rest, node, found):
-                rest, node, found = self._observe(server, settings)
+            if "SlurmJob" not in spare and _end(rest, node, found, self._now()):
+                _, _, found = self._observe(server, settings)
         except SlurmFailed as error:
             return (Held(kind="Slurm", name=name, message=str(error)),)
         held = [
@@ -135,14 +136,16 @@ class SlurmWorkloads:
             for job in found.running
         ]
         held += [Held(kind="Slurm", name=name, message=words) for words in found.unknown]
-        return (*held, *held_by_kill_wait(node, self._now()))
+        return (*held, *found.ending)
 
     def _observe(self, server: str, settings: SlurmJobs) -> tuple[SlurmRest, SlurmNode, NodeJobs]:
         name = settings.node_name_prefix + server
         rest = self._connect(settings)
         # The node first: a job that starts between the two is then seen among the jobs.
         node = _known(rest.node(name), name)
-        return rest, node, jobs_of_node(node, rest.jobs())
+        jobs = rest.jobs()
+        found = jobs_of_node(node, jobs)
+        return rest, node, replace(found, ending=held_by_kill_wait(node, jobs, self._now()))
 
     def _connect(self, settings: SlurmJobs) -> SlurmRest:
         name = settings.credentials_name
@@ -159,7 +162,7 @@ class SlurmWorkloads:
         return SlurmRest(access, self._dialects)
 
 
-def _end(rest: SlurmRest, node: SlurmNode, found: NodeJobs) -> bool:
+def _end(rest: SlurmRest, node: SlurmNode, found: NodeJobs, now: datetime) -> bool:
     """Requeue or cancel; whether anything was asked for.
 
     slurmrestd has no requeue. Slurm requeues the jobs of a node that is set DOWN, those that allow it; the others are
@@ -172,6 +175,8 @@ def _end(rest: SlurmRest, node: SlurmNode, found: NodeJobs) -> bool:
         rest.cancel_job(job)
         log.info("slurm job was cancelled", job=job.label, node=node.name)
     if requeued and len(requeued) == len(found.running):
+        for job in requeued:
+            rest.comment_job(job, with_requeue(job, node.name, now))
         after = _update(rest, node.name, "DOWN", node.reason)
         log.info("slurm node was set down", node=node.name, state=after.state, jobs=[job.label for job in requeued])
         return True

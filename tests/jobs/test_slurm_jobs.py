@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from provisioner.jobs.hostlist import expand
-from provisioner.jobs.slurm_jobs import as_jobs, held_by_kill_wait, jobs_of_node, warned, with_warning
+from provisioner.jobs.slurm_jobs import as_jobs, held_by_kill_wait, jobs_of_node, warned, with_requeue, with_warning
 from provisioner.jobs.slurm_objects import SlurmJob, SlurmNode, read_job, read_node
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -66,8 +66,8 @@ def test_a_job_is_read_in_every_version() -> None:
     assert read_job(task).label == "5_0"
 
 
-def node(state: str = "IDLE", reason: str = "", since: datetime | None = None) -> SlurmNode:
-    return SlurmNode("s-r1", tuple(state.split("+")), reason, since)
+def node(state: str = "IDLE", name: str = "s-r1") -> SlurmNode:
+    return SlurmNode(name, tuple(state.split("+")), "")
 
 
 def job(state: str, *, nodes: str = "", planned: str = "", comment: str = "") -> SlurmJob:
@@ -123,13 +123,15 @@ def test_servers_are_named_as_nodes_of_the_cluster() -> None:
     assert [one.servers for one in as_jobs(found, "r1", "s-")] == [("r1", "r2")]
 
 
-def test_processes_of_a_node_that_we_set_down_are_waited_for() -> None:
-    ours = node("DOWN+DRAIN", "provisioner: r1-1", NOW)
-    (held,) = held_by_kill_wait(ours, NOW + timedelta(seconds=34))
-    assert held.message.endswith("their processes may take until 2026-01-01T12:00:35Z to end")
-    assert held_by_kill_wait(ours, NOW + timedelta(seconds=35)) == ()
-    assert held_by_kill_wait(node("DOWN+DRAIN", "bad DIMM", NOW), NOW) == ()
-    assert held_by_kill_wait(node("IDLE+DRAIN", "provisioner: r1-1", NOW), NOW) == ()
+def test_processes_of_a_job_that_we_requeued_are_waited_for_on_that_node_alone() -> None:
+    requeued = job("PENDING", comment=with_requeue(job("RUNNING", comment="ask Bob"), "s-r1", NOW))
+    assert requeued.admin_comment == "ask Bob; provisioner: requeued from s-r1 at 2026-01-01T12:00:00Z"
+    (held,) = held_by_kill_wait(node("IDLE+DRAIN"), [requeued], NOW + timedelta(seconds=34))
+    assert (held.kind, held.name) == ("SlurmJob", "7")
+    assert held.message.endswith("was requeued; its processes may take until 2026-01-01T12:00:35Z to end here")
+    assert held_by_kill_wait(node(), [requeued], NOW + timedelta(seconds=35)) == ()
+    assert held_by_kill_wait(node(name="s-r2"), [requeued], NOW) == ()
+    assert held_by_kill_wait(node(), [job("PENDING", comment="ask Bob")], NOW) == ()
 
 
 def test_a_warning_replaces_the_one_before_and_nothing_else() -> None:
