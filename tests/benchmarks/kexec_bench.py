@@ -1,10 +1,10 @@
 """A node's reboot by kexec into the staged image, and its reboot through the firmware, in the same machine.
 
 `python -m tests.benchmarks.kexec_bench` as root. A lab with one UEFI server is brought up; then its Node is rebooted in
-turns by `systemctl reboot` and by kexec, onto the same image, by the agent in it, on the intent of its Node. The clock
-starts when the intent is written: waiting and draining before it are the same for both, and the image was staged while
-the node was in use. Beside wall time stands the processor time of the emulator, which other load on the machine hardly
-changes.
+turns by `systemctl reboot` and by kexec, onto the same image, by the maintenance executor and the agent (kexec_drive).
+The clock starts when the boot intent is written: waiting and draining before it are the same for both, and the image
+was staged while the node was in use. Beside wall time stands the processor time of the emulator, which other load on
+the machine hardly changes.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ NAMES: Final = {
     "System": "system starts",
     "Token": "agent asks to join",
     "Ready": "Node Ready",
+    "Completed": "checked, in use again",
 }
 FIRMWARE_MINUTES: Final = (4, 8)
 
@@ -68,7 +69,7 @@ def measure(state: DemoState, options: argparse.Namespace) -> None:
     load: list[float] = []
     for repetition in range(options.repetitions):
         for method in methods:
-            found[method].append(reboot(cluster, SERVER, method))
+            found[method].append(reboot(cluster, state.directory, SERVER, method))
             load.append(os.getloadavg()[0])
             last = found[method][-1]
             said = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in last.stages.items())
