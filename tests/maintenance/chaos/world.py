@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 from provisioner.api import Maintenance, NodePool, Server
@@ -19,7 +20,7 @@ from provisioner.join.node_object import PREPARED_ORDER_ANNOTATION, SERVER_UID_A
 from tests.boot.objects import image, pool, rack, server
 from tests.cluster.fake_cluster import FakeCluster
 from tests.maintenance.chaos import invariants
-from tests.maintenance.chaos.door import Meter
+from tests.maintenance.chaos.door import WRITES, Meter
 from tests.maintenance.chaos.fake_host import FakeHost
 from tests.maintenance.chaos.fake_machine import FakeBmc, FakeBmcPool, FakeMachine
 from tests.maintenance.chaos.fake_time import FakeClock
@@ -49,6 +50,24 @@ class Fleet:
     start: datetime = NOON
 
 
+class CountedCluster:
+    """A real door, whose writes are counted."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self.writes = 0
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        return partial(self._write, found) if name in WRITES else found
+
+    def _write(self, write: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        try:
+            return write(*args, **kwargs)
+        finally:
+            self.writes += 1
+
+
 class World:
     """Everything together. Nothing happens but by its methods; `run` lets time pass."""
 
@@ -57,7 +76,8 @@ class World:
         self.clock = FakeClock(self.fleet.start)
         self.story = Story(self.clock)
         self.story.title = title
-        self.cluster = self.fleet.cluster or FakeCluster(self.clock)
+        self.cluster = FakeCluster(self.clock) if self.fleet.cluster is None else CountedCluster(self.fleet.cluster)
+        self._listed: dict[ResourceType, tuple[int, dict[str, Object]]] = {}
         self.names = [f"{self.fleet.prefix}{n + 1}" for n in range(self.fleet.servers)]
         self.pool_name = f"{self.fleet.prefix}-pool"
         self.workloads = FakeWorkloads(self.clock, self.story, slurm=self.fleet.slurm)
@@ -147,11 +167,17 @@ class World:
         if isinstance(self.cluster, FakeCluster):
             found = self.cluster.stored(type_)
             return lambda: found
-        return lambda: {
-            item["metadata"]["name"]: item
-            for item in self.cluster.list(type_).items
-            if item["metadata"]["name"].startswith(self.fleet.prefix)
-        }
+        return lambda: self._list(type_)
+
+    def _list(self, type_: ResourceType) -> dict[str, Object]:
+        """Listed anew only after somebody here wrote anything: a real API server takes milliseconds for each list."""
+        writes = self._count_changes()
+        known = self._listed.get(type_)
+        if known is None or known[0] != writes:
+            found = self.cluster.list(type_).items
+            mine = {i["metadata"]["name"]: i for i in found if i["metadata"]["name"].startswith(self.fleet.prefix)}
+            known = self._listed[type_] = (writes, mine)
+        return known[1]
 
     def nodes(self) -> dict[str, Object]:
         return self.look(NODES)()
@@ -262,7 +288,7 @@ class World:
         return worked
 
     def _count_changes(self) -> int:
-        return len(self.cluster.changes) if isinstance(self.cluster, FakeCluster) else len(self.meter.effects)
+        return len(self.cluster.changes) if isinstance(self.cluster, FakeCluster) else int(self.cluster.writes)
 
     def _next_moment(self) -> datetime | None:
         moments = [plan[0] for plan in self._plans]
