@@ -41,7 +41,9 @@ class RackOfNodes:
         self.admin.create(of(Server), body | {"spec": {k: v for k, v in wanted.items() if v is not None}})
         if node:
             labels = {"provisioner.dev/pool": self.prefix}
-            self.admin.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}})
+            ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "all is well"}
+            body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
+            self.admin.create(NODES, body | {"status": {"conditions": [ready]}})
         self.names.append(name)
         return name
 

@@ -1,0 +1,130 @@
+"""The operator guide's commands, run as they stand there against a real API server, with the real kubectl."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from provisioner.api import NodePool
+from provisioner.api.crd import all_crds
+from provisioner.cli.main import KUBECTL_COMMANDS
+from provisioner.cli.manifests import all_manifests
+from provisioner.cluster.client import Cluster
+from provisioner.lab.binaries import Binaries
+from provisioner.lab.control_plane import ControlPlane
+from provisioner.lab.control_plane_flags import AUDIT_POLICY
+from tests.attacks.people import bind, kubeconfig_of, until
+from tests.cli.rack_of_nodes import RackOfNodes
+
+ROOT = Path(__file__).parents[2]
+GUIDE = (ROOT / "docs" / "operator-guide.md").read_text()
+NODE = "r01-u07"
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def site(cluster: Cluster, control_plane: ControlPlane, binaries: Binaries, unique: str) -> Iterator[RackOfNodes]:
+    """One node, and the shipped roles."""
+    for manifest in all_manifests():
+        if manifest["kind"] in ("Namespace", "ClusterRole"):
+            cluster.apply(manifest, manager="test")
+    rack = RackOfNodes(cluster, control_plane.kubeconfig, unique)
+    rack.add_pool()
+    rack.add()
+    yield rack
+    rack.remove()
+
+
+def shell(script: str, rack: RackOfNodes, kubectl: Path) -> subprocess.CompletedProcess[str]:
+    """Run it as an operator would paste it, on this test's node and pool."""
+    named = script.replace(NODE, rack.names[0]).replace("--pool gpu", f"--pool {rack.prefix}")
+    named = named.replace("provisioner.dev/pool=gpu", f"provisioner.dev/pool={rack.prefix}")
+    path = f"{kubectl.parent}:{ROOT / 'bin'}:{os.environ['PATH']}"
+    environment = os.environ | {"KUBECONFIG": str(rack.kubeconfig), "PATH": path}
+    return subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", named],
+        capture_output=True, text=True, check=False, env=environment, timeout=240,
+    )  # fmt: skip
+
+
+def test_the_guides_commands_do_what_they_say(site: RackOfNodes, binaries: Binaries) -> None:
+    scripts = blocks("sh")
+    assert len(scripts) >= 7
+    for script in scripts:
+        ran = shell(script, site, binaries.kubectl)
+        assert ran.returncode == 0, f"{script}\n{ran.stdout}\n{ran.stderr}"
+    name = site.names[0]
+    said = {
+        type_: site.condition(name, f"provisioner.dev/{type_}Requested") for type_ in ("Reboot", "Reimage", "Drain")
+    }
+    assert {type_: c and (c["status"], c["reason"]) for type_, c in said.items()} == {
+        "Reboot": ("True", "WhenIdle"),
+        "Reimage": ("False", "Withdrawn"),
+        "Drain": ("True", "WhenIdle"),
+    }
+
+
+def test_the_guides_maintenance_is_one_that_the_api_server_takes(site: RackOfNodes) -> None:
+    (found,) = [b for b in blocks("yaml") if "kind: Maintenance" in b]
+    body = yaml.safe_load(found.replace(NODE, site.names[0]))
+    site.admin.apply(body, manager="rollout")
+    assert [r.user for r in site.filed(site.names[0])[0].spec.requestors] == ["alice"]
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="no jq: apt-get install jq")
+def test_the_audit_log_says_who_set_a_condition(
+    site: RackOfNodes, binaries: Binaries, control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    bind(site.admin, "provisioner-operator", "carol")
+    site.kubeconfig = kubeconfig_of(control_plane, tmp_path, "carol")
+    patch = next(b for b in blocks("sh") if "--type=json" in b)
+    until(lambda: shell(patch, site, binaries.kubectl).returncode == 0)
+    (question,) = blocks("jq")
+    question = question.replace("audit.log", str(control_plane.audit_log))
+
+    def answers() -> list[str]:
+        return shell(question, site, binaries.kubectl).stdout.splitlines()
+
+    until(lambda: answers() != [])
+    _, user, impersonated, request = answers()[0].split("\t")
+    assert (user, impersonated) == ("carol", "-")
+    assert "its clock is off" in request
+
+
+def test_the_guides_audit_rules_are_those_of_the_lab() -> None:
+    (found,) = [b for b in blocks("yaml") if "userGroups: [system:nodes]" in b]
+    assert all(rule in AUDIT_POLICY["rules"] for rule in yaml.safe_load(found))
+
+
+def test_the_guide_tells_of_every_command() -> None:
+    for command in KUBECTL_COMMANDS:
+        assert re.search(rf"`{command}`|kubectl provision {command}\b", GUIDE), command
+
+
+def test_every_setting_that_the_guide_names_exists() -> None:
+    (crd,) = [c for c in all_crds() if c["spec"]["names"]["kind"] == NodePool.KIND.kind]
+    settings = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"][
+        "maintenance"
+    ]
+    section = GUIDE.split("Settings of a pool, `spec.maintenance`")[1].split("\n\n")[0]
+    named = set(re.findall(r"`([a-z]+[A-Z]\w+|cordon)", section))
+    assert len(named) >= 8
+    assert named <= set(settings["properties"])
+
+
+def test_every_role_and_policy_that_the_manuals_name_is_shipped() -> None:
+    shipped = {m["metadata"]["name"] for m in all_manifests()}
+    named = set(re.findall(r"`(provisioner-(?:viewer|operator|administrator|request\w*[-\w]*|controller-\w+))`", GUIDE))
+    assert {"provisioner-operator", "provisioner-request-conditions"} <= named
+    assert named <= shipped | {"provisioner-controller"}, json.dumps(sorted(named - shipped))
