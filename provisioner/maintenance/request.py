@@ -86,7 +86,7 @@ def read_requests(node: Mapping[str, Any]) -> dict[str, RequestCondition]:
     found: dict[str, RequestCondition] = {}
     for condition in conditions_of(node):
         type_ = condition.get("type")
-        if type_ in ACTION_OF and condition.get("status") == "True":
+        if isinstance(type_, str) and type_ in ACTION_OF and condition.get("status") == "True":
             found[type_] = RequestCondition(
                 type=type_,
                 reason=_text(condition.get("reason")).strip(),
