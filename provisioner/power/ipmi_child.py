@@ -26,7 +26,7 @@ _ONCE_SECONDS: Final = 10.0
 _GOODBYE_SECONDS: Final = 1.0
 _WAIT_SECONDS: Final = 0.05
 
-_wait = session._io_wait
+_wait = session._io_wait  # noqa: SLF001 (pyghmi has no other place to mend it)
 
 
 def _wait_briefly(timeout: float, *more: Any) -> None:
@@ -34,7 +34,7 @@ def _wait_briefly(timeout: float, *more: Any) -> None:
     _wait(min(timeout, _WAIT_SECONDS), *more)
 
 
-session._io_wait = _wait_briefly
+session._io_wait = _wait_briefly  # noqa: SLF001
 
 
 class Session(session.Session):  # type: ignore[misc]  # pyghmi has no types
