@@ -208,13 +208,13 @@ def choose_dialect(paths: Mapping[str, Any], url: str) -> Dialect:
 
 
 def _is_refusal(response: requests.Response, errors: list[dict[str, Any]]) -> bool:
-    numbers = {error.get("error_number") for error in errors}
+    numbers = {error.get("error_number", error.get("errno", error.get("error_code"))) for error in errors}
     return response.status_code in _AUTHENTICATION_STATUS or not _AUTHENTICATION.isdisjoint(numbers)
 
 
 def _says_unknown(error: Mapping[str, Any]) -> bool:
-    """What slurmrestd says of a node that it does not know: number 0, or "Invalid node name specified"."""
-    return error.get("error_number") in (0, 2018)
+    """What slurmrestd says of a node that it does not know: nothing, or, in 22.05, that its name is invalid."""
+    return error.get("error_number") == 0 or error.get("error") == "Invalid node name specified"
 
 
 def _json(response: requests.Response) -> dict[str, Any]:
