@@ -1,0 +1,86 @@
+"""Which servers a change makes the executor look at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from provisioner.maintenance.door import MaintenanceInformers
+from provisioner.maintenance.follow import follow
+
+
+class FakeCache:
+    """A cache that the test fills and changes."""
+
+    has_synced = True
+
+    def __init__(self) -> None:
+        self.objects: dict[str, dict[str, Any]] = {}
+        self.watchers: list[Any] = []
+
+    def get(self, name: str) -> dict[str, Any] | None:
+        return self.objects.get(name)
+
+    def items(self) -> list[dict[str, Any]]:
+        return list(self.objects.values())
+
+    def subscribe(self, watcher: Any) -> None:
+        self.watchers.append(watcher)
+
+    def put(self, name: str, body: dict[str, Any] | None) -> None:
+        old = self.objects.pop(name, None)
+        if body is not None:
+            self.objects[name] = body
+        for watcher in self.watchers:
+            watcher(name, old, body)
+
+
+@pytest.fixture
+def caches() -> dict[str, FakeCache]:
+    return {key: FakeCache() for key in ("servers", "pools", "images", "nodes", "maintenances", "pods")}
+
+
+@pytest.fixture
+def added(caches: dict[str, FakeCache]) -> list[str]:
+    found: list[str] = []
+    for name in ("a", "b"):
+        caches["servers"].put(name, {"spec": {"nodePoolRef": "gpu"}})
+    for server, phase in (("a", "Rebooting"), ("b", "Waiting")):
+        caches["maintenances"].put(f"{server}-1", {"spec": {"serverRef": server}, "status": {"phase": phase}})
+    caches["nodes"].put("a", {"metadata": {"uid": "1"}, "status": {"conditions": [heartbeat(0)]}})
+    follow(MaintenanceInformers(**caches), found.append)  # type: ignore[arg-type]
+    return found
+
+
+def heartbeat(number: int) -> dict[str, Any]:
+    return {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": str(number)}
+
+
+def test_a_slot_that_becomes_free_wakes_those_who_wait_for_it(caches: dict[str, FakeCache], added: list[str]) -> None:
+    caches["maintenances"].put("a-1", {"spec": {"serverRef": "a"}, "status": {"phase": "Completed"}})
+    assert added == ["a", "b"]
+
+
+def test_heartbeats_wake_nobody(caches: dict[str, FakeCache], added: list[str]) -> None:
+    caches["nodes"].put("a", {"metadata": {"uid": "1"}, "status": {"conditions": [heartbeat(1)]}})
+    assert added == []
+
+
+def test_a_request_on_a_node_wakes_its_server(caches: dict[str, FakeCache], added: list[str]) -> None:
+    asked = {"type": "provisioner.dev/RebootRequested", "status": "True"}
+    caches["nodes"].put("a", {"metadata": {"uid": "1"}, "status": {"conditions": [heartbeat(0), asked]}})
+    assert added == ["a"]
+
+
+def test_the_end_of_a_pod_wakes_the_server_that_waits_for_it(caches: dict[str, FakeCache], added: list[str]) -> None:
+    caches["pods"].put("ml/x", {"spec": {"nodeName": "b"}, "status": {"phase": "Running"}})
+    assert added == []
+    caches["pods"].put("ml/x", {"spec": {"nodeName": "b"}, "status": {"phase": "Succeeded"}})
+    assert added == ["b"]
+
+
+def test_a_pool_or_an_image_that_changes_wakes_those_who_wait(caches: dict[str, FakeCache], added: list[str]) -> None:
+    caches["pools"].put("gpu", {"spec": {"imageRef": "new"}})
+    caches["images"].put("new", {"status": {"conditions": [{"type": "Available", "status": "True"}]}})
+    assert sorted(added) == ["a", "a", "b", "b"]
