@@ -1,4 +1,9 @@
-"""What the executor uses of `provisioner.cluster.client.Cluster`, and of an informer. Tests put their own in place."""
+"""What the executor uses of `provisioner.cluster.client.Cluster`, and of an informer. Tests put their own in place.
+
+Rights that it needs: nodes get, list, watch, patch; nodes/status patch; maintenances get, list, watch, create, patch,
+delete; maintenances/status patch; servers, nodepools, images get, list, watch; events create, patch; and what
+`provisioner.jobs` needs to see, warn and evict pods and to reach Slurm.
+"""
 
 from __future__ import annotations
 
