@@ -99,7 +99,7 @@ def test_now_is_refused_to_somebody_who_may_not(rack: VirtualRack) -> None:
         ("patch", "node", server, "--subresource=status", "-p", patch),
         ("provision", "reboot", server, "--now", "-m", "I am in a hurry"),
     ):
-        refused = rack.try_kubectl("--as=alice", *arguments)
+        refused = rack.try_kubectl(*arguments, "--as=alice")
         assert refused.returncode != 0
         assert "Now" in refused.stderr
         assert "alice" in refused.stderr
