@@ -167,7 +167,7 @@ class Fleetlife(RuleBasedStateMachine):
 
 TestFleetlife = Fleetlife.TestCase
 TestFleetlife.settings = settings(
-    max_examples=int(os.environ.get("CHAOS_HISTORIES", 20_000 if LONG else 25)),
+    max_examples=int(os.environ.get("CHAOS_HISTORIES", 20_000 if LONG else 12)),
     stateful_step_count=60 if LONG else 25,
     deadline=None,
     derandomize=not LONG,
