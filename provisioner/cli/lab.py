@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Final
 
 import click
@@ -135,11 +136,13 @@ def another_image(name: str) -> None:
 
 
 def _publish_another_image(state: DemoState, name: str) -> None:
-    from provisioner.lab import demo_up
+    """Another image of the same content; the pool names it afterwards."""
+    from provisioner.image.sign import read_secret_key
+    from provisioner.lab.another_image import make_another_image
 
-    report = demo_up.Report(sys.stdout)
-    _, binaries = obtain_parts(state, report)
-    build_demo_image(state, binaries, report, note=str(int(time.time())))
+    record = state.directory / "image"
+    key = read_secret_key(state.keys / "image.sec")
+    record.write_text(str(make_another_image(Path(record.read_text()), state.image_store, key, str(int(time.time())))))
     run_step(state, "publish", name)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import subprocess
 import sys
@@ -65,8 +64,8 @@ def obtain_parts(state: DemoState, report: Any) -> tuple[Tools, Binaries]:
     return tools, binaries
 
 
-def build_demo_image(state: DemoState, binaries: Binaries, report: Any, note: str | None = None) -> Built:
-    """The image, built with the keys of this machine's labs; with a `note` it is another one of the same content."""
+def build_demo_image(state: DemoState, binaries: Binaries, report: Any) -> Built:
+    """The image, built with the keys of this machine's labs."""
     from provisioner.image.build import Request, build_image
     from provisioner.image.mirror import choose_archives, read_sources
     from provisioner.image.plan import Choices
@@ -79,8 +78,6 @@ def build_demo_image(state: DemoState, binaries: Binaries, report: Any, note: st
     if not (state.keys / "image.sec").exists():
         write_keys(state.keys, SecretKey.generate())
     recipe = read_recipe(CHECKOUT / "images" / "gpu-node")
-    if note:  # another manifest is another image, by another digest
-        recipe = dataclasses.replace(recipe, kernel_arguments=(*recipe.kernel_arguments, f"lab.note={note}"))
     distribution = recipe.distribution(DISTRIBUTION, "x86_64")
     begin = time.monotonic()
     built = build_image(
