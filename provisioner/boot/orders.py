@@ -11,7 +11,7 @@ from provisioner.api.meta import parse_time, rfc3339_micro
 from provisioner.api.server import BootOrder, Server
 from provisioner.boot.facts import Facts
 from provisioner.boot.needs import Need
-from provisioner.boot.requests import belongs_to, next_image_name, pending_request
+from provisioner.boot.requests import belongs_to, is_awaited, next_image_name, pending_request
 from provisioner.boot.stages import is_settled
 
 FIRST_PAUSE_SECONDS: Final = 30.0
@@ -47,13 +47,13 @@ def former_order(facts: Facts, now: datetime) -> BootOrder | None:
 
     What the former order said is not kept; this is as much of it as the boot left behind: its id in status.join, its
     Image in status.imageRef, the time when the BMC accepted it. An order that a Maintenance asked for is the executor's
-    to wait for, as long as that Maintenance is under way.
+    to wait for, as long as that Maintenance has not ended and not gone back to waiting.
     """
     status, node = facts.server.status, facts.node
     order, power, join = status.order, status.power, status.join
     if order is None or join is None or join.order_id is None or join.order_id == order.id or join.fetched_time is None:
         return None
-    if order.reason == "Requested" and belongs_to(order, facts.maintenance):
+    if order.reason == "Requested" and is_awaited(order, facts.maintenance):
         return None
     if pending_request(facts.server, facts.maintenance) is not None:
         return None  # the next order takes its place

@@ -40,6 +40,16 @@ def belongs_to(order: BootOrder, maintenance: Maintenance | None) -> bool:
     return maintenance is not None and order.maintenance_ref == maintenance.name
 
 
+def is_awaited(order: BootOrder, maintenance: Maintenance | None) -> bool:
+    """Whether the executor still waits for the boot of that order: not once it has ended, or gone back to waiting."""
+    return (
+        maintenance is not None
+        and belongs_to(order, maintenance)
+        and maintenance.status.reboot is not None
+        and maintenance.status.phase not in FINAL_PHASES
+    )
+
+
 def describe_request(order: BootOrder) -> str:
     """`requested by Maintenance 'r01-u01-3' (method Kexec)`."""
     return f"requested by Maintenance '{order.maintenance_ref}' (method {order.method})"

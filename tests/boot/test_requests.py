@@ -282,7 +282,8 @@ def test_a_reboot_for_whatever_reason_lands_on_the_newest_image_of_the_pool(reas
 
 def test_an_order_is_not_withdrawn_while_its_maintenance_is_under_way() -> None:
     for phase in DISTURBING_PHASES:
-        decision = run(ordered(seconds=9000, node=node(lease=8995), maintenance=maintenance(phase=phase)))
+        under_way = maintenance(phase=phase, reboot=attempt("Kexec"))
+        decision = run(ordered(seconds=9000, node=node(lease=8995), maintenance=under_way))
         assert not decision.withdraws
         assert decision.status["order"]["id"] == "o2"
 
@@ -297,6 +298,17 @@ def test_it_is_withdrawn_once_its_maintenance_is_over_and_the_old_boot_lives_on(
     assert decision.status["order"]["id"] == "o1"
     assert {"method", "maintenanceRef", "requestID"}.isdisjoint(decision.status["order"])
     assert (ready_of(decision)["status"], decision.status["bootStage"]) == ("True", "Ready")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_it_is_withdrawn_when_its_maintenance_waits_again_and_the_old_boot_lives_on(method: RebootMethod) -> None:
+    """A job was there that may not be interrupted: the executor went back before the machine was told."""
+    waits = maintenance(phase="Waiting")
+    decision = run(ordered(method, seconds=9000, node=node(lease=8995), maintenance=waits))
+    assert decision.withdraws
+    assert decision.status["order"]["id"] == "o1"
+    again = maintenance(reboot=attempt(method, id="try-2"))
+    assert run(ordered(method, seconds=9000, node=node(lease=8995), maintenance=again)).orders
 
 
 def test_it_is_not_withdrawn_while_the_node_is_dead() -> None:
@@ -339,6 +351,16 @@ def test_the_one_that_has_begun_holds_else_the_oldest() -> None:
     begun = maintenance("r01-u01-10", phase="Draining")
     assert holding_maintenance([done, begun, ninth], "r01-u01") == begun
     assert holding_maintenance([done, foreign], "r01-u01") is None
+
+
+@pytest.mark.parametrize("alive", [node(lease=ASKED - 5), node(None, lease=100)], ids=["heard lately", "silent"])
+def test_a_server_between_the_cut_and_the_power_of_its_cycle_has_not_lost_its_power(alive: Any) -> None:
+    cut = PowerStatus(order_id="o1", order_time=at(2), state="Off", observed_time=at(ASKED + 3), cut_order_id="o2")
+    decision = run(ordered("PowerCycle", seconds=ASKED + 8, node=alive, fields={"power": cut}))
+    assert not decision.orders
+    assert decision.status["order"]["id"] == "o2"
+    on = replace(cut, order_id="o2", order_time=at(ASKED + 9), state="On", observed_time=at(ASKED + 9))
+    assert not run(ordered("PowerCycle", seconds=ASKED + 20, node=alive, fields={"power": on})).orders
 
 
 def test_a_bmc_that_carries_a_request_out_is_as_any_other_order() -> None:

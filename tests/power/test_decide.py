@@ -196,6 +196,16 @@ TABLE: dict[str, tuple[Server, ObservedPower, Action]] = {
         "On",
         RecordOrder("order-2"),
     ),
+    "nor one that was cut, powered on and has joined": (
+        server(order=requested("PowerCycle"), power=CUT, join=JoinStatus(order_id="order-2")),
+        "On",
+        RecordOrder("order-2"),
+    ),
+    "a server that was reset as asked and has joined is not reset again, though the record was lost": (
+        server(order=requested("Reset"), power=EARLIER, join=JoinStatus(order_id="order-2")),
+        "On",
+        RecordOrder("order-2"),
+    ),
     "a power cycle that the BMC accepted is over": (
         server(order=requested("PowerCycle"), power=replace(CUT, order_id="order-2", state="On")),
         "On",
