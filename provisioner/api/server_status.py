@@ -152,6 +152,16 @@ class Verification:
     checks: tuple[CheckResult, ...] = described("The checks.", default=(), max_items=64, list_map_keys=("name",))
 
 
+def is_given_up(verification: Verification, attempts: int) -> bool:
+    """Whether the checks of that boot have failed for the last time, of so many rounds (NodePool.spec.verification).
+
+    The health controller begins none by itself any more: it waits for a person, to repair, retry or release.
+    """
+    over = verification.finished_time is not None and verification.released_by is None
+    failed = any(check.result == "Failed" for check in verification.checks)
+    return over and failed and verification.attempt >= attempts
+
+
 Lifecycle = Literal[
     "Registered",
     "Discovered",

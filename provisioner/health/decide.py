@@ -9,6 +9,7 @@ from typing import Final
 from provisioner.api import NodePool
 from provisioner.api.meta import parse_time, rfc3339, rfc3339_micro
 from provisioner.api.server import Verification
+from provisioner.api.server_status import is_given_up
 from provisioner.health.checks import look_at
 from provisioner.health.compose import compose, has_passed
 from provisioner.health.node_view import NodeView
@@ -93,7 +94,7 @@ def _begin(
 
 def repeats_at(failed: Verification, pool: NodePool | None) -> datetime | None:
     """When a failed round is repeated by itself; None if a person must ask."""
-    if pool is None or failed.finished_time is None or failed.attempt >= pool.spec.verification.attempts:
+    if pool is None or failed.finished_time is None or is_given_up(failed, pool.spec.verification.attempts):
         return None
     return parse_time(failed.finished_time) + PAUSE
 
