@@ -1,4 +1,7 @@
-"""What the kubectl commands print: tables, names, JSON, YAML."""
+"""What the kubectl commands print: tables, names, JSON, YAML.
+
+Much of it was written by tenants, nodes and askers: no character of it reaches a terminal that would be an order to it.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 Format = Literal["text", "wide", "json", "yaml", "name"]
 
 
+def plain(words: str) -> str:
+    """One line, whose characters all show themselves: others, such as ESC and marks of direction, are shown as �."""
+    return "".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in words)
+
+
 def output_option(*formats: str) -> Callable[[F], F]:
     """`-o`; without it what a person reads."""
     return click.option(
@@ -24,14 +32,18 @@ def print_objects(objects: Sequence[Mapping[str, Any]], form: str) -> None:
     """One object as itself, several as a List, as kubectl does."""
     shown: Any = objects[0] if len(objects) == 1 else {"apiVersion": "v1", "kind": "List", "items": list(objects)}
     if form == "json":
-        click.echo(json.dumps(shown, indent=2, ensure_ascii=False))
+        told = json.dumps(shown, indent=2, ensure_ascii=False)
+        click.echo("".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in told))
     else:
-        click.echo(yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=120), nl=False)
+        told = yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=120)
+        if not all(c.isprintable() or c == "\n" for c in told):
+            told = yaml.safe_dump(shown, sort_keys=False, allow_unicode=False, width=120)
+        click.echo(told, nl=False)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str | None]]) -> str:
     """Columns as wide as they need, three spaces apart; what is not known is `-`. Lines end without spaces."""
-    lines = [tuple(header), *(tuple(cell or "-" for cell in row) for row in rows)]
+    lines = [tuple(header), *(tuple(plain(cell or "-") for cell in row) for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
     return "".join("   ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() + "\n" for line in lines)
 

@@ -15,6 +15,7 @@ from provisioner.api.errors import NotFound, Retryable
 from provisioner.api.maintenance import FINAL_PHASES
 from provisioner.cli.failing import DONE, FAILED, TIMED_OUT
 from provisioner.cli.filing import Filed
+from provisioner.cli.printing import plain
 from provisioner.cluster.client import Cluster
 
 INTERVAL_SECONDS: Final = 1.0
@@ -55,10 +56,10 @@ class Watched:
         """The last line."""
         found = find_condition(m.status.conditions, "Succeeded")
         words = f": {found.message}" if found is not None and found.message else ""
-        return f"node/{self.server} {(self.end or '').lower()} (Maintenance {self.name}){words}"
+        return plain(f"node/{self.server} {(self.end or '').lower()} (Maintenance {self.name}){words}")
 
     def _line(self, clock: str, phase: str, words: str) -> str:
-        return f"{clock:8}  {self.server}  {phase:10}  {words}"
+        return plain(f"{clock:8}  {self.server}  {phase:10}  {words}")
 
 
 def wait_for(

@@ -13,6 +13,7 @@ import textwrap
 from collections.abc import Iterable
 from typing import Final
 
+from provisioner.cli.printing import plain
 from provisioner.cli.subject import Subject
 from provisioner.cli.why_headline import headline
 from provisioner.cli.why_maintenance import attempts, next_step, reasons, record, waiting_behind, waits_for
@@ -38,7 +39,7 @@ def render_why(subject: Subject) -> str:
         ("last time", last_maintenance(subject)),
         ("events UTC", events(subject)),
     )
-    lines = [*textwrap.wrap(f"{subject.server.name} {headline(subject)}", WIDTH), ""]
+    lines = [*textwrap.wrap(plain(f"{subject.server.name} {headline(subject)}"), WIDTH), ""]
     for label, entries in sections:
         for i, entry in enumerate(entries):
             lines += _entry(label if i == 0 else "", entry)
@@ -48,7 +49,7 @@ def render_why(subject: Subject) -> str:
 def _entry(label: str, words: str) -> list[str]:
     """One entry, its further lines below its first one."""
     return textwrap.wrap(
-        words,
+        plain(words),
         WIDTH,
         initial_indent=label.ljust(LABEL),
         subsequent_indent=" " * (LABEL + 2),
