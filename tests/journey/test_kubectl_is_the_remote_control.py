@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -26,6 +26,7 @@ pytestmark = pytest.mark.timeout(2400)
 
 BOOT_SECONDS = 900
 JOB_SECONDS = 40
+CLOCKS_DIFFER = timedelta(seconds=5)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +67,7 @@ def test_a_reimage_waits_for_the_job_and_comes_by_kexec(rack: VirtualRack, anoth
     finished = _job_finished(rack, job)
     assert done.status.phase == "Completed", done.status.timeline
     assert done.status.claimed_time is not None
-    assert parse_time(done.status.claimed_time) >= finished
+    assert parse_time(done.status.claimed_time) >= finished - CLOCKS_DIFFER  # the pod's end is told by the node's clock
     assert [(try_.method, try_.outcome) for try_ in (*done.status.attempts, done.status.reboot) if try_][-1] == (
         "Kexec",
         "Booted",
