@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 import click
 
 from provisioner.api import NodePool, Rack, Server
 from provisioner.api.errors import Refused
 from provisioner.api.schema import API_VERSION
-from provisioner.cli.options import kubeconfig_option
+from provisioner.cli.connection import connection_of, connection_options
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
 from provisioner.inventory.accept import Acceptance, Wish, decide_acceptance
@@ -17,7 +17,7 @@ from provisioner.inventory.accept import Acceptance, Wish, decide_acceptance
 MANAGER = "provisioner-accept"
 
 
-@click.command("accept")
+@click.command("accept", short_help="Let new servers boot that wait for acceptance.")
 @click.argument("servers", nargs=-1, required=True, metavar="SERVER...")
 @click.option("--pool", metavar="NAME", help="NodePool whose image the servers boot [the one that they have].")
 @click.option("--rack", metavar="NAME", help="Rack in which they stand [the one of the subnet from which they asked].")
@@ -25,7 +25,7 @@ MANAGER = "provisioner-accept"
 @click.option("--position", metavar="PLACE", help="Place in the rack, such as u07; with one server only.")
 @click.option("--name", metavar="NAME", help="Name for a discovered machine, such as r01-u07; with one server only.")
 @click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
-@kubeconfig_option
+@connection_options
 def accept(
     servers: tuple[str, ...],
     pool: str | None,
@@ -34,7 +34,7 @@ def accept(
     position: str | None,
     name: str | None,
     dry_run: bool,
-    kubeconfig: Path | None,
+    **options: Any,
 ) -> None:
     """Let servers boot that wait for acceptance; either all that are named, or none.
 
@@ -42,13 +42,13 @@ def accept(
     """
     if len(servers) > 1 and (position or name):
         raise click.UsageError("--position and --name are for one server: accept them one by one")
-    cluster = Cluster.connect(kubeconfig, user_agent="provisioner-accept")
+    cluster = connection_of(options).open()
     wish = Wish(pool=pool, rack=rack, position=position, subnet=subnet, name=name)
     racks, pools, everyone = cluster.read_all(Rack), cluster.read_all(NodePool), cluster.read_all(Server)
     by_name = {server.name: server for server in everyone}
     unknown = [name for name in servers if name not in by_name]
     if unknown:
-        raise Refused(f"there is no Server {', '.join(unknown)}", hint="see kubectl get servers")
+        raise Refused(f"there is no Server {', '.join(unknown)}", hint="kubectl get servers")
     decisions = [
         (by_name[server], decide_acceptance(by_name[server], wish, racks=racks, pools=pools, servers=everyone))
         for server in dict.fromkeys(servers)

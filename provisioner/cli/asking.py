@@ -17,7 +17,7 @@ from provisioner.api.maintenance import MaintenanceAction, MaintenancePolicy, Re
 from provisioner.api.meta import rfc3339
 from provisioner.cli.completion import complete_image, complete_pool, complete_server
 from provisioner.cli.connection import connection_options
-from provisioner.cli.failing import EXIT_CODES, BadInput
+from provisioner.cli.failing import EXIT_CODES, WAIT_EXIT_CODES, BadInput
 from provisioner.cli.filing import Filed, file_request, requestor_name
 from provisioner.cli.moments import read_deadline
 from provisioner.cli.printing import output_option, print_objects, table
@@ -45,7 +45,8 @@ class KubectlCommand(click.Command):
         return super().parse_args(ctx, given + args[end:])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        self.epilog = EXIT_CODES
+        waits = any(parameter.name == "wait" for parameter in self.params)
+        self.epilog = EXIT_CODES + WAIT_EXIT_CODES if waits else EXIT_CODES
         super().format_epilog(ctx, formatter)
 
 
@@ -66,7 +67,7 @@ def target_options(function: F) -> F:
         click.argument("nodes", nargs=-1, metavar="[NODE...]", shell_complete=complete_server),
         click.option("-l", "--selector", metavar="LABELS", help="Nodes with these labels, as kubectl selects."),
         click.option("--pool", metavar="NAME", help="Nodes of that NodePool.", shell_complete=complete_pool),
-        click.option("--all", "everything", is_flag=True, help="All nodes; asks first, unless --yes is given."),
+        click.option("--all", "everything", is_flag=True, help="All nodes; a command that changes them asks first."),
     )
     for option in options:
         function = option(function)
@@ -92,12 +93,16 @@ def request_options(*, image: bool) -> Callable[[Any], Any]:
             click.option("--wait", is_flag=True, help="Wait until it is done, and tell what happens."),
             output_option("json", "yaml", "wide", "name"),
             dry_run_option(),
-            click.option("-y", "--yes", is_flag=True, help="Do not ask before many nodes are disturbed."),
+            click.option("-y", "--yes", is_flag=True, help="Do not ask before --all."),
             click.option("-m", "--reason", "message", metavar="WORDS", help="Why, in words. It is kept on record."),
+            click.option(
+                "--policy",
+                type=click.Choice(POLICY_CHOICES),
+                help="As the three flags above, in one word; Deadline with --deadline.",
+            ),
             click.option("--now", is_flag=True, help="End running jobs at once; who may is said by RBAC."),
             click.option("--deadline", metavar="WHEN", help="Let jobs run until then: 2h, 1d, or RFC 3339."),
             click.option("--when-idle", is_flag=True, help="Interrupt no job; the default."),
-            click.option("--policy", type=click.Choice(POLICY_CHOICES), help="The same in one word."),
         ]
         if image:
             options.append(
@@ -145,7 +150,7 @@ def check_ask(cluster: Cluster, ask: Ask, targets: list[Target]) -> None:
         try:
             image = cluster.read(Image, ask.image)
         except NotFound as error:
-            raise BadInput(f"there is no Image {ask.image}", hint="see: kubectl get images") from error
+            raise BadInput(f"there is no Image {ask.image}", hint="kubectl get images") from error
         others = [t.name for t in targets if t.server.spec.architecture != image.spec.architecture]
         if others:
             wrong.append(f"Image {image.name} is for {image.spec.architecture}, and {some(others)} is not")

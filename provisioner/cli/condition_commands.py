@@ -120,7 +120,7 @@ def _withdrawals(cluster: Cluster, target: Target, user: str, actions: tuple[str
     ]
 
 
-@click.command("hold", cls=KubectlCommand)
+@click.command("hold", cls=KubectlCommand, short_help="Keep nodes as they are, undisturbed.")
 @_options(message=True)
 def hold(**options: Any) -> None:
     """Keep nodes as they are: no new job comes, and nothing disturbs them, until they are released.
@@ -141,7 +141,7 @@ def hold(**options: Any) -> None:
     _carry_out(options, "hold", plan)
 
 
-@click.command("retry", cls=KubectlCommand)
+@click.command("retry", cls=KubectlCommand, short_help="Check nodes once more that failed their checks.")
 @_options(message=True)
 def retry(**options: Any) -> None:
     """Check nodes once more that failed the checks before use.
@@ -160,7 +160,7 @@ def retry(**options: Any) -> None:
     _carry_out(options, "retry", plan)
 
 
-@click.command("release", cls=KubectlCommand)
+@click.command("release", cls=KubectlCommand, short_help="End a hold or a drain; or let in as it is.")
 @_options(message=True)
 @click.option(
     "--verification", is_flag=True, help="Let the node in although checks failed, for this boot; needs --reason."
@@ -190,14 +190,14 @@ def release(**options: Any) -> None:
             others = _others(cluster, target, user, ("Drain",))
             raise BadInput(
                 f"node {target.name} is neither held nor drained by {user}{others}",
-                hint=f"kubectl provision why {target.name}; withdraw a reboot by kubectl provision cancel",
+                hint=f"kubectl provision why {target.name}; kubectl provision cancel {target.name} withdraws a reboot",
             )
         return steps
 
     _carry_out(options, "release", plan)
 
 
-@click.command("cancel", cls=KubectlCommand)
+@click.command("cancel", cls=KubectlCommand, short_help="Withdraw your requests.")
 @_options(message=False)
 def cancel(**options: Any) -> None:
     """Withdraw your requests, and those that conditions make. What has begun to boot goes on to its end.

@@ -24,7 +24,9 @@ Exit codes:
   0  done
   1  an error: bad input, no access, no answer; nothing was written unless it says so
   2  the command line is wrong
-  3  the API server refused it: a right is missing, or an admission policy or the schema forbids it
+  3  the API server refused it: a right is missing, or an admission policy or the schema forbids it"""
+
+WAIT_EXIT_CODES: Final = """
   4  with --wait: a Maintenance failed or was cancelled
   5  with --wait: the time is over; the request stands"""
 

@@ -15,7 +15,7 @@ from provisioner.cli.failing import DONE, exit_codes
 from provisioner.cli.moments import read_span
 
 
-def _command(name: str, action: MaintenanceAction, words: str) -> click.Command:
+def _command(name: str, action: MaintenanceAction, short: str, words: str) -> click.Command:
     def run(**options: Any) -> None:
         with exit_codes():
             wait, timeout = options.pop("wait"), options.pop("timeout")
@@ -36,7 +36,7 @@ def _command(name: str, action: MaintenanceAction, words: str) -> click.Command:
                     sys.exit(code)
 
     run.__doc__ = words
-    decorate: Callable[[Any], Any] = click.command(name, cls=KubectlCommand)
+    decorate: Callable[[Any], Any] = click.command(name, cls=KubectlCommand, short_help=short)
     command = decorate(request_options(image=action != "Drain")(run))
     assert isinstance(command, click.Command)  # noqa: S101 - what click.command makes
     return command
@@ -45,6 +45,7 @@ def _command(name: str, action: MaintenanceAction, words: str) -> click.Command:
 reboot = _command(
     "reboot",
     "Reboot",
+    "Boot nodes anew, on their pool's image.",
     """Boot nodes anew, on the image that their pool wants now.
 
     Nothing is interrupted unless --deadline or --now say so: the node is rebooted once it is idle.
@@ -59,6 +60,7 @@ reboot = _command(
 reimage = _command(
     "reimage",
     "Reimage",
+    "Boot nodes into an image.",
     """Boot nodes into an image; done only once they run it, verified.
 
     \b
@@ -71,6 +73,7 @@ reimage = _command(
 power_cycle = _command(
     "power-cycle",
     "PowerCycle",
+    "Switch nodes off and on, and boot them anew.",
     """Switch the power of nodes off and on again, and boot them anew.
 
     \b
@@ -82,6 +85,7 @@ power_cycle = _command(
 drain = _command(
     "drain",
     "Drain",
+    "Take nodes out of use, until release.",
     """Take nodes out of use, until the request is withdrawn by kubectl provision release.
 
     Unlike kubectl drain, it waits for jobs of Slurm and whole gangs, and spares them unless told otherwise.

@@ -19,17 +19,18 @@ from provisioner.cli.failing import exit_codes
 from provisioner.cli.moments import ago
 from provisioner.cli.printing import clip, output_option, print_objects, table
 from provisioner.cli.targets import Target, Wish, find_targets
+from provisioner.cli.why_maintenance import blocker_words
 from provisioner.cluster.client import Cluster
 
 HEADER = ("NODE", "LIFECYCLE", "READY", "IMAGE", "BOOT", "MAINTENANCE", "WAITS-FOR")
 WIDE_HEADER = (
     "NODE", "POOL", "LIFECYCLE", "READY", "IMAGE", "BOOT", "POWER", "ADDRESS", "MAINTENANCE", "POLICY", "SINCE",
-    "WAITS-FOR", "NEXT",
+    "NEXT", "WAITS-FOR",
 )  # fmt: skip
 WAITS_LENGTH = 70
 
 
-@click.command("status", cls=KubectlCommand)
+@click.command("status", cls=KubectlCommand, short_help="Show nodes, a line each.")
 @target_options
 @output_option("json", "yaml", "wide", "name")
 def status(**options: Any) -> None:
@@ -56,7 +57,9 @@ def status(**options: Any) -> None:
             for target in targets:
                 click.echo(f"node/{target.name}")
         elif not targets:
-            click.echo("no servers: provisioner rack register registers some", err=True)
+            selected = options["selector"] or options["pool"]
+            words = "no server is selected" if selected else "no servers: provisioner rack register registers some"
+            click.echo(words, err=True)
         else:
             now = datetime.now(UTC)
             click.echo(render_status(targets, maintenances, now, wide=form == "wide"), nl=False)
@@ -108,8 +111,8 @@ def _wide_row(target: Target, current: Maintenance | None, now: datetime) -> tup
         _maintenance(current),
         current.status.policy if current else None,
         ago(parse_time(since), now) if since else None,
-        waits_for(server, current),
         current.status.next_step if current else None,
+        waits_for(server, current),
     )
 
 
@@ -134,7 +137,7 @@ def waits_for(server: Server, current: Maintenance | None) -> str:
     if current is not None and current.status.blockers:
         first = current.status.blockers[0]
         more = f" (+{len(current.status.blockers) - 1})" if len(current.status.blockers) > 1 else ""
-        return f"{first.kind} {first.name}: {first.message}{more}"
+        return f"{blocker_words(first)}{more}"
     if current is not None:
         return ""
     for type_ in ("Verified", "Ready"):

@@ -54,7 +54,7 @@ def find_targets(cluster: Cluster, wish: Wish, *, for_requests: bool) -> list[Ta
     if for_requests:
         wrong += [words for target in targets if (words := why_not(target))]
     if wrong:
-        raise BadInput("; ".join(wrong), hint="see: kubectl provision status")
+        raise BadInput("; ".join(wrong), hint="kubectl provision status")
     return targets
 
 
@@ -111,7 +111,8 @@ def _select(cluster: Cluster, wish: Wish, *, for_requests: bool) -> list[Target]
         servers = [server for server in servers if server.name in nodes]
     if not servers and for_requests:
         where = " ".join(w for w in (wish.selector and f"-l {wish.selector}", wish.pool and f"--pool {wish.pool}") if w)
-        raise BadInput(f"no node is selected by {where or '--all'}", hint="see: kubectl provision status")
+        hint = "kubectl get nodes --show-labels" if wish.selector else "kubectl provision status"
+        raise BadInput(f"no node is selected by {where or '--all'}", hint=hint)
     targets = [Target(server=s, node=nodes.get(s.name)) for s in sorted(servers, key=lambda server: server.name)]
     # Whom nothing can be asked of was not named by anybody: a selection leaves it out.
     return [target for target in targets if why_not(target) is None] if for_requests else targets

@@ -17,6 +17,7 @@ from provisioner.cli.printing import plain
 from provisioner.cli.subject import Subject
 from provisioner.cli.why_headline import headline
 from provisioner.cli.why_maintenance import attempts, next_step, reasons, record, waiting_behind, waits_for
+from provisioner.cli.why_remedies import remedies
 from provisioner.cli.why_server import boot, checks, events, last_maintenance, node_notes, pending_requests
 
 WIDTH: Final = 110
@@ -30,6 +31,7 @@ def render_why(subject: Subject) -> str:
         ("asked", pending_requests(subject)),
         ("waits for", waits_for(subject)),
         ("next", next_step(subject)),
+        ("you can", remedies(subject)),
         ("attempts", attempts(subject)),
         ("record UTC", record(subject)),
         ("behind it", waiting_behind(subject)),

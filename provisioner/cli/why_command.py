@@ -17,7 +17,7 @@ from provisioner.cli.targets import Wish, find_targets
 from provisioner.cli.why import render_why
 
 
-@click.command("why", cls=KubectlCommand)
+@click.command("why", cls=KubectlCommand, short_help="Say what nodes do, why, and what they wait for.")
 @target_options
 @output_option("json", "yaml")
 def why(**options: Any) -> None:

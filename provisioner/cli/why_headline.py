@@ -8,6 +8,7 @@ from provisioner.api.conditions import find_condition, is_true
 from provisioner.api.maintenance import Maintenance, MaintenancePhase
 from provisioner.api.meta import parse_time
 from provisioner.api.node_contract import HOLD_REQUESTED
+from provisioner.api.server_status import is_given_up
 from provisioner.cli.moments import ago
 from provisioner.cli.node_requests import true_conditions
 from provisioner.cli.subject import Subject
@@ -65,9 +66,18 @@ def _maintenance(subject: Subject, m: Maintenance) -> str:
         "Draining": f"is being drained, to be {done}{image}",
         "Drained": "is drained, until the request is withdrawn" if action == "Drain" else f"is drained, to be {done}",
         "Rebooting": f"boots anew{image} {_method(m)}",
-        "Verifying": f"has booted{image}, and is verified before use",
+        "Verifying": f"has booted{image}, and {_verified(subject)}",
     }
     return told.get(phase, f"is in phase {phase}") + lasted
+
+
+def _verified(subject: Subject) -> str:
+    found, pool = subject.server.status.verification, subject.pool
+    if found is None or pool is None or found.boot_id != subject.server.status.boot_id:
+        return "is verified before use"
+    if is_given_up(found, pool.spec.verification.attempts):
+        return "failed its checks before use: a person must act"
+    return "is verified before use"
 
 
 def _policy(subject: Subject, m: Maintenance) -> str:

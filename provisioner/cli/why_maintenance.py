@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from provisioner.api.maintenance import Maintenance, RebootAttempt, Requestor
+from provisioner.api.maintenance import Blocker, Maintenance, RebootAttempt, Requestor
 from provisioner.api.meta import parse_time
 from provisioner.api.node_contract import HOLD_REQUESTED
 from provisioner.cli.moments import ago
@@ -38,9 +38,15 @@ def waits_for(subject: Subject) -> Iterable[str]:
     if subject.current is None:
         return []
     blockers = sorted(subject.current.status.blockers, key=lambda b: b.since_time)
-    shown = [f"{b.kind} {b.name}: {b.message} (since {ago(parse_time(b.since_time), subject.now)})" for b in blockers]
+    shown = [f"{blocker_words(b)} (since {ago(parse_time(b.since_time), subject.now)})" for b in blockers]
     more = len(shown) - SHOWN_BLOCKERS
     return [*shown[:SHOWN_BLOCKERS], f"and {more} more"] if more > 0 else shown
+
+
+def blocker_words(b: Blocker) -> str:
+    """What it is and why it is waited for; its name once, where the message begins with it."""
+    kind, name = b.kind.lower(), b.name.lower()
+    return b.message if b.message.lower().startswith(f"{kind} {name}") else f"{b.kind} {b.name}: {b.message}"
 
 
 def next_step(subject: Subject) -> Iterable[str]:

@@ -45,7 +45,7 @@ def pending_requests(subject: Subject) -> Iterable[str]:
 def _time(condition: Mapping[str, Any]) -> bool:
     try:
         return parse_time(condition["lastTransitionTime"]).tzinfo is not None
-    except (KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         return False
 
 
@@ -84,8 +84,8 @@ def boot(subject: Subject) -> Iterable[str]:
         lines.append(f"its pool {pool.name} names Image {pool.spec.image_ref}: the next boot brings it")
     if s.order is not None:
         ordered = ago(parse_time(s.order.ordered_time), subject.now)
-        words = f": {s.order.message}" if s.order.message else ""
-        lines.append(f"last ordered {ordered} ago ({s.order.reason}, attempt {s.order.attempt}){words}")
+        words = f"; reason then: {s.order.message}" if s.order.message else ""
+        lines.append(f"last boot ordered {ordered} ago ({s.order.reason}, attempt {s.order.attempt}){words}")
         phases = format_timeline(boot_timeline(s), subject.now)
         if phases:
             lines.append(phases)
@@ -131,11 +131,13 @@ def last_maintenance(subject: Subject) -> Iterable[str]:
     found = find_condition(m.status.conditions, "Succeeded")
     when = f" {ago(parse_time(m.status.finished_time), subject.now)} ago" if m.status.finished_time else ""
     reason = f" ({found.reason}): {found.message}" if found is not None else ""
-    tries = ", then ".join(f"{a.method} {a.outcome or 'unknown'}" for a in m.status.attempts)
-    return [
-        f"Maintenance {m.name} ({m.status.action}) {str(m.status.phase).lower()}{when}{reason}"
-        + (f" [{tries}]" if tries else "")
-    ]
+    lines = [f"Maintenance {m.name} ({m.status.action}) {str(m.status.phase).lower()}{when}{reason}"]
+    if any(a.outcome != "Booted" for a in m.status.attempts):
+        lines += [f"{a.method} {a.outcome or 'unknown'}: {a.message or ''}".rstrip(": ") for a in m.status.attempts]
+    drained = find_condition(m.status.conditions, "SlurmDrained")
+    if drained is not None and drained.status == "True":
+        lines.append(drained.message)
+    return lines
 
 
 def events(subject: Subject) -> Iterable[str]:
@@ -143,7 +145,9 @@ def events(subject: Subject) -> Iterable[str]:
     if subject.events is None:
         return ["may not be read with these credentials"]
     lines = []
-    for event in sorted(subject.events, key=event_time)[-SHOWN_EVENTS:]:
+    # The Server and its Node are told the same.
+    told = {(event.get("reason"), _message(event)): event for event in sorted(subject.events, key=event_time)}
+    for event in sorted(told.values(), key=event_time)[-SHOWN_EVENTS:]:
         moment = event_time(event)
         count = (event.get("series") or {}).get("count") or event.get("count") or 1
         times = f" ×{count}" if count > 1 else ""

@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
+from provisioner.api import Maintenance
+from provisioner.api.server_status import CheckResult
 from provisioner.cli.status_command import render_status
 from provisioner.cli.subject import Subject
 from provisioner.cli.targets import Target
 from provisioner.cli.why import WIDTH, render_why
 from tests.cli.golden import assert_golden
-from tests.cli.situations import NAME, NOON, SITUATIONS, node, node_condition, subject
+from tests.cli.situations import (
+    NAME,
+    NOON,
+    SITUATIONS,
+    blocker,
+    event,
+    maintenance,
+    node,
+    node_condition,
+    requestor,
+    server,
+    subject,
+    verification,
+)
 
 
 @pytest.mark.parametrize("situation", SITUATIONS)
@@ -53,6 +69,49 @@ def test_conditions_with_nonsense_in_them_are_no_obstacle() -> None:
     odd = {"type": "provisioner.dev/RebootRequested", "status": "True", "lastTransitionTime": "yesterday"}
     told = render_why(subject(None, node(odd, odd, {"type": "X"})))
     assert "condition provisioner.dev/RebootRequested (no reason)" in told
+
+
+def test_a_condition_without_a_time_is_no_obstacle() -> None:
+    """`kubectl patch` without lastTransitionTime leaves null there."""
+    timeless = {"type": "provisioner.dev/ReimageRequested", "status": "True", "lastTransitionTime": None}
+    told = render_why(subject(None, node(timeless)))
+    assert "condition provisioner.dev/ReimageRequested (no reason)" in told
+
+
+def test_what_server_and_node_are_both_told_is_shown_once() -> None:
+    twice = [event("NodeHeld", "Node r01-u07 is kept out of use", minutes=3) for _ in range(2)]
+    told = render_why(replace(subject(), events=tuple(twice)))
+    assert told.count("NodeHeld") == 1
+
+
+def test_a_blocker_whose_words_begin_with_its_name_is_named_once() -> None:
+    held_up = blocker("Pod", "ml/train-0", "pod ml/train-0 of Job train runs", minutes=2)
+    told = render_why(subject(None, None, maintenance(blockers=(held_up,))))
+    assert "waits for   pod ml/train-0 of Job train runs (since 2 min)" in told
+
+
+@pytest.mark.parametrize(
+    ("current", "command"),
+    [
+        (maintenance(blockers=(blocker("SlurmJob", "7", "runs"),)), "kubectl provision reimage r01-u07 --deadline 4h"),
+        (
+            maintenance(policy="Deadline", blockers=(blocker("Pod", "a/b", "runs"),)),
+            "kubectl provision reimage r01-u07 --now",
+        ),
+        (maintenance(requestor(action="Drain"), action="Drain", phase="Drained"), "kubectl provision release r01-u07"),
+        (maintenance(blockers=(blocker("Budget", "gpu", "2 of 2"),)), "kubectl provision cancel r01-u07"),
+    ],
+)
+def test_why_says_what_one_can_do_now(current: Maintenance, command: str) -> None:
+    told = render_why(subject(None, None, current))
+    assert command in " ".join(told.partition("you can")[2].split())
+
+
+def test_why_says_when_the_checks_of_a_reimaged_node_have_failed_for_good() -> None:
+    failed = CheckResult(name="GPUs", result="Failed", reason="Missing", message="7 of 8")
+    found = server(verification=verification(failed, attempt=2))
+    told = render_why(subject(found, None, maintenance(phase="Verifying")))
+    assert "failed its checks before use: a person must act" in " ".join(told.partition("\n\n")[0].split())
 
 
 def test_events_that_may_not_be_read_are_said_to_be_so() -> None:
