@@ -7,6 +7,7 @@ that a server-side apply owns only what it says.
 from __future__ import annotations
 
 import dataclasses
+import json
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -118,6 +119,16 @@ def _read_anything(value: Any, path: str) -> Any:
 def _expect(value: Any, type_: type, words: str, path: str) -> None:
     if not isinstance(value, type_) or (type_ is int and isinstance(value, bool)):
         raise Refused(f"{path} is {value!r}, not {words}", hint=f"make {path} {words}")
+
+
+def read_foreign_json(text: str) -> Any:
+    """JSON that somebody wrote into a string. Raises: ValueError, RecursionError.
+
+    Half of a surrogate pair is none of Unicode's characters, though JSON can spell it: the API server refuses it.
+    """
+    data = json.loads(text)
+    json.dumps(data, ensure_ascii=False).encode()
+    return data
 
 
 def decode(cls: type[R], data: Mapping[str, Any]) -> R:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Final
 
-from provisioner.api.codec import from_json
+from provisioner.api.codec import from_json, read_foreign_json
 from provisioner.api.errors import Refused
 from provisioner.api.node_contract import NODE_FACTS_ANNOTATION
 from provisioner.api.node_facts import NodeFacts
@@ -30,7 +29,7 @@ def read_facts(node: NodeView) -> tuple[NodeFacts | None, Finding]:
     if len(text) > MAX_BYTES:
         return None, _malformed(f"it has {len(text)} characters", f"at most {MAX_BYTES}")
     try:
-        data = json.loads(text)
+        data = read_foreign_json(text)
     except (ValueError, RecursionError) as error:
         return None, _malformed(f"it is no JSON: {printable(str(error), 200)}", "an object")
     if not isinstance(data, Mapping):

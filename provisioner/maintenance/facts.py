@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from provisioner.api import Image, Maintenance, NodePool, Server
-from provisioner.api.codec import from_json
+from provisioner.api.codec import from_json, read_foreign_json
 from provisioner.api.conditions import find_condition
 from provisioner.api.errors import Refused
 from provisioner.api.node_contract import (
@@ -28,6 +27,7 @@ from provisioner.maintenance.request import conditions_of
 T = TypeVar("T")
 
 MAX_TAINT_VALUE: Final = 63
+MAX_BOOT_ID: Final = 63
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +94,9 @@ def read_node(body: Mapping[str, Any] | None) -> NodeView | None:
         return None
     metadata, status = body["metadata"], body.get("status") or {}
     annotations = metadata.get("annotations") or {}
-    boot_id = ((status.get("nodeInfo") or {}).get("bootID") or "").lower() or None
+    boot_id = str((status.get("nodeInfo") or {}).get("bootID") or "").lower() or None
+    if boot_id is not None and len(boot_id) > MAX_BOOT_ID:
+        boot_id = None  # no kernel's: it could not even be put on record
     ready = [c.get("status") for c in conditions_of(body) if c.get("type") == "Ready"]
     taints = (body.get("spec") or {}).get("taints") or ()
     facts = _annotation(NodeFacts, annotations.get(NODE_FACTS_ANNOTATION))
@@ -148,7 +150,7 @@ def _annotation(cls: type[T], text: Any) -> T | None:
     if not isinstance(text, str):
         return None
     try:
-        data = json.loads(text)
+        data = read_foreign_json(text)
         return from_json(cls, data) if isinstance(data, dict) else None
     except (ValueError, Refused, RecursionError):
         return None

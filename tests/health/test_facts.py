@@ -42,6 +42,7 @@ def test_facts_that_are_absent_or_of_another_boot_are_waited_for(text: str) -> N
     ("text", "words"),
     [
         ("{", "it is no JSON"),
+        ('{"format": 1, "product": "\\ud800"}', "it is no JSON"),
         ("[]", "expected: an object"),
         ("null", "expected: an object"),
         ('{"format": 2}', "format 1"),
