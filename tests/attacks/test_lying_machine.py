@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.api.node_contract import BOOT_REPORT_ANNOTATION, POWER_CYCLE_REQUESTED, REBOOT_REQUESTED
+from provisioner.api.node_contract import POWER_CYCLE_REQUESTED, REBOOT_REQUESTED
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES
 from tests.maintenance.plane import Plane
