@@ -20,6 +20,17 @@ METHOD_WORDS: Final = {
     "Reset": "by a reset of its BMC",
     "PowerCycle": "by a power cycle",
 }
+WAITS: Final = {
+    "Hold": "until nobody holds it",
+    "Image": "for its Image",
+    "Maintenance": "for another Maintenance",
+    "Budget": "for a slot of its pool's budget",
+    "Agent": "for its agent",
+    "Slurm": "for Slurm's answer",
+    "Person": "for a person",
+}
+"""By the kind of a blocker that is no job."""
+JOBS: Final = frozenset(("Pod", "PodGroup", "SlurmJob"))
 
 
 def headline(subject: Subject) -> str:
@@ -61,7 +72,7 @@ def _maintenance(subject: Subject, m: Maintenance) -> str:
     done = ACTION_WORDS[action] if action else "released: nobody asks for anything any more"
     image = f" into Image {m.status.image_ref}" if m.status.image_ref and action != "Drain" else ""
     told = {
-        "Waiting": f"is to be {done}{image}, and waits{_policy(subject, m)}",
+        "Waiting": f"is to be {done}{image}, and waits{_waits(subject, m)}",
         "Claiming": f"is being claimed, to be {done}{image}",
         "Draining": f"is being drained, to be {done}{image}",
         "Drained": "is drained, until the request is withdrawn" if action == "Drain" else f"is drained, to be {done}",
@@ -90,6 +101,13 @@ def _policy(subject: Subject, m: Maintenance) -> str:
             f"{side} {words}{told})" if side == "in" else f"over since {words}{told})"
         )
     return " until no job runs" if m.status.policy == "WhenIdle" else ""
+
+
+def _waits(subject: Subject, m: Maintenance) -> str:
+    """What for, in few words; the blockers have the rest."""
+    kinds = [b.kind for b in m.status.blockers]
+    other = next((WAITS[kind] for kind in kinds if kind in WAITS), None)
+    return f" {other}" if other and not JOBS.intersection(kinds) else _policy(subject, m)
 
 
 def _method(m: Maintenance) -> str:

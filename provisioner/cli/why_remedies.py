@@ -8,6 +8,7 @@ from typing import Final
 from provisioner.api.conditions import find_condition
 from provisioner.api.maintenance import Maintenance, MaintenanceAction
 from provisioner.cli.subject import Subject
+from provisioner.cli.why_headline import JOBS
 
 COMMANDS: Final[dict[MaintenanceAction, str]] = {
     "Drain": "drain",
@@ -15,7 +16,6 @@ COMMANDS: Final[dict[MaintenanceAction, str]] = {
     "Reimage": "reimage",
     "PowerCycle": "power-cycle",
 }
-JOBS: Final = frozenset(("Pod", "PodGroup", "SlurmJob"))
 
 
 def remedies(subject: Subject) -> Iterable[str]:

@@ -22,6 +22,7 @@ from provisioner.lab.binaries import Binaries
 from provisioner.lab.control_plane import ControlPlane
 from provisioner.lab.control_plane_flags import AUDIT_POLICY
 from tests.attacks.people import bind, kubeconfig_of, until
+from tests.cli.plugin_server import plugin_in_this_process
 from tests.cli.rack_of_nodes import RackOfNodes
 
 ROOT = Path(__file__).parents[2]
@@ -46,11 +47,11 @@ def site(cluster: Cluster, control_plane: ControlPlane, binaries: Binaries, uniq
     rack.remove()
 
 
-def shell(script: str, rack: RackOfNodes, kubectl: Path) -> subprocess.CompletedProcess[str]:
+def shell(script: str, rack: RackOfNodes, kubectl: Path, plugin: Path) -> subprocess.CompletedProcess[str]:
     """Run it as an operator would paste it, on this test's node and pool."""
     named = script.replace(NODE, rack.names[0]).replace("--pool gpu", f"--pool {rack.prefix}")
     named = named.replace("provisioner.dev/pool=gpu", f"provisioner.dev/pool={rack.prefix}")
-    path = f"{kubectl.parent}:{ROOT / 'bin'}:{os.environ['PATH']}"
+    path = f"{plugin}:{kubectl.parent}:{os.environ['PATH']}"
     environment = os.environ | {"KUBECONFIG": str(rack.kubeconfig), "PATH": path}
     return subprocess.run(
         ["bash", "-euo", "pipefail", "-c", named],
@@ -58,12 +59,13 @@ def shell(script: str, rack: RackOfNodes, kubectl: Path) -> subprocess.Completed
     )  # fmt: skip
 
 
-def test_the_guides_commands_do_what_they_say(site: RackOfNodes, binaries: Binaries) -> None:
+def test_the_guides_commands_do_what_they_say(site: RackOfNodes, binaries: Binaries, tmp_path: Path) -> None:
     scripts = blocks("sh")
     assert len(scripts) >= 7
-    for script in scripts:
-        ran = shell(script, site, binaries.kubectl)
-        assert ran.returncode == 0, f"{script}\n{ran.stdout}\n{ran.stderr}"
+    with plugin_in_this_process(tmp_path, site.run) as plugin:
+        for script in scripts:
+            ran = shell(script, site, binaries.kubectl, plugin)
+            assert ran.returncode == 0, f"{script}\n{ran.stdout}\n{ran.stderr}"
     name = site.names[0]
     said = {
         type_: site.condition(name, f"provisioner.dev/{type_}Requested") for type_ in ("Reboot", "Reimage", "Drain")
@@ -73,6 +75,12 @@ def test_the_guides_commands_do_what_they_say(site: RackOfNodes, binaries: Binar
         "Reimage": ("False", "Withdrawn"),
         "Drain": ("True", "WhenIdle"),
     }
+
+
+def test_kubectl_finds_the_shipped_plugin(site: RackOfNodes, binaries: Binaries) -> None:
+    name = site.names[0]
+    ran = shell(f"kubectl provision status {name} -o name", site, binaries.kubectl, ROOT / "bin")
+    assert (ran.returncode, ran.stdout) == (0, f"node/{name}\n")
 
 
 def test_the_guides_maintenance_is_one_that_the_api_server_takes(site: RackOfNodes) -> None:
@@ -89,12 +97,12 @@ def test_the_audit_log_says_who_set_a_condition(
     bind(site.admin, "provisioner-operator", "carol")
     site.kubeconfig = kubeconfig_of(control_plane, tmp_path, "carol")
     patch = next(b for b in blocks("sh") if "--type=json" in b)
-    until(lambda: shell(patch, site, binaries.kubectl).returncode == 0)
+    until(lambda: shell(patch, site, binaries.kubectl, tmp_path).returncode == 0)
     (question,) = blocks("jq")
     question = question.replace("audit.log", str(control_plane.audit_log))
 
     def answers() -> list[str]:
-        return shell(question, site, binaries.kubectl).stdout.splitlines()
+        return shell(question, site, binaries.kubectl, tmp_path).stdout.splitlines()
 
     until(lambda: answers() != [])
     _, user, impersonated, request = answers()[0].split("\t")

@@ -107,6 +107,19 @@ def test_why_says_what_one_can_do_now(current: Maintenance, command: str) -> Non
     assert command in " ".join(told.partition("you can")[2].split())
 
 
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("Budget", "waits for a slot of its pool's budget"),
+        ("Hold", "waits until nobody holds it"),
+        ("Image", "its Image"),
+    ],
+)
+def test_the_first_line_names_what_is_waited_for_if_it_is_no_job(kind: str, words: str) -> None:
+    told = render_why(subject(None, None, maintenance(phase="Waiting", blockers=(blocker(kind, "x", "y", hours=1),))))
+    assert words in " ".join(told.partition("\n\n")[0].split())
+
+
 def test_why_says_when_the_checks_of_a_reimaged_node_have_failed_for_good() -> None:
     failed = CheckResult(name="GPUs", result="Failed", reason="Missing", message="7 of 8")
     found = server(verification=verification(failed, attempt=2))
