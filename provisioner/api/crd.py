@@ -120,7 +120,8 @@ def _field_schema(hint: Any, constraints: FieldSchema | None) -> dict[str, Any]:
     if constraints is None:
         return schema
     if constraints.doc:
-        schema = {"description": constraints.doc, **{k: v for k, v in schema.items() if k != "description"}}
+        words = constraints.doc + _default_words(constraints.server_default)
+        schema = {"description": words, **{k: v for k, v in schema.items() if k != "description"}}
     for ours, theirs in _CONSTRAINTS.items():
         value = getattr(constraints, ours)
         if value is not None:
@@ -138,6 +139,13 @@ def _field_schema(hint: Any, constraints: FieldSchema | None) -> dict[str, Any]:
         own = schema.get("x-kubernetes-validations", [])
         schema["x-kubernetes-validations"] = own + [_validation(rule) for rule in constraints.rules]
     return schema
+
+
+def _default_words(default: Any) -> str:
+    """`kubectl explain` shows no default: the description says it."""
+    if isinstance(default, bool) or not isinstance(default, int | str) or default == "":
+        return ""
+    return f" Default: {default}."
 
 
 def _known_property(type_: str) -> dict[str, Any]:
