@@ -176,7 +176,7 @@ class MaintenanceStatus:
     slurm: SlurmDrain | None = described("What was drained in Slurm.", default=None)
     warned_time: str | None = described("When running jobs were warned.", default=None, format="date-time")
     reboot: RebootAttempt | None = described("The try under way, or the last one.", default=None)
-    attempts: tuple[RebootAttempt, ...] = described("Tries that are over.", default=(), max_items=16)
+    attempts: tuple[RebootAttempt, ...] = described("Tries since the claim that are over.", default=(), max_items=16)
     blockers: tuple[Blocker, ...] = described("What it waits for.", default=(), max_items=32)
     next_step: str | None = described("What comes next, in words.", default=None, max_length=1024)
     started_time: str | None = described("When it was first seen.", default=None, format="date-time")
@@ -187,7 +187,8 @@ class MaintenanceStatus:
         "The record: what was done and seen, oldest first.", default=(), max_items=128
     )
     conditions: tuple[Condition, ...] = described(
-        "MaintenancePlanned, DrainInProgress, Drained, MaintenanceInProgress (after KEP-5683) and Succeeded.",
+        "MaintenancePlanned, DrainInProgress, Drained, MaintenanceInProgress (after KEP-5683), Succeeded, and "
+        "SlurmDrained while the drain in Slurm outlives the Maintenance, until the server is verified.",
         default=(),
         max_items=32,
         list_map_keys=("type",),

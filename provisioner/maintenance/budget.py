@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from provisioner.api.maintenance import DISTURBING_PHASES, Maintenance
+from provisioner.api.maintenance import DISTURBING_PHASES, Maintenance, holding_maintenance
 from provisioner.api.node_pool import NodePool
 
 DEFAULT_SHARE: Final = "10%"
@@ -21,11 +21,13 @@ DEFAULT_SHARE: Final = "10%"
 class Budget:
     """`allowed` servers of the pool may be out of use; `taken`: the Maintenances, other than one's own, that are.
 
+    before: those that wait for nothing but the same budget and asked earlier, the first one first.
     fresh: it was read past every cache.
     """
 
     allowed: int
     taken: tuple[str, ...]
+    before: tuple[str, ...] = ()
     fresh: bool = False
 
     @property
@@ -47,10 +49,30 @@ def count_budget(
     pool: NodePool, servers: Iterable[str], maintenances: Iterable[Maintenance], *, own: str, fresh: bool
 ) -> Budget:
     """The budget of `pool`, whose servers are named, as Maintenance `own` sees it."""
-    members = set(servers)
+    members, everything = set(servers), list(maintenances)
     taken = sorted(
         m.name
-        for m in maintenances
+        for m in everything
         if m.name != own and m.spec.server_ref in members and m.status.phase in DISTURBING_PHASES
     )
-    return Budget(allowed=allowed_unavailable(pool, len(members)), taken=tuple(taken), fresh=fresh)
+    allowed = allowed_unavailable(pool, len(members))
+    return Budget(allowed=allowed, taken=tuple(taken), before=_asked_before(members, everything, own), fresh=fresh)
+
+
+def _asked_before(members: set[str], maintenances: list[Maintenance], own: str) -> tuple[str, ...]:
+    """Who could claim now but for the budget, as their own status says, and asked before `own`."""
+    mine = next((m for m in maintenances if m.name == own), None)
+    if mine is None:
+        return ()
+    candidates = [m for m in maintenances if m.spec.server_ref in members and _waits_for_budget_alone(m)]
+    holding = [m for m in candidates if holding_maintenance(maintenances, m.spec.server_ref) == m]
+    return tuple(m.name for m in sorted(holding, key=_age) if _age(m) < _age(mine))
+
+
+def _waits_for_budget_alone(m: Maintenance) -> bool:
+    kinds = {b.kind for b in m.status.blockers}
+    return m.status.phase == "Waiting" and bool(kinds) and kinds <= {"Budget", "Maintenance"}
+
+
+def _age(m: Maintenance) -> tuple[str, int, str]:
+    return m.metadata.creation_timestamp or "", len(m.name), m.name

@@ -27,6 +27,7 @@ from provisioner.maintenance.record import (
 )
 from provisioner.maintenance.steps import CloseSlurm, Evict, NeedBudget, SetTaint, Step, Wait, WriteStatus
 from provisioner.maintenance.verdict import Cause
+from provisioner.maintenance.waiting import record_drain
 
 SETTLE_SECONDS: Final = 3.0
 """Between the taint and the last look: a scheduler that has not seen the taint may still place a pod."""
@@ -50,7 +51,7 @@ def decide_claiming(facts: Facts, now: datetime) -> Step:
     if early is not None:
         return early
     closed = noted(m.status, "Closed")
-    if closed is None:
+    if closed is None or closed > now + timedelta(seconds=SETTLE_SECONDS):  # by a clock that was ahead
         return CloseSlurm(reason=close_reason(m.name))
     settled = closed + timedelta(seconds=SETTLE_SECONDS)
     if now < settled:
@@ -129,6 +130,8 @@ def closed(facts: Facts, drained: SlurmDrained | None, now: datetime) -> Mainten
         pool = facts.pool.name if facts.pool is not None else None
         slurm = SlurmDrain(node=drained.node, reason=drained.reason, node_pool_ref=pool)
         words += f", drained in Slurm as {drained.node}"
+    elif drained is not None and drained.reason.startswith(close_reason("")):
+        words += f"; in Slurm it is still drained by a Maintenance before it ('{drained.reason}')"
     elif drained is not None:
         words += f"; drained in Slurm by somebody else ('{drained.reason}'), which stays as it is"
     # A trouble with Slurm that is over is not waited for any more.
@@ -157,7 +160,7 @@ def _in_any_phase(facts: Facts, now: datetime, *, timed: bool = True) -> Step | 
     if work is not None and work.slurm_state is not None and "DRAIN" not in work.slurm_state.upper():
         last = noted(m.status, "Closed")
         if last is None or is_over(last, CLOSE_AGAIN_SECONDS, now):
-            return CloseSlurm(reason=close_reason(m.name))
+            return record_drain(facts) or CloseSlurm(reason=close_reason(m.name))
     return None
 
 

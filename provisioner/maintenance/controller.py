@@ -14,9 +14,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
+import structlog
+
 from provisioner.api import Maintenance, NodePool, Server
 from provisioner.api.codec import decode
-from provisioner.api.errors import Conflict
+from provisioner.api.errors import Conflict, Refused
 from provisioner.api.maintenance import FINAL_PHASES
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
@@ -25,19 +27,24 @@ from provisioner.jobs.work import Workloads
 from provisioner.maintenance.decide import RESYNC_SECONDS, decide
 from provisioner.maintenance.door import Door, MaintenanceInformers
 from provisioner.maintenance.effects import MANAGER, Effects
-from provisioner.maintenance.facts import Facts, close_reason
+from provisioner.maintenance.facts import Facts, NodeView, close_reason, taint_value
 from provisioner.maintenance.finished import is_due
 from provisioner.maintenance.follow import follow
 from provisioner.maintenance.intake import File, Intake, Say, Withdraw, is_active, take_in
+from provisioner.maintenance.kept_drain import has_slurm, why_unverified
 from provisioner.maintenance.leftovers import find_leftover
 from provisioner.maintenance.metrics import MaintenanceMetrics, NoMetrics
 from provisioner.maintenance.reads import CachedReader, FreshReader, Reader, Seen, gather, read_budget, see
+from provisioner.maintenance.record import clip
 from provisioner.maintenance.steps import NeedBudget, SetIntent, SetNodeConditions, SetTaint, Wait
 
 __all__ = ["MANAGER", "MaintenanceController", "build_maintenance_controllers"]
 
 UNSYNCED_SECONDS: Final = 0.2
 MAX_STEPS: Final = 64
+REFUSED_SECONDS: Final = 60.0
+
+log = structlog.get_logger(__name__)
 
 
 class MaintenanceController:
@@ -81,24 +88,25 @@ class MaintenanceController:
 
         Returns: seconds until the next look if there is nothing to do, or nothing more for now; None if there is.
         """
-        seen = see(reader, name)
+        seen, again = see(reader, name), RESYNC_SECONDS
         wish = take_in(seen.node, seen.maintenances, self._clock())
         if wish is not None:
-            if act:
-                self._take_in(seen, wish)
-            return None
-        again = RESYNC_SECONDS
+            if not act or self._take_in(seen, wish):
+                return None
+            again = REFUSED_SECONDS
         holder = seen.holder
-        for maintenance in (*((holder,) if holder is not None else ()), *seen.behind, *self._deleted(seen)):
+        for maintenance in (*((holder,) if holder is not None else ()), *seen.behind, *self._unfinished(seen)):
             facts = gather(reader, self._workloads, seen, maintenance)
             seconds = self._advance(reader, seen, facts, act=act)
             if seconds is None:
                 return None
             again = min(again, seconds)
-        if holder is None and seen.node is not None and find_leftover(seen.node) is not None:
-            if act:
-                self._clear(name, seen)
-            return None
+        if holder is None and seen.node is not None:
+            leftover = find_leftover(seen.node, keeps_taint=self._keeps_taint(reader, name, seen.node))
+            if leftover is not None:
+                if act:
+                    self._clear(name, seen.node, leftover)
+                return None
         due = is_due(seen.maintenances, self._clock())
         if due is not None:
             if act:
@@ -122,8 +130,18 @@ class MaintenanceController:
             facts = replace(facts, budget=read_budget(reader, facts))
             return self._effects.carry_out(facts, body, decide(facts, self._clock()))
 
-    def _take_in(self, seen: Seen, wish: Intake) -> None:
-        """One thing about the requests of a Node."""
+    def _take_in(self, seen: Seen, wish: Intake) -> bool:
+        """One thing about the requests of a Node; False if the API server refuses it, which holds nothing else up."""
+        try:
+            self._obey(seen, wish)
+        except Refused as error:
+            log.warning("a request was refused by the API server", server=seen.server_name, error=str(error))
+            if seen.node is not None:
+                self._events.record(seen.node.body, "Warning", "RequestRefused", clip(str(error)))
+            return False
+        return True
+
+    def _obey(self, seen: Seen, wish: Intake) -> None:
         match wish:
             case File(requestor=requestor, target=None):
                 self._effects.create(seen.server_name, requestor, list(seen.bodies))
@@ -140,14 +158,11 @@ class MaintenanceController:
                     if condition.reason == "Stale":
                         self._events.record(seen.node.body, "Normal", "RequestStale", condition.message)
 
-    def _clear(self, name: str, seen: Seen) -> None:
+    def _clear(self, name: str, node: NodeView, leftover: SetIntent | SetTaint | SetNodeConditions) -> None:
         """Clear away what was left on a Node. The Maintenances are read once more: a claim writes there first."""
-        node = seen.node
-        if node is None:
-            return
         if any(is_active(m) for m in see(self._fresh, name).maintenances):
             raise Conflict(f"Server '{name}' has a Maintenance by now", after_seconds=0.1)
-        match find_leftover(node):
+        match leftover:
             case SetIntent():
                 self._effects.set_intent(node, None)
             case SetTaint():
@@ -157,19 +172,35 @@ class MaintenanceController:
             case SetNodeConditions(conditions=conditions):
                 self._effects.set_conditions(node, conditions)
 
-    def _reopen(self, name: str, maintenance: str) -> None:
-        """Lift what a Maintenance that is gone has left in Slurm."""
-        server = self._fresh.get(of(Server), name)
-        pool = self._fresh.get(of(NodePool), str((server or {}).get("spec", {}).get("nodePoolRef") or "-"))
-        slurm = decode(NodePool, pool).spec.jobs.slurm if pool is not None else None
-        if pool is not None and slurm is not None:
-            node = f"{slurm.node_name_prefix}{name}"
-            self._workloads.reopen(node, close_reason(maintenance), decode(NodePool, pool))
+    def _keeps_taint(self, reader: Reader, name: str, node: NodeView) -> bool:
+        """Whether a taint that was left stays for now: the server has a drain in Slurm, too, and is not verified."""
+        if node.taint is None:
+            return False
+        server, pool = self._server_and_pool(reader, name)
+        return has_slurm(pool) and why_unverified(server, node) is not None
 
-    def _deleted(self, seen: Seen) -> tuple[Maintenance, ...]:
-        """Those that have ended and may go."""
+    def _reopen(self, name: str, taint: str) -> None:
+        """Lift what a Maintenance that is gone has left in Slurm; the taint may bear only the end of its name."""
+        server, pool = self._server_and_pool(self._fresh, name)
+        if server is None or pool is None or pool.spec.jobs.slurm is None:
+            return
+        reason = self._workloads.look(server, pool).slurm_reason or ""
+        if reason.startswith(close_reason("")) and taint_value(reason.removeprefix(close_reason(""))) == taint:
+            self._workloads.reopen(f"{pool.spec.jobs.slurm.node_name_prefix}{name}", reason, pool)
+
+    def _server_and_pool(self, reader: Reader, name: str) -> tuple[Server | None, NodePool | None]:
+        body = reader.get(of(Server), name)
+        server = decode(Server, body) if body is not None else None
+        found = reader.get(of(NodePool), server.spec.node_pool_ref) if server and server.spec.node_pool_ref else None
+        return server, decode(NodePool, found) if found is not None else None
+
+    def _unfinished(self, seen: Seen) -> tuple[Maintenance, ...]:
+        """Those that have ended and may go, or still have a drain in Slurm to lift."""
         return tuple(
-            m for m in seen.maintenances if m.status.phase in FINAL_PHASES and m.metadata.deletion_timestamp is not None
+            m
+            for m in seen.maintenances
+            if m.status.phase in FINAL_PHASES
+            and (m.metadata.deletion_timestamp is not None or m.status.slurm is not None)
         )
 
 

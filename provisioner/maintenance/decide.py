@@ -13,6 +13,7 @@ from provisioner.api.maintenance import FINAL_PHASES, RELEASE_FINALIZER
 from provisioner.maintenance.claiming import decide_claiming, decide_drained, decide_draining
 from provisioner.maintenance.ends import find_end
 from provisioner.maintenance.facts import Facts
+from provisioner.maintenance.kept_drain import decide_kept
 from provisioner.maintenance.node_status import mirrored, missing
 from provisioner.maintenance.rebooting import decide_rebooting, decide_verifying
 from provisioner.maintenance.record import judge
@@ -29,7 +30,11 @@ def decide(facts: Facts, now: datetime) -> Step:
     m = facts.maintenance
     finalized, deleted = RELEASE_FINALIZER in m.metadata.finalizers, m.metadata.deletion_timestamp is not None
     if m.status.phase in FINAL_PHASES:
-        return SetFinalizer(present=False) if finalized and deleted else Wait(seconds=RESYNC_SECONDS)
+        kept = decide_kept(facts, now)
+        if kept is not None:
+            return kept
+        may_go = finalized and deleted and m.status.slurm is None
+        return SetFinalizer(present=False) if may_go else Wait(seconds=RESYNC_SECONDS)
     verdict = read_verdict(m.status)
     if verdict is not None:
         return decide_release(facts, verdict, now)

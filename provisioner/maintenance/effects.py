@@ -28,11 +28,11 @@ from provisioner.maintenance.claiming import after_eviction, closed
 from provisioner.maintenance.door import Door, Json
 from provisioner.maintenance.facts import Facts, NodeView, close_reason
 from provisioner.maintenance.finished import next_name
+from provisioner.maintenance.kept_drain import reopened
 from provisioner.maintenance.measure import tell_events, tell_metrics
 from provisioner.maintenance.metrics import MaintenanceMetrics
 from provisioner.maintenance.node_status import NodeCondition, conditions_patch
 from provisioner.maintenance.record import note, set_blockers
-from provisioner.maintenance.release import reopened
 from provisioner.maintenance.steps import (
     CloseSlurm,
     Evict,

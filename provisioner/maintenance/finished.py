@@ -24,7 +24,9 @@ def is_due(maintenances: Iterable[Maintenance], now: datetime) -> Maintenance | 
     """One that need not be kept: neither among the last ten of its server nor of the last two weeks."""
     for maintenance in reversed(newest_first(maintenances)[KEPT_EACH:]):
         finished = maintenance.status.finished_time
-        if maintenance.metadata.deletion_timestamp is None and finished and now - parse_time(finished) > KEPT_FOR:
+        if maintenance.metadata.deletion_timestamp is not None or maintenance.status.slurm is not None:
+            continue  # it goes already; or it still has to lift its drain in Slurm
+        if finished and now - parse_time(finished) > KEPT_FOR:
             return maintenance
     return None
 

@@ -22,12 +22,14 @@ _WARNINGS: Final = frozenset(
         "NodeNotReady",
         "NodeReplaced",
         "NotReopened",
+        "NotStaged",
         "NotVerified",
         "RebootAttemptFailed",
         "RebootFailed",
         "RebootTimedOut",
         "RequestIgnored",
         "ServerGone",
+        "StaysDrained",
         "WrongImage",
     )
 )

@@ -54,9 +54,7 @@ def timeout_seconds(pool: NodePool | None, method: RebootMethod) -> int:
 
 def next_path(facts: Facts, action: MaintenanceAction) -> RebootMethod | None:
     """The first open path that was not tried since the claim."""
-    status = facts.maintenance.status
-    claimed = status.claimed_time or ""
-    tried = {a.method for a in status.attempts if a.started_time >= claimed}
+    tried = {a.method for a in facts.maintenance.status.attempts}
     return next((m for m in possible_paths(facts, action) if m not in tried), None)
 
 

@@ -129,7 +129,9 @@ def gather(reader: Reader, workloads: Workloads, seen: Seen, maintenance: Mainte
     holder = seen.holder
     server = _typed(Server, reader, seen.server_name)
     drain = maintenance.status.slurm
-    pool_name = server.spec.node_pool_ref if server is not None else drain.node_pool_ref if drain is not None else None
+    pool_name = server.spec.node_pool_ref if server is not None else None
+    if drain is not None and (server is None or not is_active(maintenance)):
+        pool_name = drain.node_pool_ref or pool_name  # where it has to be lifted
     pool = _typed(NodePool, reader, pool_name)
     facts = Facts(
         server_name=seen.server_name,

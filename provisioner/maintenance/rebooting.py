@@ -7,9 +7,11 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from provisioner.api.conditions import find_condition
+from provisioner.api.kernel_words import intent_arguments
 from provisioner.api.maintenance import AGENT_METHODS, MaintenanceStatus, RebootAttempt, RebootMethod
 from provisioner.api.meta import parse_time, rfc3339_micro
 from provisioner.api.node_facts import BootIntent
+from provisioner.api.server_status import is_given_up
 from provisioner.maintenance.effective import effective, protected_jobs
 from provisioner.maintenance.facts import Facts, taint_value
 from provisioner.maintenance.new_boot import awaited_order, is_wrong_image, new_boot
@@ -113,6 +115,9 @@ def decide_verifying(facts: Facts, now: datetime) -> Step:
     doubt = _doubt(facts, attempt)
     if doubt is None:
         return _verified(facts, now)
+    given_up = _given_up(facts, attempt)
+    if given_up is not None:
+        return _judge(facts, "NotVerified", given_up, now)
     limit = facts.pool.spec.maintenance.verification_timeout_seconds if facts.pool is not None else 1800
     since = parse_time(attempt.ended_time or attempt.started_time)
     cause, kind, words = doubt
@@ -169,17 +174,35 @@ def _doubt(facts: Facts, attempt: RebootAttempt) -> tuple[Cause, BlockerKind, st
     return None
 
 
+def _given_up(facts: Facts, attempt: RebootAttempt) -> str | None:
+    """What the health controller says once it begins no round of checks by itself any more: a person must act.
+
+    The sign for that is in status.verification, see `is_given_up`, with Verified False for the boot that runs.
+    """
+    server, node, pool = facts.server, facts.node, facts.pool
+    if server is None or node is None or pool is None:
+        return None
+    order, join, checked = server.status.order, server.status.join, server.status.verification
+    if order is not None and order.request_id == attempt.id and (join is None or join.order_id != order.id):
+        return None  # another boot may follow
+    verified = find_condition(server.status.conditions, "Verified")
+    if checked is None or checked.boot_id.lower() != node.boot_id or verified is None or verified.status != "False":
+        return None
+    if not is_given_up(checked, pool.spec.verification.attempts):
+        return None
+    return f"the checks of boot {node.boot_id} have failed: {verified.message}"
+
+
 def _next_try(facts: Facts, attempt: RebootAttempt, now: datetime) -> Step:
     """The try is over. What the agent was told is taken back first: it must not obey later."""
-    m, node, status = facts.maintenance, facts.node, facts.maintenance.status
+    node, status = facts.node, facts.maintenance.status
     if node is not None and node.has_intent:
         return SetIntent(intent=None)
     alive = node is not None and node.ready and node.boot_id == (status.boot_id_before or "").lower()
     jobs = protected_jobs(facts, now) if alive else ()
     if jobs:
         return _judge(facts, "JobStarted", f"a job is there that may not be interrupted: {jobs[0].name}", now)
-    claimed = m.status.claimed_time or ""
-    tries = [a for a in status.attempts if a.started_time >= claimed]
+    tries = status.attempts
     wrong = sum(a.outcome == "WrongImage" for a in tries)
     method = next_path(facts, status.action or "Reboot") if wrong < 2 and len(tries) < MAX_ATTEMPTS else None
     if method is not None:
@@ -225,15 +248,14 @@ def _awaits(facts: Facts) -> str:
 
 
 def _intent(facts: Facts, attempt: RebootAttempt, boot_id: str) -> BootIntent:
-    image = facts.image.spec.kernel_arguments if facts.image is not None else ()
-    pool = facts.pool.spec.kernel_arguments if facts.pool is not None else ()
+    pool, image = facts.pool, facts.image
     return BootIntent(
         id=attempt.id,
         action="Kexec" if attempt.method == "Kexec" else "Reboot",
         boot_id_before=boot_id,
         image=attempt.image_ref,
         image_digest=attempt.image_digest,
-        kernel_arguments=(*image, *pool),
+        kernel_arguments=intent_arguments(pool, image) if pool is not None and image is not None else (),
     )
 
 

@@ -1,7 +1,7 @@
 """Undoing what was done, in an order in which a crash at any point is harmless, and writing the end. Pure.
 
 First what the agent was told (a cancelled drain must not reboot later), then taint and Slurm, then the answers on the
-Node, the phase last: it frees the slot of the budget.
+Node, the phase last: it frees the slot of the budget. Slurm alone stays drained while the server is not verified.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from datetime import datetime
 from provisioner.api.maintenance import MaintenanceStatus, RebootAttempt
 from provisioner.api.meta import parse_time, rfc3339_micro
 from provisioner.maintenance.facts import Facts, close_reason
+from provisioner.maintenance.kept_drain import may_reopen, stays_drained
 from provisioner.maintenance.node_status import NodeCondition, missing, none_planned
 from provisioner.maintenance.record import next_step, note, noted, with_conditions
 from provisioner.maintenance.request import CONDITION_OF, read_requests
@@ -25,14 +26,6 @@ def decide_release(facts: Facts, verdict: Verdict, now: datetime) -> Step:
     return _undo(facts, verdict) or _answer(facts, verdict) or WriteStatus(status=_ended(facts, verdict, now))
 
 
-def reopened(facts: Facts, node: str, lifted: bool, now: datetime) -> MaintenanceStatus:
-    """The status once Slurm has answered."""
-    words = f"drain of {node} in Slurm lifted" if lifted else f"{node} in Slurm was not drained by us; left as it is"
-    status = facts.maintenance.status
-    blockers = tuple(b for b in status.blockers if b.kind != "Slurm")
-    return note(replace(status, slurm=None, blockers=blockers), now, "Reopened", words)
-
-
 def _undo(facts: Facts, verdict: Verdict) -> Step | None:
     node, pool, status = facts.node, facts.pool, facts.maintenance.status
     if facts.ahead is not None:
@@ -42,7 +35,9 @@ def _undo(facts: Facts, verdict: Verdict) -> Step | None:
         return SetIntent(intent=None)
     if node is not None and node.taint is not None and not stays_closed:
         return SetTaint(value=None)
-    if stays_closed or pool is None or pool.spec.jobs.slurm is None or noted(status, "Reopened") is not None:
+    if stays_closed or pool is None or pool.spec.jobs.slurm is None or not may_reopen(facts):
+        return None
+    if status.slurm is None and noted(status, "Reopened") is not None:
         return None
     # Also where no drain is on record: the crash may have come between the drain and the record of it.
     was_closed = status.slurm is not None or status.claimed_time is not None or noted(status, "Closed") is not None
@@ -90,12 +85,9 @@ def _ended(facts: Facts, verdict: Verdict, now: datetime) -> MaintenanceStatus:
         )
         status = note(status, now, verdict.cause, "released; waits again", phase="Waiting")
         return with_conditions(m, next_step(status, "is claimed when nothing stands in the way any more"), now)
-    if status.slurm is not None:
-        words = f"the pool is gone: lift it by hand: scontrol update nodename={status.slurm.node} state=resume"
-        status = note(replace(status, slurm=None), now, "NotReopened", words)
     status = replace(status, finished_time=rfc3339_micro(now), blockers=(), reboot=_over(status, now))
     status = note(status, now, verdict.phase, f"{verdict.cause}: {verdict.message}", phase=verdict.phase)
-    return with_conditions(m, next_step(status, None), now)
+    return with_conditions(m, stays_drained(facts, status, now), now)
 
 
 def _over(status: MaintenanceStatus, now: datetime) -> RebootAttempt | None:

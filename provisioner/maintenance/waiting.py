@@ -8,19 +8,21 @@ from typing import Final
 
 from provisioner.api.maintenance import MaintenanceStatus, SlurmDrain
 from provisioner.api.meta import parse_time, rfc3339, rfc3339_micro
-from provisioner.api.node_facts import BootIntent
 from provisioner.maintenance.effective import effective, eviction_moment, may_interrupt, protected_jobs
 from provisioner.maintenance.facts import Facts, close_reason, image_obstacle, taint_value
+from provisioner.maintenance.kept_drain import may_reopen
 from provisioner.maintenance.paths import explain_no_path, possible_paths
 from provisioner.maintenance.record import (
     Blocked,
     describe,
+    is_over,
     next_step,
     note,
     noted,
     set_blockers,
     with_conditions,
 )
+from provisioner.maintenance.staging import awaits_staging, give_up_staging, stage_intent, staging_ends
 from provisioner.maintenance.steps import (
     CloseSlurm,
     NeedBudget,
@@ -34,6 +36,10 @@ from provisioner.maintenance.steps import (
 
 SHORTEST_LOOK_SECONDS: Final = 5.0
 LONGEST_LOOK_SECONDS: Final = 60.0
+TURN_SECONDS: Final = 20.0
+"""How long a free slot is left to those that asked earlier: one of them may be unable to claim without saying so."""
+TURN_LOOK_SECONDS: Final = 2.0
+MAX_NAMES: Final = 8
 CONTENDED_SECONDS: Final = 5.0
 """After two claimed more than the budget allows and both stood back: each waits up to so long, by its name."""
 
@@ -42,9 +48,14 @@ def decide_waiting(facts: Facts, now: datetime) -> Step:
     """Wait, or claim the server."""
     blocked = _obstacles(facts) or _running(facts, now)
     if not blocked:
+        blocked = awaits_staging(facts, now)
+        given_up = give_up_staging(facts, now) if blocked else None
+        if given_up is not None:
+            return WriteStatus(status=given_up)
+    if not blocked:
         if facts.budget is None or (facts.budget.has_room and not facts.budget.fresh):
             return NeedBudget(fresh=facts.budget is not None)
-        blocked = _budget(facts)
+        blocked = _budget(facts) or _turn(facts, now)
     if not blocked:
         rest = _stand_back(facts, now)
         return Wait(seconds=rest) if rest > 0 else WriteStatus(status=_claimed(facts, now))
@@ -64,24 +75,6 @@ def decide_behind(facts: Facts, now: datetime) -> Step:
     status = next_step(status, f"comes after Maintenance {name}, and is done with it if that does what it wants")
     status = with_conditions(facts.maintenance, status, now)
     return WriteStatus(status=status) if status != facts.maintenance.status else Wait(seconds=LONGEST_LOOK_SECONDS)
-
-
-def stage_intent(facts: Facts) -> BootIntent | None:
-    """What the agent shall stage while jobs run; None where nothing is to be booted by kexec."""
-    node, wanted, image = facts.node, facts.wanted, facts.image
-    if node is None or node.boot_id is None or wanted is None or not wanted.boots or image is None:
-        return None
-    if "Kexec" not in possible_paths(facts, wanted.action) or image_obstacle(facts) is not None:
-        return None
-    digest = image.spec.digest
-    return BootIntent(
-        id=f"stage-{digest[7:19]}-{node.boot_id[:8]}",
-        action="Stage",
-        boot_id_before=node.boot_id,
-        image=image.name,
-        image_digest=digest,
-        kernel_arguments=(*image.spec.kernel_arguments, *(facts.pool.spec.kernel_arguments if facts.pool else ())),
-    )
 
 
 def _obstacles(facts: Facts) -> list[Blocked]:
@@ -157,6 +150,19 @@ def _budget(facts: Facts) -> list[Blocked]:
     return [("Budget", pool.name, words)]
 
 
+def _turn(facts: Facts, now: datetime) -> list[Blocked]:
+    """Those that asked earlier and wait for the same budget: they claim first, if they do so soon."""
+    budget = facts.budget
+    if budget is None or not budget.before:
+        return []
+    since = {b.name: parse_time(b.since_time) for b in facts.maintenance.status.blockers if b.kind == "Maintenance"}
+    patient = [name for name in budget.before if not is_over(since.get(name), TURN_SECONDS, now)]
+    if len(patient) < budget.allowed - len(budget.taken):
+        return []
+    words = f"asked earlier and waits for the same budget: it comes first, if it does within {TURN_SECONDS:.0f} s"
+    return [("Maintenance", name, f"Maintenance {name} {words}") for name in budget.before[:MAX_NAMES]]
+
+
 def _stand_back(facts: Facts, now: datetime) -> float:
     """Seconds to wait after a claim that the budget did not allow, so that not all claim again at once."""
     tail = [e for e in facts.maintenance.status.timeline[-3:] if e.reason == "OverBudget"]
@@ -178,6 +184,7 @@ def _claimed(facts: Facts, now: datetime) -> MaintenanceStatus:
         claimed_time=rfc3339_micro(now),
         drained_time=None,
         blockers=(),
+        attempts=(),  # of an earlier claim; they stay in the record
         # Written before it is drained: should all else be gone after a crash, this still says what to lift.
         slurm=intended_drain(facts),
     )
@@ -199,13 +206,21 @@ def _prepare(facts: Facts) -> Step | None:
     if node.taint != taint:
         return SetTaint(value=taint)
     if pool is not None and planned and noted(m.status, "Closed", phase="Waiting") is None:
-        return CloseSlurm(reason=close_reason(m.name))
-    if not planned and m.status.slurm is not None:
+        return record_drain(facts) or CloseSlurm(reason=close_reason(m.name))
+    if not planned and m.status.slurm is not None and may_reopen(facts):
         return ReopenSlurm(node=m.status.slurm.node, reason=m.status.slurm.reason)
     wanted = stage_intent(facts)
     if wanted != node.intent or (wanted is None and node.has_intent):
         return SetIntent(intent=wanted)
     return None
+
+
+def record_drain(facts: Facts) -> WriteStatus | None:
+    """Puts on record what is about to be drained, before it is; None if it is there, or there is no Slurm."""
+    status, intended = facts.maintenance.status, intended_drain(facts)
+    if intended is None or status.slurm == intended:
+        return None
+    return WriteStatus(status=replace(status, slurm=intended))
 
 
 def intended_drain(facts: Facts) -> SlurmDrain | None:
@@ -228,6 +243,11 @@ def _wait(facts: Facts, now: datetime) -> Wait:
     status, wanted, pool = facts.maintenance.status, facts.wanted, facts.pool
     waited = min((now - parse_time(b.since_time)).total_seconds() for b in status.blockers) if status.blockers else 0.0
     seconds = min(LONGEST_LOOK_SECONDS, max(SHORTEST_LOOK_SECONDS, waited / 10))
+    ends = staging_ends(facts)
+    if ends is not None and ends > now:
+        seconds = min(seconds, max(0.5, (ends - now).total_seconds()))
+    if any(b.kind == "Maintenance" for b in status.blockers):
+        seconds = TURN_LOOK_SECONDS
     if wanted is None or wanted.policy != "Deadline" or wanted.deadline is None or pool is None:
         return Wait(seconds=seconds)
     warning = wanted.deadline - timedelta(seconds=pool.spec.maintenance.warning_seconds)
@@ -248,6 +268,10 @@ def _next_words(facts: Facts, blocked: list[Blocked]) -> str:
         if wanted.policy == "Deadline" and wanted.deadline is not None:
             return f"is claimed when its jobs have ended, or at {rfc3339(wanted.deadline)}"
         return "is claimed when its jobs have ended"
-    if "Budget" in kinds:
-        return "is claimed when another server of the pool is back"
+    if kinds & {"Budget", "Maintenance"}:
+        return "is claimed when another server of the pool is back, and those that asked earlier have had their turn"
+    if kinds == {"Agent"} and any(
+        kind == "Agent" and facts.node and name == facts.node.name for kind, name, _ in blocked
+    ):
+        return "is claimed when its agent has staged the image"
     return "is claimed when nothing stands in the way any more"

@@ -76,6 +76,7 @@ class Plane:
     def __init__(self, cluster: Any, unique: str, *, servers: int = 1, **settings: Any) -> None:
         self.cluster, self.unique = cluster, unique
         self.now = NOON
+        self.agent_stages = True
         self.jobs, self.events = FakeJobs(), RecordedEvents()
         self.names = [f"{unique}-u{n + 1:02}" for n in range(servers)]
         self.name = self.names[0]
@@ -112,10 +113,12 @@ class Plane:
     def work(self, name: str | None = None, seconds: float = 0) -> None:
         """Let time pass, then let the executor do all that it has to do at that moment; wait out short pauses."""
         self.now += timedelta(seconds=seconds)
-        for _ in range(12):
+        for _ in range(16):
             try:
                 again = self.executor.reconcile(name or self.name)
             except Conflict:
+                continue
+            if self.agent_stages and self._stage(name or self.name):
                 continue
             if again is None or again > 4:
                 return
@@ -216,8 +219,8 @@ class Plane:
             self.cluster.apply_status(Server, name, {"join": join}, manager="provisioner-join")
         return boot_id
 
-    def verify(self, boot_id: str, name: str | None = None, *, status: str = "True") -> None:
-        """The health controller has checked that boot."""
+    def verify(self, boot_id: str, name: str | None = None, *, status: str = "True", rounds: int = 0) -> None:
+        """The health controller has checked that boot. rounds: so many are over, and the last one has come out."""
         moment = rfc3339(self.now)
         condition = {
             "type": "Verified",
@@ -226,13 +229,30 @@ class Plane:
             "message": "disk is too small" if status == "False" else "all checks passed",
             "lastTransitionTime": moment,
         }
-        verification = {"bootID": boot_id, "attempt": 1, "startedTime": moment}
+        verification: dict[str, Any] = {"bootID": boot_id, "attempt": max(1, rounds), "startedTime": moment}
+        if rounds:
+            result = "Passed" if status == "True" else "Failed"
+            check = {"name": "Disks", "result": result, "reason": "Found", "message": "disk is too small"}
+            verification |= {"finishedTime": moment, "checks": [check]}
         body = {"verification": verification, "conditions": [condition]}
         self.cluster.apply_status(Server, name or self.name, body, manager="provisioner-health")
 
-    def report(self, state: str, message: str = "") -> None:
+    def _stage(self, name: str) -> bool:
+        """The agent has staged at once what it was told to stage; whether there was anything to."""
+        annotations = self.node(name)["metadata"].get("annotations") or {} if self._exists(name) else {}
+        intent = json.loads(annotations.get(BOOT_INTENT_ANNOTATION) or "{}")
+        answered = json.loads(annotations.get(BOOT_REPORT_ANNOTATION) or "{}")
+        if intent.get("action") != "Stage" or answered.get("id") == intent["id"]:
+            return False
+        self.report("Staged", name=name)
+        return True
+
+    def _exists(self, name: str) -> bool:
+        return any(node["metadata"]["name"] == name for node in self.cluster.list(NODES).items)
+
+    def report(self, state: str, message: str = "", *, name: str | None = None) -> None:
         """The agent answers what it was told last."""
-        intent = self.intent()
+        intent = self.intent(name)
         assert intent is not None
         report = {
             "id": intent["id"],
@@ -242,7 +262,7 @@ class Plane:
             "message": message,
             "time": rfc3339(self.now),
         }
-        self.patch_node({"metadata": {"annotations": {BOOT_REPORT_ANNOTATION: json.dumps(report)}}})
+        self.patch_node({"metadata": {"annotations": {BOOT_REPORT_ANNOTATION: json.dumps(report)}}}, name)
 
     # What is there
 
@@ -255,8 +275,8 @@ class Plane:
     def is_closed(self, name: str | None = None) -> bool:
         return MAINTENANCE_TAINT in self.taints(name)
 
-    def intent(self) -> dict[str, Any] | None:
-        text = (self.node()["metadata"].get("annotations") or {}).get(BOOT_INTENT_ANNOTATION)
+    def intent(self, name: str | None = None) -> dict[str, Any] | None:
+        text = (self.node(name)["metadata"].get("annotations") or {}).get(BOOT_INTENT_ANNOTATION)
         return json.loads(text) if text else None
 
     def condition(self, type_: str) -> dict[str, Any]:

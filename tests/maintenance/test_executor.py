@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import time
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from provisioner.api import Maintenance, NodePool, Server
-from provisioner.api.errors import Conflict
+from provisioner.api.errors import Conflict, Refused
 from provisioner.api.meta import rfc3339
 from provisioner.api.node_contract import (
     DRAIN_REQUESTED,
@@ -22,6 +24,7 @@ from provisioner.api.node_contract import (
 from provisioner.api.pool_settings import SlurmJobs
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, of
+from provisioner.node import intent as agent
 from tests.maintenance.fake_jobs import job
 from tests.maintenance.plane import OTHER_DIGEST, Plane
 
@@ -296,7 +299,7 @@ def test_two_that_claim_at_the_same_moment_both_stand_back(cluster: Cluster, uni
     plane = Plane(cluster, unique, servers=2)
     first, second = plane.names
     for name in plane.names:
-        plane.ask(REBOOT_REQUESTED, name=name)
+        plane.ask(REBOOT_REQUESTED, "Now", name=name)
     blind = BlindCluster(cluster)  # two leaders: each read the budget before the other wrote its claim
     for name in plane.names:
         with pytest.raises(SimulatedCrash):
@@ -503,13 +506,18 @@ def test_a_drain_is_kept_through_a_reboot_and_ends_when_it_is_withdrawn(plane: P
     assert (plane.phase(), plane.is_closed()) == ("Completed", False)
 
 
+def told(plane: Plane) -> str | None:
+    intent = plane.intent()
+    return intent["action"] if intent is not None else None
+
+
 def test_the_agent_is_told_only_once_its_boot_will_be_let_in_again(plane: Plane) -> None:
     go_to_reboot(plane)
     plane.work(seconds=10)
-    assert plane.intent() is None
+    assert told(plane) == "Stage"
     plane.order(prepared=False)
     plane.work()
-    assert plane.intent() is None
+    assert told(plane) == "Stage"
     plane.order()
     plane.work()
     intent, attempt = plane.intent(), plane.status().reboot
@@ -547,6 +555,142 @@ def test_checks_that_do_not_pass_end_in_a_reason_after_their_time(plane: Plane) 
     plane.work(seconds=1801)
     assert (plane.phase(), plane.status().conditions[-1].reason) == ("Failed", "NotVerified")
     assert "disk is too small" in plane.condition(REBOOT_REQUESTED)["message"]
+
+
+def test_checks_that_have_failed_for_good_give_the_slot_back_at_once(plane: Plane) -> None:
+    go_to_reboot(plane)
+    plane.order()
+    plane.work()
+    boot_id = plane.boot()
+    plane.verify(boot_id, status="False", rounds=1)  # of two
+    plane.work()
+    assert plane.phase() == "Verifying"
+    plane.verify(boot_id, status="False", rounds=2)
+    plane.work()
+    assert (plane.phase(), plane.status().conditions[-1].reason) == ("Failed", "NotVerified")
+    assert "have failed: disk is too small" in plane.condition(REBOOT_REQUESTED)["message"]
+
+
+def test_servers_that_wait_for_the_budget_claim_in_the_order_in_which_they_asked(cluster: Cluster, unique: str) -> None:
+    plane = Plane(cluster, unique, servers=3)
+    first, second, third = plane.names
+    for name in (first, third, second):
+        plane.ask(DRAIN_REQUESTED, name=name)
+        plane.work(name)
+        time.sleep(1.1)  # creation times have seconds
+    assert [plane.phase(name) for name in plane.names] == ["Drained", "Waiting", "Waiting"]
+    plane.withdraw(DRAIN_REQUESTED)
+    plane.work(first)
+    plane.executor.reconcile(second)
+    assert plane.phase(second) == "Waiting"
+    assert [(b.kind, b.name) for b in plane.status(second).blockers] == [("Maintenance", f"{third}-1")]
+    plane.work(third)
+    plane.work(second)
+    assert [plane.phase(name) for name in plane.names] == ["Completed", "Waiting", "Drained"]
+
+
+def test_a_request_that_the_api_server_refuses_does_not_hold_up_what_is_under_way(plane: Plane) -> None:
+    go_to_reboot(plane)
+    plane.ask(DRAIN_REQUESTED)
+
+    class Refusing(PassedOn):
+        def create(self, type_: Any, body: Any, **more: Any) -> Any:
+            raise Refused("a policy forbids it", hint="ask somebody who may")
+
+    plane.executor = plane.start(Refusing(plane.cluster))
+    finish(plane)
+    assert [m.status.phase for m in plane.maintenances()] == ["Completed"]
+    assert "RequestRefused" in plane.events.reasons("Node")
+
+
+def test_conditions_that_another_tool_sets_are_not_taken_for_our_own(plane: Plane) -> None:
+    foreign = {"type": "MaintenanceInProgress", "status": "True", "reason": "Firmware", "message": "by another tool"}
+    plane.set_condition(foreign)
+    plane.work()
+    assert plane.condition("MaintenanceInProgress")["status"] == "True"
+
+
+def test_a_clock_that_is_set_back_does_not_keep_the_claim_open(plane: Plane) -> None:
+    plane.ask(DRAIN_REQUESTED)
+    dying = DyingCluster(plane.cluster, "DrainStarted")
+    plane.executor = plane.start(dying)
+    with pytest.raises(SimulatedCrash):
+        plane.work()
+    assert plane.phase() == "Claiming"
+    plane.now -= timedelta(hours=5)
+    plane.executor = plane.start()
+    plane.work()
+    assert plane.phase() == "Drained"
+
+
+def test_a_clock_that_is_set_back_does_not_make_it_reboot_by_the_same_path_again(plane: Plane) -> None:
+    plane.ask(REBOOT_REQUESTED)
+    plane.executor = plane.start(DyingCluster(plane.cluster, "RebootStarted"))
+    with pytest.raises(SimulatedCrash):
+        plane.work()
+    plane.now -= timedelta(hours=5)
+    plane.executor = plane.start()
+    plane.work()
+    plane.order()
+    plane.work()
+    plane.work(seconds=200)
+    assert [a.method for a in plane.status().attempts] == ["Kexec"]
+    assert plane.status().reboot.method == "Reboot"  # type: ignore[union-attr]
+
+
+def test_a_name_too_long_for_a_taint_is_still_found_in_slurm(cluster: Cluster, unique: str) -> None:
+    plane = Plane(cluster, unique)
+    with_slurm(plane)
+    long = f"{'x' * 60}-{unique}-1"
+    plane.jobs.drain = f"provisioner: {long}"
+    plane.patch_node({"spec": {"taints": [{"key": MAINTENANCE_TAINT, "value": long[-63:], "effect": "NoSchedule"}]}})
+    plane.work()
+    assert (plane.is_closed(), plane.jobs.drain) == (False, None)
+
+
+def test_the_seventeenth_who_asks_gets_a_maintenance_of_its_own(plane: Plane) -> None:
+    plane.jobs.jobs = [job()]
+    plane.file(1, *({"name": f"user-{n}", "action": "Reboot", "message": "x" * 1024} for n in range(16)))
+    plane.ask(REBOOT_REQUESTED, "WhenIdle", "y" * 50_000)
+    plane.work()
+    assert [len(m.spec.requestors) for m in plane.maintenances()] == [16, 1]
+    assert [b.kind for b in plane.status().blockers] == ["Maintenance"]
+    assert len(plane.maintenances()[0].status.timeline) == 16
+
+
+def test_what_was_staged_is_what_the_kexec_starts(plane: Plane) -> None:
+    """Other ids, the same digest and kernel arguments: the agent then fetches nothing again."""
+    plane.jobs.jobs = [job()]
+    plane.ask(REBOOT_REQUESTED)
+    plane.work()
+    stage = plane.intent()
+    plane.jobs.jobs = []
+    plane.work(seconds=60)
+    plane.order()
+    plane.work()
+    kexec = plane.intent()
+    assert stage is not None
+    assert kexec is not None
+    assert (stage["action"], kexec["action"]) == ("Stage", "Kexec")
+    assert stage["id"] != kexec["id"]
+    told = agent.parse_intent(json.dumps(stage))
+    held = agent.Held(
+        image_digest=told.image_digest, arguments=told.arguments, state="Staged", intent_id=told.id, message="", since=0
+    )
+    step = agent.next_step(agent.parse_intent(json.dumps(kexec)), kexec["bootIDBefore"], held, "", 0)
+    assert step == agent.ACT_KEXEC
+
+
+def test_a_server_is_not_taken_out_of_use_before_its_agent_has_staged(plane: Plane) -> None:
+    plane.agent_stages = False
+    plane.ask(REBOOT_REQUESTED)
+    plane.work()
+    plane.work(seconds=60)
+    assert (plane.phase(), plane.is_closed()) == ("Waiting", False)
+    assert [b.kind for b in plane.status().blockers] == ["Agent"]
+    plane.report("Staged")
+    plane.work()
+    assert plane.phase() == "Rebooting"
 
 
 def test_a_server_or_pool_that_is_gone_has_its_reason(plane: Plane) -> None:

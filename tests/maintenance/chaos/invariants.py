@@ -123,16 +123,26 @@ def check_end(world: World) -> None:
         taints, annotations = _taints(node), node["metadata"].get("annotations") or {}
         must(MAINTENANCE_TAINT not in taints, f"Node {name} is still tainted by us")
         must(BOOT_INTENT_ANNOTATION not in annotations, f"Node {name} still carries a boot intent")
-        machine = world.machines.get(name)
-        boot_id = ((node.get("status") or {}).get("nodeInfo") or {}).get("bootID")
-        runs = machine is not None and machine.state == "Running" and boot_id == machine.boot_id
-        checked = runs and machine is not None and not machine.has("checks fail")
+        checked = _is_verified(world, name, node)
         must(not checked or VERIFICATION_TAINT not in taints, f"Node {name} is verified, but still held out")
         for condition in (node.get("status") or {}).get("conditions") or ():
             if condition["type"] in (*REQUEST_CONDITIONS, *MAINTENANCE_CONDITIONS):
                 must(condition["status"] != "True", f"condition {condition['type']} of Node {name} is still True")
+    kept = {drain["node"]: drain["reason"] for m in world.maintenances() if (drain := m["status"].get("slurm"))}
     for name, reason in world.workloads.drains.items():
-        must(name in world.foreign_drains or name not in world.names, f"{name} is still drained in Slurm: {reason}")
+        if name in world.foreign_drains or name not in world.names:
+            continue
+        node = world.nodes().get(name)
+        must(node is None or not _is_verified(world, name, node), f"{name} is verified, but drained in Slurm: {reason}")
+        must(kept.get(name) == reason, f"{name} is drained in Slurm without a record of it: {reason}")
+
+
+def _is_verified(world: World, name: str, node: Object) -> bool:
+    """Whether jobs may come: the machine runs what its Node says, and its checks pass."""
+    machine = world.machines.get(name)
+    boot_id = ((node.get("status") or {}).get("nodeInfo") or {}).get("bootID")
+    runs = machine is not None and machine.state == "Running" and boot_id == machine.boot_id
+    return runs and machine is not None and not machine.has("checks fail")
 
 
 def check_boots(world: World, least: int, most: int) -> None:

@@ -1,0 +1,169 @@
+"""What is waited for before a server is taken out of use, and when it is taken. Each row is a sentence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from provisioner.api.maintenance import SlurmDrain
+from provisioner.api.meta import rfc3339
+from provisioner.api.node_contract import HOLD_REQUESTED
+from provisioner.api.node_facts import BootReport
+from provisioner.jobs.work import Work
+from provisioner.maintenance.budget import Budget
+from provisioner.maintenance.facts import Facts, read_node
+from provisioner.maintenance.merge import merge
+from provisioner.maintenance.staging import stage_intent
+from provisioner.maintenance.steps import NeedBudget, ReopenSlurm, SetIntent, Wait, WriteStatus
+from provisioner.maintenance.waiting import decide_waiting
+from tests.boot import objects
+from tests.maintenance.fake_jobs import job
+from tests.maintenance.samples import NOON, requestor
+from tests.maintenance.situations import blocker, facts, later, node, pool, server
+
+NOW_REQUESTOR = requestor(policy="Now", requested_time=rfc3339(NOON))
+FREE = Budget(allowed=1, taken=(), fresh=True)
+
+
+def by_deadline(seconds: float = 600) -> Any:
+    return requestor(policy="Deadline", deadline_time=rfc3339(later(seconds)), requested_time=rfc3339(NOON))
+
+
+def staged(given: Facts, state: Any = "Staged") -> Facts:
+    """The agent has said so of what it was told to stage."""
+    intent = stage_intent(given)
+    assert intent is not None
+    report = BootReport(
+        id=intent.id, state=state, image_digest=intent.image_digest, boot_id="boot-1", message="", time=rfc3339(NOON)
+    )
+    return replace(given, node=node(intent=intent, report=report))
+
+
+def waits_for(given: Facts, seconds: float = 60) -> list[str]:
+    """The kinds of what it waits for; a claim is 'claimed'."""
+    step = decide_waiting(given, later(seconds))
+    if isinstance(step, WriteStatus):
+        return ["claimed"] if step.status.phase == "Claiming" else [b.kind for b in step.status.blockers]
+    return [type(step).__name__]
+
+
+HELD = ({"type": HOLD_REQUESTED, "status": "True"},)
+ROWS: dict[str, tuple[Facts, list[str]]] = {
+    "an idle server with its image staged and a free slot is claimed": (staged(facts(budget=FREE)), ["claimed"]),
+    "a free slot in the cache is looked at once more": (
+        staged(facts(budget=replace(FREE, fresh=False))),
+        ["NeedBudget"],
+    ),
+    "a job is waited for": (facts(work=Work(jobs=(job(),)), budget=FREE), ["Pod"]),
+    "Slurm that does not answer is waited for": (facts(work=Work(unknown=("no answer",)), budget=FREE), ["Slurm"]),
+    "what was not looked at is not taken for idle": (facts(work=None, budget=FREE), ["Server"]),
+    "Now waits for no job": (facts(NOW_REQUESTOR, work=Work(jobs=(job(),)), budget=FREE), ["claimed"]),
+    "Now waits for no staging": (facts(NOW_REQUESTOR, budget=FREE), ["claimed"]),
+    "Now waits for the budget": (facts(NOW_REQUESTOR, budget=replace(FREE, taken=("r01-u02-1",))), ["Budget"]),
+    "Now waits for a hold": (facts(NOW_REQUESTOR, node=node(conditions=HELD), budget=FREE), ["Hold"]),
+    "a job goes on until its deadline": (facts(by_deadline(), work=Work(jobs=(job(),)), budget=FREE), ["Pod"]),
+    "an image that no boot host has is waited for": (facts(image=objects.image(available="False")), ["Image"]),
+    "an image that does not exist is waited for": (facts(image=None), ["Image"]),
+    "an image of another architecture is waited for": (facts(image=objects.image(architecture="arm64")), ["Image"]),
+    "a pool that is gone is waited for": (facts(pool=None), ["Server", "Image"]),
+    "the agent is waited for until it has staged": (facts(budget=FREE), ["Agent"]),
+    "an agent that stages is waited for": (staged(facts(budget=FREE), "Staging"), ["Agent"]),
+    "an agent that cannot stage is not waited for": (staged(facts(budget=FREE), "Failed"), ["claimed"]),
+    "by a deadline the agent is waited for while there is time": (facts(by_deadline(), budget=FREE), ["Agent"]),
+    "after the deadline the agent is not waited for": (facts(by_deadline(30), budget=FREE), ["claimed"]),
+    "without kexec nobody stages": (facts(node=node(kexec=False), budget=FREE), ["claimed"]),
+    "where kexec is not the first path, nobody waits for it": (
+        facts(pool=pool(reboot_methods=("Reset", "Kexec")), budget=FREE),
+        ["claimed"],
+    ),
+    "a power cycle needs no image staged": (
+        facts(requestor(action="PowerCycle", requested_time=rfc3339(NOON)), budget=FREE),
+        ["claimed"],
+    ),
+    "a drain needs no image staged": (
+        facts(requestor(action="Drain", requested_time=rfc3339(NOON)), budget=FREE),
+        ["claimed"],
+    ),
+    "who asked earlier has the free slot first": (
+        staged(facts(budget=replace(FREE, before=("r01-u02-1",)))),
+        ["Maintenance"],
+    ),
+    "with a slot for both, both go": (
+        staged(facts(budget=replace(FREE, allowed=2, before=("r01-u02-1",)))),
+        ["claimed"],
+    ),
+    "who asked earlier and does not come is not waited for any longer": (
+        staged(
+            facts(
+                budget=replace(FREE, before=("r01-u02-1",)),
+                status={"blockers": (blocker("Maintenance", "r01-u02-1", since=30),)},
+            )
+        ),
+        ["claimed"],
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", ROWS)
+def test_it_waits(sentence: str) -> None:
+    given, expected = ROWS[sentence]
+    assert waits_for(given) == expected
+
+
+def test_the_agent_is_waited_for_as_long_as_a_boot_by_kexec_may_take_and_once_only() -> None:
+    given = facts(budget=FREE)
+    step = decide_waiting(given, NOON)
+    assert isinstance(step, WriteStatus)
+    assert "at most 180 s" in step.status.blockers[0].message
+    assert step.status.next_step == "is claimed when its agent has staged the image"
+    waiting = with_status(given, step.status)
+    assert isinstance(decide_waiting(waiting, later(1)), SetIntent)
+    told = replace(waiting, node=node(intent=stage_intent(waiting)))
+    looks = decide_waiting(told, later(179))
+    assert isinstance(looks, Wait)
+    assert looks.seconds <= 1
+    late = decide_waiting(told, later(180))
+    assert isinstance(late, WriteStatus)
+    assert late.status.timeline[-1].reason == "NotStaged"
+    full = with_status(replace(told, budget=replace(FREE, taken=("r01-u02-1",))), late.status)
+    assert waits_for(full, 181) == ["Budget"]
+    assert waits_for(with_status(replace(told, budget=FREE), late.status), 4000) == ["claimed"]
+
+
+def with_status(given: Facts, status: Any) -> Facts:
+    m = replace(given.maintenance, status=status)
+    return replace(given, maintenance=m, wanted=merge(m))
+
+
+def test_what_was_tried_at_an_earlier_claim_may_be_tried_again_whatever_the_clock_says() -> None:
+    from tests.maintenance.situations import attempt
+
+    given = staged(facts(budget=FREE, status={"attempts": (attempt("Kexec", began=9000, outcome="TimedOut"),)}))
+    step = decide_waiting(given, later(60))
+    assert isinstance(step, WriteStatus)
+    assert step.status.attempts == ()
+
+
+def test_a_pool_that_is_gone_is_not_asked_for_its_slurm_again_and_again() -> None:
+    drain = SlurmDrain(node="r01-u01", reason="provisioner: r01-u01-1", node_pool_ref="gpu")
+    given = facts(pool=None, status={"slurm": drain})
+    for _ in range(4):
+        step = decide_waiting(given, later(60))
+        if not isinstance(step, WriteStatus):
+            break
+        given = with_status(given, step.status)
+    assert isinstance(step, SetIntent | Wait)
+    assert not isinstance(step, ReopenSlurm)
+
+
+def test_a_boot_id_that_no_kernel_has_is_not_put_on_record() -> None:
+    view = read_node({"metadata": {"name": "n"}, "status": {"nodeInfo": {"bootID": "x" * 5000}}})
+    assert view is not None
+    assert view.boot_id is None
+
+
+def test_who_asked_for_nothing_but_the_cache_is_believed_only_for_no() -> None:
+    assert isinstance(decide_waiting(staged(facts()), NOON), NeedBudget)
+    assert server().status.order is not None
