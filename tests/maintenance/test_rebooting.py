@@ -1,0 +1,309 @@
+"""From the first try to the proof, as a table: what is there, and what is done next. Each row is a sentence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from provisioner.api.meta import rfc3339
+from provisioner.api.node_facts import BootReport
+from provisioner.api.pool_settings import VerificationSettings
+from provisioner.api.server import CheckResult, Verification
+from provisioner.jobs.work import Work
+from provisioner.maintenance.facts import Facts
+from provisioner.maintenance.rebooting import decide_rebooting, decide_verifying
+from provisioner.maintenance.steps import NeedId, SetIntent, SetTaint, Step, Wait, WriteStatus
+from provisioner.maintenance.verdict import read_verdict
+from tests.boot import objects
+from tests.maintenance.fake_jobs import job
+from tests.maintenance.samples import NOON, requestor
+from tests.maintenance.situations import (
+    BOOT,
+    DIGEST,
+    NEW_BOOT,
+    NODE,
+    OTHER_DIGEST,
+    attempt,
+    facts,
+    later,
+    node,
+    pool,
+    server,
+)
+
+NAME = f"{NODE}-1"
+ENDED = rfc3339(later(30))
+
+
+def trying(method: Any = "Kexec", *, phase: Any = "Rebooting", number: int = 1, **changes: Any) -> Facts:
+    """The try is written down, its order given and prepared; the agent knows nothing yet."""
+    tries = changes.pop("tries", ())
+    ended = changes.pop("ended", {})
+    current = attempt(method, number=number, **ended)
+    status = {"phase": phase, "reboot": current, "boot_id_before": BOOT, "action": "Reboot", "attempts": tries}
+    given = {
+        "server": server(order="o2", request=current.id, joined=None),
+        "node": node(taint=NAME, prepared="o2"),
+        **changes,
+    }
+    return facts(status=status, **given)
+
+
+def told(given: Facts, **changes: Any) -> Facts:
+    """The agent was told what the executor would tell it."""
+    step = decide_rebooting(given, later(10))
+    assert isinstance(step, SetIntent)
+    return replace(given, node=node(**{"taint": NAME, "prepared": "o2", "intent": step.intent, **changes}))
+
+
+def says(state: Any, of: str = "try-1") -> BootReport:
+    return BootReport(id=of, state=state, image_digest=DIGEST, boot_id=BOOT, message="in words", time=rfc3339(NOON))
+
+
+def words(step: Step) -> str:
+    """The step in one word, with what it writes."""
+    match step:
+        case SetIntent(intent=None):
+            return "takes back what the agent was told"
+        case SetIntent(intent=intent) if intent is not None:
+            return f"tells the agent: {intent.action}"
+        case SetTaint():
+            return "closes it"
+        case NeedId(then=then):
+            reboot = then("new").status.reboot
+            return f"tries {reboot.method}" if reboot is not None else "tries nothing"
+        case Wait():
+            return "waits"
+        case WriteStatus(status=status):
+            verdict = read_verdict(status)
+            if verdict is not None:
+                return f"ends: {verdict.cause}"
+            if status.boot_id_after is not None:
+                return f"stays {status.phase}"
+            if status.blockers:
+                return f"says: {status.blockers[0].message}"
+            return f"{status.reboot.outcome}, {status.phase}" if status.reboot is not None else "writes"
+    return type(step).__name__
+
+
+REBOOTING: dict[str, tuple[Facts, float, str]] = {
+    "without a boot order nobody is told": (
+        trying(server=server(order="o1")),
+        10,
+        "says: the boot controller has not ordered the boot yet",
+    ),
+    "before the Node is prepared nobody is told": (
+        trying(node=node(taint=NAME, prepared="o1")),
+        10,
+        "says: the join controller has not prepared the Node for boot order o2 yet",
+    ),
+    "once both are done the agent is told": (trying(), 10, "tells the agent: Kexec"),
+    "a reboot by the firmware is the agent's, too": (trying("Reboot"), 10, "tells the agent: Reboot"),
+    "a reset is not": (trying("Reset"), 10, "says: a boot by the BMC is awaited"),
+    "what the agent was told before is taken back first": (
+        trying("Reset", node=told(trying()).node),
+        10,
+        "takes back what the agent was told",
+    ),
+    "a taint that somebody took off is put on again": (trying(node=node(prepared="o2")), 10, "closes it"),
+    "a job that slipped in is not interrupted": (trying(work=Work(jobs=(job(),))), 10, "ends: JobStarted"),
+    "an agent that was told has its time": (
+        told(trying()),
+        100,
+        "says: the agent was told, and has not answered",
+    ),
+    "what it says is said": (told(trying(), report=says("Rebooting")), 100, "says: the agent says Rebooting: in words"),
+    "an agent that cannot hands over": (told(trying(), report=says("Failed")), 20, "Failed, Rebooting"),
+    "what it said of another try does not count": (
+        told(trying(), report=says("Failed", "try-0")),
+        20,
+        "says: the agent was told, and has not answered",
+    ),
+    "a try has its time and no more": (told(trying()), 180, "TimedOut, Rebooting"),
+    "a new boot id of the Node is a boot": (trying(node=node(NEW_BOOT, taint=NAME)), 20, "Booted, Verifying"),
+    "so is the join of the order, before the kubelet reports": (
+        trying(server=server(order="o2", request="try-1", joined=NEW_BOOT)),
+        20,
+        "Booted, Verifying",
+    ),
+    "the join of another try's order is not": (
+        trying(server=server(order="o2", request="try-0", joined=NEW_BOOT)),
+        20,
+        "says: the boot controller has not ordered the boot yet",
+    ),
+    "a boot that is seen at the last moment counts": (
+        trying(node=node(NEW_BOOT, taint=NAME)),
+        10_000,
+        "Booted, Verifying",
+    ),
+    "a Node that is gone is waited for": (trying("Reset", node=None), 20, "says: a boot by the BMC is awaited"),
+    "after a try that failed the next path is tried": (
+        trying(ended={"outcome": "TimedOut", "ended_time": ENDED}, tries=(attempt("Kexec", outcome="TimedOut"),)),
+        200,
+        "tries Reboot",
+    ),
+    "after the last path it ends": (
+        trying(
+            "PowerCycle",
+            ended={"outcome": "TimedOut"},
+            tries=tuple(attempt(m, outcome="TimedOut") for m in ("Kexec", "Reboot", "Reset", "PowerCycle")),
+        ),
+        200,
+        "ends: RebootFailed",
+    ),
+    "a second wrong image ends it": (
+        trying(
+            "Reboot",
+            ended={"outcome": "WrongImage"},
+            tries=tuple(attempt(m, outcome="WrongImage") for m in ("Kexec", "Reboot")),
+        ),
+        200,
+        "ends: WrongImage",
+    ),
+    "between two tries nobody obeys the one before": (
+        trying(ended={"outcome": "TimedOut"}, node=told(trying()).node),
+        200,
+        "takes back what the agent was told",
+    ),
+    "a job that came between two tries is not interrupted": (
+        trying(ended={"outcome": "TimedOut"}, work=Work(jobs=(job(),))),
+        200,
+        "ends: JobStarted",
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", REBOOTING)
+def test_while_it_reboots(sentence: str) -> None:
+    given, seconds, expected = REBOOTING[sentence]
+    assert words(decide_rebooting(given, later(seconds))) == expected
+
+
+def checked(result: Any = "Failed", *, attempt: int = 2, finished: bool = True, released: str | None = None) -> Any:
+    return Verification(
+        boot_id=NEW_BOOT,
+        image_digest=DIGEST,
+        attempt=attempt,
+        started_time=rfc3339(NOON),
+        finished_time=rfc3339(NOON) if finished else None,
+        released_by=released,
+        checks=(CheckResult(name="Disks", result=result, reason="Found", message="too small"),),
+    )
+
+
+def back(**changes: Any) -> Facts:
+    """The machine is back in the boot that was ordered, Ready, verified."""
+    said: dict[str, Any] = {"order": "o2", "request": "try-1", "joined": NEW_BOOT, **changes.pop("said", {})}
+    given = {"server": server(**said), "node": node(NEW_BOOT, taint=NAME), **changes}
+    return trying(phase="Verifying", ended={"outcome": "Booted", "ended_time": ENDED}, **given)
+
+
+UNVERIFIED = {"verified": "Unknown"}
+VERIFYING: dict[str, tuple[Facts, float, str]] = {
+    "boot, image, Ready and checks are the proof": (back(), 60, "ends: Booted"),
+    "who keeps it drained has it drained": (
+        replace(back(), wanted=facts(requestor(), requestor("user-bob", "Drain")).wanted),
+        60,
+        "stays Drained",
+    ),
+    "the agent's words are taken back first": (
+        back(node=node(NEW_BOOT, taint=NAME, intent=told(trying()).node.intent)),  # type: ignore[union-attr]
+        60,
+        "takes back what the agent was told",
+    ),
+    "the old boot that is Ready proves nothing": (
+        back(node=node(BOOT, taint=NAME)),
+        60,
+        "says: the kubelet of the new boot has not reported to Node 'r01-u01'",
+    ),
+    "a later order that has not joined proves nothing": (
+        back(said={"order": "o3", "joined": None}),
+        60,
+        "says: boot order o3 has not joined yet: another boot may follow",
+    ),
+    "another image is booted once more": (back(node=node(NEW_BOOT, digest=OTHER_DIGEST)), 60, "WrongImage, Rebooting"),
+    "a Node that is not Ready is waited for": (
+        back(node=node(NEW_BOOT, ready="False")),
+        60,
+        "says: Node 'r01-u01' is not Ready",
+    ),
+    "checks that run are waited for": (
+        back(said=UNVERIFIED),
+        60,
+        "says: the checks of boot boot-2 have not passed: as the checks say",
+    ),
+    "the checks of another boot prove nothing": (
+        back(said={"verification": replace(checked("Passed"), boot_id=BOOT)}),
+        60,
+        "says: the checks of boot boot-2 have not passed",
+    ),
+    "checks that are not over in their time end it": (back(said=UNVERIFIED), 1831, "ends: NotVerified"),
+    "a Node that is not Ready in its time ends it": (
+        back(node=node(NEW_BOOT, ready="False")),
+        1831,
+        "ends: NodeNotReady",
+    ),
+    "a round that failed is followed by another": (
+        back(said={"verified": "False", "verification": checked(attempt=1)}),
+        60,
+        "says: the checks of boot boot-2 have not passed: as the checks say",
+    ),
+    "a round under way is waited for, though an earlier one failed": (
+        back(said={"verified": "Unknown", "verification": checked("Running", finished=False)}),
+        60,
+        "says: the checks of boot boot-2 have not passed: as the checks say",
+    ),
+    "checks that have failed for good end it at once": (
+        back(said={"verified": "False", "verification": checked()}),
+        60,
+        "ends: NotVerified",
+    ),
+    "so they do where the Node is not Ready": (
+        back(said={"verified": "False", "verification": checked()}, node=node(NEW_BOOT, ready="False")),
+        60,
+        "ends: NotVerified",
+    ),
+    "how many rounds there are is the pool's to say": (
+        back(
+            said={"verified": "False", "verification": checked()},
+            pool=replace(pool(), spec=replace(pool().spec, verification=VerificationSettings(attempts=3))),
+        ),
+        60,
+        "says: the checks of boot boot-2 have not passed: as the checks say",
+    ),
+    "a person's word lets it in": (back(said={"verification": checked(released="alice")}), 60, "ends: Booted"),
+    "checks of a boot that another order follows are not the last word": (
+        back(said={"order": "o3", "joined": None, "verified": "False", "verification": checked()}),
+        60,
+        "says: boot order o3 has not joined yet: another boot may follow",
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", VERIFYING)
+def test_while_it_is_verified(sentence: str) -> None:
+    given, seconds, expected = VERIFYING[sentence]
+    assert words(decide_verifying(given, later(seconds))) == expected
+
+
+def test_a_clock_that_is_set_back_opens_no_path_a_second_time() -> None:
+    tries = (attempt("Kexec", began=-7200, outcome="TimedOut"),)
+    given = trying(ended={"outcome": "TimedOut"}, tries=tries)
+    claimed = replace(given.maintenance.status, claimed_time=rfc3339(NOON))
+    given = replace(given, maintenance=replace(given.maintenance, status=claimed))
+    assert words(decide_rebooting(given, later(-7000))) == "tries Reboot"
+
+
+def test_the_image_of_the_first_try_is_kept_by_the_next_ones() -> None:
+    given = trying(
+        ended={"outcome": "TimedOut"},
+        tries=(attempt("Kexec", outcome="TimedOut"),),
+        image=objects.image(digest=OTHER_DIGEST),
+    )
+    step = decide_rebooting(given, later(200))
+    assert isinstance(step, NeedId)
+    reboot = step.then("new").status.reboot
+    assert reboot is not None
+    assert (reboot.id, reboot.image_digest) == ("new", DIGEST)
