@@ -19,6 +19,7 @@ from provisioner.api.maintenance import FINAL_PHASES, Requestor
 from provisioner.api.schema import API_VERSION
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
+from provisioner.maintenance.finished import next_name
 
 ATTEMPTS: Final = 5
 _NAME_LENGTH: Final = 63
@@ -62,8 +63,7 @@ def choose(maintenances: Iterable[Maintenance], server: str, wanted: Requestor) 
         if before is not None and replace(before, requested_time=wanted.requested_time) == wanted:
             wanted = before
         return found.name, wanted, any(r.name != wanted.name for r in found.spec.requestors)
-    numbers = [int(n[1]) for m in own if (n := re.fullmatch(re.escape(server) + r"-(\d{1,9})", m.name))]
-    return f"{server}-{1 + max(numbers, default=0)}", wanted, False
+    return next_name(server, (m.name for m in own)), wanted, False
 
 
 def file_request(cluster: Cluster, server: str, wanted: Requestor, *, dry_run: bool = False) -> Filed:

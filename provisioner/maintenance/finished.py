@@ -12,6 +12,8 @@ from provisioner.api.meta import parse_time
 
 KEPT_EACH: Final = 10
 KEPT_FOR: Final = timedelta(days=14)
+LAST_NUMBER: Final = 999_999_999
+"""The last that admission lets people give; see provisioner/cli/data/requests.yaml."""
 
 
 def newest_first(maintenances: Iterable[Maintenance]) -> tuple[Maintenance, ...]:
@@ -32,10 +34,16 @@ def is_due(maintenances: Iterable[Maintenance], now: datetime) -> Maintenance | 
 
 
 def next_name(server: str, names: Iterable[str]) -> str:
-    """Name of the next Maintenance of `server`: one more than the highest number there is."""
+    """Name of the next Maintenance of `server`: one more than the highest number there is, which people may set.
+
+    Beyond the last number the lowest free one is taken.
+    """
     pattern = re.compile(rf"{re.escape(server)}-(\d{{1,9}})", re.ASCII)
-    numbers = [int(found[1]) for name in names if (found := pattern.fullmatch(name))]
-    return f"{server}-{max(numbers, default=0) + 1}"
+    numbers = {int(found[1]) for name in names if (found := pattern.fullmatch(name))}
+    number = max(numbers, default=0) + 1
+    if number > LAST_NUMBER:
+        number = next(n for n in range(1, len(numbers) + 2) if n not in numbers)
+    return f"{server}-{number}"
 
 
 def _end(maintenance: Maintenance) -> tuple[str, str, int, str]:

@@ -17,10 +17,13 @@ from tests.maintenance.samples import NOON, maintenance
         ([], "r01-u01-1"),
         (["r01-u01-1", "r01-u01-2"], "r01-u01-3"),
         (["r01-u01-9", "r01-u01-10"], "r01-u01-11"),
+        (["r01-u01-999999998"], "r01-u01-999999999"),
+        (["r01-u01-999999999", "r01-u01-1", "r01-u01-3"], "r01-u01-2"),
+        (["r01-u01-999999999", "r01-u01-1000000000"], "r01-u01-1"),
         (["r01-u01-x", "r01-u01-2-5", "r01-u011-7", "by-hand"], "r01-u01-1"),
     ],
 )
-def test_the_next_number_is_one_more_than_the_highest(names: list[str], expected: str) -> None:
+def test_the_next_number_is_one_more_than_the_highest_that_can_be(names: list[str], expected: str) -> None:
     assert next_name("r01-u01", names) == expected
 
 
