@@ -156,7 +156,8 @@ def _turn(facts: Facts, now: datetime) -> list[Blocked]:
     if budget is None or not budget.before:
         return []
     since = {b.name: parse_time(b.since_time) for b in facts.maintenance.status.blockers if b.kind == "Maintenance"}
-    patient = [name for name in budget.before if not is_over(since.get(name), TURN_SECONDS, now)]
+    patient = [name for name in budget.before if since.get(name, now) <= now]  # else by a clock that was ahead
+    patient = [name for name in patient if not is_over(since.get(name), TURN_SECONDS, now)]
     if len(patient) < budget.allowed - len(budget.taken):
         return []
     words = f"asked earlier and waits for the same budget: it comes first, if it does within {TURN_SECONDS:.0f} s"
@@ -170,7 +171,8 @@ def _stand_back(facts: Facts, now: datetime) -> float:
         return 0.0
     share = sum(facts.maintenance.name.encode()) % 17 / 16
     until = parse_time(tail[-1].time) + timedelta(seconds=1 + share * (CONTENDED_SECONDS - 1))
-    return max(0.0, (until - now).total_seconds())
+    rest = (until - now).total_seconds()
+    return rest if 0 < rest <= CONTENDED_SECONDS else 0.0  # longer only by a clock that was ahead
 
 
 def _claimed(facts: Facts, now: datetime) -> MaintenanceStatus:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.maintenance import SlurmDrain
+from provisioner.api.maintenance import SlurmDrain, TimelineEntry
 from provisioner.api.meta import rfc3339
 from provisioner.api.node_contract import HOLD_REQUESTED
 from provisioner.api.node_facts import BootReport
@@ -21,7 +21,7 @@ from provisioner.maintenance.waiting import decide_waiting
 from tests.boot import objects
 from tests.maintenance.fake_jobs import job
 from tests.maintenance.samples import NOON, requestor
-from tests.maintenance.situations import blocker, facts, later, node, pool, server
+from tests.maintenance.situations import NODE, blocker, facts, later, node, pool
 
 NOW_REQUESTOR = requestor(policy="Now", requested_time=rfc3339(NOON))
 FREE = Budget(allowed=1, taken=(), fresh=True)
@@ -132,6 +132,16 @@ def test_the_agent_is_waited_for_as_long_as_a_boot_by_kexec_may_take_and_once_on
     assert waits_for(with_status(replace(told, budget=FREE), late.status), 4000) == ["claimed"]
 
 
+def test_a_clock_that_is_set_back_makes_nobody_wait_for_hours() -> None:
+    turn = {"blockers": (blocker("Maintenance", "r01-u02-1", since=9000),)}
+    assert waits_for(staged(facts(budget=replace(FREE, before=("r01-u02-1",)), status=turn))) == ["claimed"]
+    step = decide_waiting(facts(budget=FREE, status={"blockers": (blocker("Agent", NODE, since=9000),)}), later(60))
+    assert isinstance(step, WriteStatus)
+    assert step.status.timeline[-1].reason == "NotStaged"
+    contended = TimelineEntry(time=rfc3339(later(9000)), phase="Waiting", reason="OverBudget", message="both")
+    assert waits_for(staged(facts(budget=FREE, status={"timeline": (contended,)}))) == ["claimed"]
+
+
 def with_status(given: Facts, status: Any) -> Facts:
     m = replace(given.maintenance, status=status)
     return replace(given, maintenance=m, wanted=merge(m))
@@ -164,6 +174,5 @@ def test_a_boot_id_that_no_kernel_has_is_not_put_on_record() -> None:
     assert view.boot_id is None
 
 
-def test_who_asked_for_nothing_but_the_cache_is_believed_only_for_no() -> None:
+def test_without_a_look_at_the_budget_nothing_is_claimed() -> None:
     assert isinstance(decide_waiting(staged(facts()), NOON), NeedBudget)
-    assert server().status.order is not None
