@@ -51,7 +51,14 @@ class PodWorkloads:
         """What runs on `node` now, and the members elsewhere of gangs that run there."""
         rules = job_rules(pool)
         pods = self._pods_of(node)
-        elsewhere = {gang: self._candidates(gang) for gang in gangs_of(pods, rules)}
+        elsewhere: dict[Gang, Sequence[Pod]] = {}
+        lists: dict[tuple[str, str | None], Sequence[Pod]] = {}
+        for gang in gangs_of(pods, rules):
+            # One list for all gangs that it serves: a tenant may name as many gangs as it has pods.
+            key = (gang.namespace, gang.selector)
+            if key not in lists:
+                lists[key] = self._candidates(gang)
+            elsewhere[gang] = lists[key]
         return PodView(rules, pods, find_jobs(pods, elsewhere, rules))
 
     def warn(self, node: str, pool: NodePool, deadline: datetime, reason: str) -> int:

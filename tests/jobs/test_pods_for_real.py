@@ -45,6 +45,18 @@ def test_a_gang_known_by_a_pods_annotation_is_found_on_other_servers(site: Site)
     assert job.servers == (site.node, site.other)
 
 
+def test_a_tenant_who_names_a_gang_for_each_pod_makes_nobody_read_its_namespace_as_often(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(8):
+        site.run(pod(f"v-{number}", annotations={"scheduling.k8s.io/group-name": f"v-{number}"}))
+    asked: list[object] = []
+    real = site.cluster.list
+    monkeypatch.setattr(site.cluster, "list", lambda *args, **more: (asked.append(more), real(*args, **more))[1])
+    assert len(site.workloads.look(site.server, POOL).jobs) == 8
+    assert len(asked) == 2, "the node's pods, and the namespace's"
+
+
 def test_a_node_with_nothing_but_ended_pods_is_idle(site: Site) -> None:
     site.run(pod("over", resources=GPU, phase="Failed"))
     assert site.workloads.look(site.server, POOL).is_idle
