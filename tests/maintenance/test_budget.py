@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from provisioner.api.maintenance import DISTURBING_PHASES, FINAL_PHASES
+from provisioner.api.maintenance import DISTURBING_PHASES, FINAL_PHASES, Maintenance
 from provisioner.api.pool_settings import MaintenanceSettings
 from provisioner.maintenance.budget import allowed_unavailable, count_budget
 from tests.boot.objects import pool
 from tests.maintenance.samples import maintenance
+from tests.maintenance.situations import blocker
 
 
 @pytest.mark.parametrize(
@@ -42,3 +44,30 @@ def test_a_slot_is_held_from_the_claim_to_the_release_and_no_longer(phase: Any) 
 def test_other_pools_and_oneself_do_not_count() -> None:
     own, foreign = maintenance(1, server="a", phase="Claiming"), maintenance(1, server="z", phase="Rebooting")
     assert count_budget(pool(), ["a", "b"], [own, foreign], own="a-1", fresh=True).taken == ()
+
+
+def waiting(name: str, created: float, *kinds: Any, **status: Any) -> Maintenance:
+    given = {"phase": "Waiting", "blockers": tuple(blocker(kind, "x") for kind in kinds), **status}
+    return maintenance(1, server=name, created=created, **given)
+
+
+def test_those_that_wait_for_nothing_but_the_budget_come_in_the_order_in_which_they_asked() -> None:
+    everyone = [
+        waiting("own", 50, "Budget"),
+        waiting("second", 20, "Maintenance"),
+        waiting("first", 10, "Budget"),
+        waiting("later", 60, "Budget"),
+        waiting("busy", 5, "Budget", "Pod"),
+        waiting("new", 5),
+        waiting("elsewhere", 5, "Budget"),
+        waiting("claimed", 5, "Budget", phase="Claiming"),
+    ]
+    members = ["own", "second", "first", "later", "busy", "new", "claimed"]
+    found = count_budget(pool(), members, everyone, own="own-1", fresh=True)
+    assert found.before == ("first-1", "second-1")
+
+
+def test_one_that_waits_behind_another_of_its_server_has_no_turn() -> None:
+    behind = replace(waiting("a", 20, "Maintenance"), metadata=replace(waiting("a", 20).metadata, name="a-2"))
+    everyone = [waiting("a", 10, "Pod"), behind, waiting("own", 50, "Budget")]
+    assert count_budget(pool(), ["a", "own"], everyone, own="own-1", fresh=True).before == ()
