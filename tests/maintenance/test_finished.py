@@ -6,9 +6,10 @@ from datetime import timedelta
 
 import pytest
 
+from provisioner.api.maintenance import SlurmDrain
 from provisioner.api.meta import rfc3339
 from provisioner.maintenance.finished import is_due, newest_first, next_name
-from tests.maintenance.samples import NOON, maintenance
+from tests.maintenance.samples import NOON, at, maintenance
 
 
 @pytest.mark.parametrize(
@@ -50,3 +51,11 @@ def test_what_has_not_ended_is_never_due_and_not_counted() -> None:
     running = [maintenance(n, phase="Waiting") for n in range(1, 20)]
     assert is_due(running, NOON) is None
     assert newest_first(running) == ()
+
+
+def test_what_still_has_a_drain_in_slurm_to_lift_is_kept() -> None:
+    drain = SlurmDrain(node="r01-u01", reason="provisioner: r01-u01-1")
+    ended = [maintenance(n, phase="Failed", finished_time=at(n), slurm=drain if n == 1 else None) for n in range(1, 13)]
+    due = is_due(ended, NOON + timedelta(days=30))
+    assert due is not None
+    assert due.name == "r01-u01-2"
