@@ -86,7 +86,7 @@ def _what_next(server: str, attempt: int, repeats_at: datetime | None) -> str:
         return f"round {attempt} failed, the next one begins at {rfc3339(repeats_at)}"
     return (
         f"round {attempt} failed, a person must act: repair it, then kubectl provision retry {server}; or let it in "
-        f"for this boot as it is: kubectl provision release {server} --verification"
+        f"for this boot as it is: kubectl provision release {server} --verification -m WHY"
     )
 
 

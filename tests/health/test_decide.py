@@ -292,6 +292,13 @@ def test_a_job_that_cannot_be_made_is_told_in_the_api_servers_words() -> None:
     assert "Required value; remedy: correct the check's template" in verified(decision).message
 
 
+def test_a_job_that_may_not_be_made_is_told_with_the_right_that_is_missing() -> None:
+    words = 'jobs.batch is forbidden: User "c" cannot create resource "jobs" in API group "batch" in the namespace "gpu"'
+    refused = JobState(phase="Refused", reason="JobRefused", message=words)
+    decision = decide(situation(pool=strict_pool(job_check(namespace="gpu")), jobs={"gpu-burn": refused}), NOON)
+    assert "remedy: let the controller make Jobs in namespace gpu" in verified(decision).message
+
+
 @pytest.mark.parametrize("end", [JobState(phase="Failed", reason="TimedOut"), JobState(phase="Absent")])
 def test_a_job_that_takes_too_long_fails_with_what_it_waited_for(end: JobState) -> None:
     waits = JobState(phase="Running", message="pod p waits: ImagePullBackOff: no such image")
