@@ -293,7 +293,9 @@ def test_a_job_that_cannot_be_made_is_told_in_the_api_servers_words() -> None:
 
 
 def test_a_job_that_may_not_be_made_is_told_with_the_right_that_is_missing() -> None:
-    words = 'jobs.batch is forbidden: User "c" cannot create resource "jobs" in API group "batch" in the namespace "gpu"'
+    words = (
+        'jobs.batch is forbidden: User "c" cannot create resource "jobs" in API group "batch" in the namespace "gpu"'
+    )
     refused = JobState(phase="Refused", reason="JobRefused", message=words)
     decision = decide(situation(pool=strict_pool(job_check(namespace="gpu")), jobs={"gpu-burn": refused}), NOON)
     assert "remedy: let the controller make Jobs in namespace gpu" in verified(decision).message
