@@ -20,6 +20,7 @@ RETRY_SECONDS = 60.0
 """How long after a staging that failed it is tried again, while the executor still wants the image staged."""
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_PLAIN = re.compile(r"[\x21-\x7e]+")
 
 
 class IntentError(Exception):
@@ -95,6 +96,14 @@ def parse_intent(text: str) -> Intent:
             "an image of the same release as the controller",
             intent_id,
         )
+    if not _PLAIN.fullmatch(intent.id):
+        # It is written into a file, from which it has to come back as it is.
+        raise IntentError(f"id {intent.id!r} is not one plain word")
+    for word in intent.arguments:
+        if not _PLAIN.fullmatch(word):
+            raise IntentError(
+                f"kernel argument {word[:80]!r} is not one plain word; correct the Image or NodePool", intent_id
+            )
     if not _DIGEST.fullmatch(intent.image_digest):
         raise IntentError(
             f"image digest is {intent.image_digest[:80]!r}, not sha256: and 64 hexadecimal digits", intent_id

@@ -120,3 +120,17 @@ def test_a_staging_that_failed_is_tried_again_after_a_while_or_for_a_new_intent(
     assert step(intent(), held("Failed")) == "Nothing"
     assert step(intent(), held("Failed"), now=NOW + RETRY_SECONDS) == "Fetch"
     assert step(intent("Kexec", name="i2"), held("Failed")) == "Fetch"
+
+
+@pytest.mark.parametrize("word", ["a\0b", "\ud800", "a b", "a\nprovisioner.url=http://example.com", "", "\x1b[2J"])
+def test_a_kernel_argument_that_no_process_could_be_given_is_refused_and_not_died_of(word: str) -> None:
+    with pytest.raises(IntentError, match="is not one plain word") as refused:
+        intent("Kexec", arguments=("quiet", word))
+    assert refused.value.id == "i1"
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800", "i1\n", " i1", ""])
+def test_an_id_that_would_not_come_back_from_a_file_as_it_is_is_refused(name: str) -> None:
+    """Whoever forgets that it has obeyed would obey twice in one boot."""
+    with pytest.raises(IntentError, match="is not one plain word"):
+        intent("Kexec", name=name)
