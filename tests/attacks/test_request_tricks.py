@@ -87,6 +87,16 @@ def test_a_right_to_ask_does_not_renew_what_was_asked_for_now(
         _set(operator, node, {"type": POWER_CYCLE_REQUESTED, "lastTransitionTime": LATER})
 
 
+def test_open_an_operator_withdraws_by_a_condition_what_an_administrator_asked_for(
+    operator: Cluster, administrator: Cluster, cluster: Cluster, node: str
+) -> None:
+    """A condition bears no name. What is asked for by a Maintenance is safe from it."""
+    _set(administrator, node, _condition(POWER_CYCLE_REQUESTED, "Now", "it burns"))
+    _set(operator, node, _condition(POWER_CYCLE_REQUESTED, "Withdrawn", status="False"))
+    conditions = cluster.get(NODES, node)["status"]["conditions"]
+    assert [c["status"] for c in conditions if c["type"] == POWER_CYCLE_REQUESTED] == ["False"]
+
+
 @pytest.mark.parametrize("status", ["True", "False"])
 def test_many_requests_do_not_keep_the_kubelet_from_its_status(
     operator: Cluster, cluster: Cluster, node: str, kubelet: Cluster, status: str
