@@ -222,7 +222,9 @@ class Maintenance(Resource):
 
 def holding_maintenance(maintenances: Iterable[Maintenance], server: str) -> Maintenance | None:
     """The one Maintenance of `server` that holds it: not final, one that has begun before one that has not, else the
-    oldest. None if there is none.
+    most urgent, else the oldest. None if there is none.
+
+    Urgent before old: a patient request for an image that never comes must not keep somebody's Now waiting.
 
     Names count where the times are equal, by their length first: n-9 is older than n-10.
     """
@@ -230,7 +232,8 @@ def holding_maintenance(maintenances: Iterable[Maintenance], server: str) -> Mai
     return min(active, key=_seniority, default=None)
 
 
-def _seniority(maintenance: Maintenance) -> tuple[bool, str, int, str]:
+def _seniority(maintenance: Maintenance) -> tuple[bool, int, str, int, str]:
     meta = maintenance.metadata
     has_begun = maintenance.status.phase in DISTURBING_PHASES
-    return (not has_begun, meta.creation_timestamp or "", len(meta.name), meta.name)
+    urgency = max((POLICIES.index(requestor.policy) for requestor in maintenance.spec.requestors), default=0)
+    return (not has_begun, 0 if has_begun else -urgency, meta.creation_timestamp or "", len(meta.name), meta.name)

@@ -22,7 +22,7 @@ _WORDS: Final = {
     "SUSPENDED": "is suspended",
 }
 _NOTE: Final = re.compile(r"(; )?provisioner: (ends at \S+|requeued from \S+ at \S+)")
-_REQUEUED: Final = re.compile(r"provisioner: requeued from (\S+) at (\S+)")
+_REQUEUED: Final = re.compile(r"provisioner: requeued from (\S+) at ([0-9T:-]+Z)")
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,10 @@ def held_by_kill_wait(node: SlurmNode, jobs: Iterable[SlurmJob], now: datetime) 
         noted = _REQUEUED.search(job.admin_comment)
         if noted is None or noted.group(1) != node.name:
             continue
-        until = parse_time(noted.group(2)) + KILL_WAIT
+        try:
+            until = parse_time(noted.group(2)) + KILL_WAIT
+        except ValueError:
+            continue  # somebody else's words: the comment is anybody's who may write to Slurm
         if now < until:
             message = f"Slurm job {job.label} was requeued; its processes may take until {rfc3339(until)} to end here"
             held.append(Held(kind="SlurmJob", name=job.label, message=message))

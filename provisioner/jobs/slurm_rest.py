@@ -168,7 +168,11 @@ class SlurmRest:
                     allow_redirects=False,  # the token is for this address only
                     verify=authority.name if access.certificate else True,
                 )
-            except (requests.RequestException, OSError) as error:
+            except (
+                requests.RequestException,
+                OSError,
+                UnicodeError,
+            ) as error:  # UnicodeError: no token has such letters
                 raise SlurmFailed(
                     f"slurmrestd at {access.url} does not answer ({what}: {_cause(error)}): start it, or correct "
                     "spec.jobs.slurm.url",

@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from provisioner.api import Maintenance
-from provisioner.api.maintenance import DISTURBING_PHASES, FINAL_PHASES, RebootMethod, holding_maintenance
+from provisioner.api.maintenance import (
+    DISTURBING_PHASES,
+    FINAL_PHASES,
+    MaintenancePolicy,
+    RebootMethod,
+    Requestor,
+    holding_maintenance,
+)
 from provisioner.api.server import BootOrder, JoinStatus, PowerStatus
 from provisioner.boot.decide import decide
 from provisioner.boot.verdict import Decision
@@ -351,6 +358,19 @@ def test_the_one_that_has_begun_holds_else_the_oldest() -> None:
     begun = maintenance("r01-u01-10", phase="Draining")
     assert holding_maintenance([done, begun, ninth], "r01-u01") == begun
     assert holding_maintenance([done, foreign], "r01-u01") is None
+
+
+def test_an_urgent_request_holds_before_a_patient_one_that_has_not_begun() -> None:
+    patient = asked_for(maintenance("r01-u01-1", phase="Waiting"), "WhenIdle")
+    urgent = asked_for(maintenance("r01-u01-2", phase="Waiting"), "Now")
+    begun = asked_for(maintenance("r01-u01-3", phase="Draining"), "WhenIdle")
+    assert holding_maintenance([patient, urgent], "r01-u01") == urgent
+    assert holding_maintenance([patient, urgent, begun], "r01-u01") == begun
+
+
+def asked_for(maintenance: Maintenance, policy: MaintenancePolicy) -> Maintenance:
+    requestor = Requestor(name="user-alice", action="Reboot", policy=policy)
+    return replace(maintenance, spec=replace(maintenance.spec, requestors=(requestor,)))
 
 
 @pytest.mark.parametrize("alive", [node(lease=ASKED - 5), node(None, lease=100)], ids=["heard lately", "silent"])

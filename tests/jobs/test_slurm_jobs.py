@@ -132,6 +132,9 @@ def test_processes_of_a_job_that_we_requeued_are_waited_for_on_that_node_alone()
     assert held_by_kill_wait(node(), [requeued], NOW + timedelta(seconds=35)) == ()
     assert held_by_kill_wait(node(name="s-r2"), [requeued], NOW) == ()
     assert held_by_kill_wait(node(), [job("PENDING", comment="ask Bob")], NOW) == ()
+    for garbled in ("2026-99-99T00:00:00Z", "2026-01-02T03:04:05", "soon"):
+        comment = f"provisioner: requeued from {node().name} at {garbled}"
+        assert held_by_kill_wait(node(), [job("PENDING", comment=comment)], NOW) == ()
 
 
 def test_a_warning_replaces_the_one_before_and_nothing_else() -> None:
