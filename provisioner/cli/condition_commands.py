@@ -226,14 +226,20 @@ def _others(cluster: Cluster, target: Target, user: str, actions: tuple[str, ...
     """Who else wants something of it: theirs is not touched."""
     from provisioner.api.maintenance import FINAL_PHASES
 
-    names = [
-        r.user or r.name
+    found = [
+        (r.user or r.name, m.name)
         for m in read_maintenances(cluster, target.name)
         if m.status.phase not in FINAL_PHASES
         for r in m.spec.requestors
         if r.user != user and r.action in actions
     ]
-    return f"; {', '.join(dict.fromkeys(names))} asked for something, which is theirs to withdraw" if names else ""
+    if not found:
+        return ""
+    names, maintenances = (list(dict.fromkeys(column)) for column in zip(*found, strict=True))
+    return (
+        f"; {', '.join(names)} asked for something, which is theirs to withdraw; an administrator ends it by "
+        f"kubectl delete maintenance {' '.join(maintenances)}"
+    )
 
 
 def _require_unverified(target: Target) -> None:

@@ -73,7 +73,7 @@ def test_a_cancel_withdraws_all_of_ones_own_and_tells_whose_the_rest_is(rack: Ra
     assert [r.user for r in rack.filed(name)[0].spec.requestors] == ["ada"]
     nothing = rack.run("cancel", name)
     assert nothing.exit_code == 1
-    assert "ada asked for something, which is theirs to withdraw" in nothing.stderr
+    assert "ada asked for something, which is theirs to withdraw; an administrator ends it by" in nothing.stderr
 
 
 def test_an_entry_that_was_written_by_other_means_is_withdrawn_as_well(rack: RackOfNodes) -> None:
