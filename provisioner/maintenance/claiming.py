@@ -61,7 +61,13 @@ def decide_claiming(facts: Facts, now: datetime) -> Step:
         return _blocked(
             facts, [("Slurm", facts.server_name, f"not known whether jobs run there: {u}") for u in unknown], now
         )
-    status = note(effective(facts, now), now, "DrainStarted", "closed to new jobs; none may be kept", phase="Draining")
+    status = note(
+        effective(facts, now),
+        now,
+        "DrainStarted",
+        "closed to new jobs; what runs there is asked to end",
+        phase="Draining",
+    )
     status = next_step(replace(status, blockers=()), "is emptied of what still runs there")
     return WriteStatus(status=with_conditions(m, status, now))
 

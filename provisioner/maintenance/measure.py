@@ -72,7 +72,8 @@ def tell_events(
     waited_for = {b.kind for b in before.blockers}
     told += [(f"WaitsFor{b.kind}", b.message) for b in after.blockers if b.kind not in waited_for]
     for reason, message in dict(told).items():
-        for regarding, words in ((maintenance, message), (node, f"Maintenance {name}: {message}")):
+        named = message if message.startswith(f"Maintenance {name}: ") else f"Maintenance {name}: {message}"
+        for regarding, words in ((maintenance, message), (node, named)):
             if regarding is not None:
                 events.record(regarding, "Warning" if reason in _WARNINGS else "Normal", reason, words)
 

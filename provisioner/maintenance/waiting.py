@@ -59,7 +59,7 @@ def decide_waiting(facts: Facts, now: datetime) -> Step:
     if not blocked:
         rest = _stand_back(facts, now)
         return Wait(seconds=rest) if rest > 0 else WriteStatus(status=_claimed(facts, now))
-    status = next_step(set_blockers(effective(facts, now), blocked, now), _next_words(facts, blocked))
+    status = next_step(set_blockers(effective(facts, now), blocked, now), _next_words(facts, blocked, now))
     status = with_conditions(facts.maintenance, status, now)
     if status != facts.maintenance.status:
         return WriteStatus(status=status)
@@ -263,11 +263,11 @@ def _wait(facts: Facts, now: datetime) -> Wait:
     )
 
 
-def _next_words(facts: Facts, blocked: list[Blocked]) -> str:
+def _next_words(facts: Facts, blocked: list[Blocked], now: datetime) -> str:
     kinds = {kind for kind, _, _ in blocked}
     wanted = facts.wanted
     if kinds & {"Pod", "PodGroup", "SlurmJob"} and wanted is not None:
-        if wanted.policy == "Deadline" and wanted.deadline is not None:
+        if wanted.policy == "Deadline" and wanted.deadline is not None and not may_interrupt(facts, now):
             return f"is claimed when its jobs have ended, or at {rfc3339(wanted.deadline)}"
         return "is claimed when its jobs have ended"
     if kinds & {"Budget", "Maintenance"}:

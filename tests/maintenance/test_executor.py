@@ -470,6 +470,7 @@ def test_a_job_whose_owner_forbids_it_is_not_ended_by_a_deadline(plane: Plane) -
     plane.work(seconds=7200)
     assert (plane.phase(), plane.jobs.evicted, plane.is_closed()) == ("Waiting", [], False)
     assert "its owner forbids eviction" in plane.status().blockers[0].message
+    assert plane.status().next_step == "is claimed when its jobs have ended"
 
 
 def test_a_held_node_is_not_disturbed_and_goes_back_if_it_was_claimed(plane: Plane) -> None:

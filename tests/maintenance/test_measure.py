@@ -7,8 +7,9 @@ from datetime import timedelta
 from typing import Any
 
 from provisioner.api.maintenance import MaintenanceStatus
-from provisioner.maintenance.measure import tell_metrics
+from provisioner.maintenance.measure import tell_events, tell_metrics
 from provisioner.maintenance.record import end_attempt, judge, note, set_blockers
+from tests.maintenance.plane import RecordedEvents
 from tests.maintenance.samples import NOON, at, maintenance
 
 
@@ -62,3 +63,14 @@ def test_a_try_is_measured_with_its_outcome_and_the_whole_with_its_reason() -> N
         ("phase", "Rebooting", "Reboot", 200.0),
         ("finished", "Failed", "RebootFailed", "Reboot", "WhenIdle", 300.0),
     ]
+
+
+def test_a_nodes_event_names_the_maintenance_once() -> None:
+    events = RecordedEvents()
+    before = MaintenanceStatus(phase="Waiting")
+    after = note(before, NOON, "Claimed", "Maintenance r01-u01-1: Reboot, WhenIdle: the server is claimed")
+    after = note(after, NOON, "Drained", "nothing runs there any more")
+    body = {"kind": "Maintenance", "metadata": {"name": "r01-u01-1"}}
+    tell_events(events, body, {"kind": "Node", "metadata": {"name": "r01-u01"}}, before, after)
+    assert [words for words in events.messages if words.count("Maintenance r01-u01-1") > 1] == []
+    assert "Maintenance r01-u01-1: nothing runs there any more" in events.messages
