@@ -21,10 +21,10 @@ Accounts = tuple[Cluster, Cluster]
 @pytest.fixture(scope="session")
 def accounts(cluster: Cluster, control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Accounts:
     """The doors of the join service and of the controller."""
-    grant_rights(cluster, "join-service", "join-controller")
+    grant_rights(cluster, "provisioner-boot", "provisioner-controller")
     folder = tmp_path_factory.mktemp("accounts")
-    service = connect_as_account(cluster, control_plane, folder, "join-service")
-    return service, connect_as_account(cluster, control_plane, folder, "join-controller")
+    service = connect_as_account(cluster, control_plane, folder, "provisioner-boot")
+    return service, connect_as_account(cluster, control_plane, folder, "provisioner-controller")
 
 
 @pytest.fixture
