@@ -213,7 +213,7 @@ class Maintenance(Resource):
             Column("Waits-For", ".status.blockers[0].message"),
         ),
         rules=(Rule("self.metadata.name.size() <= 253", "a Maintenance's name has at most 253 characters"),),
-        selectable=(".spec.serverRef",),
+        selectable=(".spec.serverRef", ".status.phase"),
     )
     metadata: ObjectMeta
     spec: MaintenanceSpec

@@ -8,12 +8,12 @@ taint was seen.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from provisioner.api import Image, Maintenance, NodePool, Server
 from provisioner.api.codec import decode
 from provisioner.api.errors import NotFound
-from provisioner.api.maintenance import holding_maintenance
+from provisioner.api.maintenance import FINAL_PHASES, holding_maintenance
 from provisioner.api.meta import Resource
 from provisioner.cluster.resources import NODES, ResourceType, of
 from provisioner.jobs.work import Workloads
@@ -24,6 +24,8 @@ from provisioner.maintenance.facts import Facts, NodeView, read_node
 from provisioner.maintenance.finished import newest_first
 from provisioner.maintenance.intake import is_active
 from provisioner.maintenance.merge import merge
+
+_NOT_ENDED: Final = ",".join(f"status.phase!={phase}" for phase in FINAL_PHASES)
 
 R = TypeVar("R", bound=Resource)
 
@@ -89,7 +91,8 @@ class FreshReader:
         return self._door.list(of(Maintenance), field_selector=f"spec.serverRef={server}").items
 
     def all_maintenances(self) -> list[Json]:
-        return self._door.list(of(Maintenance)).items
+        """Those that have not ended; the others are many, and hold nothing."""
+        return self._door.list(of(Maintenance), field_selector=_NOT_ENDED).items
 
     def servers_of(self, pool: str) -> list[str]:
         found = self._door.list(of(Server), field_selector=f"spec.nodePoolRef={pool}").items

@@ -14,7 +14,7 @@ from typing import Any
 
 from provisioner.api import Image, Maintenance, NodePool, Server
 from provisioner.api.codec import encode
-from provisioner.api.errors import Conflict
+from provisioner.api.errors import Conflict, NotFound
 from provisioner.api.maintenance import MaintenanceStatus
 from provisioner.api.meta import Resource, rfc3339, rfc3339_micro
 from provisioner.api.node_contract import (
@@ -45,7 +45,10 @@ class LiveSource:
         self._cluster, self._type, self._prefix = cluster, type_, prefix
 
     def get(self, name: str) -> dict[str, Any] | None:
-        return next((item for item in self.items() if item["metadata"]["name"] == name), None)
+        try:
+            return self._cluster.get(self._type, name)
+        except NotFound:
+            return None
 
     def items(self) -> list[dict[str, Any]]:
         found = self._cluster.list(self._type).items

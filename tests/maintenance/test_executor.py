@@ -790,7 +790,7 @@ class BlindCluster(PassedOn):
 
     def list(self, type_: Any, **more: Any) -> Any:
         found = self.cluster.list(type_, **more)
-        if type_ == of(Maintenance) and not more:
+        if type_ == of(Maintenance) and "serverRef" not in more.get("field_selector", ""):
             found.items.clear()
         return found
 
