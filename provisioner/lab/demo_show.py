@@ -24,14 +24,21 @@ def server_line(server: Server, firmware: str, now: datetime) -> str:
 
 
 def is_ready(server: Server) -> bool:
-    """Whether its condition Ready is True."""
-    return is_true(server.status.conditions, "Ready")
+    """Whether its Node may be used: conditions Ready and Verified are True, and the verification's taint is off."""
+    conditions = server.status.conditions
+    verified = is_true(conditions, "Ready") and is_true(conditions, "Verified")
+    return verified and server.status.lifecycle == "InProduction"
 
 
 def what_is_missing(server: Server) -> str:
-    """Why a server is not Ready, in its own condition's words."""
-    ready = find_condition(server.status.conditions, "Ready")
-    return f"{ready.reason}: {ready.message}" if ready else "nothing is known of it yet"
+    """Why a server may not be used yet, in its own condition's words."""
+    for type_ in ("Ready", "Verified"):
+        condition = find_condition(server.status.conditions, type_)
+        if condition is None:
+            return "nothing is known of it yet" if type_ == "Ready" else "nobody has looked at its machine yet"
+        if condition.status != "True":
+            return f"{condition.reason}: {condition.message}"
+    return f"its lifecycle is {server.status.lifecycle or 'not known'}"
 
 
 class BootDisplay:

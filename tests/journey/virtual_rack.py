@@ -17,8 +17,9 @@ from typing import Any
 from provisioner.api import Server
 from provisioner.api.boot_timeline import boot_timeline, format_timeline
 from provisioner.api.codec import decode
-from provisioner.api.conditions import find_condition, is_true
+from provisioner.api.conditions import find_condition
 from provisioner.cli.lab_parts import lab_environment
+from provisioner.lab.demo_show import is_ready
 from provisioner.lab.demo_state import DemoState
 from provisioner.lab.network import LabNetwork
 from provisioner.lab.rack import Fault, inject_fault
@@ -81,13 +82,13 @@ class VirtualRack:
             time.sleep(0.5)
 
     def wait_for_boot(self, name: str, boot_id_before: str, *, seconds: float) -> None:
-        """Wait until the server is Ready and has booted since `boot_id_before`."""
+        """Wait until the server is Ready, checked and in use again, and has booted since `boot_id_before`."""
 
         def is_back() -> bool:
             server = self.server(name)
-            return is_true(server.status.conditions, "Ready") and server.status.boot_id not in (None, boot_id_before)
+            return is_ready(server) and server.status.boot_id not in (None, boot_id_before)
 
-        self.wait(f"{name} is Ready after another boot", is_back, seconds=seconds)
+        self.wait(f"{name} is in production after another boot", is_back, seconds=seconds)
 
     def wait_for_stage(self, name: str, stages: Sequence[str], since: datetime, *, seconds: float) -> None:
         """Wait until a boot that was ordered after `since` has reached one of `stages`."""

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from provisioner.api.meta import Condition, ObjectMeta, rfc3339_micro
 from provisioner.api.server import BootOrder, JoinStatus, PowerStatus, Server, ServerSpec, ServerStatus
 from provisioner.lab import demo_show
 from provisioner.lab.demo_keys import obtain_keys
-from provisioner.lab.demo_show import BootDisplay, follow_until, is_ready, server_line
+from provisioner.lab.demo_show import BootDisplay, follow_until, is_ready, server_line, what_is_missing
 from provisioner.lab.demo_state import DemoState, is_running, process_start_time, stop_daemon
 from provisioner.lab.demo_up import require_running
 
@@ -28,7 +29,7 @@ def at(seconds: float) -> str:
     return rfc3339_micro(NOON + timedelta(seconds=seconds))
 
 
-def a_server(*, ready: bool = False, waits: str = "") -> Server:
+def a_server(*, ready: bool = False, verified: bool = True, waits: str = "") -> Server:
     status = ServerStatus()
     if waits:
         condition = Condition(
@@ -43,7 +44,8 @@ def a_server(*, ready: bool = False, waits: str = "") -> Server:
             power=PowerStatus(order_id="o", order_time=at(0), state="On"),
             join=JoinStatus(order_id="o", fetched_time=at(30)),
             ready_time=at(38),
-            conditions=(condition,),
+            lifecycle="InProduction" if verified else "Booted",
+            conditions=(condition, replace(condition, type="Verified", status="True" if verified else "False")),
         )
     spec = ServerSpec(boot_mac_address="52:54:00:00:00:01")
     return Server(metadata=ObjectMeta(name="r01-u01"), spec=spec, status=status)
@@ -76,6 +78,13 @@ def test_an_api_server_that_is_away_is_waited_for(monkeypatch: pytest.MonkeyPatc
 
     assert not follow_until(is_ready, read, BootDisplay(io.StringIO(), {}), timeout_seconds=30)
     assert not answers
+
+
+def test_a_ready_node_counts_once_its_checks_have_passed() -> None:
+    assert is_ready(a_server(ready=True))
+    held_out = a_server(ready=True, verified=False)
+    assert not is_ready(held_out)
+    assert what_is_missing(held_out) == "Ready: "
 
 
 def test_servers_that_do_not_come_are_returned(monkeypatch: pytest.MonkeyPatch) -> None:
