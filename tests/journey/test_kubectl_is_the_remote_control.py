@@ -87,7 +87,7 @@ def test_a_second_one_comes_by_power_cycle(rack: VirtualRack, another_image: str
     assert (done.status.reboot.method, done.status.reboot.outcome) == ("PowerCycle", "Booted")
     _assert_in_production(rack, server, another_image, boot_before)
     described = rack.kubectl("describe", "node", server)
-    for reason in ("MaintenancePlanned", "MaintenanceCompleted"):
+    for reason in ("Requested", "Claimed", "RebootStarted", "BootSeen", "NodeAdmitted", "Completed"):
         assert reason in described, described
 
 
