@@ -28,7 +28,7 @@ def _sees_no_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _never_undoes(monkeypatch: pytest.MonkeyPatch) -> None:
     _replace(monkeypatch, "_undo", "release", by=lambda facts, verdict: None)
-    _replace(monkeypatch, "find_leftover", "controller", by=lambda node: None)
+    _replace(monkeypatch, "find_leftover", "controller", by=lambda node, **_: None)
 
 
 def _clears_all_taints(monkeypatch: pytest.MonkeyPatch) -> None:
