@@ -16,6 +16,22 @@ RebootMethod = Literal["Kexec", "Reboot", "Reset", "PowerCycle"]
 MaintenancePhase = Literal[
     "Waiting", "Claiming", "Draining", "Drained", "Rebooting", "Verifying", "Completed", "Failed", "Cancelled"
 ]
+BlockerKind = Literal[
+    "Pod",
+    "PodGroup",
+    "SlurmJob",
+    "PodDisruptionBudget",
+    "Budget",
+    "Hold",
+    "Maintenance",
+    "Server",
+    "Image",
+    "Slurm",
+    "Agent",
+    "Checks",
+    "Person",
+]
+AttemptOutcome = Literal["Booted", "TimedOut", "Failed", "WrongImage"]
 
 ACTIONS: tuple[MaintenanceAction, ...] = ("Drain", "Reboot", "Reimage", "PowerCycle")
 """From the mildest to the strongest."""
@@ -101,21 +117,7 @@ class MaintenanceSpec:
 class Blocker:
     """Something that is waited for."""
 
-    kind: Literal[
-        "Pod",
-        "PodGroup",
-        "SlurmJob",
-        "PodDisruptionBudget",
-        "Budget",
-        "Hold",
-        "Maintenance",
-        "Server",
-        "Image",
-        "Slurm",
-        "Agent",
-        "Checks",
-        "Person",
-    ] = described("What it is.")
+    kind: BlockerKind = described("What it is.")
     name: str = described("Its name, with its namespace where it has one.", max_length=512)
     message: str = described("Why it is waited for, and what a person can do.", max_length=1024)
     since_time: str = described("Since when it is waited for.", format="date-time")
@@ -134,7 +136,7 @@ class RebootAttempt:
     started_time: str = described("When it was begun.", format="date-time")
     deadline_time: str = described("When the next path is tried unless a new boot was seen.", format="date-time")
     ended_time: str | None = described("When it was over.", default=None, format="date-time")
-    outcome: Literal["Booted", "TimedOut", "Failed", "WrongImage"] | None = described("How it ended.", default=None)
+    outcome: AttemptOutcome | None = described("How it ended.", default=None)
     message: str | None = described("What is known of its end.", default=None, max_length=1024)
 
 

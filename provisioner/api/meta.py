@@ -59,6 +59,17 @@ def rfc3339_micro(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
+def read_time(value: object) -> datetime | None:
+    """A time that anybody may have written; None for what is no time with a zone."""
+    if not isinstance(value, str):
+        return None
+    try:
+        moment = parse_time(value)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else None
+
+
 def parse_time(text: str) -> datetime:
     """Read either of the two forms above."""
     return datetime.fromisoformat(text.replace("Z", "+00:00"))

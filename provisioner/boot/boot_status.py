@@ -14,7 +14,8 @@ from provisioner.api.meta import Condition, rfc3339, rfc3339_micro
 from provisioner.api.server import Server, ServerStatus
 from provisioner.boot.facts import Facts
 from provisioner.boot.stages import has_fetched, is_settled
-from provisioner.boot.verdict import Decision, Happened, Say, Verdict
+from provisioner.boot.verdict import Decision, Say, Verdict
+from provisioner.cluster.events import Happened
 
 MAX_MESSAGE: Final = 4096
 

@@ -29,18 +29,16 @@ from provisioner.boot.lease_watch import LeaseWatch
 from provisioner.boot.maintenance_index import MaintenanceIndex
 from provisioner.boot.other_node import find_other_node
 from provisioner.boot.requests import next_image_name
-from provisioner.boot.server_index import Source
 from provisioner.boot.verdict import Decision
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.controller import Controller
+from provisioner.cluster.controller import Controller, look_again
 from provisioner.cluster.events import Events
-from provisioner.cluster.resources import LEASES, NODES, of
+from provisioner.cluster.resources import LEASES, NODE_LEASES, NODES, of
+from provisioner.cluster.source import Source
 
 log = structlog.get_logger(__name__)
 
 MANAGER: Final = "provisioner-boot-controller"
-LEASE_NAMESPACE: Final = "kube-node-lease"
-RESYNC_SECONDS: Final = 300.0
 UNSYNCED_SECONDS: Final = 0.2
 
 _OWNED: Final = ("nodeRef", "bootStage", "bootID", "imageRef", "imageDigest", "order", "readyTime")
@@ -78,10 +76,10 @@ class BootController:
         if cached is None or cached["metadata"].get("deletionTimestamp"):
             return None
         node = self._informers.nodes.get(name)
-        lease = self._informers.leases.get(f"{LEASE_NAMESPACE}/{name}")
+        lease = self._informers.leases.get(f"{NODE_LEASES}/{name}")
         decision = self._decide(cached, node, lease, self._maintenances.holding(name))
         if not _differs(cached, decision):
-            return self._again(decision)
+            return look_again(decision.look_again_seconds, self._rng)
         current: Mapping[str, Any] = cached
         if decision.orders or decision.withdraws:
             # A boot may end somebody's work: decide once more on what is true now, past every cache.
@@ -93,7 +91,7 @@ class BootController:
                 current, self._read_node(name), self._read_lease(name), self._read_maintenance(name)
             )
             if not _differs(current, decision):
-                return self._again(decision)
+                return look_again(decision.look_again_seconds, self._rng)
         self._cluster.apply_status(
             Server,
             name,
@@ -110,7 +108,7 @@ class BootController:
             log.info("boot order was withdrawn", server=name, back_to=decision.status["order"]["id"])
         for event in decision.events:
             self._events.record(current, event.type, event.reason, event.message)
-        return self._again(decision)
+        return look_again(decision.look_again_seconds, self._rng)
 
     def _decide(
         self,
@@ -145,7 +143,7 @@ class BootController:
 
     def _find_other_node(self, server: Server) -> str | None:
         def is_alive(node: Mapping[str, Any]) -> bool:
-            lease = self._informers.leases.get(f"{LEASE_NAMESPACE}/{node['metadata']['name']}")
+            lease = self._informers.leases.get(f"{NODE_LEASES}/{node['metadata']['name']}")
             judged = self._judge_node(node, lease)
             return judged is not None and judged.is_alive(self._now())
 
@@ -163,18 +161,13 @@ class BootController:
 
     def _read_lease(self, name: str) -> Mapping[str, Any] | None:
         try:
-            return self._cluster.get(LEASES, name, namespace=LEASE_NAMESPACE)
+            return self._cluster.get(LEASES, name, namespace=NODE_LEASES)
         except NotFound:
             return None
 
     def _read_maintenance(self, server: str) -> Maintenance | None:
         listed = self._cluster.list(of(Maintenance), field_selector=f"spec.serverRef={server}")
         return holding_maintenance((decode(Maintenance, item) for item in listed.items), server)
-
-    def _again(self, decision: Decision) -> float:
-        """When to look again; every server now and then, spread, should a change ever have been missed."""
-        resync = RESYNC_SECONDS * (1 + 0.2 * self._rng.random())
-        return min(resync, decision.look_again_seconds) if decision.look_again_seconds is not None else resync
 
 
 def build_boot_controllers(
@@ -196,7 +189,7 @@ def build_boot_controllers(
 
 
 def _note(leases: LeaseWatch, key: str, lease: Mapping[str, Any] | None) -> None:
-    leases.look(key.removeprefix(f"{LEASE_NAMESPACE}/"), lease)
+    leases.look(key.removeprefix(f"{NODE_LEASES}/"), lease)
 
 
 def _differs(body: Mapping[str, Any], decision: Decision) -> bool:

@@ -16,8 +16,8 @@ from provisioner.boot.dhcp import DhcpConfig, DhcpServer, Observation
 from provisioner.boot.dhcp_trouble import DhcpTrouble
 from provisioner.boot.progress import Report
 from provisioner.boot.recorder import ProgressRecorder
-from provisioner.boot.server_index import Source
 from provisioner.cluster.events import Events
+from provisioner.cluster.source import Source
 
 log = structlog.get_logger(__name__)
 

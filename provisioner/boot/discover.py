@@ -23,10 +23,11 @@ from provisioner.api.discovery import (
     refuse_flood,
 )
 from provisioner.api.errors import Conflict, ProvisionerError, Refused, Retryable
-from provisioner.boot.server_index import ServerIndex, Source
+from provisioner.boot.server_index import ServerIndex
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
 from provisioner.cluster.resources import of
+from provisioner.cluster.source import Source
 
 log = structlog.get_logger(__name__)
 

@@ -23,9 +23,9 @@ from provisioner.api.conditions import find_condition, settle_condition
 from provisioner.api.errors import Conflict, NotFound, ProvisionerError
 from provisioner.api.image import StoreReport
 from provisioner.api.meta import Condition, parse_time, rfc3339
-from provisioner.boot.server_index import Source
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
+from provisioner.cluster.source import Source
 
 log = structlog.get_logger(__name__)
 

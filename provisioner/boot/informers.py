@@ -8,7 +8,7 @@ from typing import Any
 
 from provisioner.boot.facts import read_node
 from provisioner.boot.maintenance_index import server_of
-from provisioner.boot.server_index import Source
+from provisioner.cluster.source import Source
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any
 from provisioner.api import Maintenance
 from provisioner.api.codec import decode
 from provisioner.api.maintenance import FINAL_PHASES, holding_maintenance
-from provisioner.boot.server_index import Source
+from provisioner.cluster.source import Source
 
 
 class MaintenanceIndex:

@@ -22,7 +22,8 @@ from provisioner.boot.choose import Wait, choose_boot_target
 from provisioner.boot.kernel_arguments import BootUrls
 from provisioner.boot.obstacles import wanted_image_name
 from provisioner.boot.render import render_first_script, render_script
-from provisioner.boot.server_index import ServerIndex, Source, boot_mac
+from provisioner.boot.server_index import ServerIndex, boot_mac
+from provisioner.cluster.source import Source
 
 log = structlog.get_logger(__name__)
 

@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
 from provisioner.api.discovery import NAME_PREFIX
+from provisioner.cluster.source import Source
 
 Json = Mapping[str, Any]
-Watcher = Callable[[str, dict[str, Any] | None, dict[str, Any] | None], None]
-
-
-class Source(Protocol):
-    """What the boot service reads of an informer (provisioner.cluster): a cache that tells of changes."""
-
-    @property
-    def has_synced(self) -> bool: ...
-
-    def get(self, name: str) -> dict[str, Any] | None: ...
-
-    def items(self) -> list[dict[str, Any]]: ...
-
-    def subscribe(self, watcher: Watcher) -> None: ...
 
 
 class ServerIndex:

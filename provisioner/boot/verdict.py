@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from provisioner.api.boot_stage import BootStage
 from provisioner.api.meta import ConditionStatus
 from provisioner.api.server import BootOrder
+from provisioner.cluster.events import Happened
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,15 +36,6 @@ class Verdict:
     withdrawn: BootOrder | None = None
     look_again: datetime | None = None
     look_again_seconds: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Happened:
-    """An Event to record once the status is written."""
-
-    type: Literal["Normal", "Warning"]
-    reason: str
-    message: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.metrics import Meters
-from provisioner.cluster.resources import CSRS, JOBS, LEASES, NODES, PODS, of
+from provisioner.cluster.resources import CSRS, JOBS, LEASES, NODE_LEASES, NODES, PODS, of
 from provisioner.health.controller import HealthInformers, build_health_controllers
 from provisioner.health.job_manifest import CHECK_LABEL
 from provisioner.inventory.controller import InventoryInformers, build_inventory_controllers
@@ -27,7 +27,6 @@ from provisioner.maintenance.door import MaintenanceInformers
 from provisioner.power.bmc_pool import BmcPool
 from provisioner.power.controller import PowerSettings, build_power_controllers
 
-NODE_LEASES: Final = "kube-node-lease"
 LOOK_FOR_STOP_SECONDS: Final = 1.0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Callable
 from typing import Final
@@ -16,8 +17,20 @@ log = structlog.get_logger()
 Reconcile = Callable[[str], float | None]
 """Brings the object of that key closer to what is wanted; returns after how many seconds to look again, or None."""
 
+RESYNC_SECONDS: Final = 300.0
+"""Every object is looked at so often, should a change of it ever have been missed."""
+
 NEEDS_HUMAN_RETRY_SECONDS: Final = 5.0
 STOP_SECONDS: Final = 30.0
+
+
+def look_again(sooner_seconds: float | None, rng: random.Random) -> float:
+    """After how many seconds to reconcile again: `sooner_seconds`, if any, and no later than a resync.
+
+    A resync is put off by up to a fifth, so that not all objects are looked at in the same moment.
+    """
+    resync = RESYNC_SECONDS * (1 + 0.2 * rng.random())
+    return min(resync, sooner_seconds) if sooner_seconds is not None else resync
 
 
 class Controller:

@@ -27,6 +27,15 @@ log = structlog.get_logger()
 EventType = Literal["Normal", "Warning"]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Happened:
+    """An Event that a decision wants recorded once what it decided is written."""
+
+    type: EventType
+    reason: str
+    message: str
+
+
 class Events(Protocol):
     """Where Events go: `EventRecorder`, or what a test puts in its place."""
 

@@ -11,7 +11,7 @@ import threading
 from collections import Counter as Count
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -23,22 +23,13 @@ from provisioner.api.codec import decode
 from provisioner.api.errors import ProvisionerError
 from provisioner.api.maintenance import FINAL_PHASES
 from provisioner.api.meta import parse_time
+from provisioner.cluster.source import Source
 
 PREFIX: Final = "provisioner"
 SHORT: Final = (1, 5, 15, 30, 60, 120, 180, 300, 600, 900, 1800, 3600)
 LONG: Final = (*SHORT, 3 * 3600, 12 * 3600, 86400, 3 * 86400, 7 * 86400, 14 * 86400)
 
 Json = Mapping[str, Any]
-
-
-class Source(Protocol):
-    """A cache that tells of changes: `provisioner.cluster.informer.Informer`."""
-
-    def get(self, name: str) -> Any: ...
-
-    def items(self) -> Any: ...
-
-    def subscribe(self, handler: Any) -> None: ...
 
 
 class MaintenanceMeter:

@@ -70,6 +70,9 @@ POD_DISRUPTION_BUDGETS: Final = ResourceType(
 )
 SELF_REVIEWS: Final = ResourceType("authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews")
 
+NODE_LEASES: Final = "kube-node-lease"
+"""Namespace of the Leases that kubelets renew."""
+
 BUILT_IN: Final = (
     NODES,
     NAMESPACES,

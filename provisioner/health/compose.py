@@ -9,11 +9,12 @@ from provisioner.api.codec import to_json
 from provisioner.api.conditions import settle_condition
 from provisioner.api.meta import Condition, ConditionStatus, rfc3339
 from provisioner.api.server import ServerStatus, Verification
+from provisioner.cluster.events import Happened
 from provisioner.health.facts import NAME as FACTS_CHECK
 from provisioner.health.lifecycle import find_lifecycle
 from provisioner.health.requests import Answer
 from provisioner.health.situation import NoBoot, Situation
-from provisioner.health.verdict import CurrentRound, Decision, Happened, JobOrder
+from provisioner.health.verdict import CurrentRound, Decision, JobOrder
 
 VERIFIED: Final = "Verified"
 MAX_MESSAGE: Final = 4096

@@ -21,11 +21,12 @@ from provisioner.api.meta import Resource
 from provisioner.api.node_contract import NODE_FACTS_ANNOTATION, PREPARED_ORDER_ANNOTATION
 from provisioner.api.server import ServerStatus
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.controller import Controller
+from provisioner.cluster.controller import Controller, look_again
 from provisioner.cluster.events import Events
+from provisioner.cluster.source import Source
 from provisioner.health.compose import VERIFIED
 from provisioner.health.decide import decide
-from provisioner.health.index import Index, Source
+from provisioner.health.index import Index
 from provisioner.health.job_manifest import SERVER_LABEL
 from provisioner.health.job_runner import JobRunner
 from provisioner.health.node_view import read_node
@@ -36,8 +37,6 @@ from provisioner.health.verdict import Decision
 
 log = structlog.get_logger(__name__)
 
-LEASE_NAMESPACE: Final = "kube-node-lease"
-RESYNC_SECONDS: Final = 300.0
 UNSYNCED_SECONDS: Final = 0.2
 AT_ONCE_SECONDS: Final = 0.1
 
@@ -126,7 +125,7 @@ class HealthController:
             self._nodes.taint(name)
         if decision.answers:
             self._nodes.answer(name, decision.answers)
-        return self._again(decision)
+        return look_again(decision.look_again_seconds, self._rng)
 
     def _situation(self, body: Mapping[str, Any], node: Mapping[str, Any] | None) -> Situation:
         server, view = decode(Server, body), read_node(node)
@@ -164,11 +163,6 @@ class HealthController:
     def _cached(self, kind: type[R], source: Source, name: str | None) -> R | None:
         found = source.get(name) if name is not None else None
         return decode(kind, found) if found is not None else None
-
-    def _again(self, decision: Decision) -> float:
-        """When to look again; every server now and then, spread, should a change ever have been missed."""
-        resync = RESYNC_SECONDS * (1 + 0.2 * self._rng.random())
-        return min(resync, decision.look_again_seconds) if decision.look_again_seconds is not None else resync
 
 
 def build_health_controllers(

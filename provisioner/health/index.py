@@ -4,23 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
-Object = dict[str, Any]
-Watcher = Callable[[str, Object | None, Object | None], None]
-
-
-class Source(Protocol):
-    """What is read of an informer (provisioner.cluster): a cache that tells of changes."""
-
-    @property
-    def has_synced(self) -> bool: ...
-
-    def get(self, name: str) -> Object | None: ...
-
-    def items(self) -> list[Object]: ...
-
-    def subscribe(self, handler: Watcher) -> None: ...
+from provisioner.cluster.source import Object
 
 
 class Index:

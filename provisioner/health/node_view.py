@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from provisioner.api.meta import parse_time
+from provisioner.api.meta import read_time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,13 +74,5 @@ def _condition(body: Mapping[str, Any]) -> NodeCondition:
         status=str(body.get("status") or ""),
         reason=str(body.get("reason") or ""),
         message=str(body.get("message") or ""),
-        time=_time(body.get("lastTransitionTime")),
+        time=read_time(body.get("lastTransitionTime")),
     )
-
-
-def _time(text: Any) -> datetime | None:
-    try:
-        moment = parse_time(str(text))
-    except ValueError:
-        return None
-    return moment if moment.tzinfo is not None else None

@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from provisioner.api.pool_settings import JobCheck
+from provisioner.cluster.events import Happened
 from provisioner.health.requests import Answer
-
-
-@dataclass(frozen=True, kw_only=True)
-class Happened:
-    """An Event to record once the status is written."""
-
-    type: Literal["Normal", "Warning"]
-    reason: str
-    message: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from provisioner.cluster.resources import NODE_LEASES
 from provisioner.join.csr import CLIENT_SIGNER, SERVING_SIGNER
 from provisioner.join.mint import BOOTSTRAP_GROUP, TOKEN_NAMESPACE
 
@@ -15,9 +16,6 @@ RBAC: Final = "rbac.authorization.k8s.io"
 JOIN_SERVICE_ROLE: Final = "provisioner:join-service"
 APPROVER_ROLE: Final = "provisioner:join-controller"
 BOOTSTRAPPERS_BINDING: Final = "provisioner:bootstrappers"
-
-NODE_LEASES: Final = "kube-node-lease"
-"""Namespace of the Leases by which kubelets show that they live."""
 
 Object = dict[str, Any]
 

@@ -29,7 +29,7 @@ from provisioner.api.server import JoinStatus, Server
 from provisioner.api.values import MacAddress
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events, EventType
-from provisioner.cluster.resources import LEASES, NODES, SECRETS, ResourceType, of
+from provisioner.cluster.resources import LEASES, NODE_LEASES, NODES, SECRETS, ResourceType, of
 from provisioner.join.admit import (
     Admitted,
     Challenged,
@@ -51,7 +51,6 @@ from provisioner.join.mint import (
     token_secret,
     token_secret_name,
 )
-from provisioner.join.rbac import NODE_LEASES
 from provisioner.join.recording import regarding_server
 from provisioner.join.request import JoinRequest
 

@@ -7,17 +7,16 @@ delete; maintenances/status patch; servers, nodepools, images get, list, watch; 
 
 from __future__ import annotations
 
-import builtins
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from provisioner.api.meta import Resource
 from provisioner.cluster.client import ListResult
 from provisioner.cluster.resources import ResourceType
+from provisioner.cluster.source import Source
 
 Json = dict[str, Any]
-Watcher = Callable[[str, Json | None, Json | None], None]
 
 
 class Door(Protocol):
@@ -33,7 +32,7 @@ class Door(Protocol):
         label_selector: str | None = None,
         field_selector: str | None = None,
     ) -> ListResult:
-        """The executor asks for Maintenances by spec.serverRef, for Servers by spec.nodePoolRef, and for all."""
+        """The executor asks for Maintenances by spec.serverRef or status.phase, for Servers by spec.nodePoolRef."""
 
     def create(self, type: ResourceType, body: Mapping[str, Any], *, namespace: str | None = None) -> Json: ...  # noqa: A002
 
@@ -79,19 +78,6 @@ class Door(Protocol):
         namespace: str | None = None,
         uid: str | None = None,
     ) -> None: ...
-
-
-class Source(Protocol):
-    """A cache that tells of changes."""
-
-    @property
-    def has_synced(self) -> bool: ...
-
-    def get(self, name: str) -> Json | None: ...
-
-    def items(self) -> builtins.list[Json]: ...
-
-    def subscribe(self, watcher: Watcher) -> None: ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,14 @@ from typing import Final
 
 from provisioner.api.conditions import find_condition
 from provisioner.api.kernel_words import intent_arguments
-from provisioner.api.maintenance import AGENT_METHODS, MaintenanceStatus, RebootAttempt, RebootMethod
+from provisioner.api.maintenance import (
+    AGENT_METHODS,
+    AttemptOutcome,
+    BlockerKind,
+    MaintenanceStatus,
+    RebootAttempt,
+    RebootMethod,
+)
 from provisioner.api.meta import parse_time, rfc3339_micro
 from provisioner.api.node_facts import BootIntent
 from provisioner.api.server_status import is_given_up
@@ -18,8 +25,6 @@ from provisioner.maintenance.new_boot import awaited_order, is_wrong_image, new_
 from provisioner.maintenance.paths import next_path, timeout_seconds
 from provisioner.maintenance.record import (
     MAX_ATTEMPTS,
-    BlockerKind,
-    Outcome,
     attempt_seconds,
     end_attempt,
     judge,
@@ -212,7 +217,7 @@ def _next_try(facts: Facts, attempt: RebootAttempt, now: datetime) -> Step:
     return _judge(facts, cause, f"no other path to reboot the server is open: {words}", now)
 
 
-def _end(facts: Facts, outcome: Outcome, words: str, now: datetime) -> WriteStatus:
+def _end(facts: Facts, outcome: AttemptOutcome, words: str, now: datetime) -> WriteStatus:
     m = facts.maintenance
     attempt = m.status.reboot
     status = end_attempt(m.status, outcome, words, now)

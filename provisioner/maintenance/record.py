@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Final, Literal
+from typing import Final
 
 from provisioner.api.conditions import find_condition, merge_conditions
 from provisioner.api.maintenance import (
     DISTURBING_PHASES,
+    AttemptOutcome,
     Blocker,
+    BlockerKind,
     Maintenance,
     MaintenancePhase,
     MaintenanceStatus,
@@ -36,22 +38,6 @@ MAX_BLOCKERS: Final = 32
 MAX_ATTEMPTS: Final = 16
 MAX_WORDS: Final = 1024
 
-BlockerKind = Literal[
-    "Pod",
-    "PodGroup",
-    "SlurmJob",
-    "PodDisruptionBudget",
-    "Budget",
-    "Hold",
-    "Maintenance",
-    "Server",
-    "Image",
-    "Slurm",
-    "Agent",
-    "Checks",
-    "Person",
-]
-Outcome = Literal["Booted", "TimedOut", "Failed", "WrongImage"]
 Blocked = tuple[BlockerKind, str, str]
 """Kind, name and message of something that is waited for; `set_blockers` adds since when."""
 
@@ -138,7 +124,7 @@ def describe(maintenance: Maintenance, status: MaintenanceStatus) -> str:
 
 def end_attempt(
     status: MaintenanceStatus,
-    outcome: Outcome,
+    outcome: AttemptOutcome,
     message: str,
     now: datetime,
 ) -> MaintenanceStatus:

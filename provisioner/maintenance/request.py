@@ -19,7 +19,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from provisioner.api.maintenance import POLICIES, MaintenanceAction, MaintenancePolicy
-from provisioner.api.meta import parse_time, rfc3339
+from provisioner.api.meta import read_time, rfc3339
 from provisioner.api.node_contract import (
     DRAIN_REQUESTED,
     POWER_CYCLE_REQUESTED,
@@ -101,17 +101,6 @@ def conditions_of(node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     status = node.get("status")
     conditions = status.get("conditions") if isinstance(status, Mapping) else None
     return [c for c in conditions if isinstance(c, Mapping)] if isinstance(conditions, list) else []
-
-
-def read_time(value: Any) -> datetime | None:
-    """A time as the API writes it; None for anything else."""
-    if not isinstance(value, str):
-        return None
-    try:
-        moment = parse_time(value)
-    except ValueError:
-        return None
-    return moment if moment.tzinfo is not None else None
 
 
 def read_ask(condition: RequestCondition, since: datetime) -> Ask | Refusal:

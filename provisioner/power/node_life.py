@@ -10,9 +10,8 @@ from provisioner.api.errors import NotFound
 from provisioner.api.meta import parse_time
 from provisioner.api.server import Server
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.resources import LEASES, NODES, ResourceType
+from provisioner.cluster.resources import LEASES, NODE_LEASES, NODES, ResourceType
 
-LEASE_NAMESPACE: Final = "kube-node-lease"
 LEASE_FRESH: Final = timedelta(seconds=25)
 """A kubelet renews its Lease every 10 seconds; one renewed within this time is alive, whatever else is said."""
 
@@ -23,7 +22,7 @@ def look_for_life(cluster: Cluster, server: Server, now: datetime) -> str | None
     if node is None:
         return None
     join = server.status.join
-    lease = _find(cluster, LEASES, server.name, LEASE_NAMESPACE)
+    lease = _find(cluster, LEASES, server.name, NODE_LEASES)
     return sign_of_life(node, lease, join.boot_id if join is not None else None, now)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from provisioner.api.codec import encode
 from provisioner.api.meta import Resource
-from provisioner.boot.server_index import Watcher
+from provisioner.cluster.source import Watcher
 
 
 class FakeSource:
