@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import uuid
 from collections.abc import Iterator
@@ -37,24 +36,25 @@ def binaries() -> Binaries:
 
 @pytest.fixture(scope="session")
 def control_plane(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A running control plane with the project's CRDs in it."""
+    """A running control plane with the project's manifests in it."""
     from provisioner.cluster.client import Cluster
     from provisioner.lab.control_plane import ControlPlane
 
     with ControlPlane(tmp_path_factory.mktemp("control-plane"), binaries) as plane:
-        install_crds(Cluster.connect(plane.kubeconfig))
+        install(Cluster.connect(plane.kubeconfig))
         yield plane
 
 
-def install_crds(cluster: Cluster) -> None:
-    """Apply the project's CRDs and wait until the API server serves them."""
+def install(cluster: Cluster) -> None:
+    """Apply what `provisioner manifests` prints: every test meets the CRDs, roles and policies that users have."""
+    from provisioner.cli.manifests import all_manifests
     from provisioner.cluster.install import apply_crds
 
-    try:
-        crds = importlib.import_module("provisioner.api.crd").all_crds()
-    except ModuleNotFoundError:
-        return
+    crds = [manifest for manifest in all_manifests() if manifest["kind"] == "CustomResourceDefinition"]
     apply_crds(cluster, crds, timeout_seconds=60)
+    for manifest in all_manifests():
+        if manifest not in crds:
+            cluster.apply(manifest, manager="tests")
 
 
 @pytest.fixture(scope="session")

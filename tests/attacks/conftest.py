@@ -8,7 +8,7 @@ import pytest
 
 from provisioner.cluster.client import Cluster
 from provisioner.lab.control_plane import ControlPlane
-from tests.attacks.people import bind, install_policies, kubeconfig_of
+from tests.attacks.people import bind, kubeconfig_of, wait_for_policies
 
 
 @pytest.fixture(scope="session")
@@ -17,7 +17,7 @@ def operator_kubeconfig(control_plane: ControlPlane, tmp_path_factory: pytest.Te
     path = kubeconfig_of(control_plane, tmp_path_factory.mktemp("people"), "alice")
     admin = Cluster.connect(control_plane.kubeconfig)
     bind(admin, "provisioner-operator", "alice")
-    install_policies(admin, Cluster.connect(path), "policy-probe")
+    wait_for_policies(admin, Cluster.connect(path), "policy-probe")
     return path
 
 

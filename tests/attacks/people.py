@@ -1,4 +1,4 @@
-"""People, nodes and accounts with certificates of their own, and the shipped roles and policies in force."""
+"""People, nodes and accounts with certificates of their own, and when the policies are in force."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from provisioner.api.errors import Refused
-from provisioner.cli.manifests import all_manifests
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES
 from provisioner.lab.control_plane import ControlPlane, render_kubeconfig
@@ -44,10 +43,8 @@ def bind(admin: Cluster, role: str, user: str) -> None:
     )
 
 
-def install_policies(admin: Cluster, somebody: Cluster, probe: str) -> None:
-    """Apply the manifests and wait until the policies are in force for `somebody`, who may write conditions."""
-    for manifest in all_manifests():
-        admin.apply(manifest, manager="test")
+def wait_for_policies(admin: Cluster, somebody: Cluster, probe: str) -> None:
+    """Wait until the policies are in force for `somebody`, who may write conditions."""
     admin.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": probe}}, manager="test")
 
     def refused(patch: dict[str, Any], words: str) -> bool:

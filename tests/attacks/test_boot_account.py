@@ -10,7 +10,6 @@ import pytest
 
 from provisioner.api import Maintenance, Server
 from provisioner.api.errors import Refused
-from provisioner.cli.manifests import all_manifests
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, SECRETS, of
 from provisioner.lab.control_plane import ControlPlane, render_kubeconfig
@@ -22,10 +21,7 @@ MAC_NUMBERS = iter(range(1, 1000))
 
 @pytest.fixture(scope="module")
 def boot_host(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
-    """The cluster as a boot host's account sees it, the manifests applied and in force."""
-    admin = Cluster.connect(control_plane.kubeconfig)
-    for manifest in all_manifests():
-        admin.apply(manifest, manager="test")
+    """The cluster as a boot host's account sees it, once the policies are in force."""
     authority = Authority.create(control_plane.directory / "pki", "ca")
     pair = authority.issue("stolen-boot-account", ACCOUNT, organization="system:serviceaccounts")
     kubeconfig = tmp_path_factory.mktemp("boot-host") / "kubeconfig"

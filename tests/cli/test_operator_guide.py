@@ -36,10 +36,7 @@ def blocks(language: str) -> list[str]:
 
 @pytest.fixture
 def site(cluster: Cluster, control_plane: ControlPlane, binaries: Binaries, unique: str) -> Iterator[RackOfNodes]:
-    """One node, and the shipped roles."""
-    for manifest in all_manifests():
-        if manifest["kind"] in ("Namespace", "ClusterRole"):
-            cluster.apply(manifest, manager="test")
+    """One node."""
     rack = RackOfNodes(cluster, control_plane.kubeconfig, unique)
     rack.add_pool()
     rack.add()
