@@ -27,6 +27,7 @@ demo-down: ## End the demo; leaves no process, namespace or mount behind
 
 test: lint ## Run all tests, the boot of a virtual rack among them
 	@bin/setup --tests >/dev/null
+	@$(PYTHON) -m tests.prepare
 	@$(PYTHON) -m pytest $(TESTS)
 
 chaos: ## Kill the maintenance executor at every effect, with every trouble, and try histories at random; takes hours

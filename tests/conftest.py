@@ -12,6 +12,7 @@ import pytest
 
 from provisioner.api.errors import NeedsHuman
 from provisioner.lab.binaries import Binaries, find_binaries
+from tests.tools import CACHE, IN_CI, PREPARE
 
 if TYPE_CHECKING:
     from provisioner.cluster.client import Cluster
@@ -22,16 +23,15 @@ if TYPE_CHECKING:
 def binaries() -> Binaries:
     """The Kubernetes programs. Absent: a visible skip, but in CI (`CI=true`) a failure."""
     assets = os.environ.get("KUBEBUILDER_ASSETS")
-    in_ci = os.environ.get("CI") == "true"
     try:
-        # A test run does not begin with a build of six minutes unless it is CI's.
+        # What takes minutes is done before: tests/prepare.py.
         return find_binaries(
-            assets=Path(assets) if assets else None, allow_download=in_ci, allow_build=in_ci, report=print
+            assets=Path(assets) if assets else None, cache=CACHE, allow_download=False, allow_build=False
         )
     except NeedsHuman as error:
-        if in_ci:
+        if IN_CI:
             raise
-        pytest.skip(f"no control plane: {error}")
+        pytest.skip(f"no control plane, {PREPARE}: {error}")
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from provisioner.boot.processes import run_here
-from provisioner.lab.tools import Tools, content_key, obtain_tools
+from provisioner.lab.tools import Tools, content_key
+from tests.tools import CACHE, lab_tools
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,8 @@ class Programs:
 
 @pytest.fixture
 def programs() -> Iterator[Programs]:
-    cache = Path.home() / ".cache/provisioner"
-    built = cache / f"tools-{content_key()}"
-    in_ci = os.environ.get("CI") == "true"  # there they are made: nothing is skipped
-    tools = obtain_tools(cache) if in_ci and os.geteuid() == 0 else Tools(built) if built.is_dir() else None
-    if tools is None and not (Path("/usr/sbin/nginx").exists() and Path("/usr/sbin/dnsmasq").exists()):
-        pytest.skip("no nginx and dnsmasq: the lab's tools are not built, and the machine has none")
+    has_its_own = Path("/usr/sbin/nginx").exists() and Path("/usr/sbin/dnsmasq").exists()
+    tools = None if has_its_own and not (CACHE / f"tools-{content_key()}").is_dir() else lab_tools()
     # pytest's own folders are root's alone; nginx's workers and dnsmasq are somebody else.
     with tempfile.TemporaryDirectory(prefix="provisioner-test-") as folder:
         Path(folder).chmod(0o755)

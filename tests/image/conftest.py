@@ -23,7 +23,7 @@ from provisioner.image.recipe import Recipe, read_recipe
 from provisioner.image.root import Ingredients
 from provisioner.image.sign import SecretKey
 from tests.image.samples import RECIPE
-from tests.image.tools import CACHE, IN_CI
+from tests.tools import CACHE, IN_CI
 
 if TYPE_CHECKING:
     from provisioner.lab.binaries import Binaries

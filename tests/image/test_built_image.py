@@ -15,7 +15,7 @@ from provisioner.image.build import Built, Request, build_image
 from provisioner.image.check import check_image
 from provisioner.image.inputs import base_fingerprint
 from provisioner.image.pause import REFERENCE
-from tests.image.tools import IN_CI
+from tests.tools import IN_CI
 
 SECRETS = re.compile(
     rb"-----BEGIN [A-Z ]*PRIVATE KEY-----\s+[A-Za-z0-9+/=]{16}"

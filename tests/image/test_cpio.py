@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.image import cpio
-from tests.image.tools import lab_tools
+from tests.tools import lab_tools
 
 ENTRIES = [
     cpio.file("bin/busybox", b"\x7fELF", 0o755),

@@ -9,7 +9,7 @@ import pytest
 from provisioner.api.errors import NeedsHuman, NotFound, Refused
 from provisioner.api.values import Secret
 from provisioner.image.sign import PublicKey, SecretKey, read_public_key, read_secret_key, write_keys
-from tests.image.tools import signify
+from tests.tools import signify
 
 MESSAGE = b"provisioner-image 1\n"
 

@@ -17,7 +17,7 @@ from provisioner.image.sign import SecretKey
 from provisioner.image.store import folder_name, measure
 from provisioner.lab.tools import Tools
 from provisioner.node.initrd import after_root, before_root
-from tests.image.tools import lab_tools
+from tests.tools import lab_tools
 from tests.image.vm import HOST, MAC, guest
 
 # As small as a root can be: it says what stage-1 has left for it, and turns the machine off.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from provisioner.cluster.client import Cluster
-from provisioner.lab.tools import Tools, content_key, obtain_tools
+from provisioner.lab.tools import Tools
 from tests.jobs.kubernetes_site import Site
 from tests.jobs.slurm_site import PACKAGES, SlurmSite
+from tests.tools import lab_tools
 
 
 @pytest.fixture
@@ -24,12 +24,8 @@ def site(cluster: Cluster, unique: str) -> Iterator[Site]:
 
 @pytest.fixture(scope="session")
 def slurm_tools() -> Tools:
-    """Slurm's programs. Absent: a visible skip; in CI (`CI=true`) they are made (1 to 2 minutes)."""
-    cache = Path(os.environ.get("PROVISIONER_CACHE") or Path.home() / ".cache" / "provisioner")
-    built = cache / f"tools-{content_key(PACKAGES)}"
-    if built.is_dir() or os.environ.get("CI") == "true":
-        return obtain_tools(cache, PACKAGES)
-    pytest.skip(f"no Slurm: {built} is not there; a test run with CI=true makes it")
+    """Slurm's programs."""
+    return lab_tools(PACKAGES)
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import socket
 import ssl
 import subprocess
@@ -27,8 +26,8 @@ from provisioner.join.service import JoinService
 from provisioner.join.source import TrustedProxies
 from provisioner.join.web import join_blueprint
 from provisioner.lab.control_plane import free_port
-from provisioner.lab.tools import Tools, content_key, obtain_tools
 from tests.node.join_server import Authority
+from tests.tools import lab_tools
 
 SECONDS = 30.0
 
@@ -103,16 +102,6 @@ def post_as_nginx(path: Path, body: bytes, source: str, headers: Mapping[str, st
     return post(connection, body, {"X-Forwarded-For": source, "X-Real-IP": source, **(headers or {})})
 
 
-def find_tools() -> Tools:
-    """The lab's chroot with nginx. Absent: a visible skip, but in CI it is built."""
-    cache = Path.home() / ".cache" / "provisioner"
-    if os.environ.get("CI") == "true":
-        return obtain_tools(cache)
-    if os.geteuid() != 0 or not (cache / f"tools-{content_key()}").is_dir():
-        pytest.skip("no nginx: the lab's tools are not built here (make demo builds them), or this is not root")
-    return obtain_tools(cache)
-
-
 @dataclass(frozen=True)
 class Front:
     """nginx in front of the join service."""
@@ -136,7 +125,7 @@ class Front:
 @contextmanager
 def serve_behind_nginx(service: JoinService, folder: Path) -> Iterator[Front]:
     """The whole front as on a boot host. `folder` must be below /tmp (the chroot shares that)."""
-    tools, authority = find_tools(), Authority.create()
+    tools, authority = lab_tools(), Authority.create()
     authority.server_context(folder)
     for name in ("scripts", "firmware", "images", "run"):
         (folder / name).mkdir()

@@ -11,16 +11,14 @@ import pytest
 
 from provisioner.lab.network import LabNetwork
 from provisioner.lab.processes import clean_lab
-from provisioner.lab.tools import Tools, content_key, obtain_tools
+from provisioner.lab.tools import Tools
+from tests.tools import lab_tools
 
 
 @pytest.fixture(scope="session")
 def tools() -> Tools:
-    """QEMU and its companions. Absent: a visible skip, but in CI (`CI=true`) they are built."""
-    cache = Path.home() / ".cache" / "provisioner"
-    if os.environ.get("CI") != "true" and not (cache / f"tools-{content_key()}").is_dir():
-        pytest.skip("the lab's tools are not built; `make demo` builds them")
-    return obtain_tools(cache)
+    """QEMU and its companions."""
+    return lab_tools()
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from provisioner.node import image_manifest
 from provisioner.node.image_manifest import ImageError
 from provisioner.node.initrd import after_root, before_root
 from provisioner.node.stage import FOLDER, RECORD, close_folder, read_record, stage
-from tests.image.tools import lab_tools
+from tests.tools import lab_tools
 from tests.node.image_store import ImageStore
 from tests.node.made_machine import make_machine, write
 
