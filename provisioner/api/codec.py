@@ -131,6 +131,17 @@ def read_foreign_json(text: str) -> Any:
     return data
 
 
+def read_annotation(cls: type[T], text: object) -> T | None:
+    """What a machine wrote of itself; None if it is not what it should be."""
+    if not isinstance(text, str):
+        return None
+    try:
+        data = read_foreign_json(text)
+        return from_json(cls, data) if isinstance(data, dict) else None
+    except (ValueError, Refused, RecursionError):
+        return None
+
+
 def decode(cls: type[R], data: Mapping[str, Any]) -> R:
     """A typed object (`Server`, `Rack`…) from what the API server returned."""
     return from_json(cls, data)

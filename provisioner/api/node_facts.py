@@ -102,3 +102,5 @@ class BootReport:
     boot_id: str
     message: str
     time: str
+    next_request_key_sha256: str | None = None
+    """With state Rebooting by kexec: SHA-256 of the request key that only the system that is started next knows."""

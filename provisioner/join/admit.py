@@ -24,6 +24,7 @@ from provisioner.join.attestation import Challenge, Proof, Proven
 from provisioner.join.node_object import SERVER_UID_ANNOTATION
 from provisioner.join.old_boot import old_boot_runs
 from provisioner.join.request import JoinRequest
+from provisioner.join.successor import SUCCESSOR_ONLY, awaited_key, is_reserved, is_successor
 
 ORDER_WINDOW_SECONDS: Final = 1800
 """How long after the BMC accepted an order its fetch stays armed; after the order, where there is no BMC or the agent
@@ -169,14 +170,12 @@ def _judge_order(facts: Facts, server: Server, request: JoinRequest, now: dateti
         return NotYet(
             "StillOldBoot", f"boot {request.boot_id} ran before order {order.id} was given; the ordered boot is awaited"
         )
-    if not by_bmc and join.order_id != order.id and old_boot_runs(facts.lease, now):
-        return NotYet(
-            "OldBootRuns",
-            f"the kubelet of server {server.name} was heard of a moment ago: the boot before order {order.id} runs",
-            2.0,
-        )
     accepted_time = power.order_time if power is not None and accepted else None
     armed = parse_time(accepted_time or order.ordered_time)
+    if not by_bmc and join.order_id != order.id:
+        obstacle = _judge_predecessor(facts, server, order, request, armed, now)
+        if obstacle is not None:
+            return obstacle
     if now > armed + facts.order_window:
         return Refused(
             "OrderExpired",
@@ -187,6 +186,28 @@ def _judge_order(facts: Facts, server: Server, request: JoinRequest, now: dateti
     return _judge_image(facts, server, order, request) or _judge_node(
         facts, server, order, Admitted(order, _present(facts.pool), repeat=join.order_id == order.id)
     )
+
+
+def _judge_predecessor(
+    facts: Facts, server: Server, order: BootOrder, request: JoinRequest, armed: datetime, now: datetime
+) -> Decision | None:
+    """No BMC has ended the boot before this one: whether it is over, and this one its successor."""
+    awaited = awaited_key(facts.node, order)
+    if awaited is not None and is_successor(awaited, request.request_key_sha256):
+        return None
+    if awaited is not None and is_reserved(armed, now):
+        return NotYet(
+            "OtherBootAwaited",
+            f"server {server.name} was told to start a kernel by kexec for boot order {order.id}; until "
+            f"{armed + SUCCESSOR_ONLY:%Y-%m-%dT%H:%M:%SZ} only that one joins, by the request key that it was given",
+        )
+    if old_boot_runs(facts.lease, now):
+        return NotYet(
+            "OldBootRuns",
+            f"the kubelet of server {server.name} was heard of a moment ago: the boot before order {order.id} runs",
+            2.0,
+        )
+    return None
 
 
 def _judge_image(facts: Facts, server: Server, order: BootOrder, request: JoinRequest) -> Decision | None:

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from provisioner.api import Image, Maintenance, NodePool, Server
-from provisioner.api.codec import from_json, read_foreign_json
+from provisioner.api.codec import read_annotation
 from provisioner.api.conditions import find_condition
-from provisioner.api.errors import Refused
 from provisioner.api.node_contract import (
     BOOT_INTENT_ANNOTATION,
     BOOT_REPORT_ANNOTATION,
@@ -99,7 +98,7 @@ def read_node(body: Mapping[str, Any] | None) -> NodeView | None:
         boot_id = None  # no kernel's: it could not even be put on record
     ready = [c.get("status") for c in conditions_of(body) if c.get("type") == "Ready"]
     taints = (body.get("spec") or {}).get("taints") or ()
-    facts = _annotation(NodeFacts, annotations.get(NODE_FACTS_ANNOTATION))
+    facts = read_annotation(NodeFacts, annotations.get(NODE_FACTS_ANNOTATION))
     return NodeView(
         body=body,
         name=metadata["name"],
@@ -108,9 +107,9 @@ def read_node(body: Mapping[str, Any] | None) -> NodeView | None:
         boot_id=boot_id,
         taint=next((t.get("value") or "" for t in taints if t.get("key") == MAINTENANCE_TAINT), None),
         held=any(c.get("type") == HOLD_REQUESTED and c.get("status") == "True" for c in conditions_of(body)),
-        intent=_annotation(BootIntent, annotations.get(BOOT_INTENT_ANNOTATION)),
+        intent=read_annotation(BootIntent, annotations.get(BOOT_INTENT_ANNOTATION)),
         has_intent=BOOT_INTENT_ANNOTATION in annotations,
-        report=_annotation(BootReport, annotations.get(BOOT_REPORT_ANNOTATION)),
+        report=read_annotation(BootReport, annotations.get(BOOT_REPORT_ANNOTATION)),
         facts=facts if facts is not None and boot_id is not None and facts.boot_id.lower() == boot_id else None,
         prepared_order=annotations.get(PREPARED_ORDER_ANNOTATION),
     )
@@ -143,14 +142,3 @@ def image_obstacle(facts: Facts) -> str | None:
         words = available.message if available is not None and available.message else "no boot host has it yet"
         return f"Image '{name}' is not Available: {words}"
     return None
-
-
-def _annotation(cls: type[T], text: Any) -> T | None:
-    """What a machine wrote of itself; None if it is not what it should be."""
-    if not isinstance(text, str):
-        return None
-    try:
-        data = read_foreign_json(text)
-        return from_json(cls, data) if isinstance(data, dict) else None
-    except (ValueError, Refused, RecursionError):
-        return None

@@ -203,8 +203,7 @@ def _next_try(facts: Facts, attempt: RebootAttempt, now: datetime) -> Step:
     node, status = facts.node, facts.maintenance.status
     if node is not None and node.has_intent:
         return SetIntent(intent=None)
-    alive = node is not None and node.ready and node.boot_id == (status.boot_id_before or "").lower()
-    jobs = protected_jobs(facts, now) if alive else ()
+    jobs = protected_jobs(facts, now) if _old_boot_runs(facts, attempt) else ()
     if jobs:
         return _judge(facts, "JobStarted", f"a job is there that may not be interrupted: {jobs[0].name}", now)
     tries = status.attempts
@@ -215,6 +214,15 @@ def _next_try(facts: Facts, attempt: RebootAttempt, now: datetime) -> Step:
     cause: Cause = "WrongImage" if attempt.outcome == "WrongImage" else "RebootFailed"
     words = "; ".join(f"{a.method} {a.outcome}: {a.message}" for a in tries)
     return _judge(facts, cause, f"no other path to reboot the server is open: {words}", now)
+
+
+def _old_boot_runs(facts: Facts, attempt: RebootAttempt) -> bool:
+    """By its kubelet, or by the agent's answer: before a kexec it ends the kubelet, and says so on the Node."""
+    node, before = facts.node, (facts.maintenance.status.boot_id_before or "").lower()
+    if node is None or node.boot_id != before:
+        return False
+    report = node.report
+    return node.ready or (report is not None and report.id == attempt.id and report.state == "Failed")
 
 
 def _end(facts: Facts, outcome: AttemptOutcome, words: str, now: datetime) -> WriteStatus:

@@ -80,6 +80,13 @@ class OwnNode:
         body = json.dumps({"metadata": {"annotations": dict(annotations)}}).encode()
         return self._exchange("PATCH", self._path, body, "application/merge-patch+json")
 
+    def tell_not_ready(self, message: str, now: str) -> dict[str, Any]:
+        """Set condition Ready to False with reason Rebooting. `now`: RFC 3339. Raises: OSError."""
+        ready = {"type": "Ready", "status": "False", "reason": "Rebooting", "message": message}
+        ready |= {"lastHeartbeatTime": now, "lastTransitionTime": now}
+        body = json.dumps({"status": {"conditions": [ready]}}).encode()
+        return self._exchange("PATCH", f"{self._path}/status", body, "application/strategic-merge-patch+json")
+
     def watch(self, resource_version: str, seconds: int) -> Iterator[dict[str, Any]]:
         """The Node each time that it changes after `resource_version`, for `seconds`, or until it is deleted.
 

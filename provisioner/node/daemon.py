@@ -42,6 +42,12 @@ class Machine(Protocol):
     def memory_is_short(self) -> str | None:
         """Why what is staged should be given up, or None."""
 
+    def stop_kubelet(self) -> None:
+        """End the kubelet; its pods run on."""
+
+    def start_kubelet(self) -> None:
+        """Start the kubelet, if it does not run."""
+
     def kexec(self) -> None:
         """Start the loaded kernel. Raises: ImageError."""
 
@@ -56,6 +62,8 @@ class Node(Protocol):
     def annotations(self) -> dict[str, str] | None: ...
 
     def annotate(self, annotations: dict[str, str | None]) -> None: ...
+
+    def tell_not_ready(self, message: str) -> None: ...
 
 
 class Daemon:
@@ -129,7 +137,9 @@ class Daemon:
                 words,
                 self._clock(),
             )
-            if not loaded:
+            if loaded:
+                held.request_key_sha256 = (stage.read_record(self._root) or {}).get("requestKeySHA256", "")
+            else:
                 self._machine.drop_staged()
         elif held.state == intents.STAGED and not self._acted and (why := self._machine.memory_is_short()):
             self._say(why)
@@ -161,6 +171,7 @@ class Daemon:
             acted, since = self._acted
             if self._clock() - since > GOING_DOWN_SECONDS:
                 self._acted = None
+                self._machine.start_kubelet()
                 self._report(acted.id, acted.image_digest, intents.FAILED, "the system did not go down in 120 s")
         elif held is not None and held.is_for(intent) and intent.id != self._finished:
             if held.state == intents.STAGED:
@@ -171,14 +182,15 @@ class Daemon:
 
     def _act(self, intent: Intent, step: str) -> None:
         words = "starting the staged image" if step == intents.ACT_KEXEC else "rebooting by the firmware"
+        key = self._held.request_key_sha256 if self._held is not None and step == intents.ACT_KEXEC else ""
         # Both before the act, which is not done twice in one boot, and not without a word.
-        self._report(intent.id, intent.image_digest, intents.REBOOTING, words)
+        self._report(intent.id, intent.image_digest, intents.REBOOTING, words, key)
         self._finish(intent)
         self._say(f"{words}, as intent {intent.id} says")
         self._acted = (intent, self._clock())
         try:
             if step == intents.ACT_KEXEC:
-                self._machine.kexec()
+                self._kexec()
             else:
                 self._machine.drop_staged()
                 self._held = None
@@ -186,7 +198,21 @@ class Daemon:
         except ImageError as error:
             self._acted = None
             self._say(str(error))
+            self._machine.start_kubelet()
             self._report(intent.id, intent.image_digest, intents.FAILED, str(error))
+
+    def _kexec(self) -> None:
+        """The next system may be there before anybody misses this one: the kubelet ends first, and the Node says it.
+
+        No Service then sends to pods that are about to go, and the next kubelet says Ready as soon as it is: one that
+        finds the Node still Ready may wait for its next turn, 10 s later.
+        """
+        self._machine.stop_kubelet()
+        try:
+            self._node.tell_not_ready("the agent starts the staged image by kexec")
+        except (OSError, NotJoinedError) as error:
+            self._say(f"the Node could not be told NotReady ({type(error).__name__}: {error}); going on")
+        self._machine.kexec()
 
     def _finish(self, intent: Intent) -> None:
         self._finished = intent.id
@@ -201,7 +227,7 @@ class Daemon:
         """Whether an earlier run of the daemon ended while it fetched what nobody wants any more."""
         return self._held is None and Path(self._root + stage.FOLDER).exists()
 
-    def _report(self, intent_id: str, image_digest: str, state: str, message: str) -> None:
+    def _report(self, intent_id: str, image_digest: str, state: str, message: str, key_sha256: str = "") -> None:
         if self._reported == (intent_id, state, message):
             return
         report = intents.render_report(
@@ -211,6 +237,7 @@ class Daemon:
             boot_id=self._boot.boot_id,
             message=message,
             time=node_facts.rfc3339(self._clock()),
+            next_request_key_sha256=key_sha256,
         )
         self._node.annotate({intents.REPORT_ANNOTATION: report})
         self._reported = (intent_id, state, message)
@@ -230,7 +257,11 @@ class Daemon:
 
 
 def _named(record: dict[str, Any]) -> dict[str, Any]:
-    return {"image_digest": record["imageDigest"], "arguments": tuple(record["arguments"])}
+    return {
+        "image_digest": record["imageDigest"],
+        "arguments": record["arguments"],
+        "request_key_sha256": record["requestKeySHA256"],
+    }
 
 
 def _first_line(path: str) -> str:

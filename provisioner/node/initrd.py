@@ -1,7 +1,8 @@
-"""The initramfs of the next kernel: the image's stage-1, and behind it an archive with the manifest and the root.
+"""The initramfs of the next kernel: the image's stage-1, and behind it an archive with manifest, root and request key.
 
-The next stage-1 finds the root as /staged/root.squashfs and mounts it where it lies. The root is the last thing in the
-file but for a trailer, so that it is fetched into its place and a fetch that was cut goes on there.
+The next stage-1 finds the root as /staged/root.squashfs and mounts it where it lies. Only small things stand behind the
+root, so that it is fetched into its place and a fetch that was cut goes on there. The request key is the one with which
+the next system will ask to join: who has it was started by this system.
 
 Source: Linux, Documentation/driver-api/early-userspace/buffer-format.rst.
 """
@@ -27,9 +28,17 @@ def before_root(stage1_bytes: int, manifest: bytes, signature: bytes, root_bytes
     )
 
 
-def after_root(root_bytes: int) -> bytes:
-    """What stands behind the root's bytes."""
-    return b"\0" * (-root_bytes % 4) + _head(0, "TRAILER!!!", 0, 0)
+def after_root(root_bytes: int, request_key: str) -> bytes:
+    """What stands behind the root's bytes. `request_key`: as `boot_facts.request_key`."""
+    key = request_key.encode() + b"\n"
+    return b"".join(
+        (
+            b"\0" * (-root_bytes % 4),
+            _head(5, "staged/request-key", 0o100600, len(key)),
+            _padded(key),
+            _head(0, "TRAILER!!!", 0, 0),
+        )
+    )
 
 
 def _head(inode: int, name: str, mode: int, size: int) -> bytes:

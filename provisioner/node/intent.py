@@ -56,7 +56,15 @@ class Held:
     """An image that this machine stages or has staged, for the intent of that id."""
 
     def __init__(
-        self, *, image_digest: str, arguments: tuple[str, ...], state: str, intent_id: str, message: str, since: float
+        self,
+        *,
+        image_digest: str,
+        arguments: tuple[str, ...],
+        state: str,
+        intent_id: str,
+        message: str,
+        since: float,
+        request_key_sha256: str = "",
     ) -> None:
         self.image_digest = image_digest
         self.arguments = arguments
@@ -64,6 +72,7 @@ class Held:
         self.intent_id = intent_id
         self.message = message
         self.since = since
+        self.request_key_sha256 = request_key_sha256
 
     def is_for(self, intent: Intent) -> bool:
         return (self.image_digest, self.arguments) == (intent.image_digest, intent.arguments)
@@ -134,7 +143,16 @@ def next_step(intent: Intent | None, boot_id: str, held: Held | None, finished: 
     return NOTHING
 
 
-def render_report(*, intent_id: str, state: str, image_digest: str, boot_id: str, message: str, time: str) -> str:
+def render_report(
+    *,
+    intent_id: str,
+    state: str,
+    image_digest: str,
+    boot_id: str,
+    message: str,
+    time: str,
+    next_request_key_sha256: str = "",
+) -> str:
     """The annotation's text, as `provisioner.api.codec.to_json` would write a BootReport."""
     report = {
         "id": intent_id,
@@ -143,5 +161,6 @@ def render_report(*, intent_id: str, state: str, image_digest: str, boot_id: str
         "bootID": boot_id,
         "message": message[:1024],
         "time": time,
+        **({"nextRequestKeySHA256": next_request_key_sha256} if next_request_key_sha256 else {}),
     }
     return json.dumps(report, separators=(",", ":"))

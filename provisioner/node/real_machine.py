@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from provisioner.node import kexec, stage
 from provisioner.node.image_manifest import ImageError
 
+SYSTEMCTL_SECONDS = 15.0
+
 
 class RealMachine:
     """This machine. `root` is "" but in tests."""
@@ -52,6 +54,12 @@ class RealMachine:
             return f"given up while staged: {error}"
         return None
 
+    def stop_kubelet(self) -> None:
+        self._control("stop", "kubelet.service")
+
+    def start_kubelet(self) -> None:
+        self._control("start", "kubelet.service")
+
     def kexec(self) -> None:
         self._must_be_real()
         kexec.start_loaded()
@@ -59,6 +67,15 @@ class RealMachine:
     def reboot(self) -> None:
         self._must_be_real()
         kexec.reboot()
+
+    def _control(self, verb: str, unit: str) -> None:
+        """What systemd makes of it is seen in the Node; a kexec does not wait for it any longer."""
+        if self._root:
+            return
+        try:
+            subprocess.run(["systemctl", verb, unit], check=False, timeout=SYSTEMCTL_SECONDS)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            print(f"provisioner: {unit} did not {verb}: {error}", file=sys.stderr, flush=True)
 
     def _must_be_real(self) -> None:
         if self._root:

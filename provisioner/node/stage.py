@@ -8,6 +8,7 @@ is left of it there, and the kernel keeps the rest. It gives up when memory beco
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import json
 import os
 import shutil
@@ -88,13 +89,20 @@ def stage(root: str, image_digest: str, arguments: Sequence[str], load: Callable
 
     check_memory(root, COPIES * size - _held_bytes(folder))
     fetch_kernel(folder, sources, image, files["kernel"], check)
-    fetch_initrd(folder, sources, image, files, (manifest, signature), check)
+    key = os.urandom(32).hex()
+    fetch_initrd(folder, sources, image, files, (manifest, signature), key, check)
     check()
     load(str(folder / "vmlinuz"), str(folder / "initrd"), command_line, lockdown(root))
     for name in ("vmlinuz", "initrd"):
         (folder / name).unlink()
-    (folder / RECORD).write_text(json.dumps({"imageDigest": image_digest, "arguments": list(arguments)}))
+    record = {"imageDigest": image_digest, "arguments": list(arguments), "requestKeySHA256": hash_key(key)}
+    (folder / RECORD).write_text(json.dumps(record))
     return f"{image} is verified and loaded ({size / 1e6:.0f} MB)"
+
+
+def hash_key(request_key: str) -> str:
+    """What may be known of a request key."""
+    return "sha256:" + hashlib.sha256(request_key.encode()).hexdigest()
 
 
 def load_nothing(*_: str) -> None:
@@ -128,7 +136,11 @@ def read_record(root: str) -> dict[str, Any] | None:
     """What an earlier run of the daemon staged in this boot, if it is still loaded."""
     try:
         record = json.loads(Path(f"{root}{FOLDER}/{RECORD}").read_text())
-        return {"imageDigest": str(record["imageDigest"]), "arguments": tuple(record["arguments"])}
+        return {
+            "imageDigest": str(record["imageDigest"]),
+            "arguments": tuple(record["arguments"]),
+            "requestKeySHA256": str(record["requestKeySHA256"]),
+        }
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -147,9 +159,10 @@ def fetch_initrd(
     image: str,
     files: dict[str, ImageFile],
     signed: tuple[bytes, bytes],
+    request_key: str,
     check: Callable[[], None],
 ) -> None:
-    """folder/initrd: stage-1 and the root, both verified. Goes on with a root that was fetched in part."""
+    """folder/initrd: stage-1 and the root, both verified, and the key. Goes on with a root that was fetched in part."""
     stage1, root = files["stage1"], files["root"]
     between = initrd.before_root(stage1.size_bytes, *signed, root.size_bytes)
     path, start = folder / "initrd", stage1.size_bytes + len(between)
@@ -164,7 +177,7 @@ def fetch_initrd(
         except ImageError:
             target.truncate(0)
             raise
-        target.write(initrd.after_root(root.size_bytes))
+        target.write(initrd.after_root(root.size_bytes, request_key))
 
 
 def _held_bytes(folder: Path) -> int:

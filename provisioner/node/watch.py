@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 from provisioner.node.api_server import ApiError, NotJoinedError, OwnNode, read_access
+from provisioner.node.facts import rfc3339
 from provisioner.node.retry import NO_ANSWER, wait_seconds
 
 _WATCH_SECONDS = (240, 300)
@@ -43,6 +45,10 @@ class NodeWatch:
     def annotate(self, annotations: dict[str, str | None]) -> None:
         """Write annotations. Raises: OSError, NotJoinedError."""
         OwnNode(read_access(self._root)).annotate(annotations)
+
+    def tell_not_ready(self, message: str) -> None:
+        """Set the Node's condition Ready to False, for a kubelet that has ended. Raises: OSError, NotJoinedError."""
+        OwnNode(read_access(self._root)).tell_not_ready(message, rfc3339(time.time()))
 
     def _follow(self) -> None:
         failures = 0

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from provisioner.api.codec import to_json
+from provisioner.api.meta import rfc3339
+from provisioner.api.node_contract import BOOT_REPORT_ANNOTATION
+from provisioner.api.node_facts import BootReport
+from provisioner.cluster.resources import NODES
 from provisioner.join.admit import NotYet
 from provisioner.join.configuration import JoinConfiguration
 from tests.join.conftest import accounts, make_world, world
 from tests.join.front import post_as_nginx as post
 from tests.join.front import serve
-from tests.join.samples import BOOT_ID, OLD_BOOT_ID, OTHER_KEY, body
+from tests.join.samples import BOOT_ID, DIGEST, KEY, OLD_BOOT_ID, OTHER_KEY, body, key_digest
 from tests.join.world import World
 
 __all__ = ["accounts", "make_world", "world"]
@@ -35,6 +42,38 @@ def told(world: World, request: pytest.FixtureRequest) -> World:
     )
     world.renew_lease(world.clock() - timedelta(seconds=15))
     return world
+
+
+@pytest.fixture
+def loaded(world: World) -> World:
+    """A Node whose agent has loaded a kernel that knows KEY, and said so; its kubelet lived until this moment."""
+    world.joined(bootID=OLD_BOOT_ID)
+    world.order(
+        "order-2",
+        reason="Requested",
+        method="Kexec",
+        maintenance_ref=f"{world.name}-1",
+        request_id="try-1",
+        boot_id_before=OLD_BOOT_ID,
+    )
+    report(world)
+    world.renew_lease(world.clock())
+    return world
+
+
+def report(world: World, **changes: str) -> None:
+    """What the agent writes with the kubelet's certificate before it starts the loaded kernel."""
+    said = BootReport(
+        id="try-1",
+        state="Rebooting",
+        image_digest=DIGEST,
+        boot_id=OLD_BOOT_ID,
+        message="starting the staged image",
+        time=rfc3339(world.clock()),
+        next_request_key_sha256=key_digest(KEY),
+    )
+    annotations = {BOOT_REPORT_ANNOTATION: json.dumps(to_json(replace(said, **changes)))}
+    world.admin.patch(NODES, world.name, {"metadata": {"annotations": annotations}})
 
 
 def not_yet(world: World, **changes: str) -> str:
@@ -81,6 +120,61 @@ def test_the_new_boot_joins_once(told: World) -> None:
     join = told.server().status.join
     assert join is not None
     assert (join.order_id, join.boot_id) == ("order-2", BOOT_ID)
+
+
+def test_the_kernel_that_the_agent_loaded_joins_at_once(loaded: World) -> None:
+    """Nobody has to wait until the old kubelet is missed: it is over, for the kernel that it loaded runs."""
+    configuration = loaded.joined(requestKey=KEY)
+    assert isinstance(configuration, JoinConfiguration)
+    assert loaded.refused(requestKey=OTHER_KEY).reason == "AlreadyFetched"
+
+
+def test_a_pod_that_outlives_its_kubelet_gets_nothing_while_the_loaded_kernel_is_awaited(loaded: World) -> None:
+    """The Lease is silent, the address is right, the boot id is new: all but the key can be had by a pod."""
+    tokens = loaded.tokens()
+    for seconds in (0, 20, 119):
+        loaded.clock.offset = timedelta(seconds=seconds)
+        assert not_yet(loaded, requestKey=OTHER_KEY) == "OtherBootAwaited"
+    assert loaded.tokens() == tokens
+    loaded.joined(requestKey=KEY)
+
+
+def test_a_machine_that_came_up_by_its_firmware_instead_joins_later(loaded: World) -> None:
+    loaded.clock.offset = timedelta(seconds=121)
+    loaded.joined(requestKey=OTHER_KEY)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"id": "try-0"},
+        {"boot_id": BOOT_ID},
+        {"next_request_key_sha256": None},
+        {"next_request_key_sha256": key_digest(OTHER_KEY)},
+        {"next_request_key_sha256": "\N{SNOWMAN}"},
+    ],
+    ids=["of another try", "of another boot", "of no key", "of another key", "of no hash"],
+)
+def test_what_another_report_says_lets_nobody_in_before_the_old_boot_is_over(
+    loaded: World, changes: dict[str, str]
+) -> None:
+    report(loaded, **changes)
+    assert not_yet(loaded, requestKey=KEY) in ("OldBootRuns", "OtherBootAwaited")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"id": 1}', "[" * 100_000, '"\\ud800"'])
+def test_a_report_that_is_none_counts_as_none(loaded: World, text: str) -> None:
+    loaded.admin.patch(NODES, loaded.name, {"metadata": {"annotations": {BOOT_REPORT_ANNOTATION: text}}})
+    assert not_yet(loaded, requestKey=KEY) == "OldBootRuns"
+    loaded.clock.offset = timedelta(seconds=20)
+    loaded.joined(requestKey=KEY)
+
+
+def test_the_key_is_good_for_a_kexec_alone(loaded: World) -> None:
+    loaded.order(
+        "order-3", reason="Requested", method="Reboot", request_id="try-1", boot_id_before=OLD_BOOT_ID
+    )  # as if the executor gave the next try the same id
+    assert not_yet(loaded, requestKey=KEY) == "OldBootRuns"
 
 
 def test_an_order_that_nobody_carried_out_expires(told: World) -> None:

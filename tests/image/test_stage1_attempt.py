@@ -25,7 +25,7 @@ def machine(tmp_path: Path) -> Path:
         (tmp_path / folder).mkdir(parents=True)
     for name in ("attempt", "say.sh", "handover.sh", *LEFT_OUT):
         text = LEFT_OUT.get(name) or (LIBRARY / name).read_text()
-        for path in ("/sysroot", "/run/", "/lib/stage1/"):
+        for path in ("/sysroot", "/run/", "/lib/stage1/", "/staged/"):
             text = text.replace(path, f"@{path}")
         (tmp_path / "lib/stage1" / name).write_text(text.replace("@@", "@").replace("@", str(tmp_path)))
     (tmp_path / "run/stage1/manifest").touch()
@@ -44,6 +44,21 @@ def test_what_is_handed_over_is_written_and_nothing_is_complained_of(machine: Pa
     assert (machine / "sysroot/etc/hostname").read_text() == "r01-u01\n"
     assert '"server": "r01-u01"' in (machine / "run/provisioner/boot.json").read_text()
     assert (machine / "run/stage1/stage").read_text() == "System\n"
+
+
+def test_a_request_key_that_was_staged_is_kept_for_the_agent_and_nowhere_else(machine: Path) -> None:
+    (machine / "staged").mkdir()
+    (machine / "staged/request-key").write_text("key\n")
+    (machine / "staged/request-key").chmod(0o600)
+    assert attempt(machine).returncode == 0
+    kept = machine / "run/provisioner/request-key"
+    assert (kept.read_text(), kept.stat().st_mode & 0o777) == ("key\n", 0o600)
+    assert not (machine / "staged/request-key").exists()
+
+
+def test_a_boot_that_was_not_staged_gets_no_request_key(machine: Path) -> None:
+    attempt(machine)
+    assert not (machine / "run/provisioner/request-key").exists()
 
 
 def test_a_handover_that_fails_is_complained_of(machine: Path) -> None:

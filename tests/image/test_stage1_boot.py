@@ -17,10 +17,11 @@ from provisioner.image.sign import SecretKey
 from provisioner.image.store import folder_name, measure
 from provisioner.lab.tools import Tools
 from provisioner.node.initrd import after_root, before_root
-from tests.tools import lab_tools
 from tests.image.vm import HOST, MAC, guest
+from tests.tools import lab_tools
 
 # As small as a root can be: it says what stage-1 has left for it, and turns the machine off.
+REQUEST_KEY = "0123456789abcdef" * 4
 INIT = """#!/bin/sh
 export PATH=/bin
 for file in /etc/hostname /etc/resolv.conf /run/systemd/network/10-provisioner.network /run/provisioner/boot.json; do
@@ -29,6 +30,8 @@ for file in /etc/hostname /etc/resolv.conf /run/systemd/network/10-provisioner.n
 done
 grep ' / ' /proc/mounts | sed 's/^/root: mounted /'
 ip -4 addr show eth0 | grep inet
+key=/run/provisioner/request-key
+[ ! -e $key ] || echo "root: request key $(stat -c %a $key) $(cat $key)"
 echo "root: end"
 poweroff -f
 """
@@ -203,13 +206,14 @@ def test_each_wrong_image_is_told_on_console_and_in_a_report_and_the_right_one_b
         assert facts["imageDigest"] == small.name.replace("-", ":")
         assert facts["address"] == "10.0.2.21/24"
         assert facts["join"] == f"https://{HOST}:8443"
+        assert "root: request key" not in after
 
 
 def behind_stage1(built: Built, file: Path, manifest: bytes, signature: str, root: bytes, told_bytes: int) -> Path:
     """The initramfs that the agent loads for a kexec: stage-1, and behind it what it has staged."""
     stage1 = (built.folder / FILES["stage1"]).read_bytes()
     between = before_root(len(stage1), manifest, signature.encode(), told_bytes)
-    file.write_bytes(stage1 + between + root + after_root(told_bytes))
+    file.write_bytes(stage1 + between + root + after_root(told_bytes, REQUEST_KEY))
     return file
 
 
@@ -226,6 +230,7 @@ def test_a_root_that_came_staged_is_mounted_where_it_lies_and_nothing_is_fetched
         said = "\n".join(heard.console)
         assert "root was staged before this boot" in said
         assert "root: mounted overlay / overlay rw" in said
+        assert f"root: request key 600 {REQUEST_KEY}" in said
         assert [post["stage"] for post in heard.posts] == ["Stage1", "System"]
         assert heard.messages() == []
     assert fetched == []
@@ -252,6 +257,7 @@ def test_what_came_staged_and_is_not_right_is_told_of_and_fetched(
             fault
         ] in message
         assert any("root verified" in line for line in heard.console)
+        assert any(REQUEST_KEY in line for line in heard.console), "the boot is the successor all the same"
 
 
 @pytest.mark.timeout(900)

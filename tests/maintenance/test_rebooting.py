@@ -172,6 +172,25 @@ REBOOTING: dict[str, tuple[Facts, float, str]] = {
         200,
         "ends: JobStarted",
     ),
+    "nor is it where the agent, which has ended the kubelet for a kexec, says that the kexec failed": (
+        trying(
+            ended={"outcome": "Failed"},
+            node=node(taint=NAME, prepared="o2", ready="False", report=says("Failed")),
+            work=Work(jobs=(job(),)),
+        ),
+        200,
+        "ends: JobStarted",
+    ),
+    "a machine that nobody answers for has no jobs left to interrupt": (
+        trying(
+            ended={"outcome": "TimedOut"},
+            node=node(taint=NAME, prepared="o2", ready="False", report=says("Rebooting")),
+            work=Work(jobs=(job(),)),
+            tries=(attempt("Kexec", outcome="TimedOut"),),
+        ),
+        200,
+        "tries Reboot",
+    ),
 }
 
 

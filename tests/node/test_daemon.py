@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.codec import to_json
-from provisioner.api.node_facts import BootIntent
+from provisioner.api.codec import from_json, to_json
+from provisioner.api.node_facts import BootIntent, BootReport
 from provisioner.node.daemon import GOING_DOWN_SECONDS, Daemon
 from provisioner.node.image_manifest import ImageError
 from provisioner.node.intent import FACTS_ANNOTATION, INTENT_ANNOTATION, REPORT_ANNOTATION
@@ -18,6 +18,7 @@ from tests.node.machine import BOOT_ID
 from tests.node.made_machine import make_machine
 from tests.node.test_facts import boot
 
+KEXEC = ["stop kubelet", "not ready", "kexec"]
 DIGEST, OTHER_DIGEST = "sha256:" + "0a" * 32, "sha256:" + "1b" * 32
 
 
@@ -28,6 +29,7 @@ class FakeNode:
         self.annotations: dict[str, str] | None = {}
         self.broken = False
         self.reports: list[tuple[str, str]] = []
+        self.did: list[str] = []
 
     def annotate(self, annotations: dict[str, str | None]) -> None:
         if self.broken:
@@ -38,6 +40,15 @@ class FakeNode:
             self.annotations[key] = value
             if key == REPORT_ANNOTATION:
                 self.reports.append((json.loads(value)["id"], json.loads(value)["state"]))
+
+    def annotate_and_break(self, annotations: dict[str, str | None]) -> None:
+        FakeNode.annotate(self, annotations)
+        self.broken = True
+
+    def tell_not_ready(self, message: str) -> None:
+        if self.broken:
+            raise ConnectionRefusedError("nobody listens")
+        self.did.append("not ready")
 
     def intend(self, action: str, name: str, *, digest: str = DIGEST, before: str = BOOT_ID) -> None:
         intent = BootIntent(
@@ -63,8 +74,8 @@ class FakeNode:
 class FakeMachine:
     """Records what is done to it; `result` is what the fetching has come to."""
 
-    def __init__(self, root: Path) -> None:
-        self.did: list[str] = []
+    def __init__(self, root: Path, did: list[str]) -> None:
+        self.did = did
         self.result: tuple[bool, str] | None = None
         self.short: str | None = None
         self.refuses = False
@@ -83,6 +94,12 @@ class FakeMachine:
     def memory_is_short(self) -> str | None:
         return self.short
 
+    def stop_kubelet(self) -> None:
+        self.did.append("stop kubelet")
+
+    def start_kubelet(self) -> None:
+        self.did.append("start kubelet")
+
     def kexec(self) -> None:
         # What is written before the act is there when the power goes.
         assert (self._root / "run/provisioner/finished-intent").exists()
@@ -99,7 +116,8 @@ class Agent:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.node, self.machine, self.now = FakeNode(), FakeMachine(root), 1000.0
+        self.node, self.now = FakeNode(), 1000.0
+        self.machine = FakeMachine(root, self.node.did)
         self.daemon = self.restart()
 
     def restart(self) -> Daemon:
@@ -109,6 +127,14 @@ class Agent:
     def look(self, seconds: float = 1.0) -> None:
         self.now += seconds
         self.daemon.look()
+
+
+def stage_record(agent: Agent, key_sha256: str) -> None:
+    """What the fetching process leaves once the image is loaded."""
+    folder = agent.root / "run/provisioner/next"
+    folder.mkdir(exist_ok=True)
+    record = {"imageDigest": DIGEST, "arguments": [], "requestKeySHA256": key_sha256}
+    (folder / "staged.json").write_text(json.dumps(record))
 
 
 @pytest.fixture
@@ -127,7 +153,7 @@ def test_an_image_is_staged_while_jobs_run_and_started_when_the_executor_says_so
     agent.node.intend("Kexec", "try-1")
     for _ in range(5):
         agent.look()
-    assert agent.machine.did == ["fetch 0a", "kexec"]
+    assert agent.machine.did == ["fetch 0a", *KEXEC]
     assert agent.node.reports == [("stage-1", "Staging"), ("stage-1", "Staged"), ("try-1", "Rebooting")]
     assert agent.node.report["bootID"] == BOOT_ID
 
@@ -138,7 +164,7 @@ def test_a_kexec_that_finds_nothing_staged_fetches_first(agent: Agent) -> None:
     agent.machine.result = (True, "verified and loaded")
     agent.look()
     agent.look()
-    assert agent.machine.did == ["fetch 0a", "kexec"]
+    assert agent.machine.did == ["fetch 0a", *KEXEC]
     assert [state for _, state in agent.node.reports] == ["Staging", "Rebooting"]
 
 
@@ -239,7 +265,7 @@ def test_a_kernel_that_does_not_start_is_reported(agent: Agent) -> None:
     agent.look()
     assert agent.node.reports[-1] == ("try-1", "Failed")
     agent.look()
-    assert agent.machine.did == ["fetch 0a", "kexec"]
+    assert agent.machine.did == ["fetch 0a", *KEXEC, "start kubelet"]
 
 
 def test_a_system_that_does_not_go_down_is_reported(agent: Agent) -> None:
@@ -248,6 +274,7 @@ def test_a_system_that_does_not_go_down_is_reported(agent: Agent) -> None:
     agent.look(GOING_DOWN_SECONDS + 1)
     assert agent.node.reports[-1] == ("try-1", "Failed")
     assert "did not go down" in agent.node.report["message"]
+    assert agent.machine.did[-1] == "start kubelet"
 
 
 def test_words_that_are_no_intent_are_answered_and_the_facts_are_written_all_the_same(agent: Agent) -> None:
@@ -275,13 +302,44 @@ def test_what_a_daemon_that_died_had_fetched_is_dropped_when_nobody_wants_it(age
 
 
 def test_an_image_staged_by_the_daemon_before_is_started(agent: Agent) -> None:
-    folder = agent.root / "run/provisioner/next"
-    folder.mkdir()
-    (folder / "staged.json").write_text(json.dumps({"imageDigest": DIGEST, "arguments": []}))
+    stage_record(agent, "sha256:" + "7c" * 32)
     agent.restart()
     agent.node.intend("Kexec", "try-1")
     agent.look()
-    assert agent.machine.did == ["kexec"]
+    assert agent.machine.did == KEXEC
+    assert agent.node.report["nextRequestKeySHA256"] == "sha256:" + "7c" * 32
+
+
+def test_whoever_started_the_next_system_says_by_which_key_it_is_known(agent: Agent) -> None:
+    """As the join service reads it. The report that the image is staged says nothing of it yet."""
+    agent.node.intend("Stage", "stage-1")
+    agent.look()
+    stage_record(agent, "sha256:" + "5e" * 32)
+    agent.machine.result = (True, "verified and loaded")
+    agent.look()
+    assert "nextRequestKeySHA256" not in agent.node.report
+    agent.node.intend("Kexec", "try-1")
+    agent.look()
+    report = from_json(BootReport, agent.node.report)
+    assert (report.id, report.state, report.next_request_key_sha256) == ("try-1", "Rebooting", "sha256:" + "5e" * 32)
+
+
+def test_a_reboot_by_the_firmware_knows_of_no_key(agent: Agent) -> None:
+    stage_record(agent, "sha256:" + "5e" * 32)
+    agent.restart()
+    agent.node.intend("Reboot", "try-1")
+    agent.look()
+    assert agent.node.report["state"] == "Rebooting"
+    assert "nextRequestKeySHA256" not in agent.node.report
+
+
+def test_a_kexec_goes_on_when_the_node_cannot_be_told_not_ready(agent: Agent) -> None:
+    stage_record(agent, "sha256:" + "5e" * 32)
+    agent.restart()
+    agent.node.intend("Kexec", "try-1")
+    agent.node.annotate = agent.node.annotate_and_break  # type: ignore[method-assign]
+    agent.look()
+    assert agent.machine.did == ["stop kubelet", "kexec"]
 
 
 def test_nothing_is_written_before_the_node_was_seen(agent: Agent) -> None:

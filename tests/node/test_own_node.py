@@ -196,6 +196,24 @@ def test_a_nodes_certificate_changes_its_own_annotations_and_nothing_more(
     cluster.delete(NODES, neighbour)
 
 
+def test_a_node_says_itself_that_its_kubelet_has_ended(cluster: Cluster, root: Path, node: str) -> None:
+    """Among the other conditions that the kubelet has set, and those that people have."""
+    pressure = {"type": "MemoryPressure", "status": "False", "reason": "KubeletHasSufficientMemory"}
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+    cluster.strategic_patch(NODES, node, {"status": {"conditions": [pressure, ready]}}, subresource="status")
+    OwnNode(read_access(str(root))).tell_not_ready("the next system is started", "2026-03-01T12:00:00Z")
+    conditions = {c["type"]: c for c in cluster.get(NODES, node)["status"]["conditions"]}
+    assert conditions.keys() == {"MemoryPressure", "Ready"}
+    assert conditions["Ready"] == {
+        "type": "Ready",
+        "status": "False",
+        "reason": "Rebooting",
+        "message": "the next system is started",
+        "lastHeartbeatTime": "2026-03-01T12:00:00Z",
+        "lastTransitionTime": "2026-03-01T12:00:00Z",
+    }
+
+
 def test_a_watch_sees_what_changes_on_the_own_node_only_and_ends_in_time(
     cluster: Cluster, root: Path, node: str
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shlex
 import shutil
 from collections.abc import Iterator
@@ -16,10 +17,10 @@ from provisioner.image.sign import SecretKey
 from provisioner.node import image_manifest
 from provisioner.node.image_manifest import ImageError
 from provisioner.node.initrd import after_root, before_root
-from provisioner.node.stage import FOLDER, RECORD, close_folder, read_record, stage
-from tests.tools import lab_tools
+from provisioner.node.stage import FOLDER, RECORD, close_folder, hash_key, read_record, stage
 from tests.node.image_store import ImageStore
 from tests.node.made_machine import make_machine, write
+from tests.tools import lab_tools
 
 KEY = SecretKey.generate(lambda size: b"k" * size)
 KERNEL, STAGE1, ROOT = b"kernel" * 1000, b"stage1" * 1001, os.urandom(700_000)
@@ -50,6 +51,12 @@ class Kexec:
     def load(self, kernel: str, initrd: str, command_line: str, lockdown: str) -> None:
         self.kernel, self.initrd = Path(kernel).read_bytes(), Path(initrd).read_bytes()
         self.command_line, self.lockdown = command_line, lockdown
+
+
+def key_in(initrd: bytes) -> str:
+    """The request key that the archive behind the root has."""
+    (found,) = re.findall(rb"staged/request-key\0+([0-9a-f]{64})\n", initrd)
+    return str(found.decode())
 
 
 @pytest.fixture(autouse=True)
@@ -93,7 +100,7 @@ def test_an_image_is_verified_put_behind_its_stage_1_and_loaded(root: Path, stor
     assert kexec.kernel == KERNEL
     signature = KEY.sign(manifest_of()).encode()
     between = before_root(len(STAGE1), manifest_of(), signature, len(ROOT))
-    assert kexec.initrd == STAGE1 + between + ROOT + after_root(len(ROOT))
+    assert kexec.initrd == STAGE1 + between + ROOT + after_root(len(ROOT), key_in(kexec.initrd))
     assert kexec.command_line == (
         f"provisioner.server=r01-u01 provisioner.url={store.url} provisioner.image={digest.replace(':', '-')} "
         "console=ttyS0 panic=30"
@@ -101,9 +108,27 @@ def test_an_image_is_verified_put_behind_its_stage_1_and_loaded(root: Path, stor
     assert kexec.lockdown == "none"
     folder = Path(f"{root}{FOLDER}")
     assert {file.name for file in folder.iterdir()} == {"image", "manifest", "manifest.sig", RECORD}, "memory is back"
-    assert read_record(str(root)) == {"imageDigest": digest, "arguments": ("panic=30",)}
+    assert read_record(str(root)) == {
+        "imageDigest": digest,
+        "arguments": ("panic=30",),
+        "requestKeySHA256": hash_key(key_in(kexec.initrd)),
+    }
+    assert not any(key_in(kexec.initrd).encode() in file.read_bytes() for file in folder.iterdir())
     close_folder(str(root))
     assert not folder.exists()
+
+
+def test_each_time_that_an_image_is_staged_the_next_system_gets_another_request_key(
+    root: Path, store: ImageStore
+) -> None:
+    digest, store.files = publish(manifest_of())
+    keys = set()
+    for _ in range(2):
+        kexec = Kexec()
+        stage(str(root), digest, [], kexec.load)
+        keys.add(key_in(kexec.initrd))
+        close_folder(str(root))
+    assert len(keys) == 2
 
 
 def test_a_fetch_that_was_cut_goes_on_where_it_ended(root: Path, store: ImageStore) -> None:
@@ -130,7 +155,7 @@ def test_a_new_process_goes_on_with_what_the_one_before_has_fetched(root: Path, 
     (folder / "initrd").write_bytes(STAGE1 + between + ROOT[:500_000])
     kexec = Kexec()
     stage(str(root), digest, [], kexec.load)
-    assert kexec.initrd == STAGE1 + between + ROOT + after_root(len(ROOT))
+    assert kexec.initrd == STAGE1 + between + ROOT + after_root(len(ROOT), key_in(kexec.initrd))
     assert [asked for path, asked in store.asked if path.endswith("root.squashfs")] == ["bytes=500000-"]
 
 

@@ -9,6 +9,14 @@ hand_over() {
     boot_facts >/run/provisioner/boot.json
 }
 
+# What the system before this one has left for the next agent: with it this boot proves that it is the one that was
+# started there. Taken first, as a staged root that is not right goes with all else that was staged.
+take_request_key() {
+    [ -e /staged/request-key ] || return 0
+    mkdir -p /run/provisioner && mv /staged/request-key /run/provisioner/request-key ||
+        say "the request key that was staged could not be kept: this boot joins later"
+}
+
 # The file is there even without name servers: a missing one blocks every pod.
 name_servers() {
     echo "# written by stage-1 from the rack's subnet"
