@@ -15,11 +15,12 @@ from provisioner.maintenance.ends import find_end
 from provisioner.maintenance.facts import Facts
 from provisioner.maintenance.kept_drain import decide_kept
 from provisioner.maintenance.node_status import mirrored, missing
-from provisioner.maintenance.rebooting import decide_rebooting, decide_verifying
+from provisioner.maintenance.rebooting import decide_rebooting
 from provisioner.maintenance.record import judge
 from provisioner.maintenance.release import decide_release
 from provisioner.maintenance.steps import SetFinalizer, SetNodeConditions, Step, Wait, WriteStatus
 from provisioner.maintenance.verdict import read_verdict
+from provisioner.maintenance.verifying import decide_verifying
 from provisioner.maintenance.waiting import decide_behind, decide_waiting
 
 RESYNC_SECONDS = 300.0

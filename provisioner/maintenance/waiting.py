@@ -8,14 +8,13 @@ from typing import Final
 
 from provisioner.api.maintenance import MaintenanceStatus, SlurmDrain
 from provisioner.api.meta import parse_time, rfc3339, rfc3339_micro
-from provisioner.maintenance.effective import effective, eviction_moment, may_interrupt, protected_jobs
-from provisioner.maintenance.facts import Facts, close_reason, image_obstacle, taint_value
+from provisioner.maintenance.blocking import earlier_askers, obstacles, over_budget, running_jobs
+from provisioner.maintenance.effective import effective, eviction_moment, may_interrupt
+from provisioner.maintenance.facts import Facts, close_reason, taint_value
 from provisioner.maintenance.kept_drain import may_reopen
-from provisioner.maintenance.paths import explain_no_path, possible_paths
 from provisioner.maintenance.record import (
     Blocked,
     describe,
-    is_over,
     next_step,
     note,
     noted,
@@ -36,17 +35,14 @@ from provisioner.maintenance.steps import (
 
 SHORTEST_LOOK_SECONDS: Final = 5.0
 LONGEST_LOOK_SECONDS: Final = 60.0
-TURN_SECONDS: Final = 20.0
-"""How long a free slot is left to those that asked earlier: one of them may be unable to claim without saying so."""
 TURN_LOOK_SECONDS: Final = 2.0
-MAX_NAMES: Final = 8
 CONTENDED_SECONDS: Final = 5.0
 """After two claimed more than the budget allows and both stood back: each waits up to so long, by its name."""
 
 
 def decide_waiting(facts: Facts, now: datetime) -> Step:
     """Wait, or claim the server."""
-    blocked = _obstacles(facts) or _running(facts, now)
+    blocked = obstacles(facts) or running_jobs(facts, now)
     if not blocked:
         blocked = awaits_staging(facts, now)
         given_up = give_up_staging(facts, now) if blocked else None
@@ -55,7 +51,7 @@ def decide_waiting(facts: Facts, now: datetime) -> Step:
     if not blocked:
         if facts.budget is None or (facts.budget.has_room and not facts.budget.fresh):
             return NeedBudget(fresh=facts.budget is not None)
-        blocked = _budget(facts) or _turn(facts, now)
+        blocked = over_budget(facts) or earlier_askers(facts, now)
     if not blocked:
         rest = _stand_back(facts, now)
         return Wait(seconds=rest) if rest > 0 else WriteStatus(status=_claimed(facts, now))
@@ -75,93 +71,6 @@ def decide_behind(facts: Facts, now: datetime) -> Step:
     status = next_step(status, f"comes after Maintenance {name}, and is done with it if that does what it wants")
     status = with_conditions(facts.maintenance, status, now)
     return WriteStatus(status=status) if status != facts.maintenance.status else Wait(seconds=LONGEST_LOOK_SECONDS)
-
-
-def _obstacles(facts: Facts) -> list[Blocked]:
-    """What no policy overcomes."""
-    server, node, wanted = facts.server, facts.node, facts.wanted
-    if server is None or wanted is None:
-        return []
-    found: list[Blocked] = []
-    if facts.pool is None:
-        named = server.spec.node_pool_ref
-        words = f"NodePool '{named}' does not exist: create it" if named else "has no NodePool: set spec.nodePoolRef"
-        found.append(("Server", server.name, f"Server '{server.name}': {words}"))
-    if server.spec.acceptance != "Accepted":
-        found.append(("Server", server.name, f"Server '{server.name}' is not Accepted: accept it, or withdraw this"))
-    if node is not None and node.held:
-        found.append(
-            ("Hold", node.name, f"Node '{node.name}' is held by a person: kubectl provision release {node.name}")
-        )
-    if not wanted.boots:
-        if node is None:
-            found.append(("Server", server.name, f"Server '{server.name}' has no Node that could be drained"))
-        return found
-    if server.spec.power_state == "Off":
-        found.append(("Server", server.name, f"Server '{server.name}' is meant to be off: set spec.powerState to On"))
-    obstacle = image_obstacle(facts)
-    if obstacle is not None:
-        found.append(("Image", facts.image_name or "", obstacle))
-    if facts.pool is not None and not possible_paths(facts, wanted.action):
-        words = explain_no_path(facts, wanted.action)
-        found.append(("Agent", server.name, f"Server '{server.name}' cannot be rebooted by any path: {words}"))
-    return found
-
-
-def _running(facts: Facts, now: datetime) -> list[Blocked]:
-    """What runs there and may not be ended now."""
-    server, work, wanted = facts.server, facts.work, facts.wanted
-    if server is None or wanted is None:
-        return []
-    # Where no system runs there is nobody to be warned of a deadline.
-    due = may_interrupt(facts, now) or (wanted.deadline is not None and now >= wanted.deadline)
-    if (facts.node is None or facts.node.boot_id is None) and wanted.boots and not due:
-        if wanted.action == "PowerCycle" or server.status.order is None:
-            return []
-        words = f"Server '{server.name}' boots, or tries to; ask with policy Now to reboot it nevertheless"
-        return [("Server", server.name, words)]
-    found: list[Blocked] = [(j.kind, j.name, _job_words(facts, j.message, now)) for j in protected_jobs(facts, now)]
-    if wanted.policy != "Now":
-        if work is None:
-            found.append(("Server", server.name, "what runs there was not looked at yet"))
-        else:
-            found += [("Slurm", server.name, f"not known whether jobs run there: {words}") for words in work.unknown]
-    return found
-
-
-def _job_words(facts: Facts, message: str, now: datetime) -> str:
-    wanted = facts.wanted
-    if wanted is None or wanted.policy != "Deadline" or wanted.deadline is None:
-        return f"{message}; WhenIdle waits for its end"
-    if may_interrupt(facts, now):
-        return f"{message}; its owner forbids eviction: it is waited for, or ask with policy Now"
-    return f"{message}; it may go on until {rfc3339(wanted.deadline)}"
-
-
-def _budget(facts: Facts) -> list[Blocked]:
-    budget, pool = facts.budget, facts.pool
-    if budget is None or pool is None or budget.has_room:
-        return []
-    names = ", ".join(budget.taken[:8])
-    words = (
-        f"{len(budget.taken)} of the {budget.allowed} servers that NodePool '{pool.name}' allows to be out of use at "
-        f"once (spec.maintenance.maxUnavailable) are: {names}"
-    )
-    return [("Budget", pool.name, words)]
-
-
-def _turn(facts: Facts, now: datetime) -> list[Blocked]:
-    """Those that asked earlier and wait for the same budget: they claim first, if they do so soon."""
-    budget = facts.budget
-    if budget is None or not budget.before:
-        return []
-    since = {b.name: parse_time(b.since_time) for b in facts.maintenance.status.blockers if b.kind == "Maintenance"}
-    patient = [name for name in budget.before if since.get(name, now) <= now]  # else by a clock that was ahead
-    patient = [name for name in patient if not is_over(since.get(name), TURN_SECONDS, now)]
-    if len(patient) < budget.allowed - len(budget.taken):
-        return []
-    words = f"asked earlier and waits for the same budget: it comes first, if it does within {TURN_SECONDS:.0f} s"
-    return [("Maintenance", name, f"Maintenance {name} {words}") for name in budget.before[:MAX_NAMES]]
 
 
 def _stand_back(facts: Facts, now: datetime) -> float:
@@ -237,7 +146,7 @@ def intended_drain(facts: Facts) -> SlurmDrain | None:
 def closes_when_planned(facts: Facts) -> bool:
     """Whether the pool wants the server closed to new jobs while running ones end."""
     pool = facts.pool
-    return pool is not None and pool.spec.maintenance.cordon == "WhenPlanned" and not _obstacles(facts)
+    return pool is not None and pool.spec.maintenance.cordon == "WhenPlanned" and not obstacles(facts)
 
 
 def _wait(facts: Facts, now: datetime) -> Wait:
