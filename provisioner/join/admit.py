@@ -24,7 +24,7 @@ from provisioner.join.attestation import Challenge, Proof, Proven
 from provisioner.join.node_object import SERVER_UID_ANNOTATION
 from provisioner.join.old_boot import old_boot_runs
 from provisioner.join.request import JoinRequest
-from provisioner.join.successor import SUCCESSOR_ONLY, awaited_key, is_reserved, is_successor
+from provisioner.join.successor import find_successor
 
 ORDER_WINDOW_SECONDS: Final = 1800
 """How long after the BMC accepted an order its fetch stays armed; after the order, where there is no BMC or the agent
@@ -192,15 +192,17 @@ def _judge_predecessor(
     facts: Facts, server: Server, order: BootOrder, request: JoinRequest, armed: datetime, now: datetime
 ) -> Decision | None:
     """No BMC has ended the boot before this one: whether it is over, and this one its successor."""
-    awaited = awaited_key(facts.node, order)
-    if awaited is not None and is_successor(awaited, request.request_key_sha256):
-        return None
-    if awaited is not None and is_reserved(armed, now):
-        return NotYet(
-            "OtherBootAwaited",
-            f"server {server.name} was told to start a kernel by kexec for boot order {order.id}; until "
-            f"{armed + SUCCESSOR_ONLY:%Y-%m-%dT%H:%M:%SZ} only that one joins, by the request key that it was given",
-        )
+    successor = find_successor(facts.node, order)
+    if successor is not None:
+        if successor.asks(request.request_key_sha256):
+            return None
+        until = successor.comes_until(armed, now)
+        if now <= until:
+            return NotYet(
+                "OtherBootAwaited",
+                f"server {server.name} was told to start a kernel by kexec for boot order {order.id}; until "
+                f"{until:%Y-%m-%dT%H:%M:%SZ} only that one joins, by the request key that it was given",
+            )
     if old_boot_runs(facts.lease, now):
         return NotYet(
             "OldBootRuns",

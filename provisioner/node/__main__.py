@@ -95,9 +95,8 @@ def _run(root: str) -> int:
     except BootFactsError as error:
         _say(str(error))
         return 1
-    watch, machine = NodeWatch(root, _say), RealMachine(root)
-    machine.start_kubelet()  # a daemon that died after it had stopped the kubelet for a kexec leaves none
-    daemon = Daemon(boot, root, watch, machine, _say)
+    watch = NodeWatch(root, _say)
+    daemon = Daemon(boot, root, watch, RealMachine(root), _say)
     watch.start()
     while True:
         watch.changed.clear()

@@ -10,25 +10,21 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from provisioner.node import ending, stage
 from provisioner.node import facts as node_facts
 from provisioner.node import intent as intents
-from provisioner.node import stage
 from provisioner.node.api_server import NotJoinedError
-from provisioner.node.boot_facts import BootFacts, write_file
-from provisioner.node.image_manifest import ImageError
+from provisioner.node.boot_facts import BootFacts
 from provisioner.node.intent import Held, Intent, IntentError
 
 LOOK_SECONDS = 10.0
 BUSY_SECONDS = 0.5
-GOING_DOWN_SECONDS = 120.0
-"""A system that still runs so long after it was told to end will not."""
 MISSING_SECONDS = 2.0
 """How long it may take until what was written is seen."""
-FINISHED = "/run/provisioner/finished-intent"
 
 
-class Machine(Protocol):
-    """What the daemon does to the machine it runs on."""
+class Machine(ending.Machine, Protocol):
+    """What the daemon does to the machine it runs on, beside ending its system."""
 
     def begin_staging(self, image_digest: str, arguments: Sequence[str]) -> None:
         """Start fetching; ends what was fetched before for another image."""
@@ -41,18 +37,6 @@ class Machine(Protocol):
 
     def memory_is_short(self) -> str | None:
         """Why what is staged should be given up, or None."""
-
-    def stop_kubelet(self) -> None:
-        """End the kubelet; its pods run on."""
-
-    def start_kubelet(self) -> None:
-        """Start the kubelet, if it does not run."""
-
-    def kexec(self) -> None:
-        """Start the loaded kernel. Raises: ImageError."""
-
-    def reboot(self) -> None:
-        """Reboot by the firmware. Raises: ImageError."""
 
 
 class Node(Protocol):
@@ -86,10 +70,9 @@ class Daemon:
         self._clock = clock
         self._held: Held | None = None
         self._reported: tuple[str, str, str] | None = None
-        self._finished = _first_line(root + FINISHED)
         self._written_facts: dict[str, Any] | None = None
         self._facts_time = self._looked_time = 0.0
-        self._acted: tuple[Intent, float] | None = None
+        self._ending = ending.Ending(root, machine, self._report_on, node.tell_not_ready, say, clock)
         if record := stage.read_record(root):
             self._held = Held(**_named(record), state=intents.STAGED, intent_id="", message="staged before", since=0.0)
 
@@ -114,14 +97,20 @@ class Daemon:
             except IntentError as error:
                 if error.id:
                     self._report(error.id, "", intents.FAILED, str(error))
+        self._ending.look(intent, self._key_sha256)
+        if self._ending.is_under_way:
+            return
         self._follow_staging(intent)
-        step = intents.next_step(intent, self._boot.boot_id, self._held, self._finished, self._clock())
+        step = intents.next_step(intent, self._boot.boot_id, self._held, self._ending.finished, self._clock())
         if step == intents.DROP or (intent is None and self._is_leftover()):
             self._drop()
         elif step == intents.FETCH and intent is not None:
             self._fetch(intent)
-        elif step in (intents.ACT_KEXEC, intents.ACT_REBOOT) and intent is not None:
-            self._act(intent, step)
+        elif step == intents.ACT_KEXEC and intent is not None:
+            self._ending.begin(intent, self._key_sha256)
+        elif step == intents.ACT_REBOOT and intent is not None:
+            self._ending.begin(intent, "")
+            self._held = None
         elif intent is not None and intent.boot_id_before == self._boot.boot_id:
             self._tell_held(intent)
 
@@ -131,24 +120,27 @@ class Daemon:
             return
         if held.state == intents.STAGING and (result := self._machine.staging_result()) is not None:
             loaded, words = result
+            record = stage.read_record(self._root) if loaded else None
+            if loaded and record is None:
+                loaded, words = False, f"what was staged has no readable record in {stage.FOLDER}"
             self._say(words)
             held.state, held.message, held.since = (
                 (intents.STAGED if loaded else intents.FAILED),
                 words,
                 self._clock(),
             )
-            if loaded:
-                held.request_key_sha256 = (stage.read_record(self._root) or {}).get("requestKeySHA256", "")
+            if record is not None:
+                held.request_key_sha256 = record["requestKeySHA256"]
             else:
                 self._machine.drop_staged()
-        elif held.state == intents.STAGED and not self._acted and (why := self._machine.memory_is_short()):
+        elif held.state == intents.STAGED and (why := self._machine.memory_is_short()):
             self._say(why)
             self._machine.drop_staged()
             held.state, held.message, held.since = intents.FAILED, why, self._clock()
         if held.state == intents.FAILED and intent is not None and held.intent_id == intent.id:
             self._report(intent.id, intent.image_digest, intents.FAILED, held.message)
             if intent.action == intents.KEXEC:
-                self._finish(intent)
+                self._ending.finish(intent)
 
     def _fetch(self, intent: Intent) -> None:
         if self._held is not None and not self._held.is_for(intent):
@@ -167,56 +159,12 @@ class Daemon:
     def _tell_held(self, intent: Intent) -> None:
         """An intent that finds its image staged, or being staged, for an earlier one is answered, too."""
         held = self._held
-        if self._acted is not None:
-            acted, since = self._acted
-            if self._clock() - since > GOING_DOWN_SECONDS:
-                self._acted = None
-                self._machine.start_kubelet()
-                self._report(acted.id, acted.image_digest, intents.FAILED, "the system did not go down in 120 s")
-        elif held is not None and held.is_for(intent) and intent.id != self._finished:
+        if held is not None and held.is_for(intent) and intent.id != self._ending.finished:
             if held.state == intents.STAGED:
                 self._report(intent.id, intent.image_digest, intents.STAGED, held.message)
             elif held.state == intents.STAGING:
                 held.intent_id = intent.id
                 self._report(intent.id, intent.image_digest, intents.STAGING, f"fetching image {intent.image}")
-
-    def _act(self, intent: Intent, step: str) -> None:
-        words = "starting the staged image" if step == intents.ACT_KEXEC else "rebooting by the firmware"
-        key = self._held.request_key_sha256 if self._held is not None and step == intents.ACT_KEXEC else ""
-        # Both before the act, which is not done twice in one boot, and not without a word.
-        self._report(intent.id, intent.image_digest, intents.REBOOTING, words, key)
-        self._finish(intent)
-        self._say(f"{words}, as intent {intent.id} says")
-        self._acted = (intent, self._clock())
-        try:
-            if step == intents.ACT_KEXEC:
-                self._kexec()
-            else:
-                self._machine.drop_staged()
-                self._held = None
-                self._machine.reboot()
-        except ImageError as error:
-            self._acted = None
-            self._say(str(error))
-            self._machine.start_kubelet()
-            self._report(intent.id, intent.image_digest, intents.FAILED, str(error))
-
-    def _kexec(self) -> None:
-        """The next system may be there before anybody misses this one: the kubelet ends first, and the Node says it.
-
-        No Service then sends to pods that are about to go, and the next kubelet says Ready as soon as it is: one that
-        finds the Node still Ready may wait for its next turn, 10 s later.
-        """
-        self._machine.stop_kubelet()
-        try:
-            self._node.tell_not_ready("the agent starts the staged image by kexec")
-        except (OSError, NotJoinedError) as error:
-            self._say(f"the Node could not be told NotReady ({type(error).__name__}: {error}); going on")
-        self._machine.kexec()
-
-    def _finish(self, intent: Intent) -> None:
-        self._finished = intent.id
-        write_file(self._root + FINISHED, intent.id + "\n", mode=0o600)
 
     def _drop(self) -> None:
         self._machine.drop_staged()
@@ -226,6 +174,14 @@ class Daemon:
     def _is_leftover(self) -> bool:
         """Whether an earlier run of the daemon ended while it fetched what nobody wants any more."""
         return self._held is None and Path(self._root + stage.FOLDER).exists()
+
+    @property
+    def _key_sha256(self) -> str:
+        """Of the request key that the loaded kernel knows."""
+        return self._held.request_key_sha256 if self._held is not None else ""
+
+    def _report_on(self, intent: Intent, state: str, words: str, key_sha256: str) -> None:
+        self._report(intent.id, intent.image_digest, state, words, key_sha256)
 
     def _report(self, intent_id: str, image_digest: str, state: str, message: str, key_sha256: str = "") -> None:
         if self._reported == (intent_id, state, message):
@@ -247,7 +203,7 @@ class Daemon:
         if is_missing:  # the Node was made anew
             self._written_facts = None
         pause = node_facts.pause_seconds(self._written_facts)
-        if self._acted is not None or now - self._looked_time < max(pause, MISSING_SECONDS):
+        if self._ending.is_under_way or now - self._looked_time < max(pause, MISSING_SECONDS):
             return
         self._looked_time = now
         found = node_facts.node_facts(self._boot, self._root, now)
@@ -262,10 +218,3 @@ def _named(record: dict[str, Any]) -> dict[str, Any]:
         "arguments": record["arguments"],
         "request_key_sha256": record["requestKeySHA256"],
     }
-
-
-def _first_line(path: str) -> str:
-    try:
-        return Path(path).read_text().strip()
-    except OSError:
-        return ""

@@ -9,6 +9,7 @@ from provisioner.node.image_manifest import ImageError
 from provisioner.node.running import KEXEC_PROGRAM
 
 _LOAD_SECONDS = 300
+_START_SECONDS = 30
 
 
 def load_commands(kernel: str, initrd: str, command_line: str, lockdown: str) -> list[list[str]]:
@@ -54,17 +55,17 @@ def start_loaded() -> None:
     --force: the node was drained before; every process still gets SIGTERM and DefaultTimeoutStopSec to end, and file
     systems are unmounted, but units are not stopped in their order: nothing that this system holds outlives it.
     """
-    _run(["systemctl", "--force", "kexec"], "the loaded kernel was not started")
+    _run(["systemctl", "--force", "kexec"], "the loaded kernel was not started", _START_SECONDS)
 
 
 def reboot() -> None:
     """Reboot through the firmware; returns at once. Raises: ImageError."""
-    _run(["systemctl", "reboot"], "the system would not reboot")
+    _run(["systemctl", "reboot"], "the system would not reboot", _START_SECONDS)
 
 
-def _run(command: list[str], what: str) -> None:
+def _run(command: list[str], what: str, seconds: float = _LOAD_SECONDS) -> None:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_LOAD_SECONDS, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ImageError(f"{what}: {error}") from error
     if done.returncode != 0:

@@ -139,7 +139,31 @@ def test_a_pod_that_outlives_its_kubelet_gets_nothing_while_the_loaded_kernel_is
     loaded.joined(requestKey=KEY)
 
 
+def test_nor_where_the_agent_acts_long_after_the_order_because_it_had_to_fetch_first(loaded: World) -> None:
+    loaded.clock.offset = timedelta(seconds=400)
+    report(loaded)
+    for seconds in (401, 420, 519):
+        loaded.clock.offset = timedelta(seconds=seconds)
+        assert not_yet(loaded, requestKey=OTHER_KEY) == "OtherBootAwaited"
+    loaded.joined(requestKey=KEY)
+
+
+def test_nor_where_the_kexec_failed_and_the_kubelet_is_about_to_come_back(loaded: World) -> None:
+    loaded.clock.offset = timedelta(seconds=30)
+    report(loaded, state="Failed")
+    loaded.clock.offset = timedelta(seconds=31)
+    assert not_yet(loaded, requestKey=OTHER_KEY) == "OtherBootAwaited"
+
+
 def test_a_machine_that_came_up_by_its_firmware_instead_joins_later(loaded: World) -> None:
+    loaded.clock.offset = timedelta(seconds=121)
+    loaded.joined(requestKey=OTHER_KEY)
+
+
+@pytest.mark.parametrize("time", ["2099-01-01T00:00:00Z", "2001-01-01T00:00:00Z", "noon", "2026-01-01T00:00:00", ""])
+def test_a_node_whose_clock_is_wrong_keeps_nobody_out_for_longer(loaded: World, time: str) -> None:
+    report(loaded, time=time)
+    assert not_yet(loaded, requestKey=OTHER_KEY) == "OtherBootAwaited"
     loaded.clock.offset = timedelta(seconds=121)
     loaded.joined(requestKey=OTHER_KEY)
 

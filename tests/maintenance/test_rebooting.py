@@ -182,7 +182,7 @@ REBOOTING: dict[str, tuple[Facts, float, str]] = {
         200,
         "ends: JobStarted",
     ),
-    "a machine that nobody answers for has no jobs left to interrupt": (
+    "a machine for which nobody answers any more is rebooted by the next path, whatever ran there": (
         trying(
             ended={"outcome": "TimedOut"},
             node=node(taint=NAME, prepared="o2", ready="False", report=says("Rebooting")),

@@ -11,7 +11,8 @@ import pytest
 
 from provisioner.api.codec import from_json, to_json
 from provisioner.api.node_facts import BootIntent, BootReport
-from provisioner.node.daemon import GOING_DOWN_SECONDS, Daemon
+from provisioner.node.daemon import Daemon
+from provisioner.node.ending import GOING_DOWN_SECONDS
 from provisioner.node.image_manifest import ImageError
 from provisioner.node.intent import FACTS_ANNOTATION, INTENT_ANNOTATION, REPORT_ANNOTATION
 from tests.node.machine import BOOT_ID
@@ -19,15 +20,20 @@ from tests.node.made_machine import make_machine
 from tests.node.test_facts import boot
 
 KEXEC = ["stop kubelet", "not ready", "kexec"]
+KEY_SHA256 = "sha256:" + "5e" * 32
 DIGEST, OTHER_DIGEST = "sha256:" + "0a" * 32, "sha256:" + "1b" * 32
 
 
 class FakeNode:
-    """Annotations that the daemon sees as soon as they are written. `broken`: the API server does not answer."""
+    """Annotations that the daemon sees as soon as they are written. `broken`: the API server does not answer.
+
+    `breaks_after`: after how many reports it breaks by itself.
+    """
 
     def __init__(self) -> None:
         self.annotations: dict[str, str] | None = {}
         self.broken = False
+        self.breaks_after: int | None = None
         self.reports: list[tuple[str, str]] = []
         self.did: list[str] = []
 
@@ -40,10 +46,7 @@ class FakeNode:
             self.annotations[key] = value
             if key == REPORT_ANNOTATION:
                 self.reports.append((json.loads(value)["id"], json.loads(value)["state"]))
-
-    def annotate_and_break(self, annotations: dict[str, str | None]) -> None:
-        FakeNode.annotate(self, annotations)
-        self.broken = True
+                self.broken = len(self.reports) == self.breaks_after
 
     def tell_not_ready(self, message: str) -> None:
         if self.broken:
@@ -78,7 +81,7 @@ class FakeMachine:
         self.did = did
         self.result: tuple[bool, str] | None = None
         self.short: str | None = None
-        self.refuses = False
+        self.refuses = self.dies = False
         self._root = root
 
     def begin_staging(self, image_digest: str, arguments: Sequence[str]) -> None:
@@ -104,6 +107,8 @@ class FakeMachine:
         # What is written before the act is there when the power goes.
         assert (self._root / "run/provisioner/finished-intent").exists()
         self.did.append("kexec")
+        if self.dies:
+            raise SystemExit
         if self.refuses:
             raise ImageError("the loaded kernel was not started: no")
 
@@ -137,6 +142,13 @@ def stage_record(agent: Agent, key_sha256: str) -> None:
     (folder / "staged.json").write_text(json.dumps(record))
 
 
+def ready_to_kexec(agent: Agent) -> None:
+    """The image is staged, by the daemon before this one, and the executor wants it started."""
+    stage_record(agent, KEY_SHA256)
+    agent.restart()
+    agent.node.intend("Kexec", "try-1")
+
+
 @pytest.fixture
 def agent(tmp_path: Path) -> Agent:
     root = make_machine(tmp_path)
@@ -148,6 +160,7 @@ def test_an_image_is_staged_while_jobs_run_and_started_when_the_executor_says_so
     agent.node.intend("Stage", "stage-1")
     agent.look()
     agent.look()
+    stage_record(agent, KEY_SHA256)
     agent.machine.result = (True, "verified and loaded")
     agent.look()
     agent.node.intend("Kexec", "try-1")
@@ -161,6 +174,7 @@ def test_an_image_is_staged_while_jobs_run_and_started_when_the_executor_says_so
 def test_a_kexec_that_finds_nothing_staged_fetches_first(agent: Agent) -> None:
     agent.node.intend("Kexec", "try-1")
     agent.look()
+    stage_record(agent, KEY_SHA256)
     agent.machine.result = (True, "verified and loaded")
     agent.look()
     agent.look()
@@ -215,6 +229,7 @@ def test_another_image_takes_the_place_of_the_one_before(agent: Agent) -> None:
 def test_a_job_that_needs_the_memory_gets_it(agent: Agent) -> None:
     agent.node.intend("Stage", "stage-1")
     agent.look()
+    stage_record(agent, KEY_SHA256)
     agent.machine.result = (True, "verified and loaded")
     agent.look()
     agent.machine.short = "given up while staged: memory: 10 MiB available"
@@ -244,7 +259,7 @@ def test_an_agent_that_was_restarted_after_the_act_does_not_act_again(agent: Age
     agent.look()
     agent.restart()
     agent.look()
-    assert agent.machine.did == ["drop", "reboot"]
+    assert agent.machine.did == ["drop", "reboot", "start kubelet"]
 
 
 def test_nothing_is_done_that_could_not_be_reported(agent: Agent) -> None:
@@ -261,6 +276,7 @@ def test_a_kernel_that_does_not_start_is_reported(agent: Agent) -> None:
     agent.machine.refuses = True
     agent.node.intend("Kexec", "try-1")
     agent.look()
+    stage_record(agent, KEY_SHA256)
     agent.machine.result = (True, "verified and loaded")
     agent.look()
     assert agent.node.reports[-1] == ("try-1", "Failed")
@@ -302,30 +318,30 @@ def test_what_a_daemon_that_died_had_fetched_is_dropped_when_nobody_wants_it(age
 
 
 def test_an_image_staged_by_the_daemon_before_is_started(agent: Agent) -> None:
-    stage_record(agent, "sha256:" + "7c" * 32)
+    stage_record(agent, KEY_SHA256)
     agent.restart()
     agent.node.intend("Kexec", "try-1")
     agent.look()
     assert agent.machine.did == KEXEC
-    assert agent.node.report["nextRequestKeySHA256"] == "sha256:" + "7c" * 32
+    assert agent.node.report["nextRequestKeySHA256"] == KEY_SHA256
 
 
 def test_whoever_started_the_next_system_says_by_which_key_it_is_known(agent: Agent) -> None:
     """As the join service reads it. The report that the image is staged says nothing of it yet."""
     agent.node.intend("Stage", "stage-1")
     agent.look()
-    stage_record(agent, "sha256:" + "5e" * 32)
+    stage_record(agent, KEY_SHA256)
     agent.machine.result = (True, "verified and loaded")
     agent.look()
     assert "nextRequestKeySHA256" not in agent.node.report
     agent.node.intend("Kexec", "try-1")
     agent.look()
     report = from_json(BootReport, agent.node.report)
-    assert (report.id, report.state, report.next_request_key_sha256) == ("try-1", "Rebooting", "sha256:" + "5e" * 32)
+    assert (report.id, report.state, report.next_request_key_sha256) == ("try-1", "Rebooting", KEY_SHA256)
 
 
 def test_a_reboot_by_the_firmware_knows_of_no_key(agent: Agent) -> None:
-    stage_record(agent, "sha256:" + "5e" * 32)
+    stage_record(agent, KEY_SHA256)
     agent.restart()
     agent.node.intend("Reboot", "try-1")
     agent.look()
@@ -334,12 +350,65 @@ def test_a_reboot_by_the_firmware_knows_of_no_key(agent: Agent) -> None:
 
 
 def test_a_kexec_goes_on_when_the_node_cannot_be_told_not_ready(agent: Agent) -> None:
-    stage_record(agent, "sha256:" + "5e" * 32)
-    agent.restart()
-    agent.node.intend("Kexec", "try-1")
-    agent.node.annotate = agent.node.annotate_and_break  # type: ignore[method-assign]
+    ready_to_kexec(agent)
+    agent.node.breaks_after = 1
     agent.look()
     assert agent.machine.did == ["stop kubelet", "kexec"]
+
+
+def test_the_kubelet_comes_back_where_the_system_does_not_go_down_though_nobody_wants_it_any_more(agent: Agent) -> None:
+    ready_to_kexec(agent)
+    agent.look()
+    agent.node.withdraw()
+    agent.look(60.0)
+    assert agent.machine.did == KEXEC, "while it may go down nothing is taken from it"
+    agent.look(GOING_DOWN_SECONDS)
+    assert agent.machine.did == [*KEXEC, "start kubelet", "drop"]
+    assert agent.node.reports[-1] == ("try-1", "Failed")
+
+
+def test_a_kexec_that_failed_is_told_until_it_could_be_written_and_keeps_its_key(agent: Agent) -> None:
+    ready_to_kexec(agent)
+    agent.machine.refuses = True
+    agent.node.breaks_after = 1
+    agent.look()
+    assert agent.machine.did == ["stop kubelet", "kexec", "start kubelet"]
+    assert agent.node.reports == [("try-1", "Rebooting")]
+    agent.node.broken = False
+    agent.look()
+    agent.look()
+    assert agent.node.reports == [("try-1", "Rebooting"), ("try-1", "Failed")]
+    assert agent.node.report["nextRequestKeySHA256"] == KEY_SHA256, "nobody takes the old boot for a new one meanwhile"
+    assert agent.machine.did.count("start kubelet") == 1
+
+
+def test_an_agent_that_died_before_the_kernel_was_started_is_followed_by_one_that_says_so(agent: Agent) -> None:
+    ready_to_kexec(agent)
+    agent.machine.dies = True
+    with pytest.raises(SystemExit):
+        agent.look()
+    agent.machine.dies = False
+    agent.restart()
+    agent.look()
+    assert agent.machine.did == [*KEXEC, "start kubelet"]
+    assert agent.node.reports == [("try-1", "Rebooting"), ("try-1", "Failed")]
+    assert agent.node.report["nextRequestKeySHA256"] == KEY_SHA256
+
+
+def test_a_kubelet_that_a_person_has_stopped_is_not_started(agent: Agent) -> None:
+    agent.restart()
+    agent.look()
+    assert agent.machine.did == []
+
+
+def test_what_is_loaded_with_a_key_that_nobody_knows_is_not_started(agent: Agent) -> None:
+    agent.node.intend("Kexec", "try-1")
+    agent.look()
+    agent.machine.result = (True, "verified and loaded")
+    agent.look()
+    assert agent.machine.did == ["fetch 0a", "drop"]
+    assert agent.node.reports[-1] == ("try-1", "Failed")
+    assert "no readable record" in agent.node.report["message"]
 
 
 def test_nothing_is_written_before_the_node_was_seen(agent: Agent) -> None:
