@@ -6,6 +6,7 @@ ProvisionerError
 └── NeedsHuman     nothing changes until a person acts; carries `hint`, the remedy
     ├── NotFound   an object that was named does not exist
     └── Refused    the input or the caller is not acceptable
+        └── Forbidden  the caller lacks a right
 
 Messages say object, observed and expected; `hint` says the remedy.
 """
@@ -45,4 +46,8 @@ class NotFound(NeedsHuman):
 
 
 class Refused(NeedsHuman):
-    """The input or the caller is not acceptable (HTTP 400, 403, 422)."""
+    """The input or the caller is not acceptable (HTTP 400, 401, 422)."""
+
+
+class Forbidden(Refused):
+    """The caller lacks a right, or a policy forbids it (HTTP 403). What it is about need not even exist."""

@@ -4,7 +4,8 @@
 404                                  NotFound
 410                                  Expired (a watch or a page of a list is too old: list again)
 408, 429, 5xx, connection errors     Retryable, honouring Retry-After
-400, 401, 403, 405, 413, 415, 422    Refused
+403                                  Forbidden
+400, 401, 405, 413, 415, 422         Refused
 """
 
 from __future__ import annotations
@@ -14,14 +15,13 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final, NoReturn
 
-from provisioner.api.errors import Conflict, NotFound, Refused, Retryable
+from provisioner.api.errors import Conflict, Forbidden, NotFound, Refused, Retryable
 
 MAX_RETRY_AFTER_SECONDS: Final = 300.0
 
 _LATER: Final = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
 _HINTS: Final[dict[int, str]] = {
     HTTPStatus.UNAUTHORIZED: "renew the credentials in the kubeconfig",
-    HTTPStatus.FORBIDDEN: "grant the right with a Role, or use another kubeconfig",
 }
 
 
@@ -48,6 +48,8 @@ def raise_failure(status: int, headers: Mapping[str, str], body: bytes, what: st
         raise Refused(message, hint="correct the field that the API server names")
     if status in _LATER or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         raise Retryable(f"{message} (HTTP {status})", after_seconds=_retry_after(headers, answer))
+    if status == HTTPStatus.FORBIDDEN:
+        raise Forbidden(message, hint="grant the right with a Role, or use another kubeconfig")
     raise Refused(message, hint=_HINTS.get(status, "correct what the API server names"))
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import structlog
 
-from provisioner.api.errors import Conflict, NeedsHuman, NotFound
+from provisioner.api.errors import Conflict, Forbidden, NeedsHuman, NotFound
 from provisioner.api.pool_settings import JobCheck
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import JOBS, PODS
@@ -65,10 +65,8 @@ class JobRunner:
             return True  # made before, and not in the cache yet
         except NeedsHuman as error:
             # Once more in the next round; until then it is as good as failed.
-            reason = "NamespaceMissing" if isinstance(error, NotFound) else "JobRefused"
             with self._lock:
-                state = JobState(phase="Refused", reason=reason, message=printable(str(error), 480))
-                self._refused.setdefault(server, {})[name] = state
+                self._refused.setdefault(server, {})[name] = _refusal(error, namespace)
             return False
         log.info("check was started", server=server, check=order.check.name, job=f"{namespace}/{name}")
         return True
@@ -87,6 +85,20 @@ class JobRunner:
         if current is None or current.attempt is None:
             with self._lock:
                 self._refused.pop(server, None)
+
+
+def _refusal(error: NeedsHuman, namespace: str) -> JobState:
+    """Who may not make Jobs in a namespace is not told whether it exists."""
+    reason, words = "JobRefused", str(error)
+    if isinstance(error, NotFound):
+        reason = "NamespaceMissing"
+    elif isinstance(error, Forbidden):
+        reason = "JobForbidden"
+        words = (
+            f"namespace '{namespace}' does not exist, or the controller may not make Jobs in it: make it, and a Role "
+            f"provisioner-checks with a RoleBinding there (docs/verification.md); {words}"
+        )
+    return JobState(phase="Refused", reason=reason, message=printable(words, 480))
 
 
 def _is_ours(job: Mapping[str, Any], server: str) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from provisioner.api.errors import Conflict, NeedsHuman, NotFound, ProvisionerError, Refused, Retryable
+from provisioner.api.errors import Conflict, Forbidden, NeedsHuman, NotFound, ProvisionerError, Refused, Retryable
 from provisioner.cluster.changes import read_changes
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.failures import Expired, raise_failure
@@ -22,7 +22,7 @@ from tests.cluster.fault_injecting_proxy import FaultInjectingProxy, Injected, s
     [
         (400, Refused),
         (401, Refused),
-        (403, Refused),
+        (403, Forbidden),
         (404, NotFound),
         (405, Refused),
         (409, Conflict),
