@@ -65,6 +65,31 @@ def cluster(control_plane: ControlPlane) -> Cluster:
     return Cluster.connect(control_plane.kubeconfig, user_agent="provisioner-tests")
 
 
+@pytest.fixture(scope="session")
+def controller_account(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+    """The cluster as the controllers' account sees it: with the shipped rights and policies, and no more."""
+    from provisioner.cluster.client import Cluster
+    from tests.people import CONTROLLER, kubeconfig_of, until
+
+    folder = tmp_path_factory.mktemp("controller-account")
+    account = Cluster.connect(kubeconfig_of(control_plane, folder, CONTROLLER), user_agent="provisioner-tests")
+    until(lambda: may_begin(account))
+    return account
+
+
+def may_begin(account: Cluster) -> bool:
+    """Rights are in force a moment after they were applied."""
+    from provisioner.api import Server
+    from provisioner.api.errors import Refused
+    from provisioner.cluster.resources import of
+
+    try:
+        account.list(of(Server))
+    except Refused:
+        return False
+    return True
+
+
 @pytest.fixture
 def unique() -> str:
     """A name that no other test uses: a DNS label of 9 characters, to be used as a prefix."""

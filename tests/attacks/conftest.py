@@ -8,7 +8,7 @@ import pytest
 
 from provisioner.cluster.client import Cluster
 from provisioner.lab.control_plane import ControlPlane
-from tests.attacks.people import bind, kubeconfig_of, wait_for_policies
+from tests.people import bind, kubeconfig_of, wait_for_policies
 
 
 @pytest.fixture(scope="session")

@@ -11,8 +11,8 @@ from tests.maintenance.plane import Plane
 
 
 @pytest.fixture
-def plane(cluster: Cluster, unique: str) -> Plane:
-    return Plane(cluster, unique)
+def plane(cluster: Cluster, controller_account: Cluster, unique: str) -> Plane:
+    return Plane(cluster, controller_account, unique)
 
 
 def claim_boot(plane: Plane, boot_id: str) -> None:

@@ -24,7 +24,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, PODS, of
 from provisioner.lab.control_plane import ControlPlane
 from tests.api.objects import maintenance
-from tests.attacks.people import BOOT, CONTROLLER, bind, condition, kubeconfig_of, until
+from tests.people import BOOT, CONTROLLER, bind, condition, kubeconfig_of, until
 
 API = "/api/v1/nodes"
 

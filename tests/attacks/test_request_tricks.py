@@ -25,7 +25,7 @@ from provisioner.cluster.resources import NODES, of
 from provisioner.join.node_object import SERVER_UID_ANNOTATION
 from provisioner.lab.control_plane import ControlPlane
 from tests.api.objects import maintenance
-from tests.attacks.people import CONTROLLER, bind, kubeconfig_of
+from tests.people import CONTROLLER, bind, kubeconfig_of
 
 NOON = "2026-03-01T12:00:00Z"
 LATER = "2026-03-01T13:00:00Z"

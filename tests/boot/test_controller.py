@@ -65,9 +65,10 @@ class CrashingCluster:
 
 @dataclass
 class World:
-    """A rack with one server, and caches that follow it."""
+    """A rack with one server, and caches that follow it. The controller goes through `door`."""
 
     cluster: Cluster
+    door: Cluster
     name: str
     informers: BootInformers
     events: RecordedEvents
@@ -75,9 +76,7 @@ class World:
     def controller(
         self, cluster: Any = None, now: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> BootController:
-        return BootController(
-            cluster or self.cluster, self.informers, self.events, now=now, rng=random.Random(self.name)
-        )
+        return BootController(cluster or self.door, self.informers, self.events, now=now, rng=random.Random(self.name))
 
     def read(self) -> Server:
         return self.cluster.read(Server, self.name)
@@ -144,7 +143,7 @@ def reason(server_: Server, type_: str = "Ready") -> str | None:
 
 
 @pytest.fixture
-def world(cluster: Cluster, unique: str) -> Iterator[World]:
+def world(cluster: Cluster, controller_account: Cluster, unique: str) -> Iterator[World]:
     def create(resource: Any) -> None:
         body = encode(resource)
         body["metadata"] = {"name": resource.name}
@@ -165,15 +164,16 @@ def world(cluster: Cluster, unique: str) -> Iterator[World]:
     create(server(unique, boot_mac_address=mac, rack_ref=f"{unique}-rack", node_pool_ref=f"{unique}-pool"))
     stop = threading.Event()
     follow = {
-        "servers": Informer(cluster, of(Server)), "pools": Informer(cluster, of(NodePool)),
-        "images": Informer(cluster, of(Image)), "racks": Informer(cluster, of(Rack)),
-        "nodes": Informer(cluster, NODES), "leases": Informer(cluster, LEASES, namespace="kube-node-lease"),
-        "maintenances": Informer(cluster, of(Maintenance)),
+        "servers": Informer(controller_account, of(Server)), "pools": Informer(controller_account, of(NodePool)),
+        "images": Informer(controller_account, of(Image)), "racks": Informer(controller_account, of(Rack)),
+        "nodes": Informer(controller_account, NODES),
+        "leases": Informer(controller_account, LEASES, namespace="kube-node-lease"),
+        "maintenances": Informer(controller_account, of(Maintenance)),
     }  # fmt: skip
     for informer in follow.values():
         informer.start(stop)
     assert all(informer.wait_for_sync(30) for informer in follow.values())
-    yield World(cluster, unique, BootInformers(**follow), RecordedEvents())
+    yield World(cluster, controller_account, unique, BootInformers(**follow), RecordedEvents())
     stop.set()
     cluster.delete(NODES, unique)
     cluster.delete(of(Server), unique)
@@ -231,7 +231,7 @@ def test_looking_again_writes_nothing(world: World) -> None:
 @pytest.mark.parametrize("writes", range(4))
 def test_a_controller_killed_after_any_write_ends_in_the_same_state(world: World, writes: int) -> None:
     """After its first, second… write the process is gone; another one goes on with empty hands."""
-    crashing = world.controller(CrashingCluster(world.cluster, writes))
+    crashing = world.controller(CrashingCluster(world.door, writes))
     crashed = threading.Event()
 
     def controller() -> BootController:
@@ -260,7 +260,7 @@ def test_two_controllers_at_once_give_one_order(world: World) -> None:
 
     def act(seed: int) -> None:
         controller = BootController(
-            world.cluster, world.informers, world.events, now=lambda: datetime.now(UTC), rng=random.Random(seed)
+            world.door, world.informers, world.events, now=lambda: datetime.now(UTC), rng=random.Random(seed)
         )
         start.wait(10)
         try:
@@ -297,7 +297,7 @@ def test_a_node_that_the_caches_do_not_know_yet_forbids_an_order(world: World) -
     from dataclasses import replace
 
     blind = replace(world.informers, nodes=Empty(), leases=Empty())
-    controller = BootController(world.cluster, blind, world.events, now=lambda: datetime.now(UTC), rng=random.Random(1))
+    controller = BootController(world.door, blind, world.events, now=lambda: datetime.now(UTC), rng=random.Random(1))
     controller.reconcile(world.name)
     assert world.read().status.order is None
     assert reason(world.read()) == "Adopted"
@@ -314,7 +314,7 @@ def test_a_renewed_lease_forbids_what_a_refused_join_asks_for(world: World) -> N
     world.lease(now)
     time_passed = [0.0]
     controller = BootController(
-        world.cluster, world.informers, world.events, now=lambda: now + timedelta(seconds=time_passed[0]),
+        world.door, world.informers, world.events, now=lambda: now + timedelta(seconds=time_passed[0]),
         rng=random.Random(1), leases=LeaseWatch(lambda: time_passed[0]),
     )  # fmt: skip
     held = world.settle(controller, lambda s: reason(s) == "NodeNotReady")
@@ -381,7 +381,7 @@ def test_the_running_controller_reacts_to_pools_nodes_and_servers(world: World) 
     world.cluster.patch(of(Server), world.name, {"spec": {"nodePoolRef": None}})
     stop = threading.Event()
     (controller,) = build_boot_controllers(
-        world.cluster, world.informers, world.events, lambda: datetime.now(UTC), random.Random(2)
+        world.door, world.informers, world.events, lambda: datetime.now(UTC), random.Random(2)
     )
     thread = threading.Thread(target=controller.run, args=(stop,))
     thread.start()

@@ -58,7 +58,7 @@ def ask(world: World, **changes: Any) -> None:
 def leading(world: World, **caches: Any) -> BootController:
     """A controller whose orders have other ids than the one that booted the server."""
     informers, rng = replace(world.informers, **caches), random.Random(f"{world.name} later")
-    return BootController(world.cluster, informers, world.events, now=lambda: datetime.now(UTC), rng=rng)
+    return BootController(world.door, informers, world.events, now=lambda: datetime.now(UTC), rng=rng)
 
 
 def order_of(world: World) -> BootOrder:
@@ -109,7 +109,7 @@ def test_the_running_controller_reacts_to_a_request_and_to_its_end(drained: Worl
     first = order_of(drained)
     stop = threading.Event()
     (controller,) = build_boot_controllers(
-        drained.cluster, drained.informers, drained.events, lambda: datetime.now(UTC), random.Random(2)
+        drained.door, drained.informers, drained.events, lambda: datetime.now(UTC), random.Random(2)
     )
     thread = threading.Thread(target=controller.run, args=(stop,))
     thread.start()

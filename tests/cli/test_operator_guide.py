@@ -21,9 +21,9 @@ from provisioner.cluster.client import Cluster
 from provisioner.lab.binaries import Binaries
 from provisioner.lab.control_plane import ControlPlane
 from provisioner.lab.control_plane_flags import AUDIT_POLICY
-from tests.attacks.people import bind, kubeconfig_of, until
 from tests.cli.plugin_server import plugin_in_this_process
 from tests.cli.rack_of_nodes import RackOfNodes
+from tests.people import bind, kubeconfig_of, until
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "operator-guide.md").read_text()

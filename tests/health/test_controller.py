@@ -36,14 +36,14 @@ OURS = {"key": VERIFICATION_TAINT, "effect": "NoExecute"}
 
 
 @pytest.fixture
-def world(cluster: Cluster, unique: str) -> Iterator[World]:
-    with make_world(cluster, unique) as world:
+def world(cluster: Cluster, controller_account: Cluster, unique: str) -> Iterator[World]:
+    with make_world(cluster, controller_account, unique) as world:
         yield world
 
 
 @pytest.fixture
-def with_check(cluster: Cluster, unique: str) -> Iterator[World]:
-    with make_world(cluster, unique, job_check()) as world:
+def with_check(cluster: Cluster, controller_account: Cluster, unique: str) -> Iterator[World]:
+    with make_world(cluster, controller_account, unique, job_check()) as world:
         yield world
 
 
@@ -115,12 +115,12 @@ def test_an_order_prepared_between_the_look_and_the_write_keeps_its_taint(world:
         """The real door; when the taints are written, another order is given and prepared just before."""
 
         def __getattr__(self, name: str) -> Any:
-            return getattr(world.cluster, name)
+            return getattr(world.door, name)
 
         def patch(self, *args: Any, **kwargs: Any) -> Any:
             world.order("order-2")
             world.prepare("order-2")
-            return world.cluster.patch(*args, **kwargs)
+            return world.door.patch(*args, **kwargs)
 
     reconcile = world.controller(Late())
     world.boot()
@@ -213,11 +213,11 @@ def scheduler(binaries: Binaries, control_plane: ControlPlane, unique: str, tmp_
 
 
 def test_the_pod_of_a_check_gets_to_its_node_under_our_taints_foreign_ones_and_a_cordon(
-    cluster: Cluster, unique: str, scheduler: str
+    cluster: Cluster, controller_account: Cluster, unique: str, scheduler: str
 ) -> None:
     check = job_check()
     check.template["spec"]["template"]["spec"]["schedulerName"] = scheduler
-    with make_world(cluster, unique, check) as world:
+    with make_world(cluster, controller_account, unique, check) as world:
         room = {"pods": "10", "cpu": "4", "memory": "1Gi"}
         body = {"status": {"capacity": room, "allocatable": room}}
         cluster.strategic_patch(NODES, unique, body, subresource="status")
@@ -254,9 +254,11 @@ def test_a_job_of_an_earlier_boot_is_taken_away_and_a_strangers_stays(with_check
     assert f"{world.name}-own" in names()
 
 
-def test_a_check_that_the_api_server_refuses_fails_in_its_words(cluster: Cluster, unique: str) -> None:
+def test_a_check_that_the_api_server_refuses_fails_in_its_words(
+    cluster: Cluster, controller_account: Cluster, unique: str
+) -> None:
     bad = job_check(template={"spec": {"template": {"spec": {"containers": []}}}})
-    with make_world(cluster, unique, bad) as world:
+    with make_world(cluster, controller_account, unique, bad) as world:
         reconcile = world.controller()
         world.boot()
         world.settle(reconcile, lambda: world.verified() == ("False", "GpuBurn"))
@@ -265,20 +267,25 @@ def test_a_check_that_the_api_server_refuses_fails_in_its_words(cluster: Cluster
         assert "correct the check's template" in message
 
 
-def test_a_check_in_a_namespace_that_is_not_there_says_so(cluster: Cluster, unique: str) -> None:
-    with make_world(cluster, unique, job_check(namespace=f"{unique}-none")) as world:
+def test_a_check_in_a_namespace_that_is_not_there_or_not_the_controllers_says_so(
+    cluster: Cluster, controller_account: Cluster, unique: str
+) -> None:
+    """The API server answers both alike to who has no right there."""
+    with make_world(cluster, controller_account, unique, job_check(namespace=f"{unique}-none")) as world:
         reconcile = world.controller()
         world.boot()
         world.settle(reconcile, lambda: world.verified() == ("False", "GpuBurn"))
         verification = world.server().status.verification
         assert verification is not None
-        assert "NamespaceMissing" in {each.reason for each in verification.checks}
+        (refused,) = (each for each in verification.checks if each.reason == "JobForbidden")
+        assert refused.message is not None
+        assert f"namespace '{unique}-none' does not exist, or the controller may not make Jobs in it" in refused.message
 
 
 def test_it_follows_its_caches_by_itself_from_a_boot_to_production_and_into_a_maintenance(with_check: World) -> None:
     """With the queue and the threads of a real process: nobody calls reconcile."""
     world, stop = with_check, threading.Event()
-    (controller,) = build_health_controllers(world.cluster, world.informers, world.events)
+    (controller,) = build_health_controllers(world.door, world.informers, world.events)
     thread = threading.Thread(target=controller.run, args=(stop,))
     thread.start()
 

@@ -32,7 +32,7 @@ class Restarted:
 
     def __init__(self, world: World, writes: int, fault: BaseException) -> None:
         self._world = world
-        self.door = FailingCluster(world.cluster, writes, fault)
+        self.door = FailingCluster(world.door, writes, fault)
         self._reconcile = world.controller(self.door)
 
     def __call__(self, name: str) -> float | None:
@@ -89,10 +89,15 @@ def a_release_and_another_boot(world: World, reconcile: Restarted) -> None:
     ids=["retry", "release"],
 )
 def test_whatever_happens_to_one_write_the_outcome_is_the_same(
-    cluster: Cluster, unique: str, story: Story, checks: tuple[JobCheck, ...], fault: BaseException
+    cluster: Cluster,
+    controller_account: Cluster,
+    unique: str,
+    story: Story,
+    checks: tuple[JobCheck, ...],
+    fault: BaseException,
 ) -> None:
     for writes in range(MOST_WRITES):
-        with make_world(cluster, f"{unique}-{writes}", *checks) as world:
+        with make_world(cluster, controller_account, f"{unique}-{writes}", *checks) as world:
             reconcile = Restarted(world, writes, fault)
             story(world, reconcile)
             if not reconcile.door.failed:

@@ -25,7 +25,9 @@ from tests.health.world import make_world
 TEXT = (Path(__file__).parents[2] / "docs" / "verification.md").read_text()
 
 
-def test_the_sample_check_is_accepted_by_the_api_server_and_so_is_its_job(cluster: Cluster, unique: str) -> None:
+def test_the_sample_check_is_accepted_by_the_api_server_and_so_is_its_job(
+    cluster: Cluster, controller_account: Cluster, unique: str
+) -> None:
     (sample,) = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
     body = yaml.safe_load(sample)
     body["metadata"]["name"] = f"{unique}-sample"
@@ -33,7 +35,7 @@ def test_the_sample_check_is_accepted_by_the_api_server_and_so_is_its_job(cluste
     cluster.delete(of(NodePool), pool.name)
     (check,) = pool.spec.verification.checks
     assert pool.spec.verification.expected.gpus is not None
-    with make_world(cluster, unique):
+    with make_world(cluster, controller_account, unique):
         job = cluster.create(JOBS, render_job(check, unique, BOOT, 1))
         assert job["spec"]["activeDeadlineSeconds"] == 120
 

@@ -89,6 +89,8 @@ class World:
     """One rack, one pool, one server; caches that follow them."""
 
     cluster: Cluster
+    door: Cluster
+    """What the controllers go through."""
     name: str
     informers: HealthInformers
     mac: str
@@ -100,7 +102,7 @@ class World:
 
     def controller(self, cluster: Any = None) -> Callable[[str], float | None]:
         """A process of its own: nothing of one before is known to it."""
-        door = cluster or self.cluster
+        door = cluster or self.door
         skew, runner, maintenances = ClockSkew(self.now), JobRunner(door), Index(disturbed_server)
         controller = HealthController(
             door, self.informers, self.events, now=self.now, rng=random.Random(1), skew=skew,
@@ -216,7 +218,7 @@ class World:
 
 
 @contextlib.contextmanager
-def make_world(cluster: Cluster, unique: str, *checks: JobCheck, attempts: int = 1) -> Iterator[World]:
+def make_world(cluster: Cluster, door: Cluster, unique: str, *checks: JobCheck, attempts: int = 1) -> Iterator[World]:
     """The objects, and caches in sync; taken away at the end. The Node bears a foreign taint and condition."""
 
     def create(resource: Any) -> None:
@@ -242,17 +244,17 @@ def make_world(cluster: Cluster, unique: str, *checks: JobCheck, attempts: int =
     cluster.strategic_patch(NODES, unique, {"status": {"conditions": [FOREIGN_CONDITION]}}, subresource="status")
     stop = threading.Event()
     follow_all = {
-        "servers": Informer(cluster, of(Server)), "pools": Informer(cluster, of(NodePool)),
-        "images": Informer(cluster, of(Image)), "racks": Informer(cluster, of(Rack)), "nodes": Informer(cluster, NODES),
-        "leases": Informer(cluster, LEASES, namespace="kube-node-lease"),
-        "maintenances": Informer(cluster, of(Maintenance)),
-        "jobs": Informer(cluster, JOBS, label_selector=CHECK_LABEL),
-        "pods": Informer(cluster, PODS, label_selector=CHECK_LABEL),
+        "servers": Informer(door, of(Server)), "pools": Informer(door, of(NodePool)),
+        "images": Informer(door, of(Image)), "racks": Informer(door, of(Rack)), "nodes": Informer(door, NODES),
+        "leases": Informer(door, LEASES, namespace="kube-node-lease"),
+        "maintenances": Informer(door, of(Maintenance)),
+        "jobs": Informer(door, JOBS, label_selector=CHECK_LABEL),
+        "pods": Informer(door, PODS, label_selector=CHECK_LABEL),
     }  # fmt: skip
     for informer in follow_all.values():
         informer.start(stop)
     assert all(informer.wait_for_sync(30) for informer in follow_all.values())
-    world = World(cluster, unique, HealthInformers(**follow_all), mac)
+    world = World(cluster, door, unique, HealthInformers(**follow_all), mac)
     try:
         yield world
     finally:

@@ -34,19 +34,19 @@ def eventually(check: Callable[[], Any], what: str) -> Any:
 
 
 @pytest.fixture
-def leadership(cluster: Cluster) -> Iterator[Callable[[], Callable[[], None]]]:
+def leadership(controller_account: Cluster) -> Iterator[Callable[[], Callable[[], None]]]:
     """Starts a leadership of the controllers, as often as it is called; each call returns how to end it."""
     ends: list[Callable[[], None]] = []
 
     def begin() -> Callable[[], None]:
         stop = threading.Event()
-        recorder = EventRecorder(cluster, "inventory-test")
+        recorder = EventRecorder(controller_account, "inventory-test")
         informers = InventoryInformers(
-            racks=Informer(cluster, of(Rack)),
-            servers=Informer(cluster, of(Server)),
-            node_pools=Informer(cluster, of(NodePool)),
+            racks=Informer(controller_account, of(Rack)),
+            servers=Informer(controller_account, of(Server)),
+            node_pools=Informer(controller_account, of(NodePool)),
         )
-        controllers = build_inventory_controllers(cluster, informers, recorder)
+        controllers = build_inventory_controllers(controller_account, informers, recorder)
         for informer in (informers.racks, informers.servers, informers.node_pools):
             informer.start(stop)
         threads = [threading.Thread(target=each.run, args=(stop,), daemon=True) for each in controllers]

@@ -9,6 +9,7 @@ import pytest
 from provisioner.api import Image, Maintenance, NodePool, Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, of
+from tests.maintenance.plane import Plane
 
 
 @pytest.fixture(autouse=True)
@@ -25,3 +26,8 @@ def _nothing_is_left(request: pytest.FixtureRequest, unique: str) -> Iterator[No
             if item["metadata"].get("finalizers"):
                 cluster.patch(type_, name, {"metadata": {"finalizers": None}})
             cluster.delete(type_, name)
+
+
+@pytest.fixture
+def plane(cluster: Cluster, controller_account: Cluster, unique: str) -> Plane:
+    return Plane(cluster, controller_account, unique)

@@ -10,13 +10,13 @@ from provisioner.api import Maintenance, Server
 from provisioner.api.node_contract import MAINTENANCE_TAINT, REBOOT_REQUESTED
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
+from tests.maintenance.executor_steps import with_slurm
 from tests.maintenance.plane import OTHER_DIGEST, Plane
-from tests.maintenance.test_executor import with_slurm
 
 
 @pytest.fixture
-def plane(cluster: Cluster, unique: str) -> Plane:
-    plane = Plane(cluster, unique)
+def plane(cluster: Cluster, controller_account: Cluster, unique: str) -> Plane:
+    plane = Plane(cluster, controller_account, unique)
     with_slurm(plane)
     return plane
 
@@ -140,9 +140,9 @@ def test_a_taint_whose_maintenance_was_taken_away_by_force_stays_while_slurm_mus
     assert (plane.is_closed(), plane.jobs.drain) == (False, None)
 
 
-def test_what_is_drained_is_on_record_before_it_is(cluster: Cluster, unique: str) -> None:
+def test_what_is_drained_is_on_record_before_it_is(cluster: Cluster, controller_account: Cluster, unique: str) -> None:
     """Cordoned as soon as planned: a crash between the drain and its record, then a withdrawal."""
-    plane = Plane(cluster, unique, cordon="WhenPlanned")
+    plane = Plane(cluster, controller_account, unique, cordon="WhenPlanned")
     with_slurm(plane)
     seen: list[Any] = []
     plane.jobs.unknown = ("not known yet",)

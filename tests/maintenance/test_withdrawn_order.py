@@ -53,7 +53,7 @@ class Site:
         world, caches, events, ids = self.world, self.world.informers, RecordedEvents(), itertools.count(1)
         common = {key: getattr(caches, key) for key in ("servers", "pools", "images", "nodes", "maintenances")}
         executor = MaintenanceController(
-            world.cluster,
+            world.door,
             MaintenanceInformers(**common),
             self.jobs,
             events,
@@ -61,13 +61,13 @@ class Site:
             new_id=lambda: f"{world.name}-try-{next(ids)}",
         )
         boot = BootController(
-            world.cluster,
+            world.door,
             BootInformers(**common, racks=caches.racks, leases=caches.leases),
             events,
             now=world.now,
             rng=random.Random(world.name),
         )
-        preparer = NodePreparer(cluster=world.cluster, recorder=events, now=world.now)
+        preparer = NodePreparer(cluster=world.door, recorder=events, now=world.now)
         self.controllers = [executor.reconcile, boot.reconcile, preparer.reconcile, world.controller()]
 
     def go_on(self, until: Callable[[], bool]) -> None:
@@ -115,9 +115,9 @@ class Site:
 
 
 @pytest.fixture
-def site(cluster: Cluster, unique: str) -> Iterator[Site]:
+def site(cluster: Cluster, controller_account: Cluster, unique: str) -> Iterator[Site]:
     """A server in production, and a Maintenance that has come to its one try, by kexec."""
-    with make_world(cluster, unique) as world:
+    with make_world(cluster, controller_account, unique) as world:
         settings = {"kexecModels": ["*"], "rebootMethods": ["Kexec"]}
         cluster.patch(of(NodePool), f"{unique}-pool", {"spec": {"maintenance": settings}})
         moment = rfc3339(world.now())

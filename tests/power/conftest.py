@@ -16,10 +16,10 @@ from tests.power.power_site import NAMESPACE, Site
 
 
 @pytest.fixture
-def site(cluster: Cluster, unique: str, tmp_path: Path) -> Iterator[Site]:
+def site(cluster: Cluster, controller_account: Cluster, unique: str, tmp_path: Path) -> Iterator[Site]:
     create_namespace(cluster)
     with fake_server(tmp_path / "bmc", name=unique) as fake:
-        made = Site(cluster, unique, fake)
+        made = Site(cluster, controller_account, unique, fake)
         made.write_secret()
         try:
             yield made

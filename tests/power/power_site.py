@@ -40,10 +40,10 @@ def wait_for(what: str, check: Callable[[], Any]) -> Any:
 
 
 class Site:
-    """The running controllers, and one server with its BMC."""
+    """The running controllers, which go through `door`, and one server with its BMC."""
 
-    def __init__(self, cluster: Cluster, name: str, fake: FakeServer) -> None:
-        self.cluster = cluster
+    def __init__(self, cluster: Cluster, door: Cluster, name: str, fake: FakeServer) -> None:
+        self.cluster, self.door = cluster, door
         self.name = name
         self.fake = fake
         self.settings = PowerSettings(
@@ -140,12 +140,12 @@ class Site:
     ) -> None:
         """With `connect` in place of RedfishPower. `leadership` is told to the controllers, but does not stop them."""
         if connect is not None:
-            pool = BmcPool(self.cluster, clock=time.monotonic, connect=connect)
+            pool = BmcPool(self.door, clock=time.monotonic, connect=connect)
         self._stop = threading.Event()
-        informer = Informer(self.cluster, of(Server), field_selector=f"metadata.name={self.name}")
-        self._recorder = EventRecorder(self.cluster, "power-test")
+        informer = Informer(self.door, of(Server), field_selector=f"metadata.name={self.name}")
+        self._recorder = EventRecorder(self.door, "power-test")
         controllers = build_power_controllers(
-            self.cluster, informer, self._recorder, self.settings, pool=pool, stop=leadership
+            self.door, informer, self._recorder, self.settings, pool=pool, stop=leadership
         )
         informer.start(self._stop)
         assert informer.wait_for_sync(BOUND_SECONDS)

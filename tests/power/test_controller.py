@@ -165,7 +165,7 @@ def test_a_wrong_password_is_tried_once_until_the_secret_changes(site: Site) -> 
 
     site.write_secret("wrong")
     site.write_server()
-    site.start(BmcPool(site.cluster, clock=time.monotonic, connect=connect))
+    site.start(BmcPool(site.door, clock=time.monotonic, connect=connect))
     condition = site.wait_for_condition("CredentialsRefused")
     assert f"{site.name}-bmc" in condition.message
     for number in range(3):
@@ -197,7 +197,7 @@ def test_what_a_person_must_correct_is_named(site: Site, bmc: dict[str, str], re
 def test_a_dead_bmc_does_not_hold_up_the_others(site: Site, cluster: Cluster, unique: str) -> None:
     """More dead BMCs than workers: the living one is still served."""
     with socket.create_server(("127.0.0.1", 0), backlog=64) as silent:
-        dead = [Site(cluster, f"{unique}-dead-{number}", site.fake) for number in range(3)]
+        dead = [Site(cluster, site.door, f"{unique}-dead-{number}", site.fake) for number in range(3)]
         try:
             for one in dead:
                 one.write_server(
@@ -215,14 +215,14 @@ def test_a_dead_bmc_does_not_hold_up_the_others(site: Site, cluster: Cluster, un
 
 def _run_all(site: Site, dead: list[Site]) -> None:
     stop = threading.Event()
-    informer = Informer(site.cluster, of(Server))
+    informer = Informer(site.door, of(Server))
     pool = BmcPool(
-        site.cluster,
+        site.door,
         clock=time.monotonic,
         connect=lambda access: RedfishPower(access, connect_seconds=1.0, read_seconds=1.0),
     )
-    recorder = EventRecorder(site.cluster, "power-test")
-    controllers = build_power_controllers(site.cluster, informer, recorder, site.settings, pool=pool)
+    recorder = EventRecorder(site.door, "power-test")
+    controllers = build_power_controllers(site.door, informer, recorder, site.settings, pool=pool)
     informer.start(stop)
     assert informer.wait_for_sync(BOUND_SECONDS)
     threads = [threading.Thread(target=controller.run, args=(stop,)) for controller in controllers]

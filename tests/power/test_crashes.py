@@ -94,15 +94,15 @@ def run_until_done(site: Site, die_at: int | None) -> list[str]:
     def now() -> datetime:
         return datetime.now(UTC)
 
-    record = MortalRecord(site.cluster, EventRecorder(site.cluster, "power-test"), now=now)
+    record = MortalRecord(site.door, EventRecorder(site.door, "power-test"), now=now)
     record.clock = clock
-    pool = BmcPool(site.cluster, clock=time.monotonic, connect=connect)
+    pool = BmcPool(site.door, clock=time.monotonic, connect=connect)
     spread: Callable[[float], float] = lambda seconds: seconds  # noqa: E731
     controller = ServerPowerReconciler(
-        site.cluster,
+        site.door,
         FakeInformer(site),  # type: ignore[arg-type]
         pool,
-        Act(site.settings, record, LastLook(site.cluster, None, now=now)),
+        Act(site.settings, record, LastLook(site.door, None, now=now)),
         record,
         site.settings,
         now=now,

@@ -145,11 +145,11 @@ def test_a_system_of_a_foreign_bmc_is_found_by_its_id(access: BmcAccess) -> None
 
 
 def test_a_server_behind_a_foreign_bmc_is_power_cycled(
-    access: BmcAccess, cluster: Cluster, unique: str, tmp_path: Path
+    access: BmcAccess, cluster: Cluster, controller_account: Cluster, unique: str, tmp_path: Path
 ) -> None:
     """From the order to the BMC's own word: off in between, on at the end."""
     with fake_server(tmp_path / "unused", name=unique) as fake:
-        site = Site(cluster, unique, fake)
+        site = Site(cluster, controller_account, unique, fake)
         create_namespace(cluster)
         site.write_secret("secret", username="admin")
         site.write_server(

@@ -1,0 +1,87 @@
+"""Steps that tests of the executor share, and API servers that fail it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from provisioner.api import Maintenance, NodePool
+from provisioner.api.node_contract import (
+    REBOOT_REQUESTED,
+)
+from provisioner.api.pool_settings import SlurmJobs
+from provisioner.cluster.resources import of
+from tests.maintenance.plane import Plane
+
+
+def go_to_reboot(plane: Plane) -> None:
+    """Ask, and let it come to the first try."""
+    plane.ask(REBOOT_REQUESTED)
+    plane.work()
+    assert plane.phase() == "Rebooting"
+
+
+def finish(plane: Plane) -> None:
+    plane.order()
+    plane.work()
+    plane.verify(plane.boot())
+    plane.work()
+
+
+def told(plane: Plane) -> str | None:
+    intent = plane.intent()
+    return intent["action"] if intent is not None else None
+
+
+def reconcile_often(executor: Any, name: str) -> None:
+    for _ in range(5):
+        executor.reconcile(name)
+
+
+class SimulatedCrash(BaseException):
+    """The executor's process ends here."""
+
+
+class PassedOn:
+    """The real door."""
+
+    def __init__(self, cluster: Any) -> None:
+        self.cluster = cluster
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.cluster, name)
+
+
+class DyingCluster(PassedOn):
+    """Ends the process before the status whose newest entry has that reason is written."""
+
+    def __init__(self, cluster: Any, reason: str) -> None:
+        super().__init__(cluster)
+        self.reason = reason
+
+    def apply_status(self, kind: Any, name: str, status: Any, **more: Any) -> Any:
+        if kind is Maintenance and status["timeline"][-1]["reason"] == self.reason:
+            raise SimulatedCrash
+        return self.cluster.apply_status(kind, name, status, **more)
+
+
+class BlindCluster(PassedOn):
+    """Sees no other server's Maintenance, and ends the process once a claim is written."""
+
+    def list(self, type_: Any, **more: Any) -> Any:
+        found = self.cluster.list(type_, **more)
+        if type_ == of(Maintenance) and "serverRef" not in more.get("field_selector", ""):
+            found.items.clear()
+        return found
+
+    def apply_status(self, kind: Any, name: str, status: Any, **more: Any) -> Any:
+        done = self.cluster.apply_status(kind, name, status, **more)
+        if status.get("phase") == "Claiming":
+            raise SimulatedCrash
+        return done
+
+
+def with_slurm(plane: Plane) -> None:
+    slurm = SlurmJobs(url="http://slurm.invalid:6820", credentials_name="slurm")
+    patch = {"spec": {"jobs": {"slurm": {"url": slurm.url, "credentialsName": slurm.credentials_name}}}}
+    plane.cluster.patch(of(NodePool), plane.unique, patch)
+    plane.jobs.has_slurm = True

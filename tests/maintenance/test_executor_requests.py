@@ -1,0 +1,219 @@
+"""What people ask of the executor, take back, ask twice or get wrong, against a real API server."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from provisioner.api import Maintenance
+from provisioner.api.errors import Refused
+from provisioner.api.meta import rfc3339
+from provisioner.api.node_contract import (
+    DRAIN_REQUESTED,
+    HOLD_REQUESTED,
+    POWER_CYCLE_REQUESTED,
+    REBOOT_REQUESTED,
+    REIMAGE_REQUESTED,
+    REQUEST_REFUSED,
+)
+from provisioner.cluster.resources import of
+from tests.maintenance.executor_steps import PassedOn, finish, go_to_reboot
+from tests.maintenance.fake_jobs import job
+from tests.maintenance.plane import Plane
+
+
+def test_a_withdrawn_condition_stops_what_has_not_begun(plane: Plane) -> None:
+    plane.jobs.jobs = [job()]
+    plane.ask(REBOOT_REQUESTED)
+    plane.work()
+    plane.withdraw(REBOOT_REQUESTED)
+    plane.work()
+    assert plane.phase() == "Cancelled"
+    assert plane.status().conditions[-1].reason == "Withdrawn"
+
+
+def test_a_node_is_never_left_cordoned_whoever_deletes_the_maintenance(plane: Plane) -> None:
+    plane.ask(DRAIN_REQUESTED)
+    plane.work()
+    assert (plane.phase(), plane.is_closed()) == ("Drained", True)
+    plane.cluster.delete(of(Maintenance), f"{plane.name}-1")
+    plane.work()
+    assert not plane.is_closed()
+    assert plane.condition(DRAIN_REQUESTED)["status"] == "False"
+    assert plane.maintenances() == []
+
+
+def test_a_cancelled_drain_does_not_reboot_later(plane: Plane) -> None:
+    """The agent was deaf while it was told; what it was told is taken back before anything else."""
+    go_to_reboot(plane)
+    plane.order()
+    plane.work()
+    intent = plane.intent()
+    assert intent is not None
+    assert intent["action"] == "Kexec"
+    plane.work(seconds=200)
+    intent = plane.intent()
+    assert intent is None or intent["id"] == plane.status().reboot.id  # type: ignore[union-attr]
+
+
+def test_a_withdrawn_stage_is_taken_back(plane: Plane) -> None:
+    plane.jobs.jobs = [job()]
+    plane.ask(REBOOT_REQUESTED)
+    plane.work()
+    intent = plane.intent()
+    assert intent is not None
+    assert (intent["action"], intent["image"]) == ("Stage", plane.image)
+    plane.withdraw(REBOOT_REQUESTED)
+    plane.work()
+    assert plane.intent() is None
+
+
+def test_two_requests_on_one_node_are_one_disturbance(plane: Plane) -> None:
+    plane.jobs.jobs = [job()]
+    plane.ask(REBOOT_REQUESTED)
+    plane.ask(POWER_CYCLE_REQUESTED, "Now", "hangs")
+    plane.work()
+    status = plane.status()
+    assert len(plane.maintenances()) == 1
+    assert (status.action, status.policy) == ("PowerCycle", "Now")
+    assert status.reboot is not None
+    assert status.reboot.method == "PowerCycle"
+    finish(plane)
+    for type_ in (REBOOT_REQUESTED, POWER_CYCLE_REQUESTED):
+        assert plane.condition(type_)["reason"] == "Completed"
+
+
+def test_a_request_that_comes_after_the_boot_began_waits_and_is_done_by_that_boot(plane: Plane) -> None:
+    go_to_reboot(plane)
+    plane.file(2, {"name": "user-alice", "action": "Reboot", "requestedTime": rfc3339(plane.now)})
+    plane.work(seconds=5)
+    behind = plane.status()
+    assert (behind.phase, behind.blockers[0].kind, behind.blockers[0].name) == (
+        "Waiting",
+        "Maintenance",
+        f"{plane.name}-1",
+    )
+    plane.order()
+    plane.work()
+    plane.verify(plane.boot())
+    plane.work()
+    plane.work()
+    assert [(m.status.phase, m.status.conditions[-1].reason) for m in plane.maintenances()] == [
+        ("Completed", "Booted"),
+        ("Completed", "DoneBefore"),
+    ]
+
+
+def test_another_image_is_not_merged_but_waits_its_turn(plane: Plane) -> None:
+    plane.jobs.jobs = [job()]
+    plane.file(1, {"name": "user-alice", "action": "Reimage", "imageRef": plane.other})
+    plane.ask(REIMAGE_REQUESTED, "WhenIdle", f"image={plane.image}")
+    plane.work()
+    assert [m.status.image_ref for m in plane.maintenances()] == [plane.other, plane.image]
+    assert plane.status().blockers[0].kind == "Maintenance"
+
+
+def test_a_second_plain_request_long_after_the_first_is_not_taken_for_an_old_one(plane: Plane) -> None:
+    """A strategic patch without a time leaves the time of our answer on the condition."""
+    go_to_reboot(plane)
+    finish(plane)
+    plane.jobs.jobs = [job()]
+    plane.now += timedelta(days=3)
+    plane.ask(REBOOT_REQUESTED, "Deadline", "deadline=+30m")
+    plane.work()
+    assert [m.status.phase for m in plane.maintenances()] == ["Completed", "Waiting"]
+    assert plane.status().deadline_time == rfc3339(plane.now + timedelta(minutes=30))
+
+
+def test_a_stale_condition_that_somebody_writes_back_does_nothing(plane: Plane) -> None:
+    asked = rfc3339(plane.now - timedelta(minutes=1))
+    plane.ask(REBOOT_REQUESTED, lastTransitionTime=asked)
+    plane.work()
+    finish(plane)
+    plane.ask(REBOOT_REQUESTED, lastTransitionTime=asked)
+    plane.work()
+    assert len(plane.maintenances()) == 1
+    assert (plane.condition(REBOOT_REQUESTED)["status"], plane.condition(REBOOT_REQUESTED)["reason"]) == (
+        "False",
+        "Stale",
+    )
+
+
+def test_what_is_not_understood_is_refused_on_the_node_and_nothing_is_done(plane: Plane) -> None:
+    plane.ask(REBOOT_REQUESTED, "Deadline", "deadline=2026-02-30T18:00:00Z")
+    plane.work()
+    refused = plane.condition(REQUEST_REFUSED)
+    assert refused["status"] == "True"
+    assert "deadline=2026-02-30T18:00:00Z" in refused["message"]
+    assert plane.maintenances() == []
+    assert "RequestRefused" in plane.events.reasons("Node")
+    plane.ask(REBOOT_REQUESTED, "Deadline", "deadline=+1h")
+    plane.jobs.jobs = [job()]
+    plane.work()
+    assert plane.condition(REQUEST_REFUSED)["status"] == "False"
+    assert len(plane.maintenances()) == 1
+
+
+def test_a_held_node_is_not_disturbed_and_goes_back_if_it_was_claimed(plane: Plane) -> None:
+    from provisioner.jobs.work import Held
+
+    plane.jobs.jobs = [job()]
+    plane.jobs.held = (Held(kind="Pod", name="ml/training", message="is ending"),)
+    plane.ask(REBOOT_REQUESTED, "Now")
+    plane.work()
+    assert plane.phase() == "Draining"
+    plane.set_condition({"type": HOLD_REQUESTED, "status": "True"})
+    plane.work()
+    assert (plane.phase(), plane.is_closed()) == ("Waiting", False)
+    assert [b.kind for b in plane.status().blockers] == ["Hold"]
+
+
+def test_a_withdrawal_after_the_reboot_began_is_carried_to_its_end(plane: Plane) -> None:
+    go_to_reboot(plane)
+    plane.withdraw(REBOOT_REQUESTED)
+    finish(plane)
+    assert plane.phase() == "Completed"
+
+
+def test_a_drain_is_kept_through_a_reboot_and_ends_when_it_is_withdrawn(plane: Plane) -> None:
+    plane.ask(DRAIN_REQUESTED)
+    plane.work()
+    assert plane.phase() == "Drained"
+    plane.ask(REBOOT_REQUESTED)
+    plane.work()
+    finish(plane)
+    assert (plane.phase(), plane.is_closed()) == ("Drained", True)
+    plane.withdraw(DRAIN_REQUESTED)
+    plane.work()
+    assert (plane.phase(), plane.is_closed()) == ("Completed", False)
+
+
+def test_a_request_that_the_api_server_refuses_does_not_hold_up_what_is_under_way(plane: Plane) -> None:
+    go_to_reboot(plane)
+    plane.ask(DRAIN_REQUESTED)
+
+    class Refusing(PassedOn):
+        def create(self, type_: Any, body: Any, **more: Any) -> Any:
+            raise Refused("a policy forbids it", hint="ask somebody who may")
+
+    plane.executor = plane.start(Refusing(plane.door))
+    finish(plane)
+    assert [m.status.phase for m in plane.maintenances()] == ["Completed"]
+    assert "RequestRefused" in plane.events.reasons("Node")
+
+
+def test_conditions_that_another_tool_sets_are_not_taken_for_our_own(plane: Plane) -> None:
+    foreign = {"type": "MaintenanceInProgress", "status": "True", "reason": "Firmware", "message": "by another tool"}
+    plane.set_condition(foreign)
+    plane.work()
+    assert plane.condition("MaintenanceInProgress")["status"] == "True"
+
+
+def test_the_seventeenth_who_asks_gets_a_maintenance_of_its_own(plane: Plane) -> None:
+    plane.jobs.jobs = [job()]
+    plane.file(1, *({"name": f"user-{n}", "action": "Reboot", "message": "x" * 1024} for n in range(16)))
+    plane.ask(REBOOT_REQUESTED, "WhenIdle", "y" * 4096)
+    plane.work()
+    assert [len(m.spec.requestors) for m in plane.maintenances()] == [16, 1]
+    assert [b.kind for b in plane.status().blockers] == ["Maintenance"]
+    assert len(plane.maintenances()[0].status.timeline) == 16
