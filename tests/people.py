@@ -47,16 +47,18 @@ def wait_for_policies(admin: Cluster, somebody: Cluster, probe: str) -> None:
     """Wait until the policies are in force for `somebody`, who may write conditions."""
     admin.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": probe}}, manager="test")
 
-    def refused(patch: dict[str, Any], words: str) -> bool:
+    def refused(patch: dict[str, Any], *words: str) -> bool:
+        """Of several policies that refuse it the API server tells any one."""
         try:
             somebody.strategic_patch(NODES, probe, patch, subresource="status", dry_run=True)
         except Refused as error:
-            return words in str(error)
+            return any(each in str(error) for each in words)
         return False
 
     until(lambda: refused(condition("provisioner.dev/RebootRequested", "Soon"), "expected WhenIdle"))
-    until(lambda: refused({"metadata": {"annotations": {"provisioner.dev/boot-intent": "{}"}}}, "boot-intent"))
-    until(lambda: refused({"metadata": {"labels": {"a": "b"}}}, "nothing else of its status"))
+    alone = "nothing else of its status"
+    until(lambda: refused({"metadata": {"annotations": {"provisioner.dev/boot-intent": "{}"}}}, "boot-intent", alone))
+    until(lambda: refused({"metadata": {"labels": {"a": "b"}}}, alone))
     admin.delete(NODES, probe)
 
 
