@@ -6,7 +6,8 @@ annotations that it needs; tests/node compares them.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 # What a person asks for: Node conditions with status True, reason WhenIdle, Deadline or Now (Hold and the two of the
 # verification: any reason). `provisioner.maintenance.request` reads their messages.
@@ -68,3 +69,13 @@ FOREIGN_DO_NOT_DISRUPT_ANNOTATIONS: Final = (
     "cluster-autoscaler.kubernetes.io/safe-to-evict",
 )
 """Honoured, too: the first when it is true, the second when it is false."""
+
+MAX_BOOT_ID: Final = 63
+"""Characters. A kernel's has 36; what is longer was made up, and could not even be put on record."""
+
+
+def read_boot_id(node: Mapping[str, Any]) -> str | None:
+    """The kernel boot id that the Node's kubelet has reported, in lower case; None while there is none that can be."""
+    info = (node.get("status") or {}).get("nodeInfo") or {}
+    boot_id = str(info.get("bootID") or "").lower()
+    return boot_id if 0 < len(boot_id) <= MAX_BOOT_ID else None

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from provisioner.api import Image, Maintenance, NodePool, Rack, Server
 from provisioner.api.meta import parse_time
+from provisioner.api.node_contract import read_boot_id
 
 LEASE_FRESH: Final = timedelta(seconds=25)
 """A kubelet renews its Lease every 10 seconds; one renewed within this time is alive, whatever else is said.
@@ -105,13 +106,12 @@ def read_node(
     status = node.get("status") or {}
     found = [c for c in status.get("conditions") or () if c.get("type") == "Ready"]
     ready = any(c.get("status") == "True" for c in found) if found else None
-    boot_id = ((status.get("nodeInfo") or {}).get("bootID") or "").lower()
     renewed = ((lease or {}).get("spec") or {}).get("renewTime")
     return NodeFacts(
         name=node["metadata"]["name"],
         ready=ready,
         ready_message=next((str(c.get("message") or "") for c in reversed(found)), ""),
-        boot_id=boot_id or None,
+        boot_id=read_boot_id(node),
         lease_renewed=parse_time(renewed) if renewed else None,
         lease_seen=lease_seen,
         lease_moved=lease_moved,

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from provisioner.api.meta import read_time
+from provisioner.api.node_contract import read_boot_id
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +60,7 @@ def read_node(body: Mapping[str, Any] | None) -> NodeView | None:
     return NodeView(
         name=metadata["name"],
         uid=metadata.get("uid"),
-        boot_id=str(info.get("bootID") or "").lower() or None,
+        boot_id=read_boot_id(body),
         runtime_version=str(info.get("containerRuntimeVersion") or ""),
         unschedulable=bool(spec.get("unschedulable")),
         annotations=metadata.get("annotations") or {},

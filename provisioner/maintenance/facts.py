@@ -16,6 +16,7 @@ from provisioner.api.node_contract import (
     MAINTENANCE_TAINT,
     NODE_FACTS_ANNOTATION,
     PREPARED_ORDER_ANNOTATION,
+    read_boot_id,
 )
 from provisioner.api.node_facts import BootIntent, BootReport, NodeFacts
 from provisioner.jobs.work import Work
@@ -26,7 +27,6 @@ from provisioner.maintenance.request import conditions_of
 T = TypeVar("T")
 
 MAX_TAINT_VALUE: Final = 63
-MAX_BOOT_ID: Final = 63
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,11 +91,9 @@ def read_node(body: Mapping[str, Any] | None) -> NodeView | None:
     """A Node as the API server gives it. Of duplicate conditions Ready must be True in all."""
     if body is None:
         return None
-    metadata, status = body["metadata"], body.get("status") or {}
+    metadata = body["metadata"]
     annotations = metadata.get("annotations") or {}
-    boot_id = str((status.get("nodeInfo") or {}).get("bootID") or "").lower() or None
-    if boot_id is not None and len(boot_id) > MAX_BOOT_ID:
-        boot_id = None  # no kernel's: it could not even be put on record
+    boot_id = read_boot_id(body)
     ready = [c.get("status") for c in conditions_of(body) if c.get("type") == "Ready"]
     taints = (body.get("spec") or {}).get("taints") or ()
     facts = read_annotation(NodeFacts, annotations.get(NODE_FACTS_ANNOTATION))

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from provisioner.api.errors import NotFound
 from provisioner.api.meta import parse_time
+from provisioner.api.node_contract import read_boot_id
 from provisioner.api.server import Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import LEASES, NODE_LEASES, NODES, ResourceType
@@ -35,7 +36,7 @@ def sign_of_life(
     deleted before, which is how a person asks for a boot.
     """
     status = node.get("status") or {}
-    boot_id = ((status.get("nodeInfo") or {}).get("bootID") or "").lower()
+    boot_id = read_boot_id(node)
     said = {c.get("status") for c in status.get("conditions") or () if c.get("type") == "Ready"}
     if "True" in said and boot_id and boot_id == (joined_boot_id or "").lower():
         return f"it is Ready in the boot that joined ({boot_id})"
