@@ -190,6 +190,7 @@ class FakeHost:
 
     def _say_verified(self, status: str, reason: str) -> None:
         machine, moment = self.machine, rfc3339(self.machine.clock.now)
+        machine.verified_boot_id = machine.boot_id if status == "True" else None
         verification = Verification(
             boot_id=machine.boot_id,
             image_digest=self._digest(machine.running_image),

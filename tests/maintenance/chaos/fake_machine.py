@@ -40,9 +40,11 @@ class FakeMachine:
     down_since: datetime | None = None
     due: datetime | None = None
     obeyed: set[str] = field(default_factory=set)
+    verified_boot_id: str | None = None
+    """The boot whose checks have passed last, unless they failed since."""
 
     def __post_init__(self) -> None:
-        self.boot_id = self._new_boot_id()
+        self.boot_id = self.verified_boot_id = self._new_boot_id()
 
     def has(self, habit: Habit) -> bool:
         return habit in self.lasting or habit in self.habits
