@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -16,6 +17,7 @@ from provisioner.api.maintenance import (
 )
 from provisioner.api.meta import parse_time, rfc3339_micro
 from provisioner.api.node_facts import BootIntent
+from provisioner.jobs.work import Job
 from provisioner.maintenance.effective import effective, protected_jobs
 from provisioner.maintenance.facts import Facts, taint_value
 from provisioner.maintenance.new_boot import awaited_order, new_boot
@@ -90,13 +92,14 @@ def decide_rebooting(facts: Facts, now: datetime) -> Step:
     if attempt.method not in AGENT_METHODS:
         if node is not None and node.has_intent:
             return SetIntent(intent=None)
-        return _told(facts, now) or wait
+        late = () if _has_bmc_acted(facts, attempt) else _jobs_of_old_boot(facts, attempt, now)
+        return _job_started(facts, late, now) if late else _told(facts, now) or wait
     if awaited_order(facts) is not None or node is None or node.boot_id is None:
         return _told(facts, now) or wait
     if node.intent is None or node.intent.id != attempt.id:
         jobs = protected_jobs(facts, now)
         if jobs:
-            return _judge(facts, "JobStarted", f"a job is there that may not be interrupted: {jobs[0].name}", now)
+            return _job_started(facts, jobs, now)
         return SetIntent(intent=_intent(facts, attempt, node.boot_id))
     return _told(facts, now) or wait
 
@@ -106,9 +109,9 @@ def _next_try(facts: Facts, attempt: RebootAttempt, now: datetime) -> Step:
     node, status = facts.node, facts.maintenance.status
     if node is not None and node.has_intent:
         return SetIntent(intent=None)
-    jobs = protected_jobs(facts, now) if _old_boot_runs(facts, attempt) else ()
+    jobs = _jobs_of_old_boot(facts, attempt, now)
     if jobs:
-        return _judge(facts, "JobStarted", f"a job is there that may not be interrupted: {jobs[0].name}", now)
+        return _job_started(facts, jobs, now)
     tries = status.attempts
     wrong = sum(a.outcome == "WrongImage" for a in tries)
     method = next_path(facts, status.action or "Reboot") if wrong < 2 and len(tries) < MAX_ATTEMPTS else None
@@ -119,13 +122,29 @@ def _next_try(facts: Facts, attempt: RebootAttempt, now: datetime) -> Step:
     return _judge(facts, cause, f"no other path to reboot the server is open: {words}", now)
 
 
-def _old_boot_runs(facts: Facts, attempt: RebootAttempt) -> bool:
-    """By its kubelet, or by the agent's answer: before a kexec it ends the kubelet, and says so on the Node."""
+def _jobs_of_old_boot(facts: Facts, attempt: RebootAttempt, now: datetime) -> Sequence[Job]:
+    """Jobs that may not be interrupted, where the old boot still runs.
+
+    The kubelet says so, or the agent by its answer: it ends the kubelet before a kexec, and the Node is not Ready then.
+    """
     node, before = facts.node, (facts.maintenance.status.boot_id_before or "").lower()
     if node is None or node.boot_id != before:
-        return False
+        return ()
     report = node.report
-    return node.ready or (report is not None and report.id == attempt.id and report.state == "Failed")
+    runs = node.ready or (report is not None and report.id == attempt.id and report.state == "Failed")
+    return protected_jobs(facts, now) if runs else ()
+
+
+def _has_bmc_acted(facts: Facts, attempt: RebootAttempt) -> bool:
+    """Whether the BMC has accepted the order, or the machine is on its way down for it."""
+    order, power = (facts.server.status.order, facts.server.status.power) if facts.server is not None else (None, None)
+    if order is None or power is None or order.request_id != attempt.id:
+        return False
+    return order.id in (power.order_id, power.cut_order_id) or power.shutdown_time is not None
+
+
+def _job_started(facts: Facts, jobs: Sequence[Job], now: datetime) -> WriteStatus:
+    return _judge(facts, "JobStarted", f"a job is there that may not be interrupted: {jobs[0].name}", now)
 
 
 def _end(facts: Facts, outcome: AttemptOutcome, words: str, now: datetime) -> WriteStatus:

@@ -10,7 +10,7 @@ import pytest
 from provisioner.api.meta import rfc3339
 from provisioner.api.node_facts import BootReport
 from provisioner.api.pool_settings import VerificationSettings
-from provisioner.api.server import CheckResult, Verification
+from provisioner.api.server import CheckResult, PowerStatus, Verification
 from provisioner.jobs.work import Work
 from provisioner.maintenance.facts import Facts
 from provisioner.maintenance.rebooting import decide_rebooting
@@ -110,6 +110,40 @@ REBOOTING: dict[str, tuple[Facts, float, str]] = {
     ),
     "a taint that somebody took off is put on again": (trying(node=node(prepared="o2")), 10, "closes it"),
     "a job that slipped in is not interrupted": (trying(work=Work(jobs=(job(),))), 10, "ends: JobStarted"),
+    "nor is one that slipped in before the BMC has acted": (
+        trying("Reset", work=Work(jobs=(job(),))),
+        10,
+        "ends: JobStarted",
+    ),
+    "also where the BMC has carried out an order before": (
+        trying(
+            "Reset",
+            server=server(order="o1", joined=None, power=PowerStatus(order_id="o1", state="On")),
+            work=Work(jobs=(job(),)),
+        ),
+        10,
+        "ends: JobStarted",
+    ),
+    "once it has, nobody saves the job by saying so": (
+        trying(
+            "Reset",
+            server=server(order="o2", request="try-1", joined=None, power=PowerStatus(order_id="o2", state="On")),
+            work=Work(jobs=(job(),)),
+        ),
+        10,
+        "says: a boot by the BMC is awaited",
+    ),
+    "nor while the machine shuts down for it": (
+        trying(
+            "PowerCycle",
+            server=server(
+                order="o2", request="try-1", joined=None, power=PowerStatus(state="On", shutdown_time=rfc3339(NOON))
+            ),
+            work=Work(jobs=(job(),)),
+        ),
+        10,
+        "says: a boot by the BMC is awaited",
+    ),
     "an agent that was told has its time": (
         told(trying()),
         100,
