@@ -84,7 +84,7 @@ class Door(Protocol):
 class MaintenanceInformers:
     """The caches that the executor follows. They may be stale: nothing that harms is decided on them.
 
-    pods: if given, the end of a pod is noticed at once; else within a minute.
+    pods: if given, a pod that comes or ends is noticed at once; else within a minute.
     """
 
     servers: Source

@@ -51,9 +51,11 @@ def follow(informers: MaintenanceInformers, add: Callable[[str], None]) -> None:
             add_waiting(lambda server: True)
 
     def pod_changed(name: str, old: Json | None, new: Json | None) -> None:
-        node = _spec(old).get("nodeName")
-        if node and (new is None or (new.get("status") or {}).get("phase") in ("Succeeded", "Failed")):
-            add_waiting(lambda server: server == node)
+        before, after = _spec(old).get("nodeName"), _spec(new).get("nodeName")
+        has_ended = new is None or _phase(new) in ("Succeeded", "Failed")
+        has_come = old is not None and not before and after  # and is to be warned, if a deadline is near
+        if (before and has_ended) or has_come:
+            add_waiting(lambda server: server == (after or before))
 
     informers.maintenances.subscribe(maintenance_changed)
     informers.servers.subscribe(server_changed)

@@ -73,6 +73,18 @@ def test_a_request_on_a_node_wakes_its_server(caches: dict[str, FakeCache], adde
     assert added == ["a"]
 
 
+def test_a_pod_that_comes_to_a_server_wakes_what_waits_there_so_that_it_is_warned_of_a_deadline(
+    caches: dict[str, FakeCache], added: list[str]
+) -> None:
+    caches["pods"].put("ml/x", {"spec": {}, "status": {"phase": "Pending"}})
+    added.clear()
+    caches["pods"].put("ml/x", {"spec": {"nodeName": "b"}, "status": {"phase": "Pending"}})
+    assert added == ["b"]
+    added.clear()
+    caches["pods"].put("ml/x", {"spec": {"nodeName": "b"}, "status": {"phase": "Running"}})
+    assert added == []
+
+
 def test_the_end_of_a_pod_wakes_the_server_that_waits_for_it(caches: dict[str, FakeCache], added: list[str]) -> None:
     caches["pods"].put("ml/x", {"spec": {"nodeName": "b"}, "status": {"phase": "Running"}})
     assert added == []
