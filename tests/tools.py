@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
+from typing import NoReturn
 
 import pytest
 
@@ -16,7 +17,7 @@ IN_CI = os.environ.get("CI") == "true"
 PREPARE = "`make test` gets it, as root"
 
 
-def absent(what: str) -> None:
+def absent(what: str) -> NoReturn:
     """A visible skip; in CI (`CI=true`), where nothing may be absent, a failure."""
     words = f"{what} is not on this machine: {PREPARE}"
     if IN_CI:

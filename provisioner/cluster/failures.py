@@ -22,6 +22,7 @@ MAX_RETRY_AFTER_SECONDS: Final = 300.0
 _LATER: Final = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
 _HINTS: Final[dict[int, str]] = {
     HTTPStatus.UNAUTHORIZED: "renew the credentials in the kubeconfig",
+    HTTPStatus.FORBIDDEN: "grant the right with a Role, or use another kubeconfig",
 }
 
 
@@ -48,9 +49,8 @@ def raise_failure(status: int, headers: Mapping[str, str], body: bytes, what: st
         raise Refused(message, hint="correct the field that the API server names")
     if status in _LATER or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         raise Retryable(f"{message} (HTTP {status})", after_seconds=_retry_after(headers, answer))
-    if status == HTTPStatus.FORBIDDEN:
-        raise Forbidden(message, hint="grant the right with a Role, or use another kubeconfig")
-    raise Refused(message, hint=_HINTS.get(status, "correct what the API server names"))
+    refused = Forbidden if status == HTTPStatus.FORBIDDEN else Refused
+    raise refused(message, hint=_HINTS.get(status, "correct what the API server names"))
 
 
 def _status_object(body: bytes) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from provisioner.api import Image, Maintenance, NodePool, Server
 from provisioner.api.codec import read_annotation
@@ -23,8 +23,6 @@ from provisioner.jobs.work import Work
 from provisioner.maintenance.budget import Budget
 from provisioner.maintenance.merge import Wanted
 from provisioner.maintenance.request import conditions_of
-
-T = TypeVar("T")
 
 MAX_TAINT_VALUE: Final = 63
 

@@ -137,7 +137,9 @@ def _jobs_of_old_boot(facts: Facts, attempt: RebootAttempt, now: datetime) -> Se
 
 def _has_bmc_acted(facts: Facts, attempt: RebootAttempt) -> bool:
     """Whether the BMC has accepted the order, or the machine is on its way down for it."""
-    order, power = (facts.server.status.order, facts.server.status.power) if facts.server is not None else (None, None)
+    if facts.server is None:
+        return False
+    order, power = facts.server.status.order, facts.server.status.power
     if order is None or power is None or order.request_id != attempt.id:
         return False
     return order.id in (power.order_id, power.cut_order_id) or power.shutdown_time is not None
