@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from provisioner.api.errors import NeedsHuman
-from provisioner.lab.binaries import Binaries, find_binaries
+from provisioner.lab.binaries.obtain import Binaries, find_binaries
 from tests.tools import CACHE, IN_CI, PREPARE
 
 if TYPE_CHECKING:
     from provisioner.cluster.client import Cluster
-    from provisioner.lab.control_plane import ControlPlane
+    from provisioner.lab.control_plane.plane import ControlPlane
 
 
 @pytest.fixture(scope="session")
@@ -38,7 +38,7 @@ def binaries() -> Binaries:
 def control_plane(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A running control plane with the project's manifests in it."""
     from provisioner.cluster.client import Cluster
-    from provisioner.lab.control_plane import ControlPlane
+    from provisioner.lab.control_plane.plane import ControlPlane
 
     with ControlPlane(tmp_path_factory.mktemp("control-plane"), binaries) as plane:
         install(Cluster.connect(plane.kubeconfig))
@@ -47,7 +47,7 @@ def control_plane(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) 
 
 def install(cluster: Cluster) -> None:
     """Apply what `provisioner manifests` prints: every test meets the CRDs, roles and policies that users have."""
-    from provisioner.cli.manifests import all_manifests
+    from provisioner.cli.service.manifests import all_manifests
     from provisioner.cluster.install import apply_crds
 
     crds = [manifest for manifest in all_manifests() if manifest["kind"] == "CustomResourceDefinition"]

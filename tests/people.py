@@ -11,8 +11,8 @@ from typing import Any
 from provisioner.api.errors import Refused
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES
-from provisioner.lab.control_plane import ControlPlane, render_kubeconfig
-from provisioner.lab.control_plane_pki import Authority
+from provisioner.lab.control_plane.pki import Authority
+from provisioner.lab.control_plane.plane import ControlPlane, render_kubeconfig
 
 CONTROLLER = "system:serviceaccount:provisioner-system:provisioner-controller"
 BOOT = "system:serviceaccount:provisioner-system:provisioner-boot"

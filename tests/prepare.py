@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 
 from provisioner.api.errors import ProvisionerError
-from provisioner.cli.lab_parts import build_demo_image, demo_state, obtain_parts
-from provisioner.lab.demo_up import Report
+from provisioner.cli.lab.parts import build_demo_image, demo_state, obtain_parts
+from provisioner.lab.demo.up import Report
 from provisioner.lab.tools import obtain_tools
 from tests.jobs.slurm_site import PACKAGES as SLURM
 from tests.tools import IN_CI

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import pytest
 
-from provisioner.cli.lab_parts import demo_state
+from provisioner.cli.lab.parts import demo_state
 from provisioner.lab.tools import PACKAGES, Tools, content_key
 
 CACHE = demo_state("tests").cache

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 # What a person asks for: Node conditions with status True, reason WhenIdle, Deadline or Now (Hold and the two of the
-# verification: any reason). `provisioner.maintenance.request` reads their messages.
+# verification: any reason). `provisioner.maintenance.requests.request` reads their messages.
 REBOOT_REQUESTED: Final = "provisioner.dev/RebootRequested"
 REIMAGE_REQUESTED: Final = "provisioner.dev/ReimageRequested"
 POWER_CYCLE_REQUESTED: Final = "provisioner.dev/PowerCycleRequested"

@@ -18,28 +18,28 @@ from provisioner import __version__
 from provisioner.api.errors import NeedsHuman, ProvisionerError
 
 COMMANDS: Final[Mapping[str, str]] = {
-    "accept": "provisioner.cli.accept:accept",
-    "boot": "provisioner.cli.boot:boot",
-    "controller": "provisioner.cli.controller:controller",
-    "crds": "provisioner.cli.crds:crds",
-    "image": "provisioner.cli.image:image",
-    "lab": "provisioner.cli.lab:lab",
-    "manifests": "provisioner.cli.manifests:manifests",
-    "rack": "provisioner.cli.rack:rack",
+    "accept": "provisioner.cli.kubectl.accept:accept",
+    "boot": "provisioner.cli.service.boot:boot",
+    "controller": "provisioner.cli.service.controller:controller",
+    "crds": "provisioner.cli.service.crds:crds",
+    "image": "provisioner.cli.service.image:image",
+    "lab": "provisioner.cli.lab.command:lab",
+    "manifests": "provisioner.cli.service.manifests:manifests",
+    "rack": "provisioner.cli.service.rack:rack",
 }
 
 KUBECTL_COMMANDS: Final[Mapping[str, str]] = {
-    "accept": "provisioner.cli.accept:accept",
-    "cancel": "provisioner.cli.condition_commands:cancel",
-    "drain": "provisioner.cli.request_commands:drain",
-    "hold": "provisioner.cli.condition_commands:hold",
-    "power-cycle": "provisioner.cli.request_commands:power_cycle",
-    "reboot": "provisioner.cli.request_commands:reboot",
-    "reimage": "provisioner.cli.request_commands:reimage",
-    "release": "provisioner.cli.condition_commands:release",
-    "retry": "provisioner.cli.condition_commands:retry",
-    "status": "provisioner.cli.status_command:status",
-    "why": "provisioner.cli.why_command:why",
+    "accept": "provisioner.cli.kubectl.accept:accept",
+    "cancel": "provisioner.cli.kubectl.condition_commands:cancel",
+    "drain": "provisioner.cli.kubectl.request_commands:drain",
+    "hold": "provisioner.cli.kubectl.condition_commands:hold",
+    "power-cycle": "provisioner.cli.kubectl.request_commands:power_cycle",
+    "reboot": "provisioner.cli.kubectl.request_commands:reboot",
+    "reimage": "provisioner.cli.kubectl.request_commands:reimage",
+    "release": "provisioner.cli.kubectl.condition_commands:release",
+    "retry": "provisioner.cli.kubectl.condition_commands:retry",
+    "status": "provisioner.cli.kubectl.status_command:status",
+    "why": "provisioner.cli.why.command:why",
 }
 
 
@@ -146,6 +146,6 @@ def kubectl_plugin() -> None:
 
 def kubectl_completion() -> None:
     """Entry point of `kubectl_complete-provision`, which kubectl asks for completions."""
-    from provisioner.cli.kubectl_completion import complete
+    from provisioner.cli.kubectl.kubectl_completion import complete
 
     click.echo(complete(kubectl, sys.argv[1:]), nl=False)

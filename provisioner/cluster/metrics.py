@@ -1,6 +1,6 @@
 """What is measured, as Prometheus metrics. No label ever holds the name of a server, a job or a person.
 
-`MaintenanceMeter` is told by the executor (see `provisioner.maintenance.metrics`, whose protocol it has). `FleetMeter`
+`MaintenanceMeter` is told by the executor (its protocol is in `provisioner.maintenance.status.metrics`). `FleetMeter`
 follows the caches: it counts what changes (boots, failed checks) and tells at each scrape how many servers and
 Maintenances are where.
 """

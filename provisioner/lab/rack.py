@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from provisioner.api.errors import NeedsHuman
-from provisioner.lab.bmc import CONTROL_SOCKET, RACK_FILE
-from provisioner.lab.bmc_certificate import obtain_certificate
-from provisioner.lab.control_plane_process import LabProcess
-from provisioner.lab.machine import Accelerator, MachineFiles
+from provisioner.lab.bmc.certificate import obtain_certificate
+from provisioner.lab.bmc.rack_of_bmcs import CONTROL_SOCKET, RACK_FILE
+from provisioner.lab.child_process import LabProcess
+from provisioner.lab.machine.machine import Accelerator, MachineFiles
 from provisioner.lab.network import LabNetwork, tap_name
 from provisioner.lab.rack_description import RackDescription, to_json
 from provisioner.lab.tools import Tools
@@ -51,7 +51,7 @@ class VirtualRack:
         command = [
             sys.executable,
             "-m",
-            "provisioner.lab.bmc",
+            "provisioner.lab.bmc.rack_of_bmcs",
             str(self.directory),
             "--tools",
             str(tools.root),

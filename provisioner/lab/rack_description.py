@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from provisioner.api.server import BootMethod
 from provisioner.api.values import Secret, parse_mac
-from provisioner.lab.machine import Firmware, MachineSpec
+from provisioner.lab.machine.machine import Firmware, MachineSpec
 
 BMC_NETWORK_START: Final = IPv4Address("10.90.0.10")
 BMC_PORT: Final = 443

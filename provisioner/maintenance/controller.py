@@ -24,18 +24,18 @@ from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
 from provisioner.cluster.resources import of
 from provisioner.jobs.work import Workloads
+from provisioner.maintenance.client import Door, MaintenanceInformers
 from provisioner.maintenance.decide import RESYNC_SECONDS, decide
-from provisioner.maintenance.door import Door, MaintenanceInformers
 from provisioner.maintenance.effects import MANAGER, Effects
 from provisioner.maintenance.facts import Facts, NodeView, close_reason, taint_value
-from provisioner.maintenance.finished import is_due
 from provisioner.maintenance.follow import follow
-from provisioner.maintenance.intake import File, Intake, Say, Withdraw, is_active, take_in
-from provisioner.maintenance.kept_drain import has_slurm, why_unverified
-from provisioner.maintenance.leftovers import find_leftover
-from provisioner.maintenance.metrics import MaintenanceMetrics, NoMetrics
+from provisioner.maintenance.phases.kept_drain import has_slurm, why_unverified
+from provisioner.maintenance.phases.leftovers import find_leftover
 from provisioner.maintenance.reads import CachedReader, FreshReader, Reader, Seen, gather, read_budget, see
-from provisioner.maintenance.record import clip
+from provisioner.maintenance.requests.intake import File, Intake, Say, Withdraw, is_active, take_in
+from provisioner.maintenance.status.finished import is_due
+from provisioner.maintenance.status.metrics import MaintenanceMetrics, NoMetrics
+from provisioner.maintenance.status.record import clip
 from provisioner.maintenance.steps import NeedBudget, SetIntent, SetNodeConditions, SetTaint, Wait
 
 __all__ = ["MANAGER", "MaintenanceController", "build_maintenance_controllers"]

@@ -10,18 +10,18 @@ from __future__ import annotations
 from datetime import datetime
 
 from provisioner.api.maintenance import FINAL_PHASES, RELEASE_FINALIZER
-from provisioner.maintenance.claiming import decide_claiming, decide_drained, decide_draining
-from provisioner.maintenance.ends import find_end
 from provisioner.maintenance.facts import Facts
-from provisioner.maintenance.kept_drain import decide_kept
-from provisioner.maintenance.node_status import mirrored, missing
-from provisioner.maintenance.rebooting import decide_rebooting
-from provisioner.maintenance.record import judge
-from provisioner.maintenance.release import decide_release
+from provisioner.maintenance.phases.claiming import decide_claiming, decide_drained, decide_draining
+from provisioner.maintenance.phases.ends import find_end
+from provisioner.maintenance.phases.kept_drain import decide_kept
+from provisioner.maintenance.phases.rebooting import decide_rebooting
+from provisioner.maintenance.phases.release import decide_release
+from provisioner.maintenance.phases.verdict import read_verdict
+from provisioner.maintenance.phases.verifying import decide_verifying
+from provisioner.maintenance.phases.waiting import decide_behind, decide_waiting
+from provisioner.maintenance.status.node_status import mirrored, missing
+from provisioner.maintenance.status.record import judge
 from provisioner.maintenance.steps import SetFinalizer, SetNodeConditions, Step, Wait, WriteStatus
-from provisioner.maintenance.verdict import read_verdict
-from provisioner.maintenance.verifying import decide_verifying
-from provisioner.maintenance.waiting import decide_behind, decide_waiting
 
 RESYNC_SECONDS = 300.0
 

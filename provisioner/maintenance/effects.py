@@ -24,15 +24,15 @@ from provisioner.api.schema import API_VERSION
 from provisioner.cluster.events import Events
 from provisioner.cluster.resources import NODES, of
 from provisioner.jobs.work import Workloads
-from provisioner.maintenance.claiming import after_eviction, closed
-from provisioner.maintenance.door import Door, Json
+from provisioner.maintenance.client import Door, Json
 from provisioner.maintenance.facts import Facts, NodeView, close_reason
-from provisioner.maintenance.finished import next_name
-from provisioner.maintenance.kept_drain import reopened
-from provisioner.maintenance.measure import tell_events, tell_metrics
-from provisioner.maintenance.metrics import MaintenanceMetrics
-from provisioner.maintenance.node_status import NodeCondition, conditions_patch
-from provisioner.maintenance.record import note, set_blockers
+from provisioner.maintenance.phases.claiming import after_eviction, closed
+from provisioner.maintenance.phases.kept_drain import reopened
+from provisioner.maintenance.status.finished import next_name
+from provisioner.maintenance.status.measure import tell_events, tell_metrics
+from provisioner.maintenance.status.metrics import MaintenanceMetrics
+from provisioner.maintenance.status.node_status import NodeCondition, conditions_patch
+from provisioner.maintenance.status.record import note, set_blockers
 from provisioner.maintenance.steps import (
     CloseSlurm,
     Evict,

@@ -20,9 +20,9 @@ from provisioner.api.node_contract import (
 )
 from provisioner.api.node_facts import BootIntent, BootReport, NodeFacts
 from provisioner.jobs.work import Work
-from provisioner.maintenance.budget import Budget
-from provisioner.maintenance.merge import Wanted
-from provisioner.maintenance.request import conditions_of
+from provisioner.maintenance.phases.budget import Budget
+from provisioner.maintenance.requests.merge import Wanted
+from provisioner.maintenance.requests.request import conditions_of
 
 MAX_TAINT_VALUE: Final = 63
 

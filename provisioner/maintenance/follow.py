@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from provisioner.api.maintenance import DISTURBING_PHASES
-from provisioner.maintenance.door import MaintenanceInformers
+from provisioner.maintenance.client import MaintenanceInformers
 
 Json = Mapping[str, Any]
 

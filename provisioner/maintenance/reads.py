@@ -17,13 +17,13 @@ from provisioner.api.maintenance import FINAL_PHASES, holding_maintenance
 from provisioner.api.meta import Resource
 from provisioner.cluster.resources import NODES, ResourceType, of
 from provisioner.jobs.work import Workloads
-from provisioner.maintenance.budget import Budget, count_budget
+from provisioner.maintenance.client import Door, Json, MaintenanceInformers
 from provisioner.maintenance.decide import needs_look
-from provisioner.maintenance.door import Door, Json, MaintenanceInformers
 from provisioner.maintenance.facts import Facts, NodeView, read_node
-from provisioner.maintenance.finished import newest_first
-from provisioner.maintenance.intake import is_active
-from provisioner.maintenance.merge import merge
+from provisioner.maintenance.phases.budget import Budget, count_budget
+from provisioner.maintenance.requests.intake import is_active
+from provisioner.maintenance.requests.merge import merge
+from provisioner.maintenance.status.finished import newest_first
 
 _NOT_ENDED: Final = ",".join(f"status.phase!={phase}" for phase in FINAL_PHASES)
 

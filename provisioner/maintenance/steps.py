@@ -9,7 +9,7 @@ from datetime import datetime
 from provisioner.api.maintenance import MaintenanceStatus
 from provisioner.api.node_facts import BootIntent
 from provisioner.jobs.work import JobKind
-from provisioner.maintenance.node_status import NodeCondition
+from provisioner.maintenance.status.node_status import NodeCondition
 
 
 @dataclass(frozen=True, kw_only=True)

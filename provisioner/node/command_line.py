@@ -9,7 +9,7 @@ MAX_BYTES = 2047
 """COMMAND_LINE_SIZE of x86 and arm64, less the zero byte."""
 _SERVER_WORDS = ("systemd.machine_id", "net.ifnames", "console")
 """Beside `provisioner.*`, what the boot service's script gives for the server's sake, once each; see
-provisioner.boot.kernel_arguments. What an Image or NodePool adds stands behind these and comes anew with the intent."""
+provisioner.boot.script.kernel_arguments. What an Image or NodePool adds stands behind these, anew with the intent."""
 _PLAIN = re.compile(r"[\x21-\x7e]+")
 _IMAGE = re.compile(r"sha256:[0-9a-f]{64}")
 

@@ -16,8 +16,8 @@ from provisioner.power.decide import (
     RecordCut,
     RecordOrder,
 )
-from provisioner.power.last_look import LastLook
 from provisioner.power.power_controller import ObservedPower, OverrideEnabled, PowerController
+from provisioner.power.preflight import LastLook
 from provisioner.power.record import Record
 
 

@@ -15,8 +15,8 @@ from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.informer import Informer
 from provisioner.power.act import Act, PowerSettings
 from provisioner.power.bmc_pool import BmcPool
-from provisioner.power.lanes import Lanes
-from provisioner.power.last_look import LastLook
+from provisioner.power.bmc_queues import Lanes
+from provisioner.power.preflight import LastLook
 from provisioner.power.reconcile import ServerPowerReconciler
 from provisioner.power.record import MANAGER, Record
 

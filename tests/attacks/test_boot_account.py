@@ -12,8 +12,8 @@ from provisioner.api import Maintenance, Server
 from provisioner.api.errors import Refused
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, SECRETS, of
-from provisioner.lab.control_plane import ControlPlane, render_kubeconfig
-from provisioner.lab.control_plane_pki import Authority
+from provisioner.lab.control_plane.pki import Authority
+from provisioner.lab.control_plane.plane import ControlPlane, render_kubeconfig
 
 ACCOUNT = "system:serviceaccount:provisioner-system:provisioner-boot"
 MAC_NUMBERS = iter(range(1, 1000))

@@ -12,11 +12,11 @@ import pytest
 
 from provisioner.api.server import BootProgress
 from provisioner.api.values import MacAddress
-from provisioner.boot.choose import Wait
-from provisioner.boot.decide import decide
-from provisioner.boot.facts import Facts
-from provisioner.boot.progress import Report, record_report
-from provisioner.boot.render import render_script
+from provisioner.boot.observe.progress import Report, record_report
+from provisioner.boot.orders.decide import decide
+from provisioner.boot.orders.facts import Facts
+from provisioner.boot.script.choose import Wait
+from provisioner.boot.script.render import render_script
 from tests.boot.decide_rows import BOOT, JOINED, NEW, ORDER, OTHER_BOOT, POWERED, READY_ONCE, REFUSED, node, status
 from tests.boot.objects import NOON, attempt, image, maintenance, pool, rack, server
 

@@ -22,7 +22,7 @@ from provisioner.api.node_contract import (
 )
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, PODS, of
-from provisioner.lab.control_plane import ControlPlane
+from provisioner.lab.control_plane.plane import ControlPlane
 from tests.api.objects import maintenance
 from tests.people import BOOT, CONTROLLER, bind, condition, kubeconfig_of, until
 

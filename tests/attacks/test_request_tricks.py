@@ -23,7 +23,7 @@ from provisioner.api.node_contract import (
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, of
 from provisioner.join.node_object import SERVER_UID_ANNOTATION
-from provisioner.lab.control_plane import ControlPlane
+from provisioner.lab.control_plane.plane import ControlPlane
 from tests.api.objects import maintenance
 from tests.people import CONTROLLER, bind, kubeconfig_of
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from provisioner.api.maintenance import Blocker, Requestor, TimelineEntry
-from provisioner.cli.printing import print_objects, table
-from provisioner.cli.subject import Subject
-from provisioner.cli.waiting import Watched
-from provisioner.cli.why import render_why
+from provisioner.cli.kubectl.printing import print_objects, table
+from provisioner.cli.kubectl.waiting import Watched
+from provisioner.cli.why.screen import render_why
+from provisioner.cli.why.subject import Subject
 from tests.cli.situations import NOON, SITUATIONS, before, node, node_condition
 
 ORDERS = (

@@ -24,7 +24,7 @@ from provisioner.api.conditions import is_true
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import NODES
-from provisioner.lab.demo_state import DemoState
+from provisioner.lab.demo.state import DemoState
 from provisioner.lab.network import LabNetwork
 from provisioner.lab.tools import obtain_tools
 from tests.benchmarks.boot_floor import NODE, Floor

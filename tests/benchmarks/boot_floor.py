@@ -15,9 +15,9 @@ from typing import Final
 
 from provisioner.image import cpio
 from provisioner.join.kubelet_configuration import kubelet_configuration
-from provisioner.lab.control_plane import render_kubeconfig
-from provisioner.lab.control_plane_pki import Authority
-from provisioner.lab.demo_state import ADDRESS, DemoState
+from provisioner.lab.control_plane.pki import Authority
+from provisioner.lab.control_plane.plane import render_kubeconfig
+from provisioner.lab.demo.state import ADDRESS, DemoState
 from provisioner.lab.network import LabNetwork
 from provisioner.lab.tools import Tools
 

@@ -20,7 +20,7 @@ from typing import Final
 
 from provisioner.api.maintenance import RebootMethod
 from provisioner.cluster.client import Cluster
-from provisioner.lab.demo_state import DemoState
+from provisioner.lab.demo.state import DemoState
 from provisioner.lab.network import LabNetwork
 from tests.benchmarks.kexec_drive import Reboot, reboot
 

@@ -23,10 +23,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from provisioner.boot.choose import Boot
-from provisioner.boot.nginx import NginxSite, nginx_command, render_nginx
-from provisioner.boot.render import render_script
-from provisioner.lab.control_plane import free_port
+from provisioner.boot.host.nginx import NginxSite, nginx_command, render_nginx
+from provisioner.boot.script.choose import Boot
+from provisioner.boot.script.render import render_script
+from provisioner.lab.control_plane.plane import free_port
 from provisioner.lab.tools import Tools, obtain_tools
 
 SCRIPTS: Final = 10_000

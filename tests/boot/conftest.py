@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.boot.processes import run_here
+from provisioner.boot.host.processes import run_here
 from provisioner.lab.tools import Tools, content_key
 from tests.tools import CACHE, lab_tools
 

@@ -9,7 +9,7 @@ from typing import Any
 from provisioner.api import Image, Maintenance, NodePool, Rack
 from provisioner.api.node_pool import StageTimeouts
 from provisioner.api.server import BootOrder, BootProgress, JoinStatus, PowerStatus, ServerStatus, StageTime
-from provisioner.boot.facts import NodeFacts
+from provisioner.boot.orders.facts import NodeFacts
 from tests.boot.objects import DIGEST, NOON, at, condition, image, pool
 
 NEW = "new-order"

@@ -13,7 +13,7 @@ from provisioner.api.meta import rfc3339_micro
 from provisioner.api.node_pool import NodePoolSpec
 from provisioner.api.rack import RackSpec, Subnet
 from provisioner.api.server import BMC, ServerSpec, ServerStatus
-from provisioner.boot.kernel_arguments import BootUrls
+from provisioner.boot.script.kernel_arguments import BootUrls
 
 DIGEST = "sha256:" + "ab" * 32
 STORE = "sha256-" + "ab" * 32

@@ -8,9 +8,9 @@ import pytest
 
 from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.api.server import BootOrder, ServerStatus
-from provisioner.boot.choose import Boot, Wait, choose_boot_target
-from provisioner.boot.kernel_arguments import BootUrls
-from provisioner.boot.obstacles import wanted_image_name
+from provisioner.boot.script.choose import Boot, Wait, choose_boot_target
+from provisioner.boot.script.kernel_arguments import BootUrls
+from provisioner.boot.script.obstacles import wanted_image_name
 from tests.boot.objects import STORE, URLS, at, image, pool, rack, server
 
 ADDRESSED = ServerStatus(address="10.80.0.21", subnet_name="boot")

@@ -18,10 +18,10 @@ from provisioner.api.codec import encode, to_json
 from provisioner.api.errors import Conflict
 from provisioner.api.meta import rfc3339, rfc3339_micro
 from provisioner.api.server import JoinStatus, PowerStatus, ServerStatus
-from provisioner.boot.controller import MANAGER, BootController, build_boot_controllers
-from provisioner.boot.informers import BootInformers
-from provisioner.boot.lease_watch import LeaseWatch, Sighting
-from provisioner.boot.other_node import find_other_node
+from provisioner.boot.orders.controller import MANAGER, BootController, build_boot_controllers
+from provisioner.boot.orders.informers import BootInformers
+from provisioner.boot.orders.lease_watch import LeaseWatch, Sighting
+from provisioner.boot.orders.other_node import find_other_node
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import LEASES, NODES, of

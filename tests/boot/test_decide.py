@@ -13,10 +13,10 @@ from provisioner.api import Server
 from provisioner.api.codec import decode, encode
 from provisioner.api.meta import parse_time
 from provisioner.api.server import PowerStatus
-from provisioner.boot.decide import decide
-from provisioner.boot.facts import Facts, NodeFacts
-from provisioner.boot.requests import next_image_name
-from provisioner.boot.verdict import Decision
+from provisioner.boot.orders.decide import decide
+from provisioner.boot.orders.facts import Facts, NodeFacts
+from provisioner.boot.orders.requests import next_image_name
+from provisioner.boot.orders.verdict import Decision
 from tests.boot.decide_rows import (
     BOOT,
     JOINED,

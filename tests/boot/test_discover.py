@@ -13,8 +13,8 @@ import pytest
 from provisioner.api.discovery import MAX_UNKNOWN_SERVERS, Claims
 from provisioner.api.errors import Conflict, Refused, Retryable
 from provisioner.api.values import MacAddress
-from provisioner.boot.discover import CREATED_AT_ONCE, Discoverer
-from provisioner.boot.server_index import ServerIndex
+from provisioner.boot.observe.discover import CREATED_AT_ONCE, Discoverer
+from provisioner.boot.observe.server_index import ServerIndex
 from tests.boot.fake_source import FakeSource
 from tests.boot.objects import rack, server
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from provisioner.api import Image
-from provisioner.boot.image_store import Verdict, files_of, judge_image
+from provisioner.boot.host.image_store import Verdict, files_of, judge_image
 from tests.boot.objects import NOON, STORE, image
 
 FILES: dict[str, int | None] = {

@@ -12,9 +12,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from provisioner.boot.choose import Boot, Wait
-from provisioner.boot.kernel_arguments import BootUrls
-from provisioner.boot.render import render_first_script, render_script
+from provisioner.boot.script.choose import Boot, Wait
+from provisioner.boot.script.kernel_arguments import BootUrls
+from provisioner.boot.script.render import render_first_script, render_script
 from tests.boot.conftest import Programs
 
 MAC = "52:54:00:12:34:56"

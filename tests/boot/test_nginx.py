@@ -23,11 +23,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from structlog.testing import capture_logs
 
 from provisioner.api.errors import Refused
-from provisioner.boot.certificate_watch import follow_certificate, stamp_of
-from provisioner.boot.firmware import SERVED_FILES
-from provisioner.boot.nginx import NginxSite, nginx_command, render_nginx
-from provisioner.boot.peer import RealPeer
-from provisioner.boot.processes import Child
+from provisioner.boot.host.certificate_watch import follow_certificate, stamp_of
+from provisioner.boot.host.firmware import SERVED_FILES
+from provisioner.boot.host.nginx import NginxSite, nginx_command, render_nginx
+from provisioner.boot.host.peer import RealPeer
+from provisioner.boot.host.processes import Child
 from tests.boot.conftest import Programs
 from tests.boot.golden import assert_golden
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.boot import processes
-from provisioner.boot.access_log import rotate_access_log
-from provisioner.boot.processes import Child
+from provisioner.boot.host import processes
+from provisioner.boot.host.access_log import rotate_access_log
+from provisioner.boot.host.processes import Child
 
 SLEEP = ["/bin/sleep", "1000"]
 
@@ -83,7 +83,7 @@ def test_children_die_with_a_parent_that_is_killed() -> None:
     """SIGKILL leaves no time to clean up; the kernel does it."""
     program = (
         "import threading\n"
-        "from provisioner.boot.processes import Child\n"
+        "from provisioner.boot.host.processes import Child\n"
         "child, stop = Child('sleep', ['/bin/sleep', '1000']), threading.Event()\n"
         "threading.Thread(target=child.run, args=(stop,)).start()\n"
         "while child.pid is None: pass\n"

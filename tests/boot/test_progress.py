@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from provisioner.api.boot_stage import BOOT_STAGES, stage_order
 from provisioner.api.server import BootOrder, BootProgress
 from provisioner.api.values import MacAddress
-from provisioner.boot.progress import Report, clean_message, record_report
+from provisioner.boot.observe.progress import Report, clean_message, record_report
 from tests.boot.objects import NOON, at
 
 BOOT, NEXT_BOOT = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"

@@ -13,9 +13,9 @@ from provisioner.api import Server
 from provisioner.api.codec import decode
 from provisioner.api.errors import Conflict, NotFound, Refused, Retryable
 from provisioner.api.values import MacAddress
-from provisioner.boot.progress import Report
-from provisioner.boot.recorder import MAX_REPORTS_PER_SERVER, ProgressRecorder
-from provisioner.boot.server_index import ServerIndex
+from provisioner.boot.observe.progress import Report
+from provisioner.boot.observe.recorder import MAX_REPORTS_PER_SERVER, ProgressRecorder
+from provisioner.boot.observe.server_index import ServerIndex
 from tests.boot.fake_source import FakeSource
 from tests.boot.objects import server
 

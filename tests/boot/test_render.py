@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.boot.choose import BootTarget, Wait, choose_boot_target
-from provisioner.boot.render import console_lines, render_first_script, render_script
-from provisioner.boot.renderer import STARTING
+from provisioner.boot.script.choose import BootTarget, Wait, choose_boot_target
+from provisioner.boot.script.render import console_lines, render_first_script, render_script
+from provisioner.boot.script.renderer import STARTING
 from tests.boot.golden import assert_golden
 from tests.boot.objects import URLS, image, pool, rack, server
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from provisioner.api.server import BootOrder, Server, ServerStatus
-from provisioner.boot import renderer
-from provisioner.boot.choose import choose_boot_target
-from provisioner.boot.renderer import ScriptRenderer
-from provisioner.boot.server_index import ServerIndex
+from provisioner.boot.observe.server_index import ServerIndex
+from provisioner.boot.script import renderer
+from provisioner.boot.script.choose import choose_boot_target
+from provisioner.boot.script.renderer import ScriptRenderer
 from tests.boot.fake_source import FakeSource
 from tests.boot.objects import URLS, at, condition, image, pool, rack, server
 

@@ -18,8 +18,8 @@ from provisioner.api.maintenance import (
     holding_maintenance,
 )
 from provisioner.api.server import BootOrder, JoinStatus, PowerStatus
-from provisioner.boot.decide import decide
-from provisioner.boot.verdict import Decision
+from provisioner.boot.orders.decide import decide
+from provisioner.boot.orders.verdict import Decision
 from tests.boot.decide_rows import (
     BOOT,
     JOINED,

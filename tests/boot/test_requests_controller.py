@@ -14,7 +14,7 @@ import pytest
 from provisioner.api import Maintenance
 from provisioner.api.codec import encode, to_json
 from provisioner.api.server import BootOrder
-from provisioner.boot.controller import BootController, build_boot_controllers
+from provisioner.boot.orders.controller import BootController, build_boot_controllers
 from provisioner.cluster.resources import of
 from tests.boot.fake_source import FakeSource
 from tests.boot.objects import attempt, maintenance

@@ -26,12 +26,12 @@ from provisioner.api import Image, Server
 from provisioner.api.codec import encode
 from provisioner.api.errors import NeedsHuman
 from provisioner.api.image import Artifact
-from provisioner.boot import service as service_module
-from provisioner.boot.service import BootService, BootSettings
+from provisioner.boot.host import service as service_module
+from provisioner.boot.host.service import BootService, BootSettings
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.resources import EVENTS, of
-from provisioner.lab.control_plane import ControlPlane
+from provisioner.lab.control_plane.plane import ControlPlane
 from tests.boot.conftest import Programs
 from tests.boot.objects import image, pool, rack, server
 from tests.boot.test_nginx import free_port, make_certificate

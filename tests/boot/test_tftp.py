@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from provisioner.api.errors import NeedsHuman
-from provisioner.boot.firmware import FIRMWARE_FILES, collect_firmware
-from provisioner.boot.processes import Child
-from provisioner.boot.tftp import dnsmasq_command
+from provisioner.boot.host.firmware import FIRMWARE_FILES, collect_firmware
+from provisioner.boot.host.processes import Child
+from provisioner.boot.host.tftp import dnsmasq_command
 from tests.boot.conftest import Programs
 
 CLIENT = r"""

@@ -13,10 +13,10 @@ from flask.testing import FlaskClient
 from provisioner.api.discovery import MAX_UNKNOWN_SERVERS, Claims
 from provisioner.api.errors import Refused
 from provisioner.api.server import Interface
-from provisioner.boot.peer import RealPeer
-from provisioner.boot.progress import Report
-from provisioner.boot.server_index import ServerIndex
-from provisioner.boot.web import REPORTS_AT_ONCE, boot_blueprint
+from provisioner.boot.host.peer import RealPeer
+from provisioner.boot.host.web import REPORTS_AT_ONCE, boot_blueprint
+from provisioner.boot.observe.progress import Report
+from provisioner.boot.observe.server_index import ServerIndex
 from tests.boot.fake_source import FakeSource
 from tests.boot.objects import server
 

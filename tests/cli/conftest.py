@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from provisioner.cluster.client import Cluster
-from provisioner.lab.control_plane import ControlPlane
+from provisioner.lab.control_plane.plane import ControlPlane
 from tests.cli.rack_of_nodes import RackOfNodes
 
 

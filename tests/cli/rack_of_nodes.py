@@ -9,7 +9,7 @@ from typing import Any
 from click.testing import CliRunner, Result
 
 from provisioner.api import Maintenance, NodePool, Server
-from provisioner.cli.filing import read_maintenances
+from provisioner.cli.kubectl.filing import read_maintenances
 from provisioner.cli.main import kubectl
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, of

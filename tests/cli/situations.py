@@ -13,7 +13,7 @@ from provisioner.api.meta import rfc3339, rfc3339_micro
 from provisioner.api.node_pool import NodePoolSpec
 from provisioner.api.server import BMC, ServerSpec, ServerStatus
 from provisioner.api.server_status import BootOrder, CheckResult, PowerStatus, Verification
-from provisioner.cli.subject import Subject
+from provisioner.cli.why.subject import Subject
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
 NAME = "r01-u07"

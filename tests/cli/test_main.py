@@ -12,7 +12,7 @@ import yaml
 from click.testing import CliRunner
 
 from provisioner.cli.main import COMMANDS, provisioner
-from provisioner.cli.manifests import all_manifests
+from provisioner.cli.service.manifests import all_manifests
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -15,7 +15,7 @@ from provisioner.api.node_contract import (
     VERIFICATION_RELEASE_REQUESTED,
     VERIFICATION_RETRY_REQUESTED,
 )
-from provisioner.cli.node_requests import write_condition
+from provisioner.cli.kubectl.node_requests import write_condition
 from tests.cli.rack_of_nodes import RackOfNodes
 
 ADA = ("--as", "ada", "--as-group", "system:masters")

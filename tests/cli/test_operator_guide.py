@@ -16,11 +16,11 @@ import yaml
 from provisioner.api import NodePool
 from provisioner.api.crd import all_crds
 from provisioner.cli.main import KUBECTL_COMMANDS
-from provisioner.cli.manifests import all_manifests
+from provisioner.cli.service.manifests import all_manifests
 from provisioner.cluster.client import Cluster
-from provisioner.lab.binaries import Binaries
-from provisioner.lab.control_plane import ControlPlane
-from provisioner.lab.control_plane_flags import AUDIT_POLICY
+from provisioner.lab.binaries.obtain import Binaries
+from provisioner.lab.control_plane.flags import AUDIT_POLICY
+from provisioner.lab.control_plane.plane import ControlPlane
 from tests.cli.plugin_server import plugin_in_this_process
 from tests.cli.rack_of_nodes import RackOfNodes
 from tests.people import bind, kubeconfig_of, until

@@ -13,10 +13,10 @@ import yaml
 
 from provisioner.api import Image, Maintenance
 from provisioner.api.meta import parse_time
-from provisioner.cli import waiting
-from provisioner.cli.filing import Filed
+from provisioner.cli.kubectl import waiting
+from provisioner.cli.kubectl.filing import Filed
 from provisioner.cluster.resources import NODES, of
-from provisioner.lab.binaries import Binaries
+from provisioner.lab.binaries.obtain import Binaries
 from tests.api.objects import image
 from tests.cli.rack_of_nodes import RackOfNodes
 

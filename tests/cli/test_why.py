@@ -9,10 +9,10 @@ import pytest
 
 from provisioner.api import Maintenance
 from provisioner.api.server_status import CheckResult
-from provisioner.cli.status_command import render_status
-from provisioner.cli.subject import Subject
-from provisioner.cli.targets import Target
-from provisioner.cli.why import WIDTH, render_why
+from provisioner.cli.kubectl.status_command import render_status
+from provisioner.cli.kubectl.targets import Target
+from provisioner.cli.why.screen import WIDTH, render_why
+from provisioner.cli.why.subject import Subject
 from tests.cli.golden import assert_golden
 from tests.cli.situations import (
     NAME,

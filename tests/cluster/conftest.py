@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.cluster.client import Cluster
-from provisioner.lab.control_plane import ControlPlane
+from provisioner.lab.control_plane.plane import ControlPlane
 from tests.cluster.fault_injecting_proxy import FaultInjectingProxy
 
 

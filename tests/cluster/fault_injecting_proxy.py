@@ -21,7 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 import yaml
 
 from provisioner.cluster.client import Cluster
-from provisioner.lab.control_plane import ControlPlane
+from provisioner.lab.control_plane.plane import ControlPlane
 
 
 @dataclass(frozen=True)

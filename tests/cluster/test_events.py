@@ -10,8 +10,8 @@ from provisioner.api import Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import MAX_MESSAGE_LENGTH, EventRecorder
 from provisioner.cluster.resources import EVENTS, NODES, of
-from provisioner.lab.binaries import Binaries
-from provisioner.lab.control_plane import ControlPlane
+from provisioner.lab.binaries.obtain import Binaries
+from provisioner.lab.control_plane.plane import ControlPlane
 from tests.cluster.fault_injecting_proxy import FaultInjectingProxy, Injected, status_body
 
 GENEROUS_SECONDS = 60

@@ -13,7 +13,7 @@ from provisioner.cluster.changes import read_changes
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.failures import Expired, raise_failure
 from provisioner.cluster.resources import NODES
-from provisioner.lab.control_plane import ControlPlane
+from provisioner.lab.control_plane.plane import ControlPlane
 from tests.cluster.fault_injecting_proxy import FaultInjectingProxy, Injected, status_body
 
 

@@ -14,7 +14,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.failures import Expired
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import CONFIG_MAPS
-from provisioner.lab.control_plane import ControlPlane
+from provisioner.lab.control_plane.plane import ControlPlane
 from tests.cluster.fault_injecting_proxy import FaultInjectingProxy, Injected, Seen, status_body
 
 GENEROUS_SECONDS = 60

@@ -27,8 +27,8 @@ from provisioner.api.node_contract import (
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import JOBS, NODES, PODS, of
 from provisioner.health.controller import build_health_controllers
-from provisioner.lab.binaries import Binaries
-from provisioner.lab.control_plane import ControlPlane
+from provisioner.lab.binaries.obtain import Binaries
+from provisioner.lab.control_plane.plane import ControlPlane
 from tests.health.objects import BOOT, OTHER_BOOT, job_check
 from tests.health.world import FOREIGN_CONDITION, FOREIGN_TAINT, World, make_world
 

@@ -26,7 +26,7 @@ from tests.image.samples import RECIPE
 from tests.tools import CACHE, IN_CI
 
 if TYPE_CHECKING:
-    from provisioner.lab.binaries import Binaries
+    from provisioner.lab.binaries.obtain import Binaries
 
 
 @pytest.fixture(scope="session")

@@ -15,13 +15,13 @@ from provisioner.api import NodePool, Rack, Server
 from provisioner.api.codec import encode
 from provisioner.api.discovery import discovered_server, read_claims
 from provisioner.api.errors import NotFound, Refused
-from provisioner.cli.accept import accept
+from provisioner.cli.kubectl.accept import accept
 from provisioner.cluster.resources import of
 from tests.api.objects import node_pool, rack, server
 
 if TYPE_CHECKING:
     from provisioner.cluster.client import Cluster
-    from provisioner.lab.control_plane import ControlPlane
+    from provisioner.lab.control_plane.plane import ControlPlane
 
 Accept = Callable[..., Result]
 

@@ -14,12 +14,12 @@ from click.testing import CliRunner, Result
 
 from provisioner.api import Rack, Server
 from provisioner.api.errors import NotFound
-from provisioner.cli.rack import rack
+from provisioner.cli.service.rack import rack
 from provisioner.cluster.resources import NAMESPACES, SECRETS, of
 
 if TYPE_CHECKING:
     from provisioner.cluster.client import Cluster
-    from provisioner.lab.control_plane import ControlPlane
+    from provisioner.lab.control_plane.plane import ControlPlane
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "inventory"
 

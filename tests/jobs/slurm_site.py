@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from provisioner.lab.control_plane_process import LabProcess
+from provisioner.lab.child_process import LabProcess
 from provisioner.lab.tools import Tools
 
 PACKAGES: Final = ("munge", "slurm-wlm", "slurm-wlm-jwt-plugin", "slurmrestd")

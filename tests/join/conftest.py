@@ -12,7 +12,7 @@ import pytest
 from provisioner.cluster.client import Cluster
 from provisioner.join.csr_controller import Approver
 from provisioner.join.node_controller import NodePreparer
-from provisioner.lab.control_plane import ControlPlane
+from provisioner.lab.control_plane.plane import ControlPlane
 from tests.join.world import Clock, Recorded, World, connect_as_account, grant_rights, register
 
 Accounts = tuple[Cluster, Cluster]

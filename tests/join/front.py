@@ -20,12 +20,12 @@ import pytest
 import waitress
 from flask import Flask
 
-from provisioner.boot.nginx import NginxSite, nginx_command, render_nginx
-from provisioner.boot.peer import RealPeer
+from provisioner.boot.host.nginx import NginxSite, nginx_command, render_nginx
+from provisioner.boot.host.peer import RealPeer
 from provisioner.join.service import JoinService
 from provisioner.join.source import TrustedProxies
 from provisioner.join.web import join_blueprint
-from provisioner.lab.control_plane import free_port
+from provisioner.lab.control_plane.plane import free_port
 from tests.node.join_server import Authority
 from tests.tools import lab_tools
 

@@ -16,7 +16,7 @@ import yaml
 
 from provisioner.api.meta import rfc3339
 from provisioner.cluster.resources import NODES, PODS
-from provisioner.lab.binaries import Binaries
+from provisioner.lab.binaries.obtain import Binaries
 from tests.join.test_controllers import wait_until
 from tests.join.world import World
 

@@ -34,7 +34,7 @@ from provisioner.join.node_controller import NodePreparer
 from provisioner.join.rbac import rbac_objects
 from provisioner.join.request import JoinRequest
 from provisioner.join.service import Answer, JoinService
-from provisioner.lab.control_plane import ControlPlane
+from provisioner.lab.control_plane.plane import ControlPlane
 from tests.join import samples
 
 SYSTEM_NAMESPACE = "provisioner-system"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.lab.binaries import Binaries
-from provisioner.lab.demo_state import DemoState
+from provisioner.lab.binaries.obtain import Binaries
+from provisioner.lab.demo.state import DemoState
 from tests.journey.virtual_rack import VirtualRack, lab_command
 
 BOOT_SECONDS = 1500

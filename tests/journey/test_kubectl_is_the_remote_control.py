@@ -18,8 +18,8 @@ from provisioner.api.node_contract import (
     REIMAGE_REQUESTED,
     VERIFICATION_TAINT,
 )
-from provisioner.lab.demo_job import demo_job
-from provisioner.lab.demo_maintenance import find_latest, request_patch
+from provisioner.lab.demo.job import demo_job
+from provisioner.lab.demo.maintenance import find_latest, request_patch
 from tests.journey.virtual_rack import VirtualRack, lab_command
 
 pytestmark = pytest.mark.timeout(2400)

@@ -18,9 +18,9 @@ from provisioner.api import Server
 from provisioner.api.boot_timeline import boot_timeline, format_timeline
 from provisioner.api.codec import decode
 from provisioner.api.conditions import find_condition
-from provisioner.cli.lab_parts import lab_environment
-from provisioner.lab.demo_show import is_ready
-from provisioner.lab.demo_state import DemoState
+from provisioner.cli.lab.parts import lab_environment
+from provisioner.lab.demo.show import is_ready
+from provisioner.lab.demo.state import DemoState
 from provisioner.lab.network import LabNetwork
 from provisioner.lab.rack import Fault, inject_fault
 

@@ -10,10 +10,10 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 from provisioner.api.values import Secret, parse_mac
-from provisioner.lab.bmc_certificate import obtain_certificate, server_context
-from provisioner.lab.bmc_endpoint import BmcEndpoint, Credentials
-from provisioner.lab.bmc_server_power import ServerPower
-from provisioner.lab.machine import BootPlan, Firmware, MachineSpec
+from provisioner.lab.bmc.certificate import obtain_certificate, server_context
+from provisioner.lab.bmc.endpoint import BmcEndpoint, Credentials
+from provisioner.lab.bmc.server_power import ServerPower
+from provisioner.lab.machine.machine import BootPlan, Firmware, MachineSpec
 
 USERNAME = "provisioner"
 PASSWORD = "correct horse"

@@ -8,7 +8,7 @@ from provisioner.image import store
 from provisioner.image.check import check_image
 from provisioner.image.manifest import FILES, MANIFEST, SIGNATURE, Manifest, decode, digest_of
 from provisioner.image.sign import SecretKey
-from provisioner.lab.another_image import make_another_image
+from provisioner.lab.demo.another_image import make_another_image
 
 
 def _image(tmp_path: Path, key: SecretKey) -> Path:

@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from provisioner.api.errors import NeedsHuman
-from provisioner.lab import binaries, binaries_build, binaries_download
-from provisioner.lab.binaries import find_binaries, find_etcd
-from provisioner.lab.binaries_cache import NAMES, VERSION, architecture, fill, missing_in
+from provisioner.lab.binaries import build as binaries_build
+from provisioner.lab.binaries import download as binaries_download
+from provisioner.lab.binaries import obtain as binaries
+from provisioner.lab.binaries.cache import NAMES, VERSION, architecture, fill, missing_in
+from provisioner.lab.binaries.obtain import find_binaries, find_etcd
 
 CONTENT = {name: f"#!/bin/sh\necho Kubernetes {VERSION}\n# {name}\n".encode() for name in NAMES}
 

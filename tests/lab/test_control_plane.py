@@ -27,10 +27,10 @@ from cryptography.x509.oid import NameOID
 from provisioner.api.errors import NeedsHuman, NotFound, Refused
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import CONFIG_MAPS, CSRS, SECRETS, ResourceType
-from provisioner.lab.binaries import Binaries
-from provisioner.lab.control_plane import ControlPlane, free_port
-from provisioner.lab.control_plane_flags import PRODUCTION_FLAGS, production_flags_text
-from provisioner.lab.control_plane_objects import production_objects_text
+from provisioner.lab.binaries.obtain import Binaries
+from provisioner.lab.control_plane.flags import PRODUCTION_FLAGS, production_flags_text
+from provisioner.lab.control_plane.objects import production_objects_text
+from provisioner.lab.control_plane.plane import ControlPlane, free_port
 
 GENEROUS_SECONDS = 60
 
@@ -204,8 +204,8 @@ def test_an_address_that_this_machine_lacks_is_named() -> None:
 STARTS_ONE = """
 import sys, time
 from pathlib import Path
-from provisioner.lab.binaries import find_binaries
-from provisioner.lab.control_plane import ControlPlane
+from provisioner.lab.binaries.obtain import find_binaries
+from provisioner.lab.control_plane.plane import ControlPlane
 plane = ControlPlane(Path(sys.argv[1]), find_binaries(assets=Path(sys.argv[2])), address=sys.argv[3], port=6443)
 plane.start()
 print(*plane.pids().values(), flush=True)

@@ -16,11 +16,11 @@ import pytest
 from provisioner.api.errors import NeedsHuman, Retryable
 from provisioner.api.meta import Condition, ObjectMeta, rfc3339_micro
 from provisioner.api.server import BootOrder, JoinStatus, PowerStatus, Server, ServerSpec, ServerStatus
-from provisioner.lab import demo_show
-from provisioner.lab.demo_keys import obtain_keys
-from provisioner.lab.demo_show import BootDisplay, follow_until, is_ready, server_line, what_is_missing
-from provisioner.lab.demo_state import DemoState, is_running, process_start_time, stop_daemon
-from provisioner.lab.demo_up import require_running
+from provisioner.lab.demo import show as demo_show
+from provisioner.lab.demo.keys import obtain_keys
+from provisioner.lab.demo.show import BootDisplay, follow_until, is_ready, server_line, what_is_missing
+from provisioner.lab.demo.state import DemoState, is_running, process_start_time, stop_daemon
+from provisioner.lab.demo.up import require_running
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

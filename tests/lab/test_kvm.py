@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.lab import kvm
+from provisioner.lab.machine import kvm
 from provisioner.lab.tools import Tools
 
 

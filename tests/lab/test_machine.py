@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.api.values import parse_mac
-from provisioner.lab.machine import (
+from provisioner.lab.machine.machine import (
     NETWORK_BOOT,
     Accelerator,
     BootPlan,

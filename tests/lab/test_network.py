@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from provisioner.api.errors import NeedsHuman
-from provisioner.lab.control_plane_process import LabProcess
+from provisioner.lab.child_process import LabProcess
 from provisioner.lab.network import LabNetwork, tap_name
 from provisioner.lab.processes import clean_lab
 

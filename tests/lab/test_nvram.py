@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.api.values import parse_mac
-from provisioner.lab import nvram
-from provisioner.lab.machine import OVMF_VARIABLES
+from provisioner.lab.machine.machine import OVMF_VARIABLES, nvram
 from provisioner.lab.tools import Tools
 
 MAC = parse_mac("52:54:00:12:34:56")

@@ -12,9 +12,9 @@ import pytest
 
 from provisioner.api.errors import Retryable
 from provisioner.api.values import parse_mac
-from provisioner.lab.machine import NETWORK_BOOT, MachineFiles, MachineSpec
+from provisioner.lab.machine.machine import NETWORK_BOOT, MachineFiles, MachineSpec
+from provisioner.lab.machine.qemu import QemuMachine, trim_log
 from provisioner.lab.network import LabNetwork, tap_name
-from provisioner.lab.qemu_machine import QemuMachine, trim_log
 from provisioner.lab.tools import Tools
 
 

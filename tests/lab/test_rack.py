@@ -20,7 +20,7 @@ from provisioner.api.codec import decode
 from provisioner.api.errors import NeedsHuman
 from provisioner.api.server import Server
 from provisioner.api.values import Secret
-from provisioner.lab.control_plane_process import LabProcess
+from provisioner.lab.child_process import LabProcess
 from provisioner.lab.network import LabNetwork
 from provisioner.lab.rack import VirtualRack
 from provisioner.lab.rack_description import RackDescription, describe_rack, from_json, to_json

@@ -27,8 +27,8 @@ from provisioner.api.node_contract import (
 from provisioner.api.pool_settings import MaintenanceSettings
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, ResourceType, of
+from provisioner.maintenance.client import MaintenanceInformers
 from provisioner.maintenance.controller import MaintenanceController
-from provisioner.maintenance.door import MaintenanceInformers
 from tests.boot import objects
 from tests.maintenance.fake_jobs import FakeJobs
 

@@ -23,7 +23,7 @@ from provisioner.api.pool_settings import MaintenanceSettings
 from provisioner.api.server import BootOrder, JoinStatus, Verification
 from provisioner.jobs.work import Work
 from provisioner.maintenance.facts import Facts, NodeView, read_node
-from provisioner.maintenance.merge import merge
+from provisioner.maintenance.requests.merge import merge
 from tests.boot import objects
 from tests.maintenance.samples import NOON, maintenance, requestor
 

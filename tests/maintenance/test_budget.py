@@ -9,7 +9,7 @@ import pytest
 
 from provisioner.api.maintenance import DISTURBING_PHASES, FINAL_PHASES, Maintenance
 from provisioner.api.pool_settings import MaintenanceSettings
-from provisioner.maintenance.budget import allowed_unavailable, count_budget
+from provisioner.maintenance.phases.budget import allowed_unavailable, count_budget
 from tests.boot.objects import pool
 from tests.maintenance.samples import maintenance
 from tests.maintenance.situations import blocker

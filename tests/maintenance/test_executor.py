@@ -294,7 +294,7 @@ def test_a_stale_leader_cannot_undo_what_the_new_one_did(plane: Plane) -> None:
 
 
 def test_the_record_is_bounded_and_keeps_first_and_newest(plane: Plane) -> None:
-    from provisioner.maintenance.record import note
+    from provisioner.maintenance.status.record import note
 
     status = plane_status = None
     plane.jobs.jobs = [job()]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.maintenance.door import MaintenanceInformers
+from provisioner.maintenance.client import MaintenanceInformers
 from provisioner.maintenance.follow import follow
 
 

@@ -16,7 +16,7 @@ from provisioner.api.node_contract import (
     REIMAGE_REQUESTED,
     REQUEST_REFUSED,
 )
-from provisioner.maintenance.intake import File, Intake, Say, Withdraw, take_in
+from provisioner.maintenance.requests.intake import File, Intake, Say, Withdraw, take_in
 from tests.maintenance.samples import NOON, at, maintenance, requestor
 from tests.maintenance.situations import attempt, later, node
 

@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import Any
 
 from provisioner.api.maintenance import MaintenanceStatus
-from provisioner.maintenance.measure import tell_events, tell_metrics
-from provisioner.maintenance.record import end_attempt, judge, note, set_blockers
+from provisioner.maintenance.status.measure import tell_events, tell_metrics
+from provisioner.maintenance.status.record import end_attempt, judge, note, set_blockers
 from tests.maintenance.plane import RecordedEvents
 from tests.maintenance.samples import NOON, at, maintenance
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES
-from provisioner.maintenance.node_status import NodeCondition, conditions_patch, missing
+from provisioner.maintenance.status.node_status import NodeCondition, conditions_patch, missing
 from tests.maintenance.samples import NOON, at
 
 ASKED = "provisioner.dev/RebootRequested"

@@ -13,10 +13,10 @@ from provisioner.api.pool_settings import VerificationSettings
 from provisioner.api.server import CheckResult, PowerStatus, Verification
 from provisioner.jobs.work import Work
 from provisioner.maintenance.facts import Facts
-from provisioner.maintenance.rebooting import decide_rebooting
+from provisioner.maintenance.phases.rebooting import decide_rebooting
+from provisioner.maintenance.phases.verdict import read_verdict
+from provisioner.maintenance.phases.verifying import decide_verifying
 from provisioner.maintenance.steps import NeedId, SetIntent, SetTaint, Step, Wait, WriteStatus
-from provisioner.maintenance.verdict import read_verdict
-from provisioner.maintenance.verifying import decide_verifying
 from tests.boot import objects
 from tests.maintenance.fake_jobs import job
 from tests.maintenance.samples import NOON, requestor

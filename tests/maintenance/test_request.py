@@ -16,7 +16,7 @@ from provisioner.api.node_contract import (
     REBOOT_REQUESTED,
     REIMAGE_REQUESTED,
 )
-from provisioner.maintenance.request import (
+from provisioner.maintenance.requests.request import (
     ACTION_OF,
     Ask,
     Refusal,

@@ -12,12 +12,12 @@ from provisioner.api.meta import rfc3339
 from provisioner.api.node_contract import HOLD_REQUESTED
 from provisioner.api.node_facts import BootReport
 from provisioner.jobs.work import Work
-from provisioner.maintenance.budget import Budget
 from provisioner.maintenance.facts import Facts, read_node
-from provisioner.maintenance.merge import merge
-from provisioner.maintenance.staging import stage_intent
+from provisioner.maintenance.phases.budget import Budget
+from provisioner.maintenance.phases.staging import stage_intent
+from provisioner.maintenance.phases.waiting import decide_waiting
+from provisioner.maintenance.requests.merge import merge
 from provisioner.maintenance.steps import NeedBudget, ReopenSlurm, SetIntent, Wait, WriteStatus
-from provisioner.maintenance.waiting import decide_waiting
 from tests.boot import objects
 from tests.maintenance.fake_jobs import job
 from tests.maintenance.samples import NOON, requestor

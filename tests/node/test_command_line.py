@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from provisioner.api.server import ServerStatus
-from provisioner.boot.kernel_arguments import kernel_arguments
+from provisioner.boot.script.kernel_arguments import kernel_arguments
 from provisioner.node.command_line import MAX_BYTES, CommandLineError, image_sources, next_command_line
 from tests.boot import objects
 

@@ -15,8 +15,8 @@ from provisioner.api.codec import from_json, to_json
 from provisioner.api.node_facts import BootIntent, BootReport, IntentAction, NodeFacts
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES
-from provisioner.lab.control_plane import ControlPlane
-from provisioner.lab.control_plane_pki import Authority
+from provisioner.lab.control_plane.pki import Authority
+from provisioner.lab.control_plane.plane import ControlPlane
 from provisioner.node.api_server import ApiError, NotJoinedError, OwnNode, read_access
 from provisioner.node.intent import FACTS_ANNOTATION, INTENT_ANNOTATION, REPORT_ANNOTATION
 from tests.node.image_store import ImageStore

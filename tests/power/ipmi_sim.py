@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.api.values import Secret
-from provisioner.lab.bmc_server_power import PowerStateError, ServerPower
+from provisioner.lab.bmc.server_power import PowerStateError, ServerPower
 from provisioner.power.bmc_access import BmcAccess
 from tests.lab.fake_machine import FakeMachine
 

@@ -15,7 +15,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import of
-from provisioner.lab.machine import BootPlan
+from provisioner.lab.machine.machine import BootPlan
 from provisioner.power.bmc_access import BmcAccess
 from provisioner.power.bmc_pool import BmcPool
 from provisioner.power.controller import MANAGER, build_power_controllers

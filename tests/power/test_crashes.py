@@ -13,11 +13,11 @@ import pytest
 from provisioner.api.server import PowerStatus, Server
 from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.resources import of
-from provisioner.lab.machine import BootPlan
+from provisioner.lab.machine.machine import BootPlan
 from provisioner.power.act import Act
 from provisioner.power.bmc_pool import BmcPool
 from provisioner.power.decide import PoweredOn
-from provisioner.power.last_look import LastLook
+from provisioner.power.preflight import LastLook
 from provisioner.power.reconcile import ServerPowerReconciler
 from provisioner.power.record import Record
 from provisioner.power.redfish import RedfishPower

@@ -27,7 +27,7 @@ from provisioner.api.server import Server
 from provisioner.api.values import Secret
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import SECRETS, of
-from provisioner.lab.bmc_certificate import obtain_certificate
+from provisioner.lab.bmc.certificate import obtain_certificate
 from provisioner.power.bmc_access import BmcAccess
 from provisioner.power.power_controller import BmcRefused, BmcUnreachable
 from provisioner.power.redfish import RedfishPower

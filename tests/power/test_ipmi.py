@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from provisioner.api.values import Secret
-from provisioner.lab.machine import BootPlan
+from provisioner.lab.machine.machine import BootPlan
 from provisioner.power.bmc_access import BmcAccess
 from provisioner.power.ipmi import IpmiPower, split_address
 from provisioner.power.ipmi_processes import IpmiProcesses, NoAnswer

@@ -11,7 +11,7 @@ import pytest
 
 from provisioner.api.errors import NeedsHuman
 from provisioner.cluster.client import Cluster
-from provisioner.lab.machine import BootPlan
+from provisioner.lab.machine.machine import BootPlan
 from tests.power.ipmi_sim import PASSWORD, IpmiSim, ipmi_sim
 from tests.power.power_site import Site
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from provisioner.power.lanes import Lanes, retry_seconds
+from provisioner.power.bmc_queues import Lanes, retry_seconds
 from provisioner.power.power_controller import BmcUnreachable
 
 BOUND_SECONDS = 60

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from provisioner.api.values import Secret
-from provisioner.lab.bmc_certificate import obtain_certificate
-from provisioner.lab.machine import NETWORK_BOOT, BootPlan
+from provisioner.lab.bmc.certificate import obtain_certificate
+from provisioner.lab.machine.machine import NETWORK_BOOT, BootPlan
 from provisioner.power.bmc_access import BmcAccess
 from provisioner.power.power_controller import BmcRefused, BmcUnreachable
 from provisioner.power.redfish import RedfishPower

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from provisioner.api.maintenance import Maintenance
-from provisioner.lab.machine import BootPlan
+from provisioner.lab.machine.machine import BootPlan
 from provisioner.power.bmc_access import BmcAccess
 from provisioner.power.power_controller import BmcRefused
 from provisioner.power.redfish import RedfishPower

@@ -16,10 +16,10 @@ import structlog
 from provisioner.api.rack import Rack
 from provisioner.api.server import Server
 from provisioner.boot.dhcp.config import DhcpConfig
-from provisioner.boot.dhcp.crew import Crew
 from provisioner.boot.dhcp.inventory import Delta, Inventory
 from provisioner.boot.dhcp.protocol import Report
 from provisioner.boot.dhcp.sighting import Observation, observe
+from provisioner.boot.dhcp.supervisor import Crew
 
 log = structlog.get_logger()
 

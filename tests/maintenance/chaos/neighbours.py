@@ -13,13 +13,13 @@ from typing import Any
 
 from provisioner.api import Image, Maintenance, NodePool, Rack, Server
 from provisioner.api.errors import NeedsHuman, Retryable
-from provisioner.boot.controller import BootController
-from provisioner.boot.informers import BootInformers
-from provisioner.boot.lease_watch import LeaseWatch
+from provisioner.boot.orders.controller import BootController
+from provisioner.boot.orders.informers import BootInformers
+from provisioner.boot.orders.lease_watch import LeaseWatch
 from provisioner.cluster.resources import LEASES, NODES, of
 from provisioner.join.node_controller import NodePreparer
 from provisioner.power.act import Act, PowerSettings
-from provisioner.power.last_look import LastLook
+from provisioner.power.preflight import LastLook
 from provisioner.power.reconcile import ServerPowerReconciler
 from provisioner.power.record import Record
 from tests.maintenance.chaos.fake_informer import FakeInformer

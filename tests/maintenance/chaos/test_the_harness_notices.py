@@ -40,7 +40,7 @@ def _clears_all_taints(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _ignores_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("provisioner.maintenance.budget.Budget.has_room", property(lambda self: True))
+    monkeypatch.setattr("provisioner.maintenance.phases.budget.Budget.has_room", property(lambda self: True))
 
 
 def _never_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,134 @@
+"""Between the caches and the DHCP responder: what it must know flows in, what it saw of boots flows out."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+import structlog
+
+from provisioner.api import Rack, Server
+from provisioner.api.codec import decode
+from provisioner.api.errors import ProvisionerError
+from provisioner.api.meta import Resource
+from provisioner.boot.dhcp import DhcpConfig, DhcpServer, Observation
+from provisioner.boot.dhcp.trouble import DhcpTrouble
+from provisioner.boot.observe.progress import Report
+from provisioner.boot.observe.recorder import ProgressRecorder
+from provisioner.cluster.events import Events
+from provisioner.cluster.source import Source
+
+log = structlog.get_logger(__name__)
+
+_FIRST_PAUSE_SECONDS: Final = 1.0
+_LONGEST_PAUSE_SECONDS: Final = 30.0
+
+Change = tuple[type[Resource], str]
+
+
+class DhcpFeed:
+    """Owns the DhcpServer: starts it, keeps its inventory right, and tells the stages and the trouble that it sees."""
+
+    def __init__(
+        self, config: DhcpConfig, recorder: ProgressRecorder, servers: Source, racks: Source, events: Events
+    ) -> None:
+        self._recorder = recorder
+        self._trouble = DhcpTrouble(events, lambda kind, name: (racks if kind == "Rack" else servers).get(name))
+        self._servers, self._racks = servers, racks
+        self.dhcp = DhcpServer(config, self._saw)
+        self._changed = threading.Condition()
+        self._changes: set[Change] = set()
+
+    def start(self) -> None:
+        """Open the sockets; nothing is answered before the inventory is known. Raises: NeedsHuman."""
+        self._servers.subscribe(self._marks(Server))
+        self._racks.subscribe(self._marks(Rack))
+        self.dhcp.start()
+
+    def stop(self) -> None:
+        """Close the sockets."""
+        self.dhcp.stop()
+
+    def run(self, stop: threading.Event) -> None:
+        """Pass changes on until `stop`. Raises nothing: what fails is logged and tried again."""
+        while not (self._servers.has_synced and self._racks.has_synced):
+            if stop.wait(0.05):
+                return
+        whole, pause = False, _FIRST_PAUSE_SECONDS
+        while not stop.is_set():
+            try:
+                if not whole:
+                    self._pass_on_all()
+                    whole = True
+                self._pass_on_changes()
+                self._trouble.look(self.dhcp)
+                pause = _FIRST_PAUSE_SECONDS
+            except Exception:
+                # Everything again: which of the changes were passed on is not known.
+                log.exception("changes were not passed on to DHCP", retry_after_seconds=pause)
+                whole = False
+                stop.wait(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+    def _pass_on_all(self) -> None:
+        with self._changed:
+            self._changes.clear()  # what was marked so far is in the caches, and so in the whole
+        self.dhcp.replace(_decoded(Rack, self._racks.items()), _decoded(Server, self._servers.items()))
+
+    def _pass_on_changes(self) -> None:
+        with self._changed:
+            if not self._changes:
+                self._changed.wait(timeout=1.0)
+            changes, self._changes = self._changes, set()
+        for kind, name in changes:
+            try:
+                self._pass_on(kind, name)
+            except Exception:
+                log.exception("change was not passed on to DHCP", kind=kind.__name__, name=name)
+
+    def _pass_on(self, kind: type[Resource], name: str) -> None:
+        body = (self._racks if kind is Rack else self._servers).get(name)
+        if kind is Rack:
+            if body is None:
+                self.dhcp.remove_rack(name)
+            for rack in _decoded(Rack, [body] if body is not None else []):
+                self.dhcp.put_rack(rack)
+            return
+        if body is None:
+            self.dhcp.remove_server(name)
+        for server in _decoded(Server, [body] if body is not None else []):
+            self.dhcp.put_server(server)
+
+    def _marks(self, kind: type[Resource]) -> Callable[[str, dict[str, Any] | None, dict[str, Any] | None], None]:
+        def changed(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
+            if old is not None and new is not None and _inputs(old) == _inputs(new):
+                return
+            with self._changed:
+                self._changes.add((kind, name))
+                self._changed.notify_all()
+
+        return changed
+
+    def _saw(self, seen: Observation) -> None:
+        if seen.server is not None and seen.kind in ("Firmware", "IPXE"):
+            self._recorder.observe(Report(mac=seen.mac_address, stage="IPXE" if seen.kind == "IPXE" else "Firmware"))
+        self._trouble.saw(seen)
+
+
+def _inputs(body: dict[str, Any]) -> tuple[Any, ...]:
+    """What of an object DHCP depends on: not the progress of a boot."""
+    status = body.get("status") or {}
+    return (body.get("spec"), status.get("address"), status.get("subnetName"))
+
+
+def _decoded(kind: type[Any], bodies: list[dict[str, Any]]) -> list[Any]:
+    decoded = []
+    for body in bodies:
+        try:
+            decoded.append(decode(kind, body))
+        except ProvisionerError as error:
+            log.warning(
+                "object is not served by DHCP", kind=kind.__name__, name=body["metadata"]["name"], error=str(error)
+            )
+    return decoded

@@ -1,0 +1,1 @@
+"""What a boot host runs: the service, nginx, TFTP, and what they need on its disk."""

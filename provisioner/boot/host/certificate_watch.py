@@ -1,0 +1,78 @@
+"""Has nginx take up a renewed certificate of the join service while it runs."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from provisioner.boot.host.processes import Child
+
+log = structlog.get_logger(__name__)
+
+LOOK_SECONDS: Final = 30.0
+TEST_SECONDS: Final = 30.0
+
+Stamp = tuple[tuple[int, int, int] | None, ...]
+
+
+def stamp_of(files: Sequence[Path]) -> Stamp:
+    """What changes when one of `files` is written or replaced: time, inode and size; None for a missing one."""
+    return tuple(_stamp(file) for file in files)
+
+
+def follow_certificate(
+    files: Sequence[Path],
+    loaded: Stamp,
+    test_command: Sequence[str],
+    nginx: Child,
+    stop: threading.Event,
+    *,
+    look_seconds: float = LOOK_SECONDS,
+) -> None:
+    """Look at certificate and key until `stop`; when they changed and nginx accepts them, have it load them.
+
+    loaded: their stamp before nginx read them. test_command: nginx checking its configuration, certificate and key
+    with it. What nginx refuses, such as a certificate whose key is not there yet, is looked at again once it changes;
+    until then the former one is served.
+    """
+    while not stop.wait(look_seconds):
+        seen = stamp_of(files)
+        if seen == loaded:
+            continue
+        refusal = _refusal(test_command)
+        if stamp_of(files) != seen:
+            continue  # somebody is writing
+        loaded = seen
+        if refusal is not None:
+            log.warning(
+                "renewed certificate was not loaded",
+                files=[str(file) for file in files],
+                error=refusal,
+                remedy="write a certificate and the key that belongs to it; the former ones are served until then",
+            )
+            continue
+        nginx.send_signal(signal.SIGHUP)
+        log.info("renewed certificate was loaded", files=[str(file) for file in files])
+
+
+def _stamp(file: Path) -> tuple[int, int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino, found.st_size
+
+
+def _refusal(test_command: Sequence[str]) -> str | None:
+    """Why nginx would not take its configuration; None if it would."""
+    try:
+        done = subprocess.run(test_command, capture_output=True, text=True, check=False, timeout=TEST_SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return None if done.returncode == 0 else done.stderr.strip()[-800:] or f"status {done.returncode}"

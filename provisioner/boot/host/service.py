@@ -1,0 +1,272 @@
+"""The boot service: everything a booting machine talks to, on one host, with nothing on its disk that matters.
+
+DHCP            worker processes (provisioner.boot.dhcp)
+TFTP            dnsmasq           first-stage files
+HTTP, TLS       nginx             scripts, images, first-stage files; passes the rest on to
+a unix socket   waitress + Flask  progress, unknown machines, and the blueprints that are given (the join)
+threads         renderer, recorder, discoverer, image store
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import resource
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import structlog
+import waitress.server
+from flask import Blueprint, Flask
+
+from provisioner.api import Image, NodePool, Rack, Server
+from provisioner.api.errors import NeedsHuman
+from provisioner.boot.dhcp import DhcpConfig
+from provisioner.boot.dhcp.feed import DhcpFeed
+from provisioner.boot.host.access_log import rotate_access_log
+from provisioner.boot.host.certificate_watch import follow_certificate, stamp_of
+from provisioner.boot.host.firmware import SERVED_FILES, collect_firmware
+from provisioner.boot.host.image_store import StoreWatch
+from provisioner.boot.host.nginx import NginxSite, nginx_command, render_nginx
+from provisioner.boot.host.peer import RealPeer
+from provisioner.boot.host.processes import Child, Enter, run_here
+from provisioner.boot.host.tftp import dnsmasq_command
+from provisioner.boot.host.web import boot_blueprint
+from provisioner.boot.observe.discover import Discoverer
+from provisioner.boot.observe.recorder import ProgressRecorder
+from provisioner.boot.observe.server_index import ServerIndex
+from provisioner.boot.script.kernel_arguments import BootUrls
+from provisioner.boot.script.render import render_first_script
+from provisioner.boot.script.renderer import ScriptRenderer
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.events import Events
+from provisioner.cluster.informer import Informer
+from provisioner.cluster.resources import of
+
+log = structlog.get_logger(__name__)
+
+STOP_SECONDS: Final = 15.0
+MAX_BODY_BYTES: Final = 64 * 1024
+RECORDERS: Final = 4
+OPEN_FILES: Final = 65_536
+DEBIAN_IPXE: Final = (Path("/usr/lib/ipxe"),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BootSettings:
+    """How a boot host serves.
+
+    address: its IPv4 address on the boot network. state: a folder that may be empty and may be lost. images: the image
+    store. certificate, key: PEM files for the join. firmware: folders with iPXE's files, in order of preference.
+    user: whom nginx's workers and dnsmasq run as; used only where the service runs as root. dhcp: None where another
+    DHCP server answers. trusted_proxies: networks whose X-Forwarded-For nginx believes.
+    """
+
+    address: str
+    state: Path
+    images: Path
+    certificate: Path | None = None
+    key: Path | None = None
+    firmware: tuple[Path, ...] = DEBIAN_IPXE
+    user: str = "www-data"
+    dhcp: DhcpConfig | None = None
+    tftp: bool = True
+    http_port: int = 80
+    join_port: int = 8443
+    trusted_proxies: tuple[str, ...] = ()
+    host: str = field(default_factory=socket.gethostname)
+    threads: int = 8
+
+    @property
+    def urls(self) -> BootUrls:
+        """Where booting servers find it."""
+        port = "" if self.http_port == 80 else f":{self.http_port}"
+        return BootUrls(boot=f"http://{self.address}{port}", join=f"https://{self.address}:{self.join_port}")
+
+
+class BootService:
+    """One boot host. `enter` puts the commands of nginx and dnsmasq into the place where these programs are."""
+
+    def __init__(
+        self,
+        settings: BootSettings,
+        cluster: Cluster,
+        events: Events,
+        *,
+        blueprints: Sequence[Blueprint] = (),
+        enter: Enter = run_here,
+    ) -> None:
+        self._settings = settings
+        self._enter = enter
+        self._blueprints = tuple(blueprints)
+        self._servers, self._racks = Informer(cluster, of(Server)), Informer(cluster, of(Rack))
+        self._pools, self._images = Informer(cluster, of(NodePool)), Informer(cluster, of(Image))
+        self._index = ServerIndex(self._servers)
+        self.renderer = ScriptRenderer(
+            self._index,
+            pools=self._pools,
+            images=self._images,
+            racks=self._racks,
+            urls=settings.urls,
+            folder=settings.state / "scripts",
+        )
+        self.recorder = ProgressRecorder(cluster, self._index, events)
+        self._discoverer = Discoverer(cluster, self._index, self._racks, events)
+        self._store = StoreWatch(cluster, self._images, settings.images, events, host=settings.host)
+        self._dhcp = (
+            DhcpFeed(settings.dhcp, self.recorder, self._servers, self._racks, events)
+            if settings.dhcp is not None
+            else None
+        )
+
+    @property
+    def ready(self) -> bool:
+        """Whether the inventory is known and every script is written."""
+        return self.renderer.ready
+
+    def application(self) -> Flask:
+        """The Flask application behind nginx."""
+        application = Flask("provisioner.boot", static_folder=None)
+        application.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
+        application.register_blueprint(
+            boot_blueprint(
+                index=self._index, recorder=self.recorder, discoverer=self._discoverer, ready=lambda: self.ready
+            )
+        )
+        for blueprint in self._blueprints:
+            application.register_blueprint(blueprint)
+        return application
+
+    def run(self, stop: threading.Event) -> None:
+        """Serve until `stop`. Raises: NeedsHuman if a file, a right or a port is missing at the start."""
+        files = [file for file in (self._settings.certificate, self._settings.key) if file is not None]
+        loaded = stamp_of(files)
+        site = self.prepare()
+        threads: list[threading.Thread] = []
+        halt = threading.Event()  # what runs inside ends only once nothing more comes from outside
+
+        def background(name: str, work: Callable[[threading.Event], None]) -> None:
+            thread = threading.Thread(target=work, args=(halt,), name=f"boot-{name}", daemon=True)
+            thread.start()
+            threads.append(thread)
+
+        server = self._listen(site)
+        web = threading.Thread(target=server.run, name="boot-web", daemon=True)
+        nginx, children = self._children(site)
+        try:
+            self._index.attach()
+            self.renderer.attach()
+            self._store.attach()
+            for informer in (self._racks, self._pools, self._images, self._servers):
+                informer.start(halt)
+            for name, work in (
+                ("renderer", self.renderer.run),
+                *((f"recorder-{number}", self.recorder.run) for number in range(RECORDERS)),
+                ("discoverer", self._discoverer.run),
+                ("store", self._store.run),
+                ("access-log", lambda halt: rotate_access_log(site.access_log, nginx, halt)),
+                ("certificate", lambda halt: follow_certificate(files, loaded, self._test_nginx(site), nginx, halt)),
+            ):
+                background(name, work)
+            web.start()
+            if self._dhcp is not None:
+                self._dhcp.start()
+                background("dhcp-feed", self._dhcp.run)
+            for child in children:
+                background(child.name, child.run)
+            log.info("boot service was started", address=self._settings.address, state=str(self._settings.state))
+            stop.wait()
+        finally:
+            if self._dhcp is not None:
+                self._dhcp.stop()
+            halt.set()
+            for waker in (self.renderer, self.recorder, self._discoverer, self._store):
+                waker.wake()
+            for thread in threads:
+                thread.join(STOP_SECONDS)
+            server.trigger.pull_trigger(server.close)
+            web.join(STOP_SECONDS)
+            server.task_dispatcher.shutdown(timeout=2)
+            log.info("boot service was stopped")
+
+    def prepare(self) -> NginxSite:
+        """Lay out the state folder: first-stage files, fixed scripts, and nginx's configuration, which nginx checks."""
+        settings = self._settings
+        state = settings.state
+        as_root = os.geteuid() == 0
+        collect_firmware(settings.firmware, state / "tftp", render_first_script(settings.urls))
+        self.renderer.write_fixed()
+        for name in ("scripts", "scripts/ipxe", "tftp", "nginx", "run", "log"):
+            (state / name).mkdir(parents=True, exist_ok=True)
+            (state / name).chmod(0o755)  # read by nginx's workers and dnsmasq, whatever the umask
+        site = NginxSite(
+            addresses=(settings.address,),
+            scripts=state / "scripts",
+            firmware=state / "tftp",
+            firmware_files=SERVED_FILES,
+            images=settings.images,
+            run=state / "nginx",
+            socket=state / "run/answers.sock",
+            access_log=state / "log/access.json",
+            user=settings.user if as_root else None,
+            certificate=settings.certificate,
+            key=settings.key,
+            http_port=settings.http_port,
+            join_port=settings.join_port,
+            trusted_proxies=settings.trusted_proxies,
+            open_files=_open_files(),
+        )
+        configuration = state / "nginx/nginx.conf"
+        configuration.write_text(render_nginx(site))
+        checked = subprocess.run(self._test_nginx(site), capture_output=True, text=True, check=False)
+        if checked.returncode != 0:
+            raise NeedsHuman(
+                f"nginx refuses {configuration}: {checked.stderr.strip()[-800:]}",
+                hint="is nginx installed, and are the certificate and key there?",
+            )
+        return site
+
+    def _listen(self, site: NginxSite) -> waitress.server.UnixWSGIServer:
+        """Open the unix socket that nginx alone may use: the answers believe what its other end says of addresses."""
+        server = waitress.server.create_server(
+            RealPeer(self.application()),
+            unix_socket=str(site.socket),
+            unix_socket_perms="660",
+            threads=self._settings.threads,
+            # RealPeer removes them all, and needs X-Real-IP before.
+            clear_untrusted_proxy_headers=False,
+            max_request_body_size=MAX_BODY_BYTES,
+            channel_timeout=60,
+            ident=None,
+        )
+        if site.user is not None:
+            os.chown(site.socket, 0, grp.getgrnam(site.user).gr_gid)
+        return server
+
+    def _test_nginx(self, site: NginxSite) -> list[str]:
+        return self._enter(nginx_command(site, self._settings.state / "nginx/nginx.conf", test=True))
+
+    def _children(self, site: NginxSite) -> tuple[Child, list[Child]]:
+        settings = self._settings
+        nginx = Child("nginx", nginx_command(site, settings.state / "nginx/nginx.conf"), enter=self._enter)
+        children = [nginx]
+        if settings.tftp:
+            command = dnsmasq_command(settings.state / "tftp", settings.address, user=site.user)
+            children.append(Child("dnsmasq", command, enter=self._enter))
+        return nginx, children
+
+
+def _open_files() -> int:
+    """How many files each worker of nginx may open: what it asks for, or all that this process may hand on."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY or hard >= OPEN_FILES:
+        return OPEN_FILES
+    log.warning(
+        "limit of open files is low", limit=hard, wanted=OPEN_FILES, remedy="raise it, such as LimitNOFILE=65536"
+    )
+    return hard

@@ -1,0 +1,205 @@
+"""What the boot service answers over HTTP: reports of progress, scripts for machines that have no file, health."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
+
+from flask import Blueprint, Response, request
+from werkzeug.exceptions import BadRequest, RequestEntityTooLarge
+
+from provisioner.api.boot_stage import BootStage
+from provisioner.api.discovery import Claims, TokenBucket, read_claims
+from provisioner.api.errors import Refused
+from provisioner.api.values import parse_mac
+from provisioner.boot.observe.discover import Discoverer
+from provisioner.boot.observe.progress import Report
+from provisioner.boot.observe.recorder import ProgressRecorder
+from provisioner.boot.observe.server_index import ServerIndex
+from provisioner.boot.script.choose import Wait
+from provisioner.boot.script.render import render_script
+from provisioner.boot.script.renderer import STARTING
+
+REPORTED_STAGES: Final = ("Stage1", "Root", "System", "Token")
+"""What a machine may say of itself; firmware and iPXE are seen in DHCP, the rest is known from the cluster."""
+
+MAX_BODY_BYTES: Final = 4096
+MAX_MESSAGE_BYTES: Final = 2048
+REPORTS_PER_SECOND: Final = 2.0
+REPORTS_AT_ONCE: Final = 30.0
+MAX_SOURCES: Final = 16_384
+
+TOO_OFTEN: Final = Wait(
+    reason="TooOften",
+    message="this address asked too often what to boot",
+    remedy="none is needed, unless several machines share the address",
+    retry_seconds=30,
+)
+
+_BOOT_ID = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+
+
+class SourceLimit:
+    """A token bucket per source address; of too many sources the longest silent one is forgotten."""
+
+    def __init__(self, *, rate_per_second: float, burst: float, monotonic: Callable[[], float]) -> None:
+        self._rate, self._burst, self._monotonic = rate_per_second, burst, monotonic
+        self._lock = threading.Lock()
+        self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
+
+    def admits(self, source: str) -> bool:
+        """Count one request of `source`; whether it may pass."""
+        now = self._monotonic()
+        with self._lock:
+            bucket = self._buckets.pop(source, None) or TokenBucket.full(
+                rate_per_second=self._rate, burst=self._burst, now_seconds=now
+            )
+            self._buckets[source], admitted = bucket.take(now)
+            if len(self._buckets) > MAX_SOURCES:
+                self._buckets.popitem(last=False)
+        return admitted
+
+
+def boot_blueprint(
+    *,
+    index: ServerIndex,
+    recorder: ProgressRecorder,
+    discoverer: Discoverer,
+    ready: Callable[[], bool],
+    monotonic: Callable[[], float] = time.monotonic,
+) -> Blueprint:
+    """The routes. `ready`: whether the inventory is known and all scripts are written."""
+    blueprint = Blueprint("boot", __name__)
+    limit = SourceLimit(rate_per_second=REPORTS_PER_SECOND, burst=REPORTS_AT_ONCE, monotonic=monotonic)
+    # Of its own: what a system reports must not keep the firmware at the same address from its script.
+    unknown_limit = SourceLimit(rate_per_second=REPORTS_PER_SECOND, burst=REPORTS_AT_ONCE, monotonic=monotonic)
+    too_often = render_script(TOO_OFTEN)
+
+    @blueprint.post("/v1/progress")
+    def progress() -> Response:
+        request.max_content_length = MAX_BODY_BYTES
+        if not limit.admits(request.remote_addr or ""):
+            return _plain(429, "too many reports\n")
+        try:
+            report = read_report(_sent())
+        except RequestEntityTooLarge:
+            return _plain(413, f"a report has at most {MAX_BODY_BYTES} bytes\n")
+        except (BadRequest, Refused) as error:
+            return _plain(400, f"{error}\n")
+        recorder.observe(report)  # known or not, the answer is the same: it tells nothing about the inventory
+        return Response(status=204)
+
+    @blueprint.get("/v1/ipxe")
+    def ipxe() -> Response:
+        """iPXE runs on the firmware's lease; with one of its own, DHCP has seen it."""
+        if not limit.admits(request.remote_addr or ""):
+            return _plain(429, "too many reports\n")
+        try:
+            recorder.observe(Report(mac=parse_mac(request.args.get("mac", "")[:32]), stage="IPXE"))
+        except Refused as error:
+            return _plain(400, f"{error}\n")
+        return _plain(200, "seen\n")
+
+    @blueprint.get("/v1/unknown")
+    def unknown() -> Response:
+        source = request.remote_addr
+        if not unknown_limit.admits(source or ""):
+            return _plain(200, too_often)  # a script all the same: firmware would give up on an error
+        sent = {name: request.args.get(name, "") for name in ("uuid", "serial", "manufacturer", "product", "buildarch")}
+        sent["mac"] = request.args.get("mac", "")
+        if not ready():
+            return _script(STARTING)
+        try:
+            claims = read_claims(sent, source_address=source)
+        except Refused as error:
+            return _script(Wait(reason="NoMACAddress", message=str(error), remedy="boot from another interface"))
+        return _script(wait_for_claims(claims, index, discoverer))
+
+    @blueprint.get("/healthz")
+    def healthz() -> Response:
+        return _plain(200, "alive\n")
+
+    @blueprint.get("/readyz")
+    def readyz() -> Response:
+        return _plain(200, "ready\n") if ready() else _plain(503, "the inventory is not known yet\n")
+
+    return blueprint
+
+
+def wait_for_claims(claims: Claims, index: ServerIndex, discoverer: Discoverer) -> Wait:
+    """What a machine without a script waits for."""
+    known = index.booting_from(claims.mac)
+    if known is not None:
+        return Wait(
+            server=known["metadata"]["name"],
+            reason="NotRendered",
+            message="this server's script is being written",
+            remedy="none is needed",
+            retry_seconds=2,
+        )
+    other = index.having(claims.mac)
+    if other is not None:
+        return Wait(
+            server=other["metadata"]["name"],
+            reason="OtherInterface",
+            message=f"Server '{other['metadata']['name']}' boots from {other['spec']['bootMACAddress']}, "
+            f"this is its interface {claims.mac}; the next interface is tried",
+            remedy="declare the boot interface in the BMC, or change spec.bootMACAddress",
+            retry_seconds=1,
+        )
+    try:
+        name = discoverer.offer(claims)
+    except Refused as refused:
+        return Wait(reason="Unknown", message=refused.args[0], remedy=refused.hint, retry_seconds=60)
+    message = (
+        f"this machine ({claims.mac}) is not registered; it is recorded as Server '{name}' and waits to be accepted"
+    )
+    if discoverer.trouble is not None:
+        message = f"this machine ({claims.mac}) is not registered and could not be recorded yet: {discoverer.trouble}"
+    return Wait(reason="Unknown", message=message, remedy=f"kubectl provision accept {name}")
+
+
+def read_report(sent: Mapping[str, Any]) -> Report:
+    """A report from its fields mac, stage, bootID and (optional) message. Raises: Refused on anything else."""
+    surplus = set(sent) - {"mac", "stage", "bootID", "message"}
+    if surplus:
+        raise Refused("the report has unknown fields", hint="send mac, stage, bootID and message")
+    values = {name: sent.get(name) for name in ("mac", "stage", "bootID", "message")}
+    if not all(isinstance(value, str) for name, value in values.items() if name != "message" or value is not None):
+        raise Refused("a field of the report is missing or no string", hint="send mac, stage and bootID as strings")
+    if values["stage"] not in REPORTED_STAGES:
+        raise Refused("the report's stage is unknown", hint=f"send one of {', '.join(REPORTED_STAGES)}")
+    boot_id = cast("str", values["bootID"]).strip().lower()
+    if not _BOOT_ID.match(boot_id):
+        raise Refused("the report's bootID is no UUID", hint="send /proc/sys/kernel/random/boot_id")
+    message = values["message"]
+    if message is not None and len(message.encode(errors="replace")) > MAX_MESSAGE_BYTES:
+        raise Refused("the report's message is too long", hint=f"send at most {MAX_MESSAGE_BYTES} bytes")
+    mac = parse_mac(cast("str", values["mac"])[:32])
+    return Report(mac=mac, stage=cast("BootStage", values["stage"]), boot_id=boot_id, message=message)
+
+
+def _sent() -> Mapping[str, Any]:
+    if request.mimetype == "application/json":
+        try:
+            body = request.get_json()
+        except RecursionError as error:  # Python's parser counts brackets so
+            raise Refused("the report is nested too deeply", hint="send mac, stage and bootID") from error
+        if not isinstance(body, dict):
+            raise Refused("the report is no JSON object", hint="send mac, stage and bootID")
+        return body
+    if request.mimetype == "application/x-www-form-urlencoded":
+        return request.form.to_dict()
+    raise Refused("the report is neither JSON nor a form", hint="set Content-Type")
+
+
+def _script(wait: Wait) -> Response:
+    return _plain(200, render_script(wait))
+
+
+def _plain(status: int, text: str) -> Response:
+    return Response(text, status=status, mimetype="text/plain", headers={"Cache-Control": "no-store"})

@@ -1,0 +1,182 @@
+"""Writes what is heard of boots into Server.status.progress: per server one write for many reports, none lost while
+the API server is away, and nobody who reports ever waits."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+
+import structlog
+
+from provisioner.api import Server
+from provisioner.api.boot_stage import BootStage
+from provisioner.api.codec import decode, to_json
+from provisioner.api.errors import Conflict, NotFound, ProvisionerError, Retryable
+from provisioner.api.server import BootProgress
+from provisioner.boot.observe.progress import Report, record_report
+from provisioner.boot.observe.server_index import ServerIndex
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.events import Events
+
+log = structlog.get_logger(__name__)
+
+MANAGER: Final = "provisioner-boot"
+MAX_REPORTS_PER_SERVER: Final = 32
+SECONDS_BETWEEN_WRITES: Final = 0.5
+"""Per server: the first report is written at once, what follows within this time together."""
+LONGEST_PAUSE_SECONDS: Final = 15.0
+_ATTEMPTS: Final = 5
+
+STAGE_WORDS: Final[dict[BootStage, str]] = {
+    "Firmware": "The firmware asked for an address",
+    "IPXE": "iPXE asked for an address",
+    "Stage1": "Stage-1 runs and has network",
+    "Root": "Stage-1 fetches the root image",
+    "System": "The root image was verified; its system starts",
+    "Token": "The agent asks for its join configuration",
+}
+
+
+class ProgressRecorder:
+    """`observe` may be called from any thread; `run` does the writing, in as many threads as run it."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        index: ServerIndex,
+        events: Events,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._cluster = cluster
+        self._index = index
+        self._events = events
+        self._now = now
+        self._monotonic = monotonic
+        self._changed = threading.Condition()
+        self._pending: OrderedDict[str, list[tuple[Report, datetime]]] = OrderedDict()
+        self._not_before: dict[str, float] = {}
+        self._writing: set[str] = set()
+
+    def observe(self, report: Report) -> bool:
+        """Take a report in. Returns: whether a Server boots from that MAC address; if none does, it is forgotten."""
+        server = self._index.booting_from(report.mac)
+        if server is None:
+            return False
+        with self._changed:
+            waiting = self._pending.setdefault(server["metadata"]["name"], [])
+            if waiting and waiting[-1][0] == report:
+                return True
+            if len(waiting) >= MAX_REPORTS_PER_SERVER:
+                del waiting[MAX_REPORTS_PER_SERVER // 2]  # the first ones tell of stages, the last one is the latest
+            waiting.append((report, self._now()))
+            self._changed.notify_all()
+        return True
+
+    def run(self, stop: threading.Event) -> None:
+        """Write until `stop`."""
+        pause = 0.0
+        while not stop.is_set():
+            if pause:
+                stop.wait(pause)
+            taken = self._take(stop)
+            if taken is None:
+                continue
+            name, reports = taken
+            try:
+                self._write(name, reports)
+                pause = 0.0
+            except Retryable as error:
+                self._put_back(name, reports)
+                pause = min(LONGEST_PAUSE_SECONDS, max(2 * pause, error.after_seconds, 0.2))
+                log.warning("progress was not written", server=name, error=str(error), again_in_seconds=pause)
+            except ProvisionerError as error:
+                log.error("progress was dropped", server=name, error=str(error))
+            except Exception:
+                log.exception("progress was dropped", server=name)
+            finally:
+                with self._changed:
+                    self._writing.discard(name)
+                    self._not_before[name] = self._monotonic() + SECONDS_BETWEEN_WRITES
+                    self._changed.notify_all()
+
+    def wake(self) -> None:
+        """Let `run` notice that it should stop."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def drained(self, timeout_seconds: float) -> bool:
+        """Wait until everything observed so far is written; whether that happened in time."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._pending and not self._writing, timeout_seconds)
+
+    def _take(self, stop: threading.Event) -> tuple[str, list[tuple[Report, datetime]]] | None:
+        """A server whose reports may be written now, with its reports; None if there was none for a while."""
+        with self._changed:
+            now = self._monotonic()
+            shortest = 1.0
+            for name in self._pending:
+                if name in self._writing:
+                    continue
+                wait = self._not_before.get(name, now) - now
+                if wait <= 0:
+                    self._writing.add(name)
+                    return name, self._pending.pop(name)
+                shortest = min(shortest, wait)
+            for name in [name for name, moment in self._not_before.items() if moment <= now]:
+                del self._not_before[name]
+            if not stop.is_set():
+                self._changed.wait(timeout=shortest)
+            return None
+
+    def _put_back(self, name: str, reports: list[tuple[Report, datetime]]) -> None:
+        with self._changed:
+            self._pending[name] = [*reports, *self._pending.get(name, [])][-MAX_REPORTS_PER_SERVER:]
+
+    def _write(self, name: str, reports: list[tuple[Report, datetime]]) -> None:
+        cached = self._index.servers.get(name)
+        if cached is None:
+            return
+        server = decode(Server, cached)
+        for _ in range(_ATTEMPTS):
+            progress, stages = _fold(server, reports)
+            if progress is None:
+                return
+            try:
+                self._cluster.apply_status(
+                    Server,
+                    name,
+                    {"progress": to_json(progress)},
+                    manager=MANAGER,
+                    resource_version=server.metadata.resource_version,
+                )
+            except NotFound:
+                return  # deleted meanwhile
+            except Conflict:
+                try:
+                    server = self._cluster.read(Server, name)
+                except NotFound:
+                    return
+                continue
+            for stage in stages:
+                self._events.record(cached, "Normal", f"BootStage{stage}", STAGE_WORDS[stage])
+            return
+        raise Retryable(f"progress of Server '{name}' met another writer {_ATTEMPTS} times", after_seconds=0.5)
+
+
+def _fold(server: Server, reports: list[tuple[Report, datetime]]) -> tuple[BootProgress | None, list[BootStage]]:
+    """Progress after all `reports` (None if they change nothing), and the stages that they began."""
+    progress, changed, stages = server.status.progress, False, list[BootStage]()
+    for report, moment in reports:
+        after = record_report(progress, report, server.status.order, moment)
+        if after is None:
+            continue
+        if progress is None or after.stage_times != progress.stage_times:
+            stages.append(report.stage)
+        progress, changed = after, True
+    return (progress if changed else None), stages

@@ -1,0 +1,205 @@
+"""The boot controller's effects: reads what a decision needs, writes what was decided, records what happened.
+
+It is level-triggered. Everything is written under the resourceVersion of the Server that it was decided on; the one
+thing that must not happen wrongly, a boot order, only after Server, Node, Lease and Maintenance were read again past
+every cache.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeVar
+
+import structlog
+
+from provisioner.api import Image, Maintenance, NodePool, Rack, Server
+from provisioner.api.codec import decode, to_json
+from provisioner.api.errors import NotFound
+from provisioner.api.maintenance import holding_maintenance
+from provisioner.api.meta import Resource
+from provisioner.api.server import ServerStatus
+from provisioner.boot.orders.decide import decide
+from provisioner.boot.orders.facts import Facts, NodeFacts, read_node
+from provisioner.boot.orders.informers import BootInformers, follow
+from provisioner.boot.orders.lease_watch import LeaseWatch
+from provisioner.boot.orders.maintenance_index import MaintenanceIndex
+from provisioner.boot.orders.other_node import find_other_node
+from provisioner.boot.orders.requests import next_image_name
+from provisioner.boot.orders.verdict import Decision
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.controller import Controller, look_again
+from provisioner.cluster.events import Events
+from provisioner.cluster.resources import LEASES, NODE_LEASES, NODES, of
+from provisioner.cluster.source import Source
+
+log = structlog.get_logger(__name__)
+
+MANAGER: Final = "provisioner-boot-controller"
+UNSYNCED_SECONDS: Final = 0.2
+
+_OWNED: Final = ("nodeRef", "bootStage", "bootID", "imageRef", "imageDigest", "order", "readyTime")
+_OWNED_CONDITIONS: Final = ("Booted", "Ready")
+
+R = TypeVar("R", bound=Resource)
+
+
+class BootController:
+    """Reconciles one Server at a time, by name."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        informers: BootInformers,
+        events: Events,
+        *,
+        now: Callable[[], datetime],
+        rng: random.Random,
+        leases: LeaseWatch | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._informers = informers
+        self._events = events
+        self._now = now
+        self._rng = rng
+        self._leases = leases or LeaseWatch(time.monotonic)
+        self._maintenances = MaintenanceIndex(informers.maintenances)
+
+    def reconcile(self, name: str) -> float | None:
+        """Bring the Server's status up to date; returns when to look again. Raises: Retryable, NeedsHuman."""
+        if not self._informers.have_synced:
+            return UNSYNCED_SECONDS  # a pool that is not in the cache yet is not a missing pool
+        cached = self._informers.servers.get(name)
+        if cached is None or cached["metadata"].get("deletionTimestamp"):
+            return None
+        node = self._informers.nodes.get(name)
+        lease = self._informers.leases.get(f"{NODE_LEASES}/{name}")
+        decision = self._decide(cached, node, lease, self._maintenances.holding(name))
+        if not _differs(cached, decision):
+            return look_again(decision.look_again_seconds, self._rng)
+        current: Mapping[str, Any] = cached
+        if decision.orders or decision.withdraws:
+            # A boot may end somebody's work: decide once more on what is true now, past every cache.
+            try:
+                current = self._cluster.get(of(Server), name)
+            except NotFound:
+                return None
+            decision = self._decide(
+                current, self._read_node(name), self._read_lease(name), self._read_maintenance(name)
+            )
+            if not _differs(current, decision):
+                return look_again(decision.look_again_seconds, self._rng)
+        self._cluster.apply_status(
+            Server,
+            name,
+            decision.status,
+            manager=MANAGER,
+            resource_version=current["metadata"]["resourceVersion"],
+        )
+        if decision.orders:
+            order = decision.status["order"]
+            log.info(
+                "boot was ordered", server=name, order=order["id"], reason=order["reason"], attempt=order["attempt"]
+            )
+        if decision.withdraws:
+            log.info("boot order was withdrawn", server=name, back_to=decision.status["order"]["id"])
+        for event in decision.events:
+            self._events.record(current, event.type, event.reason, event.message)
+        return look_again(decision.look_again_seconds, self._rng)
+
+    def _decide(
+        self,
+        body: Mapping[str, Any],
+        node: Mapping[str, Any] | None,
+        lease: Mapping[str, Any] | None,
+        maintenance: Maintenance | None,
+    ) -> Decision:
+        server = decode(Server, body)
+        pool = self._cached(NodePool, self._informers.pools, server.spec.node_pool_ref)
+        order = server.status.order
+        facts = Facts(
+            server=server,
+            rack=self._cached(Rack, self._informers.racks, server.spec.rack_ref),
+            pool=pool,
+            next_image=self._cached(Image, self._informers.images, next_image_name(pool, maintenance)),
+            ordered_image=self._cached(Image, self._informers.images, order.image_ref if order else None),
+            node=self._judge_node(node, lease),
+            other_node=self._find_other_node(server) if order is None else None,
+            maintenance=maintenance,
+        )
+        return decide(facts, self._now(), str(uuid.UUID(int=self._rng.getrandbits(128), version=4)))
+
+    def _judge_node(self, node: Mapping[str, Any] | None, lease: Mapping[str, Any] | None) -> NodeFacts | None:
+        if node is None:
+            return None
+        seen = self._leases.look(node["metadata"]["name"], lease)
+        if seen is None:
+            return read_node(node, lease)
+        since = self._now() - timedelta(seconds=seen.age_seconds)
+        return read_node(node, lease, lease_seen=since, lease_moved=seen.moved)
+
+    def _find_other_node(self, server: Server) -> str | None:
+        def is_alive(node: Mapping[str, Any]) -> bool:
+            lease = self._informers.leases.get(f"{NODE_LEASES}/{node['metadata']['name']}")
+            judged = self._judge_node(node, lease)
+            return judged is not None and judged.is_alive(self._now())
+
+        return find_other_node(server, self._informers.nodes.items(), is_alive)
+
+    def _cached(self, kind: type[R], source: Source, name: str | None) -> R | None:
+        found = source.get(name) if name is not None else None
+        return decode(kind, found) if found is not None else None
+
+    def _read_node(self, name: str) -> Mapping[str, Any] | None:
+        try:
+            return self._cluster.get(NODES, name)
+        except NotFound:
+            return None
+
+    def _read_lease(self, name: str) -> Mapping[str, Any] | None:
+        try:
+            return self._cluster.get(LEASES, name, namespace=NODE_LEASES)
+        except NotFound:
+            return None
+
+    def _read_maintenance(self, server: str) -> Maintenance | None:
+        listed = self._cluster.list(of(Maintenance), field_selector=f"spec.serverRef={server}")
+        return holding_maintenance((decode(Maintenance, item) for item in listed.items), server)
+
+
+def build_boot_controllers(
+    cluster: Cluster,
+    informers: BootInformers,
+    recorder: Events,
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    rng: random.Random | None = None,
+    *,
+    workers: int = 2,
+) -> list[Controller]:
+    """The boot controller, following its caches. Build it anew for each leadership, run it while leading."""
+    leases = LeaseWatch(time.monotonic)
+    boot = BootController(cluster, informers, recorder, now=clock, rng=rng or random.SystemRandom(), leases=leases)
+    controller = Controller("boot", boot.reconcile, workers=workers)
+    informers.leases.subscribe(lambda key, old, new: _note(leases, key, new))
+    follow(informers, controller.queue.add)
+    return [controller]
+
+
+def _note(leases: LeaseWatch, key: str, lease: Mapping[str, Any] | None) -> None:
+    leases.look(key.removeprefix(f"{NODE_LEASES}/"), lease)
+
+
+def _differs(body: Mapping[str, Any], decision: Decision) -> bool:
+    """Whether what the controller owns in `body` is not what was decided."""
+    written = to_json(decode(Server, body).status)
+    wanted = to_json(ServerStatus()) | decision.status
+    conditions = [c for c in written.get("conditions", ()) if c["type"] in _OWNED_CONDITIONS]
+    by_type = {c["type"]: c for c in conditions}
+    return (
+        any(written.get(field) != wanted.get(field) for field in _OWNED)
+        or by_type != {c["type"]: c for c in decision.status["conditions"]}
+        or len(conditions) != len(by_type)
+    )

@@ -1,0 +1,124 @@
+"""Whether a server needs another boot order. Pure. The rules are asked in turn; the first one that answers decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from provisioner.api.boot_stage import stage_order
+from provisioner.api.conditions import find_condition
+from provisioner.api.meta import parse_time, rfc3339
+from provisioner.api.server import OrderReason, Server
+from provisioner.boot.orders.facts import LEASE_FRESH, Facts
+from provisioner.boot.orders.requests import next_image_name, pending_request
+from provisioner.boot.orders.stages import current_stage, describe_time_out, has_fetched, is_by_agent, is_settled
+
+_REARMING_REFUSALS: Final = ("AlreadyFetched", "OrderExpired")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Need:
+    """Another boot is needed. `urgent`: it does not wait for the pause between attempts."""
+
+    reason: OrderReason
+    message: str
+    urgent: bool = False
+
+
+def find_need(facts: Facts, now: datetime) -> Need | None:
+    """Why `facts.server`, which may boot, needs a new order now; None if what is under way goes on."""
+    server = facts.server
+    if server.status.order is None:
+        return Need(reason="FirstBoot", message="it was never booted by the provisioner", urgent=True)
+    return (
+        _requested(facts)
+        or _switched_on(server)
+        or _power_lost(server)
+        or _booted_unordered(facts, now)
+        or _image_changed(facts)
+        or _timed_out(facts, now)
+    )
+
+
+def _requested(facts: Facts) -> Need | None:
+    attempt = pending_request(facts.server, facts.maintenance)
+    if attempt is None or facts.maintenance is None:
+        return None
+    words = f"requested by Maintenance '{facts.maintenance.name}' (method {attempt.method})"
+    return Need(reason="Requested", message=words, urgent=True)
+
+
+def _switched_on(server: Server) -> Need | None:
+    ready = find_condition(server.status.conditions, "Ready")
+    was_off = ready is not None and ready.reason in ("PoweredOff", "PowerState")
+    is_off = server.spec.bmc is None or (server.status.power is not None and server.status.power.state == "Off")
+    if was_off and is_off:
+        return Need(reason="PowerState", message="it is meant to be on again", urgent=True)
+    return None
+
+
+def _power_lost(server: Server) -> Need | None:
+    order, power = server.status.order, server.status.power
+    if order is None or power is None or power.state != "Off" or power.observed_time is None:
+        return None
+    on_since = power.order_time if power.order_id == order.id else order.ordered_time if is_by_agent(order) else None
+    seen = parse_time(power.observed_time)
+    if on_since is None or seen <= parse_time(on_since):
+        return None
+    return Need(reason="PowerLost", message=f"its BMC says since {rfc3339(seen)} that it is off")
+
+
+def _booted_unordered(facts: Facts, now: datetime) -> Need | None:
+    server = facts.server
+    order, join = server.status.order, server.status.join
+    if order is None or join is None or join.refused_time is None or join.refused_reason not in _REARMING_REFUSALS:
+        return None
+    refused = parse_time(join.refused_time)
+    heard = facts.node.last_heard(now) if facts.node is not None else None
+    if heard is not None and refused <= heard + LEASE_FRESH:
+        # Every pod speaks from its server's address. One that asked while the Node lived must not have it reset when
+        # its network fails later; a machine that did boot goes on asking.
+        return None
+    if join.refused_reason == "OrderExpired":
+        if server.spec.bmc is None and refused > parse_time(order.ordered_time):
+            return Need(
+                reason="Unordered",
+                message=f"it booted long after order {order.id} was given and asked to join at {rfc3339(refused)}",
+            )
+        return None  # with a BMC the stages time out long before
+    fetched = parse_time(join.fetched_time) if join.fetched_time is not None else None
+    if not has_fetched(server) or fetched is None or refused <= fetched:
+        return None
+    if not is_settled(server):
+        # Anybody who takes the server's address can be refused in its name: a boot that is nearly done goes on, and is
+        # given up only if its kubelet's time is over.
+        return None
+    return Need(
+        reason="Unordered",
+        message=f"it booted again without an order and asked to join at {rfc3339(refused)}",
+    )
+
+
+def _image_changed(facts: Facts) -> Need | None:
+    order, stage = facts.server.status.order, current_stage(facts.server, facts.pool)
+    if order is None or stage is None or facts.pool is None:
+        return None
+    if stage.stage == "Ordered" and is_by_agent(order):
+        return None  # nothing boots yet; the agent was told which image to start
+    wanted = next_image_name(facts.pool, facts.maintenance)
+    if wanted == order.image_ref or stage_order(stage.stage) >= stage_order("Stage1"):
+        return None
+    who = f"NodePool '{facts.pool.name}'"
+    if facts.maintenance is not None and wanted != facts.pool.spec.image_ref:
+        who = f"Maintenance '{facts.maintenance.name}'"
+    return Need(
+        reason="ImageChanged", message=f"{who} wants Image '{wanted}' instead of '{order.image_ref}'", urgent=True
+    )
+
+
+def _timed_out(facts: Facts, now: datetime) -> Need | None:
+    stage = current_stage(facts.server, facts.pool)
+    if stage is None or stage.stage == "Ordered" or stage.deadline is None or now < stage.deadline:
+        return None
+    return Need(reason="TimedOut", message=describe_time_out(facts.server, stage))

@@ -1,0 +1,1 @@
+"""What a server boots, as an iPXE script: chosen, rendered, kept on disk for nginx."""

@@ -1,0 +1,62 @@
+"""What a server's iPXE shall do now: boot an image, or wait and say for what. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from provisioner.api import Image, NodePool, Rack, Server
+from provisioner.api.errors import Refused
+from provisioner.boot.script.kernel_arguments import BootUrls, check_word, kernel_arguments
+from provisioner.boot.script.obstacles import Obstacle, find_obstacle, invalid_arguments
+
+
+@dataclass(frozen=True, kw_only=True)
+class Boot:
+    """Boot this kernel with this initramfs and these arguments."""
+
+    server: str
+    image: str
+    kernel_url: str
+    stage1_url: str
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wait:
+    """Wait, say why on the console, and ask again. `server` is None for a machine nobody knows."""
+
+    reason: str
+    message: str
+    remedy: str
+    server: str | None = None
+    retry_seconds: int = 15
+
+
+BootTarget = Boot | Wait
+
+
+def choose_boot_target(
+    server: Server, pool: NodePool | None, image: Image | None, rack: Rack | None, urls: BootUrls
+) -> BootTarget:
+    """Decide what `server` boots. `image` is the one that obstacles.wanted_image_name tells.
+
+    Never raises for what is written in objects: an unusable value becomes a Wait that names it.
+    """
+    obstacle = find_obstacle(server, pool, image, rack)
+    if obstacle is not None:
+        return _wait(server, obstacle)
+    if pool is None or image is None or rack is None:
+        raise AssertionError("find_obstacle lets nothing pass without a pool, an image and a rack")
+    try:
+        arguments = kernel_arguments(server, pool, image, rack, urls)
+        kernel_url, stage1_url = (
+            check_word(f"{urls.boot}/images/{artifact.path}", f"Image '{image.name}'")
+            for artifact in (image.spec.kernel, image.spec.stage1)
+        )
+    except Refused as refused:
+        return _wait(server, invalid_arguments(refused))  # an address of this boot host: find_obstacle knows none
+    return Boot(server=server.name, image=image.name, kernel_url=kernel_url, stage1_url=stage1_url, arguments=arguments)
+
+
+def _wait(server: Server, obstacle: Obstacle) -> Wait:
+    return Wait(server=server.name, reason=obstacle.reason, message=obstacle.message, remedy=obstacle.remedy)

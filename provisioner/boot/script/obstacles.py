@@ -1,0 +1,195 @@
+"""What keeps a server from booting: one pure answer for the script on its console and for its conditions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from provisioner.api import Image, NodePool, Rack, Server
+from provisioner.api.conditions import find_condition
+from provisioner.api.errors import Refused
+from provisioner.boot.orders.stages import is_settled
+from provisioner.boot.script.kernel_arguments import BootUrls, check_word, find_subnet, kernel_arguments
+
+_ANY_URLS: Final = BootUrls(boot="http://boot-host", join="https://boot-host")
+"""What an argument may be does not depend on which boot host renders it."""
+_PUBLISH: Final = "provisioner image publish DIRECTORY --store IMAGE-STORE --key IMAGE.PUB"
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """Why a server does not boot.
+
+    reason: CamelCase, stable. message: what was observed. remedy: a command or an act, without a full stop.
+    withdraws: the server is not wanted as a Node, so even a running one does not count as Ready.
+    """
+
+    reason: str
+    message: str
+    remedy: str
+    withdraws: bool = False
+
+
+def wanted_image_name(server: Server, pool: NodePool | None) -> str | None:
+    """The Image of the current boot order until its boot is over; afterwards, and where nothing was ordered yet, the
+    pool's, so that a machine that boots by itself boots what its pool wants now."""
+    order = server.status.order
+    if order is not None and order.image_ref is not None and not is_settled(server):
+        return order.image_ref
+    return pool.spec.image_ref if pool is not None else None
+
+
+def find_obstacle(server: Server, pool: NodePool | None, image: Image | None, rack: Rack | None) -> Obstacle | None:
+    """The first thing in the way of booting `image` on `server`; None if it may boot.
+
+    `pool` and `rack` are the objects that the server names (None if it names none or they do not exist).
+    """
+    return (
+        _withdrawn(server)
+        or _duplicate(server)
+        or _without_place(server, rack)
+        or _without_pool(server, pool)
+        or _without_image(server, pool, image)
+        or _without_arguments(server, pool, image, rack)
+    )
+
+
+def invalid_arguments(refused: Refused) -> Obstacle:
+    """The obstacle that no script can be written for the server."""
+    return Obstacle("InvalidKernelArguments", refused.args[0], refused.hint)
+
+
+def _withdrawn(server: Server) -> Obstacle | None:
+    name, spec = server.name, server.spec
+    if spec.acceptance == "Pending":
+        return Obstacle(
+            "PendingAcceptance",
+            f"Server '{name}' waits to be accepted",
+            f"kubectl provision accept {name}",
+            withdraws=True,
+        )
+    if spec.acceptance == "Rejected":
+        return Obstacle(
+            "Rejected",
+            f"Server '{name}' was rejected",
+            f"if that was a mistake: kubectl provision accept {name}",
+            withdraws=True,
+        )
+    if spec.power_state == "Off":
+        return Obstacle(
+            "PoweredOff",
+            f"Server '{name}' is meant to be off (spec.powerState is Off)",
+            f"""kubectl patch server {name} --type=merge -p '{{"spec":{{"powerState":"On"}}}}'""",
+            withdraws=True,
+        )
+    return None
+
+
+def _duplicate(server: Server) -> Obstacle | None:
+    """Two Servers that claim one machine would reset it by turns; a Node that runs is left alone all the same."""
+    accepted = find_condition(server.status.conditions, "Accepted")
+    if accepted is None or accepted.status != "False" or accepted.reason != "Duplicate":
+        return None
+    return Obstacle(
+        "Duplicate",
+        accepted.message or f"Server '{server.name}' claims what another Server has already",
+        f"correct the address or identifier that both name, or, if they are one machine: "
+        f"kubectl delete server {server.name}",
+    )
+
+
+def runs_as_other_node(server: Server, node: str) -> Obstacle:
+    """The obstacle that the machine runs already, as a Node that the provisioner knows nothing of."""
+    return Obstacle(
+        "RunsAsOtherNode",
+        f"the machine of Server '{server.name}' runs as Node '{node}' (same system UUID or address)",
+        f"to keep it running, register it as Server {node} and: kubectl delete server {server.name}; "
+        f"to have it booted anew: kubectl drain {node} --ignore-daemonsets, then kubectl delete node {node}",
+    )
+
+
+def _without_place(server: Server, rack: Rack | None) -> Obstacle | None:
+    name = server.name
+    if rack is None:
+        if server.spec.rack_ref is None:
+            return Obstacle("NoRack", f"Server '{name}' names no Rack", f"set spec.rackRef of Server {name}")
+        return Obstacle(
+            "NoRack",
+            f"Rack '{server.spec.rack_ref}' of Server '{name}' does not exist",
+            "provisioner rack register FILE",
+        )
+    if server.status.address is None:
+        return Obstacle(
+            "NoAddress",
+            f"Server '{name}' has no address in Rack '{rack.name}'",
+            f"see its conditions: kubectl describe server {name}",
+        )
+    return None
+
+
+def _without_pool(server: Server, pool: NodePool | None) -> Obstacle | None:
+    name = server.name
+    if pool is None:
+        if server.spec.node_pool_ref is None:
+            return Obstacle(
+                "NoNodePool",
+                f"Server '{name}' is in no NodePool, so nothing says what it boots",
+                f"""kubectl patch server {name} --type=merge -p '{{"spec":{{"nodePoolRef":"POOL"}}}}'""",
+            )
+        return Obstacle(
+            "NodePoolMissing",
+            f"NodePool '{server.spec.node_pool_ref}' of Server '{name}' does not exist",
+            f"create it, or name another in spec.nodePoolRef of Server {name}",
+        )
+    if pool.spec.attestation == "Required":
+        return Obstacle(
+            "AttestationRequired",
+            f"NodePool '{pool.name}' admits only servers that prove who they are by TPM; no proof can be verified yet",
+            f"""kubectl patch nodepool {pool.name} --type=merge -p '{{"spec":{{"attestation":"Optional"}}}}'""",
+        )
+    return None
+
+
+def _without_image(server: Server, pool: NodePool | None, image: Image | None) -> Obstacle | None:
+    wanted = wanted_image_name(server, pool)
+    if image is None:
+        return Obstacle("ImageMissing", f"Image '{wanted}' does not exist", f"on the boot host: {_PUBLISH}")
+    if image.spec.architecture != server.spec.architecture:
+        return Obstacle(
+            "ImageWrongArchitecture",
+            f"Image '{image.name}' is for {image.spec.architecture}, "
+            f"Server '{server.name}' is {server.spec.architecture}",
+            "name an Image of the server's architecture in its NodePool, or another NodePool in the Server",
+        )
+    available = find_condition(image.status.conditions, "Available")
+    if available is None:
+        return Obstacle(
+            "ImageUnavailable",
+            f"no boot host has said yet that it has the files of Image '{image.name}'",
+            "is a boot service running that was started since the Image was published?",
+        )
+    if available.status != "True":
+        return Obstacle(
+            "ImageUnavailable",
+            f"no boot host has the files of Image '{image.name}': {available.message}",
+            f"copy the image into the image store of the boot host: {_PUBLISH}",
+        )
+    return None
+
+
+def _without_arguments(
+    server: Server, pool: NodePool | None, image: Image | None, rack: Rack | None
+) -> Obstacle | None:
+    if pool is None or image is None or rack is None:
+        return None  # said before
+    try:
+        find_subnet(server, rack)
+    except Refused as refused:
+        return Obstacle("SubnetMissing", refused.args[0], refused.hint)
+    try:
+        kernel_arguments(server, pool, image, rack, _ANY_URLS)
+        for artifact in (image.spec.kernel, image.spec.stage1):
+            check_word(artifact.path, f"Image '{image.name}'")
+    except Refused as refused:
+        return invalid_arguments(refused)
+    return None

@@ -1,0 +1,243 @@
+"""Keeps one iPXE script per server on disk, written when an input changes, so that nginx serves files.
+
+The folder can be lost at any time: it is written anew from the caches. Until the caches are filled nothing is deleted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import structlog
+
+from provisioner.api import Image, NodePool, Rack, Server
+from provisioner.api.codec import decode
+from provisioner.api.errors import ProvisionerError
+from provisioner.api.meta import Resource
+from provisioner.boot.observe.server_index import ServerIndex, boot_mac
+from provisioner.boot.script.choose import Wait, choose_boot_target
+from provisioner.boot.script.kernel_arguments import BootUrls
+from provisioner.boot.script.obstacles import wanted_image_name
+from provisioner.boot.script.render import render_first_script, render_script
+from provisioner.cluster.source import Source
+
+log = structlog.get_logger(__name__)
+
+STARTING: Final = Wait(
+    reason="Starting",
+    message="the boot service starts, or cannot reach the API server",
+    remedy="if this lasts more than a minute, look at the log of the boot service",
+    retry_seconds=5,
+)
+RESYNC_SECONDS: Final = 300.0
+_FIRST_PAUSE_SECONDS: Final = 1.0
+_LONGEST_PAUSE_SECONDS: Final = 30.0
+
+R = TypeVar("R", bound=Resource)
+
+
+class ScriptRenderer:
+    """Writes `<folder>/ipxe/<mac with hyphens>.ipxe`, `<folder>/boot.ipxe` and `<folder>/starting.ipxe`."""
+
+    def __init__(
+        self, index: ServerIndex, *, pools: Source, images: Source, racks: Source, urls: BootUrls, folder: Path
+    ) -> None:
+        self._index = index
+        self._pools, self._images, self._racks = pools, images, racks
+        self._urls = urls
+        self.folder = folder
+        self._written: dict[str, str] = {}
+        self._changed: set[str] = set()
+        self._wake = threading.Condition()
+        self._rebuilt = threading.Event()
+
+    @property
+    def ready(self) -> bool:
+        """Whether every server's script has been written since the start."""
+        return self._rebuilt.is_set()
+
+    def attach(self) -> None:
+        """Follow the caches; the ServerIndex must have been attached before."""
+        self._index.servers.subscribe(self._server_changed)
+        self._pools.subscribe(self._dependants(lambda server, name: _spec(server).get("nodePoolRef") == name))
+        self._racks.subscribe(self._dependants(lambda server, name: _spec(server).get("rackRef") == name))
+        self._images.subscribe(self._dependants(self._may_boot))
+
+    def write_fixed(self) -> None:
+        """Write the scripts that depend on no server; nginx needs them before anything else is known."""
+        (self.folder / "ipxe").mkdir(parents=True, exist_ok=True)
+        _write_atomically(self.folder / "boot.ipxe", render_first_script(self._urls))
+        _write_atomically(self.folder / "starting.ipxe", render_script(STARTING))
+
+    def run(self, stop: threading.Event) -> None:
+        """Keep the scripts right until `stop`. Raises nothing: what fails is logged and tried again."""
+        pause = _FIRST_PAUSE_SECONDS
+        while not stop.is_set():
+            with self._wake:
+                if self._rebuilt.is_set() and not self._changed:
+                    self._wake.wait(timeout=RESYNC_SECONDS)
+                macs, self._changed = self._changed, set()
+            if stop.is_set():
+                return
+            if not self._synced():
+                with self._wake:
+                    self._changed |= macs
+                stop.wait(0.1)
+                continue
+            try:
+                # Nothing changed for a while, or nothing was written yet: everything, and the disk is looked at, too.
+                self.render_all() if not macs or not self._rebuilt.is_set() else self.render(macs)
+                pause = _FIRST_PAUSE_SECONDS
+            except Exception as error:
+                # Whatever it was: a service that serves yesterday's scripts and does not know it is the worst of all.
+                expected = isinstance(error, OSError)
+                log.warning(
+                    "scripts were not written", folder=str(self.folder), error=repr(error), exc_info=not expected
+                )
+                with self._wake:
+                    self._changed |= macs
+                stop.wait(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+    def wake(self) -> None:
+        """Let `run` notice that it should stop."""
+        with self._wake:
+            self._wake.notify_all()
+
+    def render_all(self) -> int:
+        """Write every server's script that differs from the disk, remove those of no server. Returns: files touched."""
+        self.write_fixed()
+        on_disk = {path.stem.replace("-", ":"): path for path in (self.folder / "ipxe").glob("*.ipxe")}
+        self._written = {}
+        for stale, path in on_disk.items():
+            with contextlib.suppress(OSError, UnicodeDecodeError):
+                self._written[stale] = path.read_text()
+        booting = {mac for server in self._index.servers.items() if (mac := boot_mac(server)) is not None}
+        touched = self.render(booting | set(on_disk))
+        log.info("scripts were written anew", servers=len(booting), files=touched)
+        self._rebuilt.set()
+        return touched
+
+    def render(self, macs: set[str]) -> int:
+        """Bring the scripts of `macs` up to date. Returns: how many files were written or removed."""
+        read = _Reader()
+        return sum(self._render_one(mac, read) for mac in macs)
+
+    def _render_one(self, mac: str, read: _Reader) -> bool:
+        path = self.folder / "ipxe" / f"{mac.replace(':', '-')}.ipxe"
+        found = self._index.booting_from(mac)
+        if found is None:
+            self._written.pop(mac, None)
+            existed = path.exists()
+            path.unlink(missing_ok=True)
+            return existed
+        text = self._script(found, read)
+        if self._written.get(mac) == text:
+            return False
+        _write_atomically(path, text)
+        self._written[mac] = text
+        return True
+
+    def _script(self, found: dict[str, Any], read: _Reader) -> str:
+        try:
+            server = decode(Server, found)
+            rack = read.object(Rack, self._racks, server.spec.rack_ref)
+            pool = read.object(NodePool, self._pools, server.spec.node_pool_ref)
+            image = read.object(Image, self._images, wanted_image_name(server, pool))
+            return render_script(choose_boot_target(server, pool, image, rack, self._urls))
+        except ProvisionerError as error:  # an object of a newer version, say: the machine waits, the others go on
+            name = found["metadata"]["name"]
+            log.warning("server's script cannot be rendered", server=name, error=str(error))
+            return render_script(
+                Wait(server=name, reason="Unreadable", message=str(error), remedy="look at the boot service's log")
+            )
+        except Exception:  # a fault of ours that one server's data meets must not cost the others their scripts
+            name = found["metadata"]["name"]
+            log.exception("server's script cannot be rendered", server=name)
+            return render_script(
+                Wait(
+                    server=name,
+                    reason="Unreadable",
+                    message="the boot service has a fault",
+                    remedy="look at the boot service's log",
+                )
+            )
+
+    def _synced(self) -> bool:
+        return all(source.has_synced for source in (self._index.servers, self._pools, self._images, self._racks))
+
+    def _server_changed(self, _: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
+        if old is not None and new is not None and _inputs(old) == _inputs(new):
+            return
+        self._mark({mac for server in (old, new) if server is not None and (mac := boot_mac(server)) is not None})
+
+    def _dependants(
+        self, depends: Callable[[Mapping[str, Any], str], bool]
+    ) -> Callable[[str, dict[str, Any] | None, dict[str, Any] | None], None]:
+        def changed(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
+            if old is not None and new is not None and _weight(old) == _weight(new):
+                return
+            servers = self._index.servers.items()
+            self._mark({mac for s in servers if depends(s, name) and (mac := boot_mac(s)) is not None})
+
+        return changed
+
+    def _may_boot(self, server: Mapping[str, Any], image: str) -> bool:
+        if ((server.get("status") or {}).get("order") or {}).get("imageRef") == image:
+            return True
+        pool = self._pools.get(_spec(server).get("nodePoolRef") or "")
+        return pool is not None and _spec(pool).get("imageRef") == image
+
+    def _mark(self, macs: set[str]) -> None:
+        if macs:
+            with self._wake:
+                self._changed |= macs
+                self._wake.notify_all()
+
+
+class _Reader:
+    """Decodes each pool, image and rack once for a whole batch."""
+
+    def __init__(self) -> None:
+        self._read: dict[tuple[type[Resource], str], Any] = {}
+
+    def object(self, kind: type[R], source: Source, name: str | None) -> R | None:
+        if name is None:
+            return None
+        key = (kind, name)
+        if key not in self._read:
+            found = source.get(name)
+            self._read[key] = decode(kind, found) if found is not None else None
+        read: R | None = self._read[key]
+        return read
+
+
+def _spec(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    spec: Mapping[str, Any] = body.get("spec") or {}
+    return spec
+
+
+def _inputs(server: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What of a Server its script depends on: most changes of a booting server's status are none of it."""
+    status = server.get("status") or {}
+    image = (status.get("order") or {}).get("imageRef")
+    return (server.get("spec"), status.get("address"), status.get("subnetName"), image, status.get("readyTime"))
+
+
+def _weight(body: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What of a pool, rack or image a script depends on: not the counts in its status."""
+    conditions = (body.get("status") or {}).get("conditions") or ()
+    available = [(c.get("status"), c.get("message")) for c in conditions if c.get("type") == "Available"]
+    return (body.get("spec"), available)
+
+
+def _write_atomically(path: Path, text: str) -> None:
+    """Readers see the old file or the new one. Not synced to the disk: it can be written again from the cluster."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text)
+    temporary.chmod(0o644)
+    temporary.rename(path)

@@ -1,0 +1,1 @@
+"""`kubectl provision …`: what a person asks for, and what is told."""

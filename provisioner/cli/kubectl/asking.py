@@ -1,0 +1,241 @@
+"""What the request commands share: their options, and the way from a wish to requests that are filed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
+
+import click
+
+from provisioner.api import Image
+from provisioner.api.codec import encode
+from provisioner.api.errors import NotFound
+from provisioner.api.maintenance import MaintenanceAction, MaintenancePolicy, Requestor
+from provisioner.api.meta import rfc3339
+from provisioner.cli.kubectl.completion import complete_image, complete_pool, complete_server
+from provisioner.cli.kubectl.connection import connection_options
+from provisioner.cli.kubectl.failing import EXIT_CODES, WAIT_EXIT_CODES, BadInput
+from provisioner.cli.kubectl.filing import Filed, file_request, requestor_name
+from provisioner.cli.kubectl.moments import read_deadline
+from provisioner.cli.kubectl.printing import output_option, print_objects, table
+from provisioner.cli.kubectl.targets import Target, Wish, find_targets, some
+from provisioner.cluster.client import Cluster
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+MAX_MESSAGE: Final = 1024
+POLICY_CHOICES: Final = ("WhenIdle", "Deadline", "Now")
+VERBS: Final[dict[MaintenanceAction, str]] = {
+    "Reboot": "reboot",
+    "Reimage": "reimage",
+    "PowerCycle": "power cycle",
+    "Drain": "drain",
+}
+
+
+class KubectlCommand(click.Command):
+    """Takes `--dry-run` and `--dry-run=server`, joined by `=` as kubectl has it; its help ends with exit codes."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        end = args.index("--") if "--" in args else len(args)
+        given = ["--dry-run=server" if word == "--dry-run" else word for word in args[:end]]
+        return super().parse_args(ctx, given + args[end:])
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        waits = any(parameter.name == "wait" for parameter in self.params)
+        self.epilog = EXIT_CODES + WAIT_EXIT_CODES if waits else EXIT_CODES
+        super().format_epilog(ctx, formatter)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """What is asked of every server that is meant."""
+
+    action: MaintenanceAction
+    policy: MaintenancePolicy
+    deadline: datetime | None
+    image: str | None
+    message: str | None
+
+
+def target_options(function: F) -> F:
+    """NODE…, -l, --pool, --all, and how to reach the cluster."""
+    options: tuple[Callable[[Any], Any], ...] = (
+        click.argument("nodes", nargs=-1, metavar="[NODE...]", shell_complete=complete_server),
+        click.option("-l", "--selector", metavar="LABELS", help="Nodes with these labels, as kubectl selects."),
+        click.option("--pool", metavar="NAME", help="Nodes of that NodePool.", shell_complete=complete_pool),
+        click.option("--all", "everything", is_flag=True, help="All nodes; a command that changes them asks first."),
+    )
+    for option in options:
+        function = option(function)
+    return connection_options(function)
+
+
+def dry_run_option() -> Callable[[F], F]:
+    """`--dry-run[=server]`: the API server decides, and writes nothing."""
+    return click.option(
+        "--dry-run",
+        type=click.Choice(["none", "server"]),
+        default="none",
+        help="Write nothing; the API server says whether it would take it.",
+    )
+
+
+def request_options(*, image: bool) -> Callable[[Any], Any]:
+    """Policy, words, and what to do beside filing the request."""
+
+    def add(function: Any) -> Any:
+        options: list[Callable[[Any], Any]] = [
+            click.option("--timeout", metavar="SPAN", help="How long to --wait, such as 30m [without end]."),
+            click.option("--wait", is_flag=True, help="Wait until it is done, and tell what happens."),
+            output_option("json", "yaml", "wide", "name"),
+            dry_run_option(),
+            click.option("-y", "--yes", is_flag=True, help="Do not ask before --all."),
+            click.option("-m", "--reason", "message", metavar="WORDS", help="Why, in words. It is kept on record."),
+            click.option(
+                "--policy",
+                type=click.Choice(POLICY_CHOICES),
+                help="As the three flags above, in one word; Deadline with --deadline.",
+            ),
+            click.option("--now", is_flag=True, help="End running jobs at once; who may is said by RBAC."),
+            click.option("--deadline", metavar="WHEN", help="Let jobs run until then: 2h, 1d, or RFC 3339."),
+            click.option("--when-idle", is_flag=True, help="Interrupt no job; the default."),
+        ]
+        if image:
+            options.append(
+                click.option(
+                    "--image", metavar="NAME", help="Image to boot once [the pool's].", shell_complete=complete_image
+                )
+            )
+        for option in options:
+            function = option(function)
+        return target_options(function)
+
+    return add
+
+
+def read_ask(action: MaintenanceAction, options: dict[str, Any], now: datetime) -> Ask:
+    """What the options ask for; they are taken out of `options`. Raises: click.UsageError, BadInput."""
+    image = options.pop("image", None)
+    message = options.pop("message")
+    if message is not None and len(message) > MAX_MESSAGE:
+        raise BadInput(f"--reason has {len(message)} characters", hint=f"use at most {MAX_MESSAGE}")
+    policy = options.pop("policy")
+    when_idle, until, at_once = options.pop("when_idle"), options.pop("deadline"), options.pop("now")
+    said: dict[str, MaintenancePolicy] = {}
+    if policy is not None:
+        said[f"--policy {policy}"] = policy
+    if when_idle:
+        said["--when-idle"] = "WhenIdle"
+    if until is not None:
+        said["--deadline"] = "Deadline"
+    if at_once:
+        said["--now"] = "Now"
+    if len(set(said.values())) > 1:
+        raise click.UsageError(f"{' and '.join(said)} contradict each other: give one of them")
+    chosen: MaintenancePolicy = next(iter(said.values()), "WhenIdle")
+    if chosen == "Deadline" and until is None:
+        raise click.UsageError("policy Deadline needs --deadline: 2h, 1d, or RFC 3339")
+    deadline = read_deadline(until, now) if until is not None else None
+    return Ask(action=action, policy=chosen, deadline=deadline, image=image, message=message or None)
+
+
+def check_ask(cluster: Cluster, ask: Ask, targets: list[Target]) -> None:
+    """Raises: BadInput if the request can be carried out on one of them never."""
+    wrong = []
+    if ask.image is not None:
+        try:
+            image = cluster.read(Image, ask.image)
+        except NotFound as error:
+            raise BadInput(f"there is no Image {ask.image}", hint="kubectl get images") from error
+        others = [t.name for t in targets if t.server.spec.architecture != image.spec.architecture]
+        if others:
+            wrong.append(f"Image {image.name} is for {image.spec.architecture}, and {some(others)} is not")
+    if ask.action == "PowerCycle":
+        without = [t.name for t in targets if t.server.spec.bmc is None]
+        if without:
+            wrong.append(f"{some(without)} has no BMC (spec.bmc), so nobody can cut its power: reboot it instead")
+    if wrong:
+        raise BadInput("; ".join(wrong), hint="nothing was asked for; correct the command and run it again")
+
+
+def confirm(targets: list[Target], words: str, *, yes: bool, everything: bool) -> None:
+    """Ask a person before everything is disturbed. Raises: BadInput where nobody can be asked, or who says no."""
+    if yes or not everything:
+        return
+    question = f"{words} of all {len(targets)} nodes ({some([t.name for t in targets])})?"
+    if not sys.stdin.isatty():
+        raise BadInput(f"{question} nobody can be asked here", hint="give --yes")
+    if not click.confirm(question, err=True):
+        raise BadInput("nothing was asked for", hint="name the nodes that are meant")
+
+
+def file_all(cluster: Cluster, ask: Ask, targets: list[Target], now: datetime, dry_run: str) -> list[Filed]:
+    """Every request, first as a dry run of all of them, so that a refusal of one comes before any is written."""
+    user = cluster.ask_who_i_am()
+    wanted = Requestor(
+        name=requestor_name(user),
+        user=user,
+        action=ask.action,
+        policy=ask.policy,
+        deadline_time=rfc3339(ask.deadline) if ask.deadline else None,
+        image_ref=ask.image,
+        message=ask.message,
+        requested_time=rfc3339(now),
+    )
+    answers = [file_request(cluster, target.name, wanted, dry_run=True) for target in targets]
+    if dry_run != "none":
+        return answers
+    return [file_request(cluster, target.name, wanted) for target in targets]
+
+
+def show_filed(filed: list[Filed], form: str | None, dry_run: str) -> None:
+    """Say what was asked for."""
+    if form in ("json", "yaml"):
+        print_objects([encode(f.maintenance) for f in filed], form)
+    elif form == "name":
+        for f in filed:
+            click.echo(f"maintenance.provisioner.dev/{f.maintenance.name}")
+    elif form == "wide":
+        rows = [
+            (f.server, f.maintenance.name, f.requestor.action, f.requestor.policy, f.requestor.deadline_time,
+             f.requestor.image_ref, f.maintenance.status.phase, f.requestor.name)
+            for f in filed
+        ]  # fmt: skip
+        header = ("NODE", "MAINTENANCE", "ACTION", "POLICY", "DEADLINE", "IMAGE", "PHASE", "REQUESTOR")
+        click.echo(table(header, rows), nl=False)
+    else:
+        for f in filed:
+            click.echo(f"node/{f.server} {_words(f)}{f' ({dry_run} dry run)' if dry_run != 'none' else ''}")
+
+
+def _words(f: Filed) -> str:
+    policy = {"WhenIdle": "when it is idle", "Now": "now"}.get(
+        f.requestor.policy, f"by {f.requestor.deadline_time}, or when it is idle"
+    )
+    image = f" to Image {f.requestor.image_ref}" if f.requestor.image_ref else ""
+    joined = " (others ask for a disturbance, too; it is done once)" if f.joined else ""
+    return f"{VERBS[f.requestor.action]}{image} requested, {policy}: Maintenance {f.maintenance.name}{joined}"
+
+
+def ask_for(action: MaintenanceAction, options: dict[str, Any], cluster: Cluster) -> list[Filed]:
+    """From the command line to requests that are filed; nothing is written if one of them is impossible or refused."""
+    now = datetime.now(UTC)
+    ask = read_ask(action, options, now)
+    wish = Wish(
+        names=options.pop("nodes"),
+        selector=options.pop("selector"),
+        pool=options.pop("pool"),
+        everything=options.pop("everything"),
+    )
+    targets = find_targets(cluster, wish, for_requests=True)
+    check_ask(cluster, ask, targets)
+    dry_run, yes = options.pop("dry_run"), options.pop("yes")
+    if dry_run == "none":
+        confirm(targets, f"{VERBS[action]} ({ask.policy})", yes=yes, everything=wish.everything)
+    filed = file_all(cluster, ask, targets, now, dry_run)
+    show_filed(filed, options.pop("output"), dry_run)
+    return filed

@@ -1,0 +1,144 @@
+"""A person's request as an entry of a Maintenance: into one that can still take it, or into a new one. Mostly pure.
+
+Server-side apply both makes a Maintenance and merges into one, so two people who ask at the same time meet in the same
+one. Each entry is owned by a field manager of its own, and is withdrawn by applying without it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from provisioner.api import Maintenance
+from provisioner.api.codec import decode, to_json
+from provisioner.api.errors import Retryable
+from provisioner.api.maintenance import FINAL_PHASES, Requestor
+from provisioner.api.schema import API_VERSION
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.resources import of
+from provisioner.maintenance.status.finished import next_name
+
+ATTEMPTS: Final = 5
+_NAME_LENGTH: Final = 63
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filed:
+    """Where a request is now. joined: others had asked for something of the same server before."""
+
+    server: str
+    maintenance: Maintenance
+    requestor: Requestor
+    joined: bool
+
+
+def requestor_name(user: str) -> str:
+    """`user-alice`. What is no part of an object's name is replaced, and a digest then tells two users apart."""
+    plain = re.sub(r"[^a-z0-9-]+", "-", user.lower()).strip("-")
+    if plain == user and len(user) <= _NAME_LENGTH - len("user-"):
+        return f"user-{user}"
+    digest = hashlib.sha256(user.encode()).hexdigest()[:8]
+    return f"user-{plain[: _NAME_LENGTH - len('user-') - 9].strip('-')}-{digest}".replace("user--", "user-")
+
+
+def field_manager(requestor: str) -> str:
+    """Who owns that requestor's entry for server-side apply."""
+    return f"provisioner-requestor-{requestor}"
+
+
+def choose(maintenances: Iterable[Maintenance], server: str, wanted: Requestor) -> tuple[str, Requestor, bool]:
+    """The Maintenance into which `wanted` goes, the entry as it is written, and whether others are in it already.
+
+    One in which a reboot has begun, or whose image is another one, takes nothing more: a new one then waits behind it.
+    What was asked for before in the same words keeps the time at which it was asked for.
+    """
+    own = sorted((m for m in maintenances if m.spec.server_ref == server), key=_age)
+    open_ = [m for m in own if _is_open(m) and _fits(m, wanted)]
+    mine = [m for m in open_ if any(r.name == wanted.name for r in m.spec.requestors)]
+    for found in (*mine, *open_):
+        before = next((r for r in found.spec.requestors if r.name == wanted.name), None)
+        if before is not None and replace(before, requested_time=wanted.requested_time) == wanted:
+            wanted = before
+        return found.name, wanted, any(r.name != wanted.name for r in found.spec.requestors)
+    return next_name(server, (m.name for m in own)), wanted, False
+
+
+def file_request(cluster: Cluster, server: str, wanted: Requestor, *, dry_run: bool = False) -> Filed:
+    """Write the request. Raises: Refused; Retryable if others are faster every time."""
+    for _ in range(ATTEMPTS):
+        name, entry, joined = choose(read_maintenances(cluster, server), server, wanted)
+        written = decode(Maintenance, _apply(cluster, name, server, (entry,), manager_of=entry.name, dry_run=dry_run))
+        if dry_run or _is_open(written):
+            return Filed(server=server, maintenance=written, requestor=entry, joined=joined)
+        # It ended, or began to reboot, between the look and the write: the request belongs behind it.
+        withdraw(cluster, written, entry.name)
+    raise Retryable(f"Maintenances of {server} begin faster than a request reaches them")
+
+
+def withdraw(cluster: Cluster, maintenance: Maintenance, requestor: str, *, dry_run: bool = False) -> Maintenance:
+    """Take that requestor's entry out. Raises: Conflict if the Maintenance is gone."""
+    server = maintenance.spec.server_ref
+    uid = maintenance.metadata.uid
+    left = _apply(cluster, maintenance.name, server, (), manager_of=requestor, dry_run=dry_run, uid=uid)
+    written = decode(Maintenance, left)
+    if any(r.name == requestor for r in written.spec.requestors):
+        # It was written in another way (kubectl create, edit): then nobody gives it up by an apply.
+        others = [to_json(r) for r in written.spec.requestors if r.name != requestor]
+        patch = {"metadata": {"resourceVersion": written.metadata.resource_version}, "spec": {"requestors": others}}
+        if not dry_run:
+            written = decode(Maintenance, cluster.patch(of(Maintenance), maintenance.name, patch))
+    return written
+
+
+def own_entries(maintenances: Iterable[Maintenance], user: str) -> list[tuple[Maintenance, Requestor]]:
+    """Entries of `user` in Maintenances that have not ended."""
+    name = requestor_name(user)
+    return [
+        (m, r)
+        for m in maintenances
+        if m.status.phase not in FINAL_PHASES
+        for r in m.spec.requestors
+        if r.name == name and r.user in (user, None)
+    ]
+
+
+def read_maintenances(cluster: Cluster, server: str) -> list[Maintenance]:
+    """Those of a server, as they are now."""
+    return [
+        decode(Maintenance, m) for m in cluster.list(of(Maintenance), field_selector=f"spec.serverRef={server}").items
+    ]
+
+
+def _apply(
+    cluster: Cluster,
+    name: str,
+    server: str,
+    entries: tuple[Requestor, ...],
+    *,
+    manager_of: str,
+    dry_run: bool = False,
+    uid: str | None = None,
+) -> Mapping[str, Any]:
+    spec: dict[str, Any] = {"serverRef": server}
+    if entries:
+        spec["requestors"] = [to_json(entry) for entry in entries]
+    # With the uid an apply changes this object or none: it makes no new one of that name.
+    metadata = {"name": name} | ({"uid": uid} if uid else {})
+    body = {"apiVersion": API_VERSION, "kind": "Maintenance", "metadata": metadata, "spec": spec}
+    return cluster.apply(body, manager=field_manager(manager_of), dry_run=dry_run)
+
+
+def _is_open(m: Maintenance) -> bool:
+    return m.status.phase not in FINAL_PHASES and m.status.reboot is None and m.metadata.deletion_timestamp is None
+
+
+def _fits(m: Maintenance, wanted: Requestor) -> bool:
+    others = {r.image_ref for r in m.spec.requestors if r.name != wanted.name and r.image_ref is not None}
+    return wanted.image_ref is None or others <= {wanted.image_ref}
+
+
+def _age(m: Maintenance) -> tuple[str, int, str]:
+    return m.metadata.creation_timestamp or "", len(m.name), m.name

@@ -1,0 +1,163 @@
+"""`kubectl provision status`: a line for each node, with what it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from provisioner.api import Maintenance, Server
+from provisioner.api.codec import encode
+from provisioner.api.conditions import find_condition
+from provisioner.api.maintenance import holding_maintenance
+from provisioner.api.meta import parse_time
+from provisioner.cli.kubectl.asking import KubectlCommand, target_options
+from provisioner.cli.kubectl.connection import connection_of
+from provisioner.cli.kubectl.failing import exit_codes
+from provisioner.cli.kubectl.moments import ago
+from provisioner.cli.kubectl.printing import clip, output_option, print_objects, table
+from provisioner.cli.kubectl.targets import Target, Wish, find_targets
+from provisioner.cli.why.maintenance import blocker_words
+from provisioner.cluster.client import Cluster
+
+HEADER = ("NODE", "LIFECYCLE", "READY", "IMAGE", "BOOT", "MAINTENANCE", "WAITS-FOR")
+WIDE_HEADER = (
+    "NODE", "POOL", "LIFECYCLE", "READY", "IMAGE", "BOOT", "POWER", "ADDRESS", "MAINTENANCE", "POLICY", "SINCE",
+    "NEXT", "WAITS-FOR",
+)  # fmt: skip
+WAITS_LENGTH = 70
+
+
+@click.command("status", cls=KubectlCommand, short_help="Show nodes, a line each.")
+@target_options
+@output_option("json", "yaml", "wide", "name")
+def status(**options: Any) -> None:
+    """Show nodes: where each is in its life, what it runs, what is done to it, and what that waits for.
+
+    Without names all of them.
+
+    \b
+    Examples:
+      kubectl provision status
+      kubectl provision status --pool gpu -o wide
+      kubectl provision status r01-u07 -o json
+    """
+    with exit_codes():
+        cluster = connection_of(options).open()
+        everything = options["everything"] or not (options["nodes"] or options["selector"] or options["pool"])
+        wish = Wish(names=options["nodes"], selector=options["selector"], pool=options["pool"], everything=everything)
+        targets = find_targets(cluster, wish, for_requests=False)
+        maintenances = _maintenances(cluster)
+        form = options["output"]
+        if form in ("json", "yaml"):
+            print_objects([_as_json(target, maintenances) for target in targets], form)
+        elif form == "name":
+            for target in targets:
+                click.echo(f"node/{target.name}")
+        elif not targets:
+            selected = options["selector"] or options["pool"]
+            words = "no server is selected" if selected else "no servers: provisioner rack register registers some"
+            click.echo(words, err=True)
+        else:
+            now = datetime.now(UTC)
+            click.echo(render_status(targets, maintenances, now, wide=form == "wide"), nl=False)
+
+
+def _maintenances(cluster: Cluster) -> list[Maintenance]:
+    return cluster.read_all(Maintenance)
+
+
+def render_status(
+    targets: Sequence[Target], maintenances: Sequence[Maintenance], now: datetime, *, wide: bool = False
+) -> str:
+    """The table. Pure."""
+    by_server: dict[str, list[Maintenance]] = {}
+    for m in maintenances:
+        by_server.setdefault(m.spec.server_ref, []).append(m)
+    rows = []
+    for target in targets:
+        current = holding_maintenance(by_server.get(target.name, ()), target.name)
+        rows.append(_wide_row(target, current, now) if wide else _row(target, current))
+    return table(WIDE_HEADER if wide else HEADER, rows)
+
+
+def _row(target: Target, current: Maintenance | None) -> tuple[str | None, ...]:
+    s = target.server.status
+    return (
+        target.name,
+        s.lifecycle,
+        _ready(target.node),
+        s.image_ref,
+        s.boot_stage,
+        _maintenance(current),
+        clip(waits_for(target.server, current), WAITS_LENGTH),
+    )
+
+
+def _wide_row(target: Target, current: Maintenance | None, now: datetime) -> tuple[str | None, ...]:
+    server, s = target.server, target.server.status
+    since = current.status.started_time or current.metadata.creation_timestamp if current else None
+    return (
+        target.name,
+        server.spec.node_pool_ref,
+        s.lifecycle,
+        _ready(target.node),
+        s.image_ref,
+        s.boot_stage,
+        s.power.state if s.power else None,
+        s.address,
+        _maintenance(current),
+        current.status.policy if current else None,
+        ago(parse_time(since), now) if since else None,
+        current.status.next_step if current else None,
+        waits_for(server, current),
+    )
+
+
+def _ready(node: Mapping[str, Any] | None) -> str | None:
+    if node is None:
+        return None
+    conditions = (node.get("status") or {}).get("conditions") or []
+    found = [c.get("status") for c in conditions if c.get("type") == "Ready"]
+    words = str(found[-1]) if found else "Unknown"
+    return f"{words},cordoned" if (node.get("spec") or {}).get("unschedulable") else words
+
+
+def _maintenance(current: Maintenance | None) -> str | None:
+    if current is None:
+        return None
+    action = current.status.action or (current.spec.requestors[0].action if current.spec.requestors else "")
+    return f"{action}/{current.status.phase or 'New'}"
+
+
+def waits_for(server: Server, current: Maintenance | None) -> str:
+    """What somebody has to know: what the Maintenance waits for, else why the node takes no jobs."""
+    if current is not None and current.status.blockers:
+        first = current.status.blockers[0]
+        more = f" (+{len(current.status.blockers) - 1})" if len(current.status.blockers) > 1 else ""
+        return f"{blocker_words(first)}{more}"
+    if current is not None:
+        return ""
+    for type_ in ("Verified", "Ready"):
+        found = find_condition(server.status.conditions, type_)
+        if found is not None and found.status != "True":
+            return f"{found.reason}: {found.message}"
+    return ""
+
+
+def _as_json(target: Target, maintenances: Sequence[Maintenance]) -> dict[str, Any]:
+    """For programs: the objects as they are, and which Maintenance holds the server."""
+    own = [m for m in maintenances if m.spec.server_ref == target.name]
+    current = holding_maintenance(own, target.name)
+    return {
+        "apiVersion": "provisioner.dev/v1alpha1",
+        "kind": "NodeReport",
+        "metadata": {"name": target.name},
+        "lifecycle": target.server.status.lifecycle,
+        "ready": _ready(target.node),
+        "waitsFor": waits_for(target.server, current),
+        "server": encode(target.server),
+        "maintenance": encode(current) if current else None,
+    }

@@ -1,0 +1,124 @@
+"""Which servers a command is for: names, selectors, a pool, or all. Each is checked before anything is done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from provisioner.api import Server
+from provisioner.api.codec import decode
+from provisioner.api.errors import NotFound
+from provisioner.cli.kubectl.failing import BadInput
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.resources import NODES, of
+
+POOL_LABEL = "provisioner.dev/pool"
+_MANY = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """What the command line says: names, or one of the others."""
+
+    names: tuple[str, ...] = ()
+    selector: str | None = None
+    pool: str | None = None
+    everything: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """A server and its Node, as they are now; a server that never joined has no Node."""
+
+    server: Server
+    node: Mapping[str, Any] | None
+
+    @property
+    def name(self) -> str:
+        return self.server.name
+
+
+def find_targets(cluster: Cluster, wish: Wish, *, for_requests: bool) -> list[Target]:
+    """The servers that are meant, by name; each once. Raises: BadInput with every one that cannot be meant.
+
+    for_requests: whether something shall be done to them; to be looked at, a server needs no Node and no acceptance.
+    """
+    _check(wish)
+    if wish.names:
+        found = [_read(cluster, name) for name in dict.fromkeys(_bare(name) for name in wish.names)]
+        wrong = [words for _, words in found if words]
+        targets = [target for target, _ in found if target is not None]
+    else:
+        targets, wrong = _select(cluster, wish, for_requests=for_requests), []
+    if for_requests:
+        wrong += [words for target in targets if (words := why_not(target))]
+    if wrong:
+        raise BadInput("; ".join(wrong), hint="kubectl provision status")
+    return targets
+
+
+def why_not(target: Target) -> str | None:
+    """Why nothing can be asked of that server, in words; None if something can."""
+    server = target.server
+    if server.spec.acceptance != "Accepted":
+        return f"Server {server.name} is {server.spec.acceptance}, not Accepted: kubectl provision accept {server.name}"
+    if server.spec.node_pool_ref is None:
+        return f"Server {server.name} is in no NodePool: set its spec.nodePoolRef"
+    if target.node is None:
+        return f"Server {server.name} has no Node yet: kubectl provision why {server.name} says what its boot waits for"
+    return None
+
+
+def _check(wish: Wish) -> None:
+    others = [
+        words for words, given in (("-l", wish.selector), ("--pool", wish.pool), ("--all", wish.everything)) if given
+    ]
+    if wish.names and others:
+        raise BadInput(f"node names and {others[0]} were given", hint="name the nodes, or select them, not both")
+    if wish.everything and len(others) > 1:
+        raise BadInput(f"--all and {others[0]} were given", hint="leave --all out to select some")
+    if not wish.names and not others:
+        raise BadInput("no node was named", hint="name nodes, or select them by -l LABEL=VALUE, --pool NAME or --all")
+
+
+def _bare(name: str) -> str:
+    """kubectl's own spelling of one object: node/r01-u01."""
+    kind, slash, rest = name.partition("/")
+    return rest if slash and kind in ("node", "nodes", "server", "servers", "srv") else name
+
+
+def _read(cluster: Cluster, name: str) -> tuple[Target | None, str | None]:
+    node: Mapping[str, Any] | None
+    try:
+        node = cluster.get(NODES, name)
+    except (NotFound, ValueError):
+        node = None
+    try:
+        return Target(server=cluster.read(Server, name), node=node), None
+    except (NotFound, ValueError):
+        if node is None:
+            return None, f"there is no Node and no Server {name}"
+        return None, f"Node {name} is not of a Server of the provisioner, which therefore does nothing to it"
+
+
+def _select(cluster: Cluster, wish: Wish, *, for_requests: bool) -> list[Target]:
+    nodes = {node["metadata"]["name"]: node for node in cluster.list(NODES, label_selector=wish.selector).items}
+    servers = [decode(Server, body) for body in cluster.list(of(Server)).items]
+    if wish.pool is not None:
+        servers = [server for server in servers if server.spec.node_pool_ref == wish.pool]
+    if wish.selector is not None or for_requests:
+        servers = [server for server in servers if server.name in nodes]
+    if not servers and for_requests:
+        where = " ".join(w for w in (wish.selector and f"-l {wish.selector}", wish.pool and f"--pool {wish.pool}") if w)
+        hint = "kubectl get nodes --show-labels" if wish.selector else "kubectl provision status"
+        raise BadInput(f"no node is selected by {where or '--all'}", hint=hint)
+    targets = [Target(server=s, node=nodes.get(s.name)) for s in sorted(servers, key=lambda server: server.name)]
+    # Whom nothing can be asked of was not named by anybody: a selection leaves it out.
+    return [target for target in targets if why_not(target) is None] if for_requests else targets
+
+
+def some(names: Sequence[str]) -> str:
+    """Names for a sentence, not more than a line of them."""
+    more = f" and {len(names) - _MANY} more" if len(names) > _MANY else ""
+    return ", ".join(names[:_MANY]) + more

@@ -1,0 +1,163 @@
+"""`provisioner lab`: a rack on one machine, for a demo, for the tests, for trying things out."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+import click
+import structlog
+
+from provisioner.cli.lab.parts import (
+    build_demo_image,
+    daemon_arguments,
+    demo_state,
+    describe_demo_rack,
+    lab_environment,
+    obtain_parts,
+    require_root,
+    run_step,
+)
+from provisioner.cli.lab.steps import STEPS, name_option
+from provisioner.lab.demo.state import DemoState
+
+FOR_PEOPLE: Final = ("up", "shell", "reimage", "down")
+"""Commands that report in lines of their own; their parts' logs would stand between."""
+
+
+@click.group("lab")
+@click.pass_context
+def lab(context: click.Context) -> None:
+    """A virtual rack on this machine: control plane, boot service, BMCs and servers in a network namespace."""
+    if context.invoked_subcommand in FOR_PEOPLE and not context.find_root().params.get("verbose"):
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+
+
+@lab.command("flags")
+def flags() -> None:
+    """Print the flags and objects that a control plane of your own needs, with the reason for each."""
+    from provisioner.lab.control_plane.flags import production_flags_text
+    from provisioner.lab.control_plane.objects import production_objects_text
+
+    click.echo(production_flags_text())
+    click.echo(production_objects_text())
+
+
+@lab.command("up")
+@name_option
+@click.option("--memory", "memory_mib", default=1024, show_default=True, help="Memory of each server in MiB.")
+@click.option(
+    "--timeout", "timeout_seconds", default=900.0, show_default=True, help="How long the boots may take, in seconds."
+)
+@click.option("--servers", default="BIOS,UEFI", show_default=True, help="Firmware of each server.")
+@click.option("--http-boot", is_flag=True, help="Boot UEFI servers by UEFI HTTP boot, the URL set through the BMC.")
+def up(name: str, memory_mib: int, timeout_seconds: float, servers: str, http_boot: bool) -> None:
+    """Start the lab and boot its servers until they are Ready nodes. What a killed lab left is cleaned first."""
+    from provisioner.lab.demo import up as demo_up
+
+    require_root()
+    state = demo_state(name)
+    report = demo_up.Report(sys.stdout)
+    demo_up.clean(state)
+    tools, binaries = obtain_parts(state, report)
+    built = build_demo_image(state, binaries, report)
+    rack = describe_demo_rack(state, tools, memory_mib, servers, http_boot, built.folder / "vmlinuz")
+    words = {"kvm": "under KVM", "tcg": "emulated: KVM does not boot Linux on this machine"}[rack.accelerator]
+    report.line("machines", f"{len(rack.description.servers)} servers with {memory_mib} MiB, {words}")
+    state.fresh_directory()
+    rack.prepare(demo_up.now())
+    demo_up.create_network(state, rack)
+    seconds = demo_up.start_daemon(state, daemon_arguments(memory_mib, servers, http_boot))
+    report.line(
+        "control plane", f"kube-apiserver {binaries.version}, etcd, controller-manager, scheduler", "ready", seconds
+    )
+    run_step(state, "publish", name)
+    registered = (
+        f"{rack.description.name}: {len(rack.description.servers)} servers registered, powered on through their BMCs"
+    )
+    run_step(state, "register", name, *daemon_arguments(memory_mib, servers, http_boot))
+    report.line("rack", registered)
+    run_step(state, "follow", name, f"--timeout={timeout_seconds}", f"--servers={servers}", show=True)
+    click.echo("\nnext: make demo-shell (kubectl, provisioner on PATH) · make demo-reimage · make demo-down")
+
+
+@lab.command("shell")
+@name_option
+@click.argument("command", nargs=-1)
+def shell(name: str, command: tuple[str, ...]) -> None:
+    """Open a shell in the lab's network namespace, with kubectl and provisioner on its PATH; or run a COMMAND there."""
+    from provisioner.lab.demo import up as demo_up
+    from provisioner.lab.network import LabNetwork
+
+    state = demo_state(name)
+    demo_up.require_running(state)
+    argv = LabNetwork(name).command(command or (os.environ.get("SHELL", "/bin/bash"),))
+    os.execvpe(argv[0], argv, lab_environment(state))  # noqa: S606 - becoming the shell is the point
+
+
+@lab.command("reimage")
+@name_option
+@click.option("--server", default="r01-u02", show_default=True, help="Server to bring back on another image.")
+@click.option(
+    "--by",
+    type=click.Choice(["kexec", "power-cycle"]),
+    default="kexec",
+    show_default=True,
+    help="By condition ReimageRequested, whose first path is kexec, or by PowerCycleRequested.",
+)
+@click.option("--job-seconds", default=30, show_default=True, help="How long the job runs that is waited for.")
+@click.option(
+    "--timeout", "timeout_seconds", default=600.0, show_default=True, help="How long it may take, in seconds."
+)
+def reimage(name: str, server: str, by: str, job_seconds: int, timeout_seconds: float) -> None:
+    """Build another image, point the pool at it, run a job on a node and ask for the image when it is idle."""
+    from provisioner.lab.demo import up as demo_up
+
+    state = demo_state(name)
+    demo_up.require_running(state)
+    _publish_another_image(state, name)
+    arguments = [f"--server={server}", f"--by={by}", f"--job-seconds={job_seconds}", f"--timeout={timeout_seconds}"]
+    run_step(state, "reimage-node", name, *arguments, show=True)
+
+
+@lab.command("another-image", hidden=True)
+@name_option
+def another_image(name: str) -> None:
+    """Build another image of the same content and point the pool at it. It disturbs nobody."""
+    from provisioner.lab.demo import up as demo_up
+
+    state = demo_state(name)
+    demo_up.require_running(state)
+    _publish_another_image(state, name)
+
+
+def _publish_another_image(state: DemoState, name: str) -> None:
+    """Another image of the same content; the pool names it afterwards."""
+    from provisioner.image.sign import read_secret_key
+    from provisioner.lab.demo.another_image import make_another_image
+
+    record = state.directory / "image"
+    key = read_secret_key(state.keys / "image.sec")
+    record.write_text(str(make_another_image(Path(record.read_text()), state.image_store, key, str(int(time.time())))))
+    run_step(state, "publish", name)
+
+
+@lab.command("down")
+@name_option
+def down(name: str) -> None:
+    """End the lab. Leaves no process, namespace or mount behind; what was built stays in the cache."""
+    from provisioner.lab.demo import up as demo_up
+
+    require_root()
+    state = demo_state(name)
+    demo_up.clean(state)
+    state.remove_directory()
+    click.echo(f"lab {name} is gone")
+
+
+for _step in STEPS:
+    lab.add_command(_step)

@@ -1,0 +1,182 @@
+"""What the lab's commands are made of: its directory, its tools and programs, its image, its rack."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from provisioner.api.errors import NeedsHuman
+
+if TYPE_CHECKING:
+    from provisioner.image.build import Built
+    from provisioner.lab.binaries.obtain import Binaries
+    from provisioner.lab.demo.state import DemoState
+    from provisioner.lab.rack import VirtualRack
+    from provisioner.lab.tools import Tools
+
+CHECKOUT: Final = Path(__file__).resolve().parents[3]
+DISTRIBUTION: Final = "debian"
+
+
+def demo_state(name: str) -> DemoState:
+    """Where the lab of that name keeps its things; the cache is PROVISIONER_CACHE, else below ~/.cache."""
+    from provisioner.lab.demo.state import DemoState
+
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    cache = Path(os.environ.get("PROVISIONER_CACHE") or Path(home) / "provisioner")
+    return DemoState(cache=cache.absolute(), name=name)
+
+
+def require_root() -> None:
+    """Raises: NeedsHuman if this is not root."""
+    if os.geteuid() != 0:
+        raise NeedsHuman("a lab needs root (network namespaces, mounts, mmdebstrap)", hint="run it as root")
+
+
+def obtain_parts(state: DemoState, report: Any) -> tuple[Tools, Binaries]:
+    """Tools and Kubernetes programs, fetched or built if need be. `report` tells a waiting person, or is None."""
+    from provisioner.lab.binaries.obtain import find_binaries
+    from provisioner.lab.tools import content_key, obtain_tools
+
+    assets = os.environ.get("KUBEBUILDER_ASSETS")
+    state.cache.mkdir(parents=True, exist_ok=True)
+    begin = time.monotonic()
+    if report and not (state.cache / f"tools-{content_key()}").is_dir():
+        report.progress("QEMU, firmware, iPXE, nginx and dnsmasq are unpacked beside this system (1 to 2 minutes)")
+    tools = obtain_tools(state.cache)
+    binaries = find_binaries(
+        assets=Path(assets) if assets else None,
+        cache=state.cache,
+        tools_root=tools.root,
+        report=report.progress if report else (lambda _line: None),
+    )
+    if report:
+        report.line(
+            "tools",
+            f"QEMU, iPXE, nginx; Kubernetes {binaries.version} from {binaries.source.split(' ')[0]}",
+            "found",
+            time.monotonic() - begin,
+        )
+    return tools, binaries
+
+
+def build_demo_image(state: DemoState, binaries: Binaries, report: Any) -> Built:
+    """The image, built with the keys of this machine's labs."""
+    from provisioner.image.build import Request, build_image
+    from provisioner.image.mirror import choose_archives, read_sources
+    from provisioner.image.plan import Choices
+    from provisioner.image.recipe import read_recipe
+    from provisioner.image.root import Ingredients
+    from provisioner.image.sign import SecretKey, read_secret_key, write_keys
+    from provisioner.lab.demo.keys import obtain_keys
+
+    keys = obtain_keys(state.keys)
+    if not (state.keys / "image.sec").exists():
+        write_keys(state.keys, SecretKey.generate())
+    recipe = read_recipe(CHECKOUT / "images" / "gpu-node")
+    distribution = recipe.distribution(DISTRIBUTION, "x86_64")
+    begin = time.monotonic()
+    built = build_image(
+        Request(
+            recipe=recipe,
+            choices=Choices(
+                architecture="x86_64",
+                distribution=distribution,
+                archives=choose_archives(distribution, read_sources(), None),
+            ),
+            ingredients=Ingredients(
+                architecture="x86_64",
+                kubelet=binaries.kubelet,
+                join_ca=keys.join_ca,
+                agent=CHECKOUT / "provisioner",
+            ),
+            key=read_secret_key(state.keys / "image.sec"),
+            output=state.image_store,
+            cache=state.cache / "image-build",
+        ),
+        lambda phase, outcome, seconds: report.progress(f"{phase:<10} {outcome:<50} {seconds:5.0f} s"),
+    )
+    root = built.manifest.files()["root"].size_bytes
+    digest = built.digest[:15]
+    state.directory.mkdir(parents=True, exist_ok=True)
+    (state.directory / "image").write_text(str(built.folder))
+    report.line(
+        "image",
+        f"gpu-node ({DISTRIBUTION}) {digest}…  root {root / 1e6:.0f} MB",
+        "cached" if built.reused else "built",
+        time.monotonic() - begin,
+    )
+    return built
+
+
+def describe_demo_rack(
+    state: DemoState, tools: Tools, memory_mib: int, servers: str, http_boot: bool, probe_kernel: Path | None
+) -> VirtualRack:
+    """The rack; with a `probe_kernel` it is found out first whether KVM boots here, else what was found is used."""
+    from provisioner.lab.demo.keys import obtain_keys
+    from provisioner.lab.machine.kvm import choose_accelerator
+    from provisioner.lab.machine.machine import Accelerator
+    from provisioner.lab.network import LabNetwork
+    from provisioner.lab.rack import VirtualRack
+    from provisioner.lab.rack_description import describe_rack
+
+    firmwares: Any = tuple(servers.split(","))
+    chosen = state.cache / "labs" / f".{state.name}-accelerator"
+    if probe_kernel is not None:
+        chosen.parent.mkdir(parents=True, exist_ok=True)
+        chosen.write_text(choose_accelerator(probe_kernel, tools, state.cache))
+    accelerator: Accelerator = "kvm" if chosen.exists() and chosen.read_text() == "kvm" else "tcg"
+    methods: Any = {unit: "UefiHttp" for unit, kind in enumerate(firmwares, start=1) if http_boot and kind == "UEFI"}
+    return VirtualRack(
+        describe_rack(
+            obtain_keys(state.keys).bmc_password, firmwares=firmwares, boot_methods=methods, memory_mib=memory_mib
+        ),
+        network=LabNetwork(state.name),
+        tools=tools,
+        directory=state.directory / "rack",
+        accelerator=accelerator,
+    )
+
+
+def daemon_arguments(memory_mib: int, servers: str, http_boot: bool) -> list[str]:
+    """What the steps inside the namespace must know of the rack."""
+    return [f"--memory={memory_mib}", f"--servers={servers}", *(["--http-boot"] if http_boot else [])]
+
+
+def run_step(state: DemoState, step: str, name: str, *arguments: str, show: bool = False) -> None:
+    """Run one of the hidden commands in the lab's network namespace. Raises: NeedsHuman with what it said."""
+    from provisioner.lab.network import LabNetwork
+
+    argv = [sys.executable, "-m", "provisioner.cli", "lab", step, "--name", name, *arguments]
+    ran = subprocess.run(
+        LabNetwork(name).command(argv),
+        env=lab_environment(state),
+        stdout=None if show else subprocess.PIPE,
+        stderr=None if show else subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if ran.returncode != 0:
+        if show:
+            sys.exit(ran.returncode)
+        raise NeedsHuman(
+            f"lab step {step!r} ended with {ran.returncode}:\n{ran.stdout}", hint=f"look into {state.directory}/logs"
+        )
+
+
+def lab_environment(state: DemoState) -> dict[str, str]:
+    """The environment of the lab's shell: its kubeconfig, and kubectl and provisioner on the PATH."""
+    from provisioner.lab.binaries.obtain import find_binaries
+
+    programs = find_binaries(cache=state.cache, allow_download=False, allow_build=False).kubectl.parent
+    path = os.pathsep.join([str(CHECKOUT / "bin"), str(programs), os.environ.get("PATH", os.defpath)])
+    return {**os.environ, "KUBECONFIG": str(state.kubeconfig), "PATH": path, "PYTHONPATH": str(CHECKOUT)}
+
+
+def kubectl(state: DemoState, *arguments: str) -> None:
+    """Run kubectl as the lab's administrator, for people to read. Raises: CalledProcessError."""
+    subprocess.run(["kubectl", *arguments], env=lab_environment(state), check=True)

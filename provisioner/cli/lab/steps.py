@@ -1,0 +1,152 @@
+"""The lab's commands that run inside its network namespace: the daemon, and the steps that need its API server."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+
+from provisioner.api.errors import NeedsHuman
+from provisioner.cli.lab.parts import demo_state, describe_demo_rack, kubectl, obtain_parts
+from provisioner.cli.options import stop_on_signals
+from provisioner.cluster.resources import JOBS
+
+name_option = click.option(
+    "--name", default="demo", show_default=True, help="Name of the lab; several may run at once."
+)
+
+
+@click.command("run", hidden=True)
+@name_option
+@click.option("--memory", "memory_mib", type=int, required=True)
+@click.option("--servers", required=True)
+@click.option("--http-boot", is_flag=True)
+def run(name: str, memory_mib: int, servers: str, http_boot: bool) -> None:
+    """The daemon; runs in the lab's namespace."""
+    from provisioner.cli.service.manifests import all_manifests
+    from provisioner.lab.demo.daemon import DemoDaemon, DemoParts
+
+    state = demo_state(name)
+    tools, binaries = obtain_parts(state, None)
+    rack = describe_demo_rack(state, tools, memory_mib, servers, http_boot, None)
+    parts = DemoParts(binaries=binaries, tools=tools, rack=rack, manifests=all_manifests())
+    DemoDaemon(state, parts).run(stop_on_signals())
+
+
+@click.command("publish", hidden=True)
+@name_option
+def publish(name: str) -> None:
+    """Publish the image that was built last and point the pool at it."""
+    from provisioner.cluster.client import Cluster
+    from provisioner.image.publish import publish_image
+    from provisioner.image.sign import read_public_key
+    from provisioner.lab.demo import up as demo_up
+
+    state = demo_state(name)
+    cluster = Cluster.connect(state.kubeconfig)
+    folder = Path((state.directory / "image").read_text())
+    published = publish_image(folder, state.image_store, read_public_key(state.keys / "image.pub"), cluster)
+    cluster.apply(demo_up.node_pool(published.name), manager="provisioner-lab")
+
+
+@click.command("register", hidden=True)
+@name_option
+@click.option("--memory", "memory_mib", type=int, required=True)
+@click.option("--servers", required=True)
+@click.option("--http-boot", is_flag=True)
+def register(name: str, memory_mib: int, servers: str, http_boot: bool) -> None:
+    """Register the rack as operations would: a Secret for its BMCs, and `provisioner rack register`."""
+    from provisioner.cluster.client import Cluster
+    from provisioner.lab.demo import up as demo_up
+
+    state = demo_state(name)
+    tools, _ = obtain_parts(state, None)
+    rack = describe_demo_rack(state, tools, memory_mib, servers, http_boot, None)
+    Cluster.connect(state.kubeconfig).apply(rack.bmc_secret(), manager="provisioner-lab")
+    documents = demo_up.write_json(state.directory / "rack.yaml", demo_up.registration(rack))
+    subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "provisioner.cli",
+            "rack",
+            "register",
+            str(documents),
+            "--kubeconfig",
+            str(state.kubeconfig),
+        ],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+
+
+@click.command("follow", hidden=True)
+@name_option
+@click.option("--timeout", "timeout_seconds", type=float, required=True)
+@click.option("--servers", required=True)
+def follow(name: str, timeout_seconds: float, servers: str) -> None:
+    """Show the boots until all servers are Ready."""
+    from provisioner.api import Server
+    from provisioner.cluster.client import Cluster
+    from provisioner.lab.demo.show import BootDisplay, follow_until, is_ready, what_is_missing
+
+    state = demo_state(name)
+    cluster = Cluster.connect(state.kubeconfig)
+    firmware = {f"r01-u{unit:02d}": kind for unit, kind in enumerate(servers.split(","), start=1)}
+    waiting = follow_until(
+        is_ready,
+        lambda: cluster.read_all(Server),
+        BootDisplay(sys.stdout, firmware),
+        timeout_seconds=timeout_seconds,
+    )
+    kubectl(state, "get", "servers")
+    if waiting:
+        missing = "\n".join(f"  {server.name}: {what_is_missing(server)}" for server in waiting)
+        raise NeedsHuman(
+            f"not Ready after {timeout_seconds:.0f} s:\n{missing}\n",
+            hint=f"look into {state.directory}/logs and rack/*/console.log",
+        )
+
+
+@click.command("reimage-node", hidden=True)
+@name_option
+@click.option("--server", required=True)
+@click.option("--by", type=click.Choice(["kexec", "power-cycle"]), required=True)
+@click.option("--job-seconds", type=int, required=True)
+@click.option("--timeout", "timeout_seconds", type=float, required=True)
+def reimage_node(name: str, server: str, by: str, job_seconds: int, timeout_seconds: float) -> None:
+    """Run a job on a node, ask for another image as an administrator would, and show what comes of it."""
+    from provisioner.api import Maintenance, NodePool, Server
+    from provisioner.api.node_contract import POWER_CYCLE_REQUESTED, REIMAGE_REQUESTED
+    from provisioner.cluster.client import Cluster
+    from provisioner.lab.demo import maintenance as demo_maintenance
+    from provisioner.lab.demo import up as demo_up
+    from provisioner.lab.demo.job import demo_job
+
+    state = demo_state(name)
+    cluster = Cluster.connect(state.kubeconfig)
+    wanted = cluster.read(NodePool, demo_up.POOL).spec.image_ref
+    click.echo(f"{server} runs {cluster.read(Server, server).status.image_ref}; its pool now names {wanted}")
+    job = demo_job(f"demo-{int(demo_up.now().timestamp())}", server, job_seconds)
+    cluster.create(JOBS, job)
+    click.echo(f"Job {job['metadata']['name']} runs on {server} for {job_seconds} s, and is not interrupted")
+    demo_up.wait_for_pod(cluster, job["metadata"]["name"], timeout_seconds=120)
+    asked = demo_up.now()
+    condition = REIMAGE_REQUESTED if by == "kexec" else POWER_CYCLE_REQUESTED
+    patch = demo_maintenance.request_patch(condition, "WhenIdle", "demo: the pool's new image", asked)
+    click.echo(f"$ kubectl patch node {server} --subresource=status -p '{patch}'")
+    kubectl(state, "patch", "node", server, "--subresource=status", "-p", patch)
+    ended = demo_maintenance.follow_maintenance(
+        lambda: demo_maintenance.find_latest(cluster.read_all(Maintenance), server, asked),
+        demo_maintenance.MaintenanceDisplay(sys.stdout),
+        timeout_seconds=timeout_seconds,
+    )
+    click.echo(f"$ kubectl provision why {server}")
+    kubectl(state, "provision", "why", server)
+    if ended is None or ended.status.phase != "Completed":
+        raise NeedsHuman(f"{server} did not come back on {wanted}", hint=f"kubectl provision why {server}")
+
+
+STEPS = (run, publish, register, follow, reimage_node)

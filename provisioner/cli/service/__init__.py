@@ -1,0 +1,1 @@
+"""`provisioner …`: services, manifests, images, racks."""

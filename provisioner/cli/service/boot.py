@@ -1,0 +1,119 @@
+"""`provisioner boot`: what a boot host runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import click
+
+from provisioner.cli.options import kubeconfig_option, stop_on_signals
+
+_FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
+_FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+@click.command("boot")
+@kubeconfig_option
+@click.option(
+    "--address", required=True, help="IPv4 address under which servers reach this boot host, or its virtual one."
+)
+@click.option(
+    "--interface", "interfaces", multiple=True, help="Interface with servers attached directly; relays need none."
+)
+@click.option(
+    "--state", type=_FOLDER, required=True, help="Folder for rendered files. It may be empty and may be lost."
+)
+@click.option(
+    "--image-store", type=_FOLDER, required=True, help="Folder with the images that `image publish` put there."
+)
+@click.option(
+    "--tls-certificate", type=_FILE, required=True, help="Certificate of the join service (PEM); the image pins its CA."
+)
+@click.option("--tls-key", type=_FILE, required=True, help="Its key.")
+@click.option(
+    "--api-server", required=True, help="URL of the API server as nodes reach it, such as https://10.80.0.1:6443."
+)
+@click.option("--api-server-ca", type=_FILE, default=None, help="CA of the API server (PEM) [the kubeconfig's].")
+@click.option("--cluster-dns", multiple=True, help="DNS server that kubelets give their pods.")
+@click.option("--firmware", multiple=True, type=_FOLDER, help="Folder with iPXE's files [/usr/lib/ipxe].")
+@click.option("--http-port", default=80, show_default=True, help="Port of scripts and images.")
+@click.option("--join-port", default=8443, show_default=True, help="Port of the join service (TLS).")
+@click.option("--dhcp/--no-dhcp", default=True, show_default=True, help="Whether this host answers DHCP.")
+@click.option("--dhcp-workers", default=2, show_default=True, help="Processes that answer DHCP.")
+@click.option("--trusted-proxy", multiple=True, help="Network of proxies in front whose X-Forwarded-For is believed.")
+@click.option(
+    "--tools-root", type=_FOLDER, default=None, hidden=True, help="Chroot with nginx, dnsmasq and iPXE (the lab's)."
+)
+def boot(
+    kubeconfig: Path | None,
+    address: str,
+    interfaces: tuple[str, ...],
+    state: Path,
+    image_store: Path,
+    tls_certificate: Path,
+    tls_key: Path,
+    api_server: str,
+    api_server_ca: Path | None,
+    cluster_dns: tuple[str, ...],
+    firmware: tuple[Path, ...],
+    http_port: int,
+    join_port: int,
+    dhcp: bool,
+    dhcp_workers: int,
+    trusted_proxy: tuple[str, ...],
+    tools_root: Path | None,
+) -> None:
+    """Serve booting machines: DHCP, TFTP, scripts, images, progress, and the join. Any number of replicas."""
+    from provisioner.boot.dhcp import DhcpConfig
+    from provisioner.boot.host.service import DEBIAN_IPXE, BootService, BootSettings
+    from provisioner.cli.service.join_service import build_join_blueprint
+    from provisioner.cluster.client import Cluster
+    from provisioner.cluster.events import EventRecorder
+
+    state, image_store = state.absolute(), image_store.absolute()
+    state.mkdir(parents=True, exist_ok=True)
+    cluster = Cluster.connect(kubeconfig, user_agent="provisioner-boot")
+    recorder = EventRecorder(cluster, "provisioner-boot")
+    web = f"http://{address}" + ("" if http_port == 80 else f":{http_port}")
+    settings = BootSettings(
+        address=address,
+        state=state,
+        images=image_store,
+        certificate=tls_certificate.absolute(),
+        key=tls_key.absolute(),
+        firmware=firmware or _firmware_of(tools_root) or DEBIAN_IPXE,
+        dhcp=DhcpConfig(
+            server_address=address,
+            interfaces=interfaces,
+            workers=dhcp_workers,
+            firmware_url=f"{web}/tftp",
+            script_url=f"{web}/boot.ipxe",
+        )
+        if dhcp
+        else None,
+        http_port=http_port,
+        join_port=join_port,
+        trusted_proxies=trusted_proxy,
+    )
+    stop = stop_on_signals()
+    join, find_servers = build_join_blueprint(
+        cluster, recorder, api_server_url=api_server, api_server_ca=api_server_ca, cluster_dns=cluster_dns
+    )
+    find_servers.start(stop)
+    binds = (state, image_store, settings.certificate.parent) if settings.certificate else (state, image_store)
+    BootService(settings, cluster, recorder, blueprints=[join], enter=_enter(tools_root, binds)).run(stop)
+    recorder.close()
+
+
+def _firmware_of(tools_root: Path | None) -> tuple[Path, ...]:
+    return (tools_root / "usr/lib/ipxe",) if tools_root else ()
+
+
+def _enter(tools_root: Path | None, binds: Sequence[Path]) -> Callable[[Sequence[str]], list[str]]:
+    if tools_root is None:
+        return list
+    from provisioner.lab.tools import Tools
+
+    tools = Tools(tools_root)
+    return lambda command: tools.command(command, binds=binds)

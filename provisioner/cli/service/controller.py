@@ -1,0 +1,88 @@
+"""`provisioner controller`: the controllers, behind a leader election."""
+
+from __future__ import annotations
+
+import socket
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from provisioner.cli.options import kubeconfig_option, stop_on_signals
+
+if TYPE_CHECKING:
+    from provisioner.cluster.metrics import Meters
+
+
+@click.command("controller")
+@kubeconfig_option
+@click.option("--boot-url", required=True, help="Where servers reach the boot service, such as http://10.80.0.1.")
+@click.option(
+    "--namespace", default="provisioner-system", show_default=True, help="Namespace of Lease and BMC Secrets."
+)
+@click.option("--identity", default=None, help="Name of this replica in the Lease [host name and a random id].")
+@click.option(
+    "--power-poll-seconds", default=10.0, show_default=True, help="How often the power state of each server is read."
+)
+@click.option(
+    "--metrics-address",
+    metavar="ADDRESS:PORT",
+    default=None,
+    help="Where Prometheus reads metrics, such as 127.0.0.1:9464 or [::]:9464 [nowhere].",
+)
+def controller(
+    kubeconfig: Path | None,
+    boot_url: str,
+    namespace: str,
+    identity: str | None,
+    power_poll_seconds: float,
+    metrics_address: str | None,
+) -> None:
+    """Run the controllers: addresses, boots, power, Nodes, maintenance, checks. Any number of replicas; one leads."""
+    from provisioner.cli.service.controllers import run_controllers
+    from provisioner.cluster.client import Cluster
+    from provisioner.cluster.leader import LeaderElector
+    from provisioner.cluster.metrics import Meters
+
+    meters = Meters()
+    if metrics_address is not None:
+        _serve(meters, metrics_address)
+    cluster = Cluster.connect(kubeconfig, user_agent="provisioner-controller")
+    stop = stop_on_signals()
+    elector = LeaderElector(
+        cluster,
+        namespace=namespace,
+        name="provisioner-controller",
+        identity=identity or f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}",
+    )
+    elector.run(
+        stop,
+        lambda lost: run_controllers(
+            cluster,
+            lost,
+            namespace=namespace,
+            boot_url=boot_url,
+            power_poll_seconds=power_poll_seconds,
+            clock=lambda: datetime.now(UTC),
+            meters=meters,
+        ),
+    )
+
+
+def _serve(meters: Meters, where: str) -> None:
+    """Raises: click.BadParameter, NeedsHuman if nothing can be served there."""
+    from provisioner.api.errors import NeedsHuman
+
+    address, colon, port = where.rpartition(":")
+    if not colon or not port.isdigit() or not 0 < int(port) < 65536:
+        raise click.BadParameter(
+            f"{where!r} is not ADDRESS:PORT, such as 127.0.0.1:9464", param_hint="--metrics-address"
+        )
+    try:
+        meters.serve(address.strip("[]") or "0.0.0.0", int(port))  # noqa: S104 - `:9464` asks for it
+    except OSError as error:
+        raise NeedsHuman(
+            f"metrics cannot be served at {where}: {error}", hint="name another address or port"
+        ) from error

@@ -1,0 +1,1 @@
+"""`kubectl provision why`: one screen about one server."""

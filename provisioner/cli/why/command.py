@@ -1,0 +1,58 @@
+"""`kubectl provision why NODE…`: what a node is doing, and why."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from provisioner.api.codec import encode
+from provisioner.cli.kubectl.asking import KubectlCommand, target_options
+from provisioner.cli.kubectl.connection import connection_of
+from provisioner.cli.kubectl.failing import exit_codes
+from provisioner.cli.kubectl.printing import output_option, print_objects
+from provisioner.cli.kubectl.targets import Wish, find_targets
+from provisioner.cli.why.screen import render_why
+from provisioner.cli.why.subject import Subject, read_subject
+
+
+@click.command("why", cls=KubectlCommand, short_help="Say what nodes do, why, and what they wait for.")
+@target_options
+@output_option("json", "yaml")
+def why(**options: Any) -> None:
+    """Say what nodes are doing, why and since when, what they wait for, and what comes next.
+
+    \b
+    Examples:
+      kubectl provision why r01-u07
+      kubectl provision why r01-u07 -o json | jq .maintenance.status.timeline
+    """
+    with exit_codes():
+        cluster = connection_of(options).open()
+        wish = Wish(
+            names=options["nodes"],
+            selector=options["selector"],
+            pool=options["pool"],
+            everything=options["everything"],
+        )
+        now = datetime.now(UTC)
+        targets = find_targets(cluster, wish, for_requests=False)
+        subjects = [read_subject(cluster, target.server, target.node, now) for target in targets]
+        if options["output"]:
+            print_objects([_as_json(subject) for subject in subjects], options["output"])
+        else:
+            click.echo("\n\n".join(render_why(subject).rstrip("\n") for subject in subjects))
+
+
+def _as_json(subject: Subject) -> dict[str, Any]:
+    return {
+        "apiVersion": "provisioner.dev/v1alpha1",
+        "kind": "NodeReport",
+        "metadata": {"name": subject.server.name},
+        "server": encode(subject.server),
+        "node": subject.node,
+        "maintenance": encode(subject.current) if subject.current else None,
+        "lastMaintenance": encode(subject.last) if subject.last else None,
+        "events": list(subject.events) if subject.events is not None else None,
+    }

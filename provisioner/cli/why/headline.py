@@ -1,0 +1,131 @@
+"""The first line of `why`: what a server is doing, in one sentence. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from provisioner.api.conditions import find_condition, is_true
+from provisioner.api.maintenance import Maintenance, MaintenancePhase
+from provisioner.api.meta import parse_time
+from provisioner.api.node_contract import HOLD_REQUESTED
+from provisioner.api.server_status import is_given_up
+from provisioner.cli.kubectl.moments import ago
+from provisioner.cli.kubectl.node_requests import true_conditions
+from provisioner.cli.why.subject import Subject
+
+ACTION_WORDS: Final = {"Drain": "drained", "Reboot": "rebooted", "Reimage": "reimaged", "PowerCycle": "power cycled"}
+METHOD_WORDS: Final = {
+    "Kexec": "by kexec",
+    "Reboot": "by its own system",
+    "Reset": "by a reset of its BMC",
+    "PowerCycle": "by a power cycle",
+}
+WAITS: Final = {
+    "Hold": "until nobody holds it",
+    "Image": "for its Image",
+    "Maintenance": "for another Maintenance",
+    "Budget": "for a slot of its pool's budget",
+    "Agent": "for its agent",
+    "Slurm": "for Slurm's answer",
+    "Person": "for a person",
+}
+"""By the kind of a blocker that is no job."""
+JOBS: Final = frozenset(("Pod", "PodGroup", "SlurmJob"))
+
+
+def headline(subject: Subject) -> str:
+    """What follows the server's name."""
+    server = subject.server
+    if server.spec.acceptance != "Accepted":
+        state = "was rejected" if server.spec.acceptance == "Rejected" else "waits to be accepted"
+        return f"{state}: it does not boot"
+    if subject.current is not None:
+        return _maintenance(subject, subject.current)
+    if true_conditions(subject.node, (HOLD_REQUESTED,)):
+        return "is held by a person: it takes no new jobs, and nothing disturbs it"
+    ready = find_condition(server.status.conditions, "Ready")
+    verified = find_condition(server.status.conditions, "Verified")
+    if server.status.order is None and subject.node is None:
+        return f"was never booted{_reason(ready)}"
+    if ready is not None and ready.status != "True":
+        stage = server.status.boot_stage
+        if ready.reason == stage:
+            since = ago(parse_time(ready.last_transition_time), subject.now)
+            return f"is booting: stage {stage}, not Ready since {since}"
+        return f"is not Ready{_reason(ready)}"
+    if verified is not None and verified.status == "False":
+        return f"failed its checks before use, and is kept out of use{_reason(verified)}"
+    if verified is not None and verified.status == "Unknown":
+        return "is being checked before use"
+    if server.status.lifecycle == "Verified":
+        return "is Ready and verified, and something else keeps jobs away: see below"
+    if is_true(server.status.conditions, "Ready"):
+        return "is in production; nothing is asked of it"
+    return f"is {server.status.lifecycle or 'known, and nothing was done to it yet'}"
+
+
+def _maintenance(subject: Subject, m: Maintenance) -> str:
+    phase: MaintenancePhase = m.status.phase or "Waiting"
+    since = phase_since(m)
+    lasted = f", since {ago(parse_time(since), subject.now)}" if since else ""
+    action = m.status.action or (m.spec.requestors[0].action if m.spec.requestors else None)
+    done = ACTION_WORDS[action] if action else "released: nobody asks for anything any more"
+    image = f" into Image {m.status.image_ref}" if m.status.image_ref and action != "Drain" else ""
+    told = {
+        "Waiting": f"is to be {done}{image}, and waits{_waits(subject, m)}",
+        "Claiming": f"is being claimed, to be {done}{image}",
+        "Draining": f"is being drained, to be {done}{image}",
+        "Drained": "is drained, until the request is withdrawn" if action == "Drain" else f"is drained, to be {done}",
+        "Rebooting": f"boots anew{image} {_method(m)}",
+        "Verifying": f"has booted{image}, and {_verified(subject)}",
+    }
+    return told.get(phase, f"is in phase {phase}") + lasted
+
+
+def _verified(subject: Subject) -> str:
+    found, pool = subject.server.status.verification, subject.pool
+    if found is None or pool is None or found.boot_id != subject.server.status.boot_id:
+        return "is verified before use"
+    if is_given_up(found, pool.spec.verification.attempts):
+        return "failed its checks before use: a person must act"
+    return "is verified before use"
+
+
+def _policy(subject: Subject, m: Maintenance) -> str:
+    if m.status.policy == "Deadline" and m.status.deadline_time:
+        deadline = parse_time(m.status.deadline_time)
+        side = "in" if deadline > subject.now else "was over"
+        words = ago(deadline, subject.now)
+        told = ", of which its jobs were warned" if m.status.warned_time else ""
+        return f" until its jobs have ended, or the deadline ({m.status.deadline_time}, " + (
+            f"{side} {words}{told})" if side == "in" else f"over since {words}{told})"
+        )
+    return " until no job runs" if m.status.policy == "WhenIdle" else ""
+
+
+def _waits(subject: Subject, m: Maintenance) -> str:
+    """What for, in few words; the blockers have the rest."""
+    kinds = [b.kind for b in m.status.blockers]
+    other = next((WAITS[kind] for kind in kinds if kind in WAITS), None)
+    return f" {other}" if other and not JOBS.intersection(kinds) else _policy(subject, m)
+
+
+def _method(m: Maintenance) -> str:
+    return METHOD_WORDS[m.status.reboot.method] if m.status.reboot is not None else "soon"
+
+
+def phase_since(m: Maintenance) -> str | None:
+    """When the present phase began, by the record."""
+    began = None
+    for entry in reversed(m.status.timeline):
+        if entry.phase != m.status.phase:
+            break
+        began = entry.time
+    return began or m.status.started_time
+
+
+def _reason(condition: object) -> str:
+    reason, message = getattr(condition, "reason", None), getattr(condition, "message", "")
+    if reason is None:
+        return ""
+    return f" ({reason}): {message}" if message else f" ({reason})"

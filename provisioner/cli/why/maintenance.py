@@ -1,0 +1,101 @@
+"""What `why` tells of the Maintenance that holds a server. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from provisioner.api.maintenance import Blocker, Maintenance, RebootAttempt, Requestor
+from provisioner.api.meta import parse_time
+from provisioner.api.node_contract import HOLD_REQUESTED
+from provisioner.cli.kubectl.moments import ago
+from provisioner.cli.kubectl.node_requests import true_conditions
+from provisioner.cli.why.headline import METHOD_WORDS
+from provisioner.cli.why.subject import Subject
+
+SHOWN_BLOCKERS: Final = 8
+SHOWN_RECORD: Final = 8
+
+
+def reasons(subject: Subject) -> Iterable[str]:
+    """Who asked for what, when, in which words."""
+    if subject.current is None:
+        return []
+    return [_asked(subject, r) for r in subject.current.spec.requestors]
+
+
+def _asked(subject: Subject, r: Requestor) -> str:
+    who = r.user or ("a Node condition (the audit log has who)" if r.name.startswith("condition-") else r.name)
+    policy = {"WhenIdle": "when idle", "Now": "now", "Deadline": f"by {r.deadline_time}"}[r.policy]
+    image = f" to Image {r.image_ref}" if r.image_ref else ""
+    when = f", {ago(parse_time(r.requested_time), subject.now)} ago" if r.requested_time else ""
+    words = f': "{r.message}"' if r.message else ""
+    return f"{who} asked for {r.action}{image}, {policy}{when} ({r.name}){words}"
+
+
+def waits_for(subject: Subject) -> Iterable[str]:
+    """The blockers, the oldest first."""
+    if subject.current is None:
+        return []
+    blockers = sorted(subject.current.status.blockers, key=lambda b: b.since_time)
+    shown = [f"{blocker_words(b)} (since {ago(parse_time(b.since_time), subject.now)})" for b in blockers]
+    more = len(shown) - SHOWN_BLOCKERS
+    return [*shown[:SHOWN_BLOCKERS], f"and {more} more"] if more > 0 else shown
+
+
+def blocker_words(b: Blocker) -> str:
+    """What it is and why it is waited for; its name once, where the message begins with it."""
+    kind, name = b.kind.lower(), b.name.lower()
+    return b.message if b.message.lower().startswith(f"{kind} {name}") else f"{b.kind} {b.name}: {b.message}"
+
+
+def next_step(subject: Subject) -> Iterable[str]:
+    """What the executor will do next, in its own words."""
+    if subject.current is None and true_conditions(subject.node, (HOLD_REQUESTED,)):
+        return [f"whoever is done with it: kubectl provision release {subject.server.name}"]
+    if subject.current is None or subject.current.status.next_step is None:
+        return []
+    return [subject.current.status.next_step]
+
+
+def attempts(subject: Subject) -> Iterable[str]:
+    """Every try at a reboot path, with its outcome."""
+    return _attempts(subject, subject.current) if subject.current is not None else []
+
+
+def _attempts(subject: Subject, m: Maintenance) -> list[str]:
+    tries = list(m.status.attempts)
+    if m.status.reboot is not None and all(a.id != m.status.reboot.id for a in tries):
+        tries.append(m.status.reboot)
+    return [_attempt(subject, a) for a in tries]
+
+
+def _attempt(subject: Subject, a: RebootAttempt) -> str:
+    began = parse_time(a.started_time)
+    path = METHOD_WORDS[a.method]
+    if a.outcome is None:
+        until = ago(parse_time(a.deadline_time), subject.now)
+        side = "the next path is tried in" if parse_time(a.deadline_time) > subject.now else "its time is over since"
+        return f"{path}: under way since {ago(began, subject.now)}; {side} {until}"
+    seconds = f" after {ago(began, parse_time(a.ended_time))}" if a.ended_time else ""
+    words = f": {a.message}" if a.message else ""
+    return f"{path}: {a.outcome}{seconds}{words}"
+
+
+def record(subject: Subject) -> Iterable[str]:
+    """The last entries of the timeline."""
+    if subject.current is None:
+        return []
+    timeline = subject.current.status.timeline
+    shown = [f"{e.time[:10]} {e.time[11:19]}  {e.reason}: {e.message}" for e in timeline[-SHOWN_RECORD:]]
+    more = len(timeline) - len(shown)
+    name = subject.current.name
+    return [*shown, f"({more} earlier: kubectl get maintenance {name} -o yaml)"] if more > 0 else shown
+
+
+def waiting_behind(subject: Subject) -> Iterable[str]:
+    """Maintenances of the same server that come after this one."""
+    return [
+        f"Maintenance {m.name}: " + ", ".join(f"{r.action} for {r.user or r.name}" for r in m.spec.requestors)
+        for m in subject.behind
+    ]

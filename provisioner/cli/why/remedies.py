@@ -1,0 +1,54 @@
+"""What a person can do about a server now: the commands for the state that it is in. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from provisioner.api.conditions import find_condition
+from provisioner.api.maintenance import Maintenance, MaintenanceAction
+from provisioner.cli.why.headline import JOBS
+from provisioner.cli.why.subject import Subject
+
+COMMANDS: Final[dict[MaintenanceAction, str]] = {
+    "Drain": "drain",
+    "Reboot": "reboot",
+    "Reimage": "reimage",
+    "PowerCycle": "power-cycle",
+}
+
+
+def remedies(subject: Subject) -> Iterable[str]:
+    """Each way out as a command; nothing where nothing is to be done."""
+    name, m = subject.server.name, subject.current
+    if subject.server.spec.acceptance == "Pending":
+        return [f"let it boot: kubectl provision accept {name}"]
+    if m is not None:
+        return _of_maintenance(name, m)
+    last = subject.last
+    ready = find_condition(subject.server.status.conditions, "Ready")
+    if last is not None and last.status.phase == "Failed" and ready is not None and ready.status != "True":
+        return [f"read what was tried: kubectl get maintenance {last.name} -o yaml; {_again(name, last)}"]
+    return []
+
+
+def _of_maintenance(name: str, m: Maintenance) -> list[str]:
+    action, phase = m.status.action, m.status.phase or "Waiting"
+    if action is None or m.status.reboot is not None:
+        return []
+    if action == "Drain" and phase == "Drained":
+        return [f"give it back: kubectl provision release {name}"]
+    withdraw = f"take your request back: kubectl provision cancel {name}"
+    waits_for_jobs = phase == "Waiting" and any(b.kind in JOBS for b in m.status.blockers)
+    ask = f"kubectl provision {COMMANDS[action]} {name}"
+    if waits_for_jobs and m.status.policy == "WhenIdle":
+        return [f"wait; or set its jobs a term: {ask} --deadline 4h; or {withdraw}"]
+    if waits_for_jobs and m.status.policy == "Deadline":
+        return [f"wait; or, as an administrator, end its jobs: {ask} --now; or {withdraw}"]
+    return [withdraw]
+
+
+def _again(name: str, last: Maintenance) -> str:
+    if last.status.action == "PowerCycle":
+        return "look at its console"
+    return f"or have its power cut: kubectl provision power-cycle {name}"

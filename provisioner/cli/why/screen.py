@@ -1,0 +1,60 @@
+"""`why`: one screen of text about one server. Pure: the same objects give the same words.
+
+r01-u07 waits for jobs to end, then boots into Image gpu-node-2
+
+why         alice asked for Reimage when idle, 2 h 5 min ago (user-alice): "driver 590"
+waits for   Pod ml/train-0: is a job, since 12 min
+next        …
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+from typing import Final
+
+from provisioner.cli.kubectl.printing import plain
+from provisioner.cli.why.headline import headline
+from provisioner.cli.why.maintenance import attempts, next_step, reasons, record, waiting_behind, waits_for
+from provisioner.cli.why.remedies import remedies
+from provisioner.cli.why.server import boot, checks, events, last_maintenance, node_notes, pending_requests
+from provisioner.cli.why.subject import Subject
+
+WIDTH: Final = 110
+LABEL: Final = 12
+
+
+def render_why(subject: Subject) -> str:
+    """The screen; ends with a newline."""
+    sections: tuple[tuple[str, Iterable[str]], ...] = (
+        ("why", reasons(subject)),
+        ("asked", pending_requests(subject)),
+        ("waits for", waits_for(subject)),
+        ("next", next_step(subject)),
+        ("you can", remedies(subject)),
+        ("attempts", attempts(subject)),
+        ("record UTC", record(subject)),
+        ("behind it", waiting_behind(subject)),
+        ("node", node_notes(subject)),
+        ("boot", boot(subject)),
+        ("checks", checks(subject)),
+        ("last time", last_maintenance(subject)),
+        ("events UTC", events(subject)),
+    )
+    lines = [*textwrap.wrap(plain(f"{subject.server.name} {headline(subject)}"), WIDTH), ""]
+    for label, entries in sections:
+        for i, entry in enumerate(entries):
+            lines += _entry(label if i == 0 else "", entry)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _entry(label: str, words: str) -> list[str]:
+    """One entry, its further lines below its first one."""
+    return textwrap.wrap(
+        plain(words),
+        WIDTH,
+        initial_indent=label.ljust(LABEL),
+        subsequent_indent=" " * (LABEL + 2),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -1,0 +1,160 @@
+"""What `why` tells of a server and its Node beside the Maintenance. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from provisioner.api.boot_timeline import boot_timeline, format_timeline
+from provisioner.api.conditions import find_condition
+from provisioner.api.meta import parse_time
+from provisioner.api.node_contract import (
+    HOLD_TAINT,
+    MAINTENANCE_TAINT,
+    REQUEST_CONDITIONS,
+    REQUEST_REFUSED,
+    VERIFICATION_TAINT,
+)
+from provisioner.cli.kubectl.moments import ago
+from provisioner.cli.kubectl.printing import clip
+from provisioner.cli.why.subject import Subject, event_time
+
+SHOWN_EVENTS: Final = 6
+OUR_TAINTS: Final = (MAINTENANCE_TAINT, VERIFICATION_TAINT, HOLD_TAINT)
+
+
+def _conditions(node: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
+    return ((node or {}).get("status") or {}).get("conditions") or []
+
+
+def pending_requests(subject: Subject) -> Iterable[str]:
+    """Request conditions that are True, and what was refused."""
+    lines = []
+    for c in _conditions(subject.node):
+        if c.get("status") != "True":
+            continue
+        if c["type"] in REQUEST_CONDITIONS:
+            since = f", since {ago(parse_time(c['lastTransitionTime']), subject.now)}" if _time(c) else ""
+            words = f': "{c["message"]}"' if c.get("message") else ""
+            lines.append(f"condition {c['type']} ({c.get('reason') or 'no reason'}){since}{words}")
+        elif c["type"] == REQUEST_REFUSED:
+            lines.append(f"refused: {c.get('message') or c.get('reason')}")
+    return lines
+
+
+def _time(condition: Mapping[str, Any]) -> bool:
+    try:
+        return parse_time(condition["lastTransitionTime"]).tzinfo is not None
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return False
+
+
+def node_notes(subject: Subject) -> Iterable[str]:
+    """What keeps jobs away from the Node, and whose that is."""
+    if subject.node is None:
+        return ["there is no Node of that name"] if subject.server.status.order is not None else []
+    spec = subject.node.get("spec") or {}
+    ready = next((c for c in reversed(_conditions(subject.node)) if c.get("type") == "Ready"), None)
+    lines = []
+    if ready is not None and ready.get("status") != "True":
+        lines.append(f"the Node is not Ready ({ready.get('reason')}): {ready.get('message')}")
+    if spec.get("unschedulable"):
+        lines.append("cordoned by somebody; the provisioner neither does nor undoes that: kubectl uncordon")
+    for taint in spec.get("taints") or []:
+        key = f"{taint['key']}{'=' + taint['value'] if taint.get('value') else ''}:{taint['effect']}"
+        if taint["key"] in OUR_TAINTS:
+            lines.append(f"taint {key}, the provisioner's own")
+        elif not taint["key"].startswith("node.kubernetes.io/"):
+            lines.append(f"taint {key}, not one of a disturbance")
+    return lines
+
+
+def boot(subject: Subject) -> Iterable[str]:
+    """What it runs, how it came there, and its power."""
+    s = subject.server.status
+    lines = []
+    ready = find_condition(s.conditions, "Ready")
+    if ready is not None and ready.status != "True":
+        lines.append(f"{ready.reason}: {ready.message}")
+    if s.image_ref is not None:
+        digest = f" ({s.image_digest[:19]}…)" if s.image_digest else ""
+        lines.append(f"runs Image {s.image_ref}{digest}" + (f", boot {s.boot_id}" if s.boot_id else ""))
+    pool = subject.pool
+    if pool is not None and s.image_ref is not None and pool.spec.image_ref != s.image_ref:
+        lines.append(f"its pool {pool.name} names Image {pool.spec.image_ref}: the next boot brings it")
+    if s.order is not None:
+        ordered = ago(parse_time(s.order.ordered_time), subject.now)
+        words = f"; reason then: {s.order.message}" if s.order.message else ""
+        lines.append(f"last boot ordered {ordered} ago ({s.order.reason}, attempt {s.order.attempt}){words}")
+        phases = format_timeline(boot_timeline(s), subject.now)
+        if phases:
+            lines.append(phases)
+    powered = find_condition(s.conditions, "PoweredOn")
+    if s.power is not None and s.power.state is not None:
+        lines.append(f"power {s.power.state}" + _unwell(powered))
+    elif powered is not None and powered.status != "True":
+        lines.append(f"power unknown{_unwell(powered)}")
+    return lines
+
+
+def _unwell(condition: Any) -> str:
+    return f" ({condition.reason}): {condition.message}" if condition is not None and condition.status != "True" else ""
+
+
+def checks(subject: Subject) -> Iterable[str]:
+    """The verification of the running boot, each check that has not passed, and the remedy."""
+    found = subject.server.status.verification
+    verified = find_condition(subject.server.status.conditions, "Verified")
+    if found is None:
+        return [f"{verified.reason}: {verified.message}"] if verified is not None else []
+    if found.boot_id != subject.server.status.boot_id and subject.server.status.boot_id is not None:
+        return [f"of an earlier boot ({found.boot_id})" + (f"; now {verified.message}" if verified else "")]
+    passed = sum(1 for c in found.checks if c.result == "Passed")
+    lines = [f"{passed} of {len(found.checks)} passed, round {found.attempt}"]
+    if found.released_by:
+        lines.append(f"let in unverified: {found.released_by}")
+    lines += [f"{c.name} {c.result} ({c.reason}): {c.message}" for c in found.checks if c.result != "Passed"]
+    if any(c.result == "Failed" for c in found.checks) and not found.released_by and found.finished_time:
+        name = subject.server.name
+        lines.append(
+            f"repair it, then: kubectl provision retry {name}; or let it in as it is: "
+            f"kubectl provision release {name} --verification -m WHY"
+        )
+    return lines
+
+
+def last_maintenance(subject: Subject) -> Iterable[str]:
+    """How the last one ended, and why."""
+    m = subject.last
+    if m is None:
+        return []
+    found = find_condition(m.status.conditions, "Succeeded")
+    when = f" {ago(parse_time(m.status.finished_time), subject.now)} ago" if m.status.finished_time else ""
+    reason = f" ({found.reason}): {found.message}" if found is not None else ""
+    lines = [f"Maintenance {m.name} ({m.status.action}) {str(m.status.phase).lower()}{when}{reason}"]
+    if any(a.outcome != "Booted" for a in m.status.attempts):
+        lines += [f"{a.method} {a.outcome or 'unknown'}: {a.message or ''}".rstrip(": ") for a in m.status.attempts]
+    drained = find_condition(m.status.conditions, "SlurmDrained")
+    if drained is not None and drained.status == "True":
+        lines.append(drained.message)
+    return lines
+
+
+def events(subject: Subject) -> Iterable[str]:
+    """The last Events of Server and Node."""
+    if subject.events is None:
+        return ["may not be read with these credentials"]
+    lines = []
+    # The Server and its Node are told the same.
+    told = {(event.get("reason"), _message(event)): event for event in sorted(subject.events, key=event_time)}
+    for event in sorted(told.values(), key=event_time)[-SHOWN_EVENTS:]:
+        moment = event_time(event)
+        count = (event.get("series") or {}).get("count") or event.get("count") or 1
+        times = f" ×{count}" if count > 1 else ""
+        mark = "! " if event.get("type") == "Warning" else ""
+        lines.append(f"{moment[:10]} {moment[11:19]}  {mark}{event.get('reason')}{times}: {clip(_message(event), 160)}")
+    return lines
+
+
+def _message(event: Mapping[str, Any]) -> str:
+    return str(event.get("message") or event.get("note") or "")

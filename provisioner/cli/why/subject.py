@@ -1,0 +1,100 @@
+"""Everything that `why` and `status` tell of: one server with what concerns it, read at one time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from provisioner.api import Maintenance, NodePool, Server
+from provisioner.api.codec import decode
+from provisioner.api.errors import NotFound, Refused
+from provisioner.api.maintenance import FINAL_PHASES, holding_maintenance
+from provisioner.cli.kubectl.filing import read_maintenances
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.events import CLUSTER_SCOPED_NAMESPACE
+from provisioner.cluster.resources import EVENTS, NODES
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A server as the API server tells of it. events: None where they may not be read."""
+
+    server: Server
+    node: Mapping[str, Any] | None
+    pool: NodePool | None
+    maintenances: tuple[Maintenance, ...]
+    events: tuple[Mapping[str, Any], ...] | None
+    now: datetime
+
+    @property
+    def current(self) -> Maintenance | None:
+        """The Maintenance that holds the server."""
+        return holding_maintenance(self.maintenances, self.server.name)
+
+    @property
+    def last(self) -> Maintenance | None:
+        """The Maintenance that ended last."""
+        ended = [m for m in self.maintenances if m.status.phase in FINAL_PHASES]
+        return max(ended, key=lambda m: m.status.finished_time or "", default=None)
+
+    @property
+    def behind(self) -> tuple[Maintenance, ...]:
+        """Those that wait behind the current one."""
+        current = self.current
+        return tuple(m for m in self.maintenances if m.status.phase not in FINAL_PHASES and m is not current)
+
+
+def read_subject(cluster: Cluster, server: Server, node: Mapping[str, Any] | None, now: datetime) -> Subject:
+    """Raises: Refused if Maintenances may not be read, Retryable."""
+    return Subject(
+        server=server,
+        node=node,
+        pool=_pool(cluster, server),
+        maintenances=tuple(read_maintenances(cluster, server.name)),
+        events=_events(cluster, server.name),
+        now=now,
+    )
+
+
+def read_node(cluster: Cluster, name: str) -> Mapping[str, Any] | None:
+    try:
+        return cluster.get(NODES, name)
+    except NotFound:
+        return None
+
+
+def _pool(cluster: Cluster, server: Server) -> NodePool | None:
+    if server.spec.node_pool_ref is None:
+        return None
+    try:
+        return cluster.read(NodePool, server.spec.node_pool_ref)
+    except NotFound:
+        return None
+
+
+def _events(cluster: Cluster, name: str) -> tuple[Mapping[str, Any], ...] | None:
+    """Of the Server, its Node and its Maintenances (whose names begin with the server's), oldest first."""
+    try:
+        found = cluster.list(EVENTS, namespace=CLUSTER_SCOPED_NAMESPACE, field_selector=f"involvedObject.name={name}")
+    except Refused:
+        return None
+    return tuple(sorted(found.items, key=event_time))
+
+
+def event_time(event: Mapping[str, Any]) -> str:
+    """When it happened last."""
+    series = event.get("series") or {}
+    times = (
+        series.get("lastObservedTime"),
+        event.get("lastTimestamp"),
+        event.get("eventTime"),
+        event.get("firstTimestamp"),
+    )
+    return str(next((t for t in times if t), event["metadata"].get("creationTimestamp") or ""))
+
+
+def decode_all(bodies: list[dict[str, Any]]) -> list[Maintenance]:
+    """Maintenances from JSON."""
+    return [decode(Maintenance, body) for body in bodies]

@@ -1,0 +1,1 @@
+"""The programs of a control plane: found, downloaded or built."""

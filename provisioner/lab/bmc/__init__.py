@@ -1,0 +1,1 @@
+"""The BMCs of a virtual rack, emulated."""

@@ -1,0 +1,1 @@
+"""The demo: a rack that boots, told line by line."""

@@ -1,0 +1,155 @@
+"""From nothing to a running demo: what must be obtained before, the daemon, the rack's registration, the boots."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+from provisioner.api.errors import NeedsHuman
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.resources import PODS
+from provisioner.lab.demo.job import NAMESPACE
+from provisioner.lab.demo.state import DemoState, is_running, stop_daemon
+from provisioner.lab.network import LabNetwork
+from provisioner.lab.processes import clean_lab
+from provisioner.lab.rack import VirtualRack
+
+POOL: Final = "gpu"
+RACK: Final = "r01"
+SUBNET: Final[Mapping[str, Any]] = {
+    "name": "boot",
+    "cidr": "10.80.0.0/24",
+    "rangeStart": "10.80.0.20",
+    "rangeEnd": "10.80.0.199",
+    "discoveryRangeStart": "10.80.0.200",
+    "discoveryRangeEnd": "10.80.0.249",
+}
+
+
+@dataclass
+class Report:
+    """Lines that a waiting person reads: subject, text, what came of it, seconds."""
+
+    out: TextIO
+
+    def line(self, subject: str, text: str, outcome: str = "", seconds: float | None = None) -> None:
+        took = "" if seconds is None else f"{seconds:4.0f} s"
+        self.out.write(f"{subject:<15} {text:<62} {outcome:<7}{took}".rstrip() + "\n")
+        self.out.flush()
+
+    def progress(self, line: str) -> None:
+        """One line of something that takes long, indented below its subject."""
+        self.out.write(f"{'':<15} {line}\n")
+        self.out.flush()
+
+
+def clean(state: DemoState) -> None:
+    """End whatever a demo of this name left, also one that was killed half-way."""
+    stop_daemon(state)
+    clean_lab(LabNetwork(state.name))
+
+
+def create_network(state: DemoState, rack: VirtualRack) -> None:
+    """The namespace with everything that the rack and its BMCs need."""
+    LabNetwork(state.name).create(rack.bmc_addresses, rack.taps)
+
+
+def start_daemon(state: DemoState, arguments: Sequence[str], *, timeout_seconds: float = 180.0) -> float:
+    """Start the daemon in the lab's namespace and wait until all parts run. Returns the control plane's seconds.
+
+    Raises: NeedsHuman with the daemon's last words.
+    """
+    network = LabNetwork(state.name)
+    (state.directory / "state.json").unlink(missing_ok=True)
+    with state.daemon_log.open("wb") as log:
+        process = subprocess.Popen(
+            network.command([sys.executable, "-m", "provisioner.cli", "lab", "run", "--name", state.name, *arguments]),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + timeout_seconds
+    while time.monotonic() < deadline:
+        said = state.read()
+        if said.get("phase") == "running":
+            return float(said["controlPlaneSeconds"])
+        if process.poll() is not None:
+            break
+        time.sleep(0.1)
+    words = "\n".join(state.daemon_log.read_text(errors="replace").splitlines()[-20:])
+    raise NeedsHuman(
+        f"demo {state.name!r} did not start (phase: {state.read().get('phase', 'none')}); its log ends:\n{words}\n",
+        hint=f"read {state.daemon_log} and {state.directory}/logs",
+    )
+
+
+def registration(rack: VirtualRack) -> list[dict[str, Any]]:
+    """What ops would hand to `provisioner rack register`: the rack and its servers."""
+    return [
+        {
+            "apiVersion": "provisioner.dev/v1alpha1",
+            "kind": "Rack",
+            "metadata": {"name": rack.description.name},
+            "spec": {"site": "lab", "failureDomain": rack.description.name, "subnets": [dict(SUBNET)]},
+        },
+        *rack.servers(POOL),
+    ]
+
+
+def node_pool(image: str, *, kernel_arguments: Sequence[str] = ()) -> dict[str, Any]:
+    """The demo's pool. A virtual server has no TPM yet, hence Optional."""
+    return {
+        "apiVersion": "provisioner.dev/v1alpha1",
+        "kind": "NodePool",
+        "metadata": {"name": POOL},
+        "spec": {
+            "imageRef": image,
+            "attestation": "Optional",
+            "kubelet": {
+                "labels": {"example.com/accelerator": "none"},
+                "configuration": {"evictionHard": {"memory.available": "32Mi"}},
+            },
+            # Any model: QEMU's survives a kexec. One at a time: there are only two.
+            "maintenance": {"kexecModels": ["*"], "maxUnavailable": 1},
+            "verification": {"expected": {"nics": 1}},
+            **({"kernelArguments": list(kernel_arguments)} if kernel_arguments else {}),
+        },
+    }
+
+
+def wait_for_pod(cluster: Cluster, job: str, *, timeout_seconds: float) -> None:
+    """Wait until the pod of a Job runs. Raises: NeedsHuman."""
+    deadline = time.monotonic() + timeout_seconds
+    while time.monotonic() < deadline:
+        pods = cluster.list(PODS, namespace=NAMESPACE, label_selector=f"job-name={job}").items
+        if any((pod.get("status") or {}).get("phase") == "Running" for pod in pods):
+            return
+        time.sleep(0.5)
+    raise NeedsHuman(
+        f"Job {job} did not start in {timeout_seconds:.0f} s", hint=f"kubectl describe pods -l job-name={job}"
+    )
+
+
+def require_running(state: DemoState) -> None:
+    """Raises: NeedsHuman if there is no demo to act on."""
+    if not is_running(state):
+        raise NeedsHuman(f"no demo {state.name!r} is running", hint="make demo")
+
+
+def write_json(path: Path, documents: Sequence[Mapping[str, Any]]) -> Path:
+    """Documents as a YAML stream (JSON is YAML), for the commands that take a file."""
+    path.write_text("---\n".join(json.dumps(document, indent=1) + "\n" for document in documents))
+    return path
+
+
+def now() -> datetime:
+    """The time of day."""
+    return datetime.now(UTC)

@@ -1,0 +1,1 @@
+"""Virtual servers: QEMU, its firmware settings and its monitor."""

@@ -1,0 +1,1 @@
+"""The phases of a Maintenance, each a pure decision."""

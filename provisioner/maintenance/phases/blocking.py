@@ -1,0 +1,104 @@
+"""What a claim waits for: each a blocker, with the words that an operator reads. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from provisioner.api.meta import parse_time, rfc3339
+from provisioner.maintenance.facts import Facts, image_obstacle
+from provisioner.maintenance.phases.reboot_methods import explain_no_path, possible_paths
+from provisioner.maintenance.requests.effective import may_interrupt, protected_jobs
+from provisioner.maintenance.status.record import Blocked, is_over
+
+TURN_SECONDS: Final = 20.0
+"""How long a free slot is left to those that asked earlier: one of them may be unable to claim without saying so."""
+MAX_NAMES: Final = 8
+
+
+def obstacles(facts: Facts) -> list[Blocked]:
+    """What no policy overcomes."""
+    server, node, wanted = facts.server, facts.node, facts.wanted
+    if server is None or wanted is None:
+        return []
+    found: list[Blocked] = []
+    if facts.pool is None:
+        named = server.spec.node_pool_ref
+        words = f"NodePool '{named}' does not exist: create it" if named else "has no NodePool: set spec.nodePoolRef"
+        found.append(("Server", server.name, f"Server '{server.name}': {words}"))
+    if server.spec.acceptance != "Accepted":
+        found.append(("Server", server.name, f"Server '{server.name}' is not Accepted: accept it, or withdraw this"))
+    if node is not None and node.held:
+        found.append(
+            ("Hold", node.name, f"Node '{node.name}' is held by a person: kubectl provision release {node.name}")
+        )
+    if not wanted.boots:
+        if node is None:
+            found.append(("Server", server.name, f"Server '{server.name}' has no Node that could be drained"))
+        return found
+    if server.spec.power_state == "Off":
+        found.append(("Server", server.name, f"Server '{server.name}' is meant to be off: set spec.powerState to On"))
+    obstacle = image_obstacle(facts)
+    if obstacle is not None:
+        found.append(("Image", facts.image_name or "", obstacle))
+    if facts.pool is not None and not possible_paths(facts, wanted.action):
+        words = explain_no_path(facts, wanted.action)
+        found.append(("Agent", server.name, f"Server '{server.name}' cannot be rebooted by any path: {words}"))
+    return found
+
+
+def running_jobs(facts: Facts, now: datetime) -> list[Blocked]:
+    """What runs there and may not be ended now."""
+    server, work, wanted = facts.server, facts.work, facts.wanted
+    if server is None or wanted is None:
+        return []
+    # Where no system runs there is nobody to be warned of a deadline.
+    due = may_interrupt(facts, now) or (wanted.deadline is not None and now >= wanted.deadline)
+    if (facts.node is None or facts.node.boot_id is None) and wanted.boots and not due:
+        if wanted.action == "PowerCycle" or server.status.order is None:
+            return []
+        words = f"Server '{server.name}' boots, or tries to; ask with policy Now to reboot it nevertheless"
+        return [("Server", server.name, words)]
+    found: list[Blocked] = [(j.kind, j.name, _job_words(facts, j.message, now)) for j in protected_jobs(facts, now)]
+    if wanted.policy != "Now":
+        if work is None:
+            found.append(("Server", server.name, "what runs there was not looked at yet"))
+        else:
+            found += [("Slurm", server.name, f"not known whether jobs run there: {words}") for words in work.unknown]
+    return found
+
+
+def _job_words(facts: Facts, message: str, now: datetime) -> str:
+    wanted = facts.wanted
+    if wanted is None or wanted.policy != "Deadline" or wanted.deadline is None:
+        return f"{message}; WhenIdle waits for its end"
+    if may_interrupt(facts, now):
+        return f"{message}; its owner forbids eviction: it is waited for, or ask with policy Now"
+    return f"{message}; it may go on until {rfc3339(wanted.deadline)}"
+
+
+def over_budget(facts: Facts) -> list[Blocked]:
+    """The pool's budget, where it is used up."""
+    budget, pool = facts.budget, facts.pool
+    if budget is None or pool is None or budget.has_room:
+        return []
+    names = ", ".join(budget.taken[:MAX_NAMES])
+    words = (
+        f"{len(budget.taken)} of the {budget.allowed} servers that NodePool '{pool.name}' allows to be out of use at "
+        f"once (spec.maintenance.maxUnavailable) are: {names}"
+    )
+    return [("Budget", pool.name, words)]
+
+
+def earlier_askers(facts: Facts, now: datetime) -> list[Blocked]:
+    """Those that asked earlier and wait for the same budget: they claim first, if they do so soon."""
+    budget = facts.budget
+    if budget is None or not budget.before:
+        return []
+    since = {b.name: parse_time(b.since_time) for b in facts.maintenance.status.blockers if b.kind == "Maintenance"}
+    patient = [name for name in budget.before if since.get(name, now) <= now]  # else by a clock that was ahead
+    patient = [name for name in patient if not is_over(since.get(name), TURN_SECONDS, now)]
+    if len(patient) < budget.allowed - len(budget.taken):
+        return []
+    words = f"asked earlier and waits for the same budget: it comes first, if it does within {TURN_SECONDS:.0f} s"
+    return [("Maintenance", name, f"Maintenance {name} {words}") for name in budget.before[:MAX_NAMES]]

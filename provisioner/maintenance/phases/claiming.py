@@ -1,0 +1,213 @@
+"""Claiming, Draining, Drained: the server is closed, looked at again, emptied. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from provisioner.api.maintenance import MaintenanceStatus, SlurmDrain
+from provisioner.api.meta import rfc3339_micro
+from provisioner.jobs.work import Held, JobKind, SlurmDrained
+from provisioner.maintenance.facts import Facts, close_reason, image_obstacle, taint_value
+from provisioner.maintenance.phases.reboot_methods import explain_no_path, next_path
+from provisioner.maintenance.phases.rebooting import begin_attempt
+from provisioner.maintenance.phases.verdict import Cause
+from provisioner.maintenance.phases.waiting import record_drain
+from provisioner.maintenance.requests.effective import effective, may_interrupt, protected_jobs
+from provisioner.maintenance.status.record import (
+    Blocked,
+    is_over,
+    judge,
+    next_step,
+    note,
+    noted,
+    phase_since,
+    set_blockers,
+    with_conditions,
+)
+from provisioner.maintenance.steps import CloseSlurm, Evict, NeedBudget, SetTaint, Step, Wait, WriteStatus
+
+SETTLE_SECONDS: Final = 3.0
+"""Between the taint and the last look: a scheduler that has not seen the taint may still place a pod."""
+POLL_SECONDS: Final = 3.0
+IDLE_LOOK_SECONDS: Final = 60.0
+CLOSE_AGAIN_SECONDS: Final = 30.0
+MAX_NAMES: Final = 8
+ALL_JOBS: Final[tuple[JobKind, ...]] = ("Pod", "PodGroup", "SlurmJob")
+
+
+def decide_claiming(facts: Facts, now: datetime) -> Step:
+    """Close the server, then look again past every cache: a job that slipped in sends it back to waiting."""
+    m, node = facts.maintenance, facts.node
+    if node is not None and node.taint != taint_value(m.name) and noted(m.status, "Closed") is None:
+        # Two that claimed at the same moment both see the other now, and both stand back.
+        if facts.pool is not None and (facts.budget is None or not facts.budget.fresh):
+            return NeedBudget(fresh=True)
+        if facts.budget is not None and not facts.budget.has_room:
+            return _judge(facts, "OverBudget", f"claimed at the same moment: {', '.join(facts.budget.taken)}", now)
+    early = _in_any_phase(facts, now)
+    if early is not None:
+        return early
+    closed = noted(m.status, "Closed")
+    if closed is None or closed > now + timedelta(seconds=SETTLE_SECONDS):  # by a clock that was ahead
+        return CloseSlurm(reason=close_reason(m.name))
+    settled = closed + timedelta(seconds=SETTLE_SECONDS)
+    if now < settled:
+        return Wait(seconds=max(0.05, (settled - now).total_seconds()))
+    unknown = facts.work.unknown if facts.work is not None else ("not looked yet",)
+    if unknown and facts.wanted is not None and facts.wanted.policy != "Now":
+        return _blocked(
+            facts, [("Slurm", facts.server_name, f"not known whether jobs run there: {u}") for u in unknown], now
+        )
+    status = note(
+        effective(facts, now),
+        now,
+        "DrainStarted",
+        "closed to new jobs; what runs there is asked to end",
+        phase="Draining",
+    )
+    status = next_step(replace(status, blockers=()), "is emptied of what still runs there")
+    return WriteStatus(status=with_conditions(m, status, now))
+
+
+def decide_draining(facts: Facts, now: datetime) -> Step:
+    """Ask what runs there to end, until nothing does."""
+    m, work = facts.maintenance, facts.work
+    early = _in_any_phase(facts, now)
+    if early is not None:
+        return early
+    if work is None:
+        return Wait(seconds=POLL_SECONDS)
+    if not work.jobs and not work.evictable and not work.unknown:
+        status = replace(effective(facts, now), blockers=(), drained_time=rfc3339_micro(now))
+        status = note(status, now, "Drained", "nothing runs there any more", phase="Drained")
+        return WriteStatus(status=with_conditions(m, next_step(status, _after_drain(facts)), now))
+    interrupts = may_interrupt(facts, now)
+    force = facts.wanted is not None and facts.wanted.policy == "Now"
+    return Evict(spare=() if interrupts else ALL_JOBS, force=force)
+
+
+def after_eviction(facts: Facts, held: Iterable[Held], now: datetime) -> Step:
+    """What to write once it was asked: who holds it up, and who was asked."""
+    blocked: list[Blocked] = [(h.kind, h.name, h.message) for h in held]
+    if facts.work is not None:
+        blocked += [("Slurm", facts.server_name, f"not known whether jobs run there: {u}") for u in facts.work.unknown]
+    asked = _newly_asked(facts)
+    status = effective(facts, now)
+    if asked:
+        status = note(status, now, "Evicted", f"asked to end: {', '.join(asked)}")
+    return _write_or_wait(facts, set_blockers(status, blocked, now), now)
+
+
+def decide_drained(facts: Facts, now: datetime) -> Step:
+    """Empty: reboot it, or keep it so."""
+    m, wanted = facts.maintenance, facts.wanted
+    early = _in_any_phase(facts, now, timed=False)
+    if early is not None:
+        return early
+    if wanted is None or not wanted.boots or m.status.boot_id_after is not None:
+        status = next_step(set_blockers(effective(facts, now), (), now), _after_drain(facts))
+        status = with_conditions(m, status, now)
+        return WriteStatus(status=status) if status != m.status else Wait(seconds=IDLE_LOOK_SECONDS)
+    work = facts.work
+    if work is None:
+        return Wait(seconds=POLL_SECONDS)
+    if work.jobs or work.evictable or work.unknown:
+        status = note(effective(facts, now), now, "DrainStarted", "something runs there again", phase="Draining")
+        return WriteStatus(status=with_conditions(m, next_step(status, "is emptied once more"), now))
+    obstacle = image_obstacle(facts)
+    if obstacle is not None:
+        return _judge(facts, "ImageUnavailable", obstacle, now)
+    method = next_path(facts, wanted.action)
+    if method is None:
+        words = f"no path to reboot the server is open: {explain_no_path(facts, wanted.action)}"
+        return _judge(facts, "NoRebootPath", words, now)
+    return begin_attempt(facts, effective(facts, now), method, now)
+
+
+def closed(facts: Facts, drained: SlurmDrained | None, now: datetime) -> MaintenanceStatus:
+    """The status once Slurm has answered; only a drain of our own is on record as ours to lift."""
+    m = facts.maintenance
+    words = "closed to new pods by its taint" if facts.node is not None else "has no Node to be closed"
+    slurm = None
+    if drained is not None and drained.ours:
+        pool = facts.pool.name if facts.pool is not None else None
+        slurm = SlurmDrain(node=drained.node, reason=drained.reason, node_pool_ref=pool)
+        words += f", drained in Slurm as {drained.node}"
+    elif drained is not None and drained.reason.startswith(close_reason("")):
+        words += f"; in Slurm it is still drained by a Maintenance before it ('{drained.reason}')"
+    elif drained is not None:
+        words += f"; drained in Slurm by somebody else ('{drained.reason}'), which stays as it is"
+    # A trouble with Slurm that is over is not waited for any more.
+    status = replace(m.status, slurm=slurm, blockers=tuple(b for b in m.status.blockers if b.kind != "Slurm"))
+    return note(status, now, "Closed", words)
+
+
+def _in_any_phase(facts: Facts, now: datetime, *, timed: bool = True) -> Step | None:
+    """What holds from the claim until the reboot: it stays closed, and goes back if it may not be disturbed."""
+    m, node, pool = facts.maintenance, facts.node, facts.pool
+    if m.status.boot_id_after is None:
+        retreat = _retreat(facts, now)
+        if retreat is not None:
+            return _judge(facts, *retreat, now)
+    if node is not None and node.taint != taint_value(m.name):
+        return SetTaint(value=taint_value(m.name))
+    if timed and pool is not None:
+        limit = pool.spec.maintenance.drain_timeout_seconds
+        if is_over(phase_since(m.status), limit, now):
+            held = ", ".join(f"{b.kind} {b.name}" for b in m.status.blockers) or "something that does not say so"
+            words = (
+                f"not empty after {limit} s (spec.maintenance.drainTimeoutSeconds of the NodePool); held up by {held}"
+            )
+            return _judge(facts, "DrainTimedOut", words, now)
+    work = facts.work
+    if work is not None and work.slurm_state is not None and "DRAIN" not in work.slurm_state.upper():
+        last = noted(m.status, "Closed")
+        if last is None or is_over(last, CLOSE_AGAIN_SECONDS, now):
+            return record_drain(facts) or CloseSlurm(reason=close_reason(m.name))
+    return None
+
+
+def _retreat(facts: Facts, now: datetime) -> tuple[Cause, str] | None:
+    if facts.pool is None:
+        return "PoolGone", f"the NodePool of Server '{facts.server_name}' is gone: without it nobody knows its jobs"
+    if facts.node is not None and facts.node.held and facts.wanted is not None and facts.wanted.boots:
+        return "Held", f"Node '{facts.node.name}' is held by a person"
+    ready_to_look = facts.maintenance.status.phase != "Claiming" or noted(facts.maintenance.status, "Closed")
+    jobs = protected_jobs(facts, now)
+    if jobs and ready_to_look:
+        names = ", ".join(f"{j.kind} {j.name}" for j in jobs[:8])
+        return "JobStarted", f"a job is there that may not be interrupted, so it waits again: {names}"
+    return None
+
+
+def _blocked(facts: Facts, blocked: list[Blocked], now: datetime) -> Step:
+    return _write_or_wait(facts, set_blockers(effective(facts, now), blocked, now), now)
+
+
+def _write_or_wait(facts: Facts, status: MaintenanceStatus, now: datetime) -> Step:
+    status = with_conditions(facts.maintenance, status, now)
+    return WriteStatus(status=status) if status != facts.maintenance.status else Wait(seconds=POLL_SECONDS)
+
+
+def _judge(facts: Facts, cause: Cause, message: str, now: datetime) -> WriteStatus:
+    return WriteStatus(status=judge(facts.maintenance, cause, message, now))
+
+
+def _newly_asked(facts: Facts) -> list[str]:
+    """The next pods that are not on record as asked to end; as many as one entry of the record holds."""
+    since = facts.maintenance.status.claimed_time or ""
+    entries = (e for e in facts.maintenance.status.timeline if e.reason == "Evicted" and e.time >= since)
+    recorded = {word.strip(",") for e in entries for word in e.message.split()}
+    pods = [p for p in (facts.work.evictable if facts.work is not None else ()) if p not in recorded]
+    return pods[:MAX_NAMES]
+
+
+def _after_drain(facts: Facts) -> str:
+    wanted = facts.wanted
+    if wanted is not None and wanted.boots and facts.maintenance.status.boot_id_after is None:
+        return "is rebooted"
+    who = ", ".join(r.name for r in wanted.heard if r.action == "Drain") if wanted is not None else ""
+    return f"stays out of use until the request to drain is withdrawn ({who})"

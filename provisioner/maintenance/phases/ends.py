@@ -1,0 +1,66 @@
+"""What ends a Maintenance in whatever phase it is. Pure."""
+
+from __future__ import annotations
+
+from provisioner.api.maintenance import DISTURBING_PHASES, Maintenance
+from provisioner.api.meta import parse_time
+from provisioner.maintenance.facts import Facts
+from provisioner.maintenance.phases.verdict import Cause
+
+End = tuple[Cause, str]
+
+
+def find_end(facts: Facts) -> End | None:
+    """Why it ends now, if it does. What has begun is carried to its end, whoever withdraws it."""
+    m, status = facts.maintenance, facts.maintenance.status
+    if facts.server is None:
+        return "ServerGone", f"Server '{facts.server_name}' does not exist any more"
+    if status.phase == "Drained" and status.boot_id_after is not None:
+        return _kept_drained(facts)
+    if facts.has_begun:
+        return None
+    claimed = status.phase in DISTURBING_PHASES
+    if claimed and status.node_uid is not None:
+        if facts.node is None:
+            return "NodeGone", f"Node '{facts.server_name}' was deleted while it was prepared: ask again if need be"
+        if facts.node.uid != status.node_uid:
+            return "NodeReplaced", (
+                f"Node '{facts.server_name}' was replaced by another one of that name (uid {facts.node.uid} instead of "
+                f"{status.node_uid}), which was not claimed: ask again if need be"
+            )
+    if m.metadata.deletion_timestamp is not None:
+        return "Deleted", "the Maintenance was deleted before a reboot was begun"
+    if facts.wanted is None:
+        if status.action == "Drain" and status.phase == "Drained":
+            return "DrainEnded", "nobody wants the server out of use any more"
+        return "Withdrawn", "nobody asks for it any more, and no reboot was begun"
+    return _done_before(facts) if not claimed else None
+
+
+def _kept_drained(facts: Facts) -> End | None:
+    if (
+        facts.wanted is not None
+        and facts.wanted.keeps_drained
+        and facts.maintenance.metadata.deletion_timestamp is None
+    ):
+        return None
+    return "Booted", "the boot is verified, and nobody wants the server out of use any more"
+
+
+def _done_before(facts: Facts) -> End | None:
+    for earlier in facts.finished:
+        if earlier.status.phase == "Completed" and _satisfies(facts, earlier):
+            return "DoneBefore", f"Maintenance {earlier.name}, begun before it, did what is asked for"
+    return None
+
+
+def _satisfies(facts: Facts, earlier: Maintenance) -> bool:
+    """Whether a boot that was seen after this was asked for did what is wanted."""
+    wanted, boot = facts.wanted, earlier.status.reboot
+    if wanted is None or wanted.keeps_drained or wanted.since is None or boot is None or boot.outcome != "Booted":
+        return False
+    if boot.ended_time is None or parse_time(boot.ended_time) < wanted.since:
+        return False
+    if wanted.action == "PowerCycle" and boot.method != "PowerCycle":
+        return False
+    return wanted.boots and (wanted.image or facts.image_name) == boot.image_ref

@@ -1,0 +1,110 @@
+"""Our drain in Slurm outlives a Maintenance whose server may not be used: Slurm knows nothing of taints. Pure.
+
+Kubernetes holds a Node out by the taint of the verification until the boot that runs is verified. Slurm would put jobs
+there at once. So the drain stays, on record in status.slurm, until the server is verified, whoever brings that about.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from provisioner.api import NodePool, Server
+from provisioner.api.conditions import is_true, merge_conditions
+from provisioner.api.maintenance import DISTURBING_PHASES, MaintenanceStatus
+from provisioner.api.meta import Condition, ConditionStatus, rfc3339
+from provisioner.maintenance.facts import Facts, NodeView
+from provisioner.maintenance.status.record import clip, next_step, note
+from provisioner.maintenance.steps import ReopenSlurm, Step, WriteStatus
+
+SLURM_DRAINED: Final = "SlurmDrained"
+
+
+def why_unverified(server: Server | None, node: NodeView | None) -> str | None:
+    """Why jobs may not come yet, in words; None if they may, or if nobody will ever verify it.
+
+    A server that is gone and one that the provisioner never booted are not verified by anybody.
+    """
+    if server is None or server.status.order is None:
+        return None
+    order, join, checked = server.status.order, server.status.join, server.status.verification
+    if node is None or node.boot_id is None:
+        return f"Node '{server.name}' reports no boot"
+    if join is None or join.order_id != order.id or (join.boot_id or "").lower() != node.boot_id:
+        return f"boot order {order.id} has not joined as Node '{server.name}'"
+    if checked is None or checked.boot_id.lower() != node.boot_id or not is_true(server.status.conditions, "Verified"):
+        return f"boot {node.boot_id} is not verified"
+    return None
+
+
+def may_reopen(facts: Facts) -> bool:
+    """Whether our drain may be lifted, and there is a Slurm to ask."""
+    return has_slurm(facts.pool) and why_unverified(facts.server, facts.node) is None
+
+
+def has_slurm(pool: NodePool | None) -> bool:
+    return pool is not None and pool.spec.jobs.slurm is not None
+
+
+def stays_drained(facts: Facts, status: MaintenanceStatus, now: datetime) -> MaintenanceStatus:
+    """The status of a Maintenance that ends and whose drain stays: said in its record, its condition, its next step."""
+    drain = status.slurm
+    if drain is None:
+        return next_step(status, None)
+    words = f"{drain.node} stays drained in Slurm ('{drain.reason}')"
+    if not has_slurm(facts.pool):
+        by_hand = f"scontrol update nodename={drain.node} state=resume"
+        words += f": NodePool '{drain.node_pool_ref}' is gone, or names no Slurm; set it right, or: {by_hand}"
+    else:
+        name = facts.server_name
+        words += (
+            f": {why_unverified(facts.server, facts.node)}; it is reopened as soon as it is: kubectl provision retry "
+            f"{name}, or kubectl provision release {name} --verification, or reboot it"
+        )
+    status = _say(note(status, now, "StaysDrained", words), facts, "True", "NotVerified", words, now)
+    return next_step(status, "is reopened in Slurm once the boot that runs there is verified")
+
+
+def decide_kept(facts: Facts, now: datetime) -> Step | None:
+    """What to do about the drain that a Maintenance which has ended left; None: nothing now."""
+    m = facts.maintenance
+    drain = m.status.slurm
+    if drain is None:
+        return None
+    ahead = facts.ahead
+    if ahead is not None and facts.server is not None:
+        planned = facts.pool is not None and facts.pool.spec.maintenance.cordon == "WhenPlanned"
+        if planned or ahead.status.phase in DISTURBING_PHASES:
+            return None  # it wants the server closed, too
+    if may_reopen(facts):
+        return ReopenSlurm(node=drain.node, reason=drain.reason)
+    if m.metadata.deletion_timestamp is not None and not has_slurm(facts.pool):
+        words = f"there is nobody to ask any more: scontrol update nodename={drain.node} state=resume"
+        return WriteStatus(status=note(replace(m.status, slurm=None), now, "NotReopened", words))
+    return None
+
+
+def reopened(facts: Facts, node: str, lifted: bool, now: datetime) -> MaintenanceStatus:
+    """The status once Slurm has answered."""
+    words = f"drain of {node} in Slurm lifted" if lifted else f"{node} in Slurm was not drained by us; left as it is"
+    status = facts.maintenance.status
+    blockers = tuple(b for b in status.blockers if b.kind != "Slurm")
+    status = note(replace(status, slurm=None, blockers=blockers), now, "Reopened", words)
+    if any(c.type == SLURM_DRAINED for c in status.conditions):
+        status = next_step(_say(status, facts, "False", "Reopened", words, now), None)
+    return status
+
+
+def _say(
+    status: MaintenanceStatus, facts: Facts, holds: ConditionStatus, reason: str, words: str, now: datetime
+) -> MaintenanceStatus:
+    condition = Condition(
+        type=SLURM_DRAINED,
+        status=holds,
+        reason=reason,
+        message=clip(words),
+        last_transition_time=rfc3339(now),
+        observed_generation=facts.maintenance.metadata.generation,
+    )
+    return replace(status, conditions=merge_conditions(status.conditions, condition))

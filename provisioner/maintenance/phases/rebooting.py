@@ -1,0 +1,204 @@
+"""Rebooting: one path after the other until a new boot is seen. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from provisioner.api.kernel_words import intent_arguments
+from provisioner.api.maintenance import (
+    AGENT_METHODS,
+    AttemptOutcome,
+    MaintenanceStatus,
+    RebootAttempt,
+    RebootMethod,
+)
+from provisioner.api.meta import parse_time, rfc3339_micro
+from provisioner.api.node_facts import BootIntent
+from provisioner.jobs.work import Job
+from provisioner.maintenance.facts import Facts, taint_value
+from provisioner.maintenance.phases.new_boot import awaited_order, new_boot
+from provisioner.maintenance.phases.reboot_methods import next_path, timeout_seconds
+from provisioner.maintenance.phases.verdict import Cause
+from provisioner.maintenance.requests.effective import effective, protected_jobs
+from provisioner.maintenance.status.record import (
+    MAX_ATTEMPTS,
+    attempt_seconds,
+    end_attempt,
+    judge,
+    next_step,
+    note,
+    set_blockers,
+    with_conditions,
+)
+from provisioner.maintenance.steps import NeedId, SetIntent, SetTaint, Step, Wait, WriteStatus
+
+POLL_SECONDS: Final = 5.0
+
+
+def begin_attempt(facts: Facts, status: MaintenanceStatus, method: RebootMethod, now: datetime) -> Step:
+    """Write down the try, with a new id, before anything is done about it."""
+    return NeedId(then=lambda new_id: _begin(facts, status, method, new_id, now))
+
+
+def _begin(facts: Facts, status: MaintenanceStatus, method: RebootMethod, new_id: str, now: datetime) -> WriteStatus:
+    before, node = facts.maintenance.status.reboot, facts.node
+    if before is not None:
+        image, digest = before.image_ref, before.image_digest
+    else:
+        image, digest = facts.image_name or "", facts.image.spec.digest if facts.image is not None else ""
+    deadline = now + timedelta(seconds=timeout_seconds(facts.pool, method))
+    attempt = RebootAttempt(
+        id=new_id,
+        method=method,
+        image_ref=image,
+        image_digest=digest,
+        started_time=rfc3339_micro(now),
+        deadline_time=rfc3339_micro(deadline),
+    )
+    # The boot that this try has to replace: after a wrong image it is another one than at the claim.
+    boot_id = node.boot_id if node is not None and node.boot_id is not None else status.boot_id_before
+    status = replace(status, reboot=attempt, boot_id_before=boot_id, image_ref=image, blockers=())
+    words = f"{method} into Image {image}, try {len(status.attempts) + 1} ({new_id})"
+    status = note(status, now, "RebootStarted", words, phase="Rebooting")
+    status = next_step(status, f"is rebooted by {method}; its boot is awaited until {attempt.deadline_time}")
+    return WriteStatus(status=with_conditions(facts.maintenance, status, now))
+
+
+def decide_rebooting(facts: Facts, now: datetime) -> Step:
+    """See the try under way to its end, or begin the next one."""
+    status, node = facts.maintenance.status, facts.node
+    attempt = status.reboot
+    if attempt is None:
+        return Wait(seconds=POLL_SECONDS)
+    if attempt.outcome is not None:
+        return _next_try(facts, attempt, now)
+    seen = new_boot(facts)
+    if seen is not None:
+        return _end(facts, "Booted", f"boot {seen} was seen after {_seconds(attempt, now)}", now)
+    report = node.report if node is not None else None
+    if report is not None and report.id == attempt.id and report.state == "Failed":
+        return _end(facts, "Failed", f"the agent says: {report.message}", now)
+    deadline = parse_time(attempt.deadline_time)
+    if now >= deadline:
+        return _end(
+            facts, "TimedOut", f"nothing of a new boot was seen in {_seconds(attempt, now)}: {_awaits(facts)}", now
+        )
+    wait = Wait(seconds=max(0.5, min(POLL_SECONDS, (deadline - now).total_seconds())))
+    if node is not None and node.taint != taint_value(facts.maintenance.name):
+        return SetTaint(value=taint_value(facts.maintenance.name))
+    if attempt.method not in AGENT_METHODS:
+        if node is not None and node.has_intent:
+            return SetIntent(intent=None)
+        late = () if _has_bmc_acted(facts, attempt) else _jobs_of_old_boot(facts, attempt, now)
+        return _job_started(facts, late, now) if late else _told(facts, now) or wait
+    if awaited_order(facts) is not None or node is None or node.boot_id is None:
+        return _told(facts, now) or wait
+    if node.intent is None or node.intent.id != attempt.id:
+        jobs = protected_jobs(facts, now)
+        if jobs:
+            return _job_started(facts, jobs, now)
+        return SetIntent(intent=_intent(facts, attempt, node.boot_id))
+    return _told(facts, now) or wait
+
+
+def _next_try(facts: Facts, attempt: RebootAttempt, now: datetime) -> Step:
+    """The try is over. What the agent was told is taken back first: it must not obey later."""
+    node, status = facts.node, facts.maintenance.status
+    if node is not None and node.has_intent:
+        return SetIntent(intent=None)
+    jobs = _jobs_of_old_boot(facts, attempt, now)
+    if jobs:
+        return _job_started(facts, jobs, now)
+    tries = status.attempts
+    wrong = sum(a.outcome == "WrongImage" for a in tries)
+    method = next_path(facts, status.action or "Reboot") if wrong < 2 and len(tries) < MAX_ATTEMPTS else None
+    if method is not None:
+        return begin_attempt(facts, effective(facts, now), method, now)
+    cause: Cause = "WrongImage" if attempt.outcome == "WrongImage" else "RebootFailed"
+    words = "; ".join(f"{a.method} {a.outcome}: {a.message}" for a in tries)
+    return _judge(facts, cause, f"no other path to reboot the server is open: {words}", now)
+
+
+def _jobs_of_old_boot(facts: Facts, attempt: RebootAttempt, now: datetime) -> Sequence[Job]:
+    """Jobs that may not be interrupted, where the old boot still runs.
+
+    The kubelet says so, or the agent by its answer: it ends the kubelet before a kexec, and the Node is not Ready then.
+    """
+    node, before = facts.node, (facts.maintenance.status.boot_id_before or "").lower()
+    if node is None or node.boot_id != before:
+        return ()
+    report = node.report
+    runs = node.ready or (report is not None and report.id == attempt.id and report.state == "Failed")
+    return protected_jobs(facts, now) if runs else ()
+
+
+def _has_bmc_acted(facts: Facts, attempt: RebootAttempt) -> bool:
+    """Whether the BMC has accepted the order, or the machine is on its way down for it."""
+    if facts.server is None:
+        return False
+    order, power = facts.server.status.order, facts.server.status.power
+    if order is None or power is None or order.request_id != attempt.id:
+        return False
+    return order.id in (power.order_id, power.cut_order_id) or power.shutdown_time is not None
+
+
+def _job_started(facts: Facts, jobs: Sequence[Job], now: datetime) -> WriteStatus:
+    return _judge(facts, "JobStarted", f"a job is there that may not be interrupted: {jobs[0].name}", now)
+
+
+def _end(facts: Facts, outcome: AttemptOutcome, words: str, now: datetime) -> WriteStatus:
+    m = facts.maintenance
+    attempt = m.status.reboot
+    status = end_attempt(m.status, outcome, words, now)
+    method = attempt.method if attempt is not None else ""
+    reason = {"Booted": "BootSeen", "TimedOut": "RebootTimedOut", "Failed": "RebootAttemptFailed"}[outcome]
+    status = note(status, now, reason, f"{method}: {words}", phase="Verifying" if outcome == "Booted" else "Rebooting")
+    ahead = "is checked" if outcome == "Booted" else "is rebooted by the next path"
+    return WriteStatus(status=with_conditions(m, next_step(replace(status, blockers=()), ahead), now))
+
+
+def _told(facts: Facts, now: datetime) -> Step | None:
+    """The status, where what is waited for has changed."""
+    status = set_blockers(effective(facts, now), [("Server", facts.server_name, _awaits(facts))], now)
+    status = with_conditions(facts.maintenance, status, now)
+    return WriteStatus(status=status) if status != facts.maintenance.status else None
+
+
+def _awaits(facts: Facts) -> str:
+    """What the try waits for."""
+    attempt, node = facts.maintenance.status.reboot, facts.node
+    waits = awaited_order(facts)
+    if waits is not None:
+        return waits
+    if attempt is None or attempt.method not in AGENT_METHODS:
+        return "a boot by the BMC is awaited"
+    if node is None or node.boot_id is None:
+        return "a boot is awaited"
+    if node.intent is None or node.intent.id != attempt.id:
+        return "the agent is about to be told"
+    if node.report is not None and node.report.id == attempt.id:
+        return f"the agent says {node.report.state}: {node.report.message}"
+    return "the agent was told, and has not answered"
+
+
+def _intent(facts: Facts, attempt: RebootAttempt, boot_id: str) -> BootIntent:
+    pool, image = facts.pool, facts.image
+    return BootIntent(
+        id=attempt.id,
+        action="Kexec" if attempt.method == "Kexec" else "Reboot",
+        boot_id_before=boot_id,
+        image=attempt.image_ref,
+        image_digest=attempt.image_digest,
+        kernel_arguments=intent_arguments(pool, image) if pool is not None and image is not None else (),
+    )
+
+
+def _judge(facts: Facts, cause: Cause, message: str, now: datetime) -> WriteStatus:
+    return WriteStatus(status=judge(facts.maintenance, cause, message, now))
+
+
+def _seconds(attempt: RebootAttempt, now: datetime) -> str:
+    return f"{attempt_seconds(attempt, now):.0f} s"

@@ -1,0 +1,97 @@
+"""Undoing what was done, in an order in which a crash at any point is harmless, and writing the end. Pure.
+
+First what the agent was told (a cancelled drain must not reboot later), then taint and Slurm, then the answers on the
+Node, the phase last: it frees the slot of the budget. Slurm alone stays drained while the server is not verified.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from provisioner.api.maintenance import MaintenanceStatus, RebootAttempt
+from provisioner.api.meta import parse_time, rfc3339_micro
+from provisioner.maintenance.facts import Facts, close_reason
+from provisioner.maintenance.phases.kept_drain import may_reopen, stays_drained
+from provisioner.maintenance.phases.verdict import SUCCEEDED, Verdict
+from provisioner.maintenance.phases.waiting import closes_when_planned
+from provisioner.maintenance.requests.request import CONDITION_OF, read_requests
+from provisioner.maintenance.status.node_status import NodeCondition, missing, none_planned
+from provisioner.maintenance.status.record import next_step, note, noted, with_conditions
+from provisioner.maintenance.steps import ReopenSlurm, SetIntent, SetNodeConditions, SetTaint, Step, WriteStatus
+
+
+def decide_release(facts: Facts, verdict: Verdict, now: datetime) -> Step:
+    """The next thing to undo; when nothing is left, the end."""
+    return _undo(facts, verdict) or _answer(facts, verdict) or WriteStatus(status=_ended(facts, verdict, now))
+
+
+def _undo(facts: Facts, verdict: Verdict) -> Step | None:
+    node, pool, status = facts.node, facts.pool, facts.maintenance.status
+    if facts.ahead is not None:
+        return None  # the server is another Maintenance's
+    stays_closed = verdict.phase == "Waiting" and closes_when_planned(facts)
+    if node is not None and node.has_intent:
+        return SetIntent(intent=None)
+    if node is not None and node.taint is not None and not stays_closed:
+        return SetTaint(value=None)
+    if stays_closed or pool is None or pool.spec.jobs.slurm is None or not may_reopen(facts):
+        return None
+    if status.slurm is None and noted(status, "Reopened") is not None:
+        return None
+    # Also where no drain is on record: the crash may have come between the drain and the record of it.
+    was_closed = status.slurm is not None or status.claimed_time is not None or noted(status, "Closed") is not None
+    if not was_closed:
+        return None
+    prefix = pool.spec.jobs.slurm.node_name_prefix
+    name = status.slurm.node if status.slurm is not None else f"{prefix}{facts.server_name}"
+    return ReopenSlurm(node=name, reason=close_reason(facts.maintenance.name))
+
+
+def _answer(facts: Facts, verdict: Verdict) -> Step | None:
+    """The requests that were answered are set False, with what came of them; those of a later moment stay."""
+    if facts.node is None or verdict.phase == "Waiting":
+        return None
+    asked = read_requests(facts.node.body)
+    answers = []
+    for requestor in facts.maintenance.spec.requestors:
+        found = asked.get(CONDITION_OF.get(requestor.name, ""))
+        if found is None or (found.transition is not None and found.transition > parse_time(verdict.time)):
+            continue
+        words = f"Maintenance {facts.maintenance.name}: {verdict.message}"
+        answers.append(
+            NodeCondition(type=found.type, status="False", reason=verdict.phase, message=words, time=verdict.time)
+        )
+    if answers:
+        return SetNodeConditions(conditions=tuple(answers))
+    if facts.ahead is not None:
+        return None
+    words = f"Maintenance {facts.maintenance.name} has ended: {verdict.phase} ({verdict.cause})"
+    unsaid = missing(facts.node.body, none_planned(verdict.phase, words))
+    return SetNodeConditions(conditions=unsaid) if unsaid else None
+
+
+def _ended(facts: Facts, verdict: Verdict, now: datetime) -> MaintenanceStatus:
+    m, status = facts.maintenance, facts.maintenance.status
+    if verdict.phase == "Waiting":
+        status = replace(
+            status,
+            conditions=tuple(c for c in status.conditions if c.type != SUCCEEDED),
+            node_uid=None,
+            boot_id_before=None,
+            claimed_time=None,
+            drained_time=None,
+            reboot=None,
+        )
+        status = note(status, now, verdict.cause, "released; waits again", phase="Waiting")
+        return with_conditions(m, next_step(status, "is claimed when nothing stands in the way any more"), now)
+    status = replace(status, finished_time=rfc3339_micro(now), blockers=(), reboot=_over(status, now))
+    status = note(status, now, verdict.phase, f"{verdict.cause}: {verdict.message}", phase=verdict.phase)
+    return with_conditions(m, stays_drained(facts, status, now), now)
+
+
+def _over(status: MaintenanceStatus, now: datetime) -> RebootAttempt | None:
+    attempt = status.reboot
+    if attempt is None or attempt.outcome is not None:
+        return attempt
+    return replace(attempt, ended_time=rfc3339_micro(now), outcome="Failed", message="the Maintenance ended")

@@ -1,0 +1,82 @@
+"""The image is staged before the server is taken out of use: fetching and hashing it needs no empty machine. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from provisioner.api.kernel_words import intent_arguments
+from provisioner.api.maintenance import MaintenanceStatus
+from provisioner.api.meta import parse_time, rfc3339
+from provisioner.api.node_facts import BootIntent
+from provisioner.maintenance.facts import Facts, image_obstacle
+from provisioner.maintenance.phases.reboot_methods import possible_paths, timeout_seconds
+from provisioner.maintenance.status.record import Blocked, note
+
+NOT_STAGED: Final = "NotStaged"
+
+
+def stage_intent(facts: Facts) -> BootIntent | None:
+    """What the agent shall stage while jobs run; None where nothing is to be booted by kexec."""
+    node, wanted, image, pool = facts.node, facts.wanted, facts.image, facts.pool
+    if node is None or node.boot_id is None or wanted is None or not wanted.boots or image is None or pool is None:
+        return None
+    if "Kexec" not in possible_paths(facts, wanted.action) or image_obstacle(facts) is not None:
+        return None
+    digest = image.spec.digest
+    return BootIntent(
+        id=f"stage-{digest[7:19]}-{node.boot_id[:8]}",
+        action="Stage",
+        boot_id_before=node.boot_id,
+        image=image.name,
+        image_digest=digest,
+        kernel_arguments=intent_arguments(pool, image),
+    )
+
+
+def awaits_staging(facts: Facts, now: datetime) -> list[Blocked]:
+    """What the claim waits for where kexec is the first path: that the agent has staged the image, or cannot.
+
+    Not with policy Now, not after a deadline, and not longer than a boot by kexec itself may take.
+    """
+    wanted, node, intent = facts.wanted, facts.node, stage_intent(facts)
+    if wanted is None or node is None or intent is None or wanted.policy == "Now":
+        return []
+    if wanted.deadline is not None and now >= wanted.deadline:
+        return []
+    if possible_paths(facts, wanted.action)[0] != "Kexec" or _has_given_up(facts, intent):
+        return []
+    report = node.report if node.report is not None and node.report.id == intent.id else None
+    if report is not None and report.state in ("Staged", "Failed"):
+        return []
+    said = f"it says {report.state}: {report.message}" if report is not None else "it has not answered yet"
+    words = (
+        f"its agent fetches and verifies Image '{intent.image}' while the server is still in use; {said}; it is "
+        f"waited for at most {timeout_seconds(facts.pool, 'Kexec')} s; to skip this, ask with policy Now"
+    )
+    return [("Agent", node.name, words)]
+
+
+def staging_ends(facts: Facts) -> datetime | None:
+    """Until when the agent is waited for; None while it is not on record as waited for."""
+    since = [parse_time(b.since_time) for b in facts.maintenance.status.blockers if _is_staging(facts, b.kind, b.name)]
+    return min(since) + timedelta(seconds=timeout_seconds(facts.pool, "Kexec")) if since else None
+
+
+def give_up_staging(facts: Facts, now: datetime) -> MaintenanceStatus | None:
+    """The record that the agent took too long, so that it is not waited for again; None while its time lasts."""
+    intent, ends = stage_intent(facts), staging_ends(facts)
+    limit = timedelta(seconds=timeout_seconds(facts.pool, "Kexec"))
+    if intent is None or ends is None or now < ends <= now + limit:  # later only by a clock that was ahead
+        return None
+    words = f"{intent.id}: not staged by {rfc3339(ends)}; the server is claimed nevertheless"
+    return note(facts.maintenance.status, now, NOT_STAGED, words)
+
+
+def _has_given_up(facts: Facts, intent: BootIntent) -> bool:
+    timeline = facts.maintenance.status.timeline
+    return any(e.reason == NOT_STAGED and e.message.startswith(f"{intent.id}:") for e in timeline)
+
+
+def _is_staging(facts: Facts, kind: str, name: str) -> bool:
+    return kind == "Agent" and facts.node is not None and name == facts.node.name

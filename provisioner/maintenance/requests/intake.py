@@ -1,0 +1,201 @@
+"""From a Node's request conditions to the requestors of its server's Maintenances. Pure.
+
+A condition becomes a requestor of the first Maintenance that has not begun and wants no other Image, else of a new one,
+which waits. Changed words change the requestor until a reboot is begun; a withdrawn condition takes it away. Whoever
+holds the condition's requestor answers it in the end, by setting it False. One that is still True although it was asked
+for before that end is stale: somebody wrote an old state back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from provisioner.api.maintenance import FINAL_PHASES, Maintenance, Requestor
+from provisioner.api.meta import parse_time, rfc3339
+from provisioner.api.node_contract import REQUEST_REFUSED
+from provisioner.maintenance.facts import NodeView
+from provisioner.maintenance.phases.verdict import Verdict, read_verdict
+from provisioner.maintenance.requests.merge import merge
+from provisioner.maintenance.requests.request import (
+    ACTION_OF,
+    REQUESTOR_OF,
+    Refusal,
+    RequestCondition,
+    read_ask,
+    read_requests,
+)
+from provisioner.maintenance.status.node_status import NodeCondition, missing
+
+MAX_REQUESTORS: Final = 16
+CLOCKS_DIFFER: Final = timedelta(minutes=5)
+"""How far ahead of ours a clock may be whose times are believed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class File:
+    """Put `requestor` into `target`, in place of the one of its name; into a new Maintenance if None."""
+
+    requestor: Requestor
+    target: Maintenance | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Withdraw:
+    """Take the requestor of that name out of `target`."""
+
+    requestor: str
+    target: Maintenance
+
+
+@dataclass(frozen=True, kw_only=True)
+class Say:
+    """Set conditions on the Node: refusals, and stale requests to False. `refusals`: those to tell of."""
+
+    conditions: tuple[NodeCondition, ...]
+    refusals: tuple[Refusal, ...] = ()
+
+
+Intake = File | Withdraw | Say
+
+
+def take_in(node: NodeView | None, maintenances: Iterable[Maintenance], now: datetime) -> Intake | None:
+    """The next thing to do about the requests on `node`; None if all are taken in."""
+    ordered = sorted(maintenances, key=_age)
+    refusals: list[Refusal] = []
+    asked = read_requests(node.body) if node is not None else {}
+    for type_, name in REQUESTOR_OF.items():
+        holders = [m for m in ordered if is_active(m) and any(r.name == name for r in m.spec.requestors)]
+        condition = asked.get(type_)
+        if condition is None:
+            # With a verdict the answer may be under way: who asked stays on record.
+            withdrawn = [m for m in holders if not _has_begun(m) or (node is not None and not _is_judged(m))]
+            if withdrawn:
+                return Withdraw(requestor=name, target=withdrawn[0])
+            continue
+        answer = _last_answer(ordered, name)
+        if not holders and answer is not None and _is_stale(condition, answer[1]):
+            return Say(conditions=(_stale(condition, *answer),))
+        existing = next((r for m in holders for r in m.spec.requestors if r.name == name), None)
+        since = _asked_at(condition, existing, answer[1] if answer is not None else None, now)
+        ask = read_ask(condition, since)
+        if isinstance(ask, Refusal):
+            refusals.append(ask)
+            open_ = [m for m in holders if not _has_begun(m)]
+            if open_:
+                return Withdraw(requestor=name, target=open_[0])
+            continue
+        wanted = Requestor(
+            name=name,
+            user=existing.user if existing is not None else None,
+            action=ACTION_OF[type_],
+            policy=ask.policy,
+            deadline_time=rfc3339(ask.deadline) if ask.deadline is not None else None,
+            image_ref=ask.image,
+            message=condition.message[:1024] or None,
+            requested_time=rfc3339(since),
+        )
+        filing = _file(wanted, existing, holders, ordered)
+        if filing is not None:
+            return filing
+    return _refuse(node, tuple(refusals)) if node is not None else None
+
+
+def is_active(maintenance: Maintenance) -> bool:
+    return maintenance.status.phase not in FINAL_PHASES
+
+
+def _file(
+    wanted: Requestor, existing: Requestor | None, holders: list[Maintenance], ordered: list[Maintenance]
+) -> Intake | None:
+    if existing is not None:
+        holder = holders[0]
+        if _has_begun(holder) or replace(existing, requested_time=wanted.requested_time) == wanted:
+            return None
+        others = replace(
+            holder,
+            spec=replace(holder.spec, requestors=tuple(r for r in holder.spec.requestors if r.name != wanted.name)),
+        )
+        if _takes(others, wanted):
+            return File(requestor=wanted, target=holder)
+        return Withdraw(requestor=wanted.name, target=holder)  # and next into one that wants no other Image
+    target = next((m for m in ordered if is_active(m) and not _has_begun(m) and _takes(m, wanted)), None)
+    return File(requestor=wanted, target=target)
+
+
+def _takes(maintenance: Maintenance, wanted: Requestor) -> bool:
+    """Whether `wanted` can be merged into it."""
+    if maintenance.metadata.deletion_timestamp is not None or len(maintenance.spec.requestors) >= MAX_REQUESTORS:
+        return False
+    merged = merge(maintenance)
+    return merged is None or merged.image is None or wanted.image_ref in (None, merged.image)
+
+
+def _has_begun(maintenance: Maintenance) -> bool:
+    return maintenance.status.reboot is not None or _is_judged(maintenance)
+
+
+def _is_judged(maintenance: Maintenance) -> bool:
+    return read_verdict(maintenance.status) is not None
+
+
+def _last_answer(ordered: list[Maintenance], requestor: str) -> tuple[Maintenance, datetime] | None:
+    """The last Maintenance that ended with that requestor, and when that was decided."""
+    ended: list[tuple[Maintenance, Verdict]] = [
+        (m, verdict)
+        for m in ordered
+        if not is_active(m)
+        and (verdict := read_verdict(m.status)) is not None
+        and any(r.name == requestor for r in m.spec.requestors)
+    ]
+    if not ended:
+        return None
+    found, verdict = max(ended, key=lambda pair: parse_time(pair[1].time))
+    return found, parse_time(verdict.time)
+
+
+def _is_stale(condition: RequestCondition, answered: datetime) -> bool:
+    # Our answer carries exactly `answered`. A tool that sets True again and leaves the time as it was has that time.
+    return condition.transition is not None and condition.transition < answered
+
+
+def _stale(condition: RequestCondition, by: Maintenance, answered: datetime) -> NodeCondition:
+    asked = rfc3339(condition.transition) if condition.transition is not None else "an unknown time"
+    words = (
+        f"asked for at {asked}, and answered by Maintenance {by.name} at {rfc3339(answered)}: nothing is done again; "
+        "to ask anew, set it True with a lastTransitionTime of now, or with none"
+    )
+    return NodeCondition(type=condition.type, status="False", reason="Stale", message=words, time=rfc3339(answered))
+
+
+def _asked_at(
+    condition: RequestCondition, existing: Requestor | None, answered: datetime | None, now: datetime
+) -> datetime:
+    """When it was asked for: the condition's transition, unless that says nothing of this request.
+
+    A writer may leave the time of the transition before, or have a clock of its own. Then it counts from when the
+    request was first seen: a relative deadline must not be over before it began.
+    """
+    seen = existing.requested_time if existing is not None else None
+    moment = condition.transition
+    if moment is not None and moment <= now + CLOCKS_DIFFER and (answered is None or moment > answered):
+        return moment
+    return parse_time(seen) if seen is not None else now
+
+
+def _refuse(node: NodeView, refusals: tuple[Refusal, ...]) -> Say | None:
+    if refusals:
+        words = " | ".join(r.message for r in refusals)[:1024]
+        wanted = NodeCondition(type=REQUEST_REFUSED, status="True", reason="NotUnderstood", message=words)
+    else:
+        words = "every request is understood"
+        wanted = NodeCondition(type=REQUEST_REFUSED, status="False", reason="Understood", message=words)
+    unsaid = missing(node.body, (wanted,))
+    return Say(conditions=unsaid, refusals=refusals) if unsaid else None
+
+
+def _age(maintenance: Maintenance) -> tuple[str, int, str]:
+    meta = maintenance.metadata
+    return meta.creation_timestamp or "", len(meta.name), meta.name

@@ -1,0 +1,82 @@
+"""What a written status tells the metrics and the Events: what has changed. Pure but for the telling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from provisioner.api.maintenance import FINAL_PHASES, MaintenanceStatus
+from provisioner.api.meta import parse_time
+from provisioner.cluster.events import Events
+from provisioner.maintenance.phases.verdict import read_verdict
+from provisioner.maintenance.status.metrics import MaintenanceMetrics
+from provisioner.maintenance.status.record import attempt_seconds, phase_since
+
+_WARNINGS: Final = frozenset(
+    (
+        "DrainTimedOut",
+        "Failed",
+        "NoRebootPath",
+        "NodeGone",
+        "NodeNotReady",
+        "NodeReplaced",
+        "NotReopened",
+        "NotStaged",
+        "NotVerified",
+        "RebootAttemptFailed",
+        "RebootFailed",
+        "RebootTimedOut",
+        "RequestIgnored",
+        "ServerGone",
+        "StaysDrained",
+        "WrongImage",
+    )
+)
+
+
+def tell_metrics(
+    metrics: MaintenanceMetrics, before: MaintenanceStatus, after: MaintenanceStatus, now: datetime
+) -> None:
+    """Durations of what has ended with this write."""
+    action, policy = after.action or "Reboot", after.policy or "WhenIdle"
+    began = phase_since(before)
+    if before.phase is not None and before.phase != after.phase and began is not None:
+        metrics.phase_ended(before.phase, action, _seconds(began, now))
+    still = {(b.kind, b.name) for b in after.blockers}
+    for blocker in before.blockers:
+        if (blocker.kind, blocker.name) not in still:
+            metrics.wait_ended(blocker.kind, _seconds(parse_time(blocker.since_time), now))
+    ended_before = {a.id: a.outcome for a in before.attempts}
+    for attempt in after.attempts:
+        if attempt.outcome is not None and ended_before.get(attempt.id) != attempt.outcome:
+            metrics.attempt_ended(attempt.method, attempt.outcome, attempt_seconds(attempt, now))
+    if after.phase in FINAL_PHASES and before.phase != after.phase:
+        verdict = read_verdict(after)
+        started = parse_time(after.started_time) if after.started_time else now
+        cause = verdict.cause if verdict is not None else "Unknown"
+        metrics.finished(after.phase, cause, action, policy, _seconds(started, now))
+
+
+def tell_events(
+    events: Events,
+    maintenance: Mapping[str, Any],
+    node: Mapping[str, Any] | None,
+    before: MaintenanceStatus,
+    after: MaintenanceStatus,
+) -> None:
+    """Each new entry of the record, and each kind of thing that is newly waited for, on Maintenance and Node."""
+    name = maintenance["metadata"]["name"]
+    known = set(before.timeline)
+    told = [(e.reason, e.message) for e in after.timeline if e not in known]
+    waited_for = {b.kind for b in before.blockers}
+    told += [(f"WaitsFor{b.kind}", b.message) for b in after.blockers if b.kind not in waited_for]
+    for reason, message in dict(told).items():
+        named = message if message.startswith(f"Maintenance {name}: ") else f"Maintenance {name}: {message}"
+        for regarding, words in ((maintenance, message), (node, named)):
+            if regarding is not None:
+                events.record(regarding, "Warning" if reason in _WARNINGS else "Normal", reason, words)
+
+
+def _seconds(since: datetime, now: datetime) -> float:
+    return max(0.0, (now - since).total_seconds())

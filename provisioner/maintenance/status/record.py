@@ -1,0 +1,175 @@
+"""The status that is written: timeline, blockers, conditions. Pure.
+
+The timeline is the audit record, and each new entry of it becomes an Event on the Node and on the Maintenance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from provisioner.api.conditions import find_condition, merge_conditions
+from provisioner.api.maintenance import (
+    DISTURBING_PHASES,
+    AttemptOutcome,
+    Blocker,
+    BlockerKind,
+    Maintenance,
+    MaintenancePhase,
+    MaintenanceStatus,
+    RebootAttempt,
+    TimelineEntry,
+)
+from provisioner.api.meta import Condition, ConditionStatus, parse_time, rfc3339, rfc3339_micro
+from provisioner.api.node_contract import (
+    DRAIN_IN_PROGRESS,
+    DRAINED,
+    MAINTENANCE_CONDITIONS,
+    MAINTENANCE_IN_PROGRESS,
+    MAINTENANCE_PLANNED,
+)
+from provisioner.maintenance.phases.verdict import FINAL_PHASE_OF, SUCCEEDED, Cause
+
+MAX_TIMELINE: Final = 128
+FIRST_ENTRIES: Final = 24
+MAX_BLOCKERS: Final = 32
+MAX_ATTEMPTS: Final = 16
+MAX_WORDS: Final = 1024
+
+Blocked = tuple[BlockerKind, str, str]
+"""Kind, name and message of something that is waited for; `set_blockers` adds since when."""
+
+_PLANNED: Final[frozenset[MaintenancePhase]] = frozenset(("Waiting", *DISTURBING_PHASES))
+_IN: Final[dict[str, frozenset[MaintenancePhase]]] = {
+    MAINTENANCE_PLANNED: _PLANNED,
+    DRAIN_IN_PROGRESS: frozenset(("Claiming", "Draining")),
+    DRAINED: frozenset(("Drained", "Rebooting", "Verifying")),
+    MAINTENANCE_IN_PROGRESS: frozenset(("Rebooting", "Verifying")),
+}
+
+
+def note(
+    status: MaintenanceStatus, now: datetime, reason: str, message: str, *, phase: MaintenancePhase | None = None
+) -> MaintenanceStatus:
+    """`status` with one more entry in its record, and in `phase` if one is given."""
+    phase = phase or status.phase or "Waiting"
+    entry = TimelineEntry(time=rfc3339_micro(now), phase=phase, reason=reason, message=clip(message))
+    timeline = (*status.timeline, entry)
+    if len(timeline) > MAX_TIMELINE:
+        timeline = (*timeline[:FIRST_ENTRIES], *timeline[FIRST_ENTRIES - MAX_TIMELINE :])
+    return replace(status, phase=phase, timeline=timeline)
+
+
+def set_blockers(status: MaintenanceStatus, blocked: Iterable[Blocked], now: datetime) -> MaintenanceStatus:
+    """`status` waiting for that; what was waited for before keeps its time."""
+    since = {(b.kind, b.name): b.since_time for b in status.blockers}
+    found: dict[tuple[str, str], Blocker] = {}
+    for kind, name, message in blocked:
+        key = (kind, name[:512])
+        time = since.get(key, rfc3339(now))
+        found.setdefault(key, Blocker(kind=kind, name=name[:512], message=clip(message), since_time=time))
+    return replace(status, blockers=tuple(found.values())[:MAX_BLOCKERS])
+
+
+def next_step(status: MaintenanceStatus, words: str | None) -> MaintenanceStatus:
+    return replace(status, next_step=clip(words) if words is not None else None)
+
+
+def judge(maintenance: Maintenance, cause: Cause, message: str, now: datetime) -> MaintenanceStatus:
+    """The status that holds the verdict, before anything is undone."""
+    verdict: ConditionStatus = "Unknown"
+    if cause in FINAL_PHASE_OF:
+        verdict = "True" if FINAL_PHASE_OF[cause] == "Completed" else "False"
+    status = note(maintenance.status, now, cause, message)
+    condition = Condition(
+        type=SUCCEEDED,
+        status=verdict,
+        reason=cause,
+        message=clip(message),
+        last_transition_time=rfc3339(now),
+        observed_generation=maintenance.metadata.generation,
+    )
+    kept = tuple(c for c in status.conditions if c.type != SUCCEEDED)
+    words = "goes back to waiting" if verdict == "Unknown" else f"ends as {FINAL_PHASE_OF[cause]}"
+    blockers = () if verdict != "Unknown" else status.blockers
+    return next_step(
+        replace(status, conditions=(*kept, condition), blockers=blockers), f"is released: {words} ({cause})"
+    )
+
+
+def with_conditions(maintenance: Maintenance, status: MaintenanceStatus, now: datetime) -> MaintenanceStatus:
+    """`status` with the conditions that follow from its phase."""
+    phase: MaintenancePhase = status.phase or "Waiting"
+    wanted = [
+        Condition(
+            type=type_,
+            status="True" if phase in _IN[type_] else "False",
+            reason=phase,
+            message=describe(maintenance, status),
+            last_transition_time=rfc3339(now),
+            observed_generation=maintenance.metadata.generation,
+        )
+        for type_ in MAINTENANCE_CONDITIONS
+    ]
+    return replace(status, conditions=merge_conditions(status.conditions, *wanted))
+
+
+def describe(maintenance: Maintenance, status: MaintenanceStatus) -> str:
+    """The Maintenance in few words, the same while its phase is."""
+    image = f" to Image {status.image_ref}" if status.image_ref and status.action != "Drain" else ""
+    return f"Maintenance {maintenance.name}: {status.action or 'nothing'}{image}, {status.policy or 'WhenIdle'}"
+
+
+def end_attempt(
+    status: MaintenanceStatus,
+    outcome: AttemptOutcome,
+    message: str,
+    now: datetime,
+) -> MaintenanceStatus:
+    """The try under way is over."""
+    attempt = status.reboot
+    if attempt is None:
+        return status
+    ended = replace(attempt, ended_time=rfc3339_micro(now), outcome=outcome, message=clip(message))
+    others = tuple(a for a in status.attempts if a.id != attempt.id)
+    return replace(status, reboot=ended, attempts=(*others, ended)[-MAX_ATTEMPTS:])
+
+
+def attempt_seconds(attempt: RebootAttempt, now: datetime) -> float:
+    end = parse_time(attempt.ended_time) if attempt.ended_time else now
+    return max(0.0, (end - parse_time(attempt.started_time)).total_seconds())
+
+
+def phase_since(status: MaintenanceStatus) -> datetime | None:
+    """When the present phase began, by the record."""
+    began = None
+    for entry in reversed(status.timeline):
+        if entry.phase != status.phase:
+            break
+        began = entry.time
+    return parse_time(began) if began is not None else None
+
+
+def noted(status: MaintenanceStatus, reason: str, *, phase: MaintenancePhase | None = None) -> datetime | None:
+    """When `reason` was last put on record in the present run of `phase` (the present phase if None)."""
+    wanted = phase or status.phase
+    for entry in reversed(status.timeline):
+        if entry.phase != wanted:
+            return None
+        if entry.reason == reason:
+            return parse_time(entry.time)
+    return None
+
+
+def is_over(since: datetime | None, seconds: float, now: datetime) -> bool:
+    return since is not None and now >= since + timedelta(seconds=seconds)
+
+
+def succeeded(status: MaintenanceStatus) -> Condition | None:
+    return find_condition(status.conditions, SUCCEEDED)
+
+
+def clip(words: str) -> str:
+    return words if len(words) <= MAX_WORDS else words[: MAX_WORDS - 1] + "…"
