@@ -24,7 +24,7 @@ NEEDS_HUMAN_RETRY_SECONDS: Final = 5.0
 STOP_SECONDS: Final = 30.0
 
 
-def look_again(sooner_seconds: float | None, rng: random.Random) -> float:
+def requeue_after(sooner_seconds: float | None, rng: random.Random) -> float:
     """After how many seconds to reconcile again: `sooner_seconds`, if any, and no later than a resync.
 
     A resync is put off by up to a fifth, so that not all objects are looked at in the same moment.

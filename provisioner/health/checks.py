@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from provisioner.api import Image, NodePool, Server
+from provisioner.health.checked_node import CheckedNode
 from provisioner.health.facts import read_facts
 from provisioner.health.finding import Finding
 from provisioner.health.hardware_checks import check_hardware
-from provisioner.health.node_view import NodeView
 from provisioner.health.system_checks import check_system
 
 
@@ -24,7 +24,7 @@ def look_at(
     server: Server,
     pool: NodePool,
     image: Image | None,
-    node: NodeView,
+    node: CheckedNode,
     clock_skew_seconds: float | None,
     *,
     has_ntp_servers: bool,

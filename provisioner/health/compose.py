@@ -10,11 +10,11 @@ from provisioner.api.conditions import settle_condition
 from provisioner.api.meta import Condition, ConditionStatus, rfc3339
 from provisioner.api.server import ServerStatus, Verification
 from provisioner.cluster.events import Happened
+from provisioner.health.decision import CurrentRound, Decision, JobOrder
 from provisioner.health.facts import NAME as FACTS_CHECK
 from provisioner.health.lifecycle import find_lifecycle
 from provisioner.health.requests import Answer
 from provisioner.health.situation import NoBoot, Situation
-from provisioner.health.verdict import CurrentRound, Decision, JobOrder
 
 VERIFIED: Final = "Verified"
 MAX_MESSAGE: Final = 4096
@@ -38,7 +38,7 @@ def compose(
     start: JobOrder | None = None,
     current: CurrentRound | None = None,
     answers: tuple[Answer, ...] = (),
-    look_again_seconds: float | None = None,
+    requeue_after_seconds: float | None = None,
 ) -> Decision:
     """The decision. no_boot: why there is nothing to judge; `verification` is then that of an earlier boot."""
     said: tuple[ConditionStatus, str, str] | None = None
@@ -59,7 +59,7 @@ def compose(
         start=start,
         current=current,
         answers=answers,
-        look_again_seconds=look_again_seconds,
+        requeue_after_seconds=requeue_after_seconds,
     )
 
 

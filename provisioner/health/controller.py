@@ -21,19 +21,19 @@ from provisioner.api.meta import Resource
 from provisioner.api.node_contract import NODE_FACTS_ANNOTATION, PREPARED_ORDER_ANNOTATION
 from provisioner.api.server import ServerStatus
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.controller import Controller, look_again
+from provisioner.cluster.controller import Controller, requeue_after
 from provisioner.cluster.events import Events
 from provisioner.cluster.source import Source
+from provisioner.health.checked_node import read_node
 from provisioner.health.compose import VERIFIED
 from provisioner.health.decide import decide
+from provisioner.health.decision import Decision
 from provisioner.health.index import Index
 from provisioner.health.job_manifest import SERVER_LABEL
 from provisioner.health.job_runner import JobRunner
-from provisioner.health.node_view import read_node
 from provisioner.health.node_writer import MANAGER, NodeWriter, taints_differ
 from provisioner.health.situation import Situation, boot_to_judge, joined_time
 from provisioner.health.skew import ClockSkew
-from provisioner.health.verdict import Decision
 
 log = structlog.get_logger(__name__)
 
@@ -125,7 +125,7 @@ class HealthController:
             self._nodes.taint(name)
         if decision.answers:
             self._nodes.answer(name, decision.answers)
-        return look_again(decision.look_again_seconds, self._rng)
+        return requeue_after(decision.requeue_after_seconds, self._rng)
 
     def _situation(self, body: Mapping[str, Any], node: Mapping[str, Any] | None) -> Situation:
         server, view = decode(Server, body), read_node(node)

@@ -10,9 +10,10 @@ from provisioner.api import NodePool
 from provisioner.api.meta import parse_time, rfc3339, rfc3339_micro
 from provisioner.api.server import Verification
 from provisioner.api.server_status import is_given_up
+from provisioner.health.checked_node import CheckedNode
 from provisioner.health.checks import look_at
 from provisioner.health.compose import compose, has_passed
-from provisioner.health.node_view import NodeView
+from provisioner.health.decision import CurrentRound, Decision, JobOrder
 from provisioner.health.requests import (
     Answer,
     Requests,
@@ -26,7 +27,6 @@ from provisioner.health.requests import (
 )
 from provisioner.health.round import look
 from provisioner.health.situation import NoBoot, Situation, boot_to_judge
-from provisioner.health.verdict import CurrentRound, Decision, JobOrder
 
 PAUSE: Final = timedelta(seconds=60)
 """Between a failed round and the next one."""
@@ -100,7 +100,7 @@ def repeats_at(failed: Verification, pool: NodePool | None) -> datetime | None:
 
 
 def _go_on(
-    situation: Situation, pool: NodePool, node: NodeView, begun: Verification, requests: Requests, now: datetime
+    situation: Situation, pool: NodePool, node: CheckedNode, begun: Verification, requests: Requests, now: datetime
 ) -> Decision:
     """Look at everything once more."""
     now_there = look_at(
@@ -125,7 +125,7 @@ def _go_on(
         start=JobOrder(check=seen.start, boot_id=judged.boot_id, attempt=judged.attempt) if seen.start else None,
         current=CurrentRound(boot_id=judged.boot_id, attempt=judged.attempt),
         answers=_stale_release(situation, requests),
-        look_again_seconds=waits,
+        requeue_after_seconds=waits,
     )
 
 
@@ -142,7 +142,7 @@ def _closed(situation: Situation, closed: Verification, requests: Requests, now:
         repeats_at=due,
         current=CurrentRound(boot_id=closed.boot_id, attempt=None),
         answers=(*_answers(closed, requests), *_stale_release(situation, requests)),
-        look_again_seconds=max(0.5, (due - now).total_seconds()) if due is not None else None,
+        requeue_after_seconds=max(0.5, (due - now).total_seconds()) if due is not None else None,
     )
 
 

@@ -12,6 +12,7 @@ from provisioner.api.errors import Conflict, Forbidden, NeedsHuman, NotFound
 from provisioner.api.pool_settings import JobCheck
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import JOBS, PODS
+from provisioner.health.decision import CurrentRound, JobOrder
 from provisioner.health.finding import printable
 from provisioner.health.index import Index, label
 from provisioner.health.job_manifest import (
@@ -23,7 +24,6 @@ from provisioner.health.job_manifest import (
     render_job,
 )
 from provisioner.health.job_outcome import ABSENT, JobState, is_finished, read_job
-from provisioner.health.verdict import CurrentRound, JobOrder
 
 log = structlog.get_logger(__name__)
 

@@ -20,7 +20,7 @@ from provisioner.api import Server
 from provisioner.api.discovery import NAME_PREFIX
 from provisioner.api.node_contract import HOLD_TAINT, MAINTENANCE_TAINT, VERIFICATION_TAINT
 from provisioner.api.server import Lifecycle
-from provisioner.health.node_view import NodeView
+from provisioner.health.checked_node import CheckedNode
 from provisioner.health.situation import Situation, boot_to_judge, is_held
 
 
@@ -52,6 +52,6 @@ def _asked_to_boot(server: Server) -> bool:
     return server.status.discovery is not None or server.name.startswith(NAME_PREFIX)
 
 
-def _takes_jobs(node: NodeView) -> bool:
+def _takes_jobs(node: CheckedNode) -> bool:
     kept_away = any(node.has_taint(key) for key in (VERIFICATION_TAINT, MAINTENANCE_TAINT, HOLD_TAINT))
     return node.ready and not node.unschedulable and not kept_away

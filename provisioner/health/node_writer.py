@@ -15,7 +15,7 @@ from provisioner.api.meta import rfc3339
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
 from provisioner.cluster.resources import NODES, of
-from provisioner.health.node_view import find, read_node
+from provisioner.health.checked_node import find, read_node
 from provisioner.health.requests import Answer
 from provisioner.health.taints import TaintPlan, plan_taints
 

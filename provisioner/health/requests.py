@@ -13,8 +13,8 @@ from typing import Literal
 from provisioner.api.meta import rfc3339
 from provisioner.api.node_contract import VERIFICATION_RELEASE_REQUESTED, VERIFICATION_RETRY_REQUESTED
 from provisioner.api.server import Server, Verification
+from provisioner.health.checked_node import CheckedNode, ObservedCondition, find
 from provisioner.health.finding import printable
-from provisioner.health.node_view import NodeCondition, NodeView, find
 from provisioner.health.situation import joined_time
 
 
@@ -31,22 +31,22 @@ class Answer:
 class Requests:
     """What is asked for now: conditions with status True."""
 
-    retry: NodeCondition | None = None
-    release: NodeCondition | None = None
+    retry: ObservedCondition | None = None
+    release: ObservedCondition | None = None
 
 
-def read_requests(node: NodeView | None) -> Requests:
+def read_requests(node: CheckedNode | None) -> Requests:
     return Requests(
         retry=_asked(node, VERIFICATION_RETRY_REQUESTED), release=_asked(node, VERIFICATION_RELEASE_REQUESTED)
     )
 
 
-def _asked(node: NodeView | None, type_: str) -> NodeCondition | None:
+def _asked(node: CheckedNode | None, type_: str) -> ObservedCondition | None:
     found = find(node.conditions, type_) if node is not None else None
     return found if found is not None and found.status == "True" else None
 
 
-def was_taken(retry: NodeCondition, verification: Verification) -> bool:
+def was_taken(retry: ObservedCondition, verification: Verification) -> bool:
     """Whether this round, or one before it in this boot, is the answer to `retry`."""
     seen = verification.retry_seen_time
     if seen is None:
@@ -54,11 +54,11 @@ def was_taken(retry: NodeCondition, verification: Verification) -> bool:
     return retry.time is None or rfc3339(retry.time) == seen
 
 
-def seen_time(retry: NodeCondition, now: datetime) -> str:
+def seen_time(retry: ObservedCondition, now: datetime) -> str:
     return rfc3339(retry.time if retry.time is not None else now)
 
 
-def release_standing(release: NodeCondition, server: Server) -> Literal["Counts", "Stale"]:
+def release_standing(release: ObservedCondition, server: Server) -> Literal["Counts", "Stale"]:
     """Whether a release was asked for in the boot that joined last."""
     joined = joined_time(server)
     if release.time is None or joined is None:
@@ -66,7 +66,7 @@ def release_standing(release: NodeCondition, server: Server) -> Literal["Counts"
     return "Counts" if release.time >= joined.replace(microsecond=0) else "Stale"
 
 
-def release_words(release: NodeCondition) -> str:
+def release_words(release: ObservedCondition) -> str:
     return printable(release.message) or "no words were given"
 
 

@@ -9,8 +9,8 @@ from datetime import datetime
 from provisioner.api import Image, NodePool, Server
 from provisioner.api.meta import parse_time
 from provisioner.api.node_contract import HOLD_REQUESTED
+from provisioner.health.checked_node import CheckedNode, find
 from provisioner.health.job_outcome import ABSENT, JobState
-from provisioner.health.node_view import NodeView, find
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class Situation:
     server: Server
     pool: NodePool | None
     image: Image | None
-    node: NodeView | None
+    node: CheckedNode | None
     clock_skew_seconds: float | None = None
     has_ntp_servers: bool = True
     jobs: Mapping[str, JobState] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class NoBoot:
     message: str
 
 
-def boot_to_judge(server: Server, node: NodeView | None) -> str | NoBoot | None:
+def boot_to_judge(server: Server, node: CheckedNode | None) -> str | NoBoot | None:
     """Kernel boot id of the ordered boot, once it is the one that runs; None if none was ever ordered."""
     order, join = server.status.order, server.status.join
     if order is None:
@@ -67,7 +67,7 @@ def joined_time(server: Server) -> datetime | None:
     return parse_time(fetched) if fetched is not None else None
 
 
-def is_held(node: NodeView | None) -> bool:
+def is_held(node: CheckedNode | None) -> bool:
     """Whether a person asks to keep the Node out of use; any of several conditions of the type counts."""
     found = find(node.conditions, HOLD_REQUESTED) if node is not None else None
     return found is not None and found.status == "True"

@@ -9,8 +9,8 @@ from typing import Any
 from provisioner.api import Server
 from provisioner.api.conditions import is_true
 from provisioner.api.node_contract import HOLD_TAINT, PREPARED_ORDER_ANNOTATION, VERIFICATION_TAINT
+from provisioner.health.checked_node import CheckedNode
 from provisioner.health.compose import VERIFIED
-from provisioner.health.node_view import NodeView
 from provisioner.health.situation import boot_to_judge, is_held
 
 
@@ -24,7 +24,7 @@ class TaintPlan:
     hold_ended: bool = False
 
 
-def plan_taints(server: Server, node: NodeView) -> TaintPlan | None:
+def plan_taints(server: Server, node: CheckedNode) -> TaintPlan | None:
     """What to write, decided on a Server and a Node that were just read; None if the taints are as they should be."""
     admits = node.has_taint(VERIFICATION_TAINT) and may_admit(server, node)
     hold, has_hold = is_held(node), node.has_taint(HOLD_TAINT)
@@ -37,7 +37,7 @@ def plan_taints(server: Server, node: NodeView) -> TaintPlan | None:
     return TaintPlan(taints=(*kept, *on), admitted=admits, held=bool(on), hold_ended=HOLD_TAINT in off)
 
 
-def may_admit(server: Server, node: NodeView) -> bool:
+def may_admit(server: Server, node: CheckedNode) -> bool:
     """Whether the boot that runs is the one that was verified, the one that joined, and the last one ordered.
 
     A new order may be given, and the Node tainted for it, at any moment: the annotation tells for which order the

@@ -89,7 +89,7 @@ class ServerReconciler:
             judgement = judge(server, replace(surroundings, holders=self._book.holders()), self._clock())
         if _says_something_new(body, judgement):
             self._write(body, judgement)
-        return judgement.look_again_seconds or RESYNC_SECONDS
+        return judgement.requeue_after_seconds or RESYNC_SECONDS
 
     def _surroundings(self, server: Server, body: Object) -> Surroundings:
         rack = self._informers.racks.get(server.spec.rack_ref) if server.spec.rack_ref else None

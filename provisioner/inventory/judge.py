@@ -40,7 +40,7 @@ class Judgement:
     accepted: Condition
     allocates: bool = False
     """A new address is given: it must be checked against the servers as they are now, not as a cache has them."""
-    look_again_seconds: float | None = None
+    requeue_after_seconds: float | None = None
 
     @property
     def status(self) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def judge(server: Server, surroundings: Surroundings, now: datetime) -> Judgemen
     if isinstance(allocation, NoAddress):
         accepted = condition("Accepted", "False", allocation.reason, allocation.message)
         address = kept if allocation.keeps else (None, None)
-        return Judgement(*address, discovered, accepted, look_again_seconds=LOOK_AGAIN_SECONDS)
+        return Judgement(*address, discovered, accepted, requeue_after_seconds=LOOK_AGAIN_SECONDS)
     accepted = condition("Accepted", "True", "Accepted", _accepted_message(server, surroundings.rack, allocation))
     return Judgement(allocation.address, allocation.subnet_name, discovered, accepted, allocates=allocation.new)
 

@@ -13,7 +13,7 @@ from provisioner.cluster.events import Events
 from provisioner.jobs.pod_jobs import evictable_keys
 from provisioner.jobs.pod_workloads import PodWorkloads
 from provisioner.jobs.slurm_workloads import SlurmWorkloads
-from provisioner.jobs.work import Held, JobKind, SlurmDrained, Work
+from provisioner.jobs.work import EvictionBlocked, JobKind, SlurmDrained, Work
 
 NAMESPACE: Final = "provisioner-system"
 
@@ -45,7 +45,9 @@ class ClusterWorkloads:
     def close(self, server: Server, pool: NodePool, reason: str) -> SlurmDrained | None:
         return self._slurm.close(server.name, pool, reason)
 
-    def evict(self, server: Server, pool: NodePool, *, spare: Collection[JobKind], force: bool) -> tuple[Held, ...]:
+    def evict(
+        self, server: Server, pool: NodePool, *, spare: Collection[JobKind], force: bool
+    ) -> tuple[EvictionBlocked, ...]:
         pods = self._pods.evict(server.name, pool, spare=spare, force=force)
         return (*pods, *self._slurm.evict(server.name, pool, spare=spare))
 

@@ -14,7 +14,7 @@ from provisioner.api.meta import rfc3339
 from provisioner.jobs.budgets import Budget, budgets_of, too_small_for
 from provisioner.jobs.pod_jobs import PodJob
 from provisioner.jobs.pods import Pod, grace_end, is_evictable, is_overdue, is_terminating, key_of, node_of
-from provisioner.jobs.work import Held, JobKind
+from provisioner.jobs.work import EvictionBlocked, JobKind
 
 _SHOWN_PODS = 5
 
@@ -24,7 +24,7 @@ class EvictionPlan:
     """`evict`, in this order; `held` says of pods, by uid, why they are left."""
 
     evict: list[Pod] = field(default_factory=list)
-    held: dict[str, Held] = field(default_factory=dict)
+    held: dict[str, EvictionBlocked] = field(default_factory=dict)
 
 
 def plan_evictions(
@@ -65,7 +65,7 @@ def _plan_job(
         _hold(plan, pods, f"{job.message}: its owner forbids its eviction by an annotation, which policy Now overrides")
     elif job.kind == "PodGroup" and not found.has_begun_to_end and (tight := too_small_for(pods, budgets)):
         for pod in pods:
-            plan.held[_uid(pod)] = Held(
+            plan.held[_uid(pod)] = EvictionBlocked(
                 kind="PodDisruptionBudget",
                 name=tight[0].key,
                 message=f"{job.message}: all of it is evicted at once, or nothing; {tight[0].explain()}",
@@ -80,7 +80,7 @@ def _ask(plan: EvictionPlan, pod: Pod, budgets: Sequence[Budget]) -> None:
     if len(over) > 1:
         # The API server answers HTTP 500 to this, for ever.
         names = ", ".join(budget.key for budget in over)
-        plan.held[_uid(pod)] = Held(
+        plan.held[_uid(pod)] = EvictionBlocked(
             kind="PodDisruptionBudget",
             name=over[0].key,
             message=f"pod {key_of(pod)} has {len(over)} PodDisruptionBudgets ({names}), and Kubernetes evicts pods "
@@ -92,25 +92,27 @@ def _ask(plan: EvictionPlan, pod: Pod, budgets: Sequence[Budget]) -> None:
 
 def _hold(plan: EvictionPlan, pods: Iterable[Pod], message: str) -> None:
     for pod in pods:
-        plan.held[_uid(pod)] = Held(kind="Pod", name=key_of(pod), message=message)
+        plan.held[_uid(pod)] = EvictionBlocked(kind="Pod", name=key_of(pod), message=message)
 
 
-def refused(pod: Pod, budgets: Sequence[Budget], answer: str) -> Held:
+def refused(pod: Pod, budgets: Sequence[Budget], answer: str) -> EvictionBlocked:
     """The API server did not evict `pod`, and said `answer`; `budgets` are as they were just after."""
     over = budgets_of(pod, budgets)
     if not over:
-        return Held(kind="Pod", name=key_of(pod), message=f"pod {key_of(pod)} was not evicted: {answer}")
+        return EvictionBlocked(kind="Pod", name=key_of(pod), message=f"pod {key_of(pod)} was not evicted: {answer}")
     why = over[0].explain() if over[0].allowed <= 0 or not over[0].current else answer
-    return Held(kind="PodDisruptionBudget", name=over[0].key, message=f"pod {key_of(pod)} waits: {why}")
+    return EvictionBlocked(kind="PodDisruptionBudget", name=over[0].key, message=f"pod {key_of(pod)} waits: {why}")
 
 
-def still_there(pods: Iterable[Pod], reasons: Mapping[str, Held], now: datetime) -> tuple[Held, ...]:
+def still_there(
+    pods: Iterable[Pod], reasons: Mapping[str, EvictionBlocked], now: datetime
+) -> tuple[EvictionBlocked, ...]:
     """One entry for each of `pods` that a drain waits for; those that wait for one budget share an entry."""
-    held: list[Held] = []
+    held: list[EvictionBlocked] = []
     waiting: dict[str, list[str]] = {}
     for pod in sorted((pod for pod in pods if is_evictable(pod)), key=key_of):
         reason = reasons.get(_uid(pod)) if not is_terminating(pod) else None
-        reason = reason or Held(kind="Pod", name=key_of(pod), message=_ending(pod, now))
+        reason = reason or EvictionBlocked(kind="Pod", name=key_of(pod), message=_ending(pod, now))
         if reason.kind == "PodDisruptionBudget":
             waiting.setdefault(reason.name, []).append(key_of(pod))
             if len(waiting[reason.name]) > 1:
@@ -119,13 +121,13 @@ def still_there(pods: Iterable[Pod], reasons: Mapping[str, Held], now: datetime)
     return tuple(_with_others(reason, waiting.get(reason.name, ())) for reason in held)
 
 
-def _with_others(reason: Held, waiting: Sequence[str]) -> Held:
+def _with_others(reason: EvictionBlocked, waiting: Sequence[str]) -> EvictionBlocked:
     if reason.kind != "PodDisruptionBudget" or len(waiting) < 2:
         return reason
     others = waiting[1:]
     more = f" and {len(others) - _SHOWN_PODS} more" if len(others) > _SHOWN_PODS else ""
     names = ", ".join(others[:_SHOWN_PODS])
-    return Held(kind=reason.kind, name=reason.name, message=f"{reason.message} (as {names}{more})")
+    return EvictionBlocked(kind=reason.kind, name=reason.name, message=f"{reason.message} (as {names}{more})")
 
 
 def _ending(pod: Pod, now: datetime) -> str:

@@ -21,7 +21,7 @@ from provisioner.jobs.gangs import Gang
 from provisioner.jobs.pod_evictions import plan_evictions, refused, still_there
 from provisioner.jobs.pod_jobs import PodJob, find_jobs, gangs_of
 from provisioner.jobs.pods import JobRules, Pod, annotations_of, is_evictable, is_terminating, job_rules, key_of
-from provisioner.jobs.work import Held, JobKind
+from provisioner.jobs.work import EvictionBlocked, JobKind
 
 log = structlog.get_logger()
 
@@ -66,7 +66,9 @@ class PodWorkloads:
         pods = {pod["metadata"]["uid"]: pod for found in self.look(node, pool).jobs for pod in found.pods}
         return sum(self._warn_pod(node, pod, deadline, reason) for pod in pods.values() if not is_terminating(pod))
 
-    def evict(self, node: str, pool: NodePool, *, spare: Collection[JobKind], force: bool) -> tuple[Held, ...]:
+    def evict(
+        self, node: str, pool: NodePool, *, spare: Collection[JobKind], force: bool
+    ) -> tuple[EvictionBlocked, ...]:
         """Evict what may be evicted; returns which pods of `node` are still there, and why."""
         view = self.look(node, pool)
         affected = (*view.pods, *(pod for found in view.jobs for pod in found.pods))
@@ -99,7 +101,7 @@ class PodWorkloads:
             for body in self._cluster.list(POD_DISRUPTION_BUDGETS, namespace=namespace).items
         )
 
-    def _evict_pod(self, pod: Pod) -> Held | None:
+    def _evict_pod(self, pod: Pod) -> EvictionBlocked | None:
         """Ask for its eviction; why it was refused, if it was."""
         metadata = pod["metadata"]
         try:

@@ -11,7 +11,7 @@ from typing import Final
 from provisioner.api.meta import parse_time, rfc3339
 from provisioner.jobs.hostlist import expand
 from provisioner.jobs.slurm_objects import SlurmJob, SlurmNode
-from provisioner.jobs.work import Held, Job
+from provisioner.jobs.work import EvictionBlocked, Job
 
 KILL_WAIT: Final = timedelta(seconds=35)
 """Slurm's default KillWait, and a little: so long the processes of requeued jobs may take, unseen by Slurm."""
@@ -32,7 +32,7 @@ class NodeJobs:
     running: tuple[SlurmJob, ...]
     planned: tuple[SlurmJob, ...]
     unknown: tuple[str, ...]
-    ending: tuple[Held, ...] = ()
+    ending: tuple[EvictionBlocked, ...] = ()
     """Those that we requeued, and whose processes may still be there."""
 
 
@@ -78,7 +78,7 @@ def describe(job: SlurmJob) -> str:
     return f"Slurm job {job.label}{name} of {job.user} {words}{where}"
 
 
-def held_by_kill_wait(node: SlurmNode, jobs: Iterable[SlurmJob], now: datetime) -> tuple[Held, ...]:
+def held_by_kill_wait(node: SlurmNode, jobs: Iterable[SlurmJob], now: datetime) -> tuple[EvictionBlocked, ...]:
     """Jobs that we requeued off `node`: Slurm does not look whether their processes there have ended."""
     held = []
     for job in jobs:
@@ -91,7 +91,7 @@ def held_by_kill_wait(node: SlurmNode, jobs: Iterable[SlurmJob], now: datetime) 
             continue  # somebody else's words: the comment is anybody's who may write to Slurm
         if now < until:
             message = f"Slurm job {job.label} was requeued; its processes may take until {rfc3339(until)} to end here"
-            held.append(Held(kind="SlurmJob", name=job.label, message=message))
+            held.append(EvictionBlocked(kind="SlurmJob", name=job.label, message=message))
     return tuple(held)
 
 

@@ -33,7 +33,7 @@ from provisioner.jobs.slurm_jobs import (
 )
 from provisioner.jobs.slurm_objects import SlurmJob, SlurmNode
 from provisioner.jobs.slurm_rest import Dialect, SlurmAccess, SlurmFailed, SlurmRest
-from provisioner.jobs.work import Held, Job, JobKind, SlurmDrained
+from provisioner.jobs.work import EvictionBlocked, Job, JobKind, SlurmDrained
 
 log = structlog.get_logger()
 
@@ -115,7 +115,7 @@ class SlurmWorkloads:
         log.info("slurm node was resumed", node=node, reason=reason, state=after.state)
         return True
 
-    def evict(self, server: str, pool: NodePool, *, spare: Collection[JobKind]) -> tuple[Held, ...]:
+    def evict(self, server: str, pool: NodePool, *, spare: Collection[JobKind]) -> tuple[EvictionBlocked, ...]:
         """Requeue or cancel the jobs there; returns those that are still there, and why. Never raises SlurmFailed."""
         settings = pool.spec.jobs.slurm
         if settings is None:
@@ -126,16 +126,16 @@ class SlurmWorkloads:
             if "SlurmJob" not in spare and _end(rest, node, found, self._now()):
                 _, _, found = self._observe(server, settings)
         except SlurmFailed as error:
-            return (Held(kind="Slurm", name=name, message=str(error)),)
+            return (EvictionBlocked(kind="Slurm", name=name, message=str(error)),)
         held = [
-            Held(
+            EvictionBlocked(
                 kind="SlurmJob",
                 name=job.label,
                 message=describe(job) + ("; it is not interrupted" * ("SlurmJob" in spare)),
             )
             for job in found.running
         ]
-        held += [Held(kind="Slurm", name=name, message=words) for words in found.unknown]
+        held += [EvictionBlocked(kind="Slurm", name=name, message=words) for words in found.unknown]
         return (*held, *found.ending)
 
     def _observe(self, server: str, settings: SlurmJobs) -> tuple[SlurmRest, SlurmNode, NodeJobs]:

@@ -52,7 +52,7 @@ class Work:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Held:
+class EvictionBlocked:
     """Something that did not let itself be ended yet, and why; `kind` is that of a Blocker."""
 
     kind: Literal["Pod", "PodDisruptionBudget", "SlurmJob", "Slurm"]
@@ -87,7 +87,9 @@ class Workloads(Protocol):
         The taint that keeps pods away is the executor's. Raises: Retryable while slurmrestd does not answer.
         """
 
-    def evict(self, server: Server, pool: NodePool, *, spare: Collection[JobKind], force: bool) -> tuple[Held, ...]:
+    def evict(
+        self, server: Server, pool: NodePool, *, spare: Collection[JobKind], force: bool
+    ) -> tuple[EvictionBlocked, ...]:
         """Ask every evictable pod, and every job not spared, to end; returns what is still there, and why.
 
         PodDisruptionBudgets are honoured, also with `force`, which only overrides do-not-disrupt. Idempotent.

@@ -41,7 +41,7 @@ class Admitted:
 
 
 @dataclass(frozen=True)
-class Refused:
+class Denied:
     """No. `recorded`: the server's status shall say so (the asker speaks from the server's own address)."""
 
     reason: str
@@ -65,11 +65,11 @@ class Challenged:
     challenge: Mapping[str, Any]
 
 
-Decision = Admitted | Refused | NotYet | Challenged
+Decision = Admitted | Denied | NotYet | Challenged
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class JoinFacts:
     """What is known when a request is judged. Objects that do not exist are None.
 
     lease: the Node's, needed only where no BMC carries the order out.
@@ -84,7 +84,7 @@ class Facts:
     order_window: timedelta = field(default=timedelta(seconds=ORDER_WINDOW_SECONDS))
 
 
-def admit(facts: Facts, request: JoinRequest, source_address: str, now: datetime) -> Decision:
+def admit(facts: JoinFacts, request: JoinRequest, source_address: str, now: datetime) -> Decision:
     """Judge one request.
 
     The order of the rules matters: until the source address is right, nothing about the request reaches the server's
@@ -92,13 +92,13 @@ def admit(facts: Facts, request: JoinRequest, source_address: str, now: datetime
     """
     server = facts.server
     if server is None:
-        return Refused(
+        return Denied(
             "UnknownMachine", f"no server with boot MAC address {request.mac_address} is registered; register it"
         )
     if server.status.address is None:
         return NotYet("NoAddress", f"server {server.name} has no address yet; it needs a rack with a free address")
     if source_address != server.status.address:
-        return Refused(
+        return Denied(
             "WrongAddress",
             f"{source_address} asked for server {server.name}, whose address is {server.status.address}; "
             "boot the server so that it gets its own address",
@@ -112,25 +112,25 @@ def is_by_bmc(server: Server) -> bool:
     return server.spec.bmc is not None and (order is None or order.method not in AGENT_METHODS)
 
 
-def _judge_identity(facts: Facts, server: Server, request: JoinRequest) -> Decision | None:
+def _judge_identity(facts: JoinFacts, server: Server, request: JoinRequest) -> Decision | None:
     spec = server.spec
     if spec.acceptance != "Accepted":
-        return Refused(
+        return Denied(
             "NotAccepted",
             f"server {server.name} is {spec.acceptance}; accept it with: kubectl provision accept {server.name}",
             recorded=True,
         )
     if spec.system_uuid and not same_system_uuid(spec.system_uuid, request.system_uuid):
-        return Refused(
+        return Denied(
             "SystemUUIDMismatch",
             f"the machine says that its system UUID is {request.system_uuid or 'none'}, server {server.name} is "
             f"registered with {spec.system_uuid}; was a mainboard exchanged? Correct spec.systemUUID",
             recorded=True,
         )
     if spec.node_pool_ref is None:
-        return Refused("NoPool", f"server {server.name} is in no NodePool; set spec.nodePoolRef", recorded=True)
+        return Denied("NoPool", f"server {server.name} is in no NodePool; set spec.nodePoolRef", recorded=True)
     if facts.pool is None:
-        return Refused(
+        return Denied(
             "NoPool", f"NodePool {spec.node_pool_ref} of server {server.name} does not exist; create it", recorded=True
         )
     if facts.pool.spec.attestation == "Required":
@@ -138,7 +138,7 @@ def _judge_identity(facts: Facts, server: Server, request: JoinRequest) -> Decis
             return Challenged(facts.proof.challenge)
         if not isinstance(facts.proof, Proven):
             why = facts.proof.why if facts.proof else "nothing was offered"
-            return Refused(
+            return Denied(
                 "AttestationRequired",
                 f"NodePool {facts.pool.name} admits only servers that prove their identity: {why}; "
                 "set the pool's attestation to Optional where servers have no TPM",
@@ -147,12 +147,12 @@ def _judge_identity(facts: Facts, server: Server, request: JoinRequest) -> Decis
     return None
 
 
-def _judge_order(facts: Facts, server: Server, request: JoinRequest, now: datetime) -> Decision:
+def _judge_order(facts: JoinFacts, server: Server, request: JoinRequest, now: datetime) -> Decision:
     order, join = server.status.order, server.status.join or JoinStatus()
     if order is None:
         return NotYet("NotOrdered", f"nobody has ordered a boot of server {server.name} yet")
     if join.order_id == order.id and not _may_repeat(join, request):
-        return Refused(
+        return Denied(
             "AlreadyFetched",
             f"the join configuration of boot order {order.id} was handed out at {join.fetched_time}; "
             "the next ordered boot gets the next one",
@@ -177,7 +177,7 @@ def _judge_order(facts: Facts, server: Server, request: JoinRequest, now: dateti
         if obstacle is not None:
             return obstacle
     if now > armed + facts.order_window:
-        return Refused(
+        return Denied(
             "OrderExpired",
             f"boot order {order.id} was armed at {armed:%Y-%m-%dT%H:%M:%SZ}, longer ago than "
             f"{int(facts.order_window.total_seconds())} s; a new order is needed",
@@ -189,7 +189,7 @@ def _judge_order(facts: Facts, server: Server, request: JoinRequest, now: dateti
 
 
 def _judge_predecessor(
-    facts: Facts, server: Server, order: BootOrder, request: JoinRequest, armed: datetime, now: datetime
+    facts: JoinFacts, server: Server, order: BootOrder, request: JoinRequest, armed: datetime, now: datetime
 ) -> Decision | None:
     """No BMC has ended the boot before this one: whether it is over, and this one its successor."""
     successor = find_successor(facts.node, order)
@@ -212,12 +212,12 @@ def _judge_predecessor(
     return None
 
 
-def _judge_image(facts: Facts, server: Server, order: BootOrder, request: JoinRequest) -> Decision | None:
+def _judge_image(facts: JoinFacts, server: Server, order: BootOrder, request: JoinRequest) -> Decision | None:
     name = order.image_ref or _present(facts.pool).spec.image_ref
     if facts.image is None:
         return NotYet("NoImage", f"Image {name} of boot order {order.id} does not exist; publish it", 15.0)
     if request.image_digest != facts.image.spec.digest:
-        return Refused(
+        return Denied(
             "WrongImage",
             f"the machine says that it booted {request.image_digest}, the order for server {server.name} is "
             f"{name} ({facts.image.spec.digest}); it must boot again",
@@ -226,10 +226,10 @@ def _judge_image(facts: Facts, server: Server, order: BootOrder, request: JoinRe
     return None
 
 
-def _judge_node(facts: Facts, server: Server, order: BootOrder, admitted: Admitted) -> Decision:
+def _judge_node(facts: JoinFacts, server: Server, order: BootOrder, admitted: Admitted) -> Decision:
     annotations = ((facts.node or {}).get("metadata") or {}).get("annotations") or {}
     if facts.node is not None and annotations.get(SERVER_UID_ANNOTATION) != server.metadata.uid:
-        return Refused(
+        return Denied(
             "NodeNameTaken",
             f"Node {server.name} exists and was not made for this server; delete it or rename the server",
             recorded=True,

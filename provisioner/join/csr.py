@@ -71,7 +71,7 @@ class ApproveServing:
     """The certificate with which the kubelet serves logs, exec and metrics."""
 
 
-Verdict = Ignore | Deny | ApproveBootstrap | ApproveRenewal | ApproveServing
+CertificateDecision = Ignore | Deny | ApproveBootstrap | ApproveRenewal | ApproveServing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +118,7 @@ def is_ours(server: Server, node: Mapping[str, Any] | None) -> bool:
     return server.metadata.uid is not None and annotations.get(SERVER_UID_ANNOTATION) == server.metadata.uid
 
 
-def judge(request: CertificateRequest, facts: CertificateFacts) -> Verdict:
+def judge(request: CertificateRequest, facts: CertificateFacts) -> CertificateDecision:
     """Judge one pending request."""
     if request.signer not in _USAGES:
         return Ignore()
@@ -174,7 +174,7 @@ def _refuse_server(subject: Subject, facts: CertificateFacts) -> Deny | None:
     return None
 
 
-def _judge_token(request: CertificateRequest, facts: CertificateFacts) -> Verdict:
+def _judge_token(request: CertificateRequest, facts: CertificateFacts) -> CertificateDecision:
     server = _known(facts)
     token_id = token_id_of_user(request.username)
     if token_id is None:
@@ -194,7 +194,9 @@ def _judge_token(request: CertificateRequest, facts: CertificateFacts) -> Verdic
     return ApproveBootstrap(token_id)
 
 
-def _judge_node(request: CertificateRequest, subject: Subject, facts: CertificateFacts, node: str) -> Verdict:
+def _judge_node(
+    request: CertificateRequest, subject: Subject, facts: CertificateFacts, node: str
+) -> CertificateDecision:
     server = _known(facts)
     if node != server.name:
         return Deny("NotItsOwnName", f"Node {node} asks for the name of server {server.name}")

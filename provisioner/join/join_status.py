@@ -15,7 +15,7 @@ from provisioner.api.codec import to_json
 from provisioner.api.conditions import find_condition, settle_condition
 from provisioner.api.meta import Condition, parse_time, rfc3339, rfc3339_micro
 from provisioner.api.server import BootOrder, JoinStatus, Server
-from provisioner.join.admit import NotYet, Refused
+from provisioner.join.admit import Denied, NotYet
 from provisioner.join.request import JoinRequest
 
 SERVICE_MANAGER: Final = "provisioner-join"
@@ -49,7 +49,7 @@ def claim(server: Server, order: BootOrder, request: JoinRequest, token_id: str,
     return _status(server, join, condition)
 
 
-def note(server: Server, decision: Refused | NotYet, now: datetime) -> dict[str, Any] | None:
+def note(server: Server, decision: Denied | NotYet, now: datetime) -> dict[str, Any] | None:
     """The status that says why the server does not get its configuration; None if it says so already.
 
     A refusal is also written as refusedTime, on which the boot controller acts. A server that has joined keeps its
@@ -69,7 +69,7 @@ def note(server: Server, decision: Refused | NotYet, now: datetime) -> dict[str,
             last_transition_time=rfc3339(now),
             observed_generation=server.metadata.generation,
         )
-    refused = isinstance(decision, Refused) and _is_news(join, decision, now)
+    refused = isinstance(decision, Denied) and _is_news(join, decision, now)
     if refused:
         join = replace(join, refused_time=rfc3339_micro(now), refused_reason=decision.reason)
     unchanged = before is not None and condition is not None and _says(before) == _says(condition)
@@ -78,7 +78,7 @@ def note(server: Server, decision: Refused | NotYet, now: datetime) -> dict[str,
     return _status(server, join, condition)
 
 
-def _is_news(join: JoinStatus, decision: Refused, now: datetime) -> bool:
+def _is_news(join: JoinStatus, decision: Denied, now: datetime) -> bool:
     if join.refused_time is None or join.refused_reason != decision.reason:
         return True
     refused = parse_time(join.refused_time)

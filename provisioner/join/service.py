@@ -34,9 +34,9 @@ from provisioner.join.admit import (
     Admitted,
     Challenged,
     Decision,
-    Facts,
+    Denied,
+    JoinFacts,
     NotYet,
-    Refused,
     admit,
     is_by_bmc,
 )
@@ -62,7 +62,7 @@ _ATTEMPTS = 4
 """Other controllers write the same Server's status; a claim that met one of them is decided anew."""
 
 
-Answer = JoinConfiguration | Refused | NotYet | Challenged
+Answer = JoinConfiguration | Denied | NotYet | Challenged
 
 
 class JoinService:
@@ -94,7 +94,7 @@ class JoinService:
         """Answer one request. Raises: Retryable when the API server is away or many write the same Server."""
         names = list(self._find_servers(request.mac_address))
         if len(names) > 1:
-            return Refused(
+            return Denied(
                 "AmbiguousMachine",
                 f"MAC address {request.mac_address} is registered for {' and '.join(sorted(names))}; correct one",
             )
@@ -110,14 +110,14 @@ class JoinService:
                 continue
         raise Retryable(f"Server {names[0]} is being written by others; the claim did not get through", after_seconds=1)
 
-    def _read_facts(self, name: str | None, request: JoinRequest) -> Facts:
+    def _read_facts(self, name: str | None, request: JoinRequest) -> JoinFacts:
         server = self._optional(Server, name)
         if server is None or server.spec.boot_mac_address != request.mac_address:
-            return Facts(server=None)
+            return JoinFacts(server=None)
         pool = self._optional(NodePool, server.spec.node_pool_ref)
         order = server.status.order
         image = self._optional(Image, (order.image_ref if order else None) or (pool.spec.image_ref if pool else None))
-        return Facts(
+        return JoinFacts(
             server=server,
             pool=pool,
             image=image,
@@ -199,13 +199,13 @@ class JoinService:
         )
         if server is None or decision.reason == "NoAddress":
             return decision
-        if isinstance(decision, Refused):
+        if isinstance(decision, Denied):
             self._record(server, "Warning", "JoinRefused", f"{decision.reason}: {decision.message}")
         if isinstance(decision, NotYet) or decision.recorded:
             self._note(server, decision, now)
         return decision
 
-    def _note(self, server: Server, decision: Refused | NotYet, now: datetime) -> None:
+    def _note(self, server: Server, decision: Denied | NotYet, now: datetime) -> None:
         status = note(server, decision, now)
         if status is None:
             return

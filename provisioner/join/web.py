@@ -14,7 +14,7 @@ from werkzeug.exceptions import ClientDisconnected, HTTPException, RequestEntity
 
 from provisioner.api.errors import ProvisionerError, Retryable
 from provisioner.api.errors import Refused as Malformed
-from provisioner.join.admit import Challenged, NotYet, Refused
+from provisioner.join.admit import Challenged, Denied, NotYet
 from provisioner.join.configuration import JoinConfiguration
 from provisioner.join.rate import Buckets
 from provisioner.join.request import MAX_REQUEST_BYTES, JoinRequest, parse_join_request
@@ -100,7 +100,7 @@ def _answer(service: Joins, parsed: JoinRequest, source: str) -> Response:
         )
     if isinstance(answer, NotYet):
         return _reply(425, answer.reason, answer.message, retry_after_seconds=answer.retry_after_seconds)
-    if isinstance(answer, Refused):
+    if isinstance(answer, Denied):
         return _reply(403, answer.reason, answer.message)
     raise TypeError(f"join service answered {type(answer).__name__}")
 

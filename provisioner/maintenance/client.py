@@ -19,7 +19,7 @@ from provisioner.cluster.source import Source
 Json = dict[str, Any]
 
 
-class Door(Protocol):
+class Client(Protocol):
     """Reads are of this moment; each write raises Conflict, NotFound, Refused or Retryable as Cluster's does."""
 
     def get(self, type: ResourceType, name: str, *, namespace: str | None = None) -> Json: ...  # noqa: A002

@@ -24,15 +24,15 @@ from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
 from provisioner.cluster.resources import of
 from provisioner.jobs.work import Workloads
-from provisioner.maintenance.client import Door, MaintenanceInformers
+from provisioner.maintenance.client import Client, MaintenanceInformers
 from provisioner.maintenance.decide import RESYNC_SECONDS, decide
 from provisioner.maintenance.effects import MANAGER, Effects
-from provisioner.maintenance.facts import Facts, NodeView, close_reason, taint_value
+from provisioner.maintenance.facts import MaintenanceFacts, NodeView, close_reason, taint_value
 from provisioner.maintenance.follow import follow
 from provisioner.maintenance.phases.kept_drain import has_slurm, why_unverified
 from provisioner.maintenance.phases.leftovers import find_leftover
 from provisioner.maintenance.reads import CachedReader, FreshReader, Reader, Seen, gather, read_budget, see
-from provisioner.maintenance.requests.intake import File, Intake, Say, Withdraw, is_active, take_in
+from provisioner.maintenance.requests.intake import File, Intake, SetConditions, Withdraw, is_active, take_in
 from provisioner.maintenance.status.finished import is_due
 from provisioner.maintenance.status.metrics import MaintenanceMetrics, NoMetrics
 from provisioner.maintenance.status.record import clip
@@ -52,7 +52,7 @@ class MaintenanceController:
 
     def __init__(
         self,
-        cluster: Door,
+        cluster: Client,
         informers: MaintenanceInformers,
         workloads: Workloads,
         events: Events,
@@ -114,7 +114,7 @@ class MaintenanceController:
             return None
         return again
 
-    def _advance(self, reader: Reader, seen: Seen, facts: Facts, *, act: bool) -> float | None:
+    def _advance(self, reader: Reader, seen: Seen, facts: MaintenanceFacts, *, act: bool) -> float | None:
         """The next step of one Maintenance; returns seconds if it only waits."""
         step = decide(facts, self._clock())
         body = seen.bodies[facts.maintenance.name]
@@ -150,7 +150,7 @@ class MaintenanceController:
                 self._effects.set_requestors(target, (*others, requestor))
             case Withdraw(requestor=name, target=target):
                 self._effects.set_requestors(target, tuple(r for r in target.spec.requestors if r.name != name))
-            case Say(conditions=conditions, refusals=refusals) if seen.node is not None:
+            case SetConditions(conditions=conditions, refusals=refusals) if seen.node is not None:
                 self._effects.set_conditions(seen.node, conditions)
                 for refusal in refusals:
                     self._events.record(seen.node.body, "Warning", "RequestRefused", refusal.message)
@@ -205,7 +205,7 @@ class MaintenanceController:
 
 
 def build_maintenance_controllers(
-    cluster: Door,
+    cluster: Client,
     informers: MaintenanceInformers,
     workloads: Workloads,
     events: Events,

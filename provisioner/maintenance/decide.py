@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from provisioner.api.maintenance import FINAL_PHASES, RELEASE_FINALIZER
-from provisioner.maintenance.facts import Facts
+from provisioner.maintenance.facts import MaintenanceFacts
 from provisioner.maintenance.phases.claiming import decide_claiming, decide_drained, decide_draining
 from provisioner.maintenance.phases.ends import find_end
 from provisioner.maintenance.phases.kept_drain import decide_kept
@@ -26,7 +26,7 @@ from provisioner.maintenance.steps import SetFinalizer, SetNodeConditions, Step,
 RESYNC_SECONDS = 300.0
 
 
-def decide(facts: Facts, now: datetime) -> Step:
+def decide(facts: MaintenanceFacts, now: datetime) -> Step:
     """The next step of `facts.maintenance`."""
     m = facts.maintenance
     finalized, deleted = RELEASE_FINALIZER in m.metadata.finalizers, m.metadata.deletion_timestamp is not None
@@ -64,7 +64,7 @@ def decide(facts: Facts, now: datetime) -> Step:
             return decide_waiting(facts, now)
 
 
-def needs_look(facts: Facts) -> bool:
+def needs_look(facts: MaintenanceFacts) -> bool:
     """Whether what runs on the server matters to the next decision."""
     m = facts.maintenance
     if facts.ahead is not None or facts.pool is None or facts.server is None or read_verdict(m.status) is not None:

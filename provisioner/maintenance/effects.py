@@ -24,8 +24,8 @@ from provisioner.api.schema import API_VERSION
 from provisioner.cluster.events import Events
 from provisioner.cluster.resources import NODES, of
 from provisioner.jobs.work import Workloads
-from provisioner.maintenance.client import Door, Json
-from provisioner.maintenance.facts import Facts, NodeView, close_reason
+from provisioner.maintenance.client import Client, Json
+from provisioner.maintenance.facts import MaintenanceFacts, NodeView, close_reason
 from provisioner.maintenance.phases.claiming import after_eviction, closed
 from provisioner.maintenance.phases.kept_drain import reopened
 from provisioner.maintenance.status.finished import next_name
@@ -59,7 +59,7 @@ class Effects:
 
     def __init__(
         self,
-        door: Door,
+        client: Client,
         workloads: Workloads,
         events: Events,
         *,
@@ -67,14 +67,14 @@ class Effects:
         new_id: Callable[[], str],
         metrics: MaintenanceMetrics,
     ) -> None:
-        self._door = door
+        self._client = client
         self._workloads = workloads
         self._events = events
         self._clock = clock
         self._new_id = new_id
         self._metrics = metrics
 
-    def carry_out(self, facts: Facts, body: Json, step: Step) -> float | None:
+    def carry_out(self, facts: MaintenanceFacts, body: Json, step: Step) -> float | None:
         """Do it; returns after how many seconds to look again, or None: at once. Raises: Conflict, Retryable."""
         now = self._clock()
         match step:
@@ -105,7 +105,7 @@ class Effects:
                 return self._wait(facts, body, step)
         return None
 
-    def _workload(self, facts: Facts, body: Json, step: CloseSlurm | ReopenSlurm | Evict) -> float | None:
+    def _workload(self, facts: MaintenanceFacts, body: Json, step: CloseSlurm | ReopenSlurm | Evict) -> float | None:
         if facts.pool is None or (facts.server is None and not isinstance(step, ReopenSlurm)):
             return None
         self._same(facts)
@@ -132,7 +132,7 @@ class Effects:
             raise
         return None
 
-    def _say_slurm_waits(self, facts: Facts, body: Json, words: str) -> None:
+    def _say_slurm_waits(self, facts: MaintenanceFacts, body: Json, words: str) -> None:
         status = facts.maintenance.status
         if not any(b.kind == "Slurm" for b in status.blockers):
             there = [(b.kind, b.name, b.message) for b in status.blockers]
@@ -142,7 +142,7 @@ class Effects:
             ]
             self._write(facts, body, set_blockers(status, blocked, self._clock()), self._clock())
 
-    def _wait(self, facts: Facts, body: Json, step: Wait) -> float:
+    def _wait(self, facts: MaintenanceFacts, body: Json, step: Wait) -> float:
         if step.warn is None or facts.server is None or facts.pool is None:
             return step.seconds
         self._same(facts)
@@ -155,9 +155,9 @@ class Effects:
             return 0.5
         return step.seconds
 
-    def _write(self, facts: Facts, body: Json, status: MaintenanceStatus, now: datetime) -> None:
+    def _write(self, facts: MaintenanceFacts, body: Json, status: MaintenanceStatus, now: datetime) -> None:
         before = facts.maintenance.status
-        self._door.apply_status(
+        self._client.apply_status(
             Maintenance,
             facts.maintenance.name,
             to_json(status),
@@ -169,10 +169,10 @@ class Effects:
         tell_events(self._events, body, facts.node.body if facts.node is not None else None, before, status)
         tell_metrics(self._metrics, before, status, now)
 
-    def _same(self, facts: Facts) -> None:
+    def _same(self, facts: MaintenanceFacts) -> None:
         """Raises: Conflict if the Maintenance is no longer the one that was decided on."""
         try:
-            current = self._door.get(of(Maintenance), facts.maintenance.name)
+            current = self._client.get(of(Maintenance), facts.maintenance.name)
         except NotFound as error:
             raise Conflict(str(error), after_seconds=0.1) from error
         if current["metadata"]["resourceVersion"] != facts.maintenance.metadata.resource_version:
@@ -182,7 +182,7 @@ class Effects:
         others = [f for f in maintenance.metadata.finalizers if f != RELEASE_FINALIZER]
         wanted = [*others, RELEASE_FINALIZER] if present else others
         metadata = {"resourceVersion": body["metadata"]["resourceVersion"], "finalizers": wanted or None}
-        self._door.patch(of(Maintenance), maintenance.name, {"metadata": metadata}, manager=MANAGER)
+        self._client.patch(of(Maintenance), maintenance.name, {"metadata": metadata}, manager=MANAGER)
 
     def set_taint(self, node: NodeView, value: str | None) -> None:
         """Ours alone is put on or taken off; the others of the list are written back as they were read."""
@@ -196,7 +196,7 @@ class Effects:
 
     def set_conditions(self, node: NodeView, conditions: tuple[NodeCondition, ...]) -> None:
         patch, strategic = conditions_patch(node.body, conditions, self._clock())
-        write = self._door.strategic_patch if strategic else self._door.patch
+        write = self._client.strategic_patch if strategic else self._client.patch
         try:
             write(NODES, node.name, patch, subresource="status", manager=MANAGER)
         except NotFound as error:
@@ -206,7 +206,7 @@ class Effects:
         metadata = {"resourceVersion": node.body["metadata"]["resourceVersion"], "uid": node.uid}
         patch = {**patch, "metadata": {**metadata, **patch.get("metadata", {})}}
         try:
-            self._door.patch(NODES, node.name, patch, manager=MANAGER)
+            self._client.patch(NODES, node.name, patch, manager=MANAGER)
         except NotFound as error:
             raise Conflict(str(error), after_seconds=0.1) from error
 
@@ -222,9 +222,9 @@ class Effects:
                 "spec": {"serverRef": server, "requestors": [to_json(requestor)]},
             }
             try:
-                self._door.create(of(Maintenance), body)
+                self._client.create(of(Maintenance), body)
             except Conflict:
-                found = self._door.get(of(Maintenance), name)
+                found = self._client.get(of(Maintenance), name)
                 if found["spec"]["serverRef"] == server:
                     raise
                 taken.append(name)  # a name like ours, made by hand for another server
@@ -238,7 +238,7 @@ class Effects:
             "metadata": {"resourceVersion": maintenance.metadata.resource_version},
             "spec": {"requestors": [to_json(r) for r in requestors]},
         }
-        self._door.patch(of(Maintenance), maintenance.name, patch, manager=MANAGER)
+        self._client.patch(of(Maintenance), maintenance.name, patch, manager=MANAGER)
 
     def delete(self, maintenance: Maintenance) -> None:
-        self._door.delete(of(Maintenance), maintenance.name, uid=maintenance.metadata.uid)
+        self._client.delete(of(Maintenance), maintenance.name, uid=maintenance.metadata.uid)

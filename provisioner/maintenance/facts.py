@@ -52,7 +52,7 @@ class NodeView:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class MaintenanceFacts:
     """Everything a decision depends on but the time and a fresh id. Objects that do not exist are None.
 
     maintenance holds the server; `ahead` is the one that holds it before `maintenance`, which then only waits.
@@ -121,7 +121,7 @@ def close_reason(maintenance: str) -> str:
     return f"provisioner: {maintenance}"
 
 
-def image_obstacle(facts: Facts) -> str | None:
+def image_obstacle(facts: MaintenanceFacts) -> str | None:
     """Why the image that is wanted cannot be booted now; None if it can."""
     name, image = facts.image_name, facts.image
     if name is None:

@@ -17,9 +17,9 @@ from provisioner.api.maintenance import FINAL_PHASES, holding_maintenance
 from provisioner.api.meta import Resource
 from provisioner.cluster.resources import NODES, ResourceType, of
 from provisioner.jobs.work import Workloads
-from provisioner.maintenance.client import Door, Json, MaintenanceInformers
+from provisioner.maintenance.client import Client, Json, MaintenanceInformers
 from provisioner.maintenance.decide import needs_look
-from provisioner.maintenance.facts import Facts, NodeView, read_node
+from provisioner.maintenance.facts import MaintenanceFacts, NodeView, read_node
 from provisioner.maintenance.phases.budget import Budget, count_budget
 from provisioner.maintenance.requests.intake import is_active
 from provisioner.maintenance.requests.merge import merge
@@ -78,24 +78,24 @@ class FreshReader:
 
     fresh = True
 
-    def __init__(self, door: Door) -> None:
-        self._door = door
+    def __init__(self, client: Client) -> None:
+        self._client = client
 
     def get(self, type_: ResourceType, name: str) -> Json | None:
         try:
-            return self._door.get(type_, name)
+            return self._client.get(type_, name)
         except NotFound:
             return None
 
     def maintenances_of(self, server: str) -> list[Json]:
-        return self._door.list(of(Maintenance), field_selector=f"spec.serverRef={server}").items
+        return self._client.list(of(Maintenance), field_selector=f"spec.serverRef={server}").items
 
     def all_maintenances(self) -> list[Json]:
         """Those that have not ended; the others are many, and hold nothing."""
-        return self._door.list(of(Maintenance), field_selector=_NOT_ENDED).items
+        return self._client.list(of(Maintenance), field_selector=_NOT_ENDED).items
 
     def servers_of(self, pool: str) -> list[str]:
-        found = self._door.list(of(Server), field_selector=f"spec.nodePoolRef={pool}").items
+        found = self._client.list(of(Server), field_selector=f"spec.nodePoolRef={pool}").items
         return [s["metadata"]["name"] for s in found]
 
 
@@ -127,7 +127,7 @@ def see(reader: Reader, name: str) -> Seen:
     return Seen(server_name=name, maintenances=maintenances, bodies=bodies, node=node)
 
 
-def gather(reader: Reader, workloads: Workloads, seen: Seen, maintenance: Maintenance) -> Facts:
+def gather(reader: Reader, workloads: Workloads, seen: Seen, maintenance: Maintenance) -> MaintenanceFacts:
     """The facts about one of the Maintenances that were seen. Raises: Retryable."""
     holder = seen.holder
     server = _typed(Server, reader, seen.server_name)
@@ -136,7 +136,7 @@ def gather(reader: Reader, workloads: Workloads, seen: Seen, maintenance: Mainte
     if drain is not None and (server is None or not is_active(maintenance)):
         pool_name = drain.node_pool_ref or pool_name  # where it has to be lifted
     pool = _typed(NodePool, reader, pool_name)
-    facts = Facts(
+    facts = MaintenanceFacts(
         server_name=seen.server_name,
         maintenance=maintenance,
         wanted=merge(maintenance),
@@ -154,7 +154,7 @@ def gather(reader: Reader, workloads: Workloads, seen: Seen, maintenance: Mainte
     return replace(facts, work=workloads.look(server, pool))
 
 
-def read_budget(reader: Reader, facts: Facts) -> Budget | None:
+def read_budget(reader: Reader, facts: MaintenanceFacts) -> Budget | None:
     """The budget of the pool, as `facts.maintenance` sees it."""
     if facts.pool is None:
         return None

@@ -15,7 +15,7 @@ from provisioner.node import facts as node_facts
 from provisioner.node import intent as intents
 from provisioner.node.api_server import NotJoinedError
 from provisioner.node.boot_facts import BootFacts
-from provisioner.node.intent import Held, Intent, IntentError
+from provisioner.node.intent import Intent, IntentError, StagedImage
 
 LOOK_SECONDS = 10.0
 BUSY_SECONDS = 0.5
@@ -68,13 +68,15 @@ class Daemon:
         self._machine = machine
         self._say = say
         self._clock = clock
-        self._held: Held | None = None
+        self._held: StagedImage | None = None
         self._reported: tuple[str, str, str] | None = None
         self._written_facts: dict[str, Any] | None = None
         self._facts_time = self._looked_time = 0.0
         self._ending = ending.Ending(root, machine, self._report_on, node.tell_not_ready, say, clock)
         if record := stage.read_record(root):
-            self._held = Held(**_named(record), state=intents.STAGED, intent_id="", message="staged before", since=0.0)
+            self._held = StagedImage(
+                **_named(record), state=intents.STAGED, intent_id="", message="staged before", since=0.0
+            )
 
     def look(self) -> float:
         """Compare and act once. Faults of the API server are said and tried again at the next look."""
@@ -147,7 +149,7 @@ class Daemon:
             self._drop()
         self._report(intent.id, intent.image_digest, intents.STAGING, f"fetching image {intent.image}")
         self._machine.begin_staging(intent.image_digest, intent.arguments)
-        self._held = Held(
+        self._held = StagedImage(
             image_digest=intent.image_digest,
             arguments=intent.arguments,
             state=intents.STAGING,

@@ -52,7 +52,7 @@ class Intent:
         self.arguments = arguments
 
 
-class Held:
+class StagedImage:
     """An image that this machine stages or has staged, for the intent of that id."""
 
     def __init__(
@@ -123,7 +123,7 @@ def parse_intent(text: str) -> Intent:
 NOTHING, DROP, FETCH, ACT_KEXEC, ACT_REBOOT = "Nothing", "Drop", "Fetch", "ActKexec", "ActReboot"
 
 
-def next_step(intent: Intent | None, boot_id: str, held: Held | None, finished: str, now: float) -> str:
+def next_step(intent: Intent | None, boot_id: str, held: StagedImage | None, finished: str, now: float) -> str:
     """What to do now.
 
     `finished`: id of the intent that was acted upon in this boot, or has failed for good; nothing is done twice.

@@ -17,7 +17,7 @@ from provisioner.power.decide import (
     RecordOrder,
 )
 from provisioner.power.power_controller import ObservedPower, OverrideEnabled, PowerController
-from provisioner.power.preflight import LastLook
+from provisioner.power.preflight import Preflight
 from provisioner.power.record import Record
 
 
@@ -38,10 +38,10 @@ class PowerSettings:
 class Act:
     """The only place from which a BMC is told to do something."""
 
-    def __init__(self, settings: PowerSettings, record: Record, last_look: LastLook) -> None:
+    def __init__(self, settings: PowerSettings, record: Record, preflight: Preflight) -> None:
         self._settings = settings
         self._record = record
-        self._last_look = last_look
+        self._preflight = preflight
 
     def carry_out(
         self, server: Server, place: BMC, bmc: PowerController, observed: ObservedPower, action: Action
@@ -52,7 +52,7 @@ class Act:
         """
 
         def confirm() -> None:
-            self._last_look.confirm(server, place, observed, action)
+            self._preflight.confirm(server, place, observed, action)
 
         match action:
             case Boot():

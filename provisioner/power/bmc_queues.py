@@ -1,6 +1,6 @@
-"""Two lanes of workers: servers whose BMC answers, and those whose BMC does not.
+"""Two queues of workers: servers whose BMC answers, and those whose BMC does not.
 
-A dead BMC costs a worker its time-outs again and again. In a lane of their own dead BMCs can only wait for each other.
+A dead BMC costs a worker its time-outs again and again. In a queue of their own dead BMCs can only wait for each other.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FIRST_RETRY_SECONDS: Final = 5.0
 LAST_RETRY_SECONDS: Final = 60.0
 
 
-class _Lane(Controller):
+class _BmcQueue(Controller):
     """A controller that tidies up when its work has ended."""
 
     def __init__(self, name: str, reconcile: Reconcile, *, workers: int, on_end: Callable[[], None]) -> None:
@@ -32,10 +32,10 @@ class _Lane(Controller):
         self._on_end()
 
 
-class Lanes:
-    """Around one reconcile function: where it raises BmcUnreachable, its key changes lanes and comes back more slowly.
+class BmcQueues:
+    """Around one reconcile function: where it raises BmcUnreachable, its key changes queues and comes back more slowly.
 
-    `spread` puts a random factor on a number of seconds; `on_end` is called by each lane when it has ended.
+    `spread` puts a random factor on a number of seconds; `on_end` is called by each queue when it has ended.
     """
 
     def __init__(
@@ -50,9 +50,11 @@ class Lanes:
         self._reconcile = reconcile
         self._spread = spread
         self._lock = threading.Lock()
-        self._failures: dict[str, int] = {}  # the servers in the lane of the unreachable, and how often in a row
-        self._reachable = _Lane("power", self._in_reachable, workers=workers, on_end=on_end)
-        self._unreachable = _Lane("power-unreachable", self._in_unreachable, workers=unreachable_workers, on_end=on_end)
+        self._failures: dict[str, int] = {}  # the servers in the queue of the unreachable, and how often in a row
+        self._reachable = _BmcQueue("power", self._in_reachable, workers=workers, on_end=on_end)
+        self._unreachable = _BmcQueue(
+            "power-unreachable", self._in_unreachable, workers=unreachable_workers, on_end=on_end
+        )
 
     @property
     def controllers(self) -> list[Controller]:
@@ -60,7 +62,7 @@ class Lanes:
         return [self._reachable, self._unreachable]
 
     def add(self, key: str) -> None:
-        """Work on `key` soon, in the lane where it is."""
+        """Work on `key` soon, in the queue where it is."""
         self._lane_of(key).queue.add(key)
 
     def _lane_of(self, key: str) -> Controller:
@@ -69,7 +71,7 @@ class Lanes:
 
     def _in_reachable(self, key: str) -> float | None:
         if self._lane_of(key) is self._unreachable:
-            # It changed lanes while it waited in this one; the other lane knows when to come back to it.
+            # It changed queues while it waited in this one; the other queue knows when to come back to it.
             return None
         try:
             return self._reconcile(key)

@@ -15,8 +15,8 @@ from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.informer import Informer
 from provisioner.power.act import Act, PowerSettings
 from provisioner.power.bmc_pool import BmcPool
-from provisioner.power.bmc_queues import Lanes
-from provisioner.power.preflight import LastLook
+from provisioner.power.bmc_queues import BmcQueues
+from provisioner.power.preflight import Preflight
 from provisioner.power.reconcile import ServerPowerReconciler
 from provisioner.power.record import MANAGER, Record
 
@@ -46,11 +46,11 @@ def build_power_controllers(
         return seconds * (0.8 + 0.4 * jitter())
 
     pool = pool or BmcPool(cluster, clock=clock)
-    last_look = LastLook(cluster, stop, now=now)
+    preflight = Preflight(cluster, stop, now=now)
     record = Record(cluster, recorder, now=now)
-    act = Act(settings, record, last_look)
+    act = Act(settings, record, preflight)
     power = ServerPowerReconciler(cluster, servers, pool, act, record, settings, now=now, spread=spread)
-    lanes = Lanes(
+    queues = BmcQueues(
         power.reconcile,
         workers=settings.workers,
         unreachable_workers=settings.unreachable_workers,
@@ -60,10 +60,10 @@ def build_power_controllers(
 
     def on_change(key: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
         if old is None or new is None or _concern(old) != _concern(new):
-            lanes.add(key)
+            queues.add(key)
 
     servers.subscribe(on_change)
-    return lanes.controllers
+    return queues.controllers
 
 
 def _concern(server: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -35,7 +35,7 @@ class NotAskedFor(NoLongerDue):
     reason = "NotAskedFor"
 
 
-class LastLook:
+class Preflight:
     """Reads past the cache, and refuses everything once `stop`, the end of the leadership, is set."""
 
     def __init__(self, cluster: Cluster, stop: threading.Event | None, *, now: Callable[[], datetime]) -> None:

@@ -14,7 +14,7 @@ from provisioner.api.server import BootProgress
 from provisioner.api.values import MacAddress
 from provisioner.boot.observe.progress import Report, record_report
 from provisioner.boot.orders.decide import decide
-from provisioner.boot.orders.facts import Facts
+from provisioner.boot.orders.facts import OrderFacts
 from provisioner.boot.script.choose import Wait
 from provisioner.boot.script.render import render_script
 from tests.boot.decide_rows import BOOT, JOINED, NEW, ORDER, OTHER_BOOT, POWERED, READY_ONCE, REFUSED, node, status
@@ -33,9 +33,9 @@ def forged() -> list[Report]:
     ]
 
 
-def facts(**fields: Any) -> Facts:
+def facts(**fields: Any) -> OrderFacts:
     wanted = {"ordered_image": image(), "next_image": image(), "rack": rack(), "pool": pool(), "node": node(), **fields}
-    return Facts(**wanted)
+    return OrderFacts(**wanted)
 
 
 @pytest.mark.parametrize("seconds", [60, 600, 6_000, 600_000])

@@ -9,7 +9,7 @@ import pytest
 from provisioner.api.conditions import find_condition
 from provisioner.api.node_pool import NodePool
 from provisioner.cluster.resources import of
-from provisioner.join.admit import Refused
+from provisioner.join.admit import Denied
 from provisioner.join.configuration import JoinConfiguration
 from tests.join.conftest import accounts, make_world, world
 from tests.join.front import post_as_nginx as post
@@ -125,6 +125,6 @@ def test_a_pool_that_requires_attestation_admits_nobody_without_it(world: World)
 def test_a_machine_that_is_not_accepted_gets_nothing(world: World) -> None:
     world.change_spec(acceptance="Pending")
     answer = world.join()
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, Denied)
     assert answer.reason == "NotAccepted"
     assert world.tokens() == []

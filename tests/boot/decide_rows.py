@@ -9,7 +9,7 @@ from typing import Any
 from provisioner.api import Image, Maintenance, NodePool, Rack
 from provisioner.api.node_pool import StageTimeouts
 from provisioner.api.server import BootOrder, BootProgress, JoinStatus, PowerStatus, ServerStatus, StageTime
-from provisioner.boot.orders.facts import NodeFacts
+from provisioner.boot.orders.facts import NodeLife
 from tests.boot.objects import DIGEST, NOON, at, condition, image, pool
 
 NEW = "new-order"
@@ -30,13 +30,13 @@ def heard(stage: Any, seconds: float, message: str | None = None, boot_id: str |
 
 def node(
     ready: bool | None = True, *, boot_id: str | None = BOOT, lease: float | None = None, message: str = ""
-) -> NodeFacts:
+) -> NodeLife:
     """A Node; `lease`: when it was renewed, in seconds after noon."""
     renewed = None if lease is None else NOON + timedelta(seconds=lease)
-    return NodeFacts(name="r01-u01", ready=ready, ready_message=message, boot_id=boot_id, lease_renewed=renewed)
+    return NodeLife(name="r01-u01", ready=ready, ready_message=message, boot_id=boot_id, lease_renewed=renewed)
 
 
-def seen_lease(since: float, *, moved: bool = True, renewed: float = 0) -> NodeFacts:
+def seen_lease(since: float, *, moved: bool = True, renewed: float = 0) -> NodeLife:
     """A Node that is not Ready, whose Lease the controller has seen as it is since then; `renewed`: what that says."""
     moment = NOON + timedelta(seconds=since)
     return replace(node(False, lease=renewed), lease_seen=moment, lease_moved=moved)
@@ -54,7 +54,7 @@ class Row:
     ready: str
     seconds: float = 40
     status: ServerStatus | None = None
-    node: NodeFacts | None = None
+    node: NodeLife | None = None
     orders: str | None = None
     says: str = ""
     spec: dict[str, Any] | None = None

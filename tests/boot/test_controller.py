@@ -331,7 +331,7 @@ def test_a_renewed_lease_forbids_what_a_refused_join_asks_for(world: World) -> N
     world.node(ready=True)
     back = world.settle(controller, lambda s: s.status.order is not None and s.status.order.id == order.id)
     assert (reason(back), back.status.image_ref) == ("Ready", f"{world.name}-image")
-    assert world.events.reasons[-1] == "OrderWithdrawn"
+    assert world.events.reasons[-1] == "OrderRevoked"
 
 
 @pytest.mark.parametrize("uuid", ["33221100-5544-7766-8899-AABBCCDDEEFF", "00112233-4455-6677-8899-aabbccddeeff"])

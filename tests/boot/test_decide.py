@@ -13,10 +13,10 @@ from provisioner.api import Server
 from provisioner.api.codec import decode, encode
 from provisioner.api.meta import parse_time
 from provisioner.api.server import PowerStatus
+from provisioner.boot.orders.assessment import Decision
 from provisioner.boot.orders.decide import decide
-from provisioner.boot.orders.facts import Facts, NodeFacts
+from provisioner.boot.orders.facts import NodeLife, OrderFacts
 from provisioner.boot.orders.requests import next_image_name
-from provisioner.boot.orders.verdict import Decision
 from tests.boot.decide_rows import (
     BOOT,
     JOINED,
@@ -39,11 +39,11 @@ from tests.boot.decide_rows import (
 from tests.boot.objects import DIGEST, NOON, at, image, pool, rack, server
 
 
-def facts_of(row: Row) -> Facts:
+def facts_of(row: Row) -> OrderFacts:
     srv = server(status=row.status or status(), **(row.spec or {}))
     np = None if row.no_pool else row.pool or pool()
     order = srv.status.order
-    return Facts(
+    return OrderFacts(
         server=srv,
         rack=row.rack or rack(),
         pool=np,
@@ -108,7 +108,7 @@ def test_no_boot_is_ordered(row: Row) -> None:
 @pytest.mark.parametrize(
     "alive", [node(boot_id=OTHER_BOOT), node(False, boot_id=OTHER_BOOT, lease=0)], ids=["Ready", "Lease"]
 )
-def test_whatever_asks_for_a_boot_a_living_node_forbids_it(row: Row, alive: NodeFacts) -> None:
+def test_whatever_asks_for_a_boot_a_living_node_forbids_it(row: Row, alive: NodeLife) -> None:
     if alive.lease_renewed is not None:
         alive = replace(alive, lease_renewed=NOON + timedelta(seconds=row.seconds - 24))
     decision = run(replace(row, node=alive))
@@ -118,7 +118,7 @@ def test_whatever_asks_for_a_boot_a_living_node_forbids_it(row: Row, alive: Node
 @pytest.mark.parametrize("row", WITHDRAWING, ids=[row.sentence for row in WITHDRAWING])
 def test_an_order_that_was_not_carried_out_does_not_outlive_its_reason(row: Row) -> None:
     decision = run(row)
-    assert decision.withdraws
+    assert decision.revokes
     assert not decision.orders
     assert decision.status["order"]["id"] == "o1", "the order whose boot runs"
     assert decision.status["order"]["imageRef"] == decision.status["imageRef"] == "gpu-node-abababababab"
@@ -127,7 +127,7 @@ def test_an_order_that_was_not_carried_out_does_not_outlive_its_reason(row: Row)
     assert ready_of(decision)["status"] == ("True" if row.ready == "Ready" else "False")
     assert decision.status["bootStage"] == "Ready"
     (event,) = decision.events
-    assert event.reason == "OrderWithdrawn"
+    assert event.reason == "OrderRevoked"
     assert "o2" in event.message
 
 
@@ -156,7 +156,7 @@ def test_an_order_stands_where(what: str, changes: dict[str, Any]) -> None:
     assert row.status is not None
     changed = replace(row.status, **changes.get("status", {}))
     decision = run(replace(row, status=changed, node=changes.get("node", row.node), pool=pool(image_ref="newer")))
-    assert not decision.withdraws, what
+    assert not decision.revokes, what
     assert decision.status["order"]["id"] == "o2"
 
 
@@ -227,8 +227,8 @@ def test_attempts_come_slower_and_slower_up_to_half_an_hour() -> None:
         decision = decide(facts_of(row), now, f"o-{now.timestamp()}")
         last = now
         while not decision.orders:
-            assert decision.look_again_seconds is not None
-            now += timedelta(seconds=decision.look_again_seconds)
+            assert decision.requeue_after_seconds is not None
+            now += timedelta(seconds=decision.requeue_after_seconds)
             decision = decide(facts_of(row), now, f"o-{now.timestamp()}")
         gaps.append((now - last).total_seconds())
         order = decode(Server, encode(server(status=current)) | {"status": decision.status}).status.order
@@ -255,12 +255,12 @@ def test_a_server_that_was_ready_for_long_starts_counting_anew() -> None:
 
 def test_the_next_look_is_when_the_stage_times_out() -> None:
     decision = run(Row("", "", seconds=40, status=status(power=POWERED)))
-    assert decision.look_again_seconds == pytest.approx(1 + 900 - 40)
+    assert decision.requeue_after_seconds == pytest.approx(1 + 900 - 40)
 
 
 def test_a_living_node_in_the_way_is_looked_at_often() -> None:
     row = next(row for row in NEVER_ORDERING if "says Off resets no Node" in row.sentence)
-    assert (run(row).look_again_seconds or 0) <= 10
+    assert (run(row).requeue_after_seconds or 0) <= 10
 
 
 def test_conditions_keep_their_transition_time() -> None:
@@ -273,4 +273,4 @@ def test_conditions_keep_their_transition_time() -> None:
 def test_without_a_bmc_an_order_never_times_out() -> None:
     decision = run(Row("", "", seconds=1000, spec=NO_BMC))
     assert ready_of(decision)["reason"] == "Ordered"
-    assert decision.look_again_seconds is None
+    assert decision.requeue_after_seconds is None

@@ -18,8 +18,8 @@ from provisioner.api.maintenance import (
     holding_maintenance,
 )
 from provisioner.api.server import BootOrder, JoinStatus, PowerStatus
+from provisioner.boot.orders.assessment import Decision
 from provisioner.boot.orders.decide import decide
-from provisioner.boot.orders.verdict import Decision
 from tests.boot.decide_rows import (
     BOOT,
     JOINED,
@@ -142,7 +142,7 @@ def test_the_next_path_supersedes_the_one_before() -> None:
     decision = run(ordered("Kexec", maintenance=asking("Reset", id="try-2")))
     order = decision.status["order"]
     assert (order["method"], order["requestID"]) == ("Reset", "try-2")
-    assert not decision.withdraws
+    assert not decision.revokes
 
 
 def test_the_kernel_before_is_the_one_that_the_kubelet_reports() -> None:
@@ -176,7 +176,7 @@ def test_the_executor_not_the_boot_controller_waits_for_the_agent(method: Reboot
     decision = run(ordered(method, seconds=ASKED + later, node=node(None, lease=ASKED)))
     assert not decision.orders
     assert ready_of(decision)["reason"] == "Ordered"
-    assert decision.look_again_seconds is None
+    assert decision.requeue_after_seconds is None
 
 
 def test_a_machine_that_is_dead_after_its_maintenance_failed_waits_for_a_person() -> None:
@@ -197,7 +197,7 @@ def test_a_boot_by_kexec_passes_its_stages_to_ready() -> None:
     dead = node(False, lease=ASKED)
     stage_1 = run(ordered(seconds=ASKED + 10, node=dead, fields={"progress": STARTED}))
     assert stage_1.status["bootStage"] == "Stage1"
-    assert stage_1.look_again_seconds == pytest.approx(119)
+    assert stage_1.requeue_after_seconds == pytest.approx(119)
     kubelet = run(ordered(seconds=ASKED + 21, node=dead, fields={"progress": STARTED, "join": KEXEC_JOIN}))
     assert kubelet.status["bootStage"] == "Kubelet"
     assert kubelet.status["imageRef"] == OLD
@@ -291,7 +291,7 @@ def test_an_order_is_not_withdrawn_while_its_maintenance_is_under_way() -> None:
     for phase in DISTURBING_PHASES:
         under_way = maintenance(phase=phase, reboot=attempt("Kexec"))
         decision = run(ordered(seconds=9000, node=node(lease=8995), maintenance=under_way))
-        assert not decision.withdraws
+        assert not decision.revokes
         assert decision.status["order"]["id"] == "o2"
 
 
@@ -301,7 +301,7 @@ def test_it_is_withdrawn_once_its_maintenance_is_over_and_the_old_boot_lives_on(
     method: RebootMethod, other: Maintenance | None
 ) -> None:
     decision = run(ordered(method, seconds=9000, node=node(lease=8995), maintenance=other))
-    assert decision.withdraws
+    assert decision.revokes
     assert decision.status["order"]["id"] == "o1"
     assert {"method", "maintenanceRef", "requestID"}.isdisjoint(decision.status["order"])
     assert (ready_of(decision)["status"], decision.status["bootStage"]) == ("True", "Ready")
@@ -312,20 +312,20 @@ def test_it_is_withdrawn_when_its_maintenance_waits_again_and_the_old_boot_lives
     """A job was there that may not be interrupted: the executor went back before the machine was told."""
     waits = maintenance(phase="Waiting")
     decision = run(ordered(method, seconds=9000, node=node(lease=8995), maintenance=waits))
-    assert decision.withdraws
+    assert decision.revokes
     assert decision.status["order"]["id"] == "o1"
     again = maintenance(reboot=attempt(method, id="try-2"))
     assert run(ordered(method, seconds=9000, node=node(lease=8995), maintenance=again)).orders
 
 
 def test_it_is_not_withdrawn_while_the_node_is_dead() -> None:
-    assert not run(ordered(seconds=9000, node=node(None, lease=ASKED), maintenance=None)).withdraws
+    assert not run(ordered(seconds=9000, node=node(None, lease=ASKED), maintenance=None)).revokes
 
 
 def test_the_next_request_takes_the_place_of_one_that_nobody_carried_out() -> None:
     again = maintenance("r01-u01-2", reboot=attempt("Reset", id="try-9"))
     decision = run(ordered(seconds=9000, node=node(lease=8995), maintenance=again))
-    assert (decision.orders, decision.withdraws) == (True, False)
+    assert (decision.orders, decision.revokes) == (True, False)
     assert (decision.status["order"]["maintenanceRef"], decision.status["order"]["requestID"]) == ("r01-u01-2", "try-9")
 
 
@@ -342,7 +342,7 @@ def test_deciding_again_on_what_was_written_changes_nothing(row: Row) -> None:
     first: Decision = decide(facts, now, NEW)
     again = decide(replace(facts, server=written(facts.server, first)), now, "another")
     assert not again.orders
-    assert not again.withdraws
+    assert not again.revokes
     assert again.status.get("order") == first.status.get("order")
     assert not again.events
 

@@ -21,9 +21,9 @@ from provisioner.api.pool_settings import (
     VerificationSettings,
 )
 from provisioner.api.server import BootOrder, Interface, JoinStatus, ServerStatus
-from provisioner.health.node_view import NodeView, read_node
+from provisioner.health.checked_node import CheckedNode, read_node
+from provisioner.health.decision import Decision
 from provisioner.health.situation import Situation
-from provisioner.health.verdict import Decision
 from tests.boot.objects import DIGEST, image, pool, server
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
@@ -133,7 +133,7 @@ def node_body(
     }
 
 
-def node(*arguments: Any, **fields: Any) -> NodeView:
+def node(*arguments: Any, **fields: Any) -> CheckedNode:
     seen = read_node(node_body(*arguments, **fields))
     assert seen is not None
     return seen

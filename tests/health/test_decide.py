@@ -13,9 +13,9 @@ from provisioner.api.codec import from_json
 from provisioner.api.node_contract import VERIFICATION_RELEASE_REQUESTED, VERIFICATION_RETRY_REQUESTED
 from provisioner.api.server import JoinStatus, Verification
 from provisioner.health.decide import PAUSE, decide
+from provisioner.health.decision import Decision
 from provisioner.health.job_outcome import JobState
 from provisioner.health.situation import Situation
-from provisioner.health.verdict import Decision
 from tests.health.objects import (
     BOOT,
     DIGEST,
@@ -136,7 +136,7 @@ def test_a_server_that_was_never_ordered_to_boot_says_nothing() -> None:
 def test_facts_are_waited_for_and_then_given_up() -> None:
     world, waits = run(situation(node=node("")), (0, {}), (299, {}))
     assert said(waits) == ("Unknown", "WaitsForFacts")
-    assert waits.look_again_seconds == pytest.approx(1)
+    assert waits.requeue_after_seconds == pytest.approx(1)
     _, decision = run(world, (300, {}))
     assert said(decision) == ("False", "Facts")
     assert "provisioner-node" in verified(decision).message
@@ -162,7 +162,7 @@ def test_what_cannot_come_right_fails_at_once_and_the_rest_is_left_open() -> Non
 def test_a_failed_round_is_repeated_after_a_pause_as_often_as_the_pool_says_and_then_a_person_is_asked() -> None:
     world, first = run(situation(node=node(BROKEN)), (0, {}))
     assert reasons(first) == ["VerificationStarted", "VerificationFailed"]
-    assert first.look_again_seconds == PAUSE.total_seconds()
+    assert first.requeue_after_seconds == PAUSE.total_seconds()
     assert "the next one begins at 2026-01-02T12:01:00Z" in verified(first).message
     world, waits = run(world, (59, {}))
     assert (verification(waits).attempt, reasons(waits)) == (1, [])
@@ -170,7 +170,7 @@ def test_a_failed_round_is_repeated_after_a_pause_as_often_as_the_pool_says_and_
     assert (verification(second).attempt, said(second)) == (2, ("False", "Processors"))
     assert "a person must act" in verified(second).message
     world, last = run(world, (6000, {"node": node()}))
-    assert (verification(last).attempt, said(last), last.look_again_seconds) == (2, ("False", "Processors"), None)
+    assert (verification(last).attempt, said(last), last.requeue_after_seconds) == (2, ("False", "Processors"), None)
 
 
 def test_a_retry_makes_one_more_round_and_is_answered_with_what_came_of_it() -> None:

@@ -10,8 +10,8 @@ import pytest
 from provisioner.api import Server
 from provisioner.api.node_contract import HOLD_REQUESTED, HOLD_TAINT, VERIFICATION_TAINT
 from provisioner.api.server import Verification
+from provisioner.health.checked_node import CheckedNode
 from provisioner.health.decide import decide
-from provisioner.health.node_view import NodeView
 from provisioner.health.taints import plan_taints
 from tests.health.objects import (
     NOON,
@@ -84,7 +84,7 @@ def other_boot_verified(server: Server) -> Server:
         "another order was given", "and prepared", "another boot was verified", "another Node", "no record",
     ],
 )  # fmt: skip
-def test_whatever_does_not_fit_together_keeps_the_taint(server: Server, seen: NodeView) -> None:
+def test_whatever_does_not_fit_together_keeps_the_taint(server: Server, seen: CheckedNode) -> None:
     assert plan_taints(server, seen) is None
 
 

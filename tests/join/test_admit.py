@@ -11,7 +11,7 @@ import pytest
 
 from provisioner.api.meta import rfc3339_micro
 from provisioner.api.server import BootOrder, PowerStatus
-from provisioner.join.admit import Admitted, Challenged, Decision, Facts, NotYet, Refused, admit
+from provisioner.join.admit import Admitted, Challenged, Decision, Denied, JoinFacts, NotYet, admit
 from provisioner.join.attestation import Challenge, Proven, Unproven
 from provisioner.join.request import JoinRequest
 from tests.join import samples
@@ -34,7 +34,7 @@ from tests.join.samples import (
     with_status,
 )
 
-FACTS = Facts(
+FACTS = JoinFacts(
     server=server(), pool=pool(), image=image(), node=node(), proof=Unproven("the machine offered no evidence")
 )
 REQUEST = request()
@@ -46,14 +46,14 @@ class Row:
 
     why: str
     reason: str
-    facts: Facts = FACTS
+    facts: JoinFacts = FACTS
     request: JoinRequest = REQUEST
     source: str = ADDRESS
-    kind: type = Refused
+    kind: type = Denied
     recorded: bool = False
 
 
-def of(change: Callable[[Any], Any]) -> Facts:
+def of(change: Callable[[Any], Any]) -> JoinFacts:
     return replace(FACTS, server=change(server()))
 
 
@@ -70,7 +70,7 @@ def lease(age_seconds: float, **spec: Any) -> dict[str, Any]:
     return {"spec": {"renewTime": rfc3339_micro(NOW - timedelta(seconds=age_seconds)), **spec}}
 
 
-def fetched_by(key: str, **changes: Any) -> Facts:
+def fetched_by(key: str, **changes: Any) -> JoinFacts:
     return of(lambda s: with_status(s, join=fetched(key, **changes)))
 
 
@@ -180,10 +180,10 @@ ROWS = [
 def test_it_is_turned_away_with_the_reason(row: Row) -> None:
     decision: Decision = admit(row.facts, row.request, row.source, NOW)
     assert isinstance(decision, row.kind)
-    assert isinstance(decision, Refused | NotYet)
+    assert isinstance(decision, Denied | NotYet)
     assert decision.reason == row.reason
     assert len(decision.message) > 20
-    if isinstance(decision, Refused):
+    if isinstance(decision, Denied):
         assert decision.recorded is row.recorded
 
 
@@ -216,7 +216,7 @@ def test_it_is_turned_away_with_the_reason(row: Row) -> None:
         ("the pool wants proof and it gave it", replace(FACTS, pool=pool(attestation="Required"), proof=Proven("tpm"))),
     ],
 )
-def test_it_is_admitted(why: str, facts: Facts) -> None:
+def test_it_is_admitted(why: str, facts: JoinFacts) -> None:
     decision = admit(facts, request(), ADDRESS, NOW)
     assert isinstance(decision, Admitted), why
     assert decision.repeat is False
@@ -231,13 +231,13 @@ def test_the_same_machine_may_repeat_its_request() -> None:
 
 def test_a_repeat_after_the_window_is_refused() -> None:
     decision = admit(fetched_by(KEY), request(), ADDRESS, NOW + timedelta(seconds=1800))
-    assert isinstance(decision, Refused)
+    assert isinstance(decision, Denied)
     assert decision.reason == "OrderExpired"
 
 
 def test_a_repeat_with_no_key_on_record_is_refused() -> None:
     decision = admit(fetched_by(KEY, request_key_sha256=None), request(), ADDRESS, NOW)
-    assert isinstance(decision, Refused)
+    assert isinstance(decision, Denied)
     assert decision.reason == "AlreadyFetched"
 
 

@@ -10,7 +10,7 @@ from provisioner.api import Server
 from provisioner.api.boot_timeline import stage_moments
 from provisioner.api.codec import decode, encode
 from provisioner.api.meta import parse_time
-from provisioner.join.admit import Refused
+from provisioner.join.admit import Denied
 from provisioner.join.join_status import claim, note
 from tests.join.samples import NOW, order, request, server
 
@@ -33,17 +33,17 @@ def test_the_moment_of_the_handover_is_exact_and_begins_the_last_phase() -> None
 
 @pytest.mark.parametrize("later", [0.001, 0.3, 5.0])
 def test_a_refusal_is_later_than_the_handover_in_the_same_second_too(later: float) -> None:
-    refused = note(claimed(), Refused("AlreadyFetched", "was handed out"), FETCHED + timedelta(seconds=later))
+    refused = note(claimed(), Denied("AlreadyFetched", "was handed out"), FETCHED + timedelta(seconds=later))
     assert refused is not None
     assert parse_time(refused["join"]["refusedTime"]) > parse_time(refused["join"]["fetchedTime"])
 
 
 def test_a_refusal_that_was_written_is_not_written_again_at_once() -> None:
-    first = note(claimed(), Refused("AlreadyFetched", "was handed out"), FETCHED + timedelta(seconds=0.1))
+    first = note(claimed(), Denied("AlreadyFetched", "was handed out"), FETCHED + timedelta(seconds=0.1))
     assert first is not None
     written = encode(claimed())
     written["status"] |= first
     assert (
-        note(decode(Server, written), Refused("AlreadyFetched", "was handed out"), FETCHED + timedelta(seconds=0.2))
+        note(decode(Server, written), Denied("AlreadyFetched", "was handed out"), FETCHED + timedelta(seconds=0.2))
         is None
     )

@@ -12,14 +12,13 @@ from typing import Any
 import pytest
 
 from provisioner.api.conditions import find_condition
-from provisioner.api.errors import Refused as DeniedByServer
-from provisioner.api.errors import Retryable
+from provisioner.api.errors import Refused, Retryable
 from provisioner.api.image import Image
 from provisioner.api.meta import parse_time
 from provisioner.api.node_pool import NodePool
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, SECRETS, of
-from provisioner.join.admit import Challenged, NotYet, Refused
+from provisioner.join.admit import Challenged, Denied, NotYet
 from provisioner.join.attestation import Challenge, Proof, Proven
 from provisioner.join.configuration import JoinConfiguration
 from provisioner.join.request import JoinRequest
@@ -105,7 +104,7 @@ def test_of_two_racing_requests_exactly_one_wins(world: World) -> None:
     with ThreadPoolExecutor(2) as pool:
         answers = list(pool.map(join, ("ab" * 32, "cd" * 32)))
     winners = [answer for answer in answers if isinstance(answer, JoinConfiguration)]
-    losers = [answer for answer in answers if isinstance(answer, Refused)]
+    losers = [answer for answer in answers if isinstance(answer, Denied)]
     assert (len(winners), len(losers)) == (1, 1)
     assert losers[0].reason == "AlreadyFetched"
     assert world.tokens() == [winners[0].bootstrap_token.reveal().split(".")[0]]
@@ -220,7 +219,7 @@ def test_two_servers_with_one_mac_address_are_named(world: World) -> None:
     service = world.service()
     service._find_servers = lambda mac: ["r02-u07", "r01-u01"]
     answer = service.join(world.request(), world.address)
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, Denied)
     assert answer.reason == "AmbiguousMachine"
     assert "r01-u01 and r02-u07" in answer.message
 
@@ -229,7 +228,7 @@ def test_a_cache_that_names_a_server_of_another_mac_address_is_not_believed(worl
     service = world.service()
     service._find_servers = lambda mac: [world.name]
     answer = service.join(world.request(macAddress="52:54:00:00:00:01"), world.address)
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, Denied)
     assert answer.reason == "UnknownMachine"
 
 
@@ -257,7 +256,7 @@ def test_a_verifier_challenges_and_then_proves(world: World) -> None:
 
     world.admin.patch(of(NodePool), world.name, {"spec": {"attestation": "Required"}})
     service = world.service(verifiers={"Reverse": Reverse()})
-    assert isinstance(service.join(world.request(), world.address), Refused)
+    assert isinstance(service.join(world.request(), world.address), Denied)
     challenged = service.join(world.request(evidence={"type": "Reverse"}), world.address)
     assert challenged == Challenged({"nonce": "abc"})
     proven = service.join(world.request(evidence={"type": "Reverse", "proof": "cba"}), world.address)
@@ -279,7 +278,7 @@ def test_an_api_server_that_is_away_is_retryable_and_nothing_is_refused(world: W
 
 def test_the_join_service_may_not_read_a_secret(world: World) -> None:
     token_id = world.joined().bootstrap_token.reveal().split(".")[0]
-    with pytest.raises(DeniedByServer, match="cannot get resource"):
+    with pytest.raises(Refused, match="cannot get resource"):
         world.service_cluster.get(SECRETS, f"bootstrap-token-{token_id}", namespace="kube-system")
-    with pytest.raises(DeniedByServer, match="cannot list resource"):
+    with pytest.raises(Refused, match="cannot list resource"):
         world.service_cluster.list(SECRETS, namespace="kube-system")

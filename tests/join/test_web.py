@@ -10,7 +10,7 @@ import pytest
 
 from provisioner.api.errors import NeedsHuman, Retryable
 from provisioner.api.values import Secret
-from provisioner.join.admit import Challenged, NotYet, Refused
+from provisioner.join.admit import Challenged, Denied, NotYet
 from provisioner.join.configuration import JoinConfiguration
 from provisioner.join.kubelet_configuration import kubelet_configuration
 from tests.join.front import post_as_nginx, serve
@@ -69,7 +69,7 @@ def test_a_configuration_is_sent_whole_and_cached_nowhere(path: Path, service: A
 @pytest.mark.parametrize(
     ("answer", "status", "expected"),
     [
-        (Refused("NotAccepted", "it is Pending"), 403, {"reason": "NotAccepted", "message": "it is Pending"}),
+        (Denied("NotAccepted", "it is Pending"), 403, {"reason": "NotAccepted", "message": "it is Pending"}),
         (
             NotYet("NotOrdered", "nobody ordered it", 4.2),
             425,

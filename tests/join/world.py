@@ -26,7 +26,7 @@ from provisioner.api.meta import ObjectMeta, rfc3339, rfc3339_micro
 from provisioner.api.server import BootOrder, PowerStatus, Server, ServerSpec
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import CSRS, SECRETS, ResourceType, of
-from provisioner.join.admit import Refused
+from provisioner.join.admit import Denied
 from provisioner.join.configuration import JoinConfiguration, JoinSettings
 from provisioner.join.csr import CLIENT_SIGNER
 from provisioner.join.csr_controller import Approver
@@ -207,9 +207,9 @@ class World:
         assert isinstance(answer, JoinConfiguration), answer
         return answer
 
-    def refused(self, **changes: Any) -> Refused:
+    def refused(self, **changes: Any) -> Denied:
         answer = self.join(**changes)
-        assert isinstance(answer, Refused), answer
+        assert isinstance(answer, Denied), answer
         return answer
 
     def order(self, order_id: str, **changes: Any) -> None:

@@ -42,7 +42,7 @@ class SimulatedCrash(BaseException):
 
 
 class PassedOn:
-    """The real door."""
+    """The real client."""
 
     def __init__(self, cluster: Any) -> None:
         self.cluster = cluster

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from provisioner.api import NodePool, Server
-from provisioner.jobs.work import Held, Job, JobKind, SlurmDrained, Work
+from provisioner.jobs.work import EvictionBlocked, Job, JobKind, SlurmDrained, Work
 
 
 @dataclass
@@ -18,7 +18,7 @@ class FakeJobs:
     unknown: tuple[str, ...] = ()
     has_slurm: bool = False
     drain: str | None = None
-    held: tuple[Held, ...] = ()
+    held: tuple[EvictionBlocked, ...] = ()
     before_look: Callable[[int], None] = lambda look: None
     looks: int = 0
     evicted: list[str] = field(default_factory=list)
@@ -43,7 +43,9 @@ class FakeJobs:
         self.drain = self.drain or reason
         return SlurmDrained(node=server.name, reason=self.drain, ours=self.drain == reason)
 
-    def evict(self, server: Server, pool: NodePool, *, spare: Collection[JobKind], force: bool) -> tuple[Held, ...]:
+    def evict(
+        self, server: Server, pool: NodePool, *, spare: Collection[JobKind], force: bool
+    ) -> tuple[EvictionBlocked, ...]:
         gone = [j for j in self.jobs if j.kind not in spare and (force or not j.do_not_disrupt)]
         if self.held:
             return self.held

@@ -74,10 +74,10 @@ class RecordedEvents:
 
 
 class Plane:
-    """Everything is named after `unique`; the first server is `name`. The executor goes through `door`."""
+    """Everything is named after `unique`; the first server is `name`. The executor goes through `client`."""
 
-    def __init__(self, cluster: Cluster, door: Any, unique: str, *, servers: int = 1, **settings: Any) -> None:
-        self.cluster, self.door, self.unique = cluster, door, unique
+    def __init__(self, cluster: Cluster, client: Any, unique: str, *, servers: int = 1, **settings: Any) -> None:
+        self.cluster, self.client, self.unique = cluster, client, unique
         self.now = NOON
         self.agent_stages = True
         self.jobs, self.events = FakeJobs(), RecordedEvents()
@@ -99,11 +99,11 @@ class Plane:
     def start(self, cluster: Any = None) -> MaintenanceController:
         """An executor, as after a restart: it knows nothing."""
         kinds = {"servers": Server, "pools": NodePool, "images": Image, "maintenances": Maintenance}
-        door = cluster or self.door
-        sources: dict[str, Any] = {k: LiveSource(door, of(v), self.unique) for k, v in kinds.items()}
-        informers = MaintenanceInformers(**sources, nodes=LiveSource(door, NODES, self.unique))
+        client = cluster or self.client
+        sources: dict[str, Any] = {k: LiveSource(client, of(v), self.unique) for k, v in kinds.items()}
+        informers = MaintenanceInformers(**sources, nodes=LiveSource(client, NODES, self.unique))
         return MaintenanceController(
-            door,
+            client,
             informers,
             self.jobs,
             self.events,

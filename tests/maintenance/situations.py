@@ -22,7 +22,7 @@ from provisioner.api.node_facts import BootIntent, BootReport, NodeFacts
 from provisioner.api.pool_settings import MaintenanceSettings
 from provisioner.api.server import BootOrder, JoinStatus, Verification
 from provisioner.jobs.work import Work
-from provisioner.maintenance.facts import Facts, NodeView, read_node
+from provisioner.maintenance.facts import MaintenanceFacts, NodeView, read_node
 from provisioner.maintenance.requests.merge import merge
 from tests.boot import objects
 from tests.maintenance.samples import NOON, maintenance, requestor
@@ -116,7 +116,7 @@ def blocker(kind: Any, name: str, *, since: float = 0) -> Blocker:
     return Blocker(kind=kind, name=name, message="is waited for", since_time=rfc3339(later(since)))
 
 
-def facts(*requestors: Requestor, status: dict[str, Any] | None = None, **changes: Any) -> Facts:
+def facts(*requestors: Requestor, status: dict[str, Any] | None = None, **changes: Any) -> MaintenanceFacts:
     """`status`: of the Maintenance."""
     m = maintenance(1, *(requestors or (requestor(requested_time=rfc3339(NOON)),)), **(status or {}))
     given: dict[str, Any] = {
@@ -130,4 +130,4 @@ def facts(*requestors: Requestor, status: dict[str, Any] | None = None, **change
         "work": Work(),
         **changes,
     }
-    return Facts(**given)
+    return MaintenanceFacts(**given)

@@ -189,7 +189,7 @@ def test_checks_that_have_failed_for_good_give_the_slot_back_at_once(plane: Plan
 
 def test_a_clock_that_is_set_back_does_not_keep_the_claim_open(plane: Plane) -> None:
     plane.ask(DRAIN_REQUESTED)
-    dying = DyingCluster(plane.door, "DrainStarted")
+    dying = DyingCluster(plane.client, "DrainStarted")
     plane.executor = plane.start(dying)
     with pytest.raises(SimulatedCrash):
         plane.work()
@@ -202,7 +202,7 @@ def test_a_clock_that_is_set_back_does_not_keep_the_claim_open(plane: Plane) -> 
 
 def test_a_clock_that_is_set_back_does_not_make_it_reboot_by_the_same_path_again(plane: Plane) -> None:
     plane.ask(REBOOT_REQUESTED)
-    plane.executor = plane.start(DyingCluster(plane.door, "RebootStarted"))
+    plane.executor = plane.start(DyingCluster(plane.client, "RebootStarted"))
     with pytest.raises(SimulatedCrash):
         plane.work()
     plane.now -= timedelta(hours=5)
@@ -231,7 +231,7 @@ def test_what_was_staged_is_what_the_kexec_starts(plane: Plane) -> None:
     assert (stage["action"], kexec["action"]) == ("Stage", "Kexec")
     assert stage["id"] != kexec["id"]
     told = agent.parse_intent(json.dumps(stage))
-    held = agent.Held(
+    held = agent.StagedImage(
         image_digest=told.image_digest, arguments=told.arguments, state="Staged", intent_id=told.id, message="", since=0
     )
     step = agent.next_step(agent.parse_intent(json.dumps(kexec)), kexec["bootIDBefore"], held, "", 0)
@@ -289,7 +289,7 @@ def test_a_stale_leader_cannot_undo_what_the_new_one_did(plane: Plane) -> None:
             return self.cluster.get(type_, name, **more)
 
     with pytest.raises(Conflict):
-        reconcile_often(plane.start(Overtaken(plane.door)), plane.name)
+        reconcile_often(plane.start(Overtaken(plane.client)), plane.name)
     assert (plane.phase(), plane.is_closed()) == ("Drained", True)
 
 

@@ -33,11 +33,11 @@ def test_a_vanished_node_gives_its_slot_back(cluster: Cluster, controller_accoun
 
 
 def test_a_node_that_cannot_be_emptied_gives_its_slot_back_after_its_time(plane: Plane) -> None:
-    from provisioner.jobs.work import Held
+    from provisioner.jobs.work import EvictionBlocked
 
     plane.file(1, {"name": "user-alice", "action": "Reboot", "policy": "Now"})
     plane.jobs.jobs = [job("web/front")]
-    plane.jobs.held = (Held(kind="PodDisruptionBudget", name="web/front", message="its budget forbids it"),)
+    plane.jobs.held = (EvictionBlocked(kind="PodDisruptionBudget", name="web/front", message="its budget forbids it"),)
     plane.work()
     assert [(b.kind, b.name) for b in plane.status().blockers] == [("PodDisruptionBudget", "web/front")]
     plane.work(seconds=3601)
@@ -90,7 +90,7 @@ def test_two_that_claim_at_the_same_moment_both_stand_back(
     first, second = plane.names
     for name in plane.names:
         plane.ask(REBOOT_REQUESTED, "Now", name=name)
-    blind = BlindCluster(plane.door)  # two leaders: each read the budget before the other wrote its claim
+    blind = BlindCluster(plane.client)  # two leaders: each read the budget before the other wrote its claim
     for name in plane.names:
         with pytest.raises(SimulatedCrash):
             plane.start(blind).reconcile(name)

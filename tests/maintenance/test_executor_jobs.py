@@ -65,7 +65,7 @@ def test_our_drain_in_slurm_is_lifted_also_when_the_crash_came_before_its_record
     plane = Plane(cluster, controller_account, unique)
     with_slurm(plane)
     plane.ask(REBOOT_REQUESTED)
-    dying = DyingCluster(plane.door, "Closed")
+    dying = DyingCluster(plane.client, "Closed")
     plane.executor = plane.start(dying)
     with pytest.raises(SimulatedCrash):
         plane.work()

@@ -155,10 +155,10 @@ def test_what_is_not_understood_is_refused_on_the_node_and_nothing_is_done(plane
 
 
 def test_a_held_node_is_not_disturbed_and_goes_back_if_it_was_claimed(plane: Plane) -> None:
-    from provisioner.jobs.work import Held
+    from provisioner.jobs.work import EvictionBlocked
 
     plane.jobs.jobs = [job()]
-    plane.jobs.held = (Held(kind="Pod", name="ml/training", message="is ending"),)
+    plane.jobs.held = (EvictionBlocked(kind="Pod", name="ml/training", message="is ending"),)
     plane.ask(REBOOT_REQUESTED, "Now")
     plane.work()
     assert plane.phase() == "Draining"
@@ -196,7 +196,7 @@ def test_a_request_that_the_api_server_refuses_does_not_hold_up_what_is_under_wa
         def create(self, type_: Any, body: Any, **more: Any) -> Any:
             raise Refused("a policy forbids it", hint="ask somebody who may")
 
-    plane.executor = plane.start(Refusing(plane.door))
+    plane.executor = plane.start(Refusing(plane.client))
     finish(plane)
     assert [m.status.phase for m in plane.maintenances()] == ["Completed"]
     assert "RequestRefused" in plane.events.reasons("Node")

@@ -16,7 +16,7 @@ from provisioner.api.node_contract import (
     REIMAGE_REQUESTED,
     REQUEST_REFUSED,
 )
-from provisioner.maintenance.requests.intake import File, Intake, Say, Withdraw, take_in
+from provisioner.maintenance.requests.intake import File, Intake, SetConditions, Withdraw, take_in
 from tests.maintenance.samples import NOON, at, maintenance, requestor
 from tests.maintenance.situations import attempt, later, node
 
@@ -54,7 +54,7 @@ def words(intake: Intake | None) -> str:
             return f"{who.name}: {who.action}{image}, {who.policy}{deadline}, into {into}"
         case Withdraw(requestor=name, target=target):
             return f"{name} out of {target.name}"
-        case Say(conditions=conditions):
+        case SetConditions(conditions=conditions):
             return ", ".join(f"{c.type.rpartition('/')[2]} {c.status} ({c.reason})" for c in conditions)
 
 

@@ -12,7 +12,7 @@ from provisioner.api.node_facts import BootReport
 from provisioner.api.pool_settings import VerificationSettings
 from provisioner.api.server import CheckResult, PowerStatus, Verification
 from provisioner.jobs.work import Work
-from provisioner.maintenance.facts import Facts
+from provisioner.maintenance.facts import MaintenanceFacts
 from provisioner.maintenance.phases.rebooting import decide_rebooting
 from provisioner.maintenance.phases.verdict import read_verdict
 from provisioner.maintenance.phases.verifying import decide_verifying
@@ -38,7 +38,7 @@ NAME = f"{NODE}-1"
 ENDED = rfc3339(later(30))
 
 
-def trying(method: Any = "Kexec", *, phase: Any = "Rebooting", number: int = 1, **changes: Any) -> Facts:
+def trying(method: Any = "Kexec", *, phase: Any = "Rebooting", number: int = 1, **changes: Any) -> MaintenanceFacts:
     """The try is written down, its order given and prepared; the agent knows nothing yet."""
     tries = changes.pop("tries", ())
     ended = changes.pop("ended", {})
@@ -52,7 +52,7 @@ def trying(method: Any = "Kexec", *, phase: Any = "Rebooting", number: int = 1, 
     return facts(status=status, **given)
 
 
-def told(given: Facts, **changes: Any) -> Facts:
+def told(given: MaintenanceFacts, **changes: Any) -> MaintenanceFacts:
     """The agent was told what the executor would tell it."""
     step = decide_rebooting(given, later(10))
     assert isinstance(step, SetIntent)
@@ -89,7 +89,7 @@ def words(step: Step) -> str:
     return type(step).__name__
 
 
-REBOOTING: dict[str, tuple[Facts, float, str]] = {
+REBOOTING: dict[str, tuple[MaintenanceFacts, float, str]] = {
     "without a boot order nobody is told": (
         trying(server=server(order="o1")),
         10,
@@ -247,7 +247,7 @@ def checked(result: Any = "Failed", *, attempt: int = 2, finished: bool = True, 
     )
 
 
-def back(**changes: Any) -> Facts:
+def back(**changes: Any) -> MaintenanceFacts:
     """The machine is back in the boot that was ordered, Ready, verified."""
     said: dict[str, Any] = {"order": "o2", "request": "try-1", "joined": NEW_BOOT, **changes.pop("said", {})}
     given = {"server": server(**said), "node": node(NEW_BOOT, taint=NAME), **changes}
@@ -255,7 +255,7 @@ def back(**changes: Any) -> Facts:
 
 
 UNVERIFIED = {"verified": "Unknown"}
-VERIFYING: dict[str, tuple[Facts, float, str]] = {
+VERIFYING: dict[str, tuple[MaintenanceFacts, float, str]] = {
     "boot, image, Ready and checks are the proof": (back(), 60, "ends: Booted"),
     "who keeps it drained has it drained": (
         replace(back(), wanted=facts(requestor(), requestor("user-bob", "Drain")).wanted),

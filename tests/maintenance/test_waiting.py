@@ -12,7 +12,7 @@ from provisioner.api.meta import rfc3339
 from provisioner.api.node_contract import HOLD_REQUESTED
 from provisioner.api.node_facts import BootReport
 from provisioner.jobs.work import Work
-from provisioner.maintenance.facts import Facts, read_node
+from provisioner.maintenance.facts import MaintenanceFacts, read_node
 from provisioner.maintenance.phases.budget import Budget
 from provisioner.maintenance.phases.staging import stage_intent
 from provisioner.maintenance.phases.waiting import decide_waiting
@@ -31,7 +31,7 @@ def by_deadline(seconds: float = 600) -> Any:
     return requestor(policy="Deadline", deadline_time=rfc3339(later(seconds)), requested_time=rfc3339(NOON))
 
 
-def staged(given: Facts, state: Any = "Staged") -> Facts:
+def staged(given: MaintenanceFacts, state: Any = "Staged") -> MaintenanceFacts:
     """The agent has said so of what it was told to stage."""
     intent = stage_intent(given)
     assert intent is not None
@@ -41,7 +41,7 @@ def staged(given: Facts, state: Any = "Staged") -> Facts:
     return replace(given, node=node(intent=intent, report=report))
 
 
-def waits_for(given: Facts, seconds: float = 60) -> list[str]:
+def waits_for(given: MaintenanceFacts, seconds: float = 60) -> list[str]:
     """The kinds of what it waits for; a claim is 'claimed'."""
     step = decide_waiting(given, later(seconds))
     if isinstance(step, WriteStatus):
@@ -50,7 +50,7 @@ def waits_for(given: Facts, seconds: float = 60) -> list[str]:
 
 
 HELD = ({"type": HOLD_REQUESTED, "status": "True"},)
-ROWS: dict[str, tuple[Facts, list[str]]] = {
+ROWS: dict[str, tuple[MaintenanceFacts, list[str]]] = {
     "an idle server with its image staged and a free slot is claimed": (staged(facts(budget=FREE)), ["claimed"]),
     "a free slot in the cache is looked at once more": (
         staged(facts(budget=replace(FREE, fresh=False))),
@@ -142,7 +142,7 @@ def test_a_clock_that_is_set_back_makes_nobody_wait_for_hours() -> None:
     assert waits_for(staged(facts(budget=FREE, status={"timeline": (contended,)}))) == ["claimed"]
 
 
-def with_status(given: Facts, status: Any) -> Facts:
+def with_status(given: MaintenanceFacts, status: Any) -> MaintenanceFacts:
     m = replace(given.maintenance, status=status)
     return replace(given, maintenance=m, wanted=merge(m))
 

@@ -10,9 +10,9 @@ from provisioner.api.codec import from_json, to_json
 from provisioner.api.node_facts import BootIntent, BootReport
 from provisioner.node.intent import (
     RETRY_SECONDS,
-    Held,
     Intent,
     IntentError,
+    StagedImage,
     next_step,
     parse_intent,
     render_report,
@@ -35,12 +35,12 @@ def intent(action: str = "Stage", *, name: str = "i1", digest: str = DIGEST, arg
     return parse_intent(json.dumps(to_json(written)))
 
 
-def held(state: str, *, name: str = "i1", digest: str = DIGEST, since: float = NOW) -> Held:
-    return Held(image_digest=digest, arguments=(), state=state, intent_id=name, message="", since=since)
+def held(state: str, *, name: str = "i1", digest: str = DIGEST, since: float = NOW) -> StagedImage:
+    return StagedImage(image_digest=digest, arguments=(), state=state, intent_id=name, message="", since=since)
 
 
 def step(
-    wanted: Intent | None, has: Held | None = None, *, boot: str = BOOT, finished: str = "", now: float = NOW
+    wanted: Intent | None, has: StagedImage | None = None, *, boot: str = BOOT, finished: str = "", now: float = NOW
 ) -> str:
     return next_step(wanted, boot, has, finished, now)
 

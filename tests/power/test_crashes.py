@@ -17,7 +17,7 @@ from provisioner.lab.machine.machine import BootPlan
 from provisioner.power.act import Act
 from provisioner.power.bmc_pool import BmcPool
 from provisioner.power.decide import PoweredOn
-from provisioner.power.preflight import LastLook
+from provisioner.power.preflight import Preflight
 from provisioner.power.reconcile import ServerPowerReconciler
 from provisioner.power.record import Record
 from provisioner.power.redfish import RedfishPower
@@ -102,7 +102,7 @@ def run_until_done(site: Site, die_at: int | None) -> list[str]:
         site.door,
         FakeInformer(site),  # type: ignore[arg-type]
         pool,
-        Act(site.settings, record, LastLook(site.door, None, now=now)),
+        Act(site.settings, record, Preflight(site.door, None, now=now)),
         record,
         site.settings,
         now=now,

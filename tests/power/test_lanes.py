@@ -1,4 +1,4 @@
-"""A server whose BMC does not answer changes lanes, and comes back."""
+"""A server whose BMC does not answer changes queues, and comes back."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from provisioner.power.bmc_queues import Lanes, retry_seconds
+from provisioner.power.bmc_queues import BmcQueues, retry_seconds
 from provisioner.power.power_controller import BmcUnreachable
 
 BOUND_SECONDS = 60
 
 
 class Bmcs:
-    """A reconcile that fails for the servers in `dead`, and notes in which lane each was looked at."""
+    """A reconcile that fails for the servers in `dead`, and notes in which queue each was looked at."""
 
     def __init__(self) -> None:
         self.dead: set[str] = set()
@@ -45,8 +45,8 @@ def ended() -> list[str]:
 
 
 @pytest.fixture
-def lanes(bmcs: Bmcs, ended: list[str]) -> Iterator[Lanes]:
-    made = Lanes(
+def queues(bmcs: Bmcs, ended: list[str]) -> Iterator[BmcQueues]:
+    made = BmcQueues(
         bmcs, workers=1, unreachable_workers=1, spread=lambda seconds: 0.01, on_end=lambda: ended.append("end")
     )
     stop = threading.Event()
@@ -60,27 +60,27 @@ def lanes(bmcs: Bmcs, ended: list[str]) -> Iterator[Lanes]:
     assert ended == ["end", "end"]
 
 
-def test_a_dead_bmc_is_left_to_the_other_lane_until_it_answers(lanes: Lanes, bmcs: Bmcs) -> None:
+def test_a_dead_bmc_is_left_to_the_other_lane_until_it_answers(queues: BmcQueues, bmcs: Bmcs) -> None:
     bmcs.dead.add("a")
-    lanes.add("a")
+    queues.add("a")
     bmcs.wait_for(lambda looks: looks[:3] == [("a", "power")] + [("a", "power-unreachable")] * 2)
     bmcs.dead.clear()
-    # Wait until it was found alive, which is when it is asked for in the first lane again.
+    # Wait until it was found alive, which is when it is asked for in the first queue again.
     for _ in range(BOUND_SECONDS * 100):
-        lanes.add("a")
+        queues.add("a")
         if bmcs.looks[-1] == ("a", "power"):
             break
         threading.Event().wait(0.01)
     assert bmcs.looks[-1] == ("a", "power")
 
 
-def test_a_change_of_a_dead_server_does_not_enter_the_lane_of_the_living(lanes: Lanes, bmcs: Bmcs) -> None:
+def test_a_change_of_a_dead_server_does_not_enter_the_lane_of_the_living(queues: BmcQueues, bmcs: Bmcs) -> None:
     bmcs.dead.add("a")
-    lanes.add("a")
+    queues.add("a")
     bmcs.wait_for(lambda looks: len(looks) >= 2)
     for _ in range(5):
-        lanes.add("a")
-    lanes.add("b")
+        queues.add("a")
+    queues.add("b")
     bmcs.wait_for(lambda looks: ("b", "power") in looks)
     assert [look for look in bmcs.looks if look[1] == "power"] == [("a", "power"), ("b", "power")]
 

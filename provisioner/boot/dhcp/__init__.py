@@ -1,7 +1,7 @@
 """A stateless DHCPv4 responder: every reply follows from the inventory, and nothing is kept on disk.
 
 A packet's way: the kernel gives it to a worker by its MAC address (steer) → packet → client (what asks?) → respond
-(whose is it, what may it have?) → template and reply → out again. The parent (server, crew, inventory) only keeps the
+(whose is it, what may it have?) → template and reply → out again. The parent (server, supervisor, inventory) keeps the
 workers alive and tells them what changed.
 """
 

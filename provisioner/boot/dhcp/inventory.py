@@ -16,19 +16,19 @@ from provisioner.api.rack import Rack
 from provisioner.api.server import Server
 from provisioner.boot.dhcp.subnet import ServedSubnet, SubnetKey, read_subnet
 
-Silence = Literal["dropped-rejected-server", "dropped-not-the-boot-interface"]
+DropReason = Literal["dropped-rejected-server", "dropped-not-the-boot-interface"]
 
 
 class Machine(NamedTuple):
     """What is known of one MAC address.
 
-    A registered server without an address (yet) has neither `address` nor `silence`: it is lent one like an unknown
-    machine. `silence` is the reason for which it is never answered.
+    A registered server without an address (yet) has neither `address` nor `drop_reason`: it is lent one like an unknown
+    machine. `drop_reason` is the reason for which it is never answered.
     """
 
     address: bytes | None
     subnet: SubnetKey | None
-    silence: Silence | None = None
+    drop_reason: DropReason | None = None
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ class Setup(NamedTuple):
     config: DhcpConfig
     queues: tuple[Queue, ...]
     forward_fd: int
-    """SOCK_SEQPACKET: the keeper reads from it what the other workers write, packets of unknown machines."""
+    """SOCK_SEQPACKET: the supervisor reads from it what the other workers write, packets of unknown machines."""
     keeps_discovery: bool
     addresses: Addresses
     known: Delta | None

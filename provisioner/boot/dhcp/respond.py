@@ -59,8 +59,8 @@ def respond(data: bytes, arrival: Arrival, table: Table, discovery: Discovery | 
     )
     request = _Request(packet, arrival, link, identity, table)
     machine = table.machines.get(packet.mac)
-    if machine is not None and machine.silence is not None:
-        return Outcome(machine.silence)
+    if machine is not None and machine.drop_reason is not None:
+        return Outcome(machine.drop_reason)
     if packet.message_type == opt.INFORM:
         return _inform(request)
     if machine is None or machine.address is None or machine.subnet is None:

@@ -19,7 +19,7 @@ from provisioner.boot.dhcp.config import DhcpConfig
 from provisioner.boot.dhcp.inventory import Delta, Inventory
 from provisioner.boot.dhcp.protocol import Report
 from provisioner.boot.dhcp.sighting import Observation, observe
-from provisioner.boot.dhcp.supervisor import Crew
+from provisioner.boot.dhcp.supervisor import WorkerSupervisor
 
 log = structlog.get_logger()
 
@@ -49,18 +49,18 @@ class DhcpServer:
         self._reported_problems: dict[str, str] = {}
         self._counters: Counter[str] = Counter()
         self._waiting: queue.Queue[Observation | None] = queue.Queue(_MOST_WAITING_OBSERVATIONS)
-        self._crew = Crew(config, snapshot=self._snapshot, on_report=self._take_report)
+        self._supervisor = WorkerSupervisor(config, snapshot=self._snapshot, on_report=self._take_report)
         self._dispatcher: threading.Thread | None = None
 
     def start(self) -> None:
         """Open the sockets and start the workers. Raises: NeedsHuman if a port, an interface or a right is missing."""
-        self._crew.start()
+        self._supervisor.start()
         self._dispatcher = threading.Thread(target=self._dispatch, name="dhcp-observations", daemon=True)
         self._dispatcher.start()
 
     def stop(self) -> None:
         """End the workers and close the sockets. A server that was stopped is not started again."""
-        self._crew.stop()
+        self._supervisor.stop()
         if self._dispatcher is not None:
             self._waiting.put(None)
             self._dispatcher.join()
@@ -103,7 +103,7 @@ class DhcpServer:
 
     def worker_pids(self) -> list[int]:
         """Process ids of the workers that run."""
-        return self._crew.pids()
+        return self._supervisor.pids()
 
     def _publish(self, delta: Delta) -> None:
         problems = dict(self._inventory.problems)
@@ -112,7 +112,7 @@ class DhcpServer:
             log.warning("parts of the inventory were not served by DHCP", problems=new[:5], count=len(new))
         self._reported_problems = problems
         if self._synced and delta:
-            self._crew.tell(delta)
+            self._supervisor.tell(delta)
 
     def _snapshot(self) -> Delta | None:
         with self._lock:

@@ -40,7 +40,7 @@ _FAULT_PAUSE_SECONDS: Final = 1.0
 
 @dataclass
 class _Worker:
-    """A place in the crew; the process in it comes and goes. Times are monotonic seconds."""
+    """A place in the supervisor; the process in it comes and goes. Times are monotonic seconds."""
 
     index: int
     process: subprocess.Popen[bytes] | None = None
@@ -53,7 +53,7 @@ class _Worker:
     pause_seconds: float = 0.0
 
 
-class Crew:
+class WorkerSupervisor:
     """The workers, their sockets and the thread that looks after them.
 
     `snapshot` gives what a new worker must know (None: nothing yet); `on_report` takes what a worker says.
@@ -78,7 +78,7 @@ class Crew:
         self._listeners = sockets.open_listeners(self._config)
         # Unknown machines are one worker's business: whoever meets one hands its packet over. SEQPACKET keeps packets
         # whole as DGRAM does, but its queue is bounded by bytes (about 200 packets), DGRAM's at times by 10 packets.
-        self._keeper_end, self._others_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._supervisor_end, self._others_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._wake_receiver, self._wake_sender = socket.socketpair()
         self._wake_receiver.setblocking(False)
         self._wake_sender.setblocking(False)
@@ -87,7 +87,7 @@ class Crew:
         self._addresses = sockets.interface_addresses(self._listeners[0][-1].sock)
         for worker in self._workers:
             self._launch(worker)
-        self._thread = threading.Thread(target=self._run, name="dhcp-crew", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="dhcp-supervisor", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -118,7 +118,7 @@ class Crew:
                 self._look_after_workers()
             except Exception:
                 # Without this thread no worker is replaced or told anything any more.
-                log.exception("DHCP crew met a fault and goes on")
+                log.exception("DHCP supervisor met a fault and goes on")
                 self._stopping.wait(_FAULT_PAUSE_SECONDS)
         self._end()
 
@@ -171,7 +171,7 @@ class Crew:
             timeout = struct.pack("@ll", _PIPE_TIMEOUT_SECONDS, 0)
             ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
             ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeout)
-            forward = self._keeper_end if worker.index == 0 else self._others_end
+            forward = self._supervisor_end if worker.index == 0 else self._others_end
             listeners = self._listeners[worker.index]
             process = subprocess.Popen(
                 [sys.executable, "-m", "provisioner.boot.dhcp.worker", str(theirs.fileno())],
@@ -189,7 +189,7 @@ class Crew:
             for listener in self._listeners[index]
         )
         keeps = index == 0
-        forward_fd = (self._keeper_end if keeps else self._others_end).fileno()
+        forward_fd = (self._supervisor_end if keeps else self._others_end).fileno()
         # The inventory goes with it: a successor must not take the packets that wait for those of strangers.
         return Setup(self._config, queues, forward_fd, keeps, Addresses(self._addresses), self._snapshot())
 
@@ -268,5 +268,5 @@ class Crew:
                 process.wait()
         self._selector.close()
         sockets.close(self._listeners)
-        for sock in (self._keeper_end, self._others_end, self._wake_receiver, self._wake_sender):
+        for sock in (self._supervisor_end, self._others_end, self._wake_receiver, self._wake_sender):
             sock.close()

@@ -44,7 +44,7 @@ class StoredFile:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Availability:
     """The part of an Image's status that boot hosts write. `news`: worth an Event, not just a repetition."""
 
     stores: tuple[StoreReport, ...]
@@ -60,7 +60,7 @@ def files_of(image: Image) -> Iterator[StoredFile]:
     yield StoredFile(f"{spec.manifest.path}.sig", None)
 
 
-def judge_image(image: Image, sizes: Mapping[str, int | None], host: str, now: datetime) -> Verdict | None:
+def judge_image(image: Image, sizes: Mapping[str, int | None], host: str, now: datetime) -> Availability | None:
     """What the Image's status shall say after `host` looked, or None if what is written there already stands.
 
     `sizes`: size in bytes of each file in this host's store, None where there is none.
@@ -91,7 +91,7 @@ def judge_image(image: Image, sizes: Mapping[str, int | None], host: str, now: d
         observed_generation=image.metadata.generation,
     )
     news = before is None or before.status != status or (status == "False" and before.message != message)
-    return Verdict(tuple(stores), settle_condition(image.status.conditions, wanted), news)
+    return Availability(tuple(stores), settle_condition(image.status.conditions, wanted), news)
 
 
 def _own_report(image: Image, host: str, now: datetime) -> StoreReport:
@@ -161,21 +161,21 @@ class StoreWatch:
         """Bring one Image's condition up to date. Raises: Conflict and the other errors of the cluster."""
         image = decode(Image, body)
         sizes = {file.path: self._size(file.path) for file in files_of(image)}
-        verdict = judge_image(image, sizes, self._host, self._now())
-        if verdict is None:
+        availability = judge_image(image, sizes, self._host, self._now())
+        if availability is None:
             return
-        condition = verdict.condition
+        condition = availability.condition
         try:
             self._cluster.apply_status(
                 Image,
                 image.name,
-                {"conditions": [to_json(condition)], "stores": [to_json(report) for report in verdict.stores]},
+                {"conditions": [to_json(condition)], "stores": [to_json(report) for report in availability.stores]},
                 manager=MANAGER,
                 resource_version=image.metadata.resource_version,
             )
         except NotFound:
             return
-        if not verdict.news:
+        if not availability.news:
             return
         reason = "ImageAvailable" if condition.status == "True" else "ImageIncomplete"
         self._events.record(body, "Normal" if condition.status == "True" else "Warning", reason, condition.message)

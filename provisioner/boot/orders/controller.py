@@ -22,16 +22,16 @@ from provisioner.api.errors import NotFound
 from provisioner.api.maintenance import holding_maintenance
 from provisioner.api.meta import Resource
 from provisioner.api.server import ServerStatus
+from provisioner.boot.orders.assessment import Decision
 from provisioner.boot.orders.decide import decide
-from provisioner.boot.orders.facts import Facts, NodeFacts, read_node
+from provisioner.boot.orders.facts import NodeLife, OrderFacts, read_node
 from provisioner.boot.orders.informers import BootInformers, follow
 from provisioner.boot.orders.lease_watch import LeaseWatch
 from provisioner.boot.orders.maintenance_index import MaintenanceIndex
 from provisioner.boot.orders.other_node import find_other_node
 from provisioner.boot.orders.requests import next_image_name
-from provisioner.boot.orders.verdict import Decision
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.controller import Controller, look_again
+from provisioner.cluster.controller import Controller, requeue_after
 from provisioner.cluster.events import Events
 from provisioner.cluster.resources import LEASES, NODE_LEASES, NODES, of
 from provisioner.cluster.source import Source
@@ -79,9 +79,9 @@ class BootController:
         lease = self._informers.leases.get(f"{NODE_LEASES}/{name}")
         decision = self._decide(cached, node, lease, self._maintenances.holding(name))
         if not _differs(cached, decision):
-            return look_again(decision.look_again_seconds, self._rng)
+            return requeue_after(decision.requeue_after_seconds, self._rng)
         current: Mapping[str, Any] = cached
-        if decision.orders or decision.withdraws:
+        if decision.orders or decision.revokes:
             # A boot may end somebody's work: decide once more on what is true now, past every cache.
             try:
                 current = self._cluster.get(of(Server), name)
@@ -91,7 +91,7 @@ class BootController:
                 current, self._read_node(name), self._read_lease(name), self._read_maintenance(name)
             )
             if not _differs(current, decision):
-                return look_again(decision.look_again_seconds, self._rng)
+                return requeue_after(decision.requeue_after_seconds, self._rng)
         self._cluster.apply_status(
             Server,
             name,
@@ -104,11 +104,11 @@ class BootController:
             log.info(
                 "boot was ordered", server=name, order=order["id"], reason=order["reason"], attempt=order["attempt"]
             )
-        if decision.withdraws:
-            log.info("boot order was withdrawn", server=name, back_to=decision.status["order"]["id"])
+        if decision.revokes:
+            log.info("boot order was revoked", server=name, back_to=decision.status["order"]["id"])
         for event in decision.events:
             self._events.record(current, event.type, event.reason, event.message)
-        return look_again(decision.look_again_seconds, self._rng)
+        return requeue_after(decision.requeue_after_seconds, self._rng)
 
     def _decide(
         self,
@@ -120,7 +120,7 @@ class BootController:
         server = decode(Server, body)
         pool = self._cached(NodePool, self._informers.pools, server.spec.node_pool_ref)
         order = server.status.order
-        facts = Facts(
+        facts = OrderFacts(
             server=server,
             rack=self._cached(Rack, self._informers.racks, server.spec.rack_ref),
             pool=pool,
@@ -132,7 +132,7 @@ class BootController:
         )
         return decide(facts, self._now(), str(uuid.UUID(int=self._rng.getrandbits(128), version=4)))
 
-    def _judge_node(self, node: Mapping[str, Any] | None, lease: Mapping[str, Any] | None) -> NodeFacts | None:
+    def _judge_node(self, node: Mapping[str, Any] | None, lease: Mapping[str, Any] | None) -> NodeLife | None:
         if node is None:
             return None
         seen = self._leases.look(node["metadata"]["name"], lease)

@@ -11,13 +11,13 @@ from typing import Final
 
 from provisioner.api.boot_stage import BootStage
 from provisioner.api.meta import rfc3339, rfc3339_micro
-from provisioner.boot.orders.facts import Facts
+from provisioner.boot.orders.assessment import Assessment, ConditionUpdate, Decision
+from provisioner.boot.orders.facts import OrderFacts
 from provisioner.boot.orders.needs import Need, find_need
 from provisioner.boot.orders.order import former_order, next_order, not_before
 from provisioner.boot.orders.requests import pending_request
 from provisioner.boot.orders.stages import current_stage, describe_time_out, has_fetched, is_settled
 from provisioner.boot.orders.status import compose
-from provisioner.boot.orders.verdict import Decision, Say, Verdict
 from provisioner.boot.orders.words import waiting_words
 from provisioner.boot.script.obstacles import Obstacle, find_obstacle, runs_as_other_node
 
@@ -25,16 +25,16 @@ ALIVE_AGAIN_SECONDS: Final = 5.0
 """Leases are not watched for each renewal: where one stands in the way, it is looked at so often."""
 
 
-def decide(facts: Facts, now: datetime, new_id: str) -> Decision:
+def decide(facts: OrderFacts, now: datetime, new_id: str) -> Decision:
     """Judge a server. A new order takes the id `new_id`; it is given only where no Node lives, or where a Maintenance
     that has drained the Node asks for it."""
-    withdrawn, former = facts.server.status.order, former_order(facts, now)
+    revoked, former = facts.server.status.order, former_order(facts, now)
     if former is not None:
         # Judged as if it had never been given. readyTime: its boot is over, so that no stage of it times out again.
         status = replace(facts.server.status, order=former, ready_time=rfc3339_micro(now))
         facts = replace(facts, server=replace(facts.server, status=status))
-    verdict = (
-        _withdrawn(facts)
+    assessment = (
+        _revoked(facts)
         or _requested(facts, now, new_id)
         or _ready(facts)
         or _adopted(facts)
@@ -44,64 +44,66 @@ def decide(facts: Facts, now: datetime, new_id: str) -> Decision:
         or _under_way(facts, now)
     )
     if former is not None:
-        verdict = replace(verdict, withdrawn=withdrawn)
-    return compose(facts, verdict, now)
+        assessment = replace(assessment, revoked=revoked)
+    return compose(facts, assessment, now)
 
 
-def _withdrawn(facts: Facts) -> Verdict | None:
+def _revoked(facts: OrderFacts) -> Assessment | None:
     """Not wanted as a Node: not accepted, or meant to be off."""
     obstacle = find_obstacle(facts.server, facts.pool, facts.ordered_image, facts.rack)
-    if obstacle is None or not obstacle.withdraws:
+    if obstacle is None or not obstacle.unwanted:
         return None
-    return Verdict(booted=_no(obstacle), ready=_no(obstacle), stage=None)
+    return Assessment(booted=_no(obstacle), ready=_no(obstacle), stage=None)
 
 
-def _requested(facts: Facts, now: datetime, new_id: str) -> Verdict | None:
+def _requested(facts: OrderFacts, now: datetime, new_id: str) -> Assessment | None:
     """A Maintenance has drained the Node and asks for its boot. Where it cannot be given, nothing else changes."""
     if pending_request(facts.server, facts.maintenance) is None:
         return None
-    verdict = _needy(facts, now, new_id)
-    if verdict is None or verdict.order is not None:
-        return verdict
+    assessment = _needy(facts, now, new_id)
+    if assessment is None or assessment.order is not None:
+        return assessment
     lives = _ready(facts)
     if lives is None:
-        return verdict
-    return replace(lives, ready=replace(lives.ready, message=f"{lives.ready.message}; {verdict.ready.message}"))
+        return assessment
+    return replace(lives, ready=replace(lives.ready, message=f"{lives.ready.message}; {assessment.ready.message}"))
 
 
-def _ready(facts: Facts) -> Verdict | None:
+def _ready(facts: OrderFacts) -> Assessment | None:
     """The Node is Ready, and it is the boot that was ordered: the kernel that got the join configuration."""
     node, join = facts.node, facts.server.status.join
     if node is None or not node.ready or join is None or not has_fetched(facts.server) or facts.has_lost_its_power:
         return None
     if node.boot_id is None or join.boot_id is None or node.boot_id != join.boot_id.lower():
         return None
-    booted = Say(status="True", reason="Joined", message=f"the ordered boot runs as Node '{node.name}'")
-    ready = Say(status="True", reason="Ready", message=f"Node '{node.name}' is Ready")
-    return Verdict(booted=booted, ready=ready, stage="Ready")
+    booted = ConditionUpdate(status="True", reason="Joined", message=f"the ordered boot runs as Node '{node.name}'")
+    ready = ConditionUpdate(status="True", reason="Ready", message=f"Node '{node.name}' is Ready")
+    return Assessment(booted=booted, ready=ready, stage="Ready")
 
 
-def _adopted(facts: Facts) -> Verdict | None:
+def _adopted(facts: OrderFacts) -> Assessment | None:
     """A kubelet was there before any order: it is left alone, also when it is not well."""
     node = facts.node
     if facts.server.status.order is not None or node is None or node.boot_id is None:
         return None
     remedy = f"to have it booted by the provisioner, drain it, then: kubectl delete node {node.name}"
-    booted = Say(
+    booted = ConditionUpdate(
         status="Unknown", reason="Adopted", message=f"Node '{node.name}' ran before the provisioner knew it; {remedy}"
     )
     if node.ready:
-        ready = Say(status="True", reason="Adopted", message=f"Node '{node.name}' is Ready; it was left running")
+        ready = ConditionUpdate(
+            status="True", reason="Adopted", message=f"Node '{node.name}' is Ready; it was left running"
+        )
     else:
-        ready = Say(
+        ready = ConditionUpdate(
             status="False",
             reason="NodeNotReady",
             message=f"Node '{node.name}', not booted by the provisioner, is not Ready: {node.ready_message}; {remedy}",
         )
-    return Verdict(booted=booted, ready=ready, stage=None)
+    return Assessment(booted=booted, ready=ready, stage=None)
 
 
-def _needy(facts: Facts, now: datetime, new_id: str) -> Verdict | None:
+def _needy(facts: OrderFacts, now: datetime, new_id: str) -> Assessment | None:
     """Another order is needed: give it, or say what keeps it from being given."""
     server = facts.server
     need = find_need(facts, now)
@@ -115,25 +117,25 @@ def _needy(facts: Facts, now: datetime, new_id: str) -> Verdict | None:
         obstacle, looks_again = runs_as_other_node(server, facts.other_node), ALIVE_AGAIN_SECONDS
     if obstacle is not None:
         say = replace(_no(obstacle), message=f"{need.message}; it cannot boot: {_words(obstacle)}")
-        return Verdict(booted=say, ready=say, stage=_stage_of(facts), look_again_seconds=looks_again)
+        return Assessment(booted=say, ready=say, stage=_stage_of(facts), requeue_after_seconds=looks_again)
     if facts.node_is_alive(now) and need.reason != "Requested":
         return _held_back(facts, need)
     moment = not_before(server, need, now)
     if now < moment:
-        say = Say(
+        say = ConditionUpdate(
             status="False",
             reason=_reason_of(need),
             message=f"{need.message}; it is booted again at {rfc3339(moment)}",
         )
-        return Verdict(booted=say, ready=say, stage=_stage_of(facts), look_again=moment)
+        return Assessment(booted=say, ready=say, stage=_stage_of(facts), requeue_at=moment)
     stage = current_stage(ordered.server, facts.pool)
     if stage is None:
         raise AssertionError("an order was just given")
-    say = Say(status="False", reason="Ordered", message=waiting_words(ordered, stage))
-    return Verdict(booted=say, ready=say, stage="Ordered", order=order)
+    say = ConditionUpdate(status="False", reason="Ordered", message=waiting_words(ordered, stage))
+    return Assessment(booted=say, ready=say, stage="Ordered", order=order)
 
 
-def _held_back(facts: Facts, need: Need) -> Verdict:
+def _held_back(facts: OrderFacts, need: Need) -> Assessment:
     """A Node that lives is never reset, whatever else points to it."""
     name = facts.server.name
     # A server that is switched on again is told from one that lost its power by the reason that it keeps meanwhile.
@@ -144,17 +146,17 @@ def _held_back(facts: Facts, need: Need) -> Verdict:
         f"see what keeps it from being Ready: kubectl describe node {name}"
     )
     fetched = has_fetched(facts.server)
-    booted = Say(status="True", reason="Joined", message=f"the ordered boot runs as Node '{name}'")
-    ready = Say(status="False", reason=reason, message=message)
-    return Verdict(
+    booted = ConditionUpdate(status="True", reason="Joined", message=f"the ordered boot runs as Node '{name}'")
+    ready = ConditionUpdate(status="False", reason=reason, message=message)
+    return Assessment(
         booted=booted if fetched else ready,
         ready=ready,
         stage=_stage_of(facts),
-        look_again_seconds=ALIVE_AGAIN_SECONDS,
+        requeue_after_seconds=ALIVE_AGAIN_SECONDS,
     )
 
 
-def _obstructed(facts: Facts) -> Verdict | None:
+def _obstructed(facts: OrderFacts) -> Assessment | None:
     """The order stands, and something that its boot needs is gone. Once it has joined, nothing of that matters."""
     if has_fetched(facts.server):
         return None
@@ -163,15 +165,15 @@ def _obstructed(facts: Facts) -> Verdict | None:
         return None
     stage = current_stage(facts.server, facts.pool)
     deadline = stage.deadline if stage is not None else None
-    return Verdict(booted=_no(obstacle), ready=_no(obstacle), stage=_stage_of(facts), look_again=deadline)
+    return Assessment(booted=_no(obstacle), ready=_no(obstacle), stage=_stage_of(facts), requeue_at=deadline)
 
 
-def _settled(facts: Facts) -> Verdict | None:
+def _settled(facts: OrderFacts) -> Assessment | None:
     """It was Ready in this order and is not now. Nobody resets it for that alone: it may run a job."""
     server, node = facts.server, facts.node
     if not is_settled(server):
         return None
-    booted = Say(status="True", reason="Joined", message=f"the ordered boot ran as Node '{server.name}'")
+    booted = ConditionUpdate(status="True", reason="Joined", message=f"the ordered boot ran as Node '{server.name}'")
     if node is None or node.boot_id is None:
         message = (
             f"Node '{server.name}' is gone, though its server was not told to leave; "
@@ -182,15 +184,17 @@ def _settled(facts: Facts) -> Verdict | None:
             f"Node '{node.name}' is not Ready: {node.ready_message or 'its kubelet reports nothing'}; "
             f"see kubectl describe node {node.name}; a power-cycle boots it anew"
         )
-    return Verdict(booted=booted, ready=Say(status="False", reason="NodeNotReady", message=message), stage="Ready")
+    return Assessment(
+        booted=booted, ready=ConditionUpdate(status="False", reason="NodeNotReady", message=message), stage="Ready"
+    )
 
 
-def _under_way(facts: Facts, now: datetime) -> Verdict:
+def _under_way(facts: OrderFacts, now: datetime) -> Assessment:
     """The boot goes on: say what is waited for, since when, and until when."""
     server = facts.server
     stage = current_stage(server, facts.pool)
     if stage is None:
-        raise AssertionError("a server without an order is needy, adopted or withdrawn")
+        raise AssertionError("a server without an order is needy, adopted or revoked")
     late = stage.deadline is not None and now >= stage.deadline  # only Ordered: any other stage is needy then
     if late:
         words = (
@@ -198,14 +202,16 @@ def _under_way(facts: Facts, now: datetime) -> Verdict:
         )
     else:
         words = waiting_words(facts, stage)
-    ready = Say(status="False", reason="StageTimedOut" if late else stage.stage, message=words)
+    ready = ConditionUpdate(status="False", reason="StageTimedOut" if late else stage.stage, message=words)
     booted = ready
     if has_fetched(server):
-        booted = Say(status="True", reason="Joined", message="the ordered boot was handed its join configuration")
-    return Verdict(booted=booted, ready=ready, stage=stage.stage, look_again=None if late else stage.deadline)
+        booted = ConditionUpdate(
+            status="True", reason="Joined", message="the ordered boot was handed its join configuration"
+        )
+    return Assessment(booted=booted, ready=ready, stage=stage.stage, requeue_at=None if late else stage.deadline)
 
 
-def _stage_of(facts: Facts) -> BootStage | None:
+def _stage_of(facts: OrderFacts) -> BootStage | None:
     stage = current_stage(facts.server, facts.pool)
     return stage.stage if stage is not None else None
 
@@ -218,5 +224,5 @@ def _words(obstacle: Obstacle) -> str:
     return f"{obstacle.message}; remedy: {obstacle.remedy}"
 
 
-def _no(obstacle: Obstacle) -> Say:
-    return Say(status="False", reason=obstacle.reason, message=_words(obstacle))
+def _no(obstacle: Obstacle) -> ConditionUpdate:
+    return ConditionUpdate(status="False", reason=obstacle.reason, message=_words(obstacle))

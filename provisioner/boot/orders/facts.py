@@ -20,7 +20,7 @@ now, and beside it counts when the controller itself saw the Lease change.
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeFacts:
+class NodeLife:
     """A Node and its Lease. `ready` is None while no kubelet has reported; `boot_id` is lower case.
 
     lease_renewed: what the Lease says, by the node's clock. lease_seen: since when the controller has seen the Lease as
@@ -60,7 +60,7 @@ class NodeFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class OrderFacts:
     """Everything a decision depends on but the time. Objects that do not exist are None.
 
     ordered_image: the Image of the current order. next_image: the one that an order given now would boot. other_node:
@@ -72,7 +72,7 @@ class Facts:
     pool: NodePool | None
     next_image: Image | None
     ordered_image: Image | None
-    node: NodeFacts | None
+    node: NodeLife | None
     other_node: str | None = None
     maintenance: Maintenance | None = None
 
@@ -99,7 +99,7 @@ def read_node(
     *,
     lease_seen: datetime | None = None,
     lease_moved: bool = False,
-) -> NodeFacts | None:
+) -> NodeLife | None:
     """A Node and its Lease as the API server gives them. Of duplicate conditions the most alive one counts."""
     if node is None:
         return None
@@ -107,7 +107,7 @@ def read_node(
     found = [c for c in status.get("conditions") or () if c.get("type") == "Ready"]
     ready = any(c.get("status") == "True" for c in found) if found else None
     renewed = ((lease or {}).get("spec") or {}).get("renewTime")
-    return NodeFacts(
+    return NodeLife(
         name=node["metadata"]["name"],
         ready=ready,
         ready_message=next((str(c.get("message") or "") for c in reversed(found)), ""),

@@ -10,7 +10,7 @@ from provisioner.api.boot_stage import stage_order
 from provisioner.api.conditions import find_condition
 from provisioner.api.meta import parse_time, rfc3339
 from provisioner.api.server import OrderReason, Server
-from provisioner.boot.orders.facts import LEASE_FRESH, Facts
+from provisioner.boot.orders.facts import LEASE_FRESH, OrderFacts
 from provisioner.boot.orders.requests import next_image_name, pending_request
 from provisioner.boot.orders.stages import current_stage, describe_time_out, has_fetched, is_by_agent, is_settled
 
@@ -26,7 +26,7 @@ class Need:
     urgent: bool = False
 
 
-def find_need(facts: Facts, now: datetime) -> Need | None:
+def find_need(facts: OrderFacts, now: datetime) -> Need | None:
     """Why `facts.server`, which may boot, needs a new order now; None if what is under way goes on."""
     server = facts.server
     if server.status.order is None:
@@ -41,7 +41,7 @@ def find_need(facts: Facts, now: datetime) -> Need | None:
     )
 
 
-def _requested(facts: Facts) -> Need | None:
+def _requested(facts: OrderFacts) -> Need | None:
     attempt = pending_request(facts.server, facts.maintenance)
     if attempt is None or facts.maintenance is None:
         return None
@@ -69,7 +69,7 @@ def _power_lost(server: Server) -> Need | None:
     return Need(reason="PowerLost", message=f"its BMC says since {rfc3339(seen)} that it is off")
 
 
-def _booted_unordered(facts: Facts, now: datetime) -> Need | None:
+def _booted_unordered(facts: OrderFacts, now: datetime) -> Need | None:
     server = facts.server
     order, join = server.status.order, server.status.join
     if order is None or join is None or join.refused_time is None or join.refused_reason not in _REARMING_REFUSALS:
@@ -100,7 +100,7 @@ def _booted_unordered(facts: Facts, now: datetime) -> Need | None:
     )
 
 
-def _image_changed(facts: Facts) -> Need | None:
+def _image_changed(facts: OrderFacts) -> Need | None:
     order, stage = facts.server.status.order, current_stage(facts.server, facts.pool)
     if order is None or stage is None or facts.pool is None:
         return None
@@ -117,7 +117,7 @@ def _image_changed(facts: Facts) -> Need | None:
     )
 
 
-def _timed_out(facts: Facts, now: datetime) -> Need | None:
+def _timed_out(facts: OrderFacts, now: datetime) -> Need | None:
     stage = current_stage(facts.server, facts.pool)
     if stage is None or stage.stage == "Ordered" or stage.deadline is None or now < stage.deadline:
         return None

@@ -9,7 +9,7 @@ from typing import Final
 
 from provisioner.api.meta import parse_time, rfc3339_micro
 from provisioner.api.server import BootOrder, Server
-from provisioner.boot.orders.facts import Facts
+from provisioner.boot.orders.facts import OrderFacts
 from provisioner.boot.orders.needs import Need
 from provisioner.boot.orders.requests import belongs_to, is_awaited, next_image_name, pending_request
 from provisioner.boot.orders.stages import is_settled
@@ -20,7 +20,7 @@ PROVEN_SECONDS: Final = 600.0
 """A server that was Ready for so long starts counting attempts anew; one that dies sooner is slowed down."""
 
 
-def next_order(facts: Facts, need: Need, new_id: str, now: datetime) -> BootOrder:
+def next_order(facts: OrderFacts, need: Need, new_id: str, now: datetime) -> BootOrder:
     """The order that answers `need`. It boots what the pool wants now, or what the Maintenance under way wants."""
     server, maintenance = facts.server, facts.maintenance
     before = server.status.order
@@ -42,7 +42,7 @@ def next_order(facts: Facts, need: Need, new_id: str, now: datetime) -> BootOrde
     return order
 
 
-def former_order(facts: Facts, now: datetime) -> BootOrder | None:
+def former_order(facts: OrderFacts, now: datetime) -> BootOrder | None:
     """The order to go back to if the current one was not carried out and the Node lives on in the boot before it.
 
     What the former order said is not kept; this is as much of it as the boot left behind: its id in status.join, its
@@ -70,7 +70,7 @@ def former_order(facts: Facts, now: datetime) -> BootOrder | None:
         ordered_time=min(accepted or join.fetched_time, join.fetched_time, key=parse_time),
         attempt=max(1, order.attempt - 1),
         image_ref=status.image_ref or order.image_ref,
-        message=f"boot order {order.id} ({order.reason}) was withdrawn: the boot before it lived on",
+        message=f"boot order {order.id} ({order.reason}) was revoked: the boot before it lived on",
     )
 
 
@@ -97,7 +97,7 @@ def _attempts(server: Server, now: datetime) -> int:
     return order.attempt
 
 
-def _boot_id_before(facts: Facts, need: Need) -> str | None:
+def _boot_id_before(facts: OrderFacts, need: Need) -> str | None:
     """The kernel that runs before the order, so that its late reports and requests are told from the ordered boot's.
 
     Without a BMC nothing resets the machine: the boot that waits there now is the one that the order is for. A request

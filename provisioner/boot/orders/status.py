@@ -1,4 +1,4 @@
-"""From a verdict to what the boot controller writes: all the fields that it owns, and the Events. Pure."""
+"""From an assessment to what the boot controller writes: all the fields that it owns, and the Events. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from provisioner.api.codec import to_json
 from provisioner.api.conditions import find_condition, settle_condition
 from provisioner.api.meta import Condition, rfc3339, rfc3339_micro
 from provisioner.api.server import Server, ServerStatus
-from provisioner.boot.orders.facts import Facts
+from provisioner.boot.orders.assessment import Assessment, ConditionUpdate, Decision
+from provisioner.boot.orders.facts import OrderFacts
 from provisioner.boot.orders.stages import has_fetched, is_settled
-from provisioner.boot.orders.verdict import Decision, Say, Verdict
 from provisioner.cluster.events import Happened
 
 MAX_MESSAGE: Final = 4096
@@ -22,34 +22,34 @@ MAX_MESSAGE: Final = 4096
 _STAGE_REASONS: Final = frozenset(BOOT_STAGES) - {"Ready"}
 
 
-def compose(facts: Facts, verdict: Verdict, now: datetime) -> Decision:
-    """The decision that `verdict` amounts to."""
+def compose(facts: OrderFacts, assessment: Assessment, now: datetime) -> Decision:
+    """The decision that `assessment` amounts to."""
     status = facts.server.status
-    order = verdict.order or status.order
+    order = assessment.order or status.order
     image_ref, image_digest = _running_image(facts)
     owned = ServerStatus(
         node_ref=facts.node.name if facts.node is not None and facts.node.boot_id is not None else None,
-        boot_stage=verdict.stage,
+        boot_stage=assessment.stage,
         boot_id=facts.node.boot_id if facts.node is not None else None,
         image_ref=image_ref,
         image_digest=image_digest,
         order=order,
-        ready_time=_ready_time(facts, verdict, now),
-        conditions=tuple(_condition(facts.server, type_, say, now) for type_, say in _conditions(verdict)),
+        ready_time=_ready_time(facts, assessment, now),
+        conditions=tuple(_condition(facts.server, type_, say, now) for type_, say in _conditions(assessment)),
     )
-    again = verdict.look_again_seconds
-    if again is None and verdict.look_again is not None:
-        again = max(0.5, (verdict.look_again - now).total_seconds())
+    again = assessment.requeue_after_seconds
+    if again is None and assessment.requeue_at is not None:
+        again = max(0.5, (assessment.requeue_at - now).total_seconds())
     return Decision(
         status=to_json(owned),
-        events=_events(facts.server, verdict, owned),
-        look_again_seconds=again,
-        orders=verdict.order is not None,
-        withdraws=verdict.withdrawn is not None,
+        events=_events(facts.server, assessment, owned),
+        requeue_after_seconds=again,
+        orders=assessment.order is not None,
+        revokes=assessment.revoked is not None,
     )
 
 
-def _running_image(facts: Facts) -> tuple[str | None, str | None]:
+def _running_image(facts: OrderFacts) -> tuple[str | None, str | None]:
     """Image and digest of what runs: what the order said, once its boot has joined; until then what ran before."""
     status = facts.server.status
     if status.order is None or not has_fetched(facts.server):
@@ -60,19 +60,19 @@ def _running_image(facts: Facts) -> tuple[str | None, str | None]:
     return ref, status.image_digest if status.image_ref == ref else None
 
 
-def _ready_time(facts: Facts, verdict: Verdict, now: datetime) -> str | None:
-    if verdict.order is not None:
+def _ready_time(facts: OrderFacts, assessment: Assessment, now: datetime) -> str | None:
+    if assessment.order is not None:
         return None
     if is_settled(facts.server):
         return facts.server.status.ready_time
-    return rfc3339_micro(now) if verdict.stage == "Ready" else None
+    return rfc3339_micro(now) if assessment.stage == "Ready" else None
 
 
-def _conditions(verdict: Verdict) -> tuple[tuple[str, Say], tuple[str, Say]]:
-    return ("Booted", verdict.booted), ("Ready", verdict.ready)
+def _conditions(assessment: Assessment) -> tuple[tuple[str, ConditionUpdate], tuple[str, ConditionUpdate]]:
+    return ("Booted", assessment.booted), ("Ready", assessment.ready)
 
 
-def _condition(server: Server, type_: str, say: Say, now: datetime) -> Condition:
+def _condition(server: Server, type_: str, say: ConditionUpdate, now: datetime) -> Condition:
     wanted = Condition(
         type=type_,
         status=say.status,
@@ -84,19 +84,19 @@ def _condition(server: Server, type_: str, say: Say, now: datetime) -> Condition
     return settle_condition(server.status.conditions, wanted)
 
 
-def _events(server: Server, verdict: Verdict, owned: ServerStatus) -> tuple[Happened, ...]:
+def _events(server: Server, assessment: Assessment, owned: ServerStatus) -> tuple[Happened, ...]:
     events = []
-    order, ready = verdict.order, verdict.ready
+    order, ready = assessment.order, assessment.ready
     if order is not None:
         asked_for = order.reason in ("FirstBoot", "PowerState", "ImageChanged", "Requested")
         words = f"Boot ordered ({order.reason}, attempt {order.attempt}): {order.message}"
         events.append(Happened(type="Normal" if asked_for else "Warning", reason="BootOrdered", message=words))
-    if verdict.withdrawn is not None:
+    if assessment.revoked is not None:
         words = (
-            f"Boot order {verdict.withdrawn.id} ({verdict.withdrawn.reason}) was not carried out and is withdrawn: "
+            f"Boot order {assessment.revoked.id} ({assessment.revoked.reason}) was not carried out and is revoked: "
             f"Node '{server.name}' is alive in the boot before it"
         )
-        return (Happened(type="Normal", reason="OrderWithdrawn", message=words),)
+        return (Happened(type="Normal", reason="OrderRevoked", message=words),)
     before = find_condition(server.status.conditions, "Ready")
     if ready.reason in _STAGE_REASONS or (before is not None and before.reason == ready.reason):
         return tuple(events)  # stages have their own Events, from who saw them

@@ -5,12 +5,12 @@ from __future__ import annotations
 from provisioner.api.boot_stage import WAITS_FOR
 from provisioner.api.boot_timeline import PHASE_NAMES
 from provisioner.api.meta import rfc3339
-from provisioner.boot.orders.facts import Facts
+from provisioner.boot.orders.facts import OrderFacts
 from provisioner.boot.orders.requests import belongs_to, describe_request
 from provisioner.boot.orders.stages import Stage, is_by_agent
 
 
-def waiting_words(facts: Facts, stage: Stage) -> str:
+def waiting_words(facts: OrderFacts, stage: Stage) -> str:
     """What a boot under way waits for, since when and until when, and what is known that may explain it."""
     server, node = facts.server, facts.node
     waits_for = _ordered_waits_for(facts) if stage.stage == "Ordered" else WAITS_FOR[stage.stage]
@@ -33,7 +33,7 @@ def waiting_words(facts: Facts, stage: Stage) -> str:
     return words
 
 
-def _ordered_waits_for(facts: Facts) -> str:
+def _ordered_waits_for(facts: OrderFacts) -> str:
     """Who is to carry the order out."""
     server, order = facts.server, facts.server.status.order
     if order is not None and is_by_agent(order):

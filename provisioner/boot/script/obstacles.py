@@ -21,13 +21,13 @@ class Obstacle:
     """Why a server does not boot.
 
     reason: CamelCase, stable. message: what was observed. remedy: a command or an act, without a full stop.
-    withdraws: the server is not wanted as a Node, so even a running one does not count as Ready.
+    unwanted: the server is not wanted as a Node, so even a running one does not count as Ready.
     """
 
     reason: str
     message: str
     remedy: str
-    withdraws: bool = False
+    unwanted: bool = False
 
 
 def wanted_image_name(server: Server, pool: NodePool | None) -> str | None:
@@ -66,21 +66,21 @@ def _withdrawn(server: Server) -> Obstacle | None:
             "PendingAcceptance",
             f"Server '{name}' waits to be accepted",
             f"kubectl provision accept {name}",
-            withdraws=True,
+            unwanted=True,
         )
     if spec.acceptance == "Rejected":
         return Obstacle(
             "Rejected",
             f"Server '{name}' was rejected",
             f"if that was a mistake: kubectl provision accept {name}",
-            withdraws=True,
+            unwanted=True,
         )
     if spec.power_state == "Off":
         return Obstacle(
             "PoweredOff",
             f"Server '{name}' is meant to be off (spec.powerState is Off)",
             f"""kubectl patch server {name} --type=merge -p '{{"spec":{{"powerState":"On"}}}}'""",
-            withdraws=True,
+            unwanted=True,
         )
     return None
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from provisioner.api.meta import parse_time, rfc3339
-from provisioner.maintenance.facts import Facts, image_obstacle
+from provisioner.maintenance.facts import MaintenanceFacts, image_obstacle
 from provisioner.maintenance.phases.reboot_methods import explain_no_path, possible_paths
 from provisioner.maintenance.requests.effective import may_interrupt, protected_jobs
 from provisioner.maintenance.status.record import Blocked, is_over
@@ -16,7 +16,7 @@ TURN_SECONDS: Final = 20.0
 MAX_NAMES: Final = 8
 
 
-def obstacles(facts: Facts) -> list[Blocked]:
+def obstacles(facts: MaintenanceFacts) -> list[Blocked]:
     """What no policy overcomes."""
     server, node, wanted = facts.server, facts.node, facts.wanted
     if server is None or wanted is None:
@@ -47,7 +47,7 @@ def obstacles(facts: Facts) -> list[Blocked]:
     return found
 
 
-def running_jobs(facts: Facts, now: datetime) -> list[Blocked]:
+def running_jobs(facts: MaintenanceFacts, now: datetime) -> list[Blocked]:
     """What runs there and may not be ended now."""
     server, work, wanted = facts.server, facts.work, facts.wanted
     if server is None or wanted is None:
@@ -68,7 +68,7 @@ def running_jobs(facts: Facts, now: datetime) -> list[Blocked]:
     return found
 
 
-def _job_words(facts: Facts, message: str, now: datetime) -> str:
+def _job_words(facts: MaintenanceFacts, message: str, now: datetime) -> str:
     wanted = facts.wanted
     if wanted is None or wanted.policy != "Deadline" or wanted.deadline is None:
         return f"{message}; WhenIdle waits for its end"
@@ -77,7 +77,7 @@ def _job_words(facts: Facts, message: str, now: datetime) -> str:
     return f"{message}; it may go on until {rfc3339(wanted.deadline)}"
 
 
-def over_budget(facts: Facts) -> list[Blocked]:
+def over_budget(facts: MaintenanceFacts) -> list[Blocked]:
     """The pool's budget, where it is used up."""
     budget, pool = facts.budget, facts.pool
     if budget is None or pool is None or budget.has_room:
@@ -90,7 +90,7 @@ def over_budget(facts: Facts) -> list[Blocked]:
     return [("Budget", pool.name, words)]
 
 
-def earlier_askers(facts: Facts, now: datetime) -> list[Blocked]:
+def earlier_askers(facts: MaintenanceFacts, now: datetime) -> list[Blocked]:
     """Those that asked earlier and wait for the same budget: they claim first, if they do so soon."""
     budget = facts.budget
     if budget is None or not budget.before:

@@ -9,8 +9,8 @@ from typing import Final
 
 from provisioner.api.maintenance import MaintenanceStatus, SlurmDrain
 from provisioner.api.meta import rfc3339_micro
-from provisioner.jobs.work import Held, JobKind, SlurmDrained
-from provisioner.maintenance.facts import Facts, close_reason, image_obstacle, taint_value
+from provisioner.jobs.work import EvictionBlocked, JobKind, SlurmDrained
+from provisioner.maintenance.facts import MaintenanceFacts, close_reason, image_obstacle, taint_value
 from provisioner.maintenance.phases.reboot_methods import explain_no_path, next_path
 from provisioner.maintenance.phases.rebooting import begin_attempt
 from provisioner.maintenance.phases.verdict import Cause
@@ -38,7 +38,7 @@ MAX_NAMES: Final = 8
 ALL_JOBS: Final[tuple[JobKind, ...]] = ("Pod", "PodGroup", "SlurmJob")
 
 
-def decide_claiming(facts: Facts, now: datetime) -> Step:
+def decide_claiming(facts: MaintenanceFacts, now: datetime) -> Step:
     """Close the server, then look again past every cache: a job that slipped in sends it back to waiting."""
     m, node = facts.maintenance, facts.node
     if node is not None and node.taint != taint_value(m.name) and noted(m.status, "Closed") is None:
@@ -72,7 +72,7 @@ def decide_claiming(facts: Facts, now: datetime) -> Step:
     return WriteStatus(status=with_conditions(m, status, now))
 
 
-def decide_draining(facts: Facts, now: datetime) -> Step:
+def decide_draining(facts: MaintenanceFacts, now: datetime) -> Step:
     """Ask what runs there to end, until nothing does."""
     m, work = facts.maintenance, facts.work
     early = _in_any_phase(facts, now)
@@ -89,7 +89,7 @@ def decide_draining(facts: Facts, now: datetime) -> Step:
     return Evict(spare=() if interrupts else ALL_JOBS, force=force)
 
 
-def after_eviction(facts: Facts, held: Iterable[Held], now: datetime) -> Step:
+def after_eviction(facts: MaintenanceFacts, held: Iterable[EvictionBlocked], now: datetime) -> Step:
     """What to write once it was asked: who holds it up, and who was asked."""
     blocked: list[Blocked] = [(h.kind, h.name, h.message) for h in held]
     if facts.work is not None:
@@ -101,7 +101,7 @@ def after_eviction(facts: Facts, held: Iterable[Held], now: datetime) -> Step:
     return _write_or_wait(facts, set_blockers(status, blocked, now), now)
 
 
-def decide_drained(facts: Facts, now: datetime) -> Step:
+def decide_drained(facts: MaintenanceFacts, now: datetime) -> Step:
     """Empty: reboot it, or keep it so."""
     m, wanted = facts.maintenance, facts.wanted
     early = _in_any_phase(facts, now, timed=False)
@@ -127,7 +127,7 @@ def decide_drained(facts: Facts, now: datetime) -> Step:
     return begin_attempt(facts, effective(facts, now), method, now)
 
 
-def closed(facts: Facts, drained: SlurmDrained | None, now: datetime) -> MaintenanceStatus:
+def closed(facts: MaintenanceFacts, drained: SlurmDrained | None, now: datetime) -> MaintenanceStatus:
     """The status once Slurm has answered; only a drain of our own is on record as ours to lift."""
     m = facts.maintenance
     words = "closed to new pods by its taint" if facts.node is not None else "has no Node to be closed"
@@ -145,7 +145,7 @@ def closed(facts: Facts, drained: SlurmDrained | None, now: datetime) -> Mainten
     return note(status, now, "Closed", words)
 
 
-def _in_any_phase(facts: Facts, now: datetime, *, timed: bool = True) -> Step | None:
+def _in_any_phase(facts: MaintenanceFacts, now: datetime, *, timed: bool = True) -> Step | None:
     """What holds from the claim until the reboot: it stays closed, and goes back if it may not be disturbed."""
     m, node, pool = facts.maintenance, facts.node, facts.pool
     if m.status.boot_id_after is None:
@@ -170,7 +170,7 @@ def _in_any_phase(facts: Facts, now: datetime, *, timed: bool = True) -> Step | 
     return None
 
 
-def _retreat(facts: Facts, now: datetime) -> tuple[Cause, str] | None:
+def _retreat(facts: MaintenanceFacts, now: datetime) -> tuple[Cause, str] | None:
     if facts.pool is None:
         return "PoolGone", f"the NodePool of Server '{facts.server_name}' is gone: without it nobody knows its jobs"
     if facts.node is not None and facts.node.held and facts.wanted is not None and facts.wanted.boots:
@@ -183,20 +183,20 @@ def _retreat(facts: Facts, now: datetime) -> tuple[Cause, str] | None:
     return None
 
 
-def _blocked(facts: Facts, blocked: list[Blocked], now: datetime) -> Step:
+def _blocked(facts: MaintenanceFacts, blocked: list[Blocked], now: datetime) -> Step:
     return _write_or_wait(facts, set_blockers(effective(facts, now), blocked, now), now)
 
 
-def _write_or_wait(facts: Facts, status: MaintenanceStatus, now: datetime) -> Step:
+def _write_or_wait(facts: MaintenanceFacts, status: MaintenanceStatus, now: datetime) -> Step:
     status = with_conditions(facts.maintenance, status, now)
     return WriteStatus(status=status) if status != facts.maintenance.status else Wait(seconds=POLL_SECONDS)
 
 
-def _judge(facts: Facts, cause: Cause, message: str, now: datetime) -> WriteStatus:
+def _judge(facts: MaintenanceFacts, cause: Cause, message: str, now: datetime) -> WriteStatus:
     return WriteStatus(status=judge(facts.maintenance, cause, message, now))
 
 
-def _newly_asked(facts: Facts) -> list[str]:
+def _newly_asked(facts: MaintenanceFacts) -> list[str]:
     """The next pods that are not on record as asked to end; as many as one entry of the record holds."""
     since = facts.maintenance.status.claimed_time or ""
     entries = (e for e in facts.maintenance.status.timeline if e.reason == "Evicted" and e.time >= since)
@@ -205,7 +205,7 @@ def _newly_asked(facts: Facts) -> list[str]:
     return pods[:MAX_NAMES]
 
 
-def _after_drain(facts: Facts) -> str:
+def _after_drain(facts: MaintenanceFacts) -> str:
     wanted = facts.wanted
     if wanted is not None and wanted.boots and facts.maintenance.status.boot_id_after is None:
         return "is rebooted"

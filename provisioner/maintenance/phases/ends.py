@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from provisioner.api.maintenance import DISTURBING_PHASES, Maintenance
 from provisioner.api.meta import parse_time
-from provisioner.maintenance.facts import Facts
+from provisioner.maintenance.facts import MaintenanceFacts
 from provisioner.maintenance.phases.verdict import Cause
 
 End = tuple[Cause, str]
 
 
-def find_end(facts: Facts) -> End | None:
+def find_end(facts: MaintenanceFacts) -> End | None:
     """Why it ends now, if it does. What has begun is carried to its end, whoever withdraws it."""
     m, status = facts.maintenance, facts.maintenance.status
     if facts.server is None:
@@ -37,7 +37,7 @@ def find_end(facts: Facts) -> End | None:
     return _done_before(facts) if not claimed else None
 
 
-def _kept_drained(facts: Facts) -> End | None:
+def _kept_drained(facts: MaintenanceFacts) -> End | None:
     if (
         facts.wanted is not None
         and facts.wanted.keeps_drained
@@ -47,14 +47,14 @@ def _kept_drained(facts: Facts) -> End | None:
     return "Booted", "the boot is verified, and nobody wants the server out of use any more"
 
 
-def _done_before(facts: Facts) -> End | None:
+def _done_before(facts: MaintenanceFacts) -> End | None:
     for earlier in facts.finished:
         if earlier.status.phase == "Completed" and _satisfies(facts, earlier):
             return "DoneBefore", f"Maintenance {earlier.name}, begun before it, did what is asked for"
     return None
 
 
-def _satisfies(facts: Facts, earlier: Maintenance) -> bool:
+def _satisfies(facts: MaintenanceFacts, earlier: Maintenance) -> bool:
     """Whether a boot that was seen after this was asked for did what is wanted."""
     wanted, boot = facts.wanted, earlier.status.reboot
     if wanted is None or wanted.keeps_drained or wanted.since is None or boot is None or boot.outcome != "Booted":

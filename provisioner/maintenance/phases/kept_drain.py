@@ -14,7 +14,7 @@ from provisioner.api import NodePool, Server
 from provisioner.api.conditions import is_true, merge_conditions
 from provisioner.api.maintenance import DISTURBING_PHASES, MaintenanceStatus
 from provisioner.api.meta import Condition, ConditionStatus, rfc3339
-from provisioner.maintenance.facts import Facts, NodeView
+from provisioner.maintenance.facts import MaintenanceFacts, NodeView
 from provisioner.maintenance.status.record import clip, next_step, note
 from provisioner.maintenance.steps import ReopenSlurm, Step, WriteStatus
 
@@ -38,7 +38,7 @@ def why_unverified(server: Server | None, node: NodeView | None) -> str | None:
     return None
 
 
-def may_reopen(facts: Facts) -> bool:
+def may_reopen(facts: MaintenanceFacts) -> bool:
     """Whether our drain may be lifted, and there is a Slurm to ask."""
     return has_slurm(facts.pool) and why_unverified(facts.server, facts.node) is None
 
@@ -47,7 +47,7 @@ def has_slurm(pool: NodePool | None) -> bool:
     return pool is not None and pool.spec.jobs.slurm is not None
 
 
-def stays_drained(facts: Facts, status: MaintenanceStatus, now: datetime) -> MaintenanceStatus:
+def stays_drained(facts: MaintenanceFacts, status: MaintenanceStatus, now: datetime) -> MaintenanceStatus:
     """The status of a Maintenance that ends and whose drain stays: said in its record, its condition, its next step."""
     drain = status.slurm
     if drain is None:
@@ -66,7 +66,7 @@ def stays_drained(facts: Facts, status: MaintenanceStatus, now: datetime) -> Mai
     return next_step(status, "is reopened in Slurm once the boot that runs there is verified")
 
 
-def decide_kept(facts: Facts, now: datetime) -> Step | None:
+def decide_kept(facts: MaintenanceFacts, now: datetime) -> Step | None:
     """What to do about the drain that a Maintenance which has ended left; None: nothing now."""
     m = facts.maintenance
     drain = m.status.slurm
@@ -85,7 +85,7 @@ def decide_kept(facts: Facts, now: datetime) -> Step | None:
     return None
 
 
-def reopened(facts: Facts, node: str, lifted: bool, now: datetime) -> MaintenanceStatus:
+def reopened(facts: MaintenanceFacts, node: str, lifted: bool, now: datetime) -> MaintenanceStatus:
     """The status once Slurm has answered."""
     words = f"drain of {node} in Slurm lifted" if lifted else f"{node} in Slurm was not drained by us; left as it is"
     status = facts.maintenance.status
@@ -97,7 +97,7 @@ def reopened(facts: Facts, node: str, lifted: bool, now: datetime) -> Maintenanc
 
 
 def _say(
-    status: MaintenanceStatus, facts: Facts, holds: ConditionStatus, reason: str, words: str, now: datetime
+    status: MaintenanceStatus, facts: MaintenanceFacts, holds: ConditionStatus, reason: str, words: str, now: datetime
 ) -> MaintenanceStatus:
     condition = Condition(
         type=SLURM_DRAINED,

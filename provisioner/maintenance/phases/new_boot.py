@@ -6,10 +6,10 @@ Boot ids, not readiness: a reboot may be too quick for the Node ever to be seen 
 from __future__ import annotations
 
 from provisioner.api.conditions import find_condition
-from provisioner.maintenance.facts import Facts
+from provisioner.maintenance.facts import MaintenanceFacts
 
 
-def new_boot(facts: Facts) -> str | None:
+def new_boot(facts: MaintenanceFacts) -> str | None:
     """Kernel boot id of a boot after the one before the try; None while none was seen.
 
     By the Node, or earlier by the join of the order that answers the try. Where no boot was known before, only the join
@@ -30,7 +30,7 @@ def new_boot(facts: Facts) -> str | None:
     return node.boot_id
 
 
-def is_wrong_image(facts: Facts) -> bool:
+def is_wrong_image(facts: MaintenanceFacts) -> bool:
     """Whether the machine itself says, in its new boot, that it runs another image than the one ordered."""
     status, node, server = facts.maintenance.status, facts.node, facts.server
     attempt = status.reboot
@@ -44,7 +44,7 @@ def is_wrong_image(facts: Facts) -> bool:
     return checked.image_digest != attempt.image_digest
 
 
-def awaited_order(facts: Facts) -> str | None:
+def awaited_order(facts: MaintenanceFacts) -> str | None:
     """What is still missing until the machine may boot and will be let in again; None if nothing is."""
     server, node, attempt = facts.server, facts.node, facts.maintenance.status.reboot
     order = server.status.order if server is not None else None

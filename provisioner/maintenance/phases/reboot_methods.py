@@ -6,19 +6,19 @@ from typing import Final
 
 from provisioner.api.maintenance import AGENT_METHODS, MaintenanceAction, RebootMethod
 from provisioner.api.node_pool import NodePool
-from provisioner.maintenance.facts import Facts, NodeView
+from provisioner.maintenance.facts import MaintenanceFacts, NodeView
 
 ALL_METHODS: Final[tuple[RebootMethod, ...]] = ("Kexec", "Reboot", "Reset", "PowerCycle")
 
 
-def possible_paths(facts: Facts, action: MaintenanceAction) -> tuple[RebootMethod, ...]:
+def possible_paths(facts: MaintenanceFacts, action: MaintenanceAction) -> tuple[RebootMethod, ...]:
     """The paths that are open, the gentlest first or as the pool orders them. PowerCycle asks for that one alone."""
     chosen = (facts.pool.spec.maintenance.reboot_methods if facts.pool is not None else ()) or ALL_METHODS
     methods = ("PowerCycle",) if action == "PowerCycle" else chosen
     return tuple(m for m in methods if why_not(facts, m) is None)
 
 
-def why_not(facts: Facts, method: RebootMethod) -> str | None:
+def why_not(facts: MaintenanceFacts, method: RebootMethod) -> str | None:
     """Why that path is closed; None if it is open."""
     if method not in AGENT_METHODS:
         has_bmc = facts.server is not None and facts.server.spec.bmc is not None
@@ -52,13 +52,13 @@ def timeout_seconds(pool: NodePool | None, method: RebootMethod) -> int:
     return {"Kexec": times.kexec, "Reboot": times.reboot, "Reset": times.reset, "PowerCycle": times.power_cycle}[method]
 
 
-def next_path(facts: Facts, action: MaintenanceAction) -> RebootMethod | None:
+def next_path(facts: MaintenanceFacts, action: MaintenanceAction) -> RebootMethod | None:
     """The first open path that was not tried since the claim."""
     tried = {a.method for a in facts.maintenance.status.attempts}
     return next((m for m in possible_paths(facts, action) if m not in tried), None)
 
 
-def explain_no_path(facts: Facts, action: MaintenanceAction) -> str:
+def explain_no_path(facts: MaintenanceFacts, action: MaintenanceAction) -> str:
     """Why no path is open, each in its words."""
     chosen = (facts.pool.spec.maintenance.reboot_methods if facts.pool is not None else ()) or ALL_METHODS
     methods = ("PowerCycle",) if action == "PowerCycle" else chosen

@@ -18,7 +18,7 @@ from provisioner.api.maintenance import (
 from provisioner.api.meta import parse_time, rfc3339_micro
 from provisioner.api.node_facts import BootIntent
 from provisioner.jobs.work import Job
-from provisioner.maintenance.facts import Facts, taint_value
+from provisioner.maintenance.facts import MaintenanceFacts, taint_value
 from provisioner.maintenance.phases.new_boot import awaited_order, new_boot
 from provisioner.maintenance.phases.reboot_methods import next_path, timeout_seconds
 from provisioner.maintenance.phases.verdict import Cause
@@ -38,12 +38,14 @@ from provisioner.maintenance.steps import NeedId, SetIntent, SetTaint, Step, Wai
 POLL_SECONDS: Final = 5.0
 
 
-def begin_attempt(facts: Facts, status: MaintenanceStatus, method: RebootMethod, now: datetime) -> Step:
+def begin_attempt(facts: MaintenanceFacts, status: MaintenanceStatus, method: RebootMethod, now: datetime) -> Step:
     """Write down the try, with a new id, before anything is done about it."""
     return NeedId(then=lambda new_id: _begin(facts, status, method, new_id, now))
 
 
-def _begin(facts: Facts, status: MaintenanceStatus, method: RebootMethod, new_id: str, now: datetime) -> WriteStatus:
+def _begin(
+    facts: MaintenanceFacts, status: MaintenanceStatus, method: RebootMethod, new_id: str, now: datetime
+) -> WriteStatus:
     before, node = facts.maintenance.status.reboot, facts.node
     if before is not None:
         image, digest = before.image_ref, before.image_digest
@@ -67,7 +69,7 @@ def _begin(facts: Facts, status: MaintenanceStatus, method: RebootMethod, new_id
     return WriteStatus(status=with_conditions(facts.maintenance, status, now))
 
 
-def decide_rebooting(facts: Facts, now: datetime) -> Step:
+def decide_rebooting(facts: MaintenanceFacts, now: datetime) -> Step:
     """See the try under way to its end, or begin the next one."""
     status, node = facts.maintenance.status, facts.node
     attempt = status.reboot
@@ -104,7 +106,7 @@ def decide_rebooting(facts: Facts, now: datetime) -> Step:
     return _told(facts, now) or wait
 
 
-def _next_try(facts: Facts, attempt: RebootAttempt, now: datetime) -> Step:
+def _next_try(facts: MaintenanceFacts, attempt: RebootAttempt, now: datetime) -> Step:
     """The try is over. What the agent was told is taken back first: it must not obey later."""
     node, status = facts.node, facts.maintenance.status
     if node is not None and node.has_intent:
@@ -122,7 +124,7 @@ def _next_try(facts: Facts, attempt: RebootAttempt, now: datetime) -> Step:
     return _judge(facts, cause, f"no other path to reboot the server is open: {words}", now)
 
 
-def _jobs_of_old_boot(facts: Facts, attempt: RebootAttempt, now: datetime) -> Sequence[Job]:
+def _jobs_of_old_boot(facts: MaintenanceFacts, attempt: RebootAttempt, now: datetime) -> Sequence[Job]:
     """Jobs that may not be interrupted, where the old boot still runs.
 
     The kubelet says so, or the agent by its answer: it ends the kubelet before a kexec, and the Node is not Ready then.
@@ -135,7 +137,7 @@ def _jobs_of_old_boot(facts: Facts, attempt: RebootAttempt, now: datetime) -> Se
     return protected_jobs(facts, now) if runs else ()
 
 
-def _has_bmc_acted(facts: Facts, attempt: RebootAttempt) -> bool:
+def _has_bmc_acted(facts: MaintenanceFacts, attempt: RebootAttempt) -> bool:
     """Whether the BMC has accepted the order, or the machine is on its way down for it."""
     if facts.server is None:
         return False
@@ -145,11 +147,11 @@ def _has_bmc_acted(facts: Facts, attempt: RebootAttempt) -> bool:
     return order.id in (power.order_id, power.cut_order_id) or power.shutdown_time is not None
 
 
-def _job_started(facts: Facts, jobs: Sequence[Job], now: datetime) -> WriteStatus:
+def _job_started(facts: MaintenanceFacts, jobs: Sequence[Job], now: datetime) -> WriteStatus:
     return _judge(facts, "JobStarted", f"a job is there that may not be interrupted: {jobs[0].name}", now)
 
 
-def _end(facts: Facts, outcome: AttemptOutcome, words: str, now: datetime) -> WriteStatus:
+def _end(facts: MaintenanceFacts, outcome: AttemptOutcome, words: str, now: datetime) -> WriteStatus:
     m = facts.maintenance
     attempt = m.status.reboot
     status = end_attempt(m.status, outcome, words, now)
@@ -160,14 +162,14 @@ def _end(facts: Facts, outcome: AttemptOutcome, words: str, now: datetime) -> Wr
     return WriteStatus(status=with_conditions(m, next_step(replace(status, blockers=()), ahead), now))
 
 
-def _told(facts: Facts, now: datetime) -> Step | None:
+def _told(facts: MaintenanceFacts, now: datetime) -> Step | None:
     """The status, where what is waited for has changed."""
     status = set_blockers(effective(facts, now), [("Server", facts.server_name, _awaits(facts))], now)
     status = with_conditions(facts.maintenance, status, now)
     return WriteStatus(status=status) if status != facts.maintenance.status else None
 
 
-def _awaits(facts: Facts) -> str:
+def _awaits(facts: MaintenanceFacts) -> str:
     """What the try waits for."""
     attempt, node = facts.maintenance.status.reboot, facts.node
     waits = awaited_order(facts)
@@ -184,7 +186,7 @@ def _awaits(facts: Facts) -> str:
     return "the agent was told, and has not answered"
 
 
-def _intent(facts: Facts, attempt: RebootAttempt, boot_id: str) -> BootIntent:
+def _intent(facts: MaintenanceFacts, attempt: RebootAttempt, boot_id: str) -> BootIntent:
     pool, image = facts.pool, facts.image
     return BootIntent(
         id=attempt.id,
@@ -196,7 +198,7 @@ def _intent(facts: Facts, attempt: RebootAttempt, boot_id: str) -> BootIntent:
     )
 
 
-def _judge(facts: Facts, cause: Cause, message: str, now: datetime) -> WriteStatus:
+def _judge(facts: MaintenanceFacts, cause: Cause, message: str, now: datetime) -> WriteStatus:
     return WriteStatus(status=judge(facts.maintenance, cause, message, now))
 
 

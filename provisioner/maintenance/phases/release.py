@@ -11,7 +11,7 @@ from datetime import datetime
 
 from provisioner.api.maintenance import MaintenanceStatus, RebootAttempt
 from provisioner.api.meta import parse_time, rfc3339_micro
-from provisioner.maintenance.facts import Facts, close_reason
+from provisioner.maintenance.facts import MaintenanceFacts, close_reason
 from provisioner.maintenance.phases.kept_drain import may_reopen, stays_drained
 from provisioner.maintenance.phases.verdict import SUCCEEDED, Verdict
 from provisioner.maintenance.phases.waiting import closes_when_planned
@@ -21,12 +21,12 @@ from provisioner.maintenance.status.record import next_step, note, noted, with_c
 from provisioner.maintenance.steps import ReopenSlurm, SetIntent, SetNodeConditions, SetTaint, Step, WriteStatus
 
 
-def decide_release(facts: Facts, verdict: Verdict, now: datetime) -> Step:
+def decide_release(facts: MaintenanceFacts, verdict: Verdict, now: datetime) -> Step:
     """The next thing to undo; when nothing is left, the end."""
     return _undo(facts, verdict) or _answer(facts, verdict) or WriteStatus(status=_ended(facts, verdict, now))
 
 
-def _undo(facts: Facts, verdict: Verdict) -> Step | None:
+def _undo(facts: MaintenanceFacts, verdict: Verdict) -> Step | None:
     node, pool, status = facts.node, facts.pool, facts.maintenance.status
     if facts.ahead is not None:
         return None  # the server is another Maintenance's
@@ -48,7 +48,7 @@ def _undo(facts: Facts, verdict: Verdict) -> Step | None:
     return ReopenSlurm(node=name, reason=close_reason(facts.maintenance.name))
 
 
-def _answer(facts: Facts, verdict: Verdict) -> Step | None:
+def _answer(facts: MaintenanceFacts, verdict: Verdict) -> Step | None:
     """The requests that were answered are set False, with what came of them; those of a later moment stay."""
     if facts.node is None or verdict.phase == "Waiting":
         return None
@@ -71,7 +71,7 @@ def _answer(facts: Facts, verdict: Verdict) -> Step | None:
     return SetNodeConditions(conditions=unsaid) if unsaid else None
 
 
-def _ended(facts: Facts, verdict: Verdict, now: datetime) -> MaintenanceStatus:
+def _ended(facts: MaintenanceFacts, verdict: Verdict, now: datetime) -> MaintenanceStatus:
     m, status = facts.maintenance, facts.maintenance.status
     if verdict.phase == "Waiting":
         status = replace(

@@ -9,14 +9,14 @@ from provisioner.api.kernel_words import intent_arguments
 from provisioner.api.maintenance import MaintenanceStatus
 from provisioner.api.meta import parse_time, rfc3339
 from provisioner.api.node_facts import BootIntent
-from provisioner.maintenance.facts import Facts, image_obstacle
+from provisioner.maintenance.facts import MaintenanceFacts, image_obstacle
 from provisioner.maintenance.phases.reboot_methods import possible_paths, timeout_seconds
 from provisioner.maintenance.status.record import Blocked, note
 
 NOT_STAGED: Final = "NotStaged"
 
 
-def stage_intent(facts: Facts) -> BootIntent | None:
+def stage_intent(facts: MaintenanceFacts) -> BootIntent | None:
     """What the agent shall stage while jobs run; None where nothing is to be booted by kexec."""
     node, wanted, image, pool = facts.node, facts.wanted, facts.image, facts.pool
     if node is None or node.boot_id is None or wanted is None or not wanted.boots or image is None or pool is None:
@@ -34,7 +34,7 @@ def stage_intent(facts: Facts) -> BootIntent | None:
     )
 
 
-def awaits_staging(facts: Facts, now: datetime) -> list[Blocked]:
+def awaits_staging(facts: MaintenanceFacts, now: datetime) -> list[Blocked]:
     """What the claim waits for where kexec is the first path: that the agent has staged the image, or cannot.
 
     Not with policy Now, not after a deadline, and not longer than a boot by kexec itself may take.
@@ -57,13 +57,13 @@ def awaits_staging(facts: Facts, now: datetime) -> list[Blocked]:
     return [("Agent", node.name, words)]
 
 
-def staging_ends(facts: Facts) -> datetime | None:
+def staging_ends(facts: MaintenanceFacts) -> datetime | None:
     """Until when the agent is waited for; None while it is not on record as waited for."""
     since = [parse_time(b.since_time) for b in facts.maintenance.status.blockers if _is_staging(facts, b.kind, b.name)]
     return min(since) + timedelta(seconds=timeout_seconds(facts.pool, "Kexec")) if since else None
 
 
-def give_up_staging(facts: Facts, now: datetime) -> MaintenanceStatus | None:
+def give_up_staging(facts: MaintenanceFacts, now: datetime) -> MaintenanceStatus | None:
     """The record that the agent took too long, so that it is not waited for again; None while its time lasts."""
     intent, ends = stage_intent(facts), staging_ends(facts)
     limit = timedelta(seconds=timeout_seconds(facts.pool, "Kexec"))
@@ -73,10 +73,10 @@ def give_up_staging(facts: Facts, now: datetime) -> MaintenanceStatus | None:
     return note(facts.maintenance.status, now, NOT_STAGED, words)
 
 
-def _has_given_up(facts: Facts, intent: BootIntent) -> bool:
+def _has_given_up(facts: MaintenanceFacts, intent: BootIntent) -> bool:
     timeline = facts.maintenance.status.timeline
     return any(e.reason == NOT_STAGED and e.message.startswith(f"{intent.id}:") for e in timeline)
 
 
-def _is_staging(facts: Facts, kind: str, name: str) -> bool:
+def _is_staging(facts: MaintenanceFacts, kind: str, name: str) -> bool:
     return kind == "Agent" and facts.node is not None and name == facts.node.name

@@ -10,7 +10,7 @@ from provisioner.api.conditions import find_condition
 from provisioner.api.maintenance import BlockerKind, RebootAttempt
 from provisioner.api.meta import parse_time
 from provisioner.api.server_status import is_given_up
-from provisioner.maintenance.facts import Facts
+from provisioner.maintenance.facts import MaintenanceFacts
 from provisioner.maintenance.phases.new_boot import is_wrong_image
 from provisioner.maintenance.phases.verdict import Cause
 from provisioner.maintenance.requests.effective import effective
@@ -20,7 +20,7 @@ from provisioner.maintenance.steps import SetIntent, Step, Wait, WriteStatus
 POLL_SECONDS: Final = 5.0
 
 
-def decide_verifying(facts: Facts, now: datetime) -> Step:
+def decide_verifying(facts: MaintenanceFacts, now: datetime) -> Step:
     """Done is proved by the new boot, its image, Ready and the checks, whatever Ready looked like in between."""
     m, node, attempt = facts.maintenance, facts.node, facts.maintenance.status.reboot
     if attempt is None:
@@ -50,7 +50,7 @@ def decide_verifying(facts: Facts, now: datetime) -> Step:
     return WriteStatus(status=status) if status != m.status else Wait(seconds=POLL_SECONDS)
 
 
-def _verified(facts: Facts, now: datetime) -> WriteStatus:
+def _verified(facts: MaintenanceFacts, now: datetime) -> WriteStatus:
     m, node = facts.maintenance, facts.node
     boot_id = node.boot_id if node is not None else None
     attempt = m.status.reboot
@@ -62,7 +62,7 @@ def _verified(facts: Facts, now: datetime) -> WriteStatus:
     return WriteStatus(status=judge(replace(m, status=status), "Booted", words, now))
 
 
-def _doubt(facts: Facts, attempt: RebootAttempt) -> tuple[Cause, BlockerKind, str] | None:
+def _doubt(facts: MaintenanceFacts, attempt: RebootAttempt) -> tuple[Cause, BlockerKind, str] | None:
     """What is not proved yet, and what that would be called in the end."""
     server, node, status = facts.server, facts.node, facts.maintenance.status
     if node is None or node.boot_id is None or node.boot_id == (status.boot_id_before or "").lower():
@@ -95,7 +95,7 @@ def _doubt(facts: Facts, attempt: RebootAttempt) -> tuple[Cause, BlockerKind, st
     return None
 
 
-def _given_up(facts: Facts, attempt: RebootAttempt) -> str | None:
+def _given_up(facts: MaintenanceFacts, attempt: RebootAttempt) -> str | None:
     """What the health controller says once it begins no round of checks by itself any more: a person must act.
 
     The sign for that is in status.verification, see `is_given_up`, with Verified False for the boot that runs.

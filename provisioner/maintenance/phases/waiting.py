@@ -8,7 +8,7 @@ from typing import Final
 
 from provisioner.api.maintenance import MaintenanceStatus, SlurmDrain
 from provisioner.api.meta import parse_time, rfc3339, rfc3339_micro
-from provisioner.maintenance.facts import Facts, close_reason, taint_value
+from provisioner.maintenance.facts import MaintenanceFacts, close_reason, taint_value
 from provisioner.maintenance.phases.blocking import earlier_askers, obstacles, over_budget, running_jobs
 from provisioner.maintenance.phases.kept_drain import may_reopen
 from provisioner.maintenance.phases.staging import awaits_staging, give_up_staging, stage_intent, staging_ends
@@ -40,7 +40,7 @@ CONTENDED_SECONDS: Final = 5.0
 """After two claimed more than the budget allows and both stood back: each waits up to so long, by its name."""
 
 
-def decide_waiting(facts: Facts, now: datetime) -> Step:
+def decide_waiting(facts: MaintenanceFacts, now: datetime) -> Step:
     """Wait, or claim the server."""
     blocked = obstacles(facts) or running_jobs(facts, now)
     if not blocked:
@@ -62,7 +62,7 @@ def decide_waiting(facts: Facts, now: datetime) -> Step:
     return _prepare(facts) or _wait(facts, now)
 
 
-def decide_behind(facts: Facts, now: datetime) -> Step:
+def decide_behind(facts: MaintenanceFacts, now: datetime) -> Step:
     """Another Maintenance holds the server."""
     ahead = facts.ahead
     name = ahead.name if ahead is not None else ""
@@ -73,7 +73,7 @@ def decide_behind(facts: Facts, now: datetime) -> Step:
     return WriteStatus(status=status) if status != facts.maintenance.status else Wait(seconds=LONGEST_LOOK_SECONDS)
 
 
-def _stand_back(facts: Facts, now: datetime) -> float:
+def _stand_back(facts: MaintenanceFacts, now: datetime) -> float:
     """Seconds to wait after a claim that the budget did not allow, so that not all claim again at once."""
     tail = [e for e in facts.maintenance.status.timeline[-3:] if e.reason == "OverBudget"]
     if not tail:
@@ -84,7 +84,7 @@ def _stand_back(facts: Facts, now: datetime) -> float:
     return rest if 0 < rest <= CONTENDED_SECONDS else 0.0  # longer only by a clock that was ahead
 
 
-def _claimed(facts: Facts, now: datetime) -> MaintenanceStatus:
+def _claimed(facts: MaintenanceFacts, now: datetime) -> MaintenanceStatus:
     """Written before anything is done, with what is needed to know afterwards whether it happened."""
     node = facts.node
     status = replace(
@@ -107,7 +107,7 @@ def _claimed(facts: Facts, now: datetime) -> MaintenanceStatus:
     return with_conditions(facts.maintenance, status, now)
 
 
-def _prepare(facts: Facts) -> Step | None:
+def _prepare(facts: MaintenanceFacts) -> Step | None:
     """What is done while jobs run: cordon as soon as planned, where the pool wants it so; stage the image."""
     node, pool, m = facts.node, facts.pool, facts.maintenance
     if node is None:
@@ -126,7 +126,7 @@ def _prepare(facts: Facts) -> Step | None:
     return None
 
 
-def record_drain(facts: Facts) -> WriteStatus | None:
+def record_drain(facts: MaintenanceFacts) -> WriteStatus | None:
     """Puts on record what is about to be drained, before it is; None if it is there, or there is no Slurm."""
     status, intended = facts.maintenance.status, intended_drain(facts)
     if intended is None or status.slurm == intended:
@@ -134,7 +134,7 @@ def record_drain(facts: Facts) -> WriteStatus | None:
     return WriteStatus(status=replace(status, slurm=intended))
 
 
-def intended_drain(facts: Facts) -> SlurmDrain | None:
+def intended_drain(facts: MaintenanceFacts) -> SlurmDrain | None:
     """The drain in Slurm that a claim makes; None without Slurm."""
     slurm = facts.pool.spec.jobs.slurm if facts.pool is not None else None
     if facts.pool is None or slurm is None:
@@ -143,13 +143,13 @@ def intended_drain(facts: Facts) -> SlurmDrain | None:
     return SlurmDrain(node=node, reason=close_reason(facts.maintenance.name), node_pool_ref=facts.pool.name)
 
 
-def closes_when_planned(facts: Facts) -> bool:
+def closes_when_planned(facts: MaintenanceFacts) -> bool:
     """Whether the pool wants the server closed to new jobs while running ones end."""
     pool = facts.pool
     return pool is not None and pool.spec.maintenance.cordon == "WhenPlanned" and not obstacles(facts)
 
 
-def _wait(facts: Facts, now: datetime) -> Wait:
+def _wait(facts: MaintenanceFacts, now: datetime) -> Wait:
     """Until when to wait, and whom to warn meanwhile."""
     status, wanted, pool = facts.maintenance.status, facts.wanted, facts.pool
     waited = min((now - parse_time(b.since_time)).total_seconds() for b in status.blockers) if status.blockers else 0.0
@@ -172,7 +172,7 @@ def _wait(facts: Facts, now: datetime) -> Wait:
     )
 
 
-def _next_words(facts: Facts, blocked: list[Blocked], now: datetime) -> str:
+def _next_words(facts: MaintenanceFacts, blocked: list[Blocked], now: datetime) -> str:
     kinds = {kind for kind, _, _ in blocked}
     wanted = facts.wanted
     if kinds & {"Pod", "PodGroup", "SlurmJob"} and wanted is not None:

@@ -8,13 +8,13 @@ from datetime import datetime, timedelta
 from provisioner.api.maintenance import Maintenance, MaintenanceStatus, Requestor
 from provisioner.api.meta import parse_time, rfc3339, rfc3339_micro
 from provisioner.jobs.work import Job
-from provisioner.maintenance.facts import Facts
+from provisioner.maintenance.facts import MaintenanceFacts
 from provisioner.maintenance.status.record import note
 
 _ABOUT_REQUESTORS = ("Requested", "RequestChanged", "Withdrawn", "RequestIgnored")
 
 
-def effective(facts: Facts, now: datetime) -> MaintenanceStatus:
+def effective(facts: MaintenanceFacts, now: datetime) -> MaintenanceStatus:
     """The status as the requestors have it now. After a reboot was begun only the record of them goes on."""
     m, wanted = facts.maintenance, facts.wanted
     status = replace(
@@ -34,7 +34,7 @@ def effective(facts: Facts, now: datetime) -> MaintenanceStatus:
     return _with_requestors(m, wanted.refused if wanted is not None else (), status, now)
 
 
-def may_interrupt(facts: Facts, now: datetime) -> bool:
+def may_interrupt(facts: MaintenanceFacts, now: datetime) -> bool:
     """Whether jobs may be ended now: by Now at once, by Deadline once it is over and they were warned of it."""
     wanted = facts.wanted
     if wanted is None:
@@ -45,7 +45,7 @@ def may_interrupt(facts: Facts, now: datetime) -> bool:
     return moment is not None and now >= moment
 
 
-def eviction_moment(facts: Facts, warned: datetime | None = None) -> datetime | None:
+def eviction_moment(facts: MaintenanceFacts, warned: datetime | None = None) -> datetime | None:
     """When a Deadline ends jobs that were or are `warned` at that moment; None before they were.
 
     The deadline, unless the warning came late (nobody was there to give it): the time that it promises is kept.
@@ -60,7 +60,7 @@ def eviction_moment(facts: Facts, warned: datetime | None = None) -> datetime | 
     return max(wanted.deadline, warned + promised)
 
 
-def protected_jobs(facts: Facts, now: datetime) -> tuple[Job, ...]:
+def protected_jobs(facts: MaintenanceFacts, now: datetime) -> tuple[Job, ...]:
     """Jobs that nobody may end now."""
     jobs = facts.work.jobs if facts.work is not None else ()
     if facts.wanted is not None and facts.wanted.policy == "Now":

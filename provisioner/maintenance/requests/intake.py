@@ -51,14 +51,14 @@ class Withdraw:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Say:
+class SetConditions:
     """Set conditions on the Node: refusals, and stale requests to False. `refusals`: those to tell of."""
 
     conditions: tuple[NodeCondition, ...]
     refusals: tuple[Refusal, ...] = ()
 
 
-Intake = File | Withdraw | Say
+Intake = File | Withdraw | SetConditions
 
 
 def take_in(node: NodeView | None, maintenances: Iterable[Maintenance], now: datetime) -> Intake | None:
@@ -77,7 +77,7 @@ def take_in(node: NodeView | None, maintenances: Iterable[Maintenance], now: dat
             continue
         answer = _last_answer(ordered, name)
         if not holders and answer is not None and _is_stale(condition, answer[1]):
-            return Say(conditions=(_stale(condition, *answer),))
+            return SetConditions(conditions=(_stale(condition, *answer),))
         existing = next((r for m in holders for r in m.spec.requestors if r.name == name), None)
         since = _asked_at(condition, existing, answer[1] if answer is not None else None, now)
         ask = read_ask(condition, since)
@@ -185,7 +185,7 @@ def _asked_at(
     return parse_time(seen) if seen is not None else now
 
 
-def _refuse(node: NodeView, refusals: tuple[Refusal, ...]) -> Say | None:
+def _refuse(node: NodeView, refusals: tuple[Refusal, ...]) -> SetConditions | None:
     if refusals:
         words = " | ".join(r.message for r in refusals)[:1024]
         wanted = NodeCondition(type=REQUEST_REFUSED, status="True", reason="NotUnderstood", message=words)
@@ -193,7 +193,7 @@ def _refuse(node: NodeView, refusals: tuple[Refusal, ...]) -> Say | None:
         words = "every request is understood"
         wanted = NodeCondition(type=REQUEST_REFUSED, status="False", reason="Understood", message=words)
     unsaid = missing(node.body, (wanted,))
-    return Say(conditions=unsaid, refusals=refusals) if unsaid else None
+    return SetConditions(conditions=unsaid, refusals=refusals) if unsaid else None
 
 
 def _age(maintenance: Maintenance) -> tuple[str, int, str]:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from provisioner.api.node_pool import NodePool
 from provisioner.api.server import Server
-from provisioner.jobs.work import Held, Job, JobKind, SlurmDrained, Work
+from provisioner.jobs.work import EvictionBlocked, Job, JobKind, SlurmDrained, Work
 from tests.maintenance.chaos.fake_time import FakeClock
 from tests.maintenance.chaos.story import Story
 
@@ -103,18 +103,20 @@ class FakeWorkloads:
         present = self.drains.setdefault(server.name, reason)
         return SlurmDrained(node=server.name, reason=present, ours=present == reason)
 
-    def evict(self, server: Server, pool: NodePool, *, spare: Collection[JobKind], force: bool) -> tuple[Held, ...]:
+    def evict(
+        self, server: Server, pool: NodePool, *, spare: Collection[JobKind], force: bool
+    ) -> tuple[EvictionBlocked, ...]:
         held = []
         for job in self.on(server.name):
             if job.kind in spare or (job.do_not_disrupt and not force):
                 kind = "SlurmJob" if job.kind == "SlurmJob" else "Pod"
-                held.append(Held(kind=kind, name=job.name, message="is not to be disrupted"))  # type: ignore[arg-type]
+                held.append(EvictionBlocked(kind=kind, name=job.name, message="is not to be disrupted"))  # type: ignore[arg-type]
                 continue
             if not job.being_evicted:
                 self._interrupt(job, f"evicted from {server.name}")
                 job.being_evicted = True
                 job.ends_at = self._clock.now + GRACE
-            held.append(Held(kind="Pod", name=job.name, message="is ending"))
+            held.append(EvictionBlocked(kind="Pod", name=job.name, message="is ending"))
         return tuple(held)
 
     def reopen(self, node: str, reason: str, pool: NodePool) -> bool:

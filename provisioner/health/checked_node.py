@@ -12,7 +12,7 @@ from provisioner.api.node_contract import read_boot_id
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeCondition:
+class ObservedCondition:
     """A condition as any writer may have left it: reason, message and time may be missing."""
 
     type: str
@@ -24,7 +24,7 @@ class NodeCondition:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeView:
+class CheckedNode:
     """A Node. `boot_id` is lower case, None while no kubelet has reported."""
 
     name: str
@@ -34,7 +34,7 @@ class NodeView:
     unschedulable: bool = False
     annotations: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Mapping[str, Any], ...] = ()
-    conditions: tuple[NodeCondition, ...] = ()
+    conditions: tuple[ObservedCondition, ...] = ()
 
     @property
     def ready(self) -> bool:
@@ -45,19 +45,19 @@ class NodeView:
         return any(taint.get("key") == key for taint in self.taints)
 
 
-def find(conditions: Iterable[NodeCondition], type_: str) -> NodeCondition | None:
+def find(conditions: Iterable[ObservedCondition], type_: str) -> ObservedCondition | None:
     """The last one of that type that is True, else the last one: foreign writers leave duplicates."""
     found = [condition for condition in conditions if condition.type == type_]
     return next((c for c in reversed(found) if c.status == "True"), found[-1] if found else None)
 
 
-def read_node(body: Mapping[str, Any] | None) -> NodeView | None:
+def read_node(body: Mapping[str, Any] | None) -> CheckedNode | None:
     """A Node as the API server gives it."""
     if body is None:
         return None
     metadata, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
     info = status.get("nodeInfo") or {}
-    return NodeView(
+    return CheckedNode(
         name=metadata["name"],
         uid=metadata.get("uid"),
         boot_id=read_boot_id(body),
@@ -69,8 +69,8 @@ def read_node(body: Mapping[str, Any] | None) -> NodeView | None:
     )
 
 
-def _condition(body: Mapping[str, Any]) -> NodeCondition:
-    return NodeCondition(
+def _condition(body: Mapping[str, Any]) -> ObservedCondition:
+    return ObservedCondition(
         type=str(body.get("type") or ""),
         status=str(body.get("status") or ""),
         reason=str(body.get("reason") or ""),

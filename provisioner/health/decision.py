@@ -39,4 +39,4 @@ class Decision:
     start: JobOrder | None = None
     current: CurrentRound | None = None
     answers: tuple[Answer, ...] = ()
-    look_again_seconds: float | None = None
+    requeue_after_seconds: float | None = None

@@ -13,7 +13,7 @@ from provisioner.cluster.events import Happened
 
 
 @dataclass(frozen=True, kw_only=True)
-class Say:
+class ConditionUpdate:
     """Status, reason and message of a condition."""
 
     status: ConditionStatus
@@ -22,31 +22,31 @@ class Say:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class Assessment:
     """What is true of a server: its conditions Booted and Ready, its stage, and a new order if one is given.
 
-    withdrawn: the order that is taken back; the server that was judged has the former one already.
-    look_again: when the answer may change by time alone. look_again_seconds: how often to look, whatever happens.
+    revoked: the order that is taken back; the server that was judged has the former one already.
+    requeue_at: when the answer may change by time alone. requeue_after_seconds: how often to look, whatever happens.
     """
 
-    booted: Say
-    ready: Say
+    booted: ConditionUpdate
+    ready: ConditionUpdate
     stage: BootStage | None
     order: BootOrder | None = None
-    withdrawn: BootOrder | None = None
-    look_again: datetime | None = None
-    look_again_seconds: float | None = None
+    revoked: BootOrder | None = None
+    requeue_at: datetime | None = None
+    requeue_after_seconds: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
     """`status`: every field that the controller owns, as JSON. `orders`: whether it holds a new boot order.
 
-    `withdraws`: whether it takes the current order back.
+    `revokes`: whether it takes the current order back.
     """
 
     status: dict[str, Any]
     events: tuple[Happened, ...] = ()
-    look_again_seconds: float | None = None
+    requeue_after_seconds: float | None = None
     orders: bool = False
-    withdraws: bool = False
+    revokes: bool = False
