@@ -19,7 +19,7 @@ from provisioner.boot.orders.lease_watch import LeaseWatch
 from provisioner.cluster.resources import LEASES, NODES, of
 from provisioner.join.node_controller import NodePreparer
 from provisioner.power.act import Act, PowerSettings
-from provisioner.power.preflight import LastLook
+from provisioner.power.preflight import Preflight
 from provisioner.power.reconcile import ServerPowerReconciler
 from provisioner.power.record import Record
 from tests.maintenance.chaos.fake_informer import FakeInformer
@@ -57,7 +57,7 @@ class Neighbours:
             cluster,
             sources["servers"],  # type: ignore[arg-type]
             bmcs,  # type: ignore[arg-type]
-            Act(SETTINGS, record, LastLook(cluster, None, now=clock)),
+            Act(SETTINGS, record, Preflight(cluster, None, now=clock)),
             record,
             SETTINGS,
             now=clock,
