@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from provisioner.api import Image
-from provisioner.boot.host.image_store import Verdict, files_of, judge_image
+from provisioner.boot.host.image_store import Availability, files_of, judge_image
 from tests.boot.objects import NOON, STORE, image
 
 FILES: dict[str, int | None] = {
@@ -20,8 +20,8 @@ LACKING = {**FILES, f"{STORE}/manifest": None}
 
 
 def judged(
-    sizes: dict[str, int | None], before: Verdict | None = None, host: str = "boot1", minutes: float = 0
-) -> Verdict | None:
+    sizes: dict[str, int | None], before: Availability | None = None, host: str = "boot1", minutes: float = 0
+) -> Availability | None:
     body: Image = image(available=None)
     if before is not None:
         written = replace(body.status, conditions=(before.condition,), stores=before.stores)
@@ -30,31 +30,31 @@ def judged(
 
 
 def said(
-    sizes: dict[str, int | None], before: Verdict | None = None, host: str = "boot1", minutes: float = 0
-) -> Verdict:
-    verdict = judged(sizes, before, host, minutes)
-    assert verdict is not None
-    return verdict
+    sizes: dict[str, int | None], before: Availability | None = None, host: str = "boot1", minutes: float = 0
+) -> Availability:
+    availability = judged(sizes, before, host, minutes)
+    assert availability is not None
+    return availability
 
 
-def hosts(verdict: Verdict) -> list[str]:
-    return [report.host for report in verdict.stores]
+def hosts(availability: Availability) -> list[str]:
+    return [report.host for report in availability.stores]
 
 
 def test_an_image_with_all_its_files_is_available() -> None:
-    verdict = said(dict(FILES))
-    assert (verdict.condition.status, verdict.condition.reason) == ("True", "Stored")
-    assert (hosts(verdict), verdict.news) == (["boot1"], True)
+    availability = said(dict(FILES))
+    assert (availability.condition.status, availability.condition.reason) == ("True", "Stored")
+    assert (hosts(availability), availability.news) == (["boot1"], True)
     assert {file.path for file in files_of(image())} == set(FILES)
 
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize(("size", "words"), [(None, "is missing"), (0, "has 0 bytes")])
 def test_a_file_that_is_missing_or_empty_is_named(name: str, size: int | None, words: str) -> None:
-    verdict = said({**FILES, name: size})
-    assert verdict.condition.status == "False"
-    assert f"{name} {words}" in verdict.condition.message
-    assert verdict.stores == ()
+    availability = said({**FILES, name: size})
+    assert availability.condition.status == "False"
+    assert f"{name} {words}" in availability.condition.message
+    assert availability.stores == ()
 
 
 def test_a_file_of_another_size_is_named() -> None:
