@@ -16,28 +16,29 @@ INJECTION = {injection.name: injection for injection in INJECTIONS}
 Break = Callable[[pytest.MonkeyPatch], None]
 
 
+PHASES = "provisioner.maintenance.phases"
+
+
 def _replace(monkeypatch: pytest.MonkeyPatch, name: str, *modules: str, by: Callable[..., Any]) -> None:
     for module in modules:
-        monkeypatch.setattr(f"provisioner.maintenance.{module}.{name}", by)
+        monkeypatch.setattr(f"{PHASES}.{module}.{name}", by)
 
 
 def _sees_no_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     _replace(
         monkeypatch,
         "protected_jobs",
-        "phases.blocking",
-        "phases.claiming",
-        "phases.rebooting",
+        "blocking",
+        "claiming",
+        "rebooting",
         by=lambda facts, now: (),
     )
-    _replace(
-        monkeypatch, "may_interrupt", "phases.blocking", "phases.waiting", "phases.claiming", by=lambda facts, now: True
-    )
+    _replace(monkeypatch, "may_interrupt", "blocking", "waiting", "claiming", by=lambda facts, now: True)
 
 
 def _never_undoes(monkeypatch: pytest.MonkeyPatch) -> None:
-    _replace(monkeypatch, "_undo", "phases.release", by=lambda facts, verdict: None)
-    _replace(monkeypatch, "find_leftover", "controller", by=lambda node, **_: None)
+    _replace(monkeypatch, "_undo", "release", by=lambda facts, verdict: None)
+    monkeypatch.setattr("provisioner.maintenance.controller.find_leftover", lambda node, **_: None)
 
 
 def _clears_all_taints(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,13 +54,13 @@ def _ignores_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    _replace(monkeypatch, "find_end", "decide", by=lambda facts: None)
+    monkeypatch.setattr("provisioner.maintenance.decide.find_end", lambda facts: None)
 
 
 def _believes_every_boot(monkeypatch: pytest.MonkeyPatch) -> None:
     """Takes the boot before for the new one: done at once, without a boot."""
-    _replace(monkeypatch, "new_boot", "phases.rebooting", by=lambda facts: facts.maintenance.status.boot_id_before)
-    _replace(monkeypatch, "_doubt", "phases.verifying", by=lambda facts, attempt: None)
+    _replace(monkeypatch, "new_boot", "rebooting", by=lambda facts: facts.maintenance.status.boot_id_before)
+    _replace(monkeypatch, "_doubt", "verifying", by=lambda facts, attempt: None)
 
 
 @pytest.mark.parametrize(
