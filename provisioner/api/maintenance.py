@@ -125,16 +125,16 @@ class Blocker:
 
 @dataclass(frozen=True, kw_only=True)
 class RebootAttempt:
-    """One try at one reboot path. Written before anything is done about it."""
+    """One attempt at one reboot method. Written before anything is done about it."""
 
-    id: str = described("Identifies the try; the boot order repeats it.", max_length=63)
+    id: str = described("Identifies the attempt; the boot order repeats it.", max_length=63)
     method: RebootMethod = described(
         "Kexec: the agent starts the staged image. Reboot: the agent asks its system to. Reset and PowerCycle: the BMC."
     )
     image_ref: str = described("Image that it shall boot.", max_length=253)
     image_digest: str = described("Digest of that image.", max_length=71)
     started_time: str = described("When it was begun.", format="date-time")
-    deadline_time: str = described("When the next path is tried unless a new boot was seen.", format="date-time")
+    deadline_time: str = described("When the next method is tried unless a new boot was seen.", format="date-time")
     ended_time: str | None = described("When it was over.", default=None, format="date-time")
     outcome: AttemptOutcome | None = described("How it ended.", default=None)
     message: str | None = described("What is known of its end.", default=None, max_length=1024)
@@ -177,8 +177,8 @@ class MaintenanceStatus:
     boot_id_after: str | None = described("Kernel boot id in which it ended.", default=None, max_length=63)
     slurm: SlurmDrain | None = described("What was drained in Slurm.", default=None)
     warned_time: str | None = described("When running jobs were warned.", default=None, format="date-time")
-    reboot: RebootAttempt | None = described("The try under way, or the last one.", default=None)
-    attempts: tuple[RebootAttempt, ...] = described("Tries since the claim that are over.", default=(), max_items=16)
+    reboot: RebootAttempt | None = described("The attempt under way, or the last one.", default=None)
+    attempts: tuple[RebootAttempt, ...] = described("Attempts since the claim that are over.", default=(), max_items=16)
     blockers: tuple[Blocker, ...] = described("What it waits for.", default=(), max_items=32)
     next_step: str | None = described("What comes next, in words.", default=None, max_length=1024)
     started_time: str | None = described("When it was first seen.", default=None, format="date-time")

@@ -69,7 +69,7 @@ class JobSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class MethodTimeouts:
-    """How long each reboot path may take until something of the new boot is seen, in seconds."""
+    """How long each reboot method may take until something of the new boot is seen, in seconds."""
 
     kexec: int = described("Kexec.", default=180, server_default=180, minimum=5, maximum=7200)
     reboot: int = described("Reboot by the system itself.", default=900, server_default=900, minimum=5, maximum=7200)
@@ -100,7 +100,7 @@ class MaintenanceSettings:
         default=None,
     )
     reboot_methods: tuple[RebootMethod, ...] = described(
-        "Reboot paths in the order in which they are tried; all four, the gentlest first, if absent.",
+        "Reboot methods in the order in which they are tried; all four, the gentlest first, if absent.",
         default=(),
         max_items=4,
     )
@@ -112,7 +112,7 @@ class MaintenanceSettings:
         item=FieldSchema(doc="A product name, or '*'.", min_length=1, max_length=128, rules=PRINTABLE_RULES),
     )
     method_timeout_seconds: MethodTimeouts = described(
-        "How long each path may take until something of the new boot is seen.", default_factory=MethodTimeouts
+        "How long each method may take until something of the new boot is seen.", default_factory=MethodTimeouts
     )
     cordon: Literal["WhenIdle", "WhenPlanned"] = described(
         "WhenIdle: a node stays open to jobs until none runs. WhenPlanned: it takes no new job as soon as a "

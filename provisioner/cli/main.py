@@ -146,6 +146,6 @@ def kubectl_plugin() -> None:
 
 def kubectl_completion() -> None:
     """Entry point of `kubectl_complete-provision`, which kubectl asks for completions."""
-    from provisioner.cli.kubectl.kubectl_completion import complete
+    from provisioner.cli.kubectl.completion import complete
 
     click.echo(complete(kubectl, sys.argv[1:]), nl=False)

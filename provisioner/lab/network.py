@@ -75,7 +75,7 @@ class LabNetwork:
     def delete(self) -> None:
         """Remove the namespace and with it bridge, taps and addresses. Absent is fine.
 
-        Processes in it would keep it alive unseen: end them first (see provisioner.lab.processes.clean_lab).
+        Processes in it would keep it alive unseen: end them first (see provisioner.lab.demo.leftovers.clean_lab).
         """
         if self.exists:
             _ip("netns", "delete", self.namespace)

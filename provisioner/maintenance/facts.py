@@ -57,7 +57,7 @@ class MaintenanceFacts:
 
     maintenance holds the server; `ahead` is the one that holds it before `maintenance`, which then only waits.
     finished: those of the server that have ended, the newest first. work: None where nobody had to look.
-    image: the one that would be booted now. tried: the one of the try under way.
+    image: the one that would be booted now. tried: the one of the attempt under way.
     """
 
     server_name: str

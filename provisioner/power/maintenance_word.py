@@ -35,9 +35,9 @@ def what_differs(maintenance: Maintenance, server_name: str, order: BootOrder) -
     if status.phase != "Rebooting":
         return f"its phase is {status.phase or 'not set'}, not Rebooting"
     if attempt is None or attempt.id != order.request_id:
-        return f"its try is {attempt.id if attempt is not None else 'not begun'}, not {order.request_id}"
+        return f"its attempt is {attempt.id if attempt is not None else 'not begun'}, not {order.request_id}"
     if attempt.method != order.method:
-        return f"its try {attempt.id} is by {attempt.method}, not {order.method}"
+        return f"its attempt {attempt.id} is by {attempt.method}, not {order.method}"
     if attempt.ended_time is not None or attempt.outcome is not None:
-        return f"its try {attempt.id} has ended"
+        return f"its attempt {attempt.id} has ended"
     return None

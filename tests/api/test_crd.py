@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,17 +15,16 @@ from provisioner.api.server import BMC
 from provisioner.cli.service.crds import crds
 from provisioner.cluster.resources import CRDS, of
 from tests.api.objects import image, rack, server
+from tests.golden_files import assert_golden
 
 if TYPE_CHECKING:
     from provisioner.cluster.client import Cluster
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "api"
-
 
 @pytest.mark.parametrize("crd", all_crds(), ids=lambda crd: crd["metadata"]["name"])
 def test_each_definition_is_the_golden_one(crd: dict[str, Any]) -> None:
-    """After a change that is meant: `python -m tests.api.test_crd` writes the files anew."""
-    assert crd == yaml.safe_load((GOLDEN / f"{crd['metadata']['name']}.yaml").read_text())
+    text = yaml.safe_dump(crd, sort_keys=False, width=120, allow_unicode=True)
+    assert_golden(f"api/{crd['metadata']['name']}.yaml", text)
 
 
 def test_the_command_prints_every_definition() -> None:
@@ -122,13 +120,3 @@ def test_two_managers_own_their_own_conditions(cluster: Cluster, unique: str) ->
 def test_the_printed_yaml_is_stable() -> None:
     assert crds_yaml() == crds_yaml()
     assert crds_yaml().startswith("---\napiVersion: apiextensions.k8s.io/v1\n")
-
-
-def write_golden_files() -> None:
-    for crd in all_crds():
-        text = yaml.safe_dump(crd, sort_keys=False, width=120, allow_unicode=True)
-        (GOLDEN / f"{crd['metadata']['name']}.yaml").write_text(text)
-
-
-if __name__ == "__main__":
-    write_golden_files()

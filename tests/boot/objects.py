@@ -90,7 +90,7 @@ def server(name: str = "r01-u01", *, status: ServerStatus | None = None, **spec:
 
 
 def attempt(method: Any = "Kexec", *, id: str = "try-1", **changes: Any) -> RebootAttempt:  # noqa: A002
-    """A try at a reboot path, begun an hour after noon."""
+    """A try at a reboot method, begun an hour after noon."""
     given: dict[str, Any] = {
         "image_ref": "gpu-node-abababababab",
         "image_digest": DIGEST,

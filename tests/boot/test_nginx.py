@@ -23,13 +23,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from structlog.testing import capture_logs
 
 from provisioner.api.errors import Refused
-from provisioner.boot.host.certificate_watch import follow_certificate, stamp_of
 from provisioner.boot.host.firmware import SERVED_FILES
 from provisioner.boot.host.nginx import NginxSite, nginx_command, render_nginx
+from provisioner.boot.host.nginx_upkeep import follow_certificate, stamp_of
 from provisioner.boot.host.peer import RealPeer
 from provisioner.boot.host.processes import Child
 from tests.boot.conftest import Programs
-from tests.boot.golden import assert_golden
+from tests.golden_files import assert_golden
 
 IMAGE = "sha256-" + "ab" * 32
 SITE = NginxSite(
@@ -48,12 +48,12 @@ SITE = NginxSite(
 
 
 def test_the_configuration_is_the_golden_one() -> None:
-    assert_golden("nginx.conf", render_nginx(SITE))
+    assert_golden("boot/nginx.conf", render_nginx(SITE))
 
 
 def test_a_golden_one_without_root_without_certificate_behind_a_proxy() -> None:
     site = replace(SITE, user=None, certificate=None, key=None, trusted_proxies=("10.0.0.0/8",), http_port=8080)
-    assert_golden("nginx-plain.conf", render_nginx(site))
+    assert_golden("boot/nginx-plain.conf", render_nginx(site))
 
 
 @pytest.mark.parametrize("path", ["relative", "/a b", "/a;b", "/a{b", "/a\nb", "/a$b", "/a'b", '/a"b'])

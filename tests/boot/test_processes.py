@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.boot.host import processes
-from provisioner.boot.host.access_log import rotate_access_log
+from provisioner.boot.host.nginx_upkeep import rotate_access_log
 from provisioner.boot.host.processes import Child
 
 SLEEP = ["/bin/sleep", "1000"]

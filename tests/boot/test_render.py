@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from provisioner.boot.script.choose import BootTarget, Wait, choose_boot_target
 from provisioner.boot.script.render import console_lines, render_first_script, render_script
 from provisioner.boot.script.renderer import STARTING
-from tests.boot.golden import assert_golden
 from tests.boot.objects import URLS, image, pool, rack, server
+from tests.golden_files import assert_golden
 
 TARGETS: dict[str, BootTarget] = {
     "boot.ipxe": choose_boot_target(server(), pool(), image(), rack(), URLS),
@@ -29,11 +29,11 @@ TARGETS: dict[str, BootTarget] = {
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_targets_script_is_the_golden_one(name: str) -> None:
-    assert_golden(name, render_script(TARGETS[name]))
+    assert_golden(f"boot/{name}", render_script(TARGETS[name]))
 
 
 def test_the_first_script_is_the_golden_one() -> None:
-    assert_golden("first.ipxe", render_first_script(URLS))
+    assert_golden("boot/first.ipxe", render_first_script(URLS))
 
 
 def test_the_first_script_never_ends() -> None:

@@ -202,7 +202,7 @@ def failed_verification() -> Subject:
 
 
 def failed_maintenance() -> Subject:
-    words = "every reboot path was tried; the Node reports the old boot still: look at its console"
+    words = "every reboot method was tried; the Node reports the old boot still: look at its console"
     ended = maintenance(
         requestor(name="condition-reimage", user=None),
         number=2,

@@ -13,7 +13,6 @@ from provisioner.cli.kubectl.status_command import render_status
 from provisioner.cli.kubectl.targets import Target
 from provisioner.cli.why.screen import WIDTH, render_why
 from provisioner.cli.why.subject import Subject
-from tests.cli.golden import assert_golden
 from tests.cli.situations import (
     NAME,
     NOON,
@@ -28,12 +27,13 @@ from tests.cli.situations import (
     subject,
     verification,
 )
+from tests.golden_files import assert_golden
 
 
 @pytest.mark.parametrize("situation", SITUATIONS)
 def test_golden_each_situation_is_told_on_one_screen(situation: str) -> None:
     told = render_why(SITUATIONS[situation]())
-    assert_golden(f"why-{situation}.txt", told)
+    assert_golden(f"cli/why-{situation}.txt", told)
     lines = told.splitlines()
     assert len(lines) <= 24
     assert max(len(line) for line in lines) <= WIDTH
@@ -139,4 +139,4 @@ def test_golden_status_is_a_line_each(wide: bool) -> None:
         found = situation()
         target = Target(server=found.server, node=found.node)
         tables.append(render_status([target], found.maintenances, NOON, wide=wide))
-    assert_golden("status-wide.txt" if wide else "status.txt", "\n".join(tables))
+    assert_golden("cli/status-wide.txt" if wide else "cli/status.txt", "\n".join(tables))

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from provisioner.api.errors import Refused
 from provisioner.image.manifest import MAX_BYTES, Manifest, decode, digest_of
-from tests.image.golden import assert_golden
+from tests.golden_files import assert_golden
 from tests.image.samples import MANIFEST
 
 
 def test_the_manifest_is_the_golden_one() -> None:
-    assert_golden("manifest", MANIFEST.encode().decode())
+    assert_golden("image/manifest", MANIFEST.encode().decode())
 
 
 def test_what_was_written_is_read_back() -> None:

@@ -8,7 +8,7 @@ from provisioner.api.server import Architecture
 from provisioner.image.mirror import choose_archives
 from provisioner.image.plan import Choices, bootstrap_command, describe, squashfs_command
 from provisioner.image.recipe import read_recipe
-from tests.image.golden import assert_golden
+from tests.golden_files import assert_golden
 from tests.image.samples import RECIPE
 
 
@@ -22,4 +22,4 @@ def test_the_commands_are_the_golden_ones(name: str, architecture: Architecture)
         bootstrap_command(recipe, choices, Path("root")),
         squashfs_command(recipe, Path("root"), Path("root.squashfs")),
     ]
-    assert_golden(f"plan-{name}-{architecture}.sh", describe(commands))
+    assert_golden(f"image/plan-{name}-{architecture}.sh", describe(commands))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import yaml
 
 from provisioner.join.kubelet_configuration import kubelet_configuration
-from tests.join.golden import assert_golden
+from tests.golden_files import assert_golden
 
 
 def test_the_built_in_configuration() -> None:
-    assert_golden("kubelet-built-in.yaml", yaml.safe_dump(kubelet_configuration({})))
+    assert_golden("join/kubelet-built-in.yaml", yaml.safe_dump(kubelet_configuration({})))
 
 
 def test_a_pools_fields_are_put_over_the_built_in_ones() -> None:
@@ -20,7 +20,7 @@ def test_a_pools_fields_are_put_over_the_built_in_ones() -> None:
         "nodeStatusUpdateFrequency": "5s",
     }
     text = yaml.safe_dump(kubelet_configuration(overrides, cluster_dns=["10.96.0.10"], cluster_domain="rack.example"))
-    assert_golden("kubelet-overridden.yaml", text)
+    assert_golden("join/kubelet-overridden.yaml", text)
 
 
 def test_a_pool_cannot_open_the_kubelet() -> None:

@@ -17,7 +17,7 @@ from provisioner.lab.machine.machine import (
     efi_variables,
     qemu_command,
 )
-from tests.lab.golden import assert_golden
+from tests.golden_files import assert_golden
 from tests.lab.test_nvram import empty_store, read_variables
 
 FILES = MachineFiles(directory=Path("/lab/r01-u01"))
@@ -46,7 +46,7 @@ def spec(firmware: Firmware) -> MachineSpec:
 def test_the_whole_command_line(name: str, firmware: Firmware, plan: BootPlan, accelerator: Accelerator) -> None:
     argv = qemu_command(spec(firmware), plan, FILES, tap="tap-r01-u01", accelerator=accelerator)
     lines = [f"\n{word}" if word.startswith("-") else f" {word}" for word in argv]
-    assert_golden(f"{name}.txt", "".join(lines).strip() + "\n")
+    assert_golden(f"lab/{name}.txt", "".join(lines).strip() + "\n")
 
 
 def test_http_boot_differs_from_pxe_by_the_variables_alone() -> None:

@@ -14,8 +14,8 @@ import pytest
 
 from provisioner.api.errors import NeedsHuman
 from provisioner.lab.child_process import LabProcess
+from provisioner.lab.demo.leftovers import clean_lab
 from provisioner.lab.network import LabNetwork, tap_name
-from provisioner.lab.processes import clean_lab
 
 BMCS = [IPv4Address("10.90.0.11"), IPv4Address("10.90.0.12")]
 
@@ -67,7 +67,7 @@ def test_a_lab_that_was_killed_half_way_is_cleaned_with_all_its_processes(networ
 def test_cleaning_from_within_spares_the_one_who_cleans(network: LabNetwork) -> None:
     network.create()
     code = (
-        "from provisioner.lab.network import LabNetwork; from provisioner.lab.processes import clean_lab\n"
+        "from provisioner.lab.network import LabNetwork; from provisioner.lab.demo.leftovers import clean_lab\n"
         f"clean_lab(LabNetwork({network.lab!r})); print('done')"
     )
     ran = subprocess.run(

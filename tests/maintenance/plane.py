@@ -194,7 +194,7 @@ class Plane:
         return boot_id
 
     def order(self, name: str | None = None, *, prepared: bool = True) -> str:
-        """The boot controller answers the try under way, and the join controller prepares the Node."""
+        """The boot controller answers the attempt under way, and the join controller prepares the Node."""
         name = name or self.name
         tries = [m.status.reboot for m in self.maintenances(name) if m.status.reboot and not m.status.finished_time]
         attempt = tries[-1]

@@ -39,7 +39,7 @@ ENDED = rfc3339(later(30))
 
 
 def trying(method: Any = "Kexec", *, phase: Any = "Rebooting", number: int = 1, **changes: Any) -> MaintenanceFacts:
-    """The try is written down, its order given and prepared; the agent knows nothing yet."""
+    """The attempt is written down, its order given and prepared; the agent knows nothing yet."""
     tries = changes.pop("tries", ())
     ended = changes.pop("ended", {})
     current = attempt(method, number=number, **ended)
@@ -174,7 +174,7 @@ REBOOTING: dict[str, tuple[MaintenanceFacts, float, str]] = {
         "Booted, Verifying",
     ),
     "a Node that is gone is waited for": (trying("Reset", node=None), 20, "says: a boot by the BMC is awaited"),
-    "after a try that failed the next path is tried": (
+    "after a try that failed the next method is tried": (
         trying(ended={"outcome": "TimedOut", "ended_time": ENDED}, tries=(attempt("Kexec", outcome="TimedOut"),)),
         200,
         "tries Reboot",
@@ -216,7 +216,7 @@ REBOOTING: dict[str, tuple[MaintenanceFacts, float, str]] = {
         200,
         "ends: JobStarted",
     ),
-    "a machine for which nobody answers any more is rebooted by the next path, whatever ran there": (
+    "a machine for which nobody answers any more is rebooted by the next method, whatever ran there": (
         trying(
             ended={"outcome": "TimedOut"},
             node=node(taint=NAME, prepared="o2", ready="False", report=says("Rebooting")),

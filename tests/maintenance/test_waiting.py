@@ -74,7 +74,7 @@ ROWS: dict[str, tuple[MaintenanceFacts, list[str]]] = {
     "by a deadline the agent is waited for while there is time": (facts(by_deadline(), budget=FREE), ["Agent"]),
     "after the deadline the agent is not waited for": (facts(by_deadline(30), budget=FREE), ["claimed"]),
     "without kexec nobody stages": (facts(node=node(kexec=False), budget=FREE), ["claimed"]),
-    "where kexec is not the first path, nobody waits for it": (
+    "where kexec is not the first method, nobody waits for it": (
         facts(pool=pool(reboot_methods=("Reset", "Kexec")), budget=FREE),
         ["claimed"],
     ),

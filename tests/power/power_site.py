@@ -94,7 +94,7 @@ class Site:
         self.cluster.apply_status(Server, self.name, {"order": order}, manager="provisioner-boot-controller")
 
     def ask(self, method: str, **changes: Any) -> None:
-        """As the executor files a Maintenance that is about to reboot by `method`; `changes` are of its try."""
+        """As the executor files a Maintenance that is about to reboot by `method`; `changes` are of its attempt."""
         body = {
             "apiVersion": "provisioner.dev/v1alpha1",
             "kind": "Maintenance",

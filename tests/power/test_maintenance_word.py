@@ -52,11 +52,11 @@ def test_a_maintenance_that_reboots_asks_for_the_order_that_answers_its_try() ->
         (maintenance(phase="Verifying"), "its phase is Verifying, not Rebooting"),
         (maintenance(phase="Cancelled"), "its phase is Cancelled, not Rebooting"),
         (maintenance(phase=None), "its phase is not set, not Rebooting"),
-        (maintenance(reboot=None), "its try is not begun, not try-1"),
-        (maintenance(reboot=replace(TRY, id="try-2")), "its try is try-2, not try-1"),
-        (maintenance(reboot=replace(TRY, method="PowerCycle")), "its try try-1 is by PowerCycle, not Reset"),
-        (maintenance(reboot=replace(TRY, ended_time="2026-01-02T03:05:05Z")), "its try try-1 has ended"),
-        (maintenance(reboot=replace(TRY, outcome="TimedOut")), "its try try-1 has ended"),
+        (maintenance(reboot=None), "its attempt is not begun, not try-1"),
+        (maintenance(reboot=replace(TRY, id="try-2")), "its attempt is try-2, not try-1"),
+        (maintenance(reboot=replace(TRY, method="PowerCycle")), "its attempt try-1 is by PowerCycle, not Reset"),
+        (maintenance(reboot=replace(TRY, ended_time="2026-01-02T03:05:05Z")), "its attempt try-1 has ended"),
+        (maintenance(reboot=replace(TRY, outcome="TimedOut")), "its attempt try-1 has ended"),
     ],
 )
 def test_any_other_does_not(found: Maintenance, words: str) -> None:
@@ -64,4 +64,4 @@ def test_any_other_does_not(found: Maintenance, words: str) -> None:
 
 
 def test_an_order_without_a_try_is_asked_for_by_nobody() -> None:
-    assert what_differs(maintenance(), "r01-u01", replace(ORDER, request_id=None)) == "its try is try-1, not None"
+    assert what_differs(maintenance(), "r01-u01", replace(ORDER, request_id=None)) == "its attempt is try-1, not None"

@@ -28,11 +28,10 @@ from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.api.errors import NeedsHuman
 from provisioner.boot.dhcp import DhcpConfig
 from provisioner.boot.dhcp.feed import DhcpFeed
-from provisioner.boot.host.access_log import rotate_access_log
-from provisioner.boot.host.certificate_watch import follow_certificate, stamp_of
 from provisioner.boot.host.firmware import SERVED_FILES, collect_firmware
 from provisioner.boot.host.image_store import StoreWatch
 from provisioner.boot.host.nginx import NginxSite, nginx_command, render_nginx
+from provisioner.boot.host.nginx_upkeep import follow_certificate, rotate_access_log, stamp_of
 from provisioner.boot.host.peer import RealPeer
 from provisioner.boot.host.processes import Child, Enter, run_here
 from provisioner.boot.host.tftp import dnsmasq_command

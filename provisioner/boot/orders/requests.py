@@ -1,8 +1,8 @@
 """What a server's Maintenance has to do with its boot orders. Pure.
 
-The executor writes a try (`status.reboot`) before anything is done about it. The boot controller answers it with an
-order that repeats its id, and answers each try once. It is the only order that may be given while the Node lives: by
-then the executor has drained it.
+The executor writes an attempt (`status.reboot`) before anything is done about it. The boot controller answers it with
+an order that repeats its id, and answers each attempt once. It is the only order that may be given while the Node
+lives: by then the executor has drained it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from provisioner.api.server import BootOrder
 
 
 def pending_request(server: Server, maintenance: Maintenance | None) -> RebootAttempt | None:
-    """The try that waits for its boot order; None if there is none, or it is answered.
+    """The attempt that waits for its boot order; None if there is none, or it is answered.
 
-    A server that was never booted by the provisioner has no Node that could be prepared: its tries are not answered.
+    A server that was never booted by the provisioner has no Node that could be prepared: its attempts are not answered.
     """
     order = server.status.order
     if order is None or maintenance is None or maintenance.status.phase != "Rebooting":

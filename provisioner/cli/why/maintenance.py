@@ -59,7 +59,7 @@ def next_step(subject: Subject) -> Iterable[str]:
 
 
 def attempts(subject: Subject) -> Iterable[str]:
-    """Every try at a reboot path, with its outcome."""
+    """Every attempt at a reboot method, with its outcome."""
     return _attempts(subject, subject.current) if subject.current is not None else []
 
 
@@ -75,7 +75,7 @@ def _attempt(subject: Subject, a: RebootAttempt) -> str:
     path = METHOD_WORDS[a.method]
     if a.outcome is None:
         until = ago(parse_time(a.deadline_time), subject.now)
-        side = "the next path is tried in" if parse_time(a.deadline_time) > subject.now else "its time is over since"
+        side = "the next method is tried in" if parse_time(a.deadline_time) > subject.now else "its time is over since"
         return f"{path}: under way since {ago(began, subject.now)}; {side} {until}"
     seconds = f" after {ago(began, parse_time(a.ended_time))}" if a.ended_time else ""
     words = f": {a.message}" if a.message else ""

@@ -16,9 +16,9 @@ from provisioner.api.errors import NeedsHuman
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import PODS
 from provisioner.lab.demo.job import NAMESPACE
+from provisioner.lab.demo.leftovers import clean_lab
 from provisioner.lab.demo.state import DemoState, is_running, stop_daemon
 from provisioner.lab.network import LabNetwork
-from provisioner.lab.processes import clean_lab
 from provisioner.lab.rack import VirtualRack
 
 POOL: Final = "gpu"

@@ -1,4 +1,4 @@
-"""What proves that a try at a reboot took effect, and on which image. Pure.
+"""What proves that an attempt at a reboot took effect, and on which image. Pure.
 
 Boot ids, not readiness: a reboot may be too quick for the Node ever to be seen NotReady.
 """
@@ -10,10 +10,10 @@ from provisioner.maintenance.facts import MaintenanceFacts
 
 
 def new_boot(facts: MaintenanceFacts) -> str | None:
-    """Kernel boot id of a boot after the one before the try; None while none was seen.
+    """Kernel boot id of a boot after the one before the attempt; None while none was seen.
 
-    By the Node, or earlier by the join of the order that answers the try. Where no boot was known before, only the join
-    tells a new boot from the one that was there.
+    By the Node, or earlier by the join of the order that answers the attempt. Where no boot was known before, only the
+    join tells a new boot from the one that was there.
     """
     status, node, server = facts.maintenance.status, facts.node, facts.server
     attempt, before = status.reboot, (status.boot_id_before or "").lower()

@@ -1,4 +1,4 @@
-"""By which paths a server can be rebooted now, in order. Pure."""
+"""By which methods a server can be rebooted now, in order. Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ ALL_METHODS: Final[tuple[RebootMethod, ...]] = ("Kexec", "Reboot", "Reset", "Pow
 
 
 def possible_paths(facts: MaintenanceFacts, action: MaintenanceAction) -> tuple[RebootMethod, ...]:
-    """The paths that are open, the gentlest first or as the pool orders them. PowerCycle asks for that one alone."""
+    """The methods that are open, the gentlest first or as the pool orders them. PowerCycle asks for that one alone."""
     chosen = (facts.pool.spec.maintenance.reboot_methods if facts.pool is not None else ()) or ALL_METHODS
     methods = ("PowerCycle",) if action == "PowerCycle" else chosen
     return tuple(m for m in methods if why_not(facts, m) is None)
 
 
 def why_not(facts: MaintenanceFacts, method: RebootMethod) -> str | None:
-    """Why that path is closed; None if it is open."""
+    """Why that method is closed; None if it is open."""
     if method not in AGENT_METHODS:
         has_bmc = facts.server is not None and facts.server.spec.bmc is not None
         return None if has_bmc else "the Server has no BMC (spec.bmc)"
@@ -44,7 +44,7 @@ def why_no_kexec(node: NodeView, pool: NodePool | None) -> str | None:
 
 
 def timeout_seconds(pool: NodePool | None, method: RebootMethod) -> int:
-    """How long the path may take until something of the new boot is seen."""
+    """How long the method may take until something of the new boot is seen."""
     default = {"Kexec": 180, "Reboot": 900, "Reset": 900, "PowerCycle": 900}
     if pool is None:
         return default[method]
@@ -53,13 +53,13 @@ def timeout_seconds(pool: NodePool | None, method: RebootMethod) -> int:
 
 
 def next_path(facts: MaintenanceFacts, action: MaintenanceAction) -> RebootMethod | None:
-    """The first open path that was not tried since the claim."""
+    """The first open method that was not tried since the claim."""
     tried = {a.method for a in facts.maintenance.status.attempts}
     return next((m for m in possible_paths(facts, action) if m not in tried), None)
 
 
-def explain_no_path(facts: MaintenanceFacts, action: MaintenanceAction) -> str:
-    """Why no path is open, each in its words."""
+def explain_no_method(facts: MaintenanceFacts, action: MaintenanceAction) -> str:
+    """Why no method is open, each in its words."""
     chosen = (facts.pool.spec.maintenance.reboot_methods if facts.pool is not None else ()) or ALL_METHODS
     methods = ("PowerCycle",) if action == "PowerCycle" else chosen
     return "; ".join(f"{m}: {why_not(facts, m)}" for m in methods)

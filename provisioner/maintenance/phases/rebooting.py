@@ -1,4 +1,4 @@
-"""Rebooting: one path after the other until a new boot is seen. Pure."""
+"""Rebooting: one method after the other until a new boot is seen. Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ POLL_SECONDS: Final = 5.0
 
 
 def begin_attempt(facts: MaintenanceFacts, status: MaintenanceStatus, method: RebootMethod, now: datetime) -> Step:
-    """Write down the try, with a new id, before anything is done about it."""
+    """Write down the attempt, with a new id, before anything is done about it."""
     return NeedId(then=lambda new_id: _begin(facts, status, method, new_id, now))
 
 
@@ -60,17 +60,17 @@ def _begin(
         started_time=rfc3339_micro(now),
         deadline_time=rfc3339_micro(deadline),
     )
-    # The boot that this try has to replace: after a wrong image it is another one than at the claim.
+    # The boot that this attempt has to replace: after a wrong image it is another one than at the claim.
     boot_id = node.boot_id if node is not None and node.boot_id is not None else status.boot_id_before
     status = replace(status, reboot=attempt, boot_id_before=boot_id, image_ref=image, blockers=())
-    words = f"{method} into Image {image}, try {len(status.attempts) + 1} ({new_id})"
+    words = f"{method} into Image {image}, attempt {len(status.attempts) + 1} ({new_id})"
     status = note(status, now, "RebootStarted", words, phase="Rebooting")
     status = next_step(status, f"is rebooted by {method}; its boot is awaited until {attempt.deadline_time}")
     return WriteStatus(status=with_conditions(facts.maintenance, status, now))
 
 
 def decide_rebooting(facts: MaintenanceFacts, now: datetime) -> Step:
-    """See the try under way to its end, or begin the next one."""
+    """See the attempt under way to its end, or begin the next one."""
     status, node = facts.maintenance.status, facts.node
     attempt = status.reboot
     if attempt is None:
@@ -107,7 +107,7 @@ def decide_rebooting(facts: MaintenanceFacts, now: datetime) -> Step:
 
 
 def _next_try(facts: MaintenanceFacts, attempt: RebootAttempt, now: datetime) -> Step:
-    """The try is over. What the agent was told is taken back first: it must not obey later."""
+    """The attempt is over. What the agent was told is taken back first: it must not obey later."""
     node, status = facts.node, facts.maintenance.status
     if node is not None and node.has_intent:
         return SetIntent(intent=None)
@@ -121,7 +121,7 @@ def _next_try(facts: MaintenanceFacts, attempt: RebootAttempt, now: datetime) ->
         return begin_attempt(facts, effective(facts, now), method, now)
     cause: Cause = "WrongImage" if attempt.outcome == "WrongImage" else "RebootFailed"
     words = "; ".join(f"{a.method} {a.outcome}: {a.message}" for a in tries)
-    return _judge(facts, cause, f"no other path to reboot the server is open: {words}", now)
+    return _judge(facts, cause, f"no other method to reboot the server is open: {words}", now)
 
 
 def _jobs_of_old_boot(facts: MaintenanceFacts, attempt: RebootAttempt, now: datetime) -> Sequence[Job]:
@@ -158,7 +158,7 @@ def _end(facts: MaintenanceFacts, outcome: AttemptOutcome, words: str, now: date
     method = attempt.method if attempt is not None else ""
     reason = {"Booted": "BootSeen", "TimedOut": "RebootTimedOut", "Failed": "RebootAttemptFailed"}[outcome]
     status = note(status, now, reason, f"{method}: {words}", phase="Verifying" if outcome == "Booted" else "Rebooting")
-    ahead = "is checked" if outcome == "Booted" else "is rebooted by the next path"
+    ahead = "is checked" if outcome == "Booted" else "is rebooted by the next method"
     return WriteStatus(status=with_conditions(m, next_step(replace(status, blockers=()), ahead), now))
 
 
@@ -170,7 +170,7 @@ def _told(facts: MaintenanceFacts, now: datetime) -> Step | None:
 
 
 def _awaits(facts: MaintenanceFacts) -> str:
-    """What the try waits for."""
+    """What the attempt waits for."""
     attempt, node = facts.maintenance.status.reboot, facts.node
     waits = awaited_order(facts)
     if waits is not None:

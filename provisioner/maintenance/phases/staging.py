@@ -35,7 +35,7 @@ def stage_intent(facts: MaintenanceFacts) -> BootIntent | None:
 
 
 def awaits_staging(facts: MaintenanceFacts, now: datetime) -> list[Blocked]:
-    """What the claim waits for where kexec is the first path: that the agent has staged the image, or cannot.
+    """What the claim waits for where kexec is the first method: that the agent has staged the image, or cannot.
 
     Not with policy Now, not after a deadline, and not longer than a boot by kexec itself may take.
     """

@@ -31,7 +31,7 @@ def decide_verifying(facts: MaintenanceFacts, now: datetime) -> Step:
         digest = node.facts.image_digest if node is not None and node.facts is not None else "another one"
         words = f"it booted an image of digest {digest}, not {attempt.image_digest} ({attempt.image_ref})"
         status = note(end_attempt(m.status, "WrongImage", words, now), now, "WrongImage", words, phase="Rebooting")
-        status = next_step(replace(status, blockers=()), "is rebooted once more, by another path")
+        status = next_step(replace(status, blockers=()), "is rebooted once more, by another method")
         return WriteStatus(status=with_conditions(m, status, now))
     doubt = _doubt(facts, attempt)
     if doubt is None:

@@ -17,7 +17,7 @@ _WARNINGS: Final = frozenset(
     (
         "DrainTimedOut",
         "Failed",
-        "NoRebootPath",
+        "NoRebootMethod",
         "NodeGone",
         "NodeNotReady",
         "NodeReplaced",

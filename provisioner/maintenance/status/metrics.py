@@ -17,7 +17,7 @@ class MaintenanceMetrics(Protocol):
         """Something of that kind (Blocker.kind) was waited for `seconds`, and is no longer."""
 
     def attempt_ended(self, method: RebootMethod, outcome: str, seconds: float) -> None:
-        """A try at a reboot path ended: Booted, TimedOut, Failed or WrongImage."""
+        """An attempt at a reboot method ended: Booted, TimedOut, Failed or WrongImage."""
 
     def finished(
         self,

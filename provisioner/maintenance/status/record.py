@@ -128,7 +128,7 @@ def end_attempt(
     message: str,
     now: datetime,
 ) -> MaintenanceStatus:
-    """The try under way is over."""
+    """The attempt under way is over."""
     attempt = status.reboot
     if attempt is None:
         return status

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from tests.maintenance.chaos.client import Effect
-
 from provisioner.api.errors import Conflict, Retryable
 from provisioner.api.node_contract import POWER_CYCLE_REQUESTED
 from tests.maintenance.chaos import people
+from tests.maintenance.chaos.client import Effect
 from tests.maintenance.chaos.fake_machine import Habit
 from tests.maintenance.chaos.fake_workloads import FakeJob
 from tests.maintenance.chaos.story import SimulatedCrash

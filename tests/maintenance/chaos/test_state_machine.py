@@ -13,7 +13,6 @@ from typing import Any, Final
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-from tests.maintenance.chaos.client import Effect
 
 from provisioner.api.errors import Conflict, Retryable
 from provisioner.api.node_contract import (
@@ -23,6 +22,7 @@ from provisioner.api.node_contract import (
     REIMAGE_REQUESTED,
 )
 from tests.maintenance.chaos import invariants, people
+from tests.maintenance.chaos.client import Effect
 from tests.maintenance.chaos.fake_workloads import FakeJob
 from tests.maintenance.chaos.story import SimulatedCrash
 from tests.maintenance.chaos.world import NEW, OLD, Fleet, World

@@ -8,8 +8,6 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
-from tests.maintenance.chaos.client import WRITES, Meter
-
 from provisioner.api import Maintenance, NodePool, Server
 from provisioner.api.codec import encode, to_json
 from provisioner.api.maintenance import FINAL_PHASES
@@ -22,6 +20,7 @@ from provisioner.join.node_object import PREPARED_ORDER_ANNOTATION, SERVER_UID_A
 from tests.boot.objects import image, pool, rack, server
 from tests.cluster.fake_cluster import FakeCluster
 from tests.maintenance.chaos import invariants
+from tests.maintenance.chaos.client import WRITES, Meter
 from tests.maintenance.chaos.fake_host import FakeHost
 from tests.maintenance.chaos.fake_machine import FakeBmc, FakeBmcPool, FakeMachine
 from tests.maintenance.chaos.fake_time import FakeClock

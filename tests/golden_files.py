@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-FOLDER = Path(__file__).parents[1] / "golden" / "lab"
+GOLDEN = Path(__file__).parent / "golden"
 
 
 def assert_golden(name: str, text: str) -> None:
-    path = FOLDER / name
+    """`name` is relative to tests/golden."""
+    path = GOLDEN / name
     if os.environ.get("GOLDEN") == "write":
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    assert path.read_text() == text, f"{path.name} differs; if that is meant: GOLDEN=write"
+    assert path.read_text() == text, f"{name} differs; if that is meant: GOLDEN=write"

@@ -1,4 +1,4 @@
-"""Has nginx take up a renewed certificate of the join service while it runs."""
+"""What nginx needs while it runs: a renewed certificate taken up, an access log that does not fill the disk."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ log = structlog.get_logger(__name__)
 
 LOOK_SECONDS: Final = 30.0
 TEST_SECONDS: Final = 30.0
+LARGEST_BYTES: Final = 64 * 1024 * 1024
 
 Stamp = tuple[tuple[int, int, int] | None, ...]
 
@@ -59,6 +60,19 @@ def follow_certificate(
             continue
         nginx.send_signal(signal.SIGHUP)
         log.info("renewed certificate was loaded", files=[str(file) for file in files])
+
+
+def rotate_access_log(path: Path, nginx: Child, stop: threading.Event, *, largest_bytes: int = LARGEST_BYTES) -> None:
+    """Look at the log's size until `stop`; what is full becomes `<path>.1`, and nginx opens a new one."""
+    while not stop.wait(LOOK_SECONDS):
+        try:
+            if path.stat().st_size > largest_bytes:
+                path.rename(path.with_name(path.name + ".1"))
+                nginx.send_signal(signal.SIGUSR1)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            log.warning("access log was not rotated", path=str(path), error=str(error))
 
 
 def _stamp(file: Path) -> tuple[int, int, int] | None:
