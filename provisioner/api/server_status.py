@@ -35,7 +35,7 @@ class BootOrder:
     maintenance_ref: str | None = described(
         "Maintenance that the order, or the one before it, belongs to.", default=None, max_length=253
     )
-    request_id: str | None = described(
+    attempt_id: str | None = described(
         "Try of that Maintenance (status.reboot.id) that was answered last.", default=None, max_length=63
     )
 

@@ -44,11 +44,11 @@ class Successor:
 
 def find_successor(node: Mapping[str, Any] | None, order: BootOrder) -> Successor | None:
     """What the agent has said of it for this order; None if it has prepared none."""
-    if order.method != "Kexec" or order.request_id is None or order.boot_id_before is None:
+    if order.method != "Kexec" or order.attempt_id is None or order.boot_id_before is None:
         return None
     annotations = ((node or {}).get("metadata") or {}).get("annotations") or {}
     report = read_annotation(BootReport, annotations.get(BOOT_REPORT_ANNOTATION))
-    if report is None or report.id != order.request_id or report.boot_id.lower() != order.boot_id_before.lower():
+    if report is None or report.id != order.attempt_id or report.boot_id.lower() != order.boot_id_before.lower():
         return None
     if report.next_request_key_sha256 is None:
         return None

@@ -34,8 +34,8 @@ def what_differs(maintenance: Maintenance, server_name: str, order: BootOrder) -
         return f"it is for Server {maintenance.spec.server_ref}"
     if status.phase != "Rebooting":
         return f"its phase is {status.phase or 'not set'}, not Rebooting"
-    if attempt is None or attempt.id != order.request_id:
-        return f"its attempt is {attempt.id if attempt is not None else 'not begun'}, not {order.request_id}"
+    if attempt is None or attempt.id != order.attempt_id:
+        return f"its attempt is {attempt.id if attempt is not None else 'not begun'}, not {order.attempt_id}"
     if attempt.method != order.method:
         return f"its attempt {attempt.id} is by {attempt.method}, not {order.method}"
     if attempt.ended_time is not None or attempt.outcome is not None:

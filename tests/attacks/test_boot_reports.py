@@ -91,7 +91,7 @@ def test_no_report_changes_what_a_requested_boot_is(method: Any) -> None:
 @pytest.mark.parametrize("method", ["Kexec", "Reboot"])
 def test_no_report_resets_a_node_that_waits_for_its_own_agent(method: Any) -> None:
     """Whoever says that its boot began, or hangs, does not have it reset before the agent acts."""
-    told = replace(ORDER, reason="Requested", method=method, maintenance_ref="r01-u01-1", request_id="try-1")
+    told = replace(ORDER, reason="Requested", method=method, maintenance_ref="r01-u01-1", attempt_id="try-1")
     asking = maintenance(reboot=attempt(method))
     for seconds, report in itertools.product((60, 6_000, 600_000), forged()):
         now = NOON + timedelta(seconds=seconds)

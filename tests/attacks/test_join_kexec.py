@@ -37,7 +37,7 @@ def told(world: World, request: pytest.FixtureRequest) -> World:
         reason="Requested",
         method=request.param,
         maintenance_ref=f"{world.name}-1",
-        request_id="try-1",
+        attempt_id="try-1",
         boot_id_before=OLD_BOOT_ID,
     )
     world.renew_lease(world.clock() - timedelta(seconds=15))
@@ -53,7 +53,7 @@ def loaded(world: World) -> World:
         reason="Requested",
         method="Kexec",
         maintenance_ref=f"{world.name}-1",
-        request_id="try-1",
+        attempt_id="try-1",
         boot_id_before=OLD_BOOT_ID,
     )
     report(world)
@@ -196,7 +196,7 @@ def test_a_report_that_is_none_counts_as_none(loaded: World, text: str) -> None:
 
 def test_the_key_is_good_for_a_kexec_alone(loaded: World) -> None:
     loaded.order(
-        "order-3", reason="Requested", method="Reboot", request_id="try-1", boot_id_before=OLD_BOOT_ID
+        "order-3", reason="Requested", method="Reboot", attempt_id="try-1", boot_id_before=OLD_BOOT_ID
     )  # as if the executor gave the next try the same id
     assert not_yet(loaded, requestKey=KEY) == "OldBootRuns"
 

@@ -58,7 +58,7 @@ def requested(method: RebootMethod = "Kexec", **changes: Any) -> BootOrder:
     """The order that answers it."""
     given: dict[str, Any] = {
         "id": "o2", "reason": "Requested", "ordered_time": at(ASKED), "attempt": 1, "image_ref": OLD,
-        "boot_id_before": BOOT, "method": method, "maintenance_ref": "r01-u01-1", "request_id": "try-1",
+        "boot_id_before": BOOT, "method": method, "maintenance_ref": "r01-u01-1", "attempt_id": "try-1",
     }  # fmt: skip
     return BootOrder(**{**given, **changes})
 
@@ -83,7 +83,7 @@ def test_a_request_is_answered_while_the_node_lives(method: RebootMethod) -> Non
         "message": f"requested by Maintenance 'r01-u01-1' (method {method})",
         "method": method,
         "maintenanceRef": "r01-u01-1",
-        "requestID": "try-1",
+        "attemptID": "try-1",
     }
     assert ready_of(decision)["status"] == "False"
     assert f"requested by Maintenance 'r01-u01-1' (method {method})" in ready_of(decision)["message"]
@@ -141,7 +141,7 @@ def test_a_request_that_cannot_be_answered_says_so_and_leaves_the_rest_alone() -
 def test_the_next_path_supersedes_the_one_before() -> None:
     decision = run(ordered("Kexec", maintenance=asking("Reset", id="try-2")))
     order = decision.status["order"]
-    assert (order["method"], order["requestID"]) == ("Reset", "try-2")
+    assert (order["method"], order["attemptID"]) == ("Reset", "try-2")
     assert not decision.revokes
 
 
@@ -223,7 +223,7 @@ def test_a_stage_of_it_that_hangs_is_reset_by_the_bmc_on_the_maintenances_image_
     )
     order = run(row).status["order"]
     assert (order["reason"], order["imageRef"]) == ("TimedOut", "special")
-    assert (order["maintenanceRef"], order["requestID"]) == ("r01-u01-1", "try-1")
+    assert (order["maintenanceRef"], order["attemptID"]) == ("r01-u01-1", "try-1")
     assert "method" not in order, "the BMC's"
     after = replace(row, status=status(**{**RUNNING, "ready_time": None, "order": BootOrder(**snake(order))}))
     assert not run(after).orders, "the try was answered"
@@ -231,7 +231,7 @@ def test_a_stage_of_it_that_hangs_is_reset_by_the_bmc_on_the_maintenances_image_
 
 def snake(order: dict[str, Any]) -> dict[str, Any]:
     names = {"orderedTime": "ordered_time", "imageRef": "image_ref", "bootIDBefore": "boot_id_before",
-             "maintenanceRef": "maintenance_ref", "requestID": "request_id"}  # fmt: skip
+             "maintenanceRef": "maintenance_ref", "attemptID": "attempt_id"}  # fmt: skip
     return {names.get(key, key): value for key, value in order.items()}
 
 
@@ -303,7 +303,7 @@ def test_it_is_withdrawn_once_its_maintenance_is_over_and_the_old_boot_lives_on(
     decision = run(ordered(method, seconds=9000, node=node(lease=8995), maintenance=other))
     assert decision.revokes
     assert decision.status["order"]["id"] == "o1"
-    assert {"method", "maintenanceRef", "requestID"}.isdisjoint(decision.status["order"])
+    assert {"method", "maintenanceRef", "attemptID"}.isdisjoint(decision.status["order"])
     assert (ready_of(decision)["status"], decision.status["bootStage"]) == ("True", "Ready")
 
 
@@ -326,7 +326,7 @@ def test_the_next_request_takes_the_place_of_one_that_nobody_carried_out() -> No
     again = maintenance("r01-u01-2", reboot=attempt("Reset", id="try-9"))
     decision = run(ordered(seconds=9000, node=node(lease=8995), maintenance=again))
     assert (decision.orders, decision.revokes) == (True, False)
-    assert (decision.status["order"]["maintenanceRef"], decision.status["order"]["requestID"]) == ("r01-u01-2", "try-9")
+    assert (decision.status["order"]["maintenanceRef"], decision.status["order"]["attemptID"]) == ("r01-u01-2", "try-9")
 
 
 def test_an_order_of_later_days_belongs_to_no_maintenance() -> None:

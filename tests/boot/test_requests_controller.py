@@ -74,7 +74,7 @@ def test_a_request_is_answered_once_while_the_node_is_ready(drained: World) -> N
     ask(drained)
     order = drained.settle(leading(drained), lambda s: s.status.order != first).status.order
     assert order is not None
-    assert (order.reason, order.method, order.request_id) == ("Requested", "Kexec", "try-1")
+    assert (order.reason, order.method, order.attempt_id) == ("Requested", "Kexec", "try-1")
     assert (order.maintenance_ref, order.boot_id_before) == (f"{drained.name}-1", BOOT)
     for _ in range(3):
         leading(drained).reconcile(drained.name)

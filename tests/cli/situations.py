@@ -296,7 +296,7 @@ def boots_by_kexec() -> Subject:
     )
     order = BootOrder(
         id="o2", reason="Requested", ordered_time=before(seconds=40), attempt=1, image_ref="gpu-node-2",
-        method="Kexec", maintenance_ref=f"{NAME}-3", request_id="Kexec-1", message=f"Maintenance {NAME}-3 asks for it",
+        method="Kexec", maintenance_ref=f"{NAME}-3", attempt_id="Kexec-1", message=f"Maintenance {NAME}-3 asks for it",
     )  # fmt: skip
     booting = server(
         lifecycle="Maintenance",

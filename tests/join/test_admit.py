@@ -60,7 +60,7 @@ def of(change: Callable[[Any], Any]) -> JoinFacts:
 def kexec(**changes: Any) -> BootOrder:
     """An order that the agent in the running system carries out."""
     given: dict[str, Any] = {
-        "reason": "Requested", "method": "Kexec", "maintenance_ref": "r01-u01-1", "request_id": "try-1"
+        "reason": "Requested", "method": "Kexec", "maintenance_ref": "r01-u01-1", "attempt_id": "try-1"
     }  # fmt: skip
     return replace(order(), **{**given, **changes})
 
@@ -164,7 +164,7 @@ ROWS = [
     Row(
         "the kexec'd boot hung, and the BMC has not been told to reset it",
         "OrderNotCarriedOut",
-        of(lambda s: with_status(s, order=order(reason="TimedOut", request_id="try-1"), power=None)),
+        of(lambda s: with_status(s, order=order(reason="TimedOut", attempt_id="try-1"), power=None)),
         kind=NotYet,
     ),
     Row("the image is gone", "NoImage", replace(FACTS, image=None), kind=NotYet),

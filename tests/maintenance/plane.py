@@ -204,7 +204,7 @@ class Plane:
             "orderedTime": rfc3339_micro(self.now),
             "attempt": 1,
             "method": attempt.method,
-            "requestID": attempt.id,
+            "attemptID": attempt.id,
         }
         self.cluster.apply_status(Server, name, {"order": order}, manager="provisioner-boot-controller")
         if prepared:

@@ -91,7 +91,7 @@ def server(
     body = objects.server(NODE)
     given: dict[str, Any] = {
         "order": BootOrder(
-            id=order, reason="FirstBoot", ordered_time=rfc3339_micro(NOON), attempt=1, request_id=request
+            id=order, reason="FirstBoot", ordered_time=rfc3339_micro(NOON), attempt=1, attempt_id=request
         ),
         "join": JoinStatus(order_id=order, boot_id=joined, fetched_time=rfc3339_micro(NOON)) if joined else None,
         "verification": Verification(boot_id=joined, attempt=1, started_time=rfc3339(NOON)) if joined else None,

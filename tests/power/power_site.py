@@ -118,7 +118,7 @@ class Site:
 
     def order_as_asked(self, id_: str, method: str, reason: str = "Requested") -> None:
         """As the boot controller answers that Maintenance's try."""
-        self.order(id_, reason=reason, method=method, maintenanceRef=f"{self.name}-1", requestID="try-1")
+        self.order(id_, reason=reason, method=method, maintenanceRef=f"{self.name}-1", attemptID="try-1")
 
     def accepted(self, status: str, reason: str) -> None:
         """As the inventory judges it."""

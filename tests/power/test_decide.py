@@ -49,7 +49,7 @@ CUT = replace(EARLIER, cut_order_id="order-2", state="Off")
 
 def requested(method: Any) -> BootOrder:
     """An order that a Maintenance asked for."""
-    return replace(ORDER, reason="Requested", method=method, maintenance_ref="r01-u01-1", request_id="try-1")
+    return replace(ORDER, reason="Requested", method=method, maintenance_ref="r01-u01-1", attempt_id="try-1")
 
 
 def at(seconds: float) -> str:

@@ -27,7 +27,7 @@ ORDER = BootOrder(
     attempt=1,
     method="Reset",
     maintenance_ref="r01-u01-1",
-    request_id="try-1",
+    attempt_id="try-1",
 )
 
 
@@ -64,4 +64,4 @@ def test_any_other_does_not(found: Maintenance, words: str) -> None:
 
 
 def test_an_order_without_a_try_is_asked_for_by_nobody() -> None:
-    assert what_differs(maintenance(), "r01-u01", replace(ORDER, request_id=None)) == "its attempt is try-1, not None"
+    assert what_differs(maintenance(), "r01-u01", replace(ORDER, attempt_id=None)) == "its attempt is try-1, not None"

@@ -36,9 +36,9 @@ def next_order(facts: OrderFacts, need: Need, new_id: str, now: datetime) -> Boo
         method=attempt.method if attempt is not None else None,
     )
     if attempt is not None and maintenance is not None:
-        return replace(order, maintenance_ref=maintenance.name, request_id=attempt.id)
+        return replace(order, maintenance_ref=maintenance.name, attempt_id=attempt.id)
     if before is not None and (belongs_to(before, maintenance) or not is_settled(server)):
-        return replace(order, maintenance_ref=before.maintenance_ref, request_id=before.request_id)
+        return replace(order, maintenance_ref=before.maintenance_ref, attempt_id=before.attempt_id)
     return order
 
 

@@ -21,7 +21,7 @@ def pending_request(server: Server, maintenance: Maintenance | None) -> RebootAt
     if order is None or maintenance is None or maintenance.status.phase != "Rebooting":
         return None
     attempt = maintenance.status.reboot
-    if attempt is None or attempt.ended_time is not None or attempt.id == order.request_id:
+    if attempt is None or attempt.ended_time is not None or attempt.id == order.attempt_id:
         return None
     return attempt
 

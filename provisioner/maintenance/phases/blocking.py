@@ -7,7 +7,7 @@ from typing import Final
 
 from provisioner.api.meta import parse_time, rfc3339
 from provisioner.maintenance.facts import MaintenanceFacts, image_obstacle
-from provisioner.maintenance.phases.reboot_methods import explain_no_method, possible_paths
+from provisioner.maintenance.phases.reboot_methods import explain_no_method, possible_methods
 from provisioner.maintenance.requests.effective import may_interrupt, protected_jobs
 from provisioner.maintenance.status.record import Blocked, is_over
 
@@ -41,7 +41,7 @@ def obstacles(facts: MaintenanceFacts) -> list[Blocked]:
     obstacle = image_obstacle(facts)
     if obstacle is not None:
         found.append(("Image", facts.image_name or "", obstacle))
-    if facts.pool is not None and not possible_paths(facts, wanted.action):
+    if facts.pool is not None and not possible_methods(facts, wanted.action):
         words = explain_no_method(facts, wanted.action)
         found.append(("Agent", server.name, f"Server '{server.name}' cannot be rebooted by any method: {words}"))
     return found

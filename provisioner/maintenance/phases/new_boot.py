@@ -21,7 +21,7 @@ def new_boot(facts: MaintenanceFacts) -> str | None:
         return None
     order, join = server.status.order, server.status.join
     joined = None
-    if order is not None and join is not None and order.request_id == attempt.id and join.order_id == order.id:
+    if order is not None and join is not None and order.attempt_id == attempt.id and join.order_id == order.id:
         joined = (join.boot_id or "").lower()
         if joined and joined != before:
             return joined
@@ -48,7 +48,7 @@ def awaited_order(facts: MaintenanceFacts) -> str | None:
     """What is still missing until the machine may boot and will be let in again; None if nothing is."""
     server, node, attempt = facts.server, facts.node, facts.maintenance.status.reboot
     order = server.status.order if server is not None else None
-    if attempt is None or order is None or order.request_id != attempt.id:
+    if attempt is None or order is None or order.attempt_id != attempt.id:
         return "the boot controller has not ordered the boot yet"
     if node is not None and node.prepared_order != order.id:
         return f"the join controller has not prepared the Node for boot order {order.id} yet"

@@ -11,7 +11,7 @@ from provisioner.maintenance.facts import MaintenanceFacts, NodeView
 ALL_METHODS: Final[tuple[RebootMethod, ...]] = ("Kexec", "Reboot", "Reset", "PowerCycle")
 
 
-def possible_paths(facts: MaintenanceFacts, action: MaintenanceAction) -> tuple[RebootMethod, ...]:
+def possible_methods(facts: MaintenanceFacts, action: MaintenanceAction) -> tuple[RebootMethod, ...]:
     """The methods that are open, the gentlest first or as the pool orders them. PowerCycle asks for that one alone."""
     chosen = (facts.pool.spec.maintenance.reboot_methods if facts.pool is not None else ()) or ALL_METHODS
     methods = ("PowerCycle",) if action == "PowerCycle" else chosen
@@ -55,7 +55,7 @@ def timeout_seconds(pool: NodePool | None, method: RebootMethod) -> int:
 def next_path(facts: MaintenanceFacts, action: MaintenanceAction) -> RebootMethod | None:
     """The first open method that was not tried since the claim."""
     tried = {a.method for a in facts.maintenance.status.attempts}
-    return next((m for m in possible_paths(facts, action) if m not in tried), None)
+    return next((m for m in possible_methods(facts, action) if m not in tried), None)
 
 
 def explain_no_method(facts: MaintenanceFacts, action: MaintenanceAction) -> str:

@@ -142,7 +142,7 @@ def _has_bmc_acted(facts: MaintenanceFacts, attempt: RebootAttempt) -> bool:
     if facts.server is None:
         return False
     order, power = facts.server.status.order, facts.server.status.power
-    if order is None or power is None or order.request_id != attempt.id:
+    if order is None or power is None or order.attempt_id != attempt.id:
         return False
     return order.id in (power.order_id, power.cut_order_id) or power.shutdown_time is not None
 

@@ -10,7 +10,7 @@ from provisioner.api.maintenance import MaintenanceStatus
 from provisioner.api.meta import parse_time, rfc3339
 from provisioner.api.node_facts import BootIntent
 from provisioner.maintenance.facts import MaintenanceFacts, image_obstacle
-from provisioner.maintenance.phases.reboot_methods import possible_paths, timeout_seconds
+from provisioner.maintenance.phases.reboot_methods import possible_methods, timeout_seconds
 from provisioner.maintenance.status.record import Blocked, note
 
 NOT_STAGED: Final = "NotStaged"
@@ -21,7 +21,7 @@ def stage_intent(facts: MaintenanceFacts) -> BootIntent | None:
     node, wanted, image, pool = facts.node, facts.wanted, facts.image, facts.pool
     if node is None or node.boot_id is None or wanted is None or not wanted.boots or image is None or pool is None:
         return None
-    if "Kexec" not in possible_paths(facts, wanted.action) or image_obstacle(facts) is not None:
+    if "Kexec" not in possible_methods(facts, wanted.action) or image_obstacle(facts) is not None:
         return None
     digest = image.spec.digest
     return BootIntent(
@@ -44,7 +44,7 @@ def awaits_staging(facts: MaintenanceFacts, now: datetime) -> list[Blocked]:
         return []
     if wanted.deadline is not None and now >= wanted.deadline:
         return []
-    if possible_paths(facts, wanted.action)[0] != "Kexec" or _has_given_up(facts, intent):
+    if possible_methods(facts, wanted.action)[0] != "Kexec" or _has_given_up(facts, intent):
         return []
     report = node.report if node.report is not None and node.report.id == intent.id else None
     if report is not None and report.state in ("Staged", "Failed"):

@@ -70,7 +70,7 @@ def _doubt(facts: MaintenanceFacts, attempt: RebootAttempt) -> tuple[Cause, Bloc
     if server is None:
         return "NodeNotReady", "Server", "its Server is gone"
     order, join = server.status.order, server.status.join
-    ours = order is not None and order.request_id == attempt.id
+    ours = order is not None and order.attempt_id == attempt.id
     if ours and order is not None and (join is None or join.order_id != order.id):
         return "NodeNotReady", "Server", f"boot order {order.id} has not joined yet: another boot may follow"
     verification = server.status.verification
@@ -104,7 +104,7 @@ def _given_up(facts: MaintenanceFacts, attempt: RebootAttempt) -> str | None:
     if server is None or node is None or pool is None:
         return None
     order, join, checked = server.status.order, server.status.join, server.status.verification
-    if order is not None and order.request_id == attempt.id and (join is None or join.order_id != order.id):
+    if order is not None and order.attempt_id == attempt.id and (join is None or join.order_id != order.id):
         return None  # another boot may follow
     verified = find_condition(server.status.conditions, "Verified")
     if checked is None or checked.boot_id.lower() != node.boot_id or verified is None or verified.status != "False":
