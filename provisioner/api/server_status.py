@@ -36,7 +36,7 @@ class BootOrder:
         "Maintenance that the order, or the one before it, belongs to.", default=None, max_length=253
     )
     attempt_id: str | None = described(
-        "Try of that Maintenance (status.reboot.id) that was answered last.", default=None, max_length=63
+        "Attempt of that Maintenance (status.reboot.id) that was answered last.", default=None, max_length=63
     )
 
 
