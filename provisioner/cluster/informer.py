@@ -15,7 +15,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Final
 
 import structlog
@@ -26,6 +26,7 @@ from provisioner.cluster.changes import Change, read_changes
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.failures import Expired
 from provisioner.cluster.resources import ResourceType
+from provisioner.cluster.source import Index, KeysOf
 from provisioner.cluster.transport import Stream
 
 log = structlog.get_logger()
@@ -69,6 +70,7 @@ class Informer:
         self._clock = clock
         self._jitter = jitter
         self._objects: dict[str, Object] = {}
+        self._indices: list[Index] = []
         self._handlers: list[Handler] = []
         self._store_lock = threading.Lock()
         self._delivery_lock = threading.RLock()  # one change is told whole before the next, also to late subscribers
@@ -94,6 +96,26 @@ class Informer:
     def items(self) -> list[Object]:
         with self._store_lock:
             return list(self._objects.values())
+
+    def index(self, keys_of: KeysOf) -> Index:
+        """An index over the copy, never behind it: a handler that is told of a change finds it there.
+
+        `keys_of` must not raise; an object of which it does is left out, and logged.
+        """
+
+        def safe(object_: Object) -> Iterable[Hashable]:
+            try:
+                return keys_of(object_)
+            except Exception:
+                self._log.exception("object not indexed", key=self._key(object_))
+                return ()
+
+        index = Index(safe)
+        with self._delivery_lock, self._store_lock:
+            for key, object_ in self._objects.items():
+                index.put(key, object_)
+            self._indices.append(index)
+        return index
 
     def subscribe(self, handler: Handler) -> None:
         """Tell `handler` of every change from now on, after telling it of everything that is there."""
@@ -191,6 +213,8 @@ class Informer:
                 del self._objects[key]
             else:
                 self._objects[key] = new
+            for index in self._indices:
+                index.put(key, new)
         for handler in list(self._handlers):
             self._tell(handler, key, old, new)
 

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Protocol
 
 Object = dict[str, Any]
 Watcher = Callable[[str, Object | None, Object | None], None]
 """Called with key, old and new; old None: it appeared; new None: it is gone."""
+
+KeysOf = Callable[[Object], Iterable[Hashable]]
+"""The keys under which an index shows an object; none for an object that it leaves out."""
+
+
+class Lookup(Protocol):
+    """Objects by what `keys_of` said of them."""
+
+    def get(self, key: Hashable, /) -> list[Object]: ...
 
 
 class Source(Protocol):
@@ -20,4 +30,34 @@ class Source(Protocol):
 
     def items(self) -> list[Object]: ...
 
+    def index(self, keys_of: KeysOf, /) -> Lookup: ...
+
     def subscribe(self, watcher: Watcher, /) -> None: ...
+
+
+class Index:
+    """A `Lookup` that is kept by changes: each costs the keys of the one object. Usable from several threads."""
+
+    def __init__(self, keys_of: KeysOf) -> None:
+        self._keys_of = keys_of
+        self._lock = threading.Lock()
+        self._keys: dict[str, frozenset[Hashable]] = {}
+        self._objects: dict[Hashable, dict[str, Object]] = {}
+
+    def get(self, key: Hashable, /) -> list[Object]:
+        with self._lock:
+            return list(self._objects.get(key, {}).values())
+
+    def put(self, name: str, new: Object | None) -> None:
+        """The object of that name is `new` from here on; None: it is gone."""
+        keys = frozenset(self._keys_of(new)) if new is not None else frozenset()
+        with self._lock:
+            for key in self._keys.pop(name, frozenset()) - keys:
+                self._objects[key].pop(name)
+                if not self._objects[key]:
+                    del self._objects[key]
+            if new is None or not keys:
+                return
+            self._keys[name] = keys
+            for key in keys:
+                self._objects.setdefault(key, {})[name] = new

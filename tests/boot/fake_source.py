@@ -6,7 +6,8 @@ from typing import Any
 
 from provisioner.api.codec import encode
 from provisioner.api.meta import Resource
-from provisioner.cluster.source import Watcher
+from provisioner.cluster.source import KeysOf, Watcher
+from tests.cluster.scanned_index import ScannedIndex
 
 
 class FakeSource:
@@ -22,6 +23,9 @@ class FakeSource:
 
     def items(self) -> list[dict[str, Any]]:
         return list(self.objects.values())
+
+    def index(self, keys_of: KeysOf) -> ScannedIndex:
+        return ScannedIndex(self.items, keys_of)
 
     def subscribe(self, watcher: Watcher) -> None:
         self.watchers.append(watcher)

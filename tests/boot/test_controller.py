@@ -25,6 +25,7 @@ from provisioner.boot.orders.other_node import find_other_node
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import LEASES, NODES, of
+from provisioner.cluster.source import Index, KeysOf
 from tests.boot.objects import image, pool, rack, server
 
 BOOT = "11111111-1111-4111-8111-111111111111"
@@ -290,6 +291,9 @@ def test_a_node_that_the_caches_do_not_know_yet_forbids_an_order(world: World) -
 
         def items(self) -> list[dict[str, Any]]:
             return []
+
+        def index(self, keys_of: KeysOf) -> Index:
+            return Index(keys_of)
 
         def subscribe(self, watcher: Any) -> None: ...
 

@@ -248,3 +248,45 @@ def test_a_quiet_watch_ends_when_it_is_told_to(cluster: Cluster, unique: str, st
     for thread in threads:
         thread.join(GENEROUS_SECONDS)
         assert not thread.is_alive(), thread.name
+
+
+def test_an_index_knows_what_its_subscribers_are_just_told(
+    cluster: Cluster, unique: str, stop: threading.Event
+) -> None:
+    informer = Informer(cluster, CONFIG_MAPS, namespace="default", label_selector=f"set={unique}")
+    by_value = informer.index(lambda body: [body["data"]["value"]])
+    told, found = Told(), []
+
+    def look(key: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
+        found.append({value: len(by_value.get(value)) for value in ("1", "2")})
+        told(key, old, new)
+
+    informer.subscribe(look)
+    put(cluster, unique, "a", "1")
+    informer.start(stop)
+    told.wait_for((f"{unique}-a", None, "1"))
+    put(cluster, unique, "a", "2")
+    told.wait_for((f"{unique}-a", "1", "2"))
+    remove(cluster, unique, "a")
+    told.wait_for((f"{unique}-a", "2", None))
+    assert found == [{"1": 1, "2": 0}, {"1": 0, "2": 1}, {"1": 0, "2": 0}]
+
+
+def test_an_index_that_comes_late_has_what_is_there(cluster: Cluster, unique: str, stop: threading.Event) -> None:
+    put(cluster, unique, "a", "1")
+    informer, _ = follow(cluster, unique, stop)
+    assert informer.wait_for_sync(GENEROUS_SECONDS)
+    assert [body["metadata"]["name"] for body in informer.index(lambda b: b["data"].values()).get("1")] == [
+        f"{unique}-a"
+    ]
+
+
+def test_an_object_that_cannot_be_indexed_is_left_out_and_the_others_are_found(
+    cluster: Cluster, unique: str, stop: threading.Event
+) -> None:
+    put(cluster, unique, "a", "1")
+    put(cluster, unique, "b", "2")
+    informer, _ = follow(cluster, unique, stop)
+    assert informer.wait_for_sync(GENEROUS_SECONDS)
+    index = informer.index(lambda body: [{"1": "one"}[body["data"]["value"]]])
+    assert [body["metadata"]["name"] for body in index.get("one")] == [f"{unique}-a"]

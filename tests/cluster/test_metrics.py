@@ -14,6 +14,8 @@ import pytest
 import yaml
 
 from provisioner.cluster.metrics import Meters
+from provisioner.cluster.source import KeysOf
+from tests.cluster.scanned_index import ScannedIndex
 
 ROOT = Path(__file__).parents[2]
 ALERTS = ROOT / "docs" / "prometheus-alerts.yaml"
@@ -33,6 +35,9 @@ class FakeCache:
 
     def items(self) -> list[Any]:
         return list(self._objects.values())
+
+    def index(self, keys_of: KeysOf) -> ScannedIndex:
+        return ScannedIndex(self.items, keys_of)
 
     def subscribe(self, handler: Any) -> None:
         self._handlers.append(handler)

@@ -27,9 +27,11 @@ from provisioner.api.node_contract import (
 from provisioner.api.pool_settings import MaintenanceSettings
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, ResourceType, of
+from provisioner.cluster.source import KeysOf
 from provisioner.maintenance.client import MaintenanceInformers
 from provisioner.maintenance.controller import MaintenanceController
 from tests.boot import objects
+from tests.cluster.scanned_index import ScannedIndex
 from tests.maintenance.fake_jobs import FakeJobs
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
@@ -53,6 +55,9 @@ class LiveSource:
     def items(self) -> list[dict[str, Any]]:
         found = self._cluster.list(self._type).items
         return [item for item in found if item["metadata"]["name"].startswith(self._prefix)]
+
+    def index(self, keys_of: KeysOf) -> ScannedIndex:
+        return ScannedIndex(self.items, keys_of)
 
     def subscribe(self, watcher: Any) -> None:
         return

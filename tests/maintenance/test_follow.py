@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from provisioner.cluster.source import KeysOf
 from provisioner.maintenance.client import MaintenanceInformers
 from provisioner.maintenance.follow import follow
+from tests.cluster.scanned_index import ScannedIndex
 
 
 class FakeCache:
@@ -24,6 +26,9 @@ class FakeCache:
 
     def items(self) -> list[dict[str, Any]]:
         return list(self.objects.values())
+
+    def index(self, keys_of: KeysOf) -> ScannedIndex:
+        return ScannedIndex(self.items, keys_of)
 
     def subscribe(self, watcher: Any) -> None:
         self.watchers.append(watcher)

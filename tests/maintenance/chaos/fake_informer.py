@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from provisioner.cluster.resources import ResourceType
+from provisioner.cluster.source import KeysOf
+from tests.cluster.scanned_index import ScannedIndex
 
 Object = dict[str, Any]
 Handler = Callable[[str, Object | None, Object | None], None]
@@ -26,6 +28,9 @@ class FakeInformer:
 
     def items(self) -> list[Object]:
         return list(self._objects.values())
+
+    def index(self, keys_of: KeysOf) -> ScannedIndex:
+        return ScannedIndex(self.items, keys_of)
 
     def subscribe(self, handler: Handler) -> None:
         self._handlers.append(handler)
