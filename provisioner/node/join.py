@@ -11,6 +11,9 @@ from provisioner.node import retry
 from provisioner.node.boot_facts import BootFacts
 from provisioner.node.http_post import Answer, post
 
+MAX_PROOFS_IN_A_ROW = 3
+"""Challenges that are answered before what asks them counts as a refusal."""
+
 _NO_ROUTE_ERRORS = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EADDRNOTAVAIL, errno.ENETDOWN)
 
 
@@ -110,10 +113,12 @@ def fetch_configuration(
 ) -> dict[str, object]:
     """Try for ever; return the configuration.
 
+    The first challenge is answered at once, those after it with a growing wait; a service that goes on asking refuses.
+
     `say` prints on the console; `tell` reports a message to the boot service. Both hear of a change only once.
     """
     evidence = prover.evidence()
-    last_message, last_kind, failures = "", "", 0
+    last_message, last_kind, failures, proofs = "", "", 0, 0
     while True:
         try:
             body = join_request(facts, key, evidence)
@@ -123,10 +128,16 @@ def fetch_configuration(
         if outcome.configuration is not None:
             return outcome.configuration
         if outcome.challenge is not None:
-            proof = prover.answer(outcome.challenge)
+            proof = prover.answer(outcome.challenge) if proofs < MAX_PROOFS_IN_A_ROW else None
             if proof is not None:
-                evidence = proof
+                if proofs:
+                    sleep(retry.wait_seconds(retry.NO_ANSWER, proofs, None, chance()))
+                evidence, proofs = proof, proofs + 1
                 continue
+            if proofs:
+                outcome.message += f" (after {proofs} answered challenges)"
+        if proofs:
+            evidence, proofs = prover.evidence(), 0
         failures = failures + 1 if outcome.kind == last_kind else 1
         if outcome.message != last_message:
             say(_words(facts, outcome))

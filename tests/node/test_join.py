@@ -92,35 +92,53 @@ def test_a_refused_machine_says_so_once_and_keeps_asking_slowly(tmp_path: Path) 
     assert waits == [15.0, 30.0, 45.0]
 
 
-def test_a_prover_answers_the_challenge_in_the_next_request(tmp_path: Path) -> None:
-    class Reversing(NoProver):
-        def evidence(self) -> dict[str, object]:
-            return {"type": "Reverse"}
+class Reversing(NoProver):
+    """Proves that it has read the challenge."""
 
-        def answer(self, challenge: object) -> dict[str, object] | None:
-            assert isinstance(challenge, dict)
-            return {"type": "Reverse", "proof": challenge["nonce"][::-1]}
+    def evidence(self) -> dict[str, object]:
+        return {"type": "Reverse"}
 
+    def answer(self, challenge: object) -> dict[str, object] | None:
+        assert isinstance(challenge, dict)
+        return {"type": "Reverse", "proof": challenge["nonce"][::-1]}
+
+
+CHALLENGE = join_server.Answer(401, {"reason": "Challenge", "message": "prove it", "challenge": {"nonce": "abc"}})
+BEGINNING, PROOF = {"type": "Reverse"}, {"type": "Reverse", "proof": "cba"}
+
+
+def ask_as_reversing(folder: Path, answers: list[join_server.Answer]) -> tuple[list[Any], list[float], list[str]]:
+    """The evidence that was sent until the configuration came, the waits between, and what the console said."""
     authority = Authority.create()
-    answers = [
-        join_server.Answer(401, {"reason": "Challenge", "challenge": {"nonce": "abc"}}),
-        join_server.Answer(200, CONFIGURATION),
-    ]
-    with AnsweringServer(answers, authority.server_context(tmp_path)) as service:
-        root = boot_machine(tmp_path / "root", join_port=service.port, boot_port=1, ca=authority.pem())
+    waits: list[float] = []
+    said: list[str] = []
+    with AnsweringServer(answers, authority.server_context(folder)) as service:
+        root = boot_machine(folder / "root", join_port=service.port, boot_port=1, ca=authority.pem())
         fetch_configuration(
             read_boot_facts(str(root)),
             "00" * 32,
             pinned_context(f"{root}/etc/provisioner/join-ca.pem"),
-            say=lambda _: None,
+            say=said.append,
             tell=lambda _: None,
-            sleep=lambda _: pytest.fail("a challenge is answered at once"),
-            chance=lambda: 0.0,
+            sleep=waits.append,
+            chance=lambda: 1.0,
             prover=Reversing(),
         )
-    assert [request.body["evidence"] for request in service.asked] == [
-        {"type": "Reverse"},
-        {"type": "Reverse", "proof": "cba"},
+    return [request.body["evidence"] for request in service.asked], waits, said
+
+
+def test_a_prover_answers_the_challenge_in_the_next_request_at_once(tmp_path: Path) -> None:
+    sent, waits, _ = ask_as_reversing(tmp_path, [CHALLENGE, join_server.Answer(200, CONFIGURATION)])
+    assert sent == [BEGINNING, PROOF]
+    assert waits == []
+
+
+def test_a_service_that_challenges_without_end_is_asked_ever_more_slowly_and_counts_as_refusing(tmp_path: Path) -> None:
+    sent, waits, said = ask_as_reversing(tmp_path, [*[CHALLENGE] * 8, join_server.Answer(200, CONFIGURATION)])
+    assert sent == [*[BEGINNING, PROOF, PROOF, PROOF] * 2, BEGINNING]
+    assert waits == [0.5, 1.0, 15.0, 0.5, 1.0, 30.0]
+    assert said == [
+        "JOIN REFUSED for r01-u01: Challenge: prove it (after 3 answered challenges). Trying again slowly."
     ]
 
 
