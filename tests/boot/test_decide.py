@@ -12,7 +12,7 @@ import pytest
 from provisioner.api import Server
 from provisioner.api.codec import decode, encode
 from provisioner.api.meta import parse_time
-from provisioner.api.server import PowerStatus
+from provisioner.api.server import PowerStatus, ServerStatus
 from provisioner.boot.orders.assessment import Decision
 from provisioner.boot.orders.decide import decide
 from provisioner.boot.orders.facts import NodeLife, OrderFacts
@@ -102,6 +102,12 @@ def test_no_boot_is_ordered(row: Row) -> None:
     assert row.says in found["message"]
     if row.stage is not None:
         assert decision.status.get("bootStage") == row.stage
+
+
+def test_a_server_that_waits_for_its_address_is_no_warning_but_one_that_needs_a_person_is() -> None:
+    assert run(Row("", "NoAddress", status=ServerStatus())).events == ()
+    (event,) = run(Row("", "NodePoolMissing", no_pool=True, status=status(order=None))).events
+    assert (event.type, event.reason) == ("Warning", "NodePoolMissing")
 
 
 @pytest.mark.parametrize("row", ORDERING, ids=[row.sentence for row in ORDERING])

@@ -137,9 +137,7 @@ def test_a_service_that_challenges_without_end_is_asked_ever_more_slowly_and_cou
     sent, waits, said = ask_as_reversing(tmp_path, [*[CHALLENGE] * 8, join_server.Answer(200, CONFIGURATION)])
     assert sent == [*[BEGINNING, PROOF, PROOF, PROOF] * 2, BEGINNING]
     assert waits == [0.5, 1.0, 15.0, 0.5, 1.0, 30.0]
-    assert said == [
-        "JOIN REFUSED for r01-u01: Challenge: prove it (after 3 answered challenges). Trying again slowly."
-    ]
+    assert said == ["JOIN REFUSED for r01-u01: Challenge: prove it (after 3 answered challenges). Trying again slowly."]
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,9 @@ from provisioner.cluster.events import Happened
 
 MAX_MESSAGE: Final = 4096
 
-_STAGE_REASONS: Final = frozenset(BOOT_STAGES) - {"Ready"}
+_TOLD_BY_OTHERS: Final = frozenset(BOOT_STAGES) - {"Ready"} | {"NoAddress"}
+"""Reasons with Events of their own: a stage's from who saw it, a missing address's from the inventory, once it cannot
+give one. Every server waits for its address for a moment after it was registered."""
 
 
 def compose(facts: OrderFacts, assessment: Assessment, now: datetime) -> Decision:
@@ -98,8 +100,8 @@ def _events(server: Server, assessment: Assessment, owned: ServerStatus) -> tupl
         )
         return (Happened(type="Normal", reason="OrderRevoked", message=words),)
     before = find_condition(server.status.conditions, "Ready")
-    if ready.reason in _STAGE_REASONS or (before is not None and before.reason == ready.reason):
-        return tuple(events)  # stages have their own Events, from who saw them
+    if ready.reason in _TOLD_BY_OTHERS or (before is not None and before.reason == ready.reason):
+        return tuple(events)
     message = ready.message
     if ready.reason == "Ready":
         seen = replace(server.status, ready_time=owned.ready_time)
