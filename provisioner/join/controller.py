@@ -56,9 +56,12 @@ def build_join_controllers(
             nodes.queue.add_after(name, 1.0)
 
     def of_all_servers(field: str) -> Callable[[str, dict[str, Any] | None, dict[str, Any] | None], None]:
+        """Those that refer to it by `field`, when it appears or what is asked of it changes; not its counts."""
+        servers = informers.servers.index(lambda server: [server["spec"].get(field)])
+
         def changed(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
-            for server in informers.servers.items():
-                if server["spec"].get(field) == name:
+            if old is None or new is None or old["spec"] != new["spec"]:
+                for server in servers.get(name):
                     nodes.queue.add(server["metadata"]["name"])
 
         return changed

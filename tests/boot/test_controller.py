@@ -21,12 +21,13 @@ from provisioner.api.server import JoinStatus, PowerStatus, ServerStatus
 from provisioner.boot.orders.controller import MANAGER, BootController, build_boot_controllers
 from provisioner.boot.orders.informers import BootInformers
 from provisioner.boot.orders.lease_watch import LeaseWatch, Sighting
-from provisioner.boot.orders.other_node import find_other_node
+from provisioner.boot.orders.other_node import find_other_node, machine_keys
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import LEASES, NODES, of
 from provisioner.cluster.source import Index, KeysOf
 from tests.boot.objects import image, pool, rack, server
+from tests.cluster.scanned_index import ScannedIndex
 
 BOOT = "11111111-1111-4111-8111-111111111111"
 DEADLINE_SECONDS = 60
@@ -363,10 +364,12 @@ def test_a_node_with_the_servers_address_is_its_machine_only_while_it_lives() ->
         "status": {"addresses": [{"type": "InternalIP", "address": "10.80.0.21"}]},
     }
     known = server("r01-u01")
-    assert find_other_node(known, [body], lambda node: True) == "worker-7"
-    assert find_other_node(known, [body], lambda node: False) is None
-    assert find_other_node(known, [{**body, "metadata": {"name": "r01-u01"}}], lambda node: True) is None
-    assert find_other_node(server("r01-u01", status=ServerStatus()), [body], lambda node: True) is None
+    nodes = ScannedIndex(lambda: [body], machine_keys)
+    assert find_other_node(known, nodes, lambda node: True) == "worker-7"
+    assert find_other_node(known, nodes, lambda node: False) is None
+    own = ScannedIndex(lambda: [{**body, "metadata": {"name": "r01-u01"}}], machine_keys)
+    assert find_other_node(known, own, lambda node: True) is None
+    assert find_other_node(server("r01-u01", status=ServerStatus()), nodes, lambda node: True) is None
 
 
 def test_a_lease_is_as_old_as_it_was_seen_whatever_its_clock_says() -> None:

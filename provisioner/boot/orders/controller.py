@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
@@ -19,16 +19,15 @@ import structlog
 from provisioner.api import Image, Maintenance, NodePool, Rack, Server
 from provisioner.api.codec import decode, to_json
 from provisioner.api.errors import NotFound
-from provisioner.api.maintenance import holding_maintenance
+from provisioner.api.maintenance import FINAL_PHASES, holding_maintenance
 from provisioner.api.meta import Resource
 from provisioner.api.server import ServerStatus
 from provisioner.boot.orders.assessment import Decision
 from provisioner.boot.orders.decide import decide
 from provisioner.boot.orders.facts import NodeLife, OrderFacts, read_node
-from provisioner.boot.orders.informers import BootInformers, follow
+from provisioner.boot.orders.informers import BootInformers, follow, server_of
 from provisioner.boot.orders.lease_watch import LeaseWatch
-from provisioner.boot.orders.maintenance_index import MaintenanceIndex
-from provisioner.boot.orders.other_node import find_other_node
+from provisioner.boot.orders.other_node import find_other_node, machine_keys
 from provisioner.boot.orders.requests import next_image_name
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller, requeue_after
@@ -66,7 +65,8 @@ class BootController:
         self._now = now
         self._rng = rng
         self._leases = leases or LeaseWatch(time.monotonic)
-        self._maintenances = MaintenanceIndex(informers.maintenances)
+        self._nodes_by_machine = informers.nodes.index(machine_keys)
+        self._unfinished = informers.maintenances.index(_unfinished_by_server)
 
     def reconcile(self, name: str) -> float | None:
         """Bring the Server's status up to date; returns when to look again. Raises: Retryable, NeedsHuman."""
@@ -77,7 +77,7 @@ class BootController:
             return None
         node = self._informers.nodes.get(name)
         lease = self._informers.leases.get(f"{NODE_LEASES}/{name}")
-        decision = self._decide(cached, node, lease, self._maintenances.holding(name))
+        decision = self._decide(cached, node, lease, self._cached_maintenance(name))
         if not _differs(cached, decision):
             return requeue_after(decision.requeue_after_seconds, self._rng)
         current: Mapping[str, Any] = cached
@@ -147,11 +147,14 @@ class BootController:
             judged = self._judge_node(node, lease)
             return judged is not None and judged.is_alive(self._now())
 
-        return find_other_node(server, self._informers.nodes.items(), is_alive)
+        return find_other_node(server, self._nodes_by_machine, is_alive)
 
     def _cached(self, kind: type[R], source: Source, name: str | None) -> R | None:
         found = source.get(name) if name is not None else None
         return decode(kind, found) if found is not None else None
+
+    def _cached_maintenance(self, server: str) -> Maintenance | None:
+        return holding_maintenance((decode(Maintenance, body) for body in self._unfinished.get(server)), server)
 
     def _read_node(self, name: str) -> Mapping[str, Any] | None:
         try:
@@ -186,6 +189,12 @@ def build_boot_controllers(
     informers.leases.subscribe(lambda key, old, new: _note(leases, key, new))
     follow(informers, controller.queue.add)
     return [controller]
+
+
+def _unfinished_by_server(maintenance: Mapping[str, Any]) -> Iterable[str]:
+    """Finished ones are kept for weeks: nobody goes through all of them."""
+    finished = (maintenance.get("status") or {}).get("phase") in FINAL_PHASES
+    return () if finished else (server_of(maintenance),)
 
 
 def _note(leases: LeaseWatch, key: str, lease: Mapping[str, Any] | None) -> None:

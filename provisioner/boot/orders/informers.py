@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from provisioner.boot.orders.facts import read_node
-from provisioner.boot.orders.maintenance_index import server_of
-from provisioner.cluster.source import Source
+from provisioner.cluster.source import Object, Source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,10 +33,13 @@ class BootInformers:
 def follow(informers: BootInformers, add: Callable[[str], None]) -> None:
     """Queue the servers that a change concerns. Leases are read when needed; each renewal would be a change."""
 
-    def add_all(matches: Callable[[Mapping[str, Any]], bool]) -> None:
-        for server in informers.servers.items():
-            if matches(server):
-                add(server["metadata"]["name"])
+    servers_by = informers.servers.index(refers_to)
+    pools_by_image = informers.pools.index(lambda pool: [_spec(pool).get("imageRef")])
+    maintenances_by_image = informers.maintenances.index(lambda each: [_reboot(each).get("imageRef")])
+
+    def add_all(kind: str, name: str) -> None:
+        for server in servers_by.get((kind, name)):
+            add(server["metadata"]["name"])
 
     def server_changed(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
         if new is not None:
@@ -49,24 +51,20 @@ def follow(informers: BootInformers, add: Callable[[str], None]) -> None:
 
     def pool_changed(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
         if _spec(old) != _spec(new):
-            add_all(lambda server: _spec(server).get("nodePoolRef") == name)
+            add_all("NodePool", name)
 
     def rack_changed(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
         if _spec(old) != _spec(new):
-            add_all(lambda server: _spec(server).get("rackRef") == name)
+            add_all("Rack", name)
 
     def image_changed(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
         if _available(old) == _available(new) and (old is None) == (new is None):
             return
-        pools = {p["metadata"]["name"] for p in informers.pools.items() if _spec(p).get("imageRef") == name}
-        asked = {server_of(m) for m in informers.maintenances.items() if _reboot(m).get("imageRef") == name}
-        add_all(
-            lambda server: (
-                _spec(server).get("nodePoolRef") in pools
-                or server["metadata"]["name"] in asked
-                or ((server.get("status") or {}).get("order") or {}).get("imageRef") == name
-            )
-        )
+        add_all("Image", name)
+        for pool in pools_by_image.get(name):
+            add_all("NodePool", pool["metadata"]["name"])
+        for maintenance in maintenances_by_image.get(name):
+            add(server_of(maintenance))
 
     def maintenance_changed(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
         if _phase(old) != _phase(new) or _reboot(old) != _reboot(new):
@@ -80,6 +78,17 @@ def follow(informers: BootInformers, add: Callable[[str], None]) -> None:
     informers.racks.subscribe(rack_changed)
     informers.images.subscribe(image_changed)
     informers.maintenances.subscribe(maintenance_changed)
+
+
+def server_of(maintenance: Mapping[str, Any]) -> str:
+    """spec.serverRef of a Maintenance's JSON."""
+    return str(_spec(maintenance).get("serverRef"))
+
+
+def refers_to(server: Object) -> Iterable[Hashable]:
+    """Kind and name of what a Server depends on: its pool, its rack, the Image of its order."""
+    image = ((server.get("status") or {}).get("order") or {}).get("imageRef")
+    return ("NodePool", _spec(server).get("nodePoolRef")), ("Rack", _spec(server).get("rackRef")), ("Image", image)
 
 
 def _spec(body: Mapping[str, Any] | None) -> Mapping[str, Any]:

@@ -1,29 +1,29 @@
-"""Finds a server's machine among Nodes of other names: it may run since before it was registered. Pure."""
+"""Finds a server's machine among Nodes of other names: it may run since before it was registered."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 from provisioner.api import Server
 from provisioner.api.values import system_uuid_spellings
+from provisioner.cluster.source import Lookup
 
 
-def find_other_node(
-    server: Server, nodes: Iterable[Mapping[str, Any]], is_alive: Callable[[Mapping[str, Any]], bool]
-) -> str | None:
-    """The name of a living Node that has the server's system UUID or its address, but not its name."""
+def find_other_node(server: Server, nodes: Lookup, is_alive: Callable[[Mapping[str, Any]], bool]) -> str | None:
+    """The name of a living Node that has the server's system UUID or its address, but not its name.
+
+    `nodes` are indexed by `machine_keys`.
+    """
     uuids = system_uuid_spellings(server.spec.system_uuid) if server.spec.system_uuid else frozenset()
-    for node in nodes:
-        name = str(node["metadata"]["name"])
-        if name != server.name and _is_machine(node, uuids, server.status.address) and is_alive(node):
-            return name
-    return None
+    keys: list[Hashable] = [("uuid", uuid) for uuid in sorted(uuids)]
+    keys += [("address", server.status.address)] if server.status.address is not None else []
+    found = {node["metadata"]["name"]: node for key in keys for node in nodes.get(key)}
+    return next((name for name, node in sorted(found.items()) if name != server.name and is_alive(node)), None)
 
 
-def _is_machine(node: Mapping[str, Any], uuids: frozenset[str], address: str | None) -> bool:
+def machine_keys(node: Mapping[str, Any]) -> Iterable[Hashable]:
+    """What tells a Node's machine: its system UUID, its internal addresses."""
     status = node.get("status") or {}
-    if str((status.get("nodeInfo") or {}).get("systemUUID") or "").lower() in uuids:
-        return True
-    addresses = (a.get("address") for a in status.get("addresses") or () if a.get("type") == "InternalIP")
-    return address is not None and address in addresses
+    yield "uuid", str((status.get("nodeInfo") or {}).get("systemUUID") or "").lower()
+    yield from (("address", a.get("address")) for a in status.get("addresses") or () if a.get("type") == "InternalIP")

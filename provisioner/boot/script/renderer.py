@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -19,11 +19,12 @@ from provisioner.api.codec import decode
 from provisioner.api.errors import ProvisionerError
 from provisioner.api.meta import Resource
 from provisioner.boot.observe.server_index import ServerIndex, boot_mac
+from provisioner.boot.orders.informers import refers_to
 from provisioner.boot.script.choose import Wait, choose_boot_target
 from provisioner.boot.script.kernel_arguments import BootUrls
 from provisioner.boot.script.obstacles import wanted_image_name
 from provisioner.boot.script.render import render_first_script, render_script
-from provisioner.cluster.source import Source
+from provisioner.cluster.source import Object, Source
 
 log = structlog.get_logger(__name__)
 
@@ -63,9 +64,16 @@ class ScriptRenderer:
     def attach(self) -> None:
         """Follow the caches; the ServerIndex must have been attached before."""
         self._index.servers.subscribe(self._server_changed)
-        self._pools.subscribe(self._dependants(lambda server, name: _spec(server).get("nodePoolRef") == name))
-        self._racks.subscribe(self._dependants(lambda server, name: _spec(server).get("rackRef") == name))
-        self._images.subscribe(self._dependants(self._may_boot))
+        servers = self._index.servers.index(refers_to)
+        pools_by_image = self._pools.index(lambda pool: [_spec(pool).get("imageRef")])
+
+        def boots_image(image: str) -> list[Object]:
+            pools = [pool["metadata"]["name"] for pool in pools_by_image.get(image)]
+            return [*servers.get(("Image", image)), *(s for pool in pools for s in servers.get(("NodePool", pool)))]
+
+        self._pools.subscribe(self._dependants(lambda name: servers.get(("NodePool", name))))
+        self._racks.subscribe(self._dependants(lambda name: servers.get(("Rack", name))))
+        self._images.subscribe(self._dependants(boots_image))
 
     def write_fixed(self) -> None:
         """Write the scripts that depend on no server; nginx needs them before anything else is known."""
@@ -176,21 +184,13 @@ class ScriptRenderer:
         self._mark({mac for server in (old, new) if server is not None and (mac := boot_mac(server)) is not None})
 
     def _dependants(
-        self, depends: Callable[[Mapping[str, Any], str], bool]
-    ) -> Callable[[str, dict[str, Any] | None, dict[str, Any] | None], None]:
-        def changed(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
-            if old is not None and new is not None and _weight(old) == _weight(new):
-                return
-            servers = self._index.servers.items()
-            self._mark({mac for s in servers if depends(s, name) and (mac := boot_mac(s)) is not None})
+        self, dependants_of: Callable[[str], Iterable[Object]]
+    ) -> Callable[[str, Object | None, Object | None], None]:
+        def changed(name: str, old: Object | None, new: Object | None) -> None:
+            if old is None or new is None or _weight(old) != _weight(new):
+                self._mark({mac for server in dependants_of(name) if (mac := boot_mac(server)) is not None})
 
         return changed
-
-    def _may_boot(self, server: Mapping[str, Any], image: str) -> bool:
-        if ((server.get("status") or {}).get("order") or {}).get("imageRef") == image:
-            return True
-        pool = self._pools.get(_spec(server).get("nodePoolRef") or "")
-        return pool is not None and _spec(pool).get("imageRef") == image
 
     def _mark(self, macs: set[str]) -> None:
         if macs:
