@@ -16,10 +16,10 @@ from typing import Any, Final
 from provisioner.api import Server
 from provisioner.api.errors import Refused
 from provisioner.api.values import Secret, parse_mac
+from provisioner.inventory.csv_header import WITHIN_LINES, Header, find_header, lacking, read_header
 from provisioner.inventory.entries import Credentials, Entry, Mistake, Origin, PackingList
-from provisioner.inventory.headers import Column, column_of, interface_of, looks_like_header
+from provisioner.inventory.headers import Column
 
-_HEADER_WITHIN_LINES: Final = 30
 _PROTOCOLS: Final = {"redfish": "Redfish", "ipmi": "IPMI"}
 _ARCHITECTURES: Final = {"x86_64": "x86_64", "x86": "x86_64", "amd64": "x86_64", "x64": "x86_64"} | {
     "arm64": "arm64",
@@ -45,6 +45,8 @@ def decode_text(data: bytes) -> str:
     """Text of a file that a spreadsheet wrote: UTF-8 or UTF-16 with or without mark, else Windows-1252."""
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return data.decode("utf-16", errors="replace")
+    if data[:64:2].count(0) > 8 or data[1:64:2].count(0) > 8:  # western text has a zero in every other byte
+        return data.decode("utf-16-be" if data[0] == 0 else "utf-16-le", errors="replace")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -52,43 +54,48 @@ def decode_text(data: bytes) -> str:
 
 
 def read_csv(
-    text: str, file: str, *, rack: str | None = None, pool: str | None = None, take_passwords: bool = False
+    text: str,
+    file: str,
+    *,
+    rack: str | None = None,
+    pool: str | None = None,
+    take_passwords: bool = False,
+    columns: Mapping[str, str] | None = None,
 ) -> tuple[PackingList, tuple[Mistake, ...]]:
     """The servers in a CSV text, and every mistake in it.
 
     `rack` and `pool` are for rows without columns of their own. Unless `take_passwords`, a password column is refused:
-    whoever may read a Server would read it.
+    whoever may read a Server would read it. `columns`: headers by the field that they mean (as `headers.field_of`).
     """
     mistakes: list[Mistake] = []
     lines = _parse(text)
-    candidates = enumerate(lines[:_HEADER_WITHIN_LINES])
-    header_at = next((index for index, (_, cells) in candidates if looks_like_header(cells)), None)
+    header_at = find_header(lines, columns or {})
     if header_at is None:
         expected = "a header with at least a MAC address and one more known column, such as Serial Number"
-        mistake = Mistake(Origin(file, 1), "no header was recognised", expected, "add one, or rename its columns")
-        return PackingList(()), (mistake,)
-    header_line, headers = lines[header_at]
-    columns, interfaces, unused = _assign(headers, header_line, file, mistakes)
-    if "password" in columns.values() and not take_passwords:
-        header = headers[next(index for index, column in columns.items() if column == "password")]
-        mistakes.append(_password_refused(Origin(file, header_line, header)))
+        return PackingList(()), (Mistake(Origin(file, 1), "no header was recognised", expected, "add one"),)
+    rows = lines[header_at + 1 :]
+    header = read_header(lines[header_at], file, columns or {}, mistakes)
+    origin = Origin(file, header.line)
+    missing = tuple(lacking(header, rows, file, has_rack=rack is not None))
+    mistakes += missing
+    if "password" in header.columns.values() and not take_passwords:
+        mistakes.append(_password_refused(Origin(file, header.line, header.text_of("password"))))
     entries = []
-    for line, cells in lines[header_at + 1 :]:
-        row = _row(line, cells, headers, columns, interfaces)
+    for line, cells in rows if not missing else ():  # each row would only lack the same again
+        row = _row(line, cells, header)
         if row.cells or row.interfaces:
             entry = _Reading(row, file, mistakes).entry(rack, pool)
             entries += [entry] if entry else []
-    notes = [f"columns not used: {', '.join(unused)}"] if unused else []
+    notes = [f"columns not used: {', '.join(header.unused)}"] if header.unused else []
+    notes += [f"columns mapped that this list does not have: {', '.join(header.absent)}"] if header.absent else []
     if not entries and not mistakes:
-        mistakes.append(
-            Mistake(Origin(file, header_line), "no row follows the header", "a server a row", "add the servers")
-        )
+        mistakes.append(Mistake(origin, "no row follows the header", "a server a row", "add the servers"))
     return PackingList(tuple(entries), tuple(notes)), tuple(mistakes)
 
 
 def _parse(text: str) -> list[tuple[int, list[str]]]:
     """Non-empty lines with their numbers; the separator is the one that the header line has most of."""
-    likely = [line for line in text.splitlines()[:_HEADER_WITHIN_LINES] if line.strip()]
+    likely = [line for line in text.splitlines()[:WITHIN_LINES] if line.strip()]
     separator = max(",;\t", key=lambda mark: max((line.count(mark) for line in likely), default=0))
     rows: list[tuple[int, list[str]]] = []
     reader = csv.reader(io.StringIO(text.replace("\0", ""), newline=""), delimiter=separator, skipinitialspace=True)
@@ -104,43 +111,14 @@ def _parse(text: str) -> list[tuple[int, list[str]]]:
             rows.append((line, cells))
 
 
-def _assign(
-    headers: list[str], line: int, file: str, mistakes: list[Mistake]
-) -> tuple[dict[int, Column], dict[int, str], list[str]]:
-    """Which column or further interface each header is."""
-    columns: dict[int, Column] = {}
-    interfaces: dict[int, str] = {}
-    unused = []
-    for index, header in enumerate(headers):
-        column, interface = column_of(header), interface_of(header)
-        if column is not None and column in columns.values():
-            other = headers[next(i for i, c in columns.items() if c == column)]
-            observed = f"columns {other!r} and {header!r} both mean {column}"
-            mistakes.append(Mistake(Origin(file, line, header), observed, "one of them", "rename or remove the other"))
-        elif column is not None:
-            columns[index] = column
-        elif interface is not None:
-            interfaces[index] = interface
-        elif header:
-            unused.append(header)
-    if "bootMACAddress" not in columns.values() and interfaces:
-        # "MAC 1", "MAC 2": the first one boots.
-        first = min(interfaces)
-        columns[first] = "bootMACAddress"
-        del interfaces[first]
-    return columns, interfaces, unused
-
-
-def _row(
-    line: int, cells: list[str], headers: list[str], columns: Mapping[int, Column], interfaces: Mapping[int, str]
-) -> Row:
+def _row(line: int, cells: list[str], header: Header) -> Row:
     filled = {index: cell for index, cell in enumerate(cells) if cell.lower() not in _EMPTY}
-    named = {**columns, **interfaces}
+    named = {**header.columns, **header.interfaces}
     return Row(
         line=line,
-        cells={columns[index]: cell for index, cell in filled.items() if index in columns},
-        interfaces={interfaces[index]: cell for index, cell in filled.items() if index in interfaces},
-        headers={name: headers[index] for index, name in named.items()},
+        cells={header.columns[index]: cell for index, cell in filled.items() if index in header.columns},
+        interfaces={header.interfaces[index]: cell for index, cell in filled.items() if index in header.interfaces},
+        headers={name: header.texts[index] for index, name in named.items()},
     )
 
 

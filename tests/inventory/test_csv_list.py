@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from provisioner.inventory.csv_list import decode_text, read_csv
 from provisioner.inventory.entries import BadPackingList, Entry, Mistake
+from provisioner.inventory.headers import column_of
 from provisioner.inventory.packing_list import read_packing_list
 
 VENDOR = """\
@@ -171,11 +172,92 @@ def test_two_columns_for_one_thing_are_a_mistake() -> None:
     assert mistakes[0].observed == "columns 'MAC' and 'Node MAC' both mean bootMACAddress"
 
 
-@pytest.mark.parametrize("text", ["", "\n\n", "a,b,c\n1,2,3\n", "52:54:00:00:00:01\n", '"' * 9])
+@pytest.mark.parametrize("text", ["", "\n\n", "52:54:00:00:00:01\n", '"' * 9])
 def test_a_text_without_header_is_refused(text: str) -> None:
     entries, mistakes = read(text)
     assert entries == ()
     assert mistakes[0].observed == "no header was recognised"
+
+
+GERMAN = """\
+Lieferung 4711;Example GmbH;;;
+Einschub-Nr.;Gerätekennung;Netz (PXE);Verwaltung;Gewicht
+12;ABC1;52-54-00-AA-BB-01;10.90.0.1;12 kg
+13;ABC2;52-54-00-AA-BB-02;10.90.0.2;12 kg
+"""
+
+
+def test_unknown_headers_are_one_mistake_that_names_them_what_is_known_and_how_to_map_them() -> None:
+    entries, (unknown, unnamed) = read(GERMAN)
+    assert entries == ()
+    assert str(unknown.origin) == "r01.csv:2"
+    for header in ("Einschub-Nr.", "Gerätekennung", "Netz (PXE)", "Verwaltung", "Gewicht"):
+        assert repr(header) in unknown.observed
+    assert "\nserial " in unknown.expected
+    assert "service tag" in unknown.expected
+    assert "--column mac='Netz (PXE)' (it holds MAC addresses)" in unknown.remedy
+    assert unnamed.expected == "a column name or position or serial"
+
+
+def test_a_mapped_header_is_read_whatever_it_is_called() -> None:
+    columns = {"bootMACAddress": "netz (pxe)", "position": "Einschub-Nr.", "bmc.address": "Verwaltung"}
+    packing_list, mistakes = read_csv(GERMAN, "r01.csv", rack="r01", columns={**columns, "nic2": "Netz 2"})
+    assert mistakes == ()
+    assert [(entry.name, entry.spec["bmc"]["address"]) for entry in packing_list.entries] == [
+        ("r01-u12", "https://10.90.0.1"),
+        ("r01-u13", "https://10.90.0.2"),
+    ]
+    assert packing_list.notes == (
+        "columns not used: Gerätekennung, Gewicht",
+        "columns mapped that this list does not have: Netz 2",
+    )
+
+
+def test_without_a_mac_column_ten_rows_have_one_mistake() -> None:
+    rows = "".join(f"r01-u{n:02d},52:54:00:00:00:{n:02x}\n" for n in range(10))
+    _, mistakes = read("Name,BMC MAC\n" + rows)
+    assert [mistake.observed for mistake in mistakes] == ["no column is known to hold the MAC address"]
+
+
+@pytest.mark.parametrize(
+    ("header", "field"),
+    [
+        ("MAC-Adresse (PXE)", "bootMACAddress"),
+        ("PXE\u00a0MAC-ADRESSE:", "bootMACAddress"),
+        ("\ufeffMAC_Address *", "bootMACAddress"),
+        ("MAC (BMC)", "bmc.macAddress"),
+        ("iDRAC-IP-Adresse", "bmc.address"),
+        ("Serien-Nr.", "serialNumber"),
+        ("Höheneinheit", "position"),
+        ("Schrank-Nummer", "rackRef"),
+        ("BMC-Kennwort", "password"),
+        ("Boot", None),
+        ("Node address", None),
+        ("Order No.", None),
+    ],
+)
+def test_a_header_is_known_by_its_words_in_any_order_and_in_german(header: str, field: str | None) -> None:
+    assert column_of(header) == field
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf_16_without_a_mark_is_known_by_its_zeros(encoding: str) -> None:
+    entries, mistakes = read(decode_text(PLAIN.format(s=";", e="\r\n").encode(encoding)))
+    assert mistakes == ()
+    assert [entry.name for entry in entries] == ["r01-u01", "r01-u02"]
+
+
+def test_a_workbook_is_told_to_be_saved_as_csv() -> None:
+    with pytest.raises(BadPackingList, match=r"an Excel workbook.*Save as"):
+        read_packing_list(b"PK\x03\x04...", "r01.xlsx")
+
+
+def test_of_two_columns_for_one_thing_the_mapped_one_counts() -> None:
+    text = "Name,MAC,Node MAC\na,52:54:00:00:00:01,52:54:00:00:00:02\n"
+    assert "--column mac=MAC or --column mac='Node MAC'" in read(text)[1][0].remedy
+    packing_list, mistakes = read_csv(text, "r01.csv", rack="r01", columns={"bootMACAddress": "Node MAC"})
+    assert mistakes == ()
+    assert packing_list.entries[0].spec["bootMACAddress"] == "52:54:00:00:00:02"
 
 
 def test_a_header_alone_is_refused() -> None:

@@ -283,3 +283,35 @@ def test_a_machine_that_was_switched_on_first_gets_its_name(
     assert f"- Server {unknown}: it is Server {unique}-u02 now" in done.output
     with pytest.raises(NotFound):
         cluster.read(Server, unknown)
+
+
+@pytest.mark.usefixtures("tidy")
+def test_columns_are_mapped_on_the_command_line_and_kept_for_the_vendors_next_list(
+    register: Register, cluster: Cluster, unique: str, digits: str, tmp_path: Path
+) -> None:
+    rack_options = ["--rack", unique, "--subnet", "10.80.0.0/24"]
+    text = f"Gerätekennung;Netz (PXE)\n{unique}-u01;{mac(digits, 1)}\n"
+    refused = register(text, *rack_options, name="list.csv")
+    assert refused.exit_code == 2
+    assert "headers not understood: 'Gerätekennung', 'Netz (PXE)'" in refused.output
+    assert "\n    serial " in refused.output
+    kept = tmp_path / "vendor.yaml"
+    mapped = ["--column", "mac=Netz (PXE)", "--column", "name=Gerätekennung", "--save-columns", str(kept)]
+    assert register(text, *rack_options, *mapped, name="list.csv").exit_code == 0
+    assert cluster.read(Server, f"{unique}-u01").spec.boot_mac_address == mac(digits, 1)
+
+    text = text.replace("u01", "u02").replace(mac(digits, 1), mac(digits, 2))
+    assert register(text, *rack_options, "--columns", str(kept), name="list.csv").exit_code == 0
+    assert cluster.read(Server, f"{unique}-u02").spec.boot_mac_address == mac(digits, 2)
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [("mac", "write FIELD=HEADER"), ("mac=", "write FIELD=HEADER"), ("weight=kg", "FIELD is one of")],
+)
+def test_a_column_that_maps_nothing_is_refused_with_what_to_write(tmp_path: Path, option: str, words: str) -> None:
+    file = tmp_path / "list.csv"
+    file.write_text("MAC\n52:54:00:00:00:01\n")
+    done = CliRunner().invoke(rack, ["register", str(file), "--rack", "r01", "--column", option])
+    assert done.exit_code == 2
+    assert words in done.output

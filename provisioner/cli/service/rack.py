@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import click
+import yaml
 
 from provisioner.api import Rack
 from provisioner.api.server import Acceptance
 from provisioner.cli.options import kubeconfig_option
 from provisioner.cluster.client import Cluster
 from provisioner.inventory.entries import BadPackingList, Entry, Origin, PackingList
+from provisioner.inventory.headers import field_of, known_headers
 from provisioner.inventory.packing_list import read_packing_list
 from provisioner.inventory.register import Change, Step
 from provisioner.inventory.registrar import Failure, Plan, carry_out, plan_registration
@@ -23,6 +25,7 @@ from provisioner.inventory.registrar import Failure, Plan, carry_out, plan_regis
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
 
+_FILE = click.Path(dir_okay=False, path_type=Path)
 _MARKS = {"create": "+", "update": "~", "unchanged": "=", "delete": "-"}
 
 
@@ -64,6 +67,15 @@ def rack() -> None:
     "without it they get no answer.",
 )
 @click.option("--pool", metavar="NAME", help="NodePool of the servers in a CSV that has no such column.")
+@click.option(
+    "--column",
+    "given_columns",
+    metavar="FIELD=HEADER",
+    multiple=True,
+    help="What a CSV's column means, such as mac='Netz (PXE)'; may be repeated.",
+)
+@click.option("--columns", "columns_file", type=_FILE, help="File with such columns, FIELD: HEADER in YAML.")
+@click.option("--save-columns", type=_FILE, help="Write the columns that were given into FILE, for the next list.")
 @click.option("--accept/--pending", default=None, help="Let the servers boot, or not yet [new ones: accept].")
 @click.option("--bmc-secrets", is_flag=True, help="Write a CSV's BMC passwords into Secrets of provisioner-system.")
 @click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
@@ -79,6 +91,9 @@ def register(
     relay: tuple[str, ...],
     discovery_range: tuple[str, str] | None,
     pool: str | None,
+    given_columns: tuple[str, ...],
+    columns_file: Path | None,
+    save_columns: Path | None,
     accept: bool | None,
     bmc_secrets: bool,
     dry_run: bool,
@@ -108,8 +123,13 @@ def register(
     data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     name = "standard input" if str(file) == "-" else str(file)
     acceptance: Acceptance | None = None if accept is None else "Accepted" if accept else "Pending"
+    columns = _read_columns(given_columns, columns_file)
     try:
-        packing_list = read_packing_list(data, name, rack=rack_name, pool=pool, take_passwords=bmc_secrets)
+        packing_list = read_packing_list(
+            data, name, rack=rack_name, pool=pool, take_passwords=bmc_secrets, columns=columns
+        )
+        if save_columns is not None:
+            save_columns.write_text(yaml.safe_dump(columns, allow_unicode=True, sort_keys=False), encoding="utf-8")
         if rack_name and subnet:
             given = {key: value for key, value in fields.items() if value}
             packing_list = _with_rack(packing_list, rack_name, {"name": subnet_name, "cidr": subnet, **given})
@@ -122,6 +142,30 @@ def register(
     (_show_json if output == "json" else _show_text)(plan, failures, dry_run)
     if failures:
         sys.exit(EXIT_FAILED)
+
+
+def _read_columns(given: tuple[str, ...], file: Path | None) -> dict[str, str]:
+    """Headers by field: what was given goes before what the file has. Raises: click.UsageError."""
+    pairs: list[tuple[Any, Any]] = []
+    if file is not None:
+        try:
+            pairs = list(yaml.safe_load(file.read_text(encoding="utf-8")).items())
+        except (OSError, ValueError, AttributeError, yaml.YAMLError) as error:
+            raise click.UsageError(
+                f"--columns {file} cannot be read ({error}): write lines FIELD: HEADER, such as mac: Netz (PXE)"
+            ) from error
+    for text in given:
+        field, equals, header = text.partition("=")
+        if not equals or not header.strip():
+            raise click.UsageError(f"--column {text!r}: write FIELD=HEADER, such as mac='Netz (PXE)'")
+        pairs.append((field, header))
+    columns = {}
+    for name, header in pairs:
+        field_meant = field_of(str(name))
+        if field_meant is None or not isinstance(header, str):
+            raise click.UsageError(f"a column {name}={header!r}: FIELD is one of\n{known_headers()}")
+        columns[field_meant] = header
+    return columns
 
 
 def _with_rack(packing_list: PackingList, name: str, subnet: dict[str, Any]) -> PackingList:
@@ -141,7 +185,8 @@ def _show_mistakes(bad: BadPackingList, output: str) -> None:
         return
     for mistake in bad.mistakes:
         click.echo(f"{mistake.origin}: {mistake.observed}", err=True)
-        click.echo(f"  expected: {mistake.expected}\n  remedy:   {mistake.remedy}", err=True)
+        expected = mistake.expected.replace("\n", "\n    ")
+        click.echo(f"  expected: {expected}\n  remedy:   {mistake.remedy}", err=True)
     count = len(bad.mistakes)
     click.echo(f"{count} mistake{'s' if count != 1 else ''}; nothing was registered", err=True)
 
