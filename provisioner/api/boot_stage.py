@@ -20,6 +20,9 @@ Ready     the Node is Ready
 
 BOOT_STAGES: Final[tuple[BootStage, ...]] = get_args(BootStage)
 
+HEARD_STAGES: Final[tuple[BootStage, ...]] = ("Firmware", "IPXE", "Stage1", "Root", "System", "Token")
+"""The stages that are seen in DHCP or reported by the machine, neither of which is authenticated."""
+
 STAGE_TIMEOUT_SECONDS: Final[dict[BootStage, int]] = {
     "Ordered": 120,
     "Firmware": 900,
@@ -30,7 +33,8 @@ STAGE_TIMEOUT_SECONDS: Final[dict[BootStage, int]] = {
     "Token": 180,
     "Kubelet": 300,
 }
-"""How long a stage may take before the boot counts as hung; a pool may say otherwise."""
+"""How long a stage may take before it is called late; a pool may say otherwise. The boot is given up when all of them
+together are over."""
 
 WAITS_FOR: Final[dict[BootStage, str]] = {
     "Ordered": "the BMC to accept the power-on",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from provisioner.api.boot_stage import BOOT_STAGES, BootStage, stage_order
+from provisioner.api.boot_stage import BOOT_STAGES, HEARD_STAGES, BootStage, stage_order
 from provisioner.api.maintenance import AGENT_METHODS
 from provisioner.api.meta import parse_time
 from provisioner.api.server import ServerStatus
@@ -49,7 +49,8 @@ def stage_moments(status: ServerStatus) -> tuple[tuple[BootStage, datetime], ...
     """When each stage of the current order began, as far as it was seen; later stages never begin before earlier ones.
 
     What is older than the order belongs to an earlier boot and is left out. Without an order, what was heard counts.
-    A machine that starts its next system by kexec passes neither Firmware nor IPXE.
+    A machine that starts its next system by kexec passes neither Firmware nor IPXE. The stages before Kubelet are what
+    somebody reported: to show, not to decide on.
     """
     order = status.order
     ordered = parse_time(order.ordered_time) if order is not None else None
@@ -57,7 +58,7 @@ def stage_moments(status: ServerStatus) -> tuple[tuple[BootStage, datetime], ...
     if status.progress is not None:
         for entry in status.progress.stage_times:
             moment = parse_time(entry.time)
-            if ordered is None or moment >= ordered:
+            if entry.stage in HEARD_STAGES and (ordered is None or moment >= ordered):
                 moments[entry.stage] = moment
     if order is not None and ordered is not None:
         moments["Ordered"] = ordered

@@ -1,9 +1,11 @@
 """What to do about a server's power. Pure: facts and a moment in, one action and one condition out.
 
 A boot is an order: the boot controller writes it, and it is carried out once. `status.power.orderID` says which order
-the BMC has accepted. A controller that died between the BMC's answer and that record finds the order visibly under way
-(the machine started after it was given, or took its join configuration) and only records it; where nothing was heard of
-the machine yet, it resets it once more, which costs some seconds of firmware.
+the BMC has accepted. A controller that died between the BMC's answer and that record carries the order out once more.
+That is harmless: without the record no boot of the order gets a join configuration, so nothing lives on the machine but
+a boot that waits for one, and it begins anew; and before every reset the Node is looked for, or the Maintenance that
+asks for it (preflight.py). What was heard of the machine is no reason to leave it alone: anybody can report a boot that
+never was, and the old one would live on beside the record that arms its next token.
 
 An order of method Kexec or Reboot is for the agent in the running system: no BMC is told anything. A power cycle is:
 cut, seen off, powered on. Each look at a server that is still on cuts it once more; `status.power.cutOrderID` is
@@ -17,7 +19,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
-from provisioner.api.boot_stage import BootStage, stage_order
 from provisioner.api.conditions import find_condition
 from provisioner.api.maintenance import RebootMethod
 from provisioner.api.meta import ConditionStatus, parse_time
@@ -26,8 +27,6 @@ from provisioner.power.power_controller import ObservedPower, OverrideTarget
 
 SHUTDOWN_PATIENCE: Final = timedelta(seconds=120)
 """How long a system may take to shut down before its power is cut."""
-
-_STARTED: Final[BootStage] = "Stage1"
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ def decide(server: Server, observed: ObservedPower, now: datetime) -> Action:
     order = pending_order(server)
     if order is None:
         return Look()
-    if observed == "On" and is_under_way(server, order):
+    if observed == "On" and _has_joined(server, order):
         return RecordOrder(order.id)
     if is_power_cycle(order):
         was_off = server.status.power is not None and server.status.power.cut_order_id == order.id
@@ -152,20 +151,11 @@ def _requested(order: BootOrder, *methods: RebootMethod) -> bool:
     return order.reason == "Requested" and order.method in methods
 
 
-def is_under_way(server: Server, order: BootOrder) -> bool:
-    """Whether the machine visibly boots because of this order.
-
-    Stage-1 must have started after the order: later stages are also reported by a boot that was under way before it.
-    """
-    join, progress = server.status.join, server.status.progress
-    if join is not None and join.order_id == order.id:
-        return True
-    if progress is None or progress.stage is None or stage_order(progress.stage) < stage_order(_STARTED):
-        return False
-    if progress.boot_id is not None and progress.boot_id == order.boot_id_before:
-        return False
-    ordered = parse_time(order.ordered_time)
-    return any(entry.stage == _STARTED and parse_time(entry.time) > ordered for entry in progress.stage_times)
+def _has_joined(server: Server, order: BootOrder) -> bool:
+    """Whether the boot of this order took its join configuration, by the join service's own rules: there was no BMC in
+    `spec.bmc` then, or none that was needed."""
+    join = server.status.join
+    return join is not None and join.order_id == order.id
 
 
 def _switch_off(server: Server, observed: ObservedPower, now: datetime) -> Action:

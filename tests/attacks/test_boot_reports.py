@@ -112,19 +112,35 @@ def test_a_kernel_id_that_somebody_guessed_is_not_readiness() -> None:
     assert "readyTime" not in decision.status
 
 
-def test_reports_cannot_keep_a_hanging_boot_from_being_given_up() -> None:
-    """Somebody says every minute that the boot began anew: the boot as a whole has its time."""
-    progress, now = None, NOON
-    for minute in range(1, 60):
-        now = NOON + timedelta(minutes=minute)
-        report = Report(mac=VICTIM, stage="Firmware" if minute % 2 else "IPXE")
-        progress = record_report(progress, report, ORDER, now) or progress
-        hanging = server(status=status(power=POWERED, progress=progress))
-        if decide(facts(server=hanging, node=None), now, NEW).orders:
-            break
-    else:
-        raise AssertionError("the boot was never given up")
-    assert now - NOON > timedelta(seconds=900)
+@pytest.mark.parametrize("seconds", [30, 2280, 2282])
+@pytest.mark.parametrize("wanted", ["gpu-node-abababababab", "newer"])
+@pytest.mark.parametrize(
+    "where",
+    [
+        {"power": None},
+        {"power": POWERED},
+        {"power": POWERED, "join": JOINED},
+        {"power": POWERED, "join": REFUSED},
+        {"power": None, "order": replace(ORDER, reason="Requested", method="Kexec")},
+    ],
+    ids=["told nobody", "boots", "joined", "refused", "left to the agent"],
+)
+def test_no_report_gives_brings_forward_or_puts_off_an_order(
+    where: dict[str, Any], wanted: str, seconds: float
+) -> None:
+    """As if nobody had said anything: neither the first word nor the last one, early or late, true or forged."""
+    now, orders = NOON + timedelta(seconds=seconds), set()
+    said: list[BootProgress | None] = [None]
+    for report, since in itertools.product(forged()[::2], (2, seconds - 1)):
+        said.append(record_report(None, report, ORDER, NOON + timedelta(seconds=since)))
+        said.append(record_report(said[-2], report, ORDER, now) or said[-2])
+    for progress, spec in itertools.product(said, ({}, {"bmc": None})):
+        victim = server(status=status(**{**where, "progress": progress}), **spec)
+        seen = facts(server=victim, node=None, pool=pool(image_ref=wanted), next_image=image(wanted))
+        decision = decide(seen, now, NEW)
+        order = {key: value for key, value in decision.status["order"].items() if key != "message"}
+        orders.add((bool(spec), decision.orders, decision.revokes, json.dumps(order, sort_keys=True)))
+    assert len(orders) == 2, "one with a BMC and one without"
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,7 @@ class Row:
 
 
 NO_BMC: dict[str, Any] = {"bmc": None}
+SHORT = StageTimeouts(firmware=10, ipxe=10, stage1=10, root=10, system=10, token=10)
 READY_ONCE: dict[str, Any] = {"power": POWERED, "join": JOINED, "ready_time": at(40)}
 DUPLICATE = condition("Accepted", "False", "Duplicate", "Server r01-u01 claims what Server r01-u02 has already")
 
@@ -154,10 +155,10 @@ WAITING = [
     Row(
         "one that hangs is not booted again while its image is gone",
         "ImageUnavailable",
-        seconds=2000,
+        seconds=3000,
         next_image=image(available="False"),
         status=status(power=POWERED),
-        says="firmware has lasted",
+        says="the last that was heard of is firmware",
         stage="Firmware",
     ),
     Row("an ordered one waits for its BMC", "Ordered", seconds=5, says="waits for the BMC", stage="Ordered"),
@@ -188,6 +189,23 @@ WAITING = [
         status=status(power=POWERED, progress=heard("Root", 12, "root digest is wrong, trying again")),
         says="root digest is wrong",
         stage="Root",
+    ),
+    Row(
+        "a stage that lasts longer than it may is named, and so is the end of the boot",
+        "StageTimedOut",
+        seconds=200,
+        status=status(power=POWERED, progress=heard("Stage1", 10, "no carrier")),
+        says="the machine said: no carrier; unless it goes on, another boot is ordered at 2026-01-02T12:38:01Z",
+        stage="Stage1",
+    ),
+    Row(
+        "without a BMC nobody but its machine knows how far a boot is, and it has all the time",
+        "StageTimedOut",
+        seconds=90_000,
+        spec=NO_BMC,
+        status=status(progress=heard("Stage1", 10)),
+        says="waited for stage-1 to begin fetching",
+        stage="Stage1",
     ),
     Row(
         "progress of the boot before the order is not this boot's",
@@ -236,19 +254,19 @@ ORDERING = [
         orders="FirstBoot",
         stage="Ordered",
     ),
-    Row("a firmware that hangs is reset", "Ordered", seconds=1000, status=status(power=POWERED), orders="TimedOut"),
+    Row("a firmware that hangs is reset", "Ordered", seconds=2282, status=status(power=POWERED), orders="TimedOut"),
     Row(
-        "a pool's shorter time-out counts",
+        "a pool's shorter time-outs count",
         "Ordered",
         seconds=62,
         status=status(power=POWERED),
         orders="TimedOut",
-        pool=pool(stage_timeout_seconds=StageTimeouts(firmware=60)),
+        pool=pool(stage_timeout_seconds=SHORT),
     ),
     Row(
         "a stage-1 that hangs is reset",
         "Ordered",
-        seconds=200,
+        seconds=2282,
         orders="TimedOut",
         status=status(power=POWERED, progress=heard("Stage1", 10, "no carrier")),
     ),
@@ -267,12 +285,12 @@ ORDERING = [
         status=status(power=POWERED, progress=heard("IPXE", 4990)),
     ),
     Row(
-        "without a BMC a hanging boot is armed once more",
+        "without a BMC a boot that joined and hangs is armed once more",
         "Ordered",
-        seconds=300,
+        seconds=400,
         orders="TimedOut",
         spec=NO_BMC,
-        status=status(progress=heard("Stage1", 10)),
+        status=status(join=JOINED),
         says="power button",
     ),
     Row(
@@ -345,6 +363,14 @@ ORDERING = [
         orders="ImageChanged",
         pool=pool(image_ref="newer"),
         status=status(power=POWERED, progress=heard("IPXE", 4)),
+    ),
+    Row(
+        "it changed before the boot has joined, however far somebody says that it is",
+        "Ordered",
+        seconds=40,
+        orders="ImageChanged",
+        pool=pool(image_ref="newer"),
+        status=status(power=POWERED, progress=heard("Token", 12)),
     ),
     Row(
         "it was off on purpose and shall be on",
@@ -535,10 +561,10 @@ NEVER_ORDERING = [
         status=status(power=replace(POWERED, state="Off", observed_time=at(-100))),
     ),
     Row(
-        "a new image of the pool does not reset a boot that has begun to fetch",
-        "Root",
+        "a new image of the pool does not reset a boot that has joined",
+        "Kubelet",
         pool=pool(image_ref="newer"),
-        status=status(power=POWERED, progress=heard("Root", 12)),
+        status=status(power=POWERED, join=JOINED),
     ),
     Row(
         "nor a Ready Node",

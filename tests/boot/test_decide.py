@@ -213,11 +213,16 @@ def test_what_ran_before_is_shown_until_the_ordered_boot_has_joined() -> None:
     assert (decision.status["imageRef"], decision.status["imageDigest"]) == ("old", "sha256:" + "00" * 32)
 
 
-def test_the_kernel_before_the_order_is_remembered_where_a_bmc_resets_it() -> None:
+def test_the_kernel_before_the_order_is_what_its_kubelet_says_or_what_joined_and_not_what_was_reported() -> None:
     late = status(power=POWERED, progress=heard("Stage1", 10, boot_id=OTHER_BOOT))
-    with_bmc = run(Row("", "", seconds=1000, status=late))
-    assert with_bmc.status["order"]["bootIDBefore"] == OTHER_BOOT
-    without = run(Row("", "", seconds=1000, status=replace(late, power=None), spec=NO_BMC))
+    assert "bootIDBefore" not in run(Row("", "", seconds=3000, status=late)).status["order"]
+    joined = replace(late, join=JOINED)
+    for kubelet, spec in ((node(None), {}), (None, {}), (node(None), NO_BMC)):
+        assert (
+            run(Row("", "", seconds=3000, status=joined, node=kubelet, spec=spec)).status["order"]["bootIDBefore"]
+            == BOOT
+        )
+    without = run(Row("", "", seconds=3000, status=joined, spec=NO_BMC))
     assert "bootIDBefore" not in without.status["order"], "the boot that waits there is the one the order is for"
 
 

@@ -16,9 +16,9 @@ from provisioner.boot.orders.facts import OrderFacts
 from provisioner.boot.orders.needs import Need, find_need
 from provisioner.boot.orders.order import former_order, next_order, not_before
 from provisioner.boot.orders.requests import pending_request
-from provisioner.boot.orders.stages import current_stage, describe_time_out, has_fetched, is_settled
+from provisioner.boot.orders.stages import current_stage, describe_delay, has_fetched, is_settled
 from provisioner.boot.orders.status import compose
-from provisioner.boot.orders.words import waiting_words
+from provisioner.boot.orders.words import is_abandoned, waiting_words
 from provisioner.boot.script.obstacles import Obstacle, find_obstacle, runs_as_other_node
 
 ALIVE_AGAIN_SECONDS: Final = 5.0
@@ -195,20 +195,26 @@ def _under_way(facts: OrderFacts, now: datetime) -> Assessment:
     stage = current_stage(server, facts.pool)
     if stage is None:
         raise AssertionError("a server without an order is needy, adopted or revoked")
-    late = stage.deadline is not None and now >= stage.deadline  # only Ordered: any other stage is needy then
-    if late:
-        words = (
-            f"{describe_time_out(server, stage)}; see its condition PoweredOn: kubectl describe server {server.name}"
-        )
-    else:
-        words = waiting_words(facts, stage)
+    late = stage.late is not None and now >= stage.late
+    words = describe_delay(server, stage) if late else waiting_words(facts, stage)
+    if late and stage.stage == "Ordered":
+        words += f"; see its condition PoweredOn: kubectl describe server {server.name}"
+    if is_abandoned(facts):
+        words += f"; to have it booted: kubectl provision power-cycle {server.name}"
+    elif stage.deadline is not None and late:
+        words += f"; unless it goes on, another boot is ordered at {rfc3339(stage.deadline)}"
     ready = ConditionUpdate(status="False", reason="StageTimedOut" if late else stage.stage, message=words)
     booted = ready
     if has_fetched(server):
         booted = ConditionUpdate(
             status="True", reason="Joined", message="the ordered boot was handed its join configuration"
         )
-    return Assessment(booted=booted, ready=ready, stage=stage.stage, requeue_at=None if late else stage.deadline)
+    return Assessment(
+        booted=booted,
+        ready=ready,
+        stage=stage.stage,
+        requeue_at=stage.deadline if late else stage.late or stage.deadline,
+    )
 
 
 def _stage_of(facts: OrderFacts) -> BootStage | None:

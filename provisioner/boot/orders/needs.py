@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from provisioner.api.boot_stage import stage_order
 from provisioner.api.conditions import find_condition
 from provisioner.api.meta import parse_time, rfc3339
 from provisioner.api.server import OrderReason, Server
@@ -101,13 +100,14 @@ def _booted_unordered(facts: OrderFacts, now: datetime) -> Need | None:
 
 
 def _image_changed(facts: OrderFacts) -> Need | None:
-    order, stage = facts.server.status.order, current_stage(facts.server, facts.pool)
-    if order is None or stage is None or facts.pool is None:
+    """Until the boot has joined, it is begun anew, however far somebody says that it is: only its minutes are lost."""
+    order = facts.server.status.order
+    if order is None or facts.pool is None or has_fetched(facts.server):
         return None
-    if stage.stage == "Ordered" and is_by_agent(order):
-        return None  # nothing boots yet; the agent was told which image to start
+    if is_by_agent(order):
+        return None  # the agent was told which image to start
     wanted = next_image_name(facts.pool, facts.maintenance)
-    if wanted == order.image_ref or stage_order(stage.stage) >= stage_order("Stage1"):
+    if wanted == order.image_ref:
         return None
     who = f"NodePool '{facts.pool.name}'"
     if facts.maintenance is not None and wanted != facts.pool.spec.image_ref:
@@ -119,6 +119,6 @@ def _image_changed(facts: OrderFacts) -> Need | None:
 
 def _timed_out(facts: OrderFacts, now: datetime) -> Need | None:
     stage = current_stage(facts.server, facts.pool)
-    if stage is None or stage.stage == "Ordered" or stage.deadline is None or now < stage.deadline:
+    if stage is None or stage.deadline is None or now < stage.deadline:
         return None
     return Need(reason="TimedOut", message=describe_time_out(facts.server, stage))

@@ -98,17 +98,12 @@ def _attempts(server: Server, now: datetime) -> int:
 
 
 def _boot_id_before(facts: OrderFacts, need: Need) -> str | None:
-    """The kernel that runs before the order, so that its late reports and requests are told from the ordered boot's.
+    """The kernel that runs before the order, so that its late requests are told from the ordered boot's: as its kubelet
+    says, or as it joined. What was reported on the way does not count; strangers report, too.
 
-    Without a BMC nothing resets the machine: the boot that waits there now is the one that the order is for. A request
-    is for a Node that runs, and its kubelet says which boot that is; what strangers report does not count.
+    Without a BMC nothing resets the machine: the boot that waits there now is the one that the order is for.
     """
-    status = facts.server.status
     node = facts.node.boot_id if facts.node is not None else None
-    if facts.server.spec.bmc is None and need.reason != "Requested":
+    if node is not None or (facts.server.spec.bmc is None and need.reason != "Requested"):
         return node
-    heard = status.progress.boot_id if status.progress is not None else None
-    joined = status.join.boot_id if status.join is not None else None
-    if need.reason == "Requested":
-        return node or joined or heard
-    return heard or node or joined
+    return facts.server.status.join.boot_id if facts.server.status.join is not None else None

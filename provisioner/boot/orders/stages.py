@@ -1,4 +1,10 @@
-"""Where the ordered boot of a server is, and until when it may be there. Pure."""
+"""Where the ordered boot of a server is, when it is late there, and when it is given up. Pure.
+
+The stages between the BMC's word and the join are heard of in DHCP and in reports, which anybody can send. They choose
+the words and nothing else. A boot is given up by what is proven: so long after the BMC accepted its order as all stages
+up to the join may take together, or so long after the join as the kubelet may take. So no report gives a boot more time
+than it has, and none ends it.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +12,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from provisioner.api.boot_stage import BOOT_STAGES, STAGE_TIMEOUT_SECONDS, WAITS_FOR, BootStage
+from provisioner.api.boot_stage import HEARD_STAGES, STAGE_TIMEOUT_SECONDS, WAITS_FOR, BootStage
 from provisioner.api.boot_timeline import PHASE_NAMES, stage_moments
 from provisioner.api.maintenance import AGENT_METHODS
 from provisioner.api.meta import parse_time, rfc3339
 from provisioner.api.node_pool import NodePool
-from provisioner.api.pool_settings import MethodTimeouts
 from provisioner.api.server import BootOrder, Server
 
 _POOL_FIELDS: Final[dict[BootStage, str]] = {
@@ -27,10 +32,15 @@ _POOL_FIELDS: Final[dict[BootStage, str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """Where the ordered boot is. `deadline` is None where nothing can time out."""
+    """Where the ordered boot is, as far as anybody said.
+
+    late: when the stage has lasted longer than it may, which is said and changes nothing; None where nobody can say.
+    deadline: when the boot is given up; None if it never is.
+    """
 
     stage: BootStage
     began: datetime
+    late: datetime | None
     deadline: datetime | None
 
 
@@ -40,7 +50,12 @@ def current_stage(server: Server, pool: NodePool | None) -> Stage | None:
     if order is None:
         return None
     stage, began = stage_moments(server.status)[-1]
-    return Stage(stage=stage, began=began, deadline=_deadline(server, order, pool, stage, began))
+    seconds = stage_timeout_seconds(stage, pool)
+    # How long a hand at the power button takes, nobody can say; for the agent the Maintenance waits.
+    if stage == "Ordered" and (server.spec.bmc is None or is_by_agent(order)):
+        seconds = None
+    late = began + timedelta(seconds=seconds) if seconds is not None else None
+    return Stage(stage=stage, began=began, late=late, deadline=_deadline(server, order, pool))
 
 
 def is_settled(server: Server) -> bool:
@@ -60,14 +75,30 @@ def is_by_agent(order: BootOrder) -> bool:
     return order.method in AGENT_METHODS
 
 
-def describe_time_out(server: Server, stage: Stage) -> str:
-    """What was waited for, since when, and what the machine last said."""
-    progress = server.status.progress
-    said = f"; the machine said: {progress.message}" if progress is not None and progress.message else ""
+def describe_delay(server: Server, stage: Stage) -> str:
+    """What is waited for longer than it may take, since when, and what the machine last said."""
     return (
         f"{PHASE_NAMES[stage.stage]} has lasted since {rfc3339(stage.began)}, longer than it may; "
-        f"waited for {WAITS_FOR[stage.stage]}{said}"
+        f"waited for {WAITS_FOR[stage.stage]}{_last_words(server)}"
     )
+
+
+def describe_time_out(server: Server, stage: Stage) -> str:
+    """Why the boot is given up: how far it came, and what the machine last said."""
+    if has_fetched(server):
+        return describe_delay(server, stage)
+    power = server.status.power
+    since = f" since {power.order_time}" if power is not None and power.order_time is not None else ""
+    return (
+        f"the boot has lasted{since}, longer than all its stages may together; the last that was heard of is "
+        f"{PHASE_NAMES[stage.stage]}, at {rfc3339(stage.began)}: "
+        f"waited for {WAITS_FOR[stage.stage]}{_last_words(server)}"
+    )
+
+
+def _last_words(server: Server) -> str:
+    progress = server.status.progress
+    return f"; the machine said: {progress.message}" if progress is not None and progress.message else ""
 
 
 def stage_timeout_seconds(stage: BootStage, pool: NodePool | None) -> int | None:
@@ -77,28 +108,15 @@ def stage_timeout_seconds(stage: BootStage, pool: NodePool | None) -> int | None
     return own if own is not None else STAGE_TIMEOUT_SECONDS.get(stage)
 
 
-def _deadline(
-    server: Server, order: BootOrder, pool: NodePool | None, stage: BootStage, began: datetime
-) -> datetime | None:
-    seconds = stage_timeout_seconds(stage, pool)
-    # Nobody can say how long a hand at the power button takes; and for the agent the Maintenance waits, with a time-out
-    # for each of its paths.
-    if seconds is None or (stage == "Ordered" and (server.spec.bmc is None or is_by_agent(order))):
+def _deadline(server: Server, order: BootOrder, pool: NodePool | None) -> datetime | None:
+    """By the join service's and the BMC's word alone. Where neither is there yet, nothing is given up: the BMC is told
+    until it accepts; for the agent the Maintenance waits, which tries another method; a hand takes its time."""
+    power, join = server.status.power, server.status.join
+    if is_settled(server):
         return None
-    deadline = began + timedelta(seconds=seconds)
-    whole = _whole_deadline(server, order, pool)
-    return deadline if whole is None else min(deadline, whole)
-
-
-def _whole_deadline(server: Server, order: BootOrder, pool: NodePool | None) -> datetime | None:
-    """When the boot as a whole is given up. Reports are not authenticated: however often somebody says that the boot
-    began anew, it ends."""
-    if server.spec.bmc is None:
+    if join is not None and join.order_id == order.id and join.fetched_time is not None:
+        return parse_time(join.fetched_time) + timedelta(seconds=stage_timeout_seconds("Kubelet", pool) or 0)
+    if power is None or power.order_id != order.id or power.order_time is None:
         return None
-    stages = sum(stage_timeout_seconds(s, pool) or 0 for s in BOOT_STAGES if s not in ("Ordered", "Ready"))
-    if is_by_agent(order):
-        limits = pool.spec.maintenance.method_timeout_seconds if pool is not None else MethodTimeouts()
-        path = limits.kexec if order.method == "Kexec" else limits.reboot
-        return parse_time(order.ordered_time) + timedelta(seconds=path + stages)
-    powered = [moment for passed, moment in stage_moments(server.status) if passed == "Firmware"]
-    return powered[0] + timedelta(seconds=stages) if powered else None
+    together = sum(stage_timeout_seconds(stage, pool) or 0 for stage in HEARD_STAGES)
+    return parse_time(power.order_time) + timedelta(seconds=together)

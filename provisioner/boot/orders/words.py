@@ -7,7 +7,7 @@ from provisioner.api.boot_timeline import PHASE_NAMES
 from provisioner.api.meta import rfc3339
 from provisioner.boot.orders.facts import OrderFacts
 from provisioner.boot.orders.requests import belongs_to, describe_request
-from provisioner.boot.orders.stages import Stage, is_by_agent
+from provisioner.boot.orders.stages import Stage, has_fetched, is_by_agent
 
 
 def waiting_words(facts: OrderFacts, stage: Stage) -> str:
@@ -15,8 +15,9 @@ def waiting_words(facts: OrderFacts, stage: Stage) -> str:
     server, node = facts.server, facts.node
     waits_for = _ordered_waits_for(facts) if stage.stage == "Ordered" else WAITS_FOR[stage.stage]
     words = f"{PHASE_NAMES[stage.stage]} since {rfc3339(stage.began)}: waits for {waits_for}"
-    if stage.deadline is not None:
-        words += f", until {rfc3339(stage.deadline)} at most"
+    until = min((moment for moment in (stage.late, stage.deadline) if moment is not None), default=None)
+    if until is not None:
+        words += f", until {rfc3339(until)} at most"
     order = server.status.order
     if order is not None and order.reason == "Requested" and order.maintenance_ref is not None:
         words += f"; {describe_request(order)}"
@@ -33,15 +34,20 @@ def waiting_words(facts: OrderFacts, stage: Stage) -> str:
     return words
 
 
+def is_abandoned(facts: OrderFacts) -> bool:
+    """Whether the boot was left to the agent, and nobody waits for it: no BMC is told, whatever is reported."""
+    server, order = facts.server, facts.server.status.order
+    if order is None or not is_by_agent(order) or has_fetched(server):
+        return False
+    return not belongs_to(order, facts.maintenance)
+
+
 def _ordered_waits_for(facts: OrderFacts) -> str:
     """Who is to carry the order out."""
     server, order = facts.server, facts.server.status.order
     if order is not None and is_by_agent(order):
-        if not belongs_to(order, facts.maintenance):
-            return (
-                "nobody any more: its Maintenance is over; to have it booted: "
-                f"kubectl provision power-cycle {server.name}"
-            )
+        if is_abandoned(facts):
+            return "nobody any more: its Maintenance is over"
         if order.method == "Kexec":
             return "the agent on it to start the new image by kexec"
         return "the agent on it to reboot it"
