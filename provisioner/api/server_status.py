@@ -68,7 +68,7 @@ class StageTime:
 
 @dataclass(frozen=True, kw_only=True)
 class BootProgress:
-    """What was heard of the boot under way. Reports are not authenticated: they are shown, never acted on alone."""
+    """What was heard of the boot under way. Nobody proves a report: it is shown, and nothing is decided on it."""
 
     stage: BootStage | None = described("Stage that the boot has reached.", default=None)
     boot_id: str | None = described("Kernel boot id that the reports carried.", default=None, max_length=63)
