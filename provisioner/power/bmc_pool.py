@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from provisioner.api.errors import NotFound
+from provisioner.api.errors import NotFound, Retryable
 from provisioner.api.server import BMC
 from provisioner.api.values import Secret
 from provisioner.cluster.client import Cluster
@@ -52,24 +52,28 @@ class BmcPool:
         self._namespace = namespace
         self._lock = threading.Lock()
         self._entries: dict[str, _Entry] = {}
+        self._closed = False
 
     def get(self, server: str, bmc: BMC) -> PowerController:
         """The BMC of a server, not necessarily connected.
 
-        Raises: BmcRefused if its credentials are missing, or were refused lately and have not changed since.
+        Raises: BmcRefused if its credentials are missing, or were refused lately and have not changed since;
+        Retryable after `close`.
         """
         with self._lock:
+            self._check_open(bmc)
             entry = self._entries.get(server)
         if entry is not None and entry.refused is None and _same_place(entry.access, bmc):
             return entry.controller
         access = self._read_access(bmc)
-        if entry is not None and entry.access == access:
-            if entry.refused is not None and self._clock() - entry.refused_at < LOCKOUT_SECONDS:
+        if entry is not None:
+            locked_out = self._clock() - entry.refused_at < LOCKOUT_SECONDS
+            if entry.refused is not None and entry.access == access and locked_out:
                 raise entry.refused
-        elif entry is not None:
             entry.controller.close()
         controller = self._connect(access)
         with self._lock:
+            self._check_open(bmc)
             self._entries[server] = _Entry(access, controller)
         return controller
 
@@ -89,12 +93,19 @@ class BmcPool:
 
     def close(self) -> None:
         """End the sessions, as many as `CLOSE_SECONDS` allow; BMCs end the others after a while by themselves."""
+        with self._lock:
+            self._closed = True
+            servers = list(self._entries)
         self._ipmi.close()
         deadline = self._clock() + CLOSE_SECONDS
-        for server in list(self._entries):
+        for server in servers:
             if self._clock() > deadline:
                 return
             self.drop(server)
+
+    def _check_open(self, bmc: BMC) -> None:
+        if self._closed:
+            raise Retryable(f"BMC {bmc.address} is left alone: this controller ends")
 
     def _open(self, access: BmcAccess) -> PowerController:
         return IpmiPower(access, self._ipmi) if access.protocol == "IPMI" else RedfishPower(access)

@@ -35,7 +35,7 @@ class _BmcQueue(Controller):
 class BmcQueues:
     """Around one reconcile function: where it raises BmcUnreachable, its key changes queues and comes back more slowly.
 
-    `spread` puts a random factor on a number of seconds; `on_end` is called by each queue when it has ended.
+    `spread` puts a random factor on a number of seconds; `on_end` is called once, when both queues have ended.
     """
 
     def __init__(
@@ -51,9 +51,11 @@ class BmcQueues:
         self._spread = spread
         self._lock = threading.Lock()
         self._failures: dict[str, int] = {}  # the servers in the queue of the unreachable, and how often in a row
-        self._reachable = _BmcQueue("power", self._in_reachable, workers=workers, on_end=on_end)
+        self._on_end = on_end
+        self._ended = 0
+        self._reachable = _BmcQueue("power", self._in_reachable, workers=workers, on_end=self._queue_ended)
         self._unreachable = _BmcQueue(
-            "power-unreachable", self._in_unreachable, workers=unreachable_workers, on_end=on_end
+            "power-unreachable", self._in_unreachable, workers=unreachable_workers, on_end=self._queue_ended
         )
 
     @property
@@ -63,14 +65,21 @@ class BmcQueues:
 
     def add(self, key: str) -> None:
         """Work on `key` soon, in the queue where it is."""
-        self._lane_of(key).queue.add(key)
+        self._queue_of(key).queue.add(key)
 
-    def _lane_of(self, key: str) -> Controller:
+    def _queue_ended(self) -> None:
+        with self._lock:
+            self._ended += 1
+            last = self._ended == len(self.controllers)
+        if last:
+            self._on_end()
+
+    def _queue_of(self, key: str) -> Controller:
         with self._lock:
             return self._unreachable if key in self._failures else self._reachable
 
     def _in_reachable(self, key: str) -> float | None:
-        if self._lane_of(key) is self._unreachable:
+        if self._queue_of(key) is self._unreachable:
             # It changed queues while it waited in this one; the other queue knows when to come back to it.
             return None
         try:
@@ -80,6 +89,10 @@ class BmcQueues:
             return None
 
     def _in_unreachable(self, key: str) -> float | None:
+        if self._queue_of(key) is self._reachable:
+            # Asked for once more while it was found alive; a BMC is spoken to by one thread at a time.
+            self._reachable.queue.add(key)
+            return None
         try:
             seconds = self._reconcile(key)
         except BmcUnreachable as error:

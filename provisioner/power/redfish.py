@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Iterator
 from typing import Any, Final
 
 import sushy
-import sushy.auth
 import sushy.exceptions
 
+from provisioner.api.errors import Retryable
 from provisioner.power.bmc_access import BmcAccess
 from provisioner.power.power_controller import (
     BmcRefused,
@@ -19,9 +20,16 @@ from provisioner.power.power_controller import (
     OverrideEnabled,
     OverrideTarget,
 )
-from provisioner.power.redfish_connection import CONNECT_SECONDS, READ_SECONDS, BmcConnector, explain, fingerprint_of
+from provisioner.power.redfish_connection import (
+    BUSY_STATUS,
+    CONNECT_SECONDS,
+    READ_SECONDS,
+    BmcConnector,
+    BmcSession,
+    explain,
+    fingerprint_of,
+)
 
-_BUSY_STATUS: Final = frozenset({409, 423, 429, 502, 503, 504})
 _TARGETS: Final = {
     "Pxe": sushy.BootSource.PXE,
     "UefiHttp": sushy.BootSource.UEFI_HTTP,
@@ -34,18 +42,23 @@ _ENABLED: Final = {
 
 
 class RedfishPower:
-    """One BMC. The first call connects; the session is kept until `close`, and opened again if the BMC forgot it."""
+    """One BMC. The first call connects; the session is kept until `close`, and opened again if the BMC forgot it.
+
+    One thread at a time calls it; `close` may be called by another at any time.
+    """
 
     def __init__(
         self, access: BmcAccess, *, connect_seconds: float = CONNECT_SECONDS, read_seconds: float = READ_SECONDS
     ) -> None:
         self._access = access
         self._seconds = {"connect_seconds": connect_seconds, "read_seconds": read_seconds}
-        self._auth: Any = None
+        self._session = BmcSession(access.username, access.password.reveal())
         self._system: Any = None
+        self._in_use = threading.Lock()
+        self._closed = False
 
     def get_power_state(self) -> ObservedPower:
-        with self._words():
+        with self._call():
             state = self._refreshed().power_state
         if state is None:
             raise BmcUnreachable(f"BMC {self._access.address} does not say whether its server has power")
@@ -55,7 +68,7 @@ class RedfishPower:
     def set_boot_override(
         self, enabled: OverrideEnabled, target: OverrideTarget, http_boot_uri: str | None = None
     ) -> None:
-        with self._words():
+        with self._call():
             self._refreshed().set_system_boot_options(
                 target=_TARGETS[target], enabled=_ENABLED[enabled], http_boot_uri=http_boot_uri
             )
@@ -73,10 +86,18 @@ class RedfishPower:
         self._reset_as(sushy.ResetType.FORCE_RESTART, sushy.ResetType.POWER_CYCLE)
 
     def close(self) -> None:
-        if self._auth is not None:
-            with contextlib.suppress(Exception):
-                self._auth.close()
-        self._auth = self._system = None
+        """End the session; it is not opened again. A call that is under way ends it when it returns."""
+        self._closed = True
+        if self._in_use.acquire(blocking=False):
+            try:
+                self._disconnect()
+            finally:
+                self._in_use.release()
+
+    def _disconnect(self) -> None:
+        self._system = None
+        with contextlib.suppress(Exception):
+            self._session.end()
 
     def _refreshed(self) -> Any:
         if self._system is None:
@@ -88,10 +109,9 @@ class RedfishPower:
     def _connect(self) -> Any:
         access = self._access
         fingerprint = fingerprint_of(access.certificate) if access.certificate else None
-        self._auth = sushy.auth.SessionOrBasicAuth(access.username, access.password.reveal())
         root = sushy.Sushy(
             access.address,
-            auth=self._auth,
+            auth=self._session,
             connector=BmcConnector(access.address, fingerprint, **self._seconds),
         )
         collection = root.get_system_collection()
@@ -107,7 +127,7 @@ class RedfishPower:
         return root.get_system(paths[0])
 
     def _reset_as(self, *preferred: sushy.ResetType) -> None:
-        with self._words():
+        with self._call():
             system = self._refreshed()
             allowed = system.get_allowed_reset_system_values()
             chosen = next((reset_type for reset_type in preferred if reset_type in allowed), None)
@@ -121,13 +141,25 @@ class RedfishPower:
             system.reset_system(chosen)
 
     @contextlib.contextmanager
+    def _call(self) -> Iterator[None]:
+        try:
+            with self._in_use:
+                if self._closed:
+                    raise Retryable(f"the connection to BMC {self._access.address} was closed here meanwhile")
+                with self._words():
+                    yield
+        finally:
+            if self._closed:
+                self.close()
+
+    @contextlib.contextmanager
     def _words(self) -> Iterator[None]:
         """Put sushy's errors into ours."""
         access = self._access
         try:
             yield
         except sushy.exceptions.AccessError as error:
-            self.close()
+            self._disconnect()
             raise BmcRefused(
                 f"BMC {access.address} refused user {access.username!r} (HTTP {error.status_code})",
                 reason="CredentialsRefused",
@@ -160,11 +192,11 @@ class RedfishPower:
     def _of_http(self, error: sushy.exceptions.HTTPError) -> BmcUnreachable | BmcRefused:
         access = self._access
         said = error.detail or "no reason given"
-        if error.status_code in _BUSY_STATUS or error.status_code >= 500:
+        if error.status_code in BUSY_STATUS or error.status_code >= 500:
             return BmcUnreachable(f"BMC {access.address} is busy (HTTP {error.status_code}): {said}", after_seconds=5.0)
         if error.status_code == 404:
             # It forgot the path that it gave us: look it up again.
-            self.close()
+            self._disconnect()
             return BmcUnreachable(f"BMC {access.address} lost the system that it had (HTTP 404)", after_seconds=5.0)
         if error.status_code == 412:
             return BmcUnreachable(f"BMC {access.address} was changed by somebody else meanwhile", after_seconds=1.0)

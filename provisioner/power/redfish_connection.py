@@ -1,7 +1,10 @@
-"""The HTTPS connection to a BMC: its certificate pinned, every request bounded, nothing taken from the environment."""
+"""The HTTPS connection to a BMC: its certificate pinned, every request bounded, nothing taken from the environment,
+and one session at a time.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +15,8 @@ import urllib3
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from requests.adapters import HTTPAdapter
+from sushy import exceptions
+from sushy.auth import SessionOrBasicAuth
 from sushy.connector import Connector
 
 from provisioner.power.power_controller import BmcRefused
@@ -19,6 +24,7 @@ from provisioner.power.power_controller import BmcRefused
 CONNECT_SECONDS: Final = 5.0
 READ_SECONDS: Final = 20.0
 _BUSY_RETRY_SECONDS: Final = 1
+BUSY_STATUS: Final = frozenset({409, 423, 429, 502, 503, 504})
 
 
 class _PinnedAdapter(HTTPAdapter):
@@ -67,6 +73,76 @@ class BmcConnector(Connector):  # type: ignore[misc]  # sushy has no types
             self._session.close()
 
 
+class BmcSession(SessionOrBasicAuth):  # type: ignore[misc]  # sushy has no types
+    """The session on one BMC, which has few of them; Basic authentication where the BMC opens none.
+
+    sushy forgets a session as soon as the BMC refuses its token, and leaves it open if the BMC still knew it. Here a
+    session is remembered until the BMC was asked to end it and has answered, and no other is opened before.
+    """
+
+    def __init__(self, username: str, password: str) -> None:
+        super().__init__(username, password)
+        self._login_lost = False
+        """The BMC may have opened a session whose token or name never came here."""
+
+    def refresh_session(self) -> None:
+        if self.can_refresh_session():
+            self._do_authenticate()
+
+    def close(self) -> None:
+        """Nothing: a root object of sushy's calls it whenever it is collected. `end` is meant for others."""
+
+    def end(self) -> str | None:
+        """End the session, if there is one. Returns its path if the BMC refuses to because of the token.
+
+        Raises: SushyError, if the BMC gives no answer or is busy; the session is remembered then.
+        """
+        if self._login_lost:
+            self._end_lost_login()
+        path, refused = self._session_resource_id, None
+        if path is None:
+            return None
+        try:
+            self._connector.delete(path, headers={"X-Auth-Token": self._session_key}, allow_reauth=False)
+        except exceptions.AccessError:
+            refused = path
+        except exceptions.HTTPError as error:
+            if error.status_code in BUSY_STATUS:
+                raise
+        self.reset_session_attrs()
+        return refused
+
+    def _do_authenticate(self) -> None:
+        """Called by sushy for the first request, and when the BMC refuses a token."""
+        refused = self.end()
+        try:
+            super()._do_authenticate()
+        except exceptions.ConnectionError as error:
+            self._login_lost = not _never_sent(error)
+            raise
+        self._login_lost = self._session_key is not None and self._session_resource_id is None
+        if refused is not None:
+            # Mostly the BMC has ended it long ago; one that only did not recognise the token holds it open.
+            with contextlib.suppress(exceptions.SushyError):
+                self._connector.delete(refused, allow_reauth=False)
+
+    def _end_lost_login(self) -> None:
+        """End the sessions of our user. Where Basic authentication is refused they are left to the BMC's time-out."""
+        connector = self._connector
+        connector.set_http_basic_auth(self._username, self._password)
+        try:
+            sessions = connector.get(self._root_resource.get_sessions_path(), allow_reauth=False).json()
+            for path in [member["@odata.id"] for member in sessions["Members"]]:
+                if connector.get(path, allow_reauth=False).json().get("UserName") == self._username:
+                    connector.delete(path, allow_reauth=False)
+        except exceptions.HTTPError as error:
+            if error.status_code in BUSY_STATUS:
+                raise
+        finally:
+            self.reset_session_attrs()
+        self._login_lost = False
+
+
 @dataclass(frozen=True)
 class Cause:
     """Why a connection failed, in words that are the same every time; `certificate`: the BMC showed a wrong one."""
@@ -89,6 +165,12 @@ def explain(error: BaseException) -> Cause:
         if isinstance(layer, OSError) and layer.strerror:
             return Cause(layer.strerror)
     return Cause("the connection broke")
+
+
+def _never_sent(error: BaseException) -> bool:
+    """Whether there was no connection to send the request by."""
+    unconnected = (requests.exceptions.ConnectTimeout, urllib3.exceptions.NewConnectionError, ssl.SSLError)
+    return any(isinstance(layer, unconnected) for layer in _layers(error))
 
 
 def _layers(error: BaseException) -> Iterator[BaseException]:

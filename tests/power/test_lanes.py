@@ -57,7 +57,7 @@ def queues(bmcs: Bmcs, ended: list[str]) -> Iterator[BmcQueues]:
     stop.set()
     for thread in threads:
         thread.join(BOUND_SECONDS)
-    assert ended == ["end", "end"]
+    assert ended == ["end"], "once, and not while the other queue may be speaking to a BMC"
 
 
 def test_a_dead_bmc_is_left_to_the_other_lane_until_it_answers(queues: BmcQueues, bmcs: Bmcs) -> None:
@@ -87,3 +87,33 @@ def test_a_change_of_a_dead_server_does_not_enter_the_lane_of_the_living(queues:
 
 def test_a_dead_bmc_is_tried_more_and_more_rarely_but_at_least_every_minute() -> None:
     assert [retry_seconds(failures) for failures in (1, 2, 3, 4, 5, 1000)] == [5, 10, 20, 40, 60, 60]
+
+
+def test_connections_are_closed_only_when_neither_queue_is_speaking_to_a_bmc() -> None:
+    speaking, hang_up, said = threading.Event(), threading.Event(), list[str]()
+
+    def speak(key: str) -> None:
+        speaking.set()
+        assert hang_up.wait(BOUND_SECONDS)
+        said.append("spoke")
+
+    queues = BmcQueues(speak, workers=1, unreachable_workers=1, spread=float, on_end=lambda: said.append("closed"))
+    stop = threading.Event()
+    threads = [threading.Thread(target=controller.run, args=(stop,)) for controller in queues.controllers]
+    for thread in threads:
+        thread.start()
+    queues.add("a")
+    assert speaking.wait(BOUND_SECONDS)
+    stop.set()
+    threads[1].join(BOUND_SECONDS)
+    assert (threads[1].is_alive(), said) == (False, [])
+    hang_up.set()
+    threads[0].join(BOUND_SECONDS)
+    assert said == ["spoke", "closed"]
+
+
+def test_a_bmc_found_alive_is_spoken_to_by_the_queue_of_the_living_alone(queues: BmcQueues, bmcs: Bmcs) -> None:
+    """A change of the server that came while it was looked at brings its key back to the queue of the dead."""
+    queues.controllers[1].queue.add("a")
+    bmcs.wait_for(lambda looks: bool(looks))
+    assert bmcs.looks == [("a", "power")]

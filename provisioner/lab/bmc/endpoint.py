@@ -8,7 +8,7 @@ import socket
 import ssl
 import sys
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.server import ThreadingHTTPServer
 from typing import Any, Final, cast
 
@@ -30,6 +30,10 @@ class Faults:
 
     delay_seconds: float = 0.0
     unavailable: bool = False
+    tokens_refused: int = 0
+    """So many of the next requests by a session get 401, however valid its token."""
+    answers_lost: list[str] = field(default_factory=list)
+    """The next request of each method is carried out, and the connection broken off in place of an answer."""
 
 
 @dataclass(frozen=True)

@@ -142,6 +142,9 @@ class BmcHandler(BaseHTTPRequestHandler):
     def _authenticated(self) -> bool:
         token = self.headers.get("X-Auth-Token")
         if token is not None:
+            if self.endpoint.faults.tokens_refused > 0:
+                self.endpoint.faults.tokens_refused -= 1
+                return False
             return token in self.endpoint.sessions
         scheme, _, encoded = self.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "basic":
@@ -216,6 +219,10 @@ class BmcHandler(BaseHTTPRequestHandler):
         self._answer(status, bmc_resources.error(message_id, message, *related), **headers)
 
     def _answer(self, status: HTTPStatus, document: dict[str, Any] | None = None, **headers: str) -> None:
+        if self.command in self.endpoint.faults.answers_lost:
+            self.endpoint.faults.answers_lost.remove(self.command)
+            self.close_connection = True
+            return
         content = b"" if document is None else json.dumps(document).encode()
         self.send_response(status)
         self.send_header("OData-Version", "4.0")
