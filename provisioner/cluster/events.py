@@ -1,14 +1,16 @@
 """Events that `kubectl describe` shows: recorded in the background, the same one counted instead of repeated.
 
 An Event's name is computed from what it says, so that a program that was started again, or a second replica, counts on
-where the first one stopped. Events are a courtesy: if the API server does not take them, they are dropped with a log
-line, and nobody waits.
+where the first one stopped. It is created without a look first; where it exists, it is counted on, by what this process
+wrote last or, if it did not, by one GET. Events are a courtesy: they come slowly where thousands happen at once, and if
+the API server does not take them, or too many wait, they are dropped with a log line, and nobody waits.
 """
 
 from __future__ import annotations
 
 import hashlib
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -42,7 +44,12 @@ class Events(Protocol):
     def record(self, regarding: Mapping[str, Any], type: EventType, reason: str, message: str) -> None: ...  # noqa: A002
 
 
-MAX_PENDING: Final = 1000
+MAX_PENDING: Final = 10_000
+MAX_REMEMBERED: Final = 4096
+BURST: Final = 200
+PER_SECOND: Final = 20.0
+"""Events written at once, and then each second: a fleet that is registered is no reason to keep its orders waiting."""
+DROPS_TOLD_SECONDS: Final = 10.0
 MAX_MESSAGE_LENGTH: Final = 1024
 REQUEST_SECONDS: Final = 5.0
 ATTEMPTS: Final = 3
@@ -97,6 +104,9 @@ class EventRecorder:
         self._max_pending = max_pending
         self._changed = threading.Condition()
         self._pending: OrderedDict[_Occurrence, _Tally] = OrderedDict()
+        self._written: OrderedDict[str, tuple[str, int]] = OrderedDict()  # resourceVersion and count of ours, by name
+        self._allowed, self._allowed_at = float(BURST), time.monotonic()
+        self._dropped, self._told_at = 0, 0.0
         self._thread: threading.Thread | None = None
         self._writing = False
         self._closed = threading.Event()
@@ -139,7 +149,7 @@ class EventRecorder:
             tally = self._pending.get(occurrence)
             if tally is None:
                 if len(self._pending) >= self._max_pending:
-                    log.warning("event dropped", reason=occurrence.reason, name=occurrence.name, error="too many wait")
+                    self._drop(occurrence)
                     return
                 tally = self._pending[occurrence] = _Tally(first=now, last=now)
             tally.count += 1
@@ -148,6 +158,21 @@ class EventRecorder:
                 self._thread = threading.Thread(target=self._work, name=f"events-{self._component}", daemon=True)
                 self._thread.start()
             self._changed.notify_all()
+
+    def _drop(self, occurrence: _Occurrence) -> None:
+        self._dropped += 1
+        if time.monotonic() - self._told_at >= DROPS_TOLD_SECONDS:
+            log.warning("events dropped", count=self._dropped, last=occurrence.name, error="too many wait")
+            self._dropped, self._told_at = 0, time.monotonic()
+
+    def _pace(self) -> None:
+        """Wait until another Event may be written, but not once they are to be written out."""
+        now = time.monotonic()
+        self._allowed = min(BURST, self._allowed + (now - self._allowed_at) * PER_SECOND)
+        self._allowed_at = now
+        if self._allowed < 1:
+            self._closed.wait((1 - self._allowed) / PER_SECOND)
+        self._allowed -= 1
 
     def _work(self) -> None:
         while True:
@@ -160,6 +185,7 @@ class EventRecorder:
                 occurrence, tally = self._pending.popitem(last=False)
                 self._writing = True
             try:
+                self._pace()
                 self._write_patiently(occurrence, tally)
             except ProvisionerError as error:
                 log.warning("event dropped", reason=occurrence.reason, name=occurrence.name, error=str(error))
@@ -177,23 +203,35 @@ class EventRecorder:
                 self._closed.wait(min(error.after_seconds, REQUEST_SECONDS))
 
     def _write(self, occurrence: _Occurrence, tally: _Tally) -> None:
-        """Count it on the Event that says it already, or create that. Raises: Conflict if both changed meanwhile."""
+        """Create it, or count on the one that says it already. Raises: Conflict if that changed meanwhile."""
         name, namespace = event_name(occurrence.name, occurrence, self._component), occurrence.event_namespace
-        try:
-            existing = self._cluster.get(EVENTS, name, namespace=namespace)
-        except NotFound:
-            self._cluster.create(EVENTS, self._body(name, occurrence, tally))
-            return
+        before = self._written.pop(name, None)
+        if before is None:
+            try:
+                self._remember(name, self._cluster.create(EVENTS, self._body(name, occurrence, tally)))
+                return
+            except Conflict:
+                try:
+                    existing = self._cluster.get(EVENTS, name, namespace=namespace)
+                except NotFound as error:
+                    raise Conflict(str(error), after_seconds=0.1) from error  # it expired this moment
+                before = str(existing["metadata"]["resourceVersion"]), int(existing.get("count") or 0)
+        version, count = before
         patch = {
             # Another replica may count at the same time: a stale version is a Conflict, and tried again.
-            "metadata": {"resourceVersion": existing["metadata"]["resourceVersion"]},
-            "count": int(existing.get("count") or 0) + tally.count,
+            "metadata": {"resourceVersion": version},
+            "count": count + tally.count,
             "lastTimestamp": rfc3339(tally.last),
         }
         try:
-            self._cluster.patch(EVENTS, name, patch, namespace=namespace)
+            self._remember(name, self._cluster.patch(EVENTS, name, patch, namespace=namespace))
         except NotFound as error:
-            raise Conflict(str(error), after_seconds=0.1) from error  # it expired this moment
+            raise Conflict(str(error), after_seconds=0.1) from error
+
+    def _remember(self, name: str, written: Mapping[str, Any]) -> None:
+        self._written[name] = str(written["metadata"]["resourceVersion"]), int(written.get("count") or 0)
+        if len(self._written) > MAX_REMEMBERED:
+            self._written.popitem(last=False)
 
     def _body(self, name: str, occurrence: _Occurrence, tally: _Tally) -> dict[str, Any]:
         regarding = {

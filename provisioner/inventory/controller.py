@@ -1,14 +1,14 @@
 """The inventory controllers' effects: give addresses, tell who waits and for what, count racks and pools.
 
-Servers are reconciled by one thread: two that look for a free address at once would find the same one. A new address is
-chosen on the servers as the API server has them; a cache may lag behind what was given a moment ago.
+What a server is told is decided on the caches and written under its resourceVersion; a new address only once it is
+claimed (`claims.py`). So several threads may work, and two leaders do no harm.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -21,19 +21,25 @@ from provisioner.api.meta import Resource
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
-from provisioner.cluster.informer import Informer
-from provisioner.inventory.address_book import AddressBook
+from provisioner.cluster.source import Lookup, Source
 from provisioner.inventory.allocate import Holders
-from provisioner.inventory.counts import is_ready, pool_status, rack_status
+from provisioner.inventory.claims import AddressClaimer, ClaimBook, address_of
+from provisioner.inventory.counts import Counts, network_keys, overlapping_racks, pool_status, rack_status
 from provisioner.inventory.duplicates import Claim
 from provisioner.inventory.judge import Judgement, Surroundings, judge
-from provisioner.inventory.rivals import ClaimIndex, address_claims, exclusive_claims, find_rivals
+from provisioner.inventory.rivals import ClaimIndex, exclusive_claims, find_rivals
+from provisioner.inventory.subnets import FreeAddresses
 
 log = structlog.get_logger(__name__)
 
 MANAGER: Final = "provisioner-inventory"
 UNSYNCED_SECONDS: Final = 0.2
-RESYNC_SECONDS: Final = 600.0
+RESYNC_SECONDS: Final = 3600.0
+CLAIM_SECONDS: Final = 15.0
+"""A server that waits for its claim is looked at so often, whatever happens."""
+COUNT_SECONDS: Final = 1.0
+"""Counts are written no more often."""
+WORKERS: Final = 8
 
 _OWNED_CONDITIONS: Final = ("Discovered", "Accepted")
 
@@ -44,36 +50,56 @@ Object = Mapping[str, Any]
 class InventoryInformers:
     """The caches that the inventory follows."""
 
-    racks: Informer
-    servers: Informer
-    node_pools: Informer
+    racks: Source
+    servers: Source
+    node_pools: Source
+    address_blocks: Source
 
     @property
     def have_synced(self) -> bool:
-        return self.racks.has_synced and self.servers.has_synced and self.node_pools.has_synced
+        sources = (self.racks, self.servers, self.node_pools, self.address_blocks)
+        return all(source.has_synced for source in sources)
+
+
+class _NamesByAddress:
+    """An index of servers by an address, asked like a mapping."""
+
+    def __init__(self, servers: Lookup) -> None:
+        self._servers = servers
+
+    def get(self, address: str, default: Collection[str], /) -> Collection[str]:
+        return [body["metadata"]["name"] for body in self._servers.get(address)] or default
 
 
 class ServerReconciler:
-    """Address and conditions of one Server at a time, by name. Not for several threads."""
+    """Address and conditions of one Server at a time, by name."""
 
     def __init__(
         self,
         cluster: Cluster,
         informers: InventoryInformers,
         index: ClaimIndex,
-        addresses: ClaimIndex,
         events: Events,
         *,
         clock: Callable[[], datetime],
-        monotonic: Callable[[], float],
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cluster = cluster
         self._informers = informers
         self._index = index
-        self._addresses = addresses
         self._events = events
         self._clock = clock
-        self._book = AddressBook(cluster, monotonic=monotonic)
+        self.controller = Controller("inventory-servers", self.reconcile, workers=WORKERS)
+        self.free = FreeAddresses()
+        self.book = ClaimBook(self.free)
+        self._holders = Holders(
+            given=_NamesByAddress(informers.servers.index(lambda body: [address_of(body)])),
+            pinned=_NamesByAddress(informers.servers.index(lambda body: [pinned_address(body)])),
+            claimed=self.book,
+        )
+        self.claimer = AddressClaimer(
+            cluster, informers.servers, self.book, self._judge, served=self.controller.queue.add, monotonic=monotonic
+        )
 
     def reconcile(self, name: str) -> float | None:
         """Write what the inventory says of the server, if it says something new. Raises: Retryable, NeedsHuman."""
@@ -81,34 +107,36 @@ class ServerReconciler:
             return UNSYNCED_SECONDS  # a rack that is not in the cache yet is not a missing rack
         body = self._informers.servers.get(name)
         if body is None or body["metadata"].get("deletionTimestamp"):
+            if body is None and self.book.of(name):
+                self.claimer.ask(name)
             return None
-        server = decode(Server, body)
-        surroundings = self._surroundings(server, body)
-        judgement = judge(server, surroundings, self._clock())
+        judgement = self._judge(body)
+        claims, address = self.book.of(name), judgement.address
+        # An address of before there were claims; what another has claimed is left to who sorts that out.
+        is_claimed = address is None or bool(self.book.get(address, ()))
         if judgement.allocates:
-            judgement = judge(server, replace(surroundings, holders=self._book.holders()), self._clock())
+            is_claimed = address is not None and self.book.has_written(name, address)
+        if not is_claimed or claims - {address, address_of(body)}:
+            self.claimer.ask(name)
+        if judgement.allocates and not is_claimed:
+            return CLAIM_SECONDS
         if _says_something_new(body, judgement):
             self._write(body, judgement)
         return judgement.requeue_after_seconds or RESYNC_SECONDS
 
-    def _surroundings(self, server: Server, body: Object) -> Surroundings:
+    def _judge(self, body: Object) -> Judgement:
+        server = decode(Server, body)
         rack = self._informers.racks.get(server.spec.rack_ref) if server.spec.rack_ref else None
         claimants = self._index.claimants(exclusive_claims(body))
-        return Surroundings(
+        surroundings = Surroundings(
             rack=decode(Rack, rack) if rack is not None else None,
             rivals=find_rivals(body, claimants, self._informers.servers.get),
             claimed_by=self._claimed_by(server),
-            holders=self._cached_holders(server),
+            holders=self._holders,
+            claims=self.book.of(server.name),
+            lowest_free=self.free.lowest,
         )
-
-    def _cached_holders(self, server: Server) -> Holders:
-        """Who else has the server's own address. For a new one all are read past the cache."""
-        own = [address for address in (server.status.address, server.spec.boot_address) if address]
-        found = self._addresses.claimants(Claim(what, address) for what in ("given", "pinned") for address in own)
-        given, pinned = (
-            {c.value: names for c, names in found.items() if c.what == what} for what in ("given", "pinned")
-        )
-        return Holders(given, pinned)
+        return judge(server, surroundings, self._clock())
 
     def _claimed_by(self, server: Server) -> dict[str, str]:
         """Registered servers whose serial number or UUID an unknown machine claims."""
@@ -137,11 +165,12 @@ class ServerReconciler:
         except NotFound:
             return
         if judgement.address is not None and judgement.address != had:
-            self._book.note(name, judgement.address)
             log.info("address was given", server=name, address=judgement.address, subnet=judgement.subnet_name)
             self._events.record(
                 body, "Normal", "AddressAllocated", f"Address {judgement.address} in subnet {judgement.subnet_name}"
             )
+            if judgement.accepted.status == "True":
+                return  # that says it all
         accepted = judgement.accepted
         old = before.get("Accepted", {})
         if (old.get("status"), old.get("reason")) != (accepted.status, accepted.reason):
@@ -169,8 +198,8 @@ class StatusReconciler:
         cluster: Cluster,
         informers: InventoryInformers,
         kind: type[Resource],
-        source: Informer,
-        count: Callable[[Any], dict[str, Any]],
+        source: Source,
+        count: Callable[[Object], dict[str, Any]],
     ) -> None:
         self._cluster = cluster
         self._informers = informers
@@ -185,7 +214,7 @@ class StatusReconciler:
         body = self._source.get(name)
         if body is None or body["metadata"].get("deletionTimestamp"):
             return None
-        wanted = self._count(decode(self._kind, body))
+        wanted = self._count(body)
         status = body.get("status") or {}
         if any(status.get(key) != value for key, value in wanted.items()):
             try:
@@ -204,69 +233,82 @@ def build_inventory_controllers(
     monotonic: Callable[[], float] = time.monotonic,
 ) -> list[Controller]:
     """The controllers of servers, racks and pools, following their caches. Build them anew for each leadership."""
-    index, addresses = ClaimIndex(exclusive_claims), ClaimIndex(address_claims)
-    servers = ServerReconciler(cluster, informers, index, addresses, recorder, clock=clock, monotonic=monotonic)
+    index, counts = ClaimIndex(exclusive_claims), Counts()
+    servers = ServerReconciler(cluster, informers, index, recorder, clock=clock, monotonic=monotonic)
+    racks_by_network = informers.racks.index(network_keys)
 
-    def count_rack(rack: Rack) -> dict[str, Any]:
-        others = [decode(Rack, body) for body in informers.racks.items()]
-        return rack_status(rack, informers.servers.items(), others, clock())
+    def count_rack(body: Object) -> dict[str, Any]:
+        others = [decode(Rack, other) for other in overlapping_racks(body, racks_by_network)]
+        return rack_status(decode(Rack, body), counts.of("Rack", body["metadata"]["name"]), others, clock())
 
-    def count_pool(pool: NodePool) -> dict[str, Any]:
-        return pool_status(pool, informers.servers.items(), clock())
+    def count_pool(body: Object) -> dict[str, Any]:
+        return pool_status(decode(NodePool, body), counts.of("NodePool", body["metadata"]["name"]), clock())
 
     racks = StatusReconciler(cluster, informers, Rack, informers.racks, count_rack)
     pools = StatusReconciler(cluster, informers, NodePool, informers.node_pools, count_pool)
-    server_controller = Controller("inventory-servers", servers.reconcile, workers=1)
-    rack_controller = Controller("inventory-racks", racks.reconcile)
-    pool_controller = Controller("inventory-pools", pools.reconcile)
-    _follow(
-        informers,
-        (index, addresses),
-        add_server=server_controller.queue.add,
-        add_rack=rack_controller.queue.add,
-        add_pool=pool_controller.queue.add,
-    )
-    return [server_controller, rack_controller, pool_controller]
+    queues = {
+        "Rack": Controller("inventory-racks", racks.reconcile),
+        "NodePool": Controller("inventory-pools", pools.reconcile),
+    }
+
+    def recount(kind: str, name: str) -> None:
+        queues[kind].queue.add_after(name, COUNT_SECONDS)
+
+    _follow(informers, servers, index, counts, recount, racks_by_network)
+    return [servers.controller, servers.claimer.controller, *queues.values()]
 
 
 def _follow(
     informers: InventoryInformers,
-    indices: Iterable[ClaimIndex],
-    *,
-    add_server: Callable[[str], None],
-    add_rack: Callable[[str], None],
-    add_pool: Callable[[str], None],
+    reconciler: ServerReconciler,
+    index: ClaimIndex,
+    counts: Counts,
+    recount: Callable[[str, str], None],
+    racks_by_network: Lookup,
 ) -> None:
     """Queue what a change concerns. The progress of a boot concerns nothing here."""
+    servers_by_rack = informers.servers.index(lambda body: [body["spec"].get("rackRef")])
+    add_server = reconciler.controller.queue.add
 
     def server_changed(name: str, old: Object | None, new: Object | None) -> None:
-        rivals = {rival for index in indices for rival in index.change(name, old, new)}
         if _of_interest(old) != _of_interest(new):
-            for affected in (name, *rivals):
+            for affected in (name, *index.change(name, old, new)):
                 add_server(affected)
-        if _counted(old) != _counted(new):
-            for body in (old, new):
-                if body is not None and body["spec"].get("rackRef"):
-                    add_rack(body["spec"]["rackRef"])
-                if body is not None and body["spec"].get("nodePoolRef"):
-                    add_pool(body["spec"]["nodePoolRef"])
+        for address in {address_of(old), pinned_address(old)} - {address_of(new), pinned_address(new)}:
+            if address is not None:
+                reconciler.free.freed(address)
+        for kind, owner in counts.change(old, new):
+            recount(kind, owner)
 
     def rack_changed(name: str, old: Object | None, new: Object | None) -> None:
         if old is not None and new is not None and old["spec"] == new["spec"]:
             return
-        for body in informers.racks.items():
-            add_rack(body["metadata"]["name"])  # they may overlap, or no longer
-        for body in informers.servers.items():
-            if body["spec"].get("rackRef") == name:
-                add_server(body["metadata"]["name"])
+        reconciler.free.forget()
+        recount("Rack", name)
+        for body in (old, new):
+            for other in overlapping_racks(body, racks_by_network) if body is not None else ():
+                recount("Rack", other["metadata"]["name"])
+        for body in servers_by_rack.get(name):
+            add_server(body["metadata"]["name"])
 
     def pool_changed(name: str, old: Object | None, new: Object | None) -> None:
         if old is None or new is None or old["spec"] != new["spec"]:
-            add_pool(name)
+            recount("NodePool", name)
 
+    def block_changed(name: str, old: Object | None, new: Object | None) -> None:
+        for server in reconciler.book.take(name, new):
+            add_server(server)
+
+    informers.address_blocks.subscribe(block_changed)
     informers.servers.subscribe(server_changed)
     informers.racks.subscribe(rack_changed)
     informers.node_pools.subscribe(pool_changed)
+
+
+def pinned_address(server: Object | None) -> str | None:
+    """The address that a Server pins; a rejected one pins none."""
+    spec = (server or {}).get("spec", {})
+    return spec.get("bootAddress") if spec.get("acceptance") != "Rejected" else None
 
 
 def _of_interest(body: Object | None) -> Any:
@@ -276,12 +318,3 @@ def _of_interest(body: Object | None) -> Any:
     status = body.get("status") or {}
     own = [c for c in status.get("conditions") or () if c.get("type") in _OWNED_CONDITIONS]
     return body["spec"], status.get("address"), status.get("subnetName"), status.get("discovery"), own
-
-
-def _counted(body: Object | None) -> Any:
-    """What racks and pools count of a server."""
-    if body is None:
-        return None
-    spec = body["spec"]
-    counted = (spec.get(key) for key in ("rackRef", "nodePoolRef", "acceptance", "powerState"))
-    return (*counted, is_ready(body), (body.get("status") or {}).get("imageRef"))

@@ -1,8 +1,10 @@
-"""Status of racks and node pools: counts of their servers, from the JSON in the cache. Pure."""
+"""Status of racks and node pools: counts of their servers, kept while these change."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import datetime
 from ipaddress import IPv4Network
 from typing import Any
@@ -11,6 +13,7 @@ from provisioner.api import Condition, NodePool, Rack
 from provisioner.api.codec import to_json
 from provisioner.api.conditions import settle_condition
 from provisioner.api.meta import rfc3339
+from provisioner.cluster.source import Lookup
 
 Object = Mapping[str, Any]
 
@@ -21,11 +24,56 @@ def is_ready(server: Object) -> bool:
     return [condition.get("status") for condition in conditions if condition.get("type") == "Ready"][-1:] == ["True"]
 
 
-def rack_status(rack: Rack, servers: Iterable[Object], others: Iterable[Rack], now: datetime) -> dict[str, Any]:
+Tally = Mapping[Hashable, int]
+"""How many servers a rack or a pool has of each sort."""
+
+
+class Counts:
+    """Tallies of all racks and pools. Usable from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tallies: defaultdict[tuple[str, str], Counter[Hashable]] = defaultdict(Counter)
+
+    def change(self, old: Object | None, new: Object | None) -> set[tuple[str, str]]:
+        """Count a server as `new` and no longer as `old`; returns kind and name of whose tally that changes."""
+        before, after = _sorts(old), _sorts(new)
+        if before == after:
+            return set()
+        with self._lock:
+            for owner, sorts in before.items():
+                self._tallies[owner].subtract(sorts)
+            for owner, sorts in after.items():
+                self._tallies[owner].update(sorts)
+            for owner in before:
+                self._tallies[owner] = +self._tallies[owner]
+                if not self._tallies[owner]:
+                    del self._tallies[owner]
+        return {*before, *after}
+
+    def of(self, kind: str, name: str) -> Tally:
+        with self._lock:
+            return Counter(self._tallies.get((kind, name), {}))
+
+
+def _sorts(server: Object | None) -> Mapping[tuple[str, str], Sequence[Hashable]]:
+    """In which rack and pool a server counts, and as what there."""
+    if server is None:
+        return {}
+    spec, ready = server["spec"], ["ready"] if is_ready(server) else []
+    acceptance = spec.get("acceptance", "Pending")
+    sorts: dict[tuple[str, str], Sequence[Hashable]] = {}
+    if spec.get("rackRef"):
+        sorts["Rack", spec["rackRef"]] = ["all", *ready, *(["pending"] if acceptance == "Pending" else [])]
+    if spec.get("nodePoolRef") and acceptance == "Accepted" and spec.get("powerState", "On") == "On":
+        image = (server.get("status") or {}).get("imageRef")
+        sorts["NodePool", spec["nodePoolRef"]] = ["all", *ready, ("image", image)]
+    return sorts
+
+
+def rack_status(rack: Rack, tally: Tally, others: Iterable[Rack], now: datetime) -> dict[str, Any]:
     """Counts, and Ready: whether the rack's subnets are its own and every server in it is Ready."""
-    own = [server for server in servers if server["spec"].get("rackRef") == rack.name]
-    ready = sum(1 for server in own if is_ready(server))
-    pending = sum(1 for server in own if server["spec"].get("acceptance", "Pending") == "Pending")
+    own, ready, pending = (tally.get(sort, 0) for sort in ("all", "ready", "pending"))
     overlaps = _overlaps(rack, others)
     if overlaps:
         wanted = _ready(rack, False, "SubnetsOverlap", f"{'; '.join(overlaps)}; give each rack subnets of its own", now)
@@ -33,33 +81,23 @@ def rack_status(rack: Rack, servers: Iterable[Object], others: Iterable[Rack], n
         wanted = _ready(rack, True, "NoServers", "No server is registered in it", now)
     else:
         waiting = f"; {pending} wait for acceptance: kubectl provision accept SERVER" if pending else ""
-        message = f"{ready} of {len(own)} servers are Ready{waiting}"
-        wanted = _ready(
-            rack, ready == len(own), "ServersReady" if ready == len(own) else "ServersNotReady", message, now
-        )
-    return {"servers": len(own), "readyServers": ready, "pendingServers": pending, "conditions": [to_json(wanted)]}
+        message = f"{ready} of {own} servers are Ready{waiting}"
+        wanted = _ready(rack, ready == own, "ServersReady" if ready == own else "ServersNotReady", message, now)
+    return {"servers": own, "readyServers": ready, "pendingServers": pending, "conditions": [to_json(wanted)]}
 
 
-def pool_status(pool: NodePool, servers: Iterable[Object], now: datetime) -> dict[str, Any]:
+def pool_status(pool: NodePool, tally: Tally, now: datetime) -> dict[str, Any]:
     """Counts of the pool's accepted servers that are to be on; Ready if all of them are, with the pool's image."""
-    own = [
-        server
-        for server in servers
-        if server["spec"].get("nodePoolRef") == pool.name
-        and server["spec"].get("acceptance") == "Accepted"
-        and server["spec"].get("powerState", "On") == "On"
-    ]
-    ready = sum(1 for server in own if is_ready(server))
-    updated = sum(1 for server in own if (server.get("status") or {}).get("imageRef") == pool.spec.image_ref)
-    unavailable = len(own) - ready
-    message = f"{ready} of {len(own)} servers are Ready, {updated} run image {pool.spec.image_ref}"
-    done = unavailable == 0 and updated == len(own)
+    own, ready, updated = (tally.get(sort, 0) for sort in ("all", "ready", ("image", pool.spec.image_ref)))
+    unavailable = own - ready
+    message = f"{ready} of {own} servers are Ready, {updated} run image {pool.spec.image_ref}"
+    done = unavailable == 0 and updated == own
     reason = (
         "NoServers" if not own else "ServersReady" if done else "ServersNotReady" if unavailable else "ImageOutdated"
     )
     wanted = _ready(pool, done, reason, message, now)
     return {
-        "desired": len(own),
+        "desired": own,
         "updated": updated,
         "unavailable": unavailable,
         "conditions": [to_json(wanted)],
@@ -76,6 +114,28 @@ def _ready(resource: Rack | NodePool, is_true: bool, reason: str, message: str, 
         observed_generation=resource.metadata.generation,
     )
     return settle_condition(resource.status.conditions, wanted)
+
+
+def network_keys(rack: Object) -> Iterable[Hashable]:
+    """For an index of racks: each subnet as itself, and as lying in every wider network."""
+    for network in _networks(rack):
+        yield "is", network
+        yield from (("lies in", network.supernet(new_prefix=length)) for length in range(network.prefixlen))
+
+
+def overlapping_racks(rack: Object, racks: Lookup) -> list[Object]:
+    """Other racks that have a subnet inside or around one of this rack's, by name; `racks` by `network_keys`."""
+    found: dict[str, Object] = {}
+    for network in _networks(rack):
+        wider = (network.supernet(new_prefix=length) for length in range(network.prefixlen))
+        for key in (("lies in", network), *(("is", other) for other in wider)):
+            found |= {other["metadata"]["name"]: other for other in racks.get(key)}
+    found.pop(rack["metadata"]["name"], None)
+    return [other for _, other in sorted(found.items())]
+
+
+def _networks(rack: Object) -> Iterable[IPv4Network]:
+    return [IPv4Network(subnet["cidr"]) for subnet in rack["spec"].get("subnets") or ()]
 
 
 def _overlaps(rack: Rack, others: Iterable[Rack]) -> Sequence[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -12,7 +12,7 @@ from provisioner.api.codec import to_json
 from provisioner.api.conditions import settle_condition
 from provisioner.api.discovery import NAME_PREFIX
 from provisioner.api.meta import ConditionStatus, rfc3339
-from provisioner.inventory.allocate import Allocation, Holders, NoAddress, allocate
+from provisioner.inventory.allocate import Allocation, Holders, LowestFree, NoAddress, allocate, scan
 
 LOOK_AGAIN_SECONDS: Final = 15.0
 """Addresses become free without an event of this server's own."""
@@ -28,6 +28,9 @@ class Surroundings:
     claimed_by: Mapping[str, str]
     """For an unknown machine: registered servers whose serial number or UUID it claims, and which of the two."""
     holders: Holders
+    claims: Collection[str] = ()
+    """Addresses that the server has claimed."""
+    lowest_free: LowestFree = scan
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Judgement:
     discovered: Condition
     accepted: Condition
     allocates: bool = False
-    """A new address is given: it must be checked against the servers as they are now, not as a cache has them."""
+    """A new address is given: it must be claimed before it is written."""
     requeue_after_seconds: float | None = None
 
     @property
@@ -72,7 +75,13 @@ def judge(server: Server, surroundings: Surroundings, now: datetime) -> Judgemen
         address = (None, None) if refusal[0] == "Rejected" else kept
         return Judgement(*address, discovered, condition("Accepted", "False", *refusal))
     assert surroundings.rack is not None  # noqa: S101 - _refusal has seen to it
-    allocation = allocate(server, surroundings.rack, surroundings.holders)
+    allocation = allocate(
+        server,
+        surroundings.rack,
+        surroundings.holders,
+        claims=surroundings.claims,
+        lowest_free=surroundings.lowest_free,
+    )
     if isinstance(allocation, NoAddress):
         accepted = condition("Accepted", "False", allocation.reason, allocation.message)
         address = kept if allocation.keeps else (None, None)

@@ -24,15 +24,6 @@ def exclusive_claims(body: Object | None) -> frozenset[Claim]:
     return frozenset(claim for claim in claims if claim.what not in _HARMLESS)
 
 
-def address_claims(body: Object | None) -> frozenset[Claim]:
-    """The address that a server was given and the one that it pins."""
-    if body is None:
-        return frozenset()
-    given = (body.get("status") or {}).get("address")
-    pinned = body["spec"].get("bootAddress")
-    return frozenset(Claim(what, value) for what, value in (("given", given), ("pinned", pinned)) if value)
-
-
 def precedence(body: Object) -> tuple[bool, str, str]:
     """Of several claimants the least one is right: accepted ones first, then the oldest."""
     metadata = body["metadata"]

@@ -1,8 +1,10 @@
-"""Addresses of a subnet: which may be given to servers. Pure."""
+"""Addresses of a subnet: which may be given to servers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import heapq
+import threading
+from collections.abc import Callable, Iterator
 from ipaddress import IPv4Address, IPv4Network
 
 from provisioner.api import Rack
@@ -47,3 +49,58 @@ def allocatable(subnet: Subnet) -> Iterator[IPv4Address]:
         address = IPv4Address(number)
         if str(address) not in services and why_unusable(subnet, address) is None:
             yield address
+
+
+class FreeAddresses:
+    """Finds the lowest free address of a subnet without a look at those below it that were found taken.
+
+    Whoever frees an address must say so. Usable from several threads.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._subnets: dict[Subnet, _Remembered] = {}
+
+    def lowest(self, subnet: Subnet, is_free: Callable[[str], bool]) -> str | None:
+        """The lowest allocatable address of which `is_free` says so; None if the subnet has none."""
+        with self._lock:
+            remembered = self._subnets.get(subnet)
+            if remembered is None:
+                remembered = self._subnets[subnet] = _Remembered(allocatable(subnet))
+            return remembered.lowest(is_free)
+
+    def freed(self, address: str) -> None:
+        """Nobody has `address` any more."""
+        with self._lock:
+            for remembered in self._subnets.values():
+                remembered.freed(int(IPv4Address(address)))
+
+    def forget(self) -> None:
+        """A subnet changed: begin anew."""
+        with self._lock:
+            self._subnets.clear()
+
+
+class _Remembered:
+    def __init__(self, candidates: Iterator[IPv4Address]) -> None:
+        self._candidates = candidates
+        self._passed: set[int] = set()  # found taken, and not freed since
+        self._freed: list[int] = []
+        self._next: IPv4Address | None = next(candidates, None)
+
+    def lowest(self, is_free: Callable[[str], bool]) -> str | None:
+        while self._freed:
+            if is_free(address := str(IPv4Address(self._freed[0]))):
+                return address
+            self._passed.add(heapq.heappop(self._freed))
+        while self._next is not None:
+            if is_free(address := str(self._next)):
+                return address
+            self._passed.add(int(self._next))
+            self._next = next(self._candidates, None)
+        return None
+
+    def freed(self, number: int) -> None:
+        if number in self._passed:
+            self._passed.remove(number)
+            heapq.heappush(self._freed, number)

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.api.bad_maintenances import MAINTENANCES, POOL_SETTINGS
 from tests.api.bad_row import Row
-from tests.api.objects import artifact, bmc, dpu, image, ipmi, node_pool, rack, server, subnet
+from tests.api.objects import address_block, artifact, bmc, dpu, image, ipmi, node_pool, rack, server, subnet
 
 
 def _mac(bad: str, *words: str) -> Row:
@@ -294,6 +294,15 @@ DPUS = (
     Row("a dotted name of a DPU", dpu("r01.dpu"), dpu("r01-dpu"), ("write r01-dpu",)),
 )
 
+ADDRESS_BLOCKS = (
+    Row(
+        "a block that is not named after its first address",
+        address_block("10.80.0.17"),
+        address_block("10.80.0.0"),
+        ("named after its first address, such as 10.80.0.0",),
+    ),
+)
+
 IMAGES = (
     Row(
         "an Image that changes",
@@ -380,4 +389,4 @@ NODE_POOLS = (
     ),
 )
 
-ROWS = (*SERVERS, *BMCS, *RACKS, *DPUS, *IMAGES, *NODE_POOLS, *POOL_SETTINGS, *MAINTENANCES)
+ROWS = (*SERVERS, *BMCS, *RACKS, *DPUS, *IMAGES, *NODE_POOLS, *POOL_SETTINGS, *MAINTENANCES, *ADDRESS_BLOCKS)

@@ -43,6 +43,10 @@ def dpu(name: str = "r01-u01-dpu", **changes: Any) -> dict[str, Any]:
     return _object("DPU", {"serverRef": "r01-u01", "bootMACAddress": "52:54:00:12:34:57"}, changes, name)
 
 
+def address_block(name: str = "10.80.0.0", **changes: Any) -> dict[str, Any]:
+    return _object("AddressBlock", {"revision": 1, "claims": {"10.80.0.17": "r01-u01"}}, changes, name)
+
+
 def artifact(name: str) -> dict[str, Any]:
     return {"path": f"{DIGEST.replace(':', '-')}/{name}", "sha256": DIGEST, "sizeBytes": 1024}
 

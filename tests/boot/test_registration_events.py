@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.api import Image, Maintenance, NodePool, Rack, Server
+from provisioner.api import AddressBlock, Image, Maintenance, NodePool, Rack, Server
 from provisioner.api.codec import encode
 from provisioner.boot.orders.controller import build_boot_controllers
 from provisioner.boot.orders.informers import BootInformers
@@ -33,11 +33,13 @@ def controllers(controller_account: Cluster) -> Iterator[EventRecorder]:
     servers, pools, racks, images, maintenances = (
         Informer(controller_account, of(kind)) for kind in (Server, NodePool, Rack, Image, Maintenance)
     )
-    nodes = Informer(controller_account, NODES)
+    nodes, blocks = Informer(controller_account, NODES), Informer(controller_account, of(AddressBlock))
     leases = Informer(controller_account, LEASES, namespace=NODE_LEASES)
     built = [
         *build_inventory_controllers(
-            controller_account, InventoryInformers(racks=racks, servers=servers, node_pools=pools), recorder
+            controller_account,
+            InventoryInformers(racks=racks, servers=servers, node_pools=pools, address_blocks=blocks),
+            recorder,
         ),
         *build_boot_controllers(
             controller_account,
@@ -53,7 +55,7 @@ def controllers(controller_account: Cluster) -> Iterator[EventRecorder]:
             recorder,
         ),
     ]
-    for informer in (servers, pools, racks, images, maintenances, nodes, leases):
+    for informer in (servers, pools, racks, images, maintenances, nodes, leases, blocks):
         informer.start(stop)
         assert informer.wait_for_sync(GENEROUS_SECONDS)
     threads = [threading.Thread(target=each.run, args=(stop,), daemon=True) for each in built]

@@ -70,6 +70,18 @@ def test_a_second_replica_and_a_later_start_count_on(cluster: Cluster, unique: s
     assert said(events_of(cluster, unique)) == [("Booted", "kernel runs", 3)]
 
 
+def test_an_event_costs_one_request_the_first_time_and_each_time_it_is_counted(
+    proxy: FaultInjectingProxy, faulty: Cluster, cluster: Cluster, unique: str
+) -> None:
+    node = create_node(cluster, unique)
+    recorder = EventRecorder(faulty, "test-recorder")
+    for _ in range(3):
+        recorder.record(node, "Normal", "Booted", "kernel runs")
+        assert recorder.flush(GENEROUS_SECONDS)
+    assert [each.method for each in proxy.seen() if "/events" in each.path] == ["POST", "PATCH", "PATCH"]
+    assert said(events_of(cluster, unique)) == [("Booted", "kernel runs", 3)]
+
+
 def test_another_word_is_another_event(cluster: Cluster, unique: str) -> None:
     node = create_node(cluster, unique)
     recorder = EventRecorder(cluster, "test-recorder")

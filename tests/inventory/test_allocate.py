@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -11,11 +12,11 @@ from hypothesis import strategies as st
 from provisioner.api import ObjectMeta, Rack, Server
 from provisioner.api.codec import decode
 from provisioner.api.server import ServerSpec, ServerStatus
-from provisioner.inventory.address_book import read_holders
-from provisioner.inventory.allocate import Allocation, Holders, NoAddress, allocate
+from provisioner.inventory.allocate import Allocation, Holders, NoAddress, allocate, scan
+from provisioner.inventory.subnets import FreeAddresses
 from tests.api.objects import rack, subnet
 
-NOBODY = Holders({}, {})
+NOBODY = Holders({}, {}, {})
 
 
 def a_rack(*subnets: dict[str, Any], **changes: Any) -> Rack:
@@ -35,7 +36,17 @@ def a_server(
 
 
 def given_to(**addresses: str) -> Holders:
-    return Holders({f"10.80.0.{number}": [name] for name, number in addresses.items()}, {})
+    return Holders({f"10.80.0.{number}": [name] for name, number in addresses.items()}, {}, {})
+
+
+def read_holders(servers: Iterable[dict[str, Any]]) -> Holders:
+    """Holders by the JSON of all servers."""
+    given: dict[str, list[str]] = {}
+    pinned: dict[str, list[str]] = {}
+    for body in servers:
+        for names, found in ((given, body["status"].get("address")), (pinned, body["spec"].get("bootAddress"))):
+            names.setdefault(found, []).append(body["metadata"]["name"])
+    return Holders(given, pinned, {})
 
 
 def address(answer: Allocation | NoAddress) -> str:
@@ -62,7 +73,7 @@ def test_the_lowest_free_address_is_given_that_is_nothing_else(changes: dict[str
 
 
 def test_what_others_have_or_pin_is_not_given() -> None:
-    holders = Holders({"10.80.0.2": ["a"]}, {"10.80.0.3": ["c"]})
+    holders = Holders({"10.80.0.2": ["a"]}, {"10.80.0.3": ["c"]}, {})
     assert address(allocate(a_server(), a_rack(), holders)) == "10.80.0.4"
 
 
@@ -94,7 +105,7 @@ def test_an_address_that_no_longer_fits_is_replaced(changes: dict[str, Any]) -> 
 
 
 def test_of_two_servers_with_one_address_the_first_keeps_it() -> None:
-    both = Holders({"10.80.0.7": ["a", "b"]}, {})
+    both = Holders({"10.80.0.7": ["a", "b"]}, {}, {})
     assert address(allocate(a_server("a", has="10.80.0.7"), a_rack(), both)) == "10.80.0.7"
     assert address(allocate(a_server("b", has="10.80.0.7"), a_rack(), both)) == "10.80.0.2"
 
@@ -115,7 +126,7 @@ def test_a_pinned_address_that_another_has_is_a_conflict_with_a_name() -> None:
 
 
 def test_a_server_whose_address_another_pins_is_not_moved() -> None:
-    holders = Holders({"10.80.0.9": ["b"]}, {"10.80.0.9": ["a"]})
+    holders = Holders({"10.80.0.9": ["b"]}, {"10.80.0.9": ["a"]}, {})
     assert address(allocate(a_server("b", has="10.80.0.9"), a_rack(), holders)) == "10.80.0.9"
 
 
@@ -173,3 +184,52 @@ def test_whatever_comes_and_goes_no_two_servers_have_one_address(events: list[st
     given_addresses = [body["status"]["address"] for body in stored.values() if "address" in body["status"]]
     assert len(given_addresses) == len(set(given_addresses))
     assert not {"10.80.0.0", "10.80.0.1", "10.80.0.31"} & set(given_addresses)
+
+
+def test_what_another_has_claimed_is_not_given_and_cannot_be_pinned() -> None:
+    claimed = Holders({}, {}, {"10.80.0.2": ["a"]})
+    assert address(allocate(a_server(), a_rack(), claimed)) == "10.80.0.3"
+    answer = allocate(a_server(pins="10.80.0.2"), a_rack(), claimed)
+    assert isinstance(answer, NoAddress)
+    assert (answer.reason, "Server a" in answer.message) == ("AddressInUse", True)
+
+
+def test_a_claim_that_was_not_taken_yet_is_taken_up() -> None:
+    claimed = Holders({}, {}, {"10.80.0.9": ["b"]})
+    assert address(allocate(a_server(), a_rack(), claimed, claims=["10.80.0.9"])) == "10.80.0.9"
+    pinned = Holders({}, {"10.80.0.9": ["c"]}, {"10.80.0.9": ["b"]})
+    assert address(allocate(a_server(), a_rack(), pinned, claims=["10.80.0.9"])) == "10.80.0.2"
+
+
+def test_of_two_servers_with_one_address_who_claimed_it_keeps_it() -> None:
+    both = Holders({"10.80.0.7": ["a", "b"]}, {}, {"10.80.0.7": ["b"]})
+    assert address(allocate(a_server("b", has="10.80.0.7"), a_rack(), both)) == "10.80.0.7"
+    assert address(allocate(a_server("a", has="10.80.0.7"), a_rack(), both)) == "10.80.0.2"
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 14)), max_size=60))
+def test_the_lowest_free_address_is_found_without_looking_below_it_again(changes: list[tuple[bool, int]]) -> None:
+    small = a_rack(cidr="10.80.0.0/28", gateway=None).spec.subnets[0]
+    free, taken = FreeAddresses(), set[str]()
+    for takes, number in changes:
+        if takes and (lowest := free.lowest(small, lambda candidate: candidate not in taken)):
+            taken.add(lowest)
+        elif f"10.80.0.{number}" in taken:
+            taken.remove(f"10.80.0.{number}")
+            free.freed(f"10.80.0.{number}")
+        assert free.lowest(small, lambda candidate: candidate not in taken) == scan(small, lambda c: c not in taken)
+
+
+def test_ten_thousand_addresses_are_found_in_as_many_looks() -> None:
+    wide = a_rack(cidr="10.80.0.0/16", gateway=None).spec.subnets[0]
+    free, taken, looks = FreeAddresses(), set[str](), 0
+
+    def is_free(candidate: str) -> bool:
+        nonlocal looks
+        looks += 1
+        return candidate not in taken
+
+    for _ in range(10_000):
+        taken.add(free.lowest(wide, is_free) or "")
+    assert len(taken) == 10_000
+    assert looks <= 20_000

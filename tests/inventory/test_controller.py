@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from provisioner.api import NodePool, Rack, Server
+from provisioner.api import AddressBlock, NodePool, Rack, Server
 from provisioner.api.conditions import find_condition
 from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import EVENTS, of
 from provisioner.inventory.controller import InventoryInformers, build_inventory_controllers
-from tests.api.objects import node_pool, rack, server, subnet
+from tests.api.objects import address_block, node_pool, rack, server, subnet
 
 if TYPE_CHECKING:
     from provisioner.cluster.client import Cluster
@@ -45,9 +45,11 @@ def leadership(controller_account: Cluster) -> Iterator[Callable[[], Callable[[]
             racks=Informer(controller_account, of(Rack)),
             servers=Informer(controller_account, of(Server)),
             node_pools=Informer(controller_account, of(NodePool)),
+            address_blocks=Informer(controller_account, of(AddressBlock)),
         )
         controllers = build_inventory_controllers(controller_account, informers, recorder)
-        for informer in (informers.racks, informers.servers, informers.node_pools):
+        for informer in (informers.racks, informers.servers, informers.node_pools, informers.address_blocks):
+            assert isinstance(informer, Informer)
             informer.start(stop)
         threads = [threading.Thread(target=each.run, args=(stop,), daemon=True) for each in controllers]
         for thread in threads:
@@ -74,6 +76,7 @@ def tidy(cluster: Cluster, unique: str) -> Iterator[None]:
         for body in cluster.list(of(kind)).items:
             if body["metadata"]["name"].startswith(unique):
                 cluster.delete(of(kind), body["metadata"]["name"])
+    cluster.delete(of(AddressBlock), Site(cluster, unique).address(0))
 
 
 class Site:
@@ -142,6 +145,52 @@ def test_a_registered_rack_gets_addresses_once_and_keeps_them(
         "an Event tells of the address",
     )
     assert events == [f"Address {site.address(22)} in subnet boot"]
+
+
+def test_two_leaders_at_once_give_no_address_twice(
+    site: Site, cluster: Cluster, leadership: Callable[[], Callable[[], None]]
+) -> None:
+    site.add_rack()
+    leadership()
+    leadership()
+    names = [site.add(number, **({"bootAddress": site.address(9)} if number == 12 else {})) for number in range(1, 25)]
+    for name in names:
+        eventually(lambda name=name: (site.accepted(name) or ("",))[0] == "True", f"{name} is accepted")
+    given = {name: str(cluster.read(Server, name).status.address) for name in names}
+    assert len(set(given.values())) == len(names)
+    block = cluster.read(AddressBlock, site.address(0))
+    assert {address: name for name, address in given.items()}.items() <= block.spec.claims.items()
+
+
+def test_a_claim_that_its_maker_left_behind_is_taken_up_and_that_of_a_server_that_is_gone_is_freed(
+    site: Site, cluster: Cluster, leadership: Callable[[], Callable[[], None]]
+) -> None:
+    site.add_rack()
+    claims = {site.address(7): f"{site.name}-u01", site.address(2): f"{site.name}-gone"}
+    cluster.apply(address_block(site.address(0), claims=claims), manager="tests")
+    name = site.add(1)
+    leadership()
+    site.becomes(name, "True", "Accepted", site.address(7))
+    eventually(lambda: cluster.read(AddressBlock, site.address(0)).spec.claims == {site.address(7): name}, "2 is freed")
+    site.becomes(site.add(2), "True", "Accepted", site.address(2))
+    cluster.delete(of(Server), name)
+    eventually(lambda: site.address(7) not in cluster.read(AddressBlock, site.address(0)).spec.claims, "7 is freed")
+
+
+def test_addresses_of_before_there_were_claims_are_kept_and_claimed(
+    site: Site, cluster: Cluster, leadership: Callable[[], Callable[[], None]]
+) -> None:
+    site.add_rack()
+    names = [site.add(number) for number in (1, 2)]
+    for name, host in zip(names, (2, 9), strict=True):
+        status = {"address": site.address(host), "subnetName": "boot"}
+        cluster.apply_status(Server, name, status, manager="provisioner-inventory")
+    leadership()
+    for name, host in zip(names, (2, 9), strict=True):
+        site.becomes(name, "True", "Accepted", site.address(host))
+    wanted = {site.address(2): names[0], site.address(9): names[1]}
+    eventually(lambda: cluster.read(AddressBlock, site.address(0)).spec.claims == wanted, "both are claimed")
+    site.becomes(site.add(3), "True", "Accepted", site.address(3))
 
 
 def test_a_server_that_waits_says_for_what_and_goes_on_when_it_comes(

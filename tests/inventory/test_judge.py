@@ -10,9 +10,10 @@ import pytest
 from provisioner.api import Condition, Rack, Server
 from provisioner.api.codec import decode
 from provisioner.inventory.allocate import Holders
-from provisioner.inventory.counts import pool_status, rack_status
+from provisioner.inventory.counts import Counts, Tally, network_keys, overlapping_racks, pool_status, rack_status
 from provisioner.inventory.judge import Judgement, Surroundings, judge
 from tests.api.objects import node_pool, rack, server, subnet
+from tests.cluster.scanned_index import ScannedIndex
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 THE_RACK = decode(Rack, rack())
@@ -26,7 +27,7 @@ def judged(
     claimed_by: dict[str, str] | None = None,
     holders: Holders | None = None,
 ) -> Judgement:
-    surroundings = Surroundings(the_rack, rivals or {}, claimed_by or {}, holders or Holders({}, {}))
+    surroundings = Surroundings(the_rack, rivals or {}, claimed_by or {}, holders or Holders({}, {}, {}))
     return judge(decode(Server, body), surroundings, NOW)
 
 
@@ -98,7 +99,7 @@ def test_an_address_stays_while_a_person_sorts_things_out(
     changes: dict[str, Any], rivals: dict[str, str], kept: str | None
 ) -> None:
     body = server(**changes) | {"status": {"address": "10.80.0.9", "subnetName": "boot"}}
-    assert judged(body, rivals=rivals, holders=Holders({"10.80.0.9": ["r01-u01"]}, {})).address == kept
+    assert judged(body, rivals=rivals, holders=Holders({"10.80.0.9": ["r01-u01"]}, {}, {})).address == kept
 
 
 def test_without_a_pool_the_message_says_how_to_give_one() -> None:
@@ -119,7 +120,7 @@ def test_a_transition_time_changes_with_the_status_alone() -> None:
     body = server(acceptance="Accepted", nodePoolRef="gpu") | {"status": first.status}
     later = judge(
         decode(Server, body),
-        Surroundings(THE_RACK, {}, {}, Holders({"10.80.0.2": ["r01-u01"]}, {})),
+        Surroundings(THE_RACK, {}, {}, Holders({"10.80.0.2": ["r01-u01"]}, {}, {})),
         NOW + timedelta(hours=1),
     )
     assert later.accepted.message != first.accepted.message
@@ -143,8 +144,36 @@ def only(status: dict[str, Any]) -> Condition:
     return condition["status"], condition["reason"], condition["message"]  # type: ignore[return-value]
 
 
+def counted(*servers: dict[str, Any], kind: str = "Rack", name: str = "r01") -> Tally:
+    counts = Counts()
+    for body in servers:
+        counts.change(None, body)
+    return counts.of(kind, name)
+
+
+def test_counts_follow_each_change_and_name_whom_it_concerns() -> None:
+    counts = Counts()
+    before, after = SERVERS[0], server(SERVERS[0]["metadata"]["name"], rackRef="r02")
+    assert counts.change(None, before) == {("Rack", "r01"), ("NodePool", "gpu")}
+    assert counts.change(before, before | {"metadata": {}}) == set()
+    assert counts.change(before, after) == {("Rack", "r01"), ("NodePool", "gpu"), ("Rack", "r02")}
+    assert counts.of("Rack", "r01") == {}
+    assert counts.of("Rack", "r02") == {"all": 1, "pending": 1}
+
+
+def test_racks_that_overlap_are_found_by_their_networks() -> None:
+    racks = [rack("a"), rack("same"), rack("wider", subnets=[subnet(cidr="10.80.0.0/16")])]
+    racks += [
+        rack("inside", subnets=[subnet(cidr="10.80.0.64/26")]),
+        rack("far", subnets=[subnet(cidr="10.81.0.0/24")]),
+    ]
+    index = ScannedIndex(lambda: racks, network_keys)
+    assert [other["metadata"]["name"] for other in overlapping_racks(racks[0], index)] == ["inside", "wider"]
+    assert [other["metadata"]["name"] for other in overlapping_racks(racks[2], index)] == ["a", "inside", "same"]
+
+
 def test_a_rack_counts_its_servers() -> None:
-    status = rack_status(THE_RACK, SERVERS, [THE_RACK], NOW)
+    status = rack_status(THE_RACK, counted(*SERVERS), [THE_RACK], NOW)
     assert {key: status[key] for key in ("servers", "readyServers", "pendingServers")} == {
         "servers": 4,
         "readyServers": 1,
@@ -152,15 +181,15 @@ def test_a_rack_counts_its_servers() -> None:
     }
     words = "1 of 4 servers are Ready; 1 wait for acceptance: kubectl provision accept SERVER"
     assert only(status) == ("False", "ServersNotReady", words)
-    assert only(rack_status(THE_RACK, SERVERS[:1], [], NOW))[:2] == ("True", "ServersReady")  # type: ignore[index]
-    assert only(rack_status(THE_RACK, [], [], NOW))[:2] == ("True", "NoServers")  # type: ignore[index]
+    assert only(rack_status(THE_RACK, counted(SERVERS[0]), [], NOW))[:2] == ("True", "ServersReady")  # type: ignore[index]
+    assert only(rack_status(THE_RACK, {}, [], NOW))[:2] == ("True", "NoServers")  # type: ignore[index]
 
 
 def test_racks_may_share_a_subnet_but_not_overlap() -> None:
     same = decode(Rack, rack("r02"))
     wider = decode(Rack, rack("r03", subnets=[subnet(cidr="10.80.0.0/16")]))
-    assert only(rack_status(THE_RACK, [], [THE_RACK, same], NOW))[0] == "True"  # type: ignore[index]
-    status, reason, message = only(rack_status(THE_RACK, [], [THE_RACK, same, wider], NOW))  # type: ignore[misc]
+    assert only(rack_status(THE_RACK, {}, [THE_RACK, same], NOW))[0] == "True"  # type: ignore[index]
+    status, reason, message = only(rack_status(THE_RACK, {}, [THE_RACK, same, wider], NOW))  # type: ignore[misc]
     assert (status, reason) == ("False", "SubnetsOverlap")
     assert "subnet boot (10.80.0.0/24) overlaps subnet boot (10.80.0.0/16) of Rack r03" in message
 
@@ -168,7 +197,7 @@ def test_racks_may_share_a_subnet_but_not_overlap() -> None:
 def test_a_pool_counts_what_should_run_and_what_does() -> None:
     from provisioner.api import NodePool
 
-    status = pool_status(decode(NodePool, node_pool()), SERVERS, NOW)
+    status = pool_status(decode(NodePool, node_pool()), counted(*SERVERS, kind="NodePool", name="gpu"), NOW)
     assert {key: status[key] for key in ("desired", "updated", "unavailable")} == {
         "desired": 2,
         "updated": 1,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
-from provisioner.api import Image, Maintenance, NodePool, Rack, Server
+from provisioner.api import AddressBlock, Image, Maintenance, NodePool, Rack, Server
 from provisioner.boot.orders.controller import build_boot_controllers
 from provisioner.boot.orders.informers import BootInformers
 from provisioner.cluster.client import Cluster
@@ -44,13 +44,16 @@ def run_controllers(
     recorder = EventRecorder(cluster, "provisioner-controller")
     servers, pools, racks, images = (Informer(cluster, of(kind)) for kind in (Server, NodePool, Rack, Image))
     nodes, csrs = Informer(cluster, NODES), Informer(cluster, CSRS)
-    maintenances = Informer(cluster, of(Maintenance))
+    maintenances, blocks = Informer(cluster, of(Maintenance)), Informer(cluster, of(AddressBlock))
     leases = Informer(cluster, LEASES, namespace=NODE_LEASES)
     check_jobs, check_pods = (Informer(cluster, kind, label_selector=CHECK_LABEL) for kind in (JOBS, PODS))
     pods = Informer(cluster, PODS)
     controllers: list[Controller] = [
         *build_inventory_controllers(
-            cluster, InventoryInformers(racks=racks, servers=servers, node_pools=pools), recorder, clock
+            cluster,
+            InventoryInformers(racks=racks, servers=servers, node_pools=pools, address_blocks=blocks),
+            recorder,
+            clock,
         ),
         *build_boot_controllers(
             cluster,
@@ -114,7 +117,7 @@ def run_controllers(
             stop=stop,
         ),
     ]
-    informers = (servers, pools, racks, images, nodes, csrs, leases, maintenances, check_jobs, check_pods, pods)
+    informers = (servers, pools, racks, images, nodes, csrs, leases, maintenances, blocks, check_jobs, check_pods, pods)
     for informer in informers:
         informer.start(stop)
     # A decision made on half an inventory would be a wrong one: nothing is reconciled before everything is known.
