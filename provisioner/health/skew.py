@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from provisioner.api.meta import parse_time
+from provisioner.rules.liveness import renewed_time
 
 SIGHTINGS: Final = 3
 MAX_AGE: Final = timedelta(seconds=60)
@@ -28,7 +28,7 @@ class ClockSkew:
 
     def saw(self, name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
         """The Lease of Node `name` was seen to change. A Lease seen for the first time may be of any age."""
-        before, renewed = _renewed(old), _renewed(new)
+        before, renewed = renewed_time(old), renewed_time(new)
         with self._lock:
             if new is None:
                 self._seen.pop(name, None)
@@ -47,11 +47,3 @@ class ClockSkew:
             oldest = max(now - MAX_AGE, since) if since is not None else now - MAX_AGE
             lately = [skew for moment, skew in self._seen.get(name, ()) if moment >= oldest]
         return min(lately, key=abs) if lately else None
-
-
-def _renewed(lease: Mapping[str, Any] | None) -> datetime | None:
-    text = ((lease or {}).get("spec") or {}).get("renewTime")
-    try:
-        return parse_time(str(text)) if text else None
-    except ValueError:
-        return None

@@ -22,9 +22,9 @@ from provisioner.api.server import BootOrder, JoinStatus, Server
 from provisioner.api.values import same_system_uuid
 from provisioner.join.attestation import Challenge, Proof, Proven
 from provisioner.join.node_object import SERVER_UID_ANNOTATION
-from provisioner.join.old_boot import old_boot_runs
 from provisioner.join.request import JoinRequest
 from provisioner.join.successor import find_successor
+from provisioner.rules.liveness import read_heartbeat
 
 ORDER_WINDOW_SECONDS: Final = 1800
 """How long after the BMC accepted an order its fetch stays armed; after the order, where there is no BMC or the agent
@@ -203,7 +203,9 @@ def _judge_predecessor(
                 f"server {server.name} was told to start a kernel by kexec for boot order {order.id}; until "
                 f"{until:%Y-%m-%dT%H:%M:%SZ} only that one joins, by the request key that it was given",
             )
-    if old_boot_runs(facts.lease, now):
+    # The new boot cannot have renewed the Lease: it has no certificate before it has joined. As long as the old kubelet
+    # lives, pods live beside it and speak from the server's address, with any boot id that they invent.
+    if read_heartbeat(facts.lease).is_fresh(now):
         return NotYet(
             "OldBootRuns",
             f"the kubelet of server {server.name} was heard of a moment ago: the boot before order {order.id} runs",

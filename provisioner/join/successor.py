@@ -18,7 +18,7 @@ from provisioner.api.meta import read_time
 from provisioner.api.node_contract import BOOT_REPORT_ANNOTATION
 from provisioner.api.node_facts import BootReport
 from provisioner.api.server import BootOrder
-from provisioner.join.old_boot import CLOCK_AHEAD
+from provisioner.rules.liveness import FRESH_TIME
 
 SUCCESSOR_ONLY: Final = timedelta(seconds=120)
 """How long after the agent's act only the loaded kernel joins. After that the machine may have come up by its firmware
@@ -39,7 +39,7 @@ class Successor:
     def comes_until(self, armed: datetime, now: datetime) -> datetime:
         """How long nobody else joins. A time that cannot be is the order's: staging may take long between the two."""
         said = self.said_time
-        return (said if said is not None and armed <= said <= now + CLOCK_AHEAD else armed) + SUCCESSOR_ONLY
+        return (said if said is not None and armed <= said <= now + FRESH_TIME else armed) + SUCCESSOR_ONLY
 
 
 def find_successor(node: Mapping[str, Any] | None, order: BootOrder) -> Successor | None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
-from provisioner.api.errors import Retryable
+from provisioner.api.errors import NotFound, Retryable
 from provisioner.api.server import BMC, Server
 from provisioner.cluster.client import Cluster
+from provisioner.cluster.resources import LEASES, NODE_LEASES, NODES, ResourceType
 from provisioner.power.decide import Action, Boot, CutForCycle, decide, is_requested
 from provisioner.power.maintenance_word import find_objection
-from provisioner.power.node_life import look_for_life
 from provisioner.power.power_controller import ObservedPower
+from provisioner.rules.liveness import read_life
 
 AGAIN_SECONDS: Final = 1.0
 _NOT_ASKED_SECONDS: Final = 5.0
@@ -78,9 +79,18 @@ class Preflight:
                     after_seconds=_NOT_ASKED_SECONDS,
                 )
             return
-        sign = look_for_life(self._cluster, server, self._now())
+        node = self._find(NODES, server.name)
+        # The Lease is read last: what is decided on is as young as it can be.
+        life = read_life(node, self._find(LEASES, server.name, NODE_LEASES) if node is not None else None)
+        sign = life.sign_of_life(self._now()) if life is not None else None
         if sign is not None:
             raise NodeAlive(
                 f"boot order {order_id} is pending, but the server is not reset, for Node '{server.name}' "
                 f"is alive: {sign}; to have it booted, drain the Node and switch the server off"
             )
+
+    def _find(self, type_: ResourceType, name: str, namespace: str | None = None) -> Mapping[str, Any] | None:
+        try:
+            return self._cluster.get(type_, name, namespace=namespace)
+        except NotFound:
+            return None

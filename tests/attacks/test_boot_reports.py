@@ -17,6 +17,7 @@ from provisioner.boot.orders.decide import decide
 from provisioner.boot.orders.facts import OrderFacts
 from provisioner.boot.script.choose import Wait
 from provisioner.boot.script.render import render_script
+from provisioner.rules.liveness import Heartbeat
 from tests.boot.decide_rows import BOOT, JOINED, NEW, ORDER, OTHER_BOOT, POWERED, READY_ONCE, REFUSED, node, status
 from tests.boot.objects import NOON, attempt, image, maintenance, pool, rack, server
 
@@ -42,8 +43,8 @@ def facts(**fields: Any) -> OrderFacts:
 @pytest.mark.parametrize("alive", [node(), node(False, lease=0)], ids=["Ready", "Lease"])
 def test_no_report_resets_a_server_whose_node_is_alive(seconds: float, alive: Any) -> None:
     now = NOON + timedelta(seconds=seconds)
-    if alive.lease_renewed is not None:
-        alive = replace(alive, lease_renewed=now - timedelta(seconds=10))
+    if alive.heartbeat.renewed is not None:
+        alive = replace(alive, heartbeat=Heartbeat(renewed=now - timedelta(seconds=10)))
     for first, second in itertools.product(forged(), repeat=2):
         progress: BootProgress | None = None
         for report in (first, second):

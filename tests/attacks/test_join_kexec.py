@@ -40,7 +40,8 @@ def told(world: World, request: pytest.FixtureRequest) -> World:
         attempt_id="try-1",
         boot_id_before=OLD_BOOT_ID,
     )
-    world.renew_lease(world.clock() - timedelta(seconds=15))
+    world.renew_lease(world.clock())
+    world.clock.offset += timedelta(seconds=26)
     return world
 
 
@@ -104,12 +105,12 @@ def test_a_pod_of_the_old_boot_that_invents_a_boot_id_gets_nothing_while_its_kub
     tokens = told.tokens()
     told.renew_lease(told.clock())
     assert not_yet(told, bootID="99999999-9999-4999-8999-999999999999", requestKey=OTHER_KEY) == "OldBootRuns"
-    told.clock.offset = timedelta(seconds=10)
+    told.clock.offset = timedelta(seconds=36)
     told.renew_lease(told.clock())
-    told.clock.offset = timedelta(seconds=20)
+    told.clock.offset = timedelta(seconds=56)
     assert not_yet(told, bootID="99999999-9999-4999-8999-999999999999", requestKey=OTHER_KEY) == "OldBootRuns"
     assert told.tokens() == tokens
-    told.clock.offset = timedelta(seconds=25)
+    told.clock.offset = timedelta(seconds=62)
     assert isinstance(told.join(), JoinConfiguration)
 
 
@@ -190,7 +191,7 @@ def test_what_another_report_says_lets_nobody_in_before_the_old_boot_is_over(
 def test_a_report_that_is_none_counts_as_none(loaded: World, text: str) -> None:
     loaded.admin.patch(NODES, loaded.name, {"metadata": {"annotations": {BOOT_REPORT_ANNOTATION: text}}})
     assert not_yet(loaded, requestKey=KEY) == "OldBootRuns"
-    loaded.clock.offset = timedelta(seconds=20)
+    loaded.clock.offset = timedelta(seconds=26)
     loaded.joined(requestKey=KEY)
 
 

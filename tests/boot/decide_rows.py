@@ -9,7 +9,7 @@ from typing import Any
 from provisioner.api import Image, Maintenance, NodePool, Rack
 from provisioner.api.node_pool import StageTimeouts
 from provisioner.api.server import BootOrder, BootProgress, JoinStatus, PowerStatus, ServerStatus, StageTime
-from provisioner.boot.orders.facts import NodeLife
+from provisioner.rules.liveness import Heartbeat, NodeLife
 from tests.boot.objects import DIGEST, NOON, at, condition, image, pool
 
 NEW = "new-order"
@@ -33,13 +33,22 @@ def node(
 ) -> NodeLife:
     """A Node; `lease`: when it was renewed, in seconds after noon."""
     renewed = None if lease is None else NOON + timedelta(seconds=lease)
-    return NodeLife(name="r01-u01", ready=ready, ready_message=message, boot_id=boot_id, lease_renewed=renewed)
+    heartbeat = Heartbeat(renewed=renewed)
+    return NodeLife(
+        name="r01-u01",
+        ready=ready,
+        ready_message=message,
+        boot_id=boot_id,
+        has_reported=boot_id is not None,
+        heartbeat=heartbeat,
+    )
 
 
 def seen_lease(since: float, *, moved: bool = True, renewed: float = 0) -> NodeLife:
     """A Node that is not Ready, whose Lease the controller has seen as it is since then; `renewed`: what that says."""
     moment = NOON + timedelta(seconds=since)
-    return replace(node(False, lease=renewed), lease_seen=moment, lease_moved=moved)
+    life = node(False, lease=renewed)
+    return replace(life, heartbeat=replace(life.heartbeat, seen=moment, moved=moved))
 
 
 def status(**fields: Any) -> ServerStatus:

@@ -20,12 +20,12 @@ from provisioner.api.meta import rfc3339, rfc3339_micro
 from provisioner.api.server import JoinStatus, PowerStatus, ServerStatus
 from provisioner.boot.orders.controller import MANAGER, BootController, build_boot_controllers
 from provisioner.boot.orders.informers import BootInformers
-from provisioner.boot.orders.lease_watch import LeaseWatch, Sighting
 from provisioner.boot.orders.other_node import find_other_node, machine_keys
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import LEASES, NODES, of
 from provisioner.cluster.source import Index, KeysOf
+from provisioner.rules.liveness import LeaseWatch
 from tests.boot.objects import image, pool, rack, server
 from tests.cluster.scanned_index import ScannedIndex
 
@@ -370,18 +370,6 @@ def test_a_node_with_the_servers_address_is_its_machine_only_while_it_lives() ->
     own = ScannedIndex(lambda: [{**body, "metadata": {"name": "r01-u01"}}], machine_keys)
     assert find_other_node(known, own, lambda node: True) is None
     assert find_other_node(server("r01-u01", status=ServerStatus()), nodes, lambda node: True) is None
-
-
-def test_a_lease_is_as_old_as_it_was_seen_whatever_its_clock_says() -> None:
-    moment = [100.0]
-    watch = LeaseWatch(lambda: moment[0])
-    first = {"spec": {"renewTime": "1999-01-01T00:00:00.000000Z"}}
-    assert watch.look("a", first) == Sighting(0.0, moved=False)
-    moment[0] = 130.0
-    assert watch.look("a", first) == Sighting(30.0, moved=False)
-    assert watch.look("a", {"spec": {"renewTime": "1999-01-01T00:00:30.000000Z"}}) == Sighting(0.0, moved=True)
-    assert watch.look("b", first) == Sighting(0.0, moved=False)
-    assert watch.look("a", None) is None
 
 
 def test_the_running_controller_reacts_to_pools_nodes_and_servers(world: World) -> None:

@@ -15,8 +15,9 @@ from provisioner.api.meta import parse_time
 from provisioner.api.server import PowerStatus, ServerStatus
 from provisioner.boot.orders.assessment import Decision
 from provisioner.boot.orders.decide import decide
-from provisioner.boot.orders.facts import NodeLife, OrderFacts
+from provisioner.boot.orders.facts import OrderFacts
 from provisioner.boot.orders.requests import next_image_name
+from provisioner.rules.liveness import Heartbeat, NodeLife
 from tests.boot.decide_rows import (
     BOOT,
     JOINED,
@@ -115,8 +116,8 @@ def test_a_server_that_waits_for_its_address_is_no_warning_but_one_that_needs_a_
     "alive", [node(boot_id=OTHER_BOOT), node(False, boot_id=OTHER_BOOT, lease=0)], ids=["Ready", "Lease"]
 )
 def test_whatever_asks_for_a_boot_a_living_node_forbids_it(row: Row, alive: NodeLife) -> None:
-    if alive.lease_renewed is not None:
-        alive = replace(alive, lease_renewed=NOON + timedelta(seconds=row.seconds - 24))
+    if alive.heartbeat.renewed is not None:
+        alive = replace(alive, heartbeat=Heartbeat(renewed=NOON + timedelta(seconds=row.seconds - 24)))
     decision = run(replace(row, node=alive))
     assert not decision.orders
 

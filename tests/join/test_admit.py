@@ -128,13 +128,21 @@ ROWS = [
     Row(
         "whoever asks, the kubelet of the old boot lives",
         "OldBootRuns",
-        replace(of(lambda s: with_status(s, order=kexec())), lease=lease(11.9)),
+        replace(of(lambda s: with_status(s, order=kexec())), lease=lease(24.9)),
         kind=NotYet,
     ),
     Row(
         "it has no BMC, and its Node lives",
         "OldBootRuns",
         replace(of(lambda s: with_status(with_spec(s, bmc=None), power=None)), lease=lease(11)),
+        kind=NotYet,
+    ),
+    Row(
+        "the same, by a Lease that its pool has renewed every 40 s",
+        "OldBootRuns",
+        replace(
+            of(lambda s: with_status(with_spec(s, bmc=None), power=None)), lease=lease(99, leaseDurationSeconds=160)
+        ),
         kind=NotYet,
     ),
     Row(
@@ -201,11 +209,11 @@ def test_it_is_turned_away_with_the_reason(row: Row) -> None:
         ("its agent started it by kexec", of(lambda s: with_status(s, order=kexec(), power=None))),
         (
             "its agent started it by kexec a moment ago",
-            replace(of(lambda s: with_status(s, order=kexec())), lease=lease(12.1, leaseDurationSeconds=40)),
+            replace(of(lambda s: with_status(s, order=kexec())), lease=lease(25.1, leaseDurationSeconds=40)),
         ),
         (
-            "the old kubelet renewed its Lease every two seconds",
-            replace(of(lambda s: with_status(s, order=kexec())), lease=lease(5, leaseDurationSeconds=8)),
+            "its agent started it by kexec, and the old kubelet renewed its Lease every 40 s",
+            replace(of(lambda s: with_status(s, order=kexec())), lease=lease(100.1, leaseDurationSeconds=160)),
         ),
         (
             "the old kubelet's clock was an hour fast",

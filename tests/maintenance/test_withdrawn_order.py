@@ -53,7 +53,7 @@ class Site:
         world, caches, events, ids = self.world, self.world.informers, RecordedEvents(), itertools.count(1)
         common = {key: getattr(caches, key) for key in ("servers", "pools", "images", "nodes", "maintenances")}
         executor = MaintenanceController(
-            world.client,
+            world.door,
             MaintenanceInformers(**common),
             self.jobs,
             events,
@@ -61,13 +61,13 @@ class Site:
             new_id=lambda: f"{world.name}-try-{next(ids)}",
         )
         boot = BootController(
-            world.client,
+            world.door,
             BootInformers(**common, racks=caches.racks, leases=caches.leases),
             events,
             now=world.now,
             rng=random.Random(world.name),
         )
-        preparer = NodePreparer(cluster=world.client, recorder=events, now=world.now)
+        preparer = NodePreparer(cluster=world.door, recorder=events, now=world.now)
         self.controllers = [executor.reconcile, boot.reconcile, preparer.reconcile, world.controller()]
 
     def go_on(self, until: Callable[[], bool]) -> None:

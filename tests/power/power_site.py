@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -41,6 +41,9 @@ def wait_for(what: str, check: Callable[[], Any]) -> Any:
 
 class Site:
     """The running controllers, which go through `door`, and one server with its BMC."""
+
+    ahead = timedelta()
+    """By so much is the controllers' clock ahead of the test's."""
 
     def __init__(self, cluster: Cluster, door: Cluster, name: str, fake: FakeServer) -> None:
         self.cluster, self.door = cluster, door
@@ -145,7 +148,13 @@ class Site:
         informer = Informer(self.door, of(Server), field_selector=f"metadata.name={self.name}")
         self._recorder = EventRecorder(self.door, "power-test")
         controllers = build_power_controllers(
-            self.door, informer, self._recorder, self.settings, pool=pool, stop=leadership
+            self.door,
+            informer,
+            self._recorder,
+            self.settings,
+            now=lambda: datetime.now(UTC) + self.ahead,
+            pool=pool,
+            stop=leadership,
         )
         informer.start(self._stop)
         assert informer.wait_for_sync(BOUND_SECONDS)

@@ -11,7 +11,7 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -24,9 +24,8 @@ from provisioner.api.meta import Resource
 from provisioner.api.server import ServerStatus
 from provisioner.boot.orders.assessment import Decision
 from provisioner.boot.orders.decide import decide
-from provisioner.boot.orders.facts import NodeLife, OrderFacts, read_node
+from provisioner.boot.orders.facts import OrderFacts
 from provisioner.boot.orders.informers import BootInformers, follow, server_of
-from provisioner.boot.orders.lease_watch import LeaseWatch
 from provisioner.boot.orders.other_node import find_other_node, machine_keys
 from provisioner.boot.orders.requests import next_image_name
 from provisioner.cluster.client import Cluster
@@ -34,6 +33,7 @@ from provisioner.cluster.controller import Controller, requeue_after
 from provisioner.cluster.events import Events
 from provisioner.cluster.resources import LEASES, NODE_LEASES, NODES, of
 from provisioner.cluster.source import Source
+from provisioner.rules.liveness import LeaseWatch, NodeLife, read_life
 
 log = structlog.get_logger(__name__)
 
@@ -135,11 +135,7 @@ class BootController:
     def _judge_node(self, node: Mapping[str, Any] | None, lease: Mapping[str, Any] | None) -> NodeLife | None:
         if node is None:
             return None
-        seen = self._leases.look(node["metadata"]["name"], lease)
-        if seen is None:
-            return read_node(node, lease)
-        since = self._now() - timedelta(seconds=seen.age_seconds)
-        return read_node(node, lease, lease_seen=since, lease_moved=seen.moved)
+        return read_life(node, lease, self._leases.look(node["metadata"]["name"], lease), self._now())
 
     def _find_other_node(self, server: Server) -> str | None:
         def is_alive(node: Mapping[str, Any]) -> bool:

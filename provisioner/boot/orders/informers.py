@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from provisioner.boot.orders.facts import read_node
 from provisioner.cluster.source import Object, Source
+from provisioner.rules.liveness import read_life
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ def follow(informers: BootInformers, add: Callable[[str], None]) -> None:
             add(name)
 
     def node_changed(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
-        if read_node(old, None) != read_node(new, None):
+        if read_life(old, None) != read_life(new, None):
             add(name)
 
     def pool_changed(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:

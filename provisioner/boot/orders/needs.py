@@ -9,7 +9,7 @@ from typing import Final
 from provisioner.api.conditions import find_condition
 from provisioner.api.meta import parse_time, rfc3339
 from provisioner.api.server import OrderReason, Server
-from provisioner.boot.orders.facts import LEASE_FRESH, OrderFacts
+from provisioner.boot.orders.facts import OrderFacts
 from provisioner.boot.orders.requests import next_image_name, pending_request
 from provisioner.boot.orders.stages import current_stage, describe_time_out, has_fetched, is_by_agent, is_settled
 
@@ -74,8 +74,9 @@ def _booted_unordered(facts: OrderFacts, now: datetime) -> Need | None:
     if order is None or join is None or join.refused_time is None or join.refused_reason not in _REARMING_REFUSALS:
         return None
     refused = parse_time(join.refused_time)
-    heard = facts.node.last_heard(now) if facts.node is not None else None
-    if heard is not None and refused <= heard + LEASE_FRESH:
+    heartbeat = facts.node.heartbeat if facts.node is not None else None
+    heard = heartbeat.last(now) if heartbeat is not None else None
+    if heartbeat is not None and heard is not None and refused <= heard + heartbeat.fresh:
         # Every pod speaks from its server's address. One that asked while the Node lived must not have it reset when
         # its network fails later; a machine that did boot goes on asking.
         return None

@@ -15,13 +15,13 @@ from provisioner.api import Image, Maintenance, NodePool, Rack, Server
 from provisioner.api.errors import NeedsHuman, Retryable
 from provisioner.boot.orders.controller import BootController
 from provisioner.boot.orders.informers import BootInformers
-from provisioner.boot.orders.lease_watch import LeaseWatch
 from provisioner.cluster.resources import LEASES, NODES, of
 from provisioner.join.node_controller import NodePreparer
 from provisioner.power.act import Act, PowerSettings
 from provisioner.power.preflight import Preflight
 from provisioner.power.reconcile import ServerPowerReconciler
 from provisioner.power.record import Record
+from provisioner.rules.liveness import LeaseWatch
 from tests.maintenance.chaos.fake_informer import FakeInformer
 from tests.maintenance.chaos.fake_machine import FakeBmcPool
 from tests.maintenance.chaos.fake_time import FakeClock
