@@ -10,7 +10,7 @@ import ssl
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 import waitress
-from flask import Flask
+from flask import Blueprint, Flask
 
 from provisioner.boot.host.nginx import NginxSite, nginx_command, render_nginx
 from provisioner.boot.host.peer import RealPeer
@@ -46,11 +46,16 @@ class Reply:
 
 
 @contextmanager
-def serve(service: Any, path: Path, *, behind_real_peer: bool = False, **options: Any) -> Iterator[Path]:
-    """waitress with the blueprint on a Unix socket. `behind_real_peer`: with the boot service's middleware."""
+def serve(
+    service: Any, path: Path, *, behind_real_peer: bool = False, beside: Sequence[Blueprint] = (), **options: Any
+) -> Iterator[Path]:
+    """waitress with the blueprint on a Unix socket, and with those `beside` it. `behind_real_peer`: with the boot
+    service's middleware."""
     application = Flask("join")
     proxies = TrustedProxies() if behind_real_peer else TrustedProxies(unix_socket=True)
     application.register_blueprint(join_blueprint(service, proxies, **options))
+    for blueprint in beside:
+        application.register_blueprint(blueprint)
     wsgi: Any = RealPeer(application) if behind_real_peer else application
     server = waitress.create_server(
         wsgi,
@@ -80,10 +85,16 @@ def connect(path: Path) -> socket.socket:
     return client
 
 
-def post(connection: http.client.HTTPConnection, body: bytes, headers: Mapping[str, str] | None = None) -> Reply:
+def post(
+    connection: http.client.HTTPConnection,
+    body: bytes,
+    headers: Mapping[str, str] | None = None,
+    *,
+    to: str = "/v1/join",
+) -> Reply:
     given = {"Content-Type": "application/json", **(headers or {})}
     try:
-        connection.request("POST", "/v1/join", body, given)
+        connection.request("POST", to, body, given)
         response = connection.getresponse()
         content = response.read()
     finally:
@@ -95,11 +106,13 @@ def post(connection: http.client.HTTPConnection, body: bytes, headers: Mapping[s
     return Reply(response.status, dict(response.getheaders()), parsed)
 
 
-def post_as_nginx(path: Path, body: bytes, source: str, headers: Mapping[str, str] | None = None) -> Reply:
+def post_as_nginx(
+    path: Path, body: bytes, source: str, headers: Mapping[str, str] | None = None, *, to: str = "/v1/join"
+) -> Reply:
     """A request as nginx passes it on: with the address that it saw."""
     connection = http.client.HTTPConnection("boot-host", timeout=SECONDS)
     connection.sock = connect(path)
-    return post(connection, body, {"X-Forwarded-For": source, "X-Real-IP": source, **(headers or {})})
+    return post(connection, body, {"X-Forwarded-For": source, "X-Real-IP": source, **(headers or {})}, to=to)
 
 
 @dataclass(frozen=True)
