@@ -216,6 +216,7 @@ class Server(Resource):
             Column("Stage", ".status.bootStage", priority=1),
             Column("Node", ".status.nodeRef"),
             Column("Image", ".status.imageRef"),
+            Column("Assigned", ".status.assignedImageRef", priority=1),
             Column("Ready", ".status.conditions[?(@.type=='Ready')].status"),
             Column("Reason", ".status.conditions[?(@.type=='Ready')].reason"),
             Column("Address", ".status.address", priority=1),

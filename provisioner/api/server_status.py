@@ -195,6 +195,11 @@ class ServerStatus:
 
     address: str | None = described("IPv4 address of the boot interface.", default=None, pattern=IPV4_PATTERN)
     subnet_name: str | None = described("Subnet of the address.", default=None, max_length=63)
+    assigned_image_ref: str | None = described(
+        "Image that the server boots unless a Maintenance says otherwise; it follows the NodePool's imageRef.",
+        default=None,
+        max_length=253,
+    )
     node_ref: str | None = described("Node that the server is.", default=None, max_length=253)
     node_uid: str | None = described(
         "Uid of the Node object that was prepared for the server.", default=None, max_length=64

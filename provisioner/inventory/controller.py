@@ -41,6 +41,7 @@ COUNT_SECONDS: Final = 1.0
 """Counts are written no more often."""
 WORKERS: Final = 8
 
+_OWNED: Final = ("address", "subnetName", "assignedImageRef")
 _OWNED_CONDITIONS: Final = ("Discovered", "Accepted")
 
 Object = Mapping[str, Any]
@@ -72,7 +73,7 @@ class _NamesByAddress:
 
 
 class ServerReconciler:
-    """Address and conditions of one Server at a time, by name."""
+    """Address, assigned Image and conditions of one Server at a time, by name."""
 
     def __init__(
         self,
@@ -127,9 +128,11 @@ class ServerReconciler:
     def _judge(self, body: Object) -> Judgement:
         server = decode(Server, body)
         rack = self._informers.racks.get(server.spec.rack_ref) if server.spec.rack_ref else None
+        pool = self._informers.node_pools.get(server.spec.node_pool_ref) if server.spec.node_pool_ref else None
         claimants = self._index.claimants(exclusive_claims(body))
         surroundings = Surroundings(
             rack=decode(Rack, rack) if rack is not None else None,
+            pool=decode(NodePool, pool) if pool is not None else None,
             rivals=find_rivals(body, claimants, self._informers.servers.get),
             claimed_by=self._claimed_by(server),
             holders=self._holders,
@@ -182,8 +185,8 @@ def _says_something_new(body: Object, judgement: Judgement) -> bool:
     status = body.get("status") or {}
     wanted = judgement.status
     conditions = [c for c in status.get("conditions") or () if c["type"] in _OWNED_CONDITIONS]
-    same_address = all(status.get(key) == wanted.get(key) for key in ("address", "subnetName"))
-    return not same_address or sorted(conditions, key=_type) != sorted(wanted["conditions"], key=_type)
+    same = all(status.get(key) == wanted.get(key) for key in _OWNED)
+    return not same or sorted(conditions, key=_type) != sorted(wanted["conditions"], key=_type)
 
 
 def _type(condition: Object) -> str:
@@ -268,6 +271,7 @@ def _follow(
 ) -> None:
     """Queue what a change concerns. The progress of a boot concerns nothing here."""
     servers_by_rack = informers.servers.index(lambda body: [body["spec"].get("rackRef")])
+    servers_by_pool = informers.servers.index(lambda body: [body["spec"].get("nodePoolRef")])
     add_server = reconciler.controller.queue.add
 
     def server_changed(name: str, old: Object | None, new: Object | None) -> None:
@@ -294,6 +298,8 @@ def _follow(
     def pool_changed(name: str, old: Object | None, new: Object | None) -> None:
         if old is None or new is None or old["spec"] != new["spec"]:
             recount("NodePool", name)
+            for body in servers_by_pool.get(name):
+                add_server(body["metadata"]["name"])
 
     def block_changed(name: str, old: Object | None, new: Object | None) -> None:
         for server in reconciler.book.take(name, new):
@@ -317,4 +323,4 @@ def _of_interest(body: Object | None) -> Any:
         return None
     status = body.get("status") or {}
     own = [c for c in status.get("conditions") or () if c.get("type") in _OWNED_CONDITIONS]
-    return body["spec"], status.get("address"), status.get("subnetName"), status.get("discovery"), own
+    return body["spec"], [status.get(field) for field in _OWNED], status.get("discovery"), own

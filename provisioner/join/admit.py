@@ -24,6 +24,7 @@ from provisioner.join.attestation import Challenge, Proof, Proven
 from provisioner.join.node_object import SERVER_UID_ANNOTATION
 from provisioner.join.request import JoinRequest
 from provisioner.join.successor import find_successor
+from provisioner.rules.assigned_image import next_image_name
 from provisioner.rules.liveness import read_heartbeat
 
 ORDER_WINDOW_SECONDS: Final = 1800
@@ -215,7 +216,7 @@ def _judge_predecessor(
 
 
 def _judge_image(facts: JoinFacts, server: Server, order: BootOrder, request: JoinRequest) -> Decision | None:
-    name = order.image_ref or _present(facts.pool).spec.image_ref
+    name = order.image_ref or next_image_name(server, facts.pool)
     if facts.image is None:
         return NotYet("NoImage", f"Image {name} of boot order {order.id} does not exist; publish it", 15.0)
     if request.image_digest != facts.image.spec.digest:

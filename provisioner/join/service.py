@@ -53,6 +53,7 @@ from provisioner.join.mint import (
 )
 from provisioner.join.recording import regarding_server
 from provisioner.join.request import JoinRequest
+from provisioner.rules.assigned_image import next_image_name
 
 log = structlog.get_logger()
 
@@ -116,7 +117,7 @@ class JoinService:
             return JoinFacts(server=None)
         pool = self._optional(NodePool, server.spec.node_pool_ref)
         order = server.status.order
-        image = self._optional(Image, (order.image_ref if order else None) or (pool.spec.image_ref if pool else None))
+        image = self._optional(Image, (order.image_ref if order else None) or next_image_name(server, pool))
         return JoinFacts(
             server=server,
             pool=pool,

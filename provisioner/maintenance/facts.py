@@ -23,6 +23,7 @@ from provisioner.jobs.work import Work
 from provisioner.maintenance.phases.budget import Budget
 from provisioner.maintenance.requests.merge import Wanted
 from provisioner.maintenance.requests.request import conditions_of
+from provisioner.rules.assigned_image import next_image_name
 
 MAX_TAINT_VALUE: Final = 63
 
@@ -82,7 +83,7 @@ class MaintenanceFacts:
         """Name of the Image that would be booted now."""
         if self.wanted is not None and self.wanted.image is not None:
             return self.wanted.image
-        return self.pool.spec.image_ref if self.pool is not None else None
+        return next_image_name(self.server, self.pool)
 
 
 def read_node(body: Mapping[str, Any] | None) -> NodeView | None:

@@ -84,7 +84,7 @@ def _of_server(server: Json | None) -> Any:
     return (
         server is None,
         (server or {}).get("metadata", {}).get("generation"),
-        *(status.get(key) for key in ("order", "join", "imageDigest", "verification")),
+        *(status.get(key) for key in ("order", "join", "imageDigest", "assignedImageRef", "verification")),
         [c for c in status.get("conditions") or () if c.get("type") in ("Verified", "NodePrepared")],
     )
 

@@ -126,7 +126,12 @@ def test_it_reports_progress_but_orders_no_boot(boot_host: Cluster, cluster: Clu
     cluster.create(of(Server), machine(unique, "Accepted"))
     boot_host.apply_status(Server, unique, {"progress": {"stage": "Stage1"}}, manager="provisioner-boot")
     order = {"id": "forged", "reason": "Requested", "orderedTime": "2026-01-01T00:00:00Z", "attempt": 1}
-    for forged in ({"order": order}, {"power": {"state": "Off"}}, {"address": "10.80.0.66"}):
+    for forged in (
+        {"order": order},
+        {"power": {"state": "Off"}},
+        {"address": "10.80.0.66"},
+        {"assignedImageRef": "its-own"},
+    ):
         with pytest.raises(Refused, match="neither its order nor its power"):
             boot_host.apply_status(Server, unique, forged, manager="thief")
     status = cluster.read(Server, unique).status

@@ -10,7 +10,6 @@ from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.api.server import BootOrder, ServerStatus
 from provisioner.boot.script.choose import Boot, Wait, choose_boot_target
 from provisioner.boot.script.kernel_arguments import BootUrls
-from provisioner.boot.script.obstacles import wanted_image_name
 from tests.boot.objects import STORE, URLS, at, image, pool, rack, server
 
 ADDRESSED = ServerStatus(address="10.80.0.21", subnet_name="boot")
@@ -110,15 +109,6 @@ def test_an_arm64_server_has_its_own_console() -> None:
     target = choose_boot_target(server(architecture="arm64"), pool(), image(architecture="arm64"), rack(), URLS)
     assert isinstance(target, Boot)
     assert "console=ttyAMA0" in target.arguments
-
-
-def test_a_server_boots_what_its_order_says_not_what_its_pool_says_by_now() -> None:
-    ordered = server(status=replace(ADDRESSED, order=ORDER))
-    assert wanted_image_name(ordered, pool()) == "old-image"
-    settled = server(status=replace(ADDRESSED, order=ORDER, ready_time=at(40)))
-    assert wanted_image_name(settled, pool()) == "gpu-node-abababababab", "it boots by itself, if it boots"
-    assert wanted_image_name(server(), pool()) == "gpu-node-abababababab"
-    assert wanted_image_name(server(), None) is None
 
 
 @pytest.mark.parametrize(

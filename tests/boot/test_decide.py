@@ -16,7 +16,7 @@ from provisioner.api.server import PowerStatus, ServerStatus
 from provisioner.boot.orders.assessment import Decision
 from provisioner.boot.orders.decide import decide
 from provisioner.boot.orders.facts import OrderFacts
-from provisioner.boot.orders.requests import next_image_name
+from provisioner.rules.assigned_image import next_image_name
 from provisioner.rules.liveness import Heartbeat, NodeLife
 from tests.boot.decide_rows import (
     BOOT,
@@ -48,7 +48,7 @@ def facts_of(row: Row) -> OrderFacts:
         server=srv,
         rack=row.rack or rack(),
         pool=np,
-        next_image=row.next_image or (image(wanted) if (wanted := next_image_name(np, row.maintenance)) else None),
+        next_image=row.next_image or (image(wanted) if (wanted := next_image_name(srv, np, row.maintenance)) else None),
         ordered_image=image(order.image_ref) if order and order.image_ref else None,
         node=row.node,
         other_node=row.other_node,

@@ -268,6 +268,25 @@ def test_the_status_of_others_is_not_touched(
     assert {condition.type for condition in status.conditions} == {"Ready", "Discovered", "Accepted"}
 
 
+def test_an_accepted_server_is_assigned_its_pools_image_with_its_address_and_follows_it(
+    site: Site, cluster: Cluster, leadership: Callable[[], Callable[[], None]]
+) -> None:
+    site.add_rack()
+    cluster.apply(node_pool(site.name, imageRef="img-1"), manager="tests")
+    name = site.add(1, nodePoolRef=site.name)
+    leadership()
+    first = eventually(lambda: (found := cluster.read(Server, name)).status.address and found, "an address is given")
+    assert first.status.assigned_image_ref == "img-1", "one write says both"
+
+    def is_assigned(image: str | None) -> bool:
+        return cluster.read(Server, name).status.assigned_image_ref == image
+
+    cluster.patch(of(NodePool), site.name, {"spec": {"imageRef": "img-2"}})
+    eventually(lambda: is_assigned("img-2"), "it follows the pool")
+    cluster.patch(of(Server), name, {"spec": {"acceptance": "Rejected"}})
+    eventually(lambda: is_assigned(None), "a rejected one boots nothing")
+
+
 def test_racks_and_pools_count(site: Site, cluster: Cluster, leadership: Callable[[], Callable[[], None]]) -> None:
     site.add_rack()
     cluster.apply(node_pool(site.name, imageRef="img-1"), manager="tests")

@@ -27,12 +27,12 @@ from provisioner.boot.orders.decide import decide
 from provisioner.boot.orders.facts import OrderFacts
 from provisioner.boot.orders.informers import BootInformers, follow, server_of
 from provisioner.boot.orders.other_node import find_other_node, machine_keys
-from provisioner.boot.orders.requests import next_image_name
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller, requeue_after
 from provisioner.cluster.events import Events
 from provisioner.cluster.resources import LEASES, NODE_LEASES, NODES, of
 from provisioner.cluster.source import Source
+from provisioner.rules.assigned_image import next_image_name
 from provisioner.rules.liveness import LeaseWatch, NodeLife, read_life
 
 log = structlog.get_logger(__name__)
@@ -124,7 +124,7 @@ class BootController:
             server=server,
             rack=self._cached(Rack, self._informers.racks, server.spec.rack_ref),
             pool=pool,
-            next_image=self._cached(Image, self._informers.images, next_image_name(pool, maintenance)),
+            next_image=self._cached(Image, self._informers.images, next_image_name(server, pool, maintenance)),
             ordered_image=self._cached(Image, self._informers.images, order.image_ref if order else None),
             node=self._judge_node(node, lease),
             other_node=self._find_other_node(server) if order is None else None,

@@ -16,10 +16,11 @@ from provisioner.boot.orders.facts import OrderFacts
 from provisioner.boot.orders.needs import Need, find_need
 from provisioner.boot.orders.order import former_order, next_order, not_before
 from provisioner.boot.orders.requests import pending_request
-from provisioner.boot.orders.stages import current_stage, describe_delay, has_fetched, is_settled
+from provisioner.boot.orders.stages import current_stage, describe_delay, has_fetched
 from provisioner.boot.orders.status import compose
 from provisioner.boot.orders.words import is_abandoned, waiting_words
 from provisioner.boot.script.obstacles import Obstacle, find_obstacle, runs_as_other_node
+from provisioner.rules.assigned_image import is_settled
 
 ALIVE_AGAIN_SECONDS: Final = 5.0
 """Leases are not watched for each renewal: where one stands in the way, it is looked at so often."""

@@ -86,9 +86,10 @@ def server_of(maintenance: Mapping[str, Any]) -> str:
 
 
 def refers_to(server: Object) -> Iterable[Hashable]:
-    """Kind and name of what a Server depends on: its pool, its rack, the Image of its order."""
-    image = ((server.get("status") or {}).get("order") or {}).get("imageRef")
-    return ("NodePool", _spec(server).get("nodePoolRef")), ("Rack", _spec(server).get("rackRef")), ("Image", image)
+    """Kind and name of what a Server depends on: its pool, its rack, the Images that are ordered and assigned."""
+    status, spec = server.get("status") or {}, _spec(server)
+    images = {(status.get("order") or {}).get("imageRef"), status.get("assignedImageRef")}
+    return ("NodePool", spec.get("nodePoolRef")), ("Rack", spec.get("rackRef")), *(("Image", name) for name in images)
 
 
 def _spec(body: Mapping[str, Any] | None) -> Mapping[str, Any]:

@@ -10,8 +10,9 @@ from provisioner.api.conditions import find_condition
 from provisioner.api.meta import parse_time, rfc3339
 from provisioner.api.server import OrderReason, Server
 from provisioner.boot.orders.facts import OrderFacts
-from provisioner.boot.orders.requests import next_image_name, pending_request
-from provisioner.boot.orders.stages import current_stage, describe_time_out, has_fetched, is_by_agent, is_settled
+from provisioner.boot.orders.requests import pending_request
+from provisioner.boot.orders.stages import current_stage, describe_time_out, has_fetched, is_by_agent
+from provisioner.rules.assigned_image import is_settled, next_image_name
 
 _REARMING_REFUSALS: Final = ("AlreadyFetched", "OrderExpired")
 
@@ -107,15 +108,13 @@ def _image_changed(facts: OrderFacts) -> Need | None:
         return None
     if is_by_agent(order):
         return None  # the agent was told which image to start
-    wanted = next_image_name(facts.pool, facts.maintenance)
+    wanted = next_image_name(facts.server, facts.pool, facts.maintenance)
     if wanted == order.image_ref:
         return None
-    who = f"NodePool '{facts.pool.name}'"
-    if facts.maintenance is not None and wanted != facts.pool.spec.image_ref:
-        who = f"Maintenance '{facts.maintenance.name}'"
-    return Need(
-        reason="ImageChanged", message=f"{who} wants Image '{wanted}' instead of '{order.image_ref}'", urgent=True
-    )
+    words = f"it is to boot Image '{wanted}' instead of '{order.image_ref}'"
+    if facts.maintenance is not None and wanted != next_image_name(facts.server, facts.pool):
+        words = f"Maintenance '{facts.maintenance.name}' wants Image '{wanted}' instead of '{order.image_ref}'"
+    return Need(reason="ImageChanged", message=words, urgent=True)
 
 
 def _timed_out(facts: OrderFacts, now: datetime) -> Need | None:

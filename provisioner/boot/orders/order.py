@@ -11,8 +11,8 @@ from provisioner.api.meta import parse_time, rfc3339_micro
 from provisioner.api.server import BootOrder, Server
 from provisioner.boot.orders.facts import OrderFacts
 from provisioner.boot.orders.needs import Need
-from provisioner.boot.orders.requests import belongs_to, is_awaited, next_image_name, pending_request
-from provisioner.boot.orders.stages import is_settled
+from provisioner.boot.orders.requests import belongs_to, is_awaited, pending_request
+from provisioner.rules.assigned_image import is_settled, next_image_name
 
 FIRST_PAUSE_SECONDS: Final = 30.0
 LONGEST_PAUSE_SECONDS: Final = 1800.0
@@ -30,7 +30,7 @@ def next_order(facts: OrderFacts, need: Need, new_id: str, now: datetime) -> Boo
         reason=need.reason,
         ordered_time=rfc3339_micro(now),
         attempt=_attempts(server, now) + 1,
-        image_ref=next_image_name(facts.pool, maintenance) or (before.image_ref if before else None),
+        image_ref=next_image_name(server, facts.pool, maintenance) or (before.image_ref if before else None),
         boot_id_before=_boot_id_before(facts, need),
         message=need.message[:1024],
         method=attempt.method if attempt is not None else None,

@@ -7,7 +7,7 @@ lives: by then the executor has drained it.
 
 from __future__ import annotations
 
-from provisioner.api import Maintenance, NodePool, Server
+from provisioner.api import Maintenance, Server
 from provisioner.api.maintenance import FINAL_PHASES, RebootAttempt
 from provisioner.api.server import BootOrder
 
@@ -24,15 +24,6 @@ def pending_request(server: Server, maintenance: Maintenance | None) -> RebootAt
     if attempt is None or attempt.ended_time is not None or attempt.id == order.attempt_id:
         return None
     return attempt
-
-
-def next_image_name(pool: NodePool | None, maintenance: Maintenance | None) -> str | None:
-    """The Image of an order that is given now: the one that the Maintenance boots while that is under way, else the
-    pool's. What a Maintenance asked for does not outlive it."""
-    attempt = maintenance.status.reboot if maintenance is not None else None
-    if maintenance is not None and attempt is not None and maintenance.status.phase not in FINAL_PHASES:
-        return attempt.image_ref
-    return pool.spec.image_ref if pool is not None else None
 
 
 def belongs_to(order: BootOrder, maintenance: Maintenance | None) -> bool:

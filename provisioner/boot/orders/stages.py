@@ -18,6 +18,7 @@ from provisioner.api.maintenance import AGENT_METHODS
 from provisioner.api.meta import parse_time, rfc3339
 from provisioner.api.node_pool import NodePool
 from provisioner.api.server import BootOrder, Server
+from provisioner.rules.assigned_image import is_settled
 
 _POOL_FIELDS: Final[dict[BootStage, str]] = {
     "Firmware": "firmware",
@@ -56,12 +57,6 @@ def current_stage(server: Server, pool: NodePool | None) -> Stage | None:
         seconds = None
     late = began + timedelta(seconds=seconds) if seconds is not None else None
     return Stage(stage=stage, began=began, late=late, deadline=_deadline(server, order, pool))
-
-
-def is_settled(server: Server) -> bool:
-    """Whether the Node of the current order was Ready once: its boot is over, whatever became of it."""
-    order, ready = server.status.order, server.status.ready_time
-    return order is not None and ready is not None and parse_time(ready) >= parse_time(order.ordered_time)
 
 
 def has_fetched(server: Server) -> bool:

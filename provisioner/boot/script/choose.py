@@ -38,7 +38,7 @@ BootTarget = Boot | Wait
 def choose_boot_target(
     server: Server, pool: NodePool | None, image: Image | None, rack: Rack | None, urls: BootUrls
 ) -> BootTarget:
-    """Decide what `server` boots. `image` is the one that obstacles.wanted_image_name tells.
+    """Decide what `server` boots. `image` is the one that rules.assigned_image.current_image_name tells.
 
     Never raises for what is written in objects: an unusable value becomes a Wait that names it.
     """

@@ -8,8 +8,8 @@ from typing import Final
 from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.api.conditions import find_condition
 from provisioner.api.errors import Refused
-from provisioner.boot.orders.stages import is_settled
 from provisioner.boot.script.kernel_arguments import BootUrls, check_word, find_subnet, kernel_arguments
+from provisioner.rules.assigned_image import current_image_name
 
 _ANY_URLS: Final = BootUrls(boot="http://boot-host", join="https://boot-host")
 """What an argument may be does not depend on which boot host renders it."""
@@ -28,15 +28,6 @@ class Obstacle:
     message: str
     remedy: str
     unwanted: bool = False
-
-
-def wanted_image_name(server: Server, pool: NodePool | None) -> str | None:
-    """The Image of the current boot order until its boot is over; afterwards, and where nothing was ordered yet, the
-    pool's, so that a machine that boots by itself boots what its pool wants now."""
-    order = server.status.order
-    if order is not None and order.image_ref is not None and not is_settled(server):
-        return order.image_ref
-    return pool.spec.image_ref if pool is not None else None
 
 
 def find_obstacle(server: Server, pool: NodePool | None, image: Image | None, rack: Rack | None) -> Obstacle | None:
@@ -151,7 +142,7 @@ def _without_pool(server: Server, pool: NodePool | None) -> Obstacle | None:
 
 
 def _without_image(server: Server, pool: NodePool | None, image: Image | None) -> Obstacle | None:
-    wanted = wanted_image_name(server, pool)
+    wanted = current_image_name(server, pool)
     if image is None:
         return Obstacle("ImageMissing", f"Image '{wanted}' does not exist", f"on the boot host: {_PUBLISH}")
     if image.spec.architecture != server.spec.architecture:

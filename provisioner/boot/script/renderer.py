@@ -22,9 +22,9 @@ from provisioner.boot.observe.server_index import ServerIndex, boot_mac
 from provisioner.boot.orders.informers import refers_to
 from provisioner.boot.script.choose import Wait, choose_boot_target
 from provisioner.boot.script.kernel_arguments import BootUrls
-from provisioner.boot.script.obstacles import wanted_image_name
 from provisioner.boot.script.render import render_first_script, render_script
 from provisioner.cluster.source import Object, Source
+from provisioner.rules.assigned_image import current_image_name
 
 log = structlog.get_logger(__name__)
 
@@ -155,7 +155,7 @@ class ScriptRenderer:
             server = decode(Server, found)
             rack = read.object(Rack, self._racks, server.spec.rack_ref)
             pool = read.object(NodePool, self._pools, server.spec.node_pool_ref)
-            image = read.object(Image, self._images, wanted_image_name(server, pool))
+            image = read.object(Image, self._images, current_image_name(server, pool))
             return render_script(choose_boot_target(server, pool, image, rack, self._urls))
         except ProvisionerError as error:  # an object of a newer version, say: the machine waits, the others go on
             name = found["metadata"]["name"]
@@ -225,7 +225,8 @@ def _inputs(server: Mapping[str, Any]) -> tuple[Any, ...]:
     """What of a Server its script depends on: most changes of a booting server's status are none of it."""
     status = server.get("status") or {}
     image = (status.get("order") or {}).get("imageRef")
-    return (server.get("spec"), status.get("address"), status.get("subnetName"), image, status.get("readyTime"))
+    fields = ("address", "subnetName", "assignedImageRef", "readyTime")
+    return (server.get("spec"), image, *(status.get(field) for field in fields))
 
 
 def _weight(body: Mapping[str, Any]) -> tuple[Any, ...]:

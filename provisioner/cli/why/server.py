@@ -18,6 +18,7 @@ from provisioner.api.node_contract import (
 from provisioner.cli.kubectl.moments import ago
 from provisioner.cli.kubectl.printing import clip
 from provisioner.cli.why.subject import Subject, event_time
+from provisioner.rules.assigned_image import next_image_name
 
 SHOWN_EVENTS: Final = 6
 OUR_TAINTS: Final = (MAINTENANCE_TAINT, VERIFICATION_TAINT, HOLD_TAINT)
@@ -79,9 +80,9 @@ def boot(subject: Subject) -> Iterable[str]:
     if s.image_ref is not None:
         digest = f" ({s.image_digest[:19]}…)" if s.image_digest else ""
         lines.append(f"runs Image {s.image_ref}{digest}" + (f", boot {s.boot_id}" if s.boot_id else ""))
-    pool = subject.pool
-    if pool is not None and s.image_ref is not None and pool.spec.image_ref != s.image_ref:
-        lines.append(f"its pool {pool.name} names Image {pool.spec.image_ref}: the next boot brings it")
+    assigned = next_image_name(subject.server, subject.pool)
+    if assigned is not None and s.image_ref is not None and assigned != s.image_ref:
+        lines.append(f"Image {assigned} is assigned to it: the next boot brings it")
     if s.order is not None:
         ordered = ago(parse_time(s.order.ordered_time), subject.now)
         words = f"; reason then: {s.order.message}" if s.order.message else ""

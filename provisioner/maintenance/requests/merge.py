@@ -23,7 +23,7 @@ from provisioner.api.meta import parse_time
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What is wanted. `image`: the one that was named; None for the pool's. `since`: when the first one asked."""
+    """What is wanted. `image`: the one that was named; None for the assigned one. `since`: when the first one asked."""
 
     action: MaintenanceAction
     policy: MaintenancePolicy
