@@ -153,5 +153,5 @@ def _unusable(name: str, namespace: str, what: str) -> BmcRefused:
     return BmcRefused(
         f"Secret {namespace}/{name} {what}",
         reason="CredentialsMissing",
-        hint=f"kubectl -n {namespace} create secret generic {name} --from-literal=username=… --from-literal=password=…",
+        hint=f"kubectl -n {namespace} create secret generic {name} --from-literal=username=… --from-file=password=FILE",
     )

@@ -18,6 +18,7 @@ from provisioner.api.crd import all_crds
 from provisioner.cli.main import KUBECTL_COMMANDS
 from provisioner.cli.service.manifests import all_manifests
 from provisioner.cluster.client import Cluster
+from provisioner.cluster.resources import SECRETS
 from provisioner.lab.binaries.obtain import Binaries
 from provisioner.lab.control_plane.flags import AUDIT_POLICY
 from provisioner.lab.control_plane.plane import ControlPlane
@@ -133,3 +134,39 @@ def test_every_role_and_policy_that_the_manuals_name_is_shipped() -> None:
     named = set(re.findall(r"`(provisioner-(?:viewer|operator|administrator|request\w*[-\w]*|controller-\w+))`", GUIDE))
     assert {"provisioner-operator", "provisioner-request-conditions"} <= named
     assert named <= shipped | {"provisioner-controller"}, json.dumps(sorted(named - shipped))
+
+
+ON_A_COMMAND_LINE = re.compile(
+    r"--token[= ]|--password[= ]|--from-literal=(password|token)|stringData|[a-z]+://[^/\s]+:[^/\s]+@|create token"
+)
+
+
+@pytest.mark.parametrize("manual", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.stem)
+def test_no_command_of_the_manuals_has_a_secret_among_its_arguments(manual: Path) -> None:
+    """Arguments are read by every user of the machine, in /proc."""
+    commands = re.findall(r"^ *```(?:sh|console)?\n(.*?)^ *```$", manual.read_text(), re.MULTILINE | re.DOTALL)
+    commands += re.findall(r"`((?:kubectl|provisioner|scontrol) [^`]+)`", manual.read_text())
+    assert [each for each in commands if ON_A_COMMAND_LINE.search(each)] == []
+
+
+def test_the_guides_kubeconfig_of_an_account_works_and_no_argument_holds_its_token(
+    site: RackOfNodes, binaries: Binaries, control_plane: ControlPlane, cluster: Cluster, tmp_path: Path
+) -> None:
+    (script,) = [b for b in blocks("") if "boot.kubeconfig" in b and "service-account-token" in b]
+    arguments = tmp_path / "arguments"
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("kubectl", "cat", "base64"):
+        real = binaries.kubectl if name == "kubectl" else shutil.which(name)
+        (programs / name).write_text(f'#!/bin/bash\necho {name} "$@" >>{arguments}\nexec {real} "$@"\n')
+        (programs / name).chmod(0o755)
+    here = f"cd {tmp_path}\n" + script.replace("https://10.80.0.1:6443", control_plane.server_url)
+    ran = shell(here, site, programs / "kubectl", programs)
+    assert ran.returncode == 0, ran.stderr
+    written = tmp_path / "boot.kubeconfig"
+    assert written.stat().st_mode & 0o077 == 0
+    assert Cluster.connect(written).ask_who_i_am() == "system:serviceaccount:provisioner-system:provisioner-boot"
+    token = yaml.safe_load(written.read_text())["users"][0]["user"]["token"]
+    assert "get secret provisioner-boot-token" in arguments.read_text()
+    assert token not in arguments.read_text()
+    cluster.delete(SECRETS, "provisioner-boot-token", namespace="provisioner-system")

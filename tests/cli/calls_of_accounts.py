@@ -1,0 +1,211 @@
+"""Which requests the services make of the API server, read out of their source.
+
+A call counts where a method of the client (`get`, `list`, `patch`…) is given a kind: a constant of
+`provisioner.cluster.resources`, `of(Kind)` or a class of `provisioner.api`. A function that passes a kind on to such a
+call counts as that call. What cannot be read so is in OPAQUE.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import provisioner
+from provisioner import api
+from provisioner.api.meta import Resource
+from provisioner.cluster import resources
+from provisioner.cluster.resources import KNOWN, ResourceType, of
+
+ROOT: Final = Path(provisioner.__file__).parent
+
+VERBS: Final = {
+    "get": ("get", ""),
+    "read": ("get", ""),
+    "list": ("list", ""),
+    "read_all": ("list", ""),
+    "create": ("create", ""),
+    "replace": ("update", ""),
+    "patch": ("patch", ""),
+    "strategic_patch": ("patch", ""),
+    "apply": ("patch", ""),
+    "apply_status": ("patch", "/status"),
+    "delete": ("delete", ""),
+    "evict": ("create", "/eviction"),
+}
+OPAQUE: Final[dict[str, set[tuple[str, str]]]] = {
+    # The counts of either kind, by `self._kind`.
+    "inventory/controller.py": {("patch", "racks/status"), ("patch", "nodepools/status")},
+    # The one call that names no kind, because there is only one.
+    "jobs/pod_workloads.py": {("create", "pods/eviction")},
+}
+NOT_BY_SERVICES: Final = {"inventory/registrar.py", "join/rbac.py"}
+"""Stages' modules that people's commands use."""
+OF_BOOT: Final = (
+    *("boot/dhcp/", "boot/host/", "boot/observe/", "boot/script/"),
+    *("join/service.py", "cli/service/join_service.py"),
+)
+OF_CONTROLLER: Final = (
+    *("inventory/", "boot/orders/", "power/", "health/", "maintenance/", "jobs/", "join/", "cluster/leader.py"),
+    *("cli/service/controllers.py", "cli/service/controller.py"),
+)
+OF_BOTH: Final = ("cluster/events.py",)
+
+Right = tuple[str, str]
+"""Verb and resource, with its subresource: ("patch", "servers/status")."""
+
+
+def rights_needed(account: str) -> dict[Right, set[str]]:
+    """What the code of `account` (boot, controller) asks of the API server, and the files that ask."""
+    wrappers = _wrappers()
+    needed: dict[Right, set[str]] = {}
+    for name in _files(account):
+        found = set(_calls(name, wrappers)) | OPAQUE.get(name, set())
+        for right in found:
+            needed.setdefault(right, set()).add(name)
+    return needed
+
+
+def unreadable_calls(account: str) -> list[str]:
+    """Calls of the client whose kind cannot be told, in files that OPAQUE does not name."""
+    wrappers = _wrappers()
+    return [
+        f"{name}:{call.lineno} {ast.unparse(call)[:80]}"
+        for name in _files(account)
+        if name not in OPAQUE
+        for function in _functions(name)
+        for call in ast.walk(function.node)
+        if isinstance(call, ast.Call) and _is_the_clients(call) and not _kinds(call, function.bound)
+        if function.node.name not in wrappers.get(name, {}) and ast.unparse(call.func).rpartition(".")[2] in VERBS
+    ]
+
+
+@dataclass(frozen=True)
+class _Function:
+    """`bound`: names that a comprehension or an assignment gives kinds to."""
+
+    node: ast.FunctionDef
+    parameters: frozenset[str]
+    bound: dict[str, list[ResourceType]]
+
+
+def _files(account: str) -> Iterator[str]:
+    first, other = (OF_BOOT, ()) if account == "boot" else (OF_CONTROLLER, OF_BOOT)
+    for path in sorted(ROOT.rglob("*.py")):
+        name = str(path.relative_to(ROOT))
+        if name.startswith((*first, *OF_BOTH)) and not name.startswith(other or ("-",)) and name not in NOT_BY_SERVICES:
+            yield name
+
+
+def _functions(name: str) -> list[_Function]:
+    tree = ast.parse((ROOT / name).read_text())
+    return [
+        _Function(node, frozenset(each.arg for each in (*node.args.args, *node.args.kwonlyargs)), _bound(node))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+    ]
+
+
+def _bound(function: ast.FunctionDef) -> dict[str, list[ResourceType]]:
+    found: dict[str, list[ResourceType]] = {}
+    for each in ast.walk(function):
+        if isinstance(each, ast.GeneratorExp | ast.ListComp):
+            for generator in each.generators:
+                if isinstance(generator.target, ast.Name) and isinstance(generator.iter, ast.Tuple):
+                    kinds = [kind for item in generator.iter.elts for kind in _kind(item, {})]
+                    found.setdefault(generator.target.id, []).extend(kinds)
+        if isinstance(each, ast.Assign):
+            given = [(each.targets[0], each.value)]
+            if isinstance(each.targets[0], ast.Tuple) and isinstance(each.value, ast.Tuple):
+                given = list(zip(each.targets[0].elts, each.value.elts, strict=False))
+            for target, value in given:
+                if isinstance(target, ast.Name) and (kinds := _kind(value, {})):
+                    found.setdefault(target.id, []).extend(kinds)
+    return found
+
+
+def _wrappers() -> dict[str, dict[str, set[tuple[str, str]]]]:
+    """By file: functions that pass a parameter of theirs on as the kind, and the verbs that they amount to."""
+    found: dict[str, dict[str, set[tuple[str, str]]]] = {}
+    for path in ROOT.rglob("*.py"):
+        name = str(path.relative_to(ROOT))
+        functions, local = _functions(name), found.setdefault(name, {})
+        for _ in range(3):  # one wrapper may call another
+            for function in functions:
+                for call in ast.walk(function.node):
+                    if isinstance(call, ast.Call) and _passes_on(call, function.parameters):
+                        verbs = _verbs(call, local)
+                        if verbs:
+                            local.setdefault(function.node.name, set()).update(verbs)
+    return found
+
+
+def _passes_on(call: ast.Call, parameters: frozenset[str]) -> bool:
+    """Whether one of its first two arguments is a parameter that may be a kind, or `of` it."""
+    for argument in call.args[:2]:
+        inner = argument.args[0] if isinstance(argument, ast.Call) and _called(argument) == "of" else argument
+        if isinstance(inner, ast.Name) and inner.id in parameters & {"type_", "type", "kind"}:
+            return True
+    return False
+
+
+def _calls(name: str, wrappers: dict[str, dict[str, set[tuple[str, str]]]]) -> Iterator[Right]:
+    for function in _functions(name):
+        for call in ast.walk(function.node):
+            if not isinstance(call, ast.Call):
+                continue
+            informs = _called(call) == "Informer"
+            verbs = {("list", ""), ("watch", "")} if informs else _verbs(call, wrappers.get(name, {}))
+            for kind in _kinds(call, function.bound) if verbs else ():
+                for verb, subresource in verbs:
+                    yield verb, kind.plural + (subresource or _subresource(call))
+
+
+def _verbs(call: ast.Call, local: dict[str, set[tuple[str, str]]]) -> set[tuple[str, str]]:
+    called = _called(call)
+    if isinstance(call.func, ast.Attribute) and called in VERBS:
+        return {VERBS[called]}
+    return local.get(called, set())
+
+
+def _called(call: ast.Call) -> str:
+    return ast.unparse(call.func).rpartition(".")[2]
+
+
+def _is_the_clients(call: ast.Call) -> bool:
+    if not isinstance(call.func, ast.Attribute) or call.func.attr not in VERBS:
+        return False
+    return ast.unparse(call.func.value).rpartition(".")[2].lstrip("_") in ("cluster", "client")
+
+
+def _subresource(call: ast.Call) -> str:
+    given = [keyword.value for keyword in call.keywords if keyword.arg == "subresource"]
+    return f"/{given[0].value}" if given and isinstance(given[0], ast.Constant) else ""
+
+
+def _kinds(call: ast.Call, bound: dict[str, list[ResourceType]]) -> list[ResourceType]:
+    """The kind among its first three arguments; or of the body that is written there."""
+    for argument in call.args[:3]:
+        if found := _kind(argument, bound):
+            return found
+    if call.args and isinstance(call.args[0], ast.Dict):
+        pairs = zip(call.args[0].keys, call.args[0].values, strict=True)
+        words = {ast.literal_eval(k): ast.literal_eval(v) for k, v in pairs if k and isinstance(v, ast.Constant)}
+        return [KNOWN[(words["apiVersion"], words["kind"])]] if {"apiVersion", "kind"} <= words.keys() else []
+    return []
+
+
+def _kind(node: ast.expr, bound: dict[str, list[ResourceType]]) -> list[ResourceType]:
+    if isinstance(node, ast.Call) and _called(node) == "of" and node.args:
+        return _kind(node.args[0], bound)
+    if not isinstance(node, ast.Name):
+        return []
+    if node.id in bound:
+        return bound[node.id]
+    constant = getattr(resources, node.id, None)
+    if isinstance(constant, ResourceType):
+        return [constant]
+    kind = getattr(api, node.id, None)
+    return [of(kind)] if isinstance(kind, type) and issubclass(kind, Resource) and kind is not Resource else []

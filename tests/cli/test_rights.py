@@ -1,0 +1,94 @@
+"""The services' accounts have the rights that their code uses, no fewer and no more: asked of a real API server."""
+
+from __future__ import annotations
+
+import pytest
+
+from provisioner.api.errors import Refused
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.resources import BUILT_IN, LEASES, ResourceType
+from provisioner.lab.control_plane.plane import ControlPlane
+from tests.cli.calls_of_accounts import Right, rights_needed, unreadable_calls
+
+RULES_REVIEWS = ResourceType("authorization.k8s.io", "v1", "SelfSubjectRulesReview", "selfsubjectrulesreviews")
+NAMESPACED = {kind.plural for kind in BUILT_IN if kind.namespaced}
+SYSTEM, TOKENS, NODE_LEASES = "provisioner-system", "kube-system", "kube-node-lease"
+CHECKS, DEFAULT = "provisioner-checks", "default"
+NAMESPACES = (SYSTEM, TOKENS, NODE_LEASES, CHECKS, DEFAULT)
+CHECKED_BY_OTHERS = {("approve", "signers"), ("disrupt-now", "maintenances")}
+"""What the API server's admission looks for when the controller approves, or carries a request under Now over."""
+
+PLACES: dict[str, dict[Right, set[str]]] = {
+    "boot": {
+        ("get", "events"): {DEFAULT},
+        ("create", "events"): {DEFAULT},
+        ("patch", "events"): {DEFAULT},
+        ("get", "leases"): {NODE_LEASES},
+        ("create", "secrets"): {TOKENS},
+        ("delete", "secrets"): {TOKENS},
+    },
+    "controller": {
+        ("get", "leases"): {NODE_LEASES, SYSTEM},
+        ("list", "leases"): {NODE_LEASES},
+        ("watch", "leases"): {NODE_LEASES},
+        ("create", "leases"): {SYSTEM},
+        ("update", "leases"): {SYSTEM},
+        ("get", "secrets"): {SYSTEM},
+        ("delete", "secrets"): {TOKENS},
+        ("create", "jobs"): {CHECKS},
+        ("delete", "jobs"): {CHECKS},
+    },
+}
+"""Where a right is enough in some namespaces; any other is needed in all of them."""
+
+
+def account(control_plane: ControlPlane, name: str) -> Cluster:
+    groups = ("system:serviceaccounts", f"system:serviceaccounts:{SYSTEM}", "system:authenticated")
+    user = f"system:serviceaccount:{SYSTEM}:{name}"
+    return Cluster.connect(control_plane.kubeconfig, as_user=user, as_groups=groups)
+
+
+def granted(somebody: Cluster, namespace: str) -> set[Right]:
+    """The rights that the API server says `somebody` has in `namespace`."""
+    body = {"apiVersion": RULES_REVIEWS.api_version, "kind": RULES_REVIEWS.kind, "metadata": {}}
+    answer = somebody.create(RULES_REVIEWS, body | {"spec": {"namespace": namespace}})
+    rules = answer["status"]["resourceRules"]
+    return {(verb, resource) for rule in rules for verb in rule["verbs"] for resource in rule.get("resources") or ()}
+
+
+def in_place(name: str, rights: set[Right], namespace: str) -> set[Right]:
+    """Those of `rights` that are needed in `namespace`."""
+
+    def is_needed(right: Right) -> bool:
+        places = PLACES[name].get(right)
+        return right[1].split("/")[0] not in NAMESPACED or places is None or namespace in places
+
+    return {right for right in rights if is_needed(right)}
+
+
+@pytest.mark.parametrize("name", ["boot", "controller"])
+def test_an_account_has_the_rights_that_its_code_uses_and_no_others(
+    cluster: Cluster, control_plane: ControlPlane, name: str
+) -> None:
+    needed = set(rights_needed(name)) | (CHECKED_BY_OTHERS if name == "controller" else set())
+    somebody, anybody = account(control_plane, f"provisioner-{name}"), account(control_plane, "nobody")
+    assert set(PLACES[name]) <= needed, "a place for a right that nothing uses"
+    for namespace in NAMESPACES:
+        has = granted(somebody, namespace) - granted(anybody, namespace)
+        wanted = in_place(name, needed, namespace)
+        assert has - wanted == set(), f"provisioner-{name} may do in {namespace} what no code of it does"
+        assert wanted - has == set(), f"provisioner-{name} may not do in {namespace} what its code does"
+
+
+@pytest.mark.parametrize("name", ["boot", "controller"])
+def test_the_kind_of_every_call_can_be_told(name: str) -> None:
+    assert unreadable_calls(name) == [], "name what it asks for in OPAQUE (tests/cli/calls_of_accounts.py)"
+
+
+def test_the_controller_holds_its_own_lease_and_no_other(controller_account: Cluster, cluster: Cluster) -> None:
+    with pytest.raises(Refused, match="cannot get resource"):
+        controller_account.get(LEASES, "another", namespace=SYSTEM)
+    held = {"metadata": {"name": "provisioner-controller", "namespace": SYSTEM}, "spec": {"holderIdentity": "a"}}
+    lease = controller_account.create(LEASES, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"} | held)
+    assert controller_account.replace(LEASES, lease | {"spec": {"holderIdentity": "b"}})
+    cluster.delete(LEASES, "provisioner-controller", namespace=SYSTEM)
