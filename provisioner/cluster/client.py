@@ -193,15 +193,22 @@ class Cluster:
         *,
         namespace: str | None = None,
         uid: str | None = None,
-    ) -> None:
-        """Delete an object; that it is gone already is fine. Raises: Conflict if `uid` is given and it has another."""
+        dry_run: bool = False,
+    ) -> bool:
+        """Delete an object; False if it is gone already. Raises: Conflict if `uid` is given and it has another.
+
+        With `dry_run` the API server, and its policies, decide, and nothing is deleted.
+        """
         options: Object = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
         if uid is not None:
             options["preconditions"] = {"uid": uid}
+        if dry_run:
+            options["dryRun"] = ["All"]  # in the query it would count for nothing beside a body
         try:
             self._request("DELETE", type.item(name, namespace), what=f"DELETE {type} {name}", body=options)
         except NotFound:
-            return
+            return False
+        return True
 
     def evict(self, name: str, namespace: str, *, uid: str, grace_seconds: int | None = None) -> None:
         """Ask for the eviction of a pod (policy/v1); that it is gone already is fine.

@@ -17,7 +17,7 @@ from provisioner.join.csr import MAX_EXPIRATION_SECONDS
 from provisioner.join.csr_controller import Approver, concerns_us
 from provisioner.join.node_controller import NodePreparer
 from provisioner.join.node_object import SERVER_UID_ANNOTATION
-from provisioner.join.stale_tokens import TokenCleaner
+from provisioner.join.stale_tokens import SETTLE_SECONDS, TokenCleaner, left_over
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,16 +38,20 @@ def build_join_controllers(
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     *,
     max_expiration_seconds: int = MAX_EXPIRATION_SECONDS,
+    settle_seconds: float = SETTLE_SECONDS,
 ) -> list[Controller]:
     """Three controllers: Nodes of servers, certificates, left-over tokens. The caller runs and stops them."""
     nodes = Controller("join-nodes", NodePreparer(cluster=cluster, recorder=recorder, now=now).reconcile)
     approver = Approver(cluster=cluster, recorder=recorder, now=now, max_expiration_seconds=max_expiration_seconds)
     certificates = Controller("join-certificates", approver.reconcile, workers=2)
-    tokens = Controller("join-tokens", TokenCleaner(cluster=cluster, now=now).reconcile)
+    tokens = Controller("join-tokens", TokenCleaner(cluster=cluster).reconcile)
 
     def server_changed(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
         if new is not None and (old is None or _of_interest(old) != _of_interest(new)):
             nodes.queue.add(name)
+        token_id = left_over(old, new)
+        if token_id is not None:
+            tokens.queue.add_after(token_id, settle_seconds)
 
     def node_changed(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
         if new is None or old is None:
@@ -75,7 +79,6 @@ def build_join_controllers(
     informers.node_pools.subscribe(of_all_servers("nodePoolRef"))
     informers.racks.subscribe(of_all_servers("rackRef"))
     informers.csrs.subscribe(csr_changed)
-    tokens.queue.add("all")
     return [nodes, certificates, tokens]
 
 

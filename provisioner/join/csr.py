@@ -80,13 +80,13 @@ class CertificateFacts:
 
     `server`: the Server whose name is asked for. `requesting_server`: whether the asking Node was made for one of our
     Servers (see is_ours).
-    `token_server`: label of the token's Secret; None if there is no such Secret. `credentials`: ids of the client
-    certificates of the server's current boot.
+    `token_exists`: whether the asking token's Secret is there, and ours. `credentials`: ids of the client certificates
+    of the server's current boot.
     """
 
     server: Server | None
     requesting_server: bool = False
-    token_server: str | None = None
+    token_exists: bool = False
     credentials: Collection[str] = ()
     max_expiration_seconds: int = MAX_EXPIRATION_SECONDS
 
@@ -189,8 +189,8 @@ def _judge_token(request: CertificateRequest, facts: CertificateFacts) -> Certif
             # We claimed it and died before we said so.
             return ApproveBootstrap(token_id)
         return Deny("TokenSpent", f"a certificate was approved on token {token_id} before")
-    if facts.token_server != server.name:
-        return Deny("WrongToken", f"the Secret of token {token_id} is gone or not of server {server.name}")
+    if not facts.token_exists:
+        return Deny("WrongToken", f"the Secret of token {token_id} is gone, or is none of ours")
     return ApproveBootstrap(token_id)
 
 

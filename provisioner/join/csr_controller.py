@@ -15,7 +15,7 @@ import structlog
 
 from provisioner.api.codec import to_json
 from provisioner.api.conditions import settle_condition
-from provisioner.api.errors import NotFound
+from provisioner.api.errors import NotFound, Refused
 from provisioner.api.meta import Condition, rfc3339
 from provisioner.api.server import JoinStatus, Server
 from provisioner.cluster.client import Cluster
@@ -36,7 +36,7 @@ from provisioner.join.csr import (
     requesting_node,
 )
 from provisioner.join.csr_request import CertificateRequest, is_decided, issued_credential, read_request
-from provisioner.join.mint import SERVER_LABEL, TOKEN_NAMESPACE, token_id_of_user, token_secret_name
+from provisioner.join.mint import TOKEN_NAMESPACE, token_id_of_user, token_secret_name
 from provisioner.join.recording import regarding_server
 
 log = structlog.get_logger()
@@ -77,7 +77,7 @@ class Approver:
         facts = CertificateFacts(
             server=server,
             requesting_server=self._is_ours(requesting_node(request), server),
-            token_server=self._token_server(request),
+            token_exists=self._delete_token(request, dry_run=True),
             credentials=self._credentials(server, request),
             max_expiration_seconds=self.max_expiration_seconds,
         )
@@ -130,9 +130,8 @@ class Approver:
                     credentials=(*join.credentials, credential)[-2:],
                 ),
             )
-        token_id = token_id_of_user(request.username)
-        if token_id is not None and self._token_server(request) == server.name:
-            self.cluster.delete(SECRETS, token_secret_name(token_id), namespace=TOKEN_NAMESPACE)
+        if token_id_of_user(request.username) == join.token_id:
+            self._delete_token(request)
 
     def _apply_join(self, server: Server, join: JoinStatus) -> None:
         condition = Condition(
@@ -212,16 +211,20 @@ class Approver:
         except NotFound:
             return None
 
-    def _token_server(self, request: CertificateRequest) -> str | None:
+    def _delete_token(self, request: CertificateRequest, *, dry_run: bool = False) -> bool:
+        """Delete the Secret of the token that asks; whether it was there. A policy keeps us to tokens of our own.
+
+        With `dry_run` nothing is deleted: it tells that the token is there without the right to read Secrets, which
+        RBAC can only give for all of the namespace.
+        """
         token_id = token_id_of_user(request.username)
         if token_id is None:
-            return None
+            return False
         try:
-            secret = self.cluster.get(SECRETS, token_secret_name(token_id), namespace=TOKEN_NAMESPACE)
-        except NotFound:
-            return None
-        label = (secret["metadata"].get("labels") or {}).get(SERVER_LABEL)
-        return str(label) if label else None
+            return self.cluster.delete(SECRETS, token_secret_name(token_id), namespace=TOKEN_NAMESPACE, dry_run=dry_run)
+        except Refused as refused:
+            log.warning("token is not ours to delete", csr=request.name, token_id=token_id, error=str(refused))
+            return False
 
     def _credentials(self, server: Server | None, request: CertificateRequest) -> tuple[str, ...]:
         """Ids of the client certificates of the server's current boot, freshly issued ones included."""

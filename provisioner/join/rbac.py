@@ -1,13 +1,15 @@
 """Who may do what in the cluster for a join: the bootstrap tokens, the join service on the boot hosts, the approver.
 
-The join service may create and delete bootstrap tokens but read none, and no other Secret. The approver reads Secrets
-of kube-system, because a token's Secret cannot be named before it exists.
+The join service may create and delete Secrets of kube-system, the approver may delete them, and neither may read any.
+RBAC cannot say which, for the name of a token is not known before it exists: policies hold both to tokens of our own
+(`provisioner-boot-limits` and `provisioner-controller-secrets`).
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
+from provisioner.cluster.events import CLUSTER_SCOPED_NAMESPACE
 from provisioner.cluster.resources import NODE_LEASES
 from provisioner.join.csr import CLIENT_SIGNER, SERVING_SIGNER
 from provisioner.join.mint import BOOTSTRAP_GROUP, TOKEN_NAMESPACE
@@ -29,13 +31,15 @@ _EVENTS: Final = _rule("", ["events"], ["get", "create", "patch"])
 
 _SERVICE_RULES: Final = [
     _rule("provisioner.dev", ["servers"], ["get", "list", "watch"]),
-    _rule("provisioner.dev", ["nodepools", "images"], ["get", "list", "watch"]),
+    _rule("provisioner.dev", ["nodepools", "images"], ["get"]),
     _rule("provisioner.dev", ["servers/status"], ["patch"]),
     _rule("", ["nodes"], ["get"]),
-    _EVENTS,
 ]
-_SERVICE_TOKEN_RULES: Final = [_rule("", ["secrets"], ["create", "delete"])]
-_SERVICE_LEASE_RULES: Final = [_rule("coordination.k8s.io", ["leases"], ["get"])]
+_SERVICE_RULES_IN: Final = {
+    TOKEN_NAMESPACE: [_rule("", ["secrets"], ["create", "delete"])],
+    NODE_LEASES: [_rule("coordination.k8s.io", ["leases"], ["get"])],
+    CLUSTER_SCOPED_NAMESPACE: [_EVENTS],
+}
 
 _APPROVER_RULES: Final = [
     _rule("provisioner.dev", ["servers", "nodepools", "racks"], ["get", "list", "watch"]),
@@ -44,9 +48,11 @@ _APPROVER_RULES: Final = [
     _rule("certificates.k8s.io", ["certificatesigningrequests"], ["get", "list", "watch"]),
     _rule("certificates.k8s.io", ["certificatesigningrequests/approval"], ["update"]),
     _rule("certificates.k8s.io", ["signers"], ["approve"], [CLIENT_SIGNER, SERVING_SIGNER]),
-    _EVENTS,
 ]
-_APPROVER_TOKEN_RULES: Final = [_rule("", ["secrets"], ["get", "list", "delete"])]
+_APPROVER_RULES_IN: Final = {
+    TOKEN_NAMESPACE: [_rule("", ["secrets"], ["delete"])],
+    CLUSTER_SCOPED_NAMESPACE: [_EVENTS],
+}
 
 
 def rbac_objects(*, service_subject: Object, controller_subject: Object) -> list[Object]:
@@ -59,17 +65,17 @@ def rbac_objects(*, service_subject: Object, controller_subject: Object) -> list
             "system:node-bootstrapper",
             {"kind": "Group", "apiGroup": RBAC, "name": BOOTSTRAP_GROUP},
         ),
-        *_granted(JOIN_SERVICE_ROLE, _SERVICE_RULES, _SERVICE_TOKEN_RULES, service_subject),
-        *_granted_in(NODE_LEASES, JOIN_SERVICE_ROLE, _SERVICE_LEASE_RULES, service_subject),
-        *_granted(APPROVER_ROLE, _APPROVER_RULES, _APPROVER_TOKEN_RULES, controller_subject),
+        *_granted(JOIN_SERVICE_ROLE, _SERVICE_RULES, _SERVICE_RULES_IN, service_subject),
+        *_granted(APPROVER_ROLE, _APPROVER_RULES, _APPROVER_RULES_IN, controller_subject),
     ]
 
 
-def _granted(name: str, rules: list[Object], token_rules: list[Object], subject: Object) -> list[Object]:
+def _granted(name: str, rules: list[Object], rules_in: dict[str, list[Object]], subject: Object) -> list[Object]:
+    """`rules` in all of the cluster, `rules_in` in the namespaces that are its keys."""
     return [
         {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules},
         _binding(name, name, subject),
-        *_granted_in(TOKEN_NAMESPACE, name, token_rules, subject),
+        *(made for namespace, local in rules_in.items() for made in _granted_in(namespace, name, local, subject)),
     ]
 
 

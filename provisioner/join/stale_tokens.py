@@ -1,59 +1,51 @@
-"""Bootstrap tokens that a crash or a race left over are removed; Kubernetes' own token cleaner removes expired ones."""
+"""Bootstrap tokens that a crash or a race left over are removed; Kubernetes' own token cleaner removes expired ones.
+
+Without a look at the Secrets, which would need the right to read all of kube-system: a Server's status names its token
+before that exists, so whoever follows the Servers sees each that is replaced.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import Any, Final
 
 import structlog
 
-from provisioner.api.errors import NotFound
-from provisioner.api.meta import parse_time
-from provisioner.api.server import Server
+from provisioner.api.errors import Refused
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import SECRETS
-from provisioner.join.mint import SERVER_LABEL, TOKEN_NAMESPACE
+from provisioner.join.mint import TOKEN_NAMESPACE, token_secret_name
 
 log = structlog.get_logger()
 
-LOOK_EVERY_SECONDS: Final = 60.0
 SETTLE_SECONDS: Final = 30
-"""A Secret younger than this may belong to a request that is being answered."""
-
-_PREFIX: Final = "bootstrap-token-"
+"""The request that a left-over token was made for may be under way still: its Secret comes after its name."""
 
 
-def is_stale(secret: Mapping[str, Any], server: Server | None, now: datetime) -> bool:
-    """Whether nobody needs this token: its server is gone, was handed another one, or has its certificate."""
-    metadata = secret["metadata"]
-    if now - parse_time(metadata["creationTimestamp"]) < timedelta(seconds=SETTLE_SECONDS):
-        return False
-    join = server.status.join if server is not None else None
-    token_id = str(metadata["name"]).removeprefix(_PREFIX)
-    return join is None or join.token_id != token_id or join.certificate_token_id == token_id
+def left_over(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> str | None:
+    """Id of the token that a Server's status names no longer, if there was one; so it is when the Server is gone."""
+    before, after = _token_id(old), _token_id(new)
+    return before if before != after else None
+
+
+def _token_id(server: Mapping[str, Any] | None) -> str | None:
+    join = ((server or {}).get("status") or {}).get("join") or {}
+    token_id = join.get("tokenID")
+    return str(token_id) if token_id else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class TokenCleaner:
-    """Looks at all tokens of ours, once a minute."""
+    """Removes tokens by their ids, each some time after it was left over."""
 
     cluster: Cluster
-    now: Callable[[], datetime]
 
-    def reconcile(self, _: str) -> float:
-        """Remove what is stale; come back. Raises: Retryable."""
-        for secret in self.cluster.list(SECRETS, namespace=TOKEN_NAMESPACE, label_selector=SERVER_LABEL).items:
-            name, server_name = secret["metadata"]["name"], secret["metadata"]["labels"][SERVER_LABEL]
-            if not name.startswith(_PREFIX) or not is_stale(secret, self._server(server_name), self.now()):
-                continue
-            self.cluster.delete(SECRETS, name, namespace=TOKEN_NAMESPACE, uid=secret["metadata"]["uid"])
-            log.info("stale token removed", secret=name, server=server_name)
-        return LOOK_EVERY_SECONDS
-
-    def _server(self, name: str) -> Server | None:
+    def reconcile(self, token_id: str) -> None:
+        """Remove the token's Secret if it is there. Raises: Retryable."""
         try:
-            return self.cluster.read(Server, name)
-        except NotFound:
-            return None
+            if self.cluster.delete(SECRETS, token_secret_name(token_id), namespace=TOKEN_NAMESPACE):
+                log.info("stale token removed", token_id=token_id)
+        except (Refused, ValueError) as error:
+            # Boot hosts write the ids: by one of another token they would have it deleted.
+            log.warning("stale token is not ours", token_id=token_id, error=str(error))

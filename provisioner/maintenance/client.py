@@ -77,7 +77,7 @@ class Client(Protocol):
         *,
         namespace: str | None = None,
         uid: str | None = None,
-    ) -> None: ...
+    ) -> object: ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -198,14 +198,17 @@ class FakeCluster:
         *,
         namespace: str | None = None,
         uid: str | None = None,
-    ) -> None:
+        dry_run: bool = False,
+    ) -> bool:
         key, what = key_of(name, namespace), f"DELETE {type} {name}"
         try:
             current = self._store.find(type, key, what)
         except NotFound:
-            return
+            return False
         if uid is not None and uid != current["metadata"]["uid"]:
             raise Conflict(f"{what}: the UID in the precondition ({uid}) does not match", after_seconds=0.1)
+        if dry_run:
+            return True
         if type == PODS and (current.get("spec") or {}).get("nodeName"):
             # Its kubelet, which nobody plays here, would confirm that it has ended: see `remove_pod`.
             self._store.begin_deletion(type, key, {"deletionGracePeriodSeconds": POD_GRACE_SECONDS})
@@ -213,6 +216,7 @@ class FakeCluster:
             self._store.begin_deletion(type, key, {"deletionGracePeriodSeconds": 0})
         else:
             self._store.remove(type, key)
+        return True
 
     def remove_pod(self, name: str, namespace: str) -> None:
         """What a kubelet does once a pod has ended: it is gone."""

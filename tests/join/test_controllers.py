@@ -38,7 +38,7 @@ def informers(accounts: Accounts) -> Iterator[JoinInformers]:
         csrs=Informer(cluster, CSRS),
     )
     stop = threading.Event()
-    controllers = build_join_controllers(cluster, followed, Recorded())
+    controllers = build_join_controllers(cluster, followed, Recorded(), settle_seconds=1.0)
     threads = [threading.Thread(target=controller.run, args=(stop,), daemon=True) for controller in controllers]
     for informer in vars(followed).values():
         informer.start(stop)
@@ -86,6 +86,18 @@ def test_an_order_becomes_a_node_and_a_request_a_certificate(
 
     world.admin.delete(NODES, world.name)
     wait_until(lambda: informers.nodes.get(world.name) is not None, "a deleted Node is made again")
+
+
+def test_the_token_of_a_server_that_is_deleted_while_it_joins_goes_with_it(
+    informers: JoinInformers, make_world: Callable[..., World]
+) -> None:
+    world = make_world()
+    world.prepare_node = lambda: None  # type: ignore[method-assign]
+    world.order("order-1")
+    wait_until(lambda: isinstance(world.join(), JoinConfiguration), "the Node is prepared and the server joins")
+    assert len(world.tokens()) == 1
+    world.admin.delete(of(Server), world.name)
+    wait_until(lambda: world.tokens() == [], "the token is deleted")
 
 
 def test_a_server_is_found_by_its_boot_mac_address(informers: JoinInformers, make_world: Callable[..., World]) -> None:

@@ -281,6 +281,28 @@ def test_a_token_whose_secret_is_gone_gets_nothing(world: World) -> None:
     assert world.decide(csr) == "WrongToken"
 
 
+def test_the_approver_may_read_no_secret_and_learns_nothing_of_one_that_it_may_delete(world: World) -> None:
+    token_id = world.joined().bootstrap_token.reveal().split(".")[0]
+    name, account = f"bootstrap-token-{token_id}", world.approver.cluster
+    with pytest.raises(Refused, match="cannot get resource"):
+        account.get(SECRETS, name, namespace="kube-system")
+    with pytest.raises(Refused, match="cannot list resource"):
+        account.list(SECRETS, namespace="kube-system")
+    assert account.delete(SECRETS, name, namespace="kube-system", dry_run=True)
+    assert world.tokens() == [token_id]
+
+
+def test_the_approver_deletes_tokens_of_ours_and_no_other_secret(world: World, unique: str) -> None:
+    opaque = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": unique, "namespace": "kube-system"}}
+    world.admin.create(SECRETS, opaque)
+    kubeadm = f"bootstrap-token-{world.name[1:7]}"
+    foreign_token(world)
+    for name in (unique, kubeadm):
+        with pytest.raises(Refused, match="and no other Secret"):
+            world.approver.cluster.delete(SECRETS, name, namespace="kube-system")
+        world.admin.delete(SECRETS, name, namespace="kube-system")
+
+
 def test_a_user_who_asks_for_our_name_is_denied_and_for_another_too(world: World) -> None:
     assert world.decide(ask(world.admin, certificate_pem(curve_key(), f"system:node:{world.name}"))) == "NameTaken"
     assert world.decide(ask(world.admin, certificate_pem(curve_key(), "system:node:nobody"))) == "UnknownRequester"
