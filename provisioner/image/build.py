@@ -30,6 +30,8 @@ from provisioner.image.stage1 import pack_stage1
 
 Report = Callable[[str, str, float], None]
 """Called when a phase has ended: its name, what came of it, and its seconds."""
+PHASES = ("base", "root", "squashfs", "stage-1", "manifest")
+"""The phases in their order."""
 
 _KEPT_BASES = 4
 

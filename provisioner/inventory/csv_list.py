@@ -26,7 +26,7 @@ _ARCHITECTURES: Final = {"x86_64": "x86_64", "x86": "x86_64", "amd64": "x86_64",
     "aarch64": "arm64",
     "arm": "arm64",
 }
-_SPREADSHEET_NUMBER: Final = re.compile(r"\d+([.,]\d+)?[eE]\+?\d+")
+_SPREADSHEET_NUMBER: Final = re.compile(r"\d([.,]\d+)?[eE]\+?\d{1,3}")
 _EMPTY: Final = frozenset({"", "-", "n/a", "na", "none", "tbd", "null"})
 
 

@@ -142,8 +142,10 @@ def _by_part(whole: Claim, claimed: list[tuple[Claim, _Holder]]) -> Iterator[tup
     if any(not claim.part for claim, _ in claimed):
         yield whole, [holder for _, holder in claimed]
         return
-    for part in dict.fromkeys(claim for claim, _ in claimed):
-        yield part, [holder for claim, holder in claimed if claim == part]
+    parts: dict[Claim, list[_Holder]] = defaultdict(list)
+    for claim, holder in claimed:
+        parts[claim].append(holder)
+    yield from parts.items()
 
 
 def _remedy(claim: Claim, others: list[_Holder]) -> str:

@@ -1,11 +1,13 @@
 """Registration: what a packing list changes, field by field. Pure; `registrar` does the writing.
 
-The bodies hold only what the file says, so that a server-side apply owns only that. What an apply would make of them
-(defaults, fields that the file no longer has) is asked of the API server by a dry run, and compared here.
+The bodies hold only what the file says, so that a server-side apply owns only that. Whether an apply would change
+anything is told by the object as a LIST gave it; what it changes (defaults, fields that the file no longer has), by the
+API server's answer to the apply or its dry run.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
@@ -43,6 +45,10 @@ class Step:
     origin: Origin | None = None
     reason: str | None = None
     uid: str | None = None
+    before: Object | None = field(default=None, repr=False)
+    """The object as it is in the cluster."""
+    needs: tuple[str, str] | None = None
+    """Kind and name of what must have been written before this is."""
 
 
 def settle_acceptance(entry: Entry, before: Object | None, wanted: Acceptance | None) -> Entry:
@@ -71,13 +77,57 @@ def name_credentials(entry: Entry) -> Entry:
     )
 
 
-def compare(before: Object | None, after: Object, *, body: Object | None = None, origin: Origin | None = None) -> Step:
-    """What an apply changes: `before` is the object now (None: there is none), `after` what the dry run answered."""
+def is_settled(body: Object, now: Object) -> bool:
+    """Whether an apply of `body` would leave the object as it is: MANAGER owns these very fields, with these values."""
+    owned = next(
+        (
+            entry["fieldsV1"]
+            for entry in now["metadata"].get("managedFields") or ()
+            if (entry["manager"], entry["operation"], entry.get("subresource")) == (MANAGER, "Apply", None)
+        ),
+        None,
+    )
+    wanted = {"spec": body["spec"], "metadata": {key: body["metadata"].get(key) for key in ("labels", "annotations")}}
+    wanted["metadata"] = {key: value for key, value in wanted["metadata"].items() if value}
+    return bool(owned) and _is_owned({key: value for key, value in wanted.items() if value}, now, owned)
+
+
+def _is_owned(wanted: Any, now: Any, owned: Mapping[str, Any] | None) -> bool:
+    """Whether `owned`, in the notation of managedFields, names all of `wanted` and nothing else, and `now` has it."""
+    parts = {key: part for key, part in (owned or {}).items() if key != "."}
+    if not parts or type(wanted) is not type(now) or not isinstance(wanted, (dict, list)):
+        return bool(wanted == now)  # a scalar, or a list or mapping that is owned whole
+    if isinstance(wanted, dict):
+        fields = {f"f:{key}": key for key in wanted}
+        return parts.keys() == fields.keys() and all(
+            key in now and _is_owned(wanted[key], now[key], parts[part]) for part, key in fields.items()
+        )
+    if len(parts) != len(wanted):
+        return False
+    return all(_item_is_owned(part, wanted, now, inner) for part, inner in parts.items())
+
+
+def _item_is_owned(part: str, wanted: list[Any], now: list[Any], owned: Mapping[str, Any]) -> bool:
+    """One item of a list that is owned item by item: `k:{"name":"boot"}` by its keys, `v:"a"` by its value."""
+    kind, _, value = part.partition(":")
+    key = json.loads(value)
+    if kind == "v":
+        return key in wanted and key in now
+    found = [
+        next((item for item in items if all(item.get(name) == part for name, part in key.items())), None)
+        for items in (wanted, now)
+    ]
+    return kind == "k" and None not in found and _is_owned(found[0], found[1], owned)
+
+
+def compare(step: Step, after: Object) -> Step:
+    """The step with what its apply changed: `after` is what the API server answered, to the apply or its dry run."""
+    before = step.before
     changes = _differences(before["spec"] if before else {}, after["spec"], "")
     for part in ("labels", "annotations"):
         changes += _differences(_metadata(before, part), _metadata(after, part), part)
     action: Action = "create" if before is None else "update" if changes else "unchanged"
-    return Step(action, after["kind"], after["metadata"]["name"], tuple(changes), body, origin)
+    return replace(step, action=action, changes=tuple(changes))
 
 
 def supersede(entries: Iterable[Entry], existing: Iterable[Object]) -> tuple[Step, ...]:
@@ -93,7 +143,9 @@ def supersede(entries: Iterable[Entry], existing: Iterable[Object]) -> tuple[Ste
         if named is not None and named.name != body["metadata"]["name"]:
             reason = f"it is {named.kind} {named.name} now"
             uid = body["metadata"].get("uid")
-            steps.append(Step("delete", Server.KIND.kind, body["metadata"]["name"], reason=reason, uid=uid))
+            needs = (named.kind, named.name)
+            name = body["metadata"]["name"]
+            steps.append(Step("delete", Server.KIND.kind, name, reason=reason, uid=uid, needs=needs))
     return tuple(steps)
 
 

@@ -1,40 +1,56 @@
-"""The effects of registration: reads the cluster, asks by dry run, applies."""
+"""The effects of registration: one LIST of each kind, then an apply for each object that is not as the list has it."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from provisioner.api import DPU, NodePool, Rack, Server
 from provisioner.api.codec import decode
-from provisioner.api.errors import NeedsHuman, NotFound, ProvisionerError, Refused
+from provisioner.api.errors import Conflict, Forbidden, NeedsHuman, NotFound, ProvisionerError, Refused, Retryable
 from provisioner.api.server import Acceptance
+from provisioner.cluster.backoff import Backoff
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import SECRETS, of
 from provisioner.inventory.duplicates import find_duplicates
-from provisioner.inventory.entries import BadPackingList, Credentials, Entry, Mistake, PackingList
+from provisioner.inventory.entries import BadPackingList, Credentials, Entry, Mistake, Origin, PackingList
 from provisioner.inventory.references import find_dangling, known_racks
 from provisioner.inventory.register import (
     CREDENTIALS_NAMESPACE,
     MANAGER,
+    Action,
     Change,
     Step,
     compare,
     credentials_name,
+    is_settled,
     name_credentials,
     settle_acceptance,
     supersede,
 )
 
+CONNECTIONS: Final = 8
+PATIENCE_SECONDS: Final = 60.0
+ATTEMPTS: Final = 10
+
+T = TypeVar("T")
+
 _KINDS = {kind.KIND.kind: kind for kind in (Rack, Server, DPU)}
 _ORDER = {"Rack": 0, "Server": 1, "DPU": 2}
+_WAVES: Final = ("Rack", "Secret", "Server", "DPU", "delete")
+"""What is written together; each waits for those before it. A server's BMC is spoken to once it exists, so its Secret
+comes first."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What registration does, in the order in which it is done."""
+    """What registration does, in the order in which it is shown. An update may turn out to change nothing."""
 
     steps: tuple[Step, ...]
     notes: tuple[str, ...] = ()
@@ -51,12 +67,34 @@ class Failure:
     error: ProvisionerError
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a plan: its steps with what they changed, those that failed, and those that were not tried."""
+
+    steps: tuple[Step, ...]
+    failures: tuple[Failure, ...]
+    untried: tuple[Step, ...]
+    interrupted: bool = False
+
+    def count(self, action: str) -> int:
+        return sum(1 for step in self.steps if step.action == action)
+
+    def mistakes(self) -> tuple[Mistake, ...]:
+        """What a rehearsal found that the file's author must correct."""
+        return tuple(
+            _refused(failure.step, failure.error) for failure in self.failures if isinstance(failure.error, Refused)
+        )
+
+
 def plan_registration(cluster: Cluster, packing_list: PackingList, *, acceptance: Acceptance | None = None) -> Plan:
     """What registering the list would change. Writes nothing.
 
+    Costs a LIST of each kind, whatever the list's length. What the API server's own rules say is asked for the first
+    object of each kind, so that a list that is wrong throughout is refused whole; for the others `carry_out` asks.
     Raises: BadPackingList with everything that is wrong; NeedsHuman if the CRDs are not installed.
     """
-    existing = _read(cluster)
+    patience = _Patience()
+    existing = patience.call(lambda: _read(cluster))
     now = {(body["kind"], body["metadata"]["name"]): body for body in existing}
     entries = sorted(packing_list.entries, key=lambda entry: _ORDER[entry.kind])
     entries = [
@@ -64,38 +102,149 @@ def plan_registration(cluster: Cluster, packing_list: PackingList, *, acceptance
     ]
     racks = [decode(Rack, body) for body in existing if body["kind"] == "Rack"]
     mistakes = [*find_duplicates(entries, existing), *find_dangling(entries, known_racks(entries, racks))]
+    secrets = patience.call(lambda: _read_secrets(cluster, entries))
+    written = {(entry.kind, entry.name) for entry in entries if entry.kind == Rack.KIND.kind}
     steps: list[Step] = []
+    rehearsed: set[str] = set()
     for entry in entries:
-        body = entry.body()
-        try:
-            after = cluster.apply(body, manager=MANAGER, dry_run=True)
-        except Refused as refused:
-            mistakes.append(_refused(entry, refused))
-            continue
-        step = compare(now.get((entry.kind, entry.name)), after, body=body, origin=entry.origin)
-        if entry.create_only and step.action == "update":
-            mistakes.append(_would_change(entry, step))
+        step = _step(entry, now.get((entry.kind, entry.name)), written)
+        if step.action != "unchanged" and (entry.kind not in rehearsed or entry.create_only):
+            rehearsed.add(entry.kind)
+            try:
+                step = compare(step, patience.call(partial(_apply, cluster, step, dry_run=True)))
+            except Refused as refused:
+                mistakes.append(_refused(step, refused))
+            if entry.create_only and step.action == "update":
+                mistakes.append(_would_change(entry, step))
         steps.append(step)
         if entry.credentials is not None:
-            steps.append(_credentials_step(cluster, entry, entry.credentials))
+            steps.append(_credentials_step(entry, entry.credentials, secrets))
     if mistakes:
         raise BadPackingList(tuple(mistakes))
     notes = [*packing_list.notes, *_missing_pools(cluster, entries)]
     return Plan((*steps, *supersede(entries, existing)), tuple(notes))
 
 
-def carry_out(cluster: Cluster, plan: Plan) -> tuple[Failure, ...]:
-    """Do it. Safe to repeat: what was done already is unchanged the next time. Returns what failed."""
-    failures = []
-    for step in plan.steps:
+def carry_out(
+    cluster: Cluster,
+    plan: Plan,
+    *,
+    dry_run: bool = False,
+    advance: Callable[[], None] = lambda: None,
+    connections: int = CONNECTIONS,
+) -> Outcome:
+    """Do it, or have the API server rehearse it (`dry_run`); `advance` is called after each step that is not unchanged.
+
+    What fails is collected and the rest goes on. Safe to repeat, and to end at any moment: what was written is
+    unchanged the next time. Ctrl-C waits for what is under way; if the API server answers nothing for a minute, the
+    rest is not tried either.
+    """
+    patience = _Patience()
+    results: dict[int, Step | Failure] = {
+        number: step for number, step in enumerate(plan.steps) if step.action == "unchanged"
+    }
+    lost: set[tuple[str, str]] = set()
+
+    def do(number: int) -> None:
+        if patience.is_over:
+            return
+        step = plan.steps[number]
         try:
-            if step.action == "delete":
-                cluster.delete(of(Server), step.name, uid=step.uid)
-            elif step.body is not None and step.action != "unchanged":
-                cluster.apply(step.body, manager=MANAGER)
+            if step.needs in lost:
+                kind, name = step.needs or ("", "")
+                raise NeedsHuman(f"not tried, as {kind} {name} was not written", hint="correct that one")
+            results[number] = patience.call(lambda: _do(cluster, step, dry_run=dry_run))
         except ProvisionerError as error:
-            failures.append(Failure(step, error))
-    return tuple(failures)
+            results[number] = Failure(step, error)
+        advance()
+
+    interrupted = False
+    waves: dict[int, list[int]] = {}
+    for number, step in enumerate(plan.steps):
+        if number not in results:
+            waves.setdefault(_WAVES.index(step.kind if step.action != "delete" else "delete"), []).append(number)
+    for _, numbers in sorted(waves.items()):
+        with ThreadPoolExecutor(connections) as pool:
+            try:
+                list(pool.map(do, numbers))
+            except KeyboardInterrupt:
+                interrupted = True
+                patience.end()
+        lost |= {(r.step.kind, r.step.name) for r in results.values() if isinstance(r, Failure)}
+    return Outcome(
+        steps=tuple(step for _, step in sorted(results.items()) if isinstance(step, Step)),
+        failures=tuple(failure for _, failure in sorted(results.items()) if isinstance(failure, Failure)),
+        untried=tuple(step for number, step in enumerate(plan.steps) if number not in results),
+        interrupted=interrupted,
+    )
+
+
+class _Patience:
+    """Calls again what the API server could not take just now (429, 5xx, no answer), with longer and longer pauses.
+
+    Shared by threads: over once someone ended it, or nothing was answered for PATIENCE_SECONDS.
+    """
+
+    def __init__(self) -> None:
+        self._over = threading.Event()
+        self._answered = time.monotonic()
+
+    @property
+    def is_over(self) -> bool:
+        return self._over.is_set()
+
+    def end(self) -> None:
+        self._over.set()
+
+    def call(self, call: Callable[[], T]) -> T:
+        """Raises: what `call` raised last."""
+        backoff = Backoff(first=0.25, cap=10.0)
+        while True:
+            try:
+                answer = call()
+            except Conflict:
+                raise
+            except Retryable as error:
+                if time.monotonic() - self._answered > PATIENCE_SECONDS:
+                    self.end()
+                if self._over.wait(max(error.after_seconds, backoff.failed())) or backoff.failures >= ATTEMPTS:
+                    raise
+            else:
+                self._answered = time.monotonic()
+                return answer
+
+
+def _step(entry: Entry, before: dict[str, Any] | None, racks: set[tuple[str, str]]) -> Step:
+    body = entry.body()
+    action: Action = "create" if before is None else "unchanged" if is_settled(body, before) else "update"
+    rack = (Rack.KIND.kind, str(entry.spec.get("rackRef")))
+    return Step(
+        action,
+        entry.kind,
+        entry.name,
+        body=body,
+        origin=entry.origin,
+        before=before,
+        needs=rack if rack in racks else None,
+    )
+
+
+def _do(cluster: Cluster, step: Step, *, dry_run: bool) -> Step:
+    if step.kind == SECRETS.kind:
+        # A rehearsal would be refused where the namespace is still to be made; what changes is known.
+        if not dry_run:
+            _apply(cluster, step, dry_run=False)
+        return step
+    if step.action == "delete":
+        if not dry_run:
+            cluster.delete(of(Server), step.name, uid=step.uid)
+        return step
+    return compare(step, _apply(cluster, step, dry_run=dry_run))
+
+
+def _apply(cluster: Cluster, step: Step, *, dry_run: bool) -> dict[str, Any]:
+    assert step.body is not None  # noqa: S101 - only a delete has none
+    return cluster.apply(step.body, manager=MANAGER, dry_run=dry_run)
 
 
 def _read(cluster: Cluster) -> list[dict[str, Any]]:
@@ -108,9 +257,9 @@ def _read(cluster: Cluster) -> list[dict[str, Any]]:
         ) from missing
 
 
-def _refused(entry: Entry, refused: Refused) -> Mistake:
+def _refused(step: Step, refused: Refused) -> Mistake:
     message = Exception.__str__(refused)
-    return Mistake(entry.origin, message, "an object that the API server accepts", refused.hint)
+    return Mistake(step.origin or Origin(""), message, "an object that the API server accepts", refused.hint)
 
 
 def _would_change(entry: Entry, step: Step) -> Mistake:
@@ -126,23 +275,25 @@ def _missing_pools(cluster: Cluster, entries: Sequence[Entry]) -> Iterable[str]:
     return [f"NodePool {name} does not exist: its servers wait until it does" for name in missing]
 
 
-def _credentials_step(cluster: Cluster, entry: Entry, credentials: Credentials) -> Step:
+def _read_secrets(cluster: Cluster, entries: Sequence[Entry]) -> Mapping[str, Any] | None:
+    """The data of the Secrets that are there, by name; None if they may be written and not read."""
+    if not any(entry.credentials for entry in entries):
+        return {}
+    try:
+        secrets = cluster.list(SECRETS, namespace=CREDENTIALS_NAMESPACE).items
+    except Forbidden:
+        return None
+    return {body["metadata"]["name"]: body.get("data") or {} for body in secrets}
+
+
+def _credentials_step(entry: Entry, credentials: Credentials, existing: Mapping[str, Any] | None) -> Step:
     name = credentials_name(entry.name)
     wanted = {"username": credentials.username, "password": credentials.password.reveal()}
     data = {key: base64.b64encode(value.encode()).decode() for key, value in wanted.items()}
-    body = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {
-            "name": name,
-            "namespace": CREDENTIALS_NAMESPACE,
-            "labels": {"provisioner.dev/server": entry.name},
-        },
-        "data": data,
-    }
-    try:
-        before = cluster.get(SECRETS, name, namespace=CREDENTIALS_NAMESPACE).get("data") or {}
-    except NotFound:
+    metadata = {"name": name, "namespace": CREDENTIALS_NAMESPACE, "labels": {"provisioner.dev/server": entry.name}}
+    body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
+    if existing is not None and name not in existing:
         return Step("create", "Secret", name, body=body, origin=entry.origin)
+    before = existing[name] if existing else {}
     changes = tuple(Change(f"data.{key}", "***", "***") for key in data if before.get(key) != data[key])
     return Step("update" if changes else "unchanged", "Secret", name, changes, body, entry.origin)

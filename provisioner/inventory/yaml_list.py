@@ -17,6 +17,7 @@ import types
 import typing
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final
 
 import yaml
@@ -33,6 +34,7 @@ from provisioner.inventory.entries import Entry, Mistake, Origin, PackingList
 SPECS: Final[dict[str, type]] = {Rack.KIND.kind: RackSpec, Server.KIND.kind: ServerSpec, DPU.KIND.kind: DPUSpec}
 _WHOLE_OBJECT: Final = ("apiVersion", "kind", "metadata", "spec", "status")
 _COMPACT: Final = ("rack", "defaults", "servers")
+_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, where PyYAML has it: ten times as fast
 _NULLS: Final = ("", "~", "null", "Null", "NULL")
 
 
@@ -86,8 +88,7 @@ class _Reader:
         return self._read_scalar(node, hint, path)
 
     def read_dataclass(self, node: yaml.Node, cls: type, path: str) -> dict[str, Any]:
-        hints = typing.get_type_hints(cls)
-        by_name = {json_name(f.name): hints[f.name] for f in dataclasses.fields(cls)}
+        by_name = _fields_of(cls)
         values = {}
         for key, value_node in self.fields(node, tuple(by_name), path):
             value = self.read(value_node, by_name[key], f"{path}.{key}")
@@ -119,6 +120,13 @@ class _Reader:
         return text
 
 
+@cache
+def _fields_of(cls: type) -> dict[str, Any]:
+    """Types of a dataclass's fields, by their names in JSON."""
+    hints = typing.get_type_hints(cls)
+    return {json_name(f.name): hints[f.name] for f in dataclasses.fields(cls)}
+
+
 def _shown(node: yaml.Node) -> str:
     if isinstance(node, yaml.ScalarNode):
         return repr(node.value)
@@ -130,7 +138,7 @@ def read_yaml(text: str, file: str) -> tuple[PackingList, tuple[Mistake, ...]]:
     reader = _Reader(file)
     entries: list[Entry] = []
     try:
-        documents = [node for node in yaml.compose_all(text, Loader=yaml.SafeLoader) if node is not None]
+        documents = [node for node in yaml.compose_all(text, Loader=_LOADER) if node is not None]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         origin = Origin(file, mark.line + 1 if mark else None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 import time
 from pathlib import Path
 from typing import Final
@@ -13,6 +12,7 @@ import click
 import structlog
 
 from provisioner.cli.lab.parts import (
+    Report,
     build_demo_image,
     daemon_arguments,
     demo_state,
@@ -23,6 +23,7 @@ from provisioner.cli.lab.parts import (
     run_step,
 )
 from provisioner.cli.lab.steps import STEPS, name_option
+from provisioner.cli.progress import Progress
 from provisioner.lab.demo.state import DemoState
 
 FOR_PEOPLE: Final = ("up", "shell", "reimage", "down")
@@ -61,26 +62,29 @@ def up(name: str, memory_mib: int, timeout_seconds: float, servers: str, http_bo
 
     require_root()
     state = demo_state(name)
-    report = demo_up.Report(sys.stdout)
-    demo_up.clean(state)
-    tools, binaries = obtain_parts(state, report)
-    built = build_demo_image(state, binaries, report)
-    rack = describe_demo_rack(state, tools, memory_mib, servers, http_boot, built.folder / "vmlinuz")
-    words = {"kvm": "under KVM", "tcg": "emulated: KVM does not boot Linux on this machine"}[rack.accelerator]
-    report.line("machines", f"{len(rack.description.servers)} servers with {memory_mib} MiB, {words}")
-    state.fresh_directory()
-    rack.prepare(demo_up.now())
-    demo_up.create_network(state, rack)
-    seconds = demo_up.start_daemon(state, daemon_arguments(memory_mib, servers, http_boot))
-    report.line(
-        "control plane", f"kube-apiserver {binaries.version}, etcd, controller-manager, scheduler", "ready", seconds
-    )
-    run_step(state, "publish", name)
-    registered = (
-        f"{rack.description.name}: {len(rack.description.servers)} servers registered, powered on through their BMCs"
-    )
-    run_step(state, "register", name, *daemon_arguments(memory_mib, servers, http_boot))
-    report.line("rack", registered)
+    with Progress() as progress:
+        report = Report(progress)
+        report.begin("ending what another lab left")
+        demo_up.clean(state)
+        tools, binaries = obtain_parts(state, report)
+        built = build_demo_image(state, binaries, report)
+        report.begin("trying KVM")
+        rack = describe_demo_rack(state, tools, memory_mib, servers, http_boot, built.folder / "vmlinuz")
+        words = {"kvm": "under KVM", "tcg": "emulated: KVM does not boot Linux on this machine"}[rack.accelerator]
+        report.line("machines", f"{len(rack.description.servers)} servers with {memory_mib} MiB, {words}")
+        report.begin("starting the control plane")
+        state.fresh_directory()
+        rack.prepare(demo_up.now())
+        demo_up.create_network(state, rack)
+        seconds = demo_up.start_daemon(state, daemon_arguments(memory_mib, servers, http_boot))
+        report.line(
+            "control plane", f"kube-apiserver {binaries.version}, etcd, controller-manager, scheduler", "ready", seconds
+        )
+        report.begin("publishing the image and registering the rack")
+        run_step(state, "publish", name)
+        run_step(state, "register", name, *daemon_arguments(memory_mib, servers, http_boot))
+        servers_of = f"{rack.description.name}: {len(rack.description.servers)} servers"
+        report.line("rack", f"{servers_of} registered, powered on through their BMCs")
     run_step(state, "follow", name, f"--timeout={timeout_seconds}", f"--servers={servers}", show=True)
     click.echo("\nnext: make demo-shell (kubectl, provisioner on PATH) · make demo-reimage · make demo-down")
 

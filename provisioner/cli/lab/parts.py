@@ -6,10 +6,12 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from provisioner.api.errors import NeedsHuman
+from provisioner.cli.progress import Progress
 
 if TYPE_CHECKING:
     from provisioner.image.build import Built
@@ -20,6 +22,25 @@ if TYPE_CHECKING:
 
 CHECKOUT: Final = Path(__file__).resolve().parents[3]
 DISTRIBUTION: Final = "debian"
+
+
+@dataclass(frozen=True)
+class Report:
+    """Lines that a waiting person reads: subject, text, what came of it, seconds. Between them, what is under way."""
+
+    shown: Progress
+
+    def line(self, subject: str, text: str, outcome: str = "", seconds: float | None = None) -> None:
+        took = "" if seconds is None else f"{seconds:4.0f} s"
+        self.shown.line(f"{subject:<15} {text:<62} {outcome:<7}{took}".rstrip())
+
+    def progress(self, line: str) -> None:
+        """One line of something that takes long, indented below its subject."""
+        self.shown.line(f"{'':<15} {line}")
+
+    def begin(self, what: str) -> None:
+        """What is under way, shown until something else is."""
+        self.shown.begin(f"{'':<15} {what}")
 
 
 def demo_state(name: str) -> DemoState:
@@ -37,7 +58,7 @@ def require_root() -> None:
         raise NeedsHuman("a lab needs root (network namespaces, mounts, mmdebstrap)", hint="run it as root")
 
 
-def obtain_parts(state: DemoState, report: Any) -> tuple[Tools, Binaries]:
+def obtain_parts(state: DemoState, report: Report | None) -> tuple[Tools, Binaries]:
     """Tools and Kubernetes programs, fetched or built if need be. `report` tells a waiting person, or is None."""
     from provisioner.lab.binaries.obtain import find_binaries
     from provisioner.lab.tools import content_key, obtain_tools
@@ -45,6 +66,8 @@ def obtain_parts(state: DemoState, report: Any) -> tuple[Tools, Binaries]:
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     state.cache.mkdir(parents=True, exist_ok=True)
     begin = time.monotonic()
+    if report:
+        report.begin("obtaining tools and Kubernetes")
     if report and not (state.cache / f"tools-{content_key()}").is_dir():
         report.progress("QEMU, firmware, iPXE, nginx and dnsmasq are unpacked beside this system (1 to 2 minutes)")
     tools = obtain_tools(state.cache)
@@ -64,7 +87,7 @@ def obtain_parts(state: DemoState, report: Any) -> tuple[Tools, Binaries]:
     return tools, binaries
 
 
-def build_demo_image(state: DemoState, binaries: Binaries, report: Any) -> Built:
+def build_demo_image(state: DemoState, binaries: Binaries, report: Report) -> Built:
     """The image, built with the keys of this machine's labs."""
     from provisioner.image.build import Request, build_image
     from provisioner.image.mirror import choose_archives, read_sources
@@ -80,6 +103,7 @@ def build_demo_image(state: DemoState, binaries: Binaries, report: Any) -> Built
     recipe = read_recipe(CHECKOUT / "images" / "gpu-node")
     distribution = recipe.distribution(DISTRIBUTION, "x86_64")
     begin = time.monotonic()
+    report.begin("building the image")
     built = build_image(
         Request(
             recipe=recipe,

@@ -11,7 +11,8 @@ import click
 import provisioner
 from provisioner.api.server import Architecture
 from provisioner.cli.options import kubeconfig_option
-from provisioner.image.build import Request, build_image
+from provisioner.cli.progress import Progress
+from provisioner.image.build import PHASES, Request, build_image
 from provisioner.image.check import check_image
 from provisioner.image.manifest import FILES
 from provisioner.image.mirror import choose_archives, read_sources
@@ -89,9 +90,15 @@ def build(
         force=force,
     )
     started = time.monotonic()
-    built = build_image(
-        request, lambda phase, outcome, seconds: click.echo(f"{phase:<10}{outcome:<60}{seconds:6.1f} s")
-    )
+    with Progress() as progress:
+        progress.begin(f"building: {PHASES[0]}")
+
+        def report(phase: str, outcome: str, seconds: float) -> None:
+            progress.line(f"{phase:<10}{outcome:<60}{seconds:6.1f} s")
+            following = PHASES[PHASES.index(phase) + 1 :]
+            progress.begin(f"building: {following[0]}" if following else "")
+
+        built = build_image(request, report)
     sizes = " · ".join(f"{FILES[kind]} {file.size_bytes / 1e6:.1f} MB" for kind, file in built.manifest.files().items())
     state = "reused (same inputs)" if built.reused else f"built in {time.monotonic() - started:.0f} s"
     click.echo(f"image {recipe.name} ({chosen.identifier}) {state}: {sizes}")

@@ -15,15 +15,17 @@ import yaml
 from provisioner.api import Rack
 from provisioner.api.server import Acceptance
 from provisioner.cli.options import kubeconfig_option
+from provisioner.cli.progress import Progress
 from provisioner.cluster.client import Cluster
 from provisioner.inventory.entries import BadPackingList, Entry, Origin, PackingList
 from provisioner.inventory.headers import field_of, known_headers
 from provisioner.inventory.packing_list import read_packing_list
 from provisioner.inventory.register import Change, Step
-from provisioner.inventory.registrar import Failure, Plan, carry_out, plan_registration
+from provisioner.inventory.registrar import Outcome, carry_out, plan_registration
 
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _MARKS = {"create": "+", "update": "~", "unchanged": "=", "delete": "-"}
@@ -102,8 +104,9 @@ def register(
 ) -> None:
     """Register what FILE (YAML or CSV, - for standard input) lists, and show what that changes field by field.
 
-    All or nothing is checked before anything is written; running it again changes nothing. Exits with 0 if all is
-    registered, 1 if the API server did not take some of it, 2 if the file must be corrected first.
+    The whole file is checked before anything is written. Running it again changes nothing, and goes on where a run was
+    ended. Exits with 0 if all is registered, 1 if the API server did not take some of it, 2 if the file must be
+    corrected first, 130 if interrupted.
     """
     if subnet and not rack_name:
         raise click.UsageError("--subnet describes the Rack that --rack names: give --rack NAME too")
@@ -134,13 +137,28 @@ def register(
             given = {key: value for key, value in fields.items() if value}
             packing_list = _with_rack(packing_list, rack_name, {"name": subnet_name, "cidr": subnet, **given})
         cluster = Cluster.connect(kubeconfig, user_agent="provisioner-register")
-        plan = plan_registration(cluster, packing_list, acceptance=acceptance)
+        with Progress() as progress:
+            progress.begin("reading what is registered")
+            plan = plan_registration(cluster, packing_list, acceptance=acceptance)
+            work = len(plan.steps) - plan.count("unchanged")
+            progress.begin("asking the API server" if dry_run else "registering", work)
+            outcome = carry_out(cluster, plan, dry_run=dry_run, advance=progress.advance)
+        if dry_run and (mistakes := outcome.mistakes()):
+            raise BadPackingList(mistakes)
     except BadPackingList as bad:
         _show_mistakes(bad, output)
         sys.exit(EXIT_BAD_INPUT)
-    failures = () if dry_run else carry_out(cluster, plan)
-    (_show_json if output == "json" else _show_text)(plan, failures, dry_run)
-    if failures:
+    (_show_json if output == "json" else _show_text)(outcome, plan.notes, dry_run)
+    if outcome.untried or outcome.interrupted:
+        click.echo(
+            f"{'interrupted' if outcome.interrupted else 'the API server stopped answering'}: "
+            f"{len(outcome.untried):,} of {len(plan.steps):,} were not tried; what is written stays as it is. "
+            "Run the same command again: it goes on from there",
+            err=True,
+        )
+    if outcome.interrupted:
+        sys.exit(EXIT_INTERRUPTED)
+    if outcome.failures or outcome.untried:
         sys.exit(EXIT_FAILED)
 
 
@@ -191,20 +209,20 @@ def _show_mistakes(bad: BadPackingList, output: str) -> None:
     click.echo(f"{count} mistake{'s' if count != 1 else ''}; nothing was registered", err=True)
 
 
-def _show_text(plan: Plan, failures: tuple[Failure, ...], dry_run: bool) -> None:
-    for step in plan.steps:
+def _show_text(outcome: Outcome, notes: tuple[str, ...], dry_run: bool) -> None:
+    for step in outcome.steps:
         click.echo("\n".join(_lines(step)))
-    for note in plan.notes:
+    for note in notes:
         click.echo(f"note: {note}")
-    counts = ", ".join(f"{plan.count(action)} to {action}" for action in ("create", "update", "delete"))
-    unchanged = f"{plan.count('unchanged')} unchanged"
+    for failure in outcome.failures:
+        click.echo(f"error: {failure.step.origin}: {failure.step.kind} {failure.step.name}: {failure.error}", err=True)
+    unchanged = f"{outcome.count('unchanged')} unchanged"
     if dry_run:
+        counts = ", ".join(f"{outcome.count(action)} to {action}" for action in ("create", "update", "delete"))
         click.echo(f"dry run: {counts}, {unchanged}; nothing was written")
         return
-    for failure in failures:
-        click.echo(f"error: {failure.step.kind} {failure.step.name}: {failure.error}", err=True)
-    done = len([step for step in plan.steps if step.action != "unchanged"]) - len(failures)
-    click.echo(f"{done} written, {len(failures)} failed, {unchanged}")
+    written = len(outcome.steps) - outcome.count("unchanged")
+    click.echo(f"{written} written, {len(outcome.failures)} failed, {unchanged}")
 
 
 def _lines(step: Step) -> list[str]:
@@ -227,8 +245,8 @@ def _shown(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _show_json(plan: Plan, failures: tuple[Failure, ...], dry_run: bool) -> None:
-    failed = {(failure.step.kind, failure.step.name): str(failure.error) for failure in failures}
+def _show_json(outcome: Outcome, notes: tuple[str, ...], dry_run: bool) -> None:
+    told = [*((step, None) for step in outcome.steps), *((f.step, str(f.error)) for f in outcome.failures)]
     steps = [
         {
             "action": step.action,
@@ -236,8 +254,9 @@ def _show_json(plan: Plan, failures: tuple[Failure, ...], dry_run: bool) -> None
             "name": step.name,
             "origin": str(step.origin) if step.origin else None,
             "changes": [dataclasses.asdict(change) for change in step.changes],
-            "error": failed.get((step.kind, step.name)),
+            "error": error,
         }
-        for step in plan.steps
+        for step, error in told
     ]
-    click.echo(json.dumps({"dryRun": dry_run, "steps": steps, "notes": plan.notes}, indent=2))
+    untried = [{"kind": step.kind, "name": step.name} for step in outcome.untried]
+    click.echo(json.dumps({"dryRun": dry_run, "steps": steps, "untried": untried, "notes": notes}, indent=2))

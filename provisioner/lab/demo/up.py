@@ -7,10 +7,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Any, Final
 
 from provisioner.api.errors import NeedsHuman
 from provisioner.cluster.client import Cluster
@@ -31,23 +30,6 @@ SUBNET: Final[Mapping[str, Any]] = {
     "discoveryRangeStart": "10.80.0.200",
     "discoveryRangeEnd": "10.80.0.249",
 }
-
-
-@dataclass
-class Report:
-    """Lines that a waiting person reads: subject, text, what came of it, seconds."""
-
-    out: TextIO
-
-    def line(self, subject: str, text: str, outcome: str = "", seconds: float | None = None) -> None:
-        took = "" if seconds is None else f"{seconds:4.0f} s"
-        self.out.write(f"{subject:<15} {text:<62} {outcome:<7}{took}".rstrip() + "\n")
-        self.out.flush()
-
-    def progress(self, line: str) -> None:
-        """One line of something that takes long, indented below its subject."""
-        self.out.write(f"{'':<15} {line}\n")
-        self.out.flush()
 
 
 def clean(state: DemoState) -> None:
