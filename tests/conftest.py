@@ -1,4 +1,7 @@
-"""One real control plane a test run, shared by all tests; each test keeps to its own names (`unique`)."""
+"""One real control plane a test run, shared by all tests; each test keeps to its own names (`unique`).
+
+And what holds for all tests: none is skipped in CI, none configures the logging of another, and which are fast.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,71 @@ import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+import structlog
 
 from provisioner.api.errors import NeedsHuman
 from provisioner.lab.binaries.obtain import Binaries, find_binaries
-from tests.tools import CACHE, IN_CI, PREPARE
+from tests.tools import CACHE, IN_CI, missing
 
 if TYPE_CHECKING:
     from provisioner.cluster.client import Cluster
     from provisioner.lab.control_plane.plane import ControlPlane
 
 
+REAL_PARTS: Final = frozenset({"binaries", "tools", "programs", "network", "namespace"})
+"""Fixtures that start real programs, or need root."""
+REAL_HELPERS: Final = frozenset({"need_root", "lab_tools", "installed", "namespaces", "fake_server", "ipmi_sim"})
+"""Functions that do; a module that has one is about real parts as a whole."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that need no real parts are `fast`: `make test-fast` runs them."""
+    for item in items:
+        fixtures, module = getattr(item, "fixturenames", ()), getattr(item, "module", None)
+        if REAL_PARTS.isdisjoint(fixtures) and REAL_HELPERS.isdisjoint(vars(module) if module else ()):
+            item.add_marker("fast")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Iterator[None]:
+    return _failed_if_skipped((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Iterator[None]:
+    return _failed_if_skipped((yield))
+
+
+def _failed_if_skipped(report: Any) -> Any:
+    """In CI every part is there: a skip, for whatever reason, is a failure."""
+    if IN_CI and report.outcome == "skipped" and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"{report.nodeid} was skipped with CI=true: {report.longrepr}"
+    return report
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _loggers_are_not_cached() -> Iterator[None]:
+    """A logger that was cached outlives the configuration of the test that used it first."""
+    configure = structlog.configure
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(structlog, "configure", lambda **more: configure(**more | {"cache_logger_on_first_use": False}))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _logging_is_configured_as_before() -> Iterator[None]:
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
+
+
 @pytest.fixture(scope="session")
 def binaries() -> Binaries:
-    """The Kubernetes programs. Absent: a visible skip, but in CI (`CI=true`) a failure."""
+    """The Kubernetes programs."""
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     try:
         # What takes minutes is done before: tests/prepare.py.
@@ -29,9 +81,7 @@ def binaries() -> Binaries:
             assets=Path(assets) if assets else None, cache=CACHE, allow_download=False, allow_build=False
         )
     except NeedsHuman as error:
-        if IN_CI:
-            raise
-        pytest.skip(f"no control plane, {PREPARE}: {error}")
+        missing(f"a control plane ({error})")
 
 
 @pytest.fixture(scope="session")

@@ -15,23 +15,35 @@ from provisioner.lab.tools import PACKAGES, Tools, content_key
 CACHE = demo_state("tests").cache
 IN_CI = os.environ.get("CI") == "true"
 PREPARE = "`make test` gets it, as root"
+INSTALL = "`bin/setup --tests` installs it"
+_PATH = f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin:/lib/systemd"
 
 
-def absent(what: str) -> NoReturn:
-    """A visible skip; in CI (`CI=true`), where nothing may be absent, a failure."""
-    words = f"{what} is not on this machine: {PREPARE}"
+def missing(part: str, remedy: str = PREPARE) -> NoReturn:
+    """The test cannot run without `part`: a visible skip; with `CI=true`, where nothing may be missing, a failure."""
+    words = f"{part} is not on this machine: {remedy}"
     if IN_CI:
         pytest.fail(words)
     pytest.skip(words)
 
 
+def need_root(what_for: str) -> None:
+    """Anybody else cannot run the test."""
+    if os.geteuid() != 0:
+        missing(f"the right to {what_for}", "run it as root")
+
+
+def installed(name: str) -> str:
+    """Path of an installed program of this system."""
+    return shutil.which(name, path=_PATH) or missing(name, INSTALL)
+
+
 def lab_tools(packages: Sequence[str] = PACKAGES) -> Tools:
     """The chroot with these packages: QEMU, firmware, nginx and more, if nothing else is asked for."""
     root = CACHE / f"tools-{content_key(packages)}"
-    if os.geteuid() != 0:
-        absent("the right to enter a chroot")
+    need_root("enter a chroot")
     if not root.is_dir():
-        absent(str(root))
+        missing(str(root))
     return Tools(root)
 
 

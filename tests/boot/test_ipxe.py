@@ -16,6 +16,7 @@ from provisioner.boot.script.choose import Boot, Wait
 from provisioner.boot.script.kernel_arguments import BootUrls
 from provisioner.boot.script.render import render_first_script, render_script
 from tests.boot.conftest import Programs
+from tests.tools import lab_tools
 
 MAC = "52:54:00:12:34:56"
 SCRIPT = "/ipxe/52-54-00-12-34-56.ipxe"
@@ -105,9 +106,7 @@ WAIT = Wait(reason="Any", message="not yet; ${net0/mac} || shell && reboot #", r
 @pytest.fixture
 def machine(programs: Programs) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     """Starts a BIOS machine whose network card has an iPXE ROM."""
-    if programs.tools is None:
-        pytest.skip("no QEMU: the lab's tools are not built")
-    tools, started = programs.tools, list[subprocess.Popen[bytes]]()
+    tools, started = programs.tools or lab_tools(), list[subprocess.Popen[bytes]]()
 
     def start(server: Server, *macs: str) -> subprocess.Popen[bytes]:
         command = ["/usr/bin/qemu-system-x86_64", "-machine", "pc,accel=tcg", "-cpu", "qemu64,-cx16", "-m", "256"]

@@ -18,6 +18,7 @@ from provisioner.boot.host.firmware import FIRMWARE_FILES, collect_firmware
 from provisioner.boot.host.processes import Child
 from provisioner.boot.host.tftp import dnsmasq_command
 from tests.boot.conftest import Programs
+from tests.tools import need_root
 
 CLIENT = r"""
 import json, socket, struct, sys
@@ -50,12 +51,9 @@ while True:
 @pytest.fixture
 def namespace() -> Iterator[str]:
     """An empty network namespace: port 69 is nobody else's there."""
-    if os.geteuid() != 0:
-        pytest.skip("port 69 needs root")
+    need_root("make a network namespace")
     name = f"tftp-{os.getpid()}"
-    made = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True, check=False)
-    if made.returncode != 0:
-        pytest.skip(f"no network namespace: {made.stderr.strip()}")
+    subprocess.run(["ip", "netns", "add", name], check=True)
     subprocess.run(["ip", "-n", name, "link", "set", "lo", "up"], check=True)
     yield name
     subprocess.run(["ip", "netns", "delete", name], check=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +24,7 @@ from provisioner.lab.control_plane.plane import ControlPlane
 from tests.cli.plugin_server import plugin_in_this_process
 from tests.cli.rack_of_nodes import RackOfNodes
 from tests.people import bind, kubeconfig_of, until
+from tests.tools import installed
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "operator-guide.md").read_text()
@@ -88,10 +88,10 @@ def test_the_guides_maintenance_is_one_that_the_api_server_takes(site: RackOfNod
     assert [r.user for r in site.filed(site.names[0])[0].spec.requestors] == ["alice"]
 
 
-@pytest.mark.skipif(shutil.which("jq") is None, reason="no jq: apt-get install jq")
 def test_the_audit_log_says_who_set_a_condition(
     site: RackOfNodes, binaries: Binaries, control_plane: ControlPlane, tmp_path: Path
 ) -> None:
+    installed("jq")
     bind(site.admin, "provisioner-operator", "carol")
     site.kubeconfig = kubeconfig_of(control_plane, tmp_path, "carol")
     patch = next(b for b in blocks("sh") if "--type=json" in b)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import urllib.request
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ import yaml
 from provisioner.cluster.metrics import Meters
 from provisioner.cluster.source import KeysOf
 from tests.cluster.scanned_index import ScannedIndex
+from tests.tools import installed
 
 ROOT = Path(__file__).parents[2]
 ALERTS = ROOT / "docs" / "prometheus-alerts.yaml"
@@ -157,8 +157,5 @@ def test_every_alert_names_an_entry_of_the_runbook() -> None:
 
 @pytest.mark.parametrize("arguments", [["check", "rules", str(ALERTS)], ["test", "rules", str(ALERT_TESTS)]])
 def test_promtool_takes_the_alerts_and_they_fire_when_they_should(arguments: list[str]) -> None:
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        pytest.skip("no promtool: apt-get install prometheus")
-    said = subprocess.run([promtool, *arguments], capture_output=True, text=True, check=False)
+    said = subprocess.run([installed("promtool"), *arguments], capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stdout + said.stderr

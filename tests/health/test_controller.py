@@ -31,6 +31,7 @@ from provisioner.lab.binaries.obtain import Binaries
 from provisioner.lab.control_plane.plane import ControlPlane
 from tests.health.objects import BOOT, OTHER_BOOT, job_check
 from tests.health.world import FOREIGN_CONDITION, FOREIGN_TAINT, World, make_world
+from tests.tools import missing
 
 OURS = {"key": VERIFICATION_TAINT, "effect": "NoExecute"}
 
@@ -194,7 +195,7 @@ def test_a_check_runs_on_the_node_as_a_job_and_its_words_decide(with_check: Worl
 def scheduler(binaries: Binaries, control_plane: ControlPlane, unique: str, tmp_path: Path) -> Iterator[str]:
     """A scheduler for the pods of this test alone, by its name."""
     if binaries.kube_scheduler is None:
-        pytest.skip("no kube-scheduler beside the control plane's programs")
+        missing("a kube-scheduler beside the control plane's programs")
     configuration = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",

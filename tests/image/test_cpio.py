@@ -6,10 +6,8 @@ import stat
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from provisioner.image import cpio
-from tests.tools import lab_tools
+from tests.tools import lab_tools, need_root
 
 ENTRIES = [
     cpio.file("bin/busybox", b"\x7fELF", 0o755),
@@ -25,8 +23,7 @@ def test_entries_in_any_order_give_the_same_bytes() -> None:
 
 
 def test_cpio_itself_unpacks_it(tmp_path: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("needs root to make a device")
+    need_root("make a device")
     program = ["cpio"] if shutil.which("cpio") else lab_tools().command(["cpio"])
     subprocess.run([*program, "-i", "-D", tmp_path], input=cpio.archive(ENTRIES), check=True, capture_output=True)
     assert (tmp_path / "bin/busybox").read_bytes() == b"\x7fELF"

@@ -12,12 +12,13 @@ import pytest
 from provisioner.image.bolt import Bucket, decode, encode
 from provisioner.image.containerd_state import go_time, varint
 from provisioner.image.pause import pause_image, pause_program
+from tests.tools import missing, need_root
 
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
     if platform.machine() != "x86_64":
-        pytest.skip("runs on x86_64 only")
+        missing("a processor of x86_64", "run it on one")
     file = tmp_path / "pause"
     file.write_bytes(pause_program("x86_64"))
     file.chmod(0o755)
@@ -35,8 +36,7 @@ def test_the_pause_program_waits_until_it_is_told_to_end(program: Path, number: 
 
 def test_the_pause_program_reaps_children_that_are_not_its_own(program: Path) -> None:
     """As PID 1 of a pod: a shell in its namespace leaves a child behind, which becomes the pause program's."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root for a process namespace")
+    need_root("make a process namespace")
     script = 'exec "$0"'
     pod = subprocess.Popen(["unshare", "--pid", "--fork", "--kill-child", "sh", "-c", script, program])
     try:

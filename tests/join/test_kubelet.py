@@ -7,7 +7,6 @@ configuration, spends the token, and gets its certificate from the approver and 
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
@@ -27,6 +26,7 @@ from tests.join.samples import DIGEST
 from tests.join.test_controllers import informers, wait_until
 from tests.join.world import World
 from tests.node.machine import BOOT_ID, boot_machine, install_agent, start_agent
+from tests.tools import need_root
 
 __all__ = ["informers"]
 
@@ -74,11 +74,11 @@ def machine(tmp_path: Path) -> Path:
     return tmp_path / "root"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="a kubelet runs as root")
 @pytest.mark.usefixtures("informers")
 def test_the_agent_and_a_real_kubelet_get_a_certificate(
     make_world: Callable[..., World], binaries: Binaries, tmp_path: Path, machine: Path, silent_runtime: Path
 ) -> None:
+    need_root("run a kubelet")
     world = make_world()
     world.apply_status("provisioner-inventory", {"address": ADDRESS})
     world.address = ADDRESS

@@ -19,6 +19,7 @@ from provisioner.cluster.resources import NODES, PODS
 from provisioner.lab.binaries.obtain import Binaries
 from tests.join.test_controllers import wait_until
 from tests.join.world import World
+from tests.tools import missing
 
 TOLERATION = {"key": "provisioner.dev/verification", "operator": "Exists"}
 POOLS_TAINT = {"key": "gpu.example/reserved", "operator": "Exists"}
@@ -28,7 +29,7 @@ POOLS_TAINT = {"key": "gpu.example/reserved", "operator": "Exists"}
 def scheduler(binaries: Binaries, world: World, tmp_path: Path) -> Iterator[None]:
     """A scheduler for the pods of this test alone."""
     if binaries.kube_scheduler is None:
-        pytest.skip("no kube-scheduler beside the control plane's programs")
+        missing("a kube-scheduler beside the control plane's programs")
     configuration = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",

@@ -12,6 +12,7 @@ import pytest
 from provisioner.lab.binaries.obtain import Binaries
 from provisioner.lab.demo.state import DemoState
 from tests.journey.virtual_rack import VirtualRack, lab_command
+from tests.tools import need_root
 
 BOOT_SECONDS = 1500
 
@@ -19,8 +20,7 @@ BOOT_SECONDS = 1500
 @pytest.fixture(scope="session")
 def rack(binaries: Binaries) -> Iterator[VirtualRack]:
     """Two servers without an operating system, BIOS and UEFI, that have become Ready nodes."""
-    if os.geteuid() != 0:
-        pytest.skip("a virtual rack needs root (network namespaces, mounts)")
+    need_root("make network namespaces and mounts for a virtual rack")
     name = f"journey{os.getpid()}"
     cache = Path(os.environ.get("PROVISIONER_CACHE", Path.home() / ".cache/provisioner"))
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 from provisioner.lab.demo.leftovers import clean_lab
 from provisioner.lab.network import LabNetwork
 from provisioner.lab.tools import Tools
-from tests.tools import lab_tools
+from tests.tools import lab_tools, need_root
 
 
 @pytest.fixture(scope="session")
@@ -24,8 +23,7 @@ def tools() -> Tools:
 @pytest.fixture
 def network(unique: str) -> Iterator[LabNetwork]:
     """A network that is not made yet; whatever runs in it is ended afterwards."""
-    if os.geteuid() != 0:
-        pytest.skip("network namespaces need root")
+    need_root("make network namespaces")
     made = LabNetwork(unique)
     yield made
     clean_lab(made)

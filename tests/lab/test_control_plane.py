@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import http.client
-import os
-import shutil
 import signal
 import socket
 import ssl
@@ -31,6 +29,7 @@ from provisioner.lab.binaries.obtain import Binaries
 from provisioner.lab.control_plane.flags import PRODUCTION_FLAGS, production_flags_text
 from provisioner.lab.control_plane.objects import production_objects_text
 from provisioner.lab.control_plane.plane import ControlPlane, free_port
+from tests.tools import need_root
 
 GENEROUS_SECONDS = 60
 
@@ -213,10 +212,10 @@ time.sleep(600)
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root to make a network namespace")
 def test_in_a_network_namespace_at_a_given_address_and_not_longer_than_its_parent(
     binaries: Binaries, tmp_path: Path
 ) -> None:
+    need_root("make a network namespace")
     script = 'ip link set lo up && ip address add 10.80.0.1/24 dev lo && exec "$@"'
     assets = binaries.kubectl.parent
     command = [sys.executable, "-c", STARTS_ONE, tmp_path, assets, "10.80.0.1"]

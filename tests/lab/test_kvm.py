@@ -8,6 +8,7 @@ import pytest
 
 from provisioner.lab.machine import kvm
 from provisioner.lab.tools import Tools
+from tests.tools import CACHE, missing
 
 
 @pytest.fixture
@@ -72,7 +73,7 @@ def test_what_does_not_boot_is_no_working_accelerator(kernel: Path, tools: Tools
 
 def test_a_kernel_that_boots_is_recognised(tools: Tools) -> None:
     """The probe itself, under emulation, where every kernel boots."""
-    kernels = sorted((Path.home() / ".cache" / "provisioner" / "images").glob("*/vmlinuz"))
+    kernels = sorted((CACHE / "images").glob("*/vmlinuz"))
     if not kernels:
-        pytest.skip("no image has been built yet, so there is no kernel to boot")
+        missing("a built image, whose kernel could boot,")
     assert kvm.boots(kernels[0], tools, "tcg", timeout_seconds=240)

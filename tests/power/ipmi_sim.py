@@ -8,8 +8,6 @@ flags but the device.
 from __future__ import annotations
 
 import http.server
-import os
-import shutil
 import socket
 import subprocess
 import threading
@@ -18,12 +16,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from provisioner.api.values import Secret
 from provisioner.lab.bmc.server_power import PowerStateError, ServerPower
 from provisioner.power.bmc_access import BmcAccess
 from tests.lab.fake_machine import FakeMachine
+from tests.tools import installed
 
 USERNAME = "provisioner"
 PASSWORD = "correcthorse"
@@ -123,11 +120,8 @@ class IpmiSim:
 
 @contextmanager
 def ipmi_sim(directory: Path, name: str = "r01-u01") -> Iterator[IpmiSim]:
-    """A running one. Absent: a visible skip, but in CI (`CI=true`) a failure."""
-    if shutil.which("ipmi_sim") is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("no ipmi_sim: run bin/setup --tests")
-        pytest.skip("no ipmi_sim: run bin/setup --tests, or apt-get install openipmi")
+    """A running one."""
+    installed("ipmi_sim")
     sim = IpmiSim(directory, name)
     try:
         sim.start()

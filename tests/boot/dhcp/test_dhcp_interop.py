@@ -26,7 +26,8 @@ from tests.boot.dhcp.messages import (
     yiaddr,
 )
 from tests.boot.dhcp.relay import PATIENCE_SECONDS, wait_until
-from tests.boot.dhcp.wire import Namespace, connect, namespaces, require_program
+from tests.boot.dhcp.wire import Namespace, connect, namespaces
+from tests.tools import installed
 
 NEAR_MAC = "52:54:00:80:00:15"
 FAR_MAC = "52:54:00:90:00:15"
@@ -112,7 +113,7 @@ def lines(path: Path) -> list[str]:
 
 
 def udhcpc(script: str, *more: str) -> list[str]:
-    return [require_program("busybox"), "udhcpc", "-f", "-i", "eth0", "-s", script, "-t", "20", "-T", "1", *more]
+    return [installed("busybox"), "udhcpc", "-f", "-i", "eth0", "-s", script, "-t", "20", "-T", "1", *more]
 
 
 NEAR_TOLD = f"bound 10.80.0.21 router={SERVER} mtu=1400 dns=10.80.0.2 10.80.0.3 server={SERVER} lease=86400"
@@ -149,7 +150,7 @@ def test_udhcpc_of_an_unknown_machine_gets_a_lent_address_until_it_is_known(plac
 
 
 def dhclient(place: Place, script: str, lease: Path) -> list[str]:
-    program = require_program("dhclient")
+    program = installed("dhclient")
     return [program, "-4", "-d", "-1", "-sf", script, "-lf", str(lease), "-pf", str(place.folder / "pid"), "eth0"]
 
 
@@ -195,7 +196,7 @@ exec "$0"
 
 
 def test_systemd_networkd_gets_its_address_and_mtu(place: Place) -> None:
-    networkd = require_program("systemd-networkd")
+    networkd = installed("systemd-networkd")
     with place.near.started("unshare", "-m", "sh", "-c", NETWORKD, networkd):
         wait_until(
             lambda: "inet 10.80.0.21/24 " in place.near.ip("-4", "address", "show", "dev", "eth0"),
@@ -217,7 +218,7 @@ def relays() -> dict[str, list[str]]:
 def test_a_machine_behind_a_relay_gets_its_address_and_renews_it(place: Place, name: str) -> None:
     script, out = place.script("far")
     with (
-        place.router.started(require_program(name), *relays()[name]),
+        place.router.started(installed(name), *relays()[name]),
         place.far.started(*udhcpc(script, *WANT_MTU)) as client,
     ):
         wait_until(lambda: bool(lines(out)), "udhcpc was not answered through the relay")
@@ -232,7 +233,7 @@ def test_an_unknown_machine_behind_a_relay_without_discovery_range_is_left_alone
     place.far.ip("link", "set", "eth0", "address", "52:54:00:99:99:98")
     script, out = place.script("far")
     with (
-        place.router.started(require_program("dhcrelay"), *relays()["dhcrelay"]),
+        place.router.started(installed("dhcrelay"), *relays()["dhcrelay"]),
         place.far.started(*udhcpc(script)),
     ):
         wait_until(

@@ -6,33 +6,15 @@ import contextlib
 import ctypes
 import itertools
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from tests.tools import installed, need_root
 
 _CLONE_NEWNET = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
 _serial = itertools.count()
-
-
-def require_namespaces() -> None:
-    """A visible skip where this machine cannot make network namespaces."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root to make network namespaces")
-    if shutil.which("ip") is None:
-        pytest.skip("needs iproute2")
-
-
-def require_program(*names: str) -> str:
-    """Path of the first of these programs that is installed; a visible skip if none is."""
-    for name in names:
-        found = shutil.which(name, path="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/lib/systemd")
-        if found:
-            return found
-    pytest.skip(f"needs {' or '.join(names)}")
 
 
 class Namespace:
@@ -96,7 +78,8 @@ def connect(one: Namespace, its_name: str, other: Namespace, other_name: str) ->
 
 @contextlib.contextmanager
 def namespaces(count: int) -> Iterator[list[Namespace]]:
-    require_namespaces()
+    need_root("make network namespaces")
+    installed("ip")
     made: list[Namespace] = []
     try:
         for _ in range(count):

@@ -1,0 +1,64 @@
+"""What holds for all tests is kept to: a run of pytest in a run of pytest."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SKIPPED = {
+    "by_a_call": "def test_it() -> None:\n    pytest.skip('no such part')\n",
+    "by_a_mark": "@pytest.mark.skipif(True, reason='no such part')\ndef test_it() -> None: ...\n",
+    "by_an_import": "pytest.importorskip('no_such_part')\n",
+    "by_a_fixture": "@pytest.fixture\ndef part() -> None:\n    pytest.skip('no such part')\n"
+    "def test_it(part: None) -> None: ...\n",
+    "by_our_helper": "from tests.tools import missing\ndef test_it() -> None:\n    missing('no such part', 'get it')\n",
+}
+LOGGED = """
+import structlog
+from structlog.testing import capture_logs
+from click.testing import CliRunner
+from provisioner.cli.main import configure_logging
+
+log = structlog.get_logger()
+
+def test_a_command_configures_logging_and_logs() -> None:
+    configure_logging(json=True, verbose=False)
+    log.info("to a file that is closed soon")
+
+def test_another_reads_what_is_logged() -> None:
+    with capture_logs() as lines:
+        log.info("heard")
+    assert [line["event"] for line in lines] == ["heard"]
+"""
+
+
+def run_pytest(folder: Path, source: str, ci: str) -> subprocess.CompletedProcess[str]:
+    (folder / "test_it.py").write_text(source)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-p", "no:cacheprovider"]
+    environment = os.environ | {"CI": ci, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [*command, f"--rootdir={folder}", folder],
+        env=environment, cwd=folder, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("how", SKIPPED)
+def test_a_skip_is_a_failure_in_ci(tmp_path: Path, how: str) -> None:
+    ran = run_pytest(tmp_path, f"import pytest\n{SKIPPED[how]}", ci="true")
+    assert ran.returncode != 0, ran.stdout
+    assert "no such part" in ran.stdout or "no_such_part" in ran.stdout
+
+
+def test_a_skip_is_visible_elsewhere(tmp_path: Path) -> None:
+    ran = run_pytest(tmp_path, f"import pytest\n{SKIPPED['by_our_helper']}", ci="")
+    assert (ran.returncode, "1 skipped" in ran.stdout) == (0, True), ran.stdout
+
+
+def test_no_test_configures_the_logging_of_another(tmp_path: Path) -> None:
+    ran = run_pytest(tmp_path, LOGGED, ci="true")
+    assert ran.returncode == 0, ran.stdout
