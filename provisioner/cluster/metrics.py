@@ -1,5 +1,8 @@
 """What is measured, as Prometheus metrics. No label ever holds the name of a server, a job or a person.
 
+Each series is there with the value 0 before its first event, as far as its labels can be known: `increase()` of a
+series that is born with a 1 is 0, and the first failure would be in no alert.
+
 `MaintenanceMeter` is told by the executor (its protocol is in `provisioner.maintenance.status.metrics`). `FleetMeter`
 follows the caches: it counts what changes (boots, failed checks) and tells at each scrape how many servers and
 Maintenances are where.
@@ -11,31 +14,50 @@ import threading
 from collections import Counter as Count
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from itertools import product
+from typing import Any, Final, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from provisioner.api import Server
+from provisioner.api.boot_stage import BOOT_STAGES
 from provisioner.api.boot_timeline import boot_timeline
 from provisioner.api.codec import decode
 from provisioner.api.errors import ProvisionerError
-from provisioner.api.maintenance import FINAL_PHASES
+from provisioner.api.maintenance import (
+    ACTIONS,
+    FINAL_PHASES,
+    POLICIES,
+    AttemptOutcome,
+    BlockerKind,
+    MaintenancePhase,
+    RebootMethod,
+)
 from provisioner.api.meta import parse_time
+from provisioner.api.server_status import OrderReason
 from provisioner.cluster.source import Source
 
 PREFIX: Final = "provisioner"
 SHORT: Final = (1, 5, 15, 30, 60, 120, 180, 300, 600, 900, 1800, 3600)
 LONG: Final = (*SHORT, 3 * 3600, 12 * 3600, 86400, 3 * 86400, 7 * 86400, 14 * 86400)
 
+CHECK_RESULTS: Final = ("Passed", "Failed", "Unknown")
+
 Json = Mapping[str, Any]
 
 
-class MaintenanceMeter:
-    """What the executor tells."""
+def _born(metric: Counter | Histogram, *values: Iterable[str]) -> None:
+    """Serve each combination of the labels' values from the start."""
+    for labels in product(*values):
+        metric.labels(*labels)
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+
+class MaintenanceMeter:
+    """What the executor tells. `causes`: why a Maintenance may have ended, and in which phase it is then."""
+
+    def __init__(self, registry: CollectorRegistry, causes: Iterable[tuple[str, str]]) -> None:
         self._phases = Histogram(
             f"{PREFIX}_maintenance_phase_seconds",
             "How long Maintenances were in each phase.",
@@ -59,11 +81,20 @@ class MaintenanceMeter:
         )
         self._ends = Histogram(
             f"{PREFIX}_maintenance_seconds",
-            "How long Maintenances took from the request to their end, by how and why they ended.",
-            ("phase", "reason", "action", "policy"),
+            "How long Maintenances took from the request to their end, by how they ended.",
+            ("phase", "action", "policy"),
             buckets=LONG,
             registry=registry,
         )
+        self._reasons = Counter(
+            f"{PREFIX}_maintenances_ended", "Maintenances that ended, by why.", ("phase", "reason"), registry=registry
+        )
+        _born(self._phases, (p for p in get_args(MaintenancePhase) if p not in FINAL_PHASES), ACTIONS)
+        _born(self._waits, get_args(BlockerKind))
+        _born(self._attempts, get_args(RebootMethod), get_args(AttemptOutcome))
+        _born(self._ends, FINAL_PHASES, ACTIONS, POLICIES)
+        for reason, phase in causes:
+            self._reasons.labels(phase, reason)
 
     def phase_ended(self, phase: str, action: str, seconds: float) -> None:
         self._phases.labels(phase, action).observe(seconds)
@@ -75,14 +106,14 @@ class MaintenanceMeter:
         self._attempts.labels(method, outcome).observe(seconds)
 
     def finished(self, phase: str, reason: str, action: str, policy: str, seconds: float) -> None:
-        self._ends.labels(phase, reason, action, policy).observe(seconds)
+        self._ends.labels(phase, action, policy).observe(seconds)
+        self._reasons.labels(phase, reason).inc()
 
 
 class FleetMeter:
-    """What the caches tell; `follow` them anew for each leadership."""
+    """What the caches tell; `follow` them anew for each leadership. `checks`: names of those that every pool has."""
 
-    def __init__(self, registry: CollectorRegistry, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
-        self._now = now
+    def __init__(self, registry: CollectorRegistry, checks: Iterable[str]) -> None:
         self._boots = Counter(
             f"{PREFIX}_boots_ordered", "Boots that were ordered, by reason.", ("reason",), registry=registry
         )
@@ -103,10 +134,18 @@ class FleetMeter:
         self.leads = Gauge(
             f"{PREFIX}_leads", "1 while this replica leads; only then the others are kept.", registry=registry
         )
+        _born(self._boots, get_args(OrderReason))
+        _born(self._stages, BOOT_STAGES[:-1])
+        _born(self._checks, checks, CHECK_RESULTS)
 
-    def follow(self, servers: Source) -> None:
+    def follow(self, servers: Source, pools: Source) -> None:
         """Count what changes from now on; what is there already was counted by who led before."""
+        pools.subscribe(self._pool_changed)
         servers.subscribe(self._server_changed)
+
+    def _pool_changed(self, _key: str, _old: Json | None, new: Json | None) -> None:
+        checks = ((new or {}).get("spec") or {}).get("verification", {}).get("checks") or ()
+        _born(self._checks, (str(check.get("name")) for check in checks), CHECK_RESULTS)
 
     def _server_changed(self, _key: str, old: Json | None, new: Json | None) -> None:
         if old is None or new is None:
@@ -200,20 +239,26 @@ def _gauge(
 class Meters:
     """All of them, and the address where Prometheus reads them."""
 
-    def __init__(self, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(
+        self,
+        *,
+        causes: Iterable[tuple[str, str]],
+        checks: Iterable[str],
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
         self.registry = CollectorRegistry()
-        self.maintenance = MaintenanceMeter(self.registry)
-        self.fleet = FleetMeter(self.registry, now)
+        self.maintenance = MaintenanceMeter(self.registry, causes)
+        self.fleet = FleetMeter(self.registry, checks)
         self._now = now
         self._lock = threading.Lock()
         self._collector: FleetCollector | None = None
 
-    def lead(self, servers: Source, maintenances: Source) -> None:
+    def lead(self, servers: Source, maintenances: Source, pools: Source) -> None:
         """This replica leads, and follows these caches."""
         with self._lock:
             self._collector = FleetCollector(servers, maintenances, self._now)
             self.registry.register(self._collector)
-        self.fleet.follow(servers)
+        self.fleet.follow(servers, pools)
         self.fleet.leads.set(1)
 
     def yield_lead(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from provisioner.api import Image, NodePool, Server
 from provisioner.health.checked_node import CheckedNode
@@ -10,6 +11,23 @@ from provisioner.health.facts import read_facts
 from provisioner.health.finding import Finding
 from provisioner.health.hardware_checks import check_hardware
 from provisioner.health.system_checks import check_system
+
+ALL_CHECKS: Final = (
+    "Facts",
+    "ImageDigest",
+    "Clock",
+    "Root",
+    "Kubelet",
+    "Runtime",
+    "Pressure",
+    "Processors",
+    "Memory",
+    "Interfaces",
+    "Disks",
+    "GPUs",
+    "InfiniBand",
+)
+"""The names of all there are, beside those of a pool's own Jobs."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ import pytest
 
 from provisioner.api.node_facts import NodeFacts
 from provisioner.api.pool_settings import ExpectedInfiniband, ExpectedInventory
-from provisioner.health.checks import look_at
+from provisioner.health.checks import ALL_CHECKS, look_at
 from provisioner.health.finding import Finding
 from tests.boot.objects import image
 from tests.health.objects import (
@@ -47,10 +47,7 @@ def findings(
 def test_a_machine_as_it_should_be_passes_every_check() -> None:
     seen = findings()
     assert {name for name, each in seen.items() if not each.ok} == set()
-    assert set(seen) == {
-        "Facts", "ImageDigest", "Clock", "Root", "Kubelet", "Runtime", "Pressure",
-        "Processors", "Memory", "Interfaces", "Disks", "GPUs", "InfiniBand",
-    }  # fmt: skip
+    assert set(seen) == set(ALL_CHECKS)
 
 
 @pytest.mark.parametrize(

@@ -45,8 +45,10 @@ def controller(
     from provisioner.cluster.client import Cluster
     from provisioner.cluster.leader import LeaderElector
     from provisioner.cluster.metrics import Meters
+    from provisioner.health.checks import ALL_CHECKS
+    from provisioner.maintenance.phases.verdict import FINAL_PHASE_OF
 
-    meters = Meters()
+    meters = Meters(causes=FINAL_PHASE_OF.items(), checks=ALL_CHECKS)
     if metrics_address is not None:
         _serve(meters, metrics_address)
     cluster = Cluster.connect(kubeconfig, user_agent="provisioner-controller")

@@ -124,7 +124,7 @@ def run_controllers(
     while not all(informer.wait_for_sync(LOOK_FOR_STOP_SECONDS) for informer in informers):
         if stop.is_set():
             return
-    meters.lead(servers, maintenances)
+    meters.lead(servers, maintenances, pools)
     threads = [threading.Thread(target=each.run, args=(stop,), name=each.name, daemon=True) for each in controllers]
     for thread in threads:
         thread.start()

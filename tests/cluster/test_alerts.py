@@ -1,0 +1,204 @@
+"""Each alert fires on what it is for, from series as the controller serves them, and on nothing less: by promtool."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client import generate_latest
+
+from provisioner.api.maintenance import MaintenanceStatus, RebootAttempt
+from provisioner.cluster.metrics import Meters
+from provisioner.health.checks import ALL_CHECKS
+from provisioner.maintenance.phases.verdict import FINAL_PHASE_OF, Cause
+from provisioner.maintenance.status.measure import tell_metrics
+from provisioner.maintenance.status.record import end_attempt, judge, note
+from tests.cluster.test_metrics import ALERTS, FakeCache, server
+from tests.cluster.test_metrics import maintenance as cached_maintenance
+from tests.maintenance.samples import NOON, at, maintenance
+from tests.tools import installed
+
+Act = Callable[["Controller"], None]
+
+
+class Controller:
+    """One replica, which leads from minute 1, as Prometheus sees it."""
+
+    def __init__(self) -> None:
+        self.now = NOON
+        self.meters = Meters(causes=FINAL_PHASE_OF.items(), checks=ALL_CHECKS, now=lambda: self.now)
+        self.servers, self.maintenances, self.pools = (FakeCache(server()), FakeCache(), FakeCache())
+
+    def lead(self) -> None:
+        self.meters.lead(self.servers, self.maintenances, self.pools)
+
+    def end(self, cause: Cause) -> None:
+        """A Maintenance ends, as the executor writes it."""
+        status = note(MaintenanceStatus(action="Reboot", policy="Now", started_time=at(0)), NOON, "Requested", "")
+        judged = judge(replace(maintenance(1), status=status), cause, "for some reason", self.now)
+        after = note(judged, self.now, cause, "for some reason", phase=FINAL_PHASE_OF[cause])
+        tell_metrics(self.meters.maintenance, status, after, self.now)
+
+    def attempt(self, outcome: Any) -> None:
+        """An attempt by kexec ends, as the executor writes it."""
+        attempt = RebootAttempt(
+            id="1", method="Kexec", image_ref="i", image_digest="d", started_time=at(0), deadline_time=at(180)
+        )
+        status = MaintenanceStatus(action="Reboot", policy="WhenIdle", reboot=attempt)
+        before = note(status, NOON, "RebootStarted", "", phase="Rebooting")
+        tell_metrics(self.meters.maintenance, before, end_attempt(before, outcome, "…", self.now), self.now)
+
+    def verify(self, check: str, result: str, name: str = "r01-u01") -> None:
+        """The checks of a boot are decided, as the health controller writes it."""
+        self.servers.put(server(name))
+        checks = [{"name": check, "result": result}]
+        self.servers.put(server(name, verification={"finishedTime": self.now.isoformat(), "checks": checks}))
+
+    def put_maintenance(self, phase: str, **status: Any) -> None:
+        timeline = [{"phase": phase, "time": self.now.isoformat().replace("+00:00", "Z")}]
+        self.maintenances.put(cached_maintenance("m-1", phase, timeline=timeline, **status))
+
+    def samples(self) -> dict[str, float]:
+        lines = generate_latest(self.meters.registry).decode().splitlines()
+        found = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+        return {name: float(value) for name, _, value in found}
+
+
+def assert_fires(folder: Path, alert: str, acts: Mapping[int, Act], minute: int, labels: str | None) -> None:
+    """At `minute` the alert fires with these labels, or does not (None). Each act follows a scrape."""
+    rules = yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]
+    (expression,) = (rule["expr"] for rule in rules if rule["alert"] == alert)
+    controller, history = Controller(), list[dict[str, float]]()
+    step = 1 if minute < 60 else 4
+    for now in range(0, minute + 1, step):
+        controller.now = NOON + timedelta(minutes=now)
+        history.append({n: v for n, v in controller.samples().items() if n.partition("{")[0] in expression})
+        if now == step:
+            controller.lead()
+        acts.get(now, _nothing)(controller)
+    names = sorted({name for moment in history for name in moment})
+    series = [{"series": n, "values": " ".join(str(moment.get(n, "_")) for moment in history)} for n in names]
+    firing = f'ALERTS{{alertname="{alert}",alertstate="firing"'
+    expected = [] if labels is None else [{"labels": f"{firing},{labels}}}", "value": 1}]
+    question = {"expr": f"{firing}}}", "eval_time": f"{minute}m", "exp_samples": expected}
+    tests = {
+        "rule_files": [str(ALERTS)],
+        "evaluation_interval": "1m",
+        "tests": [{"interval": f"{step}m", "input_series": series, "promql_expr_test": [question]}],
+    }
+    path = folder / "alerts.test.yaml"
+    path.write_text(json.dumps(tests))
+    said = promtool("test", "rules", str(path))
+    assert said.returncode == 0, said.stdout + said.stderr
+
+
+def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([installed("promtool"), *arguments], capture_output=True, text=True, check=False)
+
+
+def _nothing(_: Controller) -> None:
+    return
+
+
+FIRING: dict[str, tuple[dict[int, Act], int, str]] = {
+    "ProvisionerNobodyLeads": ({5: lambda c: c.meters.yield_lead()}, 10, 'severity="critical"'),
+    "ProvisionerMaintenanceStuckDraining": (
+        {5: lambda c: c.put_maintenance("Draining")},
+        42,
+        'severity="warning",pool="gpu",phase="Draining"',
+    ),
+    "ProvisionerMaintenanceStuckBooting": (
+        {8: lambda c: c.put_maintenance("Verifying")},
+        80,
+        'severity="warning",pool="gpu",phase="Verifying"',
+    ),
+    "ProvisionerMaintenancesFail": (
+        {5: lambda c: c.end("RebootFailed")},
+        30,
+        'severity="warning",reason="RebootFailed"',
+    ),
+    "ProvisionerKexecFails": ({5: lambda c: c.attempt("TimedOut")}, 30, 'severity="warning"'),
+    "ProvisionerChecksFail": (
+        {m: lambda c: c.verify("Clock", "Failed", f"r01-u{c.now.minute:02}") for m in (5, 15, 25)},
+        40,
+        'severity="warning",check="Clock"',
+    ),
+    "ProvisionerWaitsForAPerson": (
+        {8: lambda c: c.put_maintenance("Waiting", blockers=[{"kind": "Person"}])},
+        256,
+        'severity="info",pool="gpu"',
+    ),
+}
+QUIET: dict[str, tuple[dict[int, Act], int]] = {
+    "ProvisionerNobodyLeads": ({5: lambda c: c.meters.yield_lead(), 6: lambda c: c.lead()}, 10),
+    "ProvisionerMaintenanceStuckDraining": (
+        {5: lambda c: c.put_maintenance("Draining"), 34: lambda c: c.put_maintenance("Rebooting")},
+        42,
+    ),
+    "ProvisionerMaintenanceStuckBooting": (
+        {8: lambda c: c.put_maintenance("Rebooting"), 60: lambda c: c.put_maintenance("Verifying")},
+        80,
+    ),
+    "ProvisionerMaintenancesFail": ({5: lambda c: c.end("Booted"), 6: lambda c: c.end("Withdrawn")}, 30),
+    "ProvisionerKexecFails": (
+        {5: lambda c: c.attempt("Booted"), 6: lambda c: c.attempt("TimedOut"), 7: lambda c: c.attempt("Booted")},
+        30,
+    ),
+    "ProvisionerChecksFail": (
+        {5: lambda c: c.verify("Clock", "Failed"), 15: lambda c: c.verify("Root", "Failed")}
+        | {m: lambda c: c.verify("Clock", "Passed") for m in (20, 22, 24)},
+        40,
+    ),
+    "ProvisionerWaitsForAPerson": (
+        {8: lambda c: c.put_maintenance("Waiting", blockers=[{"kind": "Pod"}])},
+        256,
+    ),
+}
+
+
+@pytest.mark.parametrize("alert", FIRING)
+def test_an_alert_fires_at_the_first_of_what_it_is_for(tmp_path: Path, alert: str) -> None:
+    acts, minute, labels = FIRING[alert]
+    assert_fires(tmp_path, alert, acts, minute, labels)
+
+
+@pytest.mark.parametrize("alert", QUIET)
+def test_an_alert_is_quiet_about_less(tmp_path: Path, alert: str) -> None:
+    acts, minute = QUIET[alert]
+    assert_fires(tmp_path, alert, acts, minute, None)
+
+
+def test_a_pools_own_check_is_counted_from_its_first_failure(tmp_path: Path) -> None:
+    pool = {"metadata": {"name": "gpu"}, "spec": {"verification": {"checks": [{"name": "gpu-burn"}]}}}
+    acts: dict[int, Act] = {2: lambda c: c.pools.put(pool)}
+    acts |= {m: lambda c: c.verify("gpu-burn", "Failed", f"r01-u{c.now.minute:02}") for m in (5, 15, 25)}
+    assert_fires(tmp_path, "ProvisionerChecksFail", acts, 40, 'severity="warning",check="gpu-burn"')
+
+
+def test_every_alert_is_shown_firing_and_quiet_and_promtool_takes_them_all() -> None:
+    alerts = [rule["alert"] for rule in yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]]
+    assert (list(FIRING), list(QUIET)) == (alerts, alerts)
+    said = promtool("check", "rules", str(ALERTS))
+    assert said.returncode == 0, said.stdout + said.stderr
+
+
+def test_no_series_of_a_counter_is_born_by_its_first_event() -> None:
+    """Whatever ends, was tried or was checked: only the names of a pool's own checks are not known from the start."""
+    controller = Controller()
+    before = set(controller.samples())
+    controller.lead()
+    for cause in FINAL_PHASE_OF:
+        controller.end(cause)
+    for outcome in ("Booted", "TimedOut", "Failed", "WrongImage"):
+        controller.attempt(outcome)
+    for check in ALL_CHECKS:
+        controller.verify(check, "Failed", check)
+    gauges = ("provisioner_servers", "provisioner_maintenances_active", "provisioner_maintenance_oldest")
+    assert {name for name in set(controller.samples()) - before if not name.startswith(gauges)} == set()
