@@ -157,7 +157,7 @@ def test_the_guides_kubeconfig_of_an_account_works_and_no_argument_holds_its_tok
     programs = tmp_path / "bin"
     programs.mkdir()
     for name in ("kubectl", "cat", "base64"):
-        real = binaries.kubectl if name == "kubectl" else shutil.which(name)
+        real = binaries.kubectl if name == "kubectl" else installed(name)
         (programs / name).write_text(f'#!/bin/bash\necho {name} "$@" >>{arguments}\nexec {real} "$@"\n')
         (programs / name).chmod(0o755)
     here = f"cd {tmp_path}\n" + script.replace("https://10.80.0.1:6443", control_plane.server_url)
