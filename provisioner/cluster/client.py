@@ -93,12 +93,19 @@ class Cluster:
             # The moment of the first page was forgotten before the last one was fetched: once more, in one piece.
             return self._list_pages(type, path, query)
 
-    def create(self, type: ResourceType, body: Mapping[str, Any], *, namespace: str | None = None) -> Object:  # noqa: A002
+    def create(
+        self,
+        type: ResourceType,  # noqa: A002
+        body: Mapping[str, Any],
+        *,
+        namespace: str | None = None,
+        manager: str | None = None,
+    ) -> Object:
         """Create an object. Raises: Conflict if it exists."""
         metadata = body["metadata"]
         namespace = namespace or metadata.get("namespace")
         what = f"CREATE {type} {metadata.get('name') or metadata.get('generateName')}"
-        return self._request("POST", type.collection(namespace), what=what, body=body)
+        return self._request("POST", type.collection(namespace), what=what, query={"fieldManager": manager}, body=body)
 
     def ask_who_i_am(self) -> str:
         """The user name by which the API server knows the caller, impersonation included."""

@@ -25,6 +25,8 @@ log = structlog.get_logger()
 
 CONNECT_SECONDS: Final = 5.0
 READ_SECONDS: Final = 30.0
+CONNECTIONS: Final = 64
+"""Kept open: each worker of each controller, and a watch of each kind."""
 
 _KEEPALIVE: Final = [
     # A host that vanished without a word (power, cable) is noticed after about 25 s even on an idle watch.
@@ -76,7 +78,7 @@ class Transport:
         self._as_user, self._as_groups = as_user, tuple(as_groups)
         # The package's pool honours proxies, client certificates, tls-server-name; only its verbs are not ours.
         self._pool: urllib3.PoolManager = RESTClientObject(configuration).pool_manager
-        self._pool.connection_pool_kw["socket_options"] = _KEEPALIVE
+        self._pool.connection_pool_kw |= {"socket_options": _KEEPALIVE, "maxsize": CONNECTIONS}
 
     @classmethod
     def connect(

@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
+from provisioner.api import NodePool, Rack, Server
 from provisioner.api.node_contract import PREPARED_ORDER_ANNOTATION
 from provisioner.api.values import MacAddress
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
 from provisioner.cluster.informer import Informer
+from provisioner.cluster.resources import NODES, of
 from provisioner.join.csr import MAX_EXPIRATION_SECONDS
 from provisioner.join.csr_controller import Approver, concerns_us
 from provisioner.join.node_controller import NodePreparer
 from provisioner.join.node_object import SERVER_UID_ANNOTATION
 from provisioner.join.stale_tokens import SETTLE_SECONDS, TokenCleaner, left_over
+
+PREPARERS: Final = 4
+UNSYNCED_SECONDS: Final = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +46,18 @@ def build_join_controllers(
     settle_seconds: float = SETTLE_SECONDS,
 ) -> list[Controller]:
     """Three controllers: Nodes of servers, certificates, left-over tokens. The caller runs and stops them."""
-    nodes = Controller("join-nodes", NodePreparer(cluster=cluster, recorder=recorder, now=now).reconcile)
+    caches = {of(Server): informers.servers, of(NodePool): informers.node_pools, of(Rack): informers.racks}
+    caches[NODES] = informers.nodes
+    preparer = NodePreparer(
+        cluster=cluster, recorder=recorder, now=now, look=lambda type_, name: caches[type_].get(name)
+    )
+
+    def prepare(name: str) -> float | None:
+        if not all(cache.has_synced for cache in caches.values()):
+            return UNSYNCED_SECONDS  # a pool that is not in the cache yet is not a missing pool
+        return preparer.reconcile(name)
+
+    nodes = Controller("join-nodes", prepare, workers=PREPARERS)
     approver = Approver(cluster=cluster, recorder=recorder, now=now, max_expiration_seconds=max_expiration_seconds)
     certificates = Controller("join-certificates", approver.reconcile, workers=2)
     tokens = Controller("join-tokens", TokenCleaner(cluster=cluster).reconcile)
@@ -54,9 +70,9 @@ def build_join_controllers(
             tokens.queue.add_after(token_id, settle_seconds)
 
     def node_changed(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
-        if new is None or old is None:
+        if new is None:
             nodes.queue.add(name)
-        elif _marks(old) != _marks(new):  # by us, or by a kubelet that should not
+        elif old is None or _marks(old) != _marks(new):  # by us, or by a kubelet that should not
             nodes.queue.add_after(name, 1.0)
 
     def of_all_servers(field: str) -> Callable[[str, dict[str, Any] | None, dict[str, Any] | None], None]:

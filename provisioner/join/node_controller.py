@@ -5,130 +5,132 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import structlog
 
-from provisioner.api.codec import to_json
+from provisioner.api.codec import decode, to_json
 from provisioner.api.conditions import find_condition, settle_condition
-from provisioner.api.errors import NotFound, Refused
-from provisioner.api.meta import Condition, rfc3339
-from provisioner.api.node_contract import PREPARED_ORDER_ANNOTATION
+from provisioner.api.errors import Conflict, NotFound, Refused
+from provisioner.api.meta import Condition, Resource, rfc3339
 from provisioner.api.node_pool import NodePool
 from provisioner.api.rack import Rack
 from provisioner.api.server import Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
-from provisioner.cluster.resources import NODES
-from provisioner.join.node_object import CreateNode, NodeNameTaken, PrepareNode, plan_node
+from provisioner.cluster.resources import NODES, ResourceType, of
+from provisioner.join.node_object import MANAGER, CreateNode, NodeNameTaken, PrepareNode, RecordNode, plan_node
 from provisioner.join.recording import regarding_server
 
 log = structlog.get_logger()
 
-LABELS_MANAGER: Final = "provisioner-join"
 CONDITION_MANAGER: Final = "provisioner-join-controller"
 WAIT_FOR_POOL_SECONDS: Final = 15.0
+
+R = TypeVar("R", bound=Resource)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodePreparer:
-    """Reconciles one Server after the other."""
+    """Reconciles one Server at a time, by name.
+
+    `look` gives an object as a cache has it, the API server's answer without one. What is decided on it is written
+    under the Node's resourceVersion, and a Node is created only where there is none.
+    """
 
     cluster: Cluster
     recorder: Events
     now: Callable[[], datetime]
+    look: Callable[[ResourceType, str], Mapping[str, Any] | None] | None = None
 
     def reconcile(self, name: str) -> float | None:
         """Create or patch the Node for the current order. Raises: Conflict, Retryable, Refused (a label is invalid)."""
-        try:
-            server = self.cluster.read(Server, name)
-        except NotFound:
+        server = self._typed(Server, name)
+        if server is None:
             return None
         if server.spec.acceptance != "Accepted" or server.spec.node_pool_ref is None or server.status.order is None:
             return None
-        try:
-            pool = self.cluster.read(NodePool, server.spec.node_pool_ref)
-            rack = self.cluster.read(Rack, server.spec.rack_ref) if server.spec.rack_ref else None
-        except NotFound as error:
-            self._say(server, "False", "Incomplete", str(error))
+        pool = self._typed(NodePool, server.spec.node_pool_ref)
+        rack = self._typed(Rack, server.spec.rack_ref) if server.spec.rack_ref else None
+        if pool is None or (rack is None and server.spec.rack_ref):
+            missing = f"NodePool '{server.spec.node_pool_ref}'" if pool is None else f"Rack '{server.spec.rack_ref}'"
+            self._say(server, "False", "Incomplete", f"{missing} does not exist; create it, or correct the Server")
             return WAIT_FOR_POOL_SECONDS
         try:
-            existing = self._node(name)
-            plan = plan_node(server, pool, rack, existing)
-            if isinstance(plan, CreateNode):
-                existing = self.cluster.create(NODES, plan.body)
-                # Again, with what admission added: a new Node comes back with a taint that must stay.
-                plan = plan_node(server, pool, rack, existing)
-            if isinstance(plan, PrepareNode) and existing is not None:
-                server = self._record(server, existing, plan)
-                self._prepare(existing, plan)
+            existing, plan = self._carry_out(server, pool, rack)
         except Refused as error:
             self._say(server, "False", "NodeRefused", str(error))
             raise
         if isinstance(plan, NodeNameTaken):
             self._say(server, "False", "NodeNameTaken", plan.message)
             return WAIT_FOR_POOL_SECONDS
-        if isinstance(plan, PrepareNode):
-            server = replace(server, status=replace(server.status, node_taints=plan.node_taints))
-            order_id = plan.annotations[PREPARED_ORDER_ANNOTATION]
+        if existing is not None and plan is not None:
+            uid = existing["metadata"].get("uid")
+            server = replace(server, status=replace(server.status, node_uid=uid, node_taints=plan.node_taints))
+            order_id = server.status.order.id if server.status.order is not None else None
             message = f"labels and taints of NodePool {pool.name} are on the Node for boot order {order_id}"
             log.info("node prepared", server=name, order=order_id)
             self._say(server, "True", "Prepared", message, changed=True)
         return None
 
-    def _record(self, server: Server, node: Mapping[str, Any], plan: PrepareNode) -> Server:
+    def _carry_out(
+        self, server: Server, pool: NodePool, rack: Rack | None
+    ) -> tuple[Mapping[str, Any] | None, PrepareNode | CreateNode | RecordNode | NodeNameTaken | None]:
+        """The Node as it is afterwards, and what was done about it."""
+        existing = self._find(NODES, server.name)
+        plan = plan_node(server, pool, rack, existing)
+        if isinstance(plan, CreateNode):
+            try:
+                return self.cluster.create(NODES, plan.body, manager=MANAGER), plan
+            except Conflict:
+                existing = self.cluster.get(NODES, server.name)  # it came a moment ago
+                plan = plan_node(server, pool, rack, existing)
+        if isinstance(plan, PrepareNode) and existing is not None:
+            self._record(server, existing, plan)
+            self._prepare(existing, plan)
+        return existing, plan
+
+    def _typed(self, kind: type[R], name: str) -> R | None:
+        found = self._find(of(kind), name)
+        return decode(kind, found) if found is not None else None
+
+    def _find(self, type_: ResourceType, name: str) -> Mapping[str, Any] | None:
+        if self.look is not None:
+            return self.look(type_, name)
+        try:
+            return self.cluster.get(type_, name)
+        except NotFound:
+            return None
+
+    def _record(self, server: Server, node: Mapping[str, Any], plan: PrepareNode) -> None:
         """Put on record what is about to be done, before it is: a taint that we set is never taken for another's."""
         uid = node["metadata"].get("uid")
         before = server.status.node_taints if uid == server.status.node_uid else ()
         taints = tuple(sorted({*before, *plan.node_taints}))
-        if (uid, taints) == (server.status.node_uid, server.status.node_taints):
-            return server
-        recorded = replace(server, status=replace(server.status, node_uid=uid, node_taints=taints))
-        self._apply(recorded, find_condition(server.status.conditions, "NodePrepared"))
-        return recorded
+        if (uid, taints) != (server.status.node_uid, server.status.node_taints):
+            recorded = replace(server, status=replace(server.status, node_uid=uid, node_taints=taints))
+            version = server.metadata.resource_version
+            self._apply(recorded, find_condition(server.status.conditions, "NodePrepared"), version)
 
     def _prepare(self, node: Mapping[str, Any], plan: PrepareNode) -> None:
-        """Labels, then taints with the mark of the order; each only if nobody wrote the Node in between."""
-        name = node["metadata"]["name"]
-        labelled = self.cluster.apply(
-            {
-                "apiVersion": "v1",
-                "kind": "Node",
-                "metadata": {
-                    "name": name,
-                    "resourceVersion": node["metadata"]["resourceVersion"],
-                    "labels": dict(plan.labels),
-                },
-            },
-            manager=LABELS_MANAGER,
-        )
-        # Taints are one atomic list for server-side apply: to apply ours would take everybody's.
-        self.cluster.patch(
-            NODES,
-            name,
-            {
-                "metadata": {
-                    "resourceVersion": labelled["metadata"]["resourceVersion"],
-                    "annotations": dict(plan.annotations),
-                },
-                "spec": {"taints": plan.taints},
-            },
-            manager=LABELS_MANAGER,
-        )
+        """Labels, taints and the mark of the order at once, only if nobody wrote the Node in between."""
+        metadata = {
+            "resourceVersion": node["metadata"]["resourceVersion"],
+            "labels": dict(plan.labels),
+            "annotations": dict(plan.annotations),
+        }
+        patch = {"metadata": metadata, "spec": {"taints": plan.taints}}
+        self.cluster.patch(NODES, node["metadata"]["name"], patch, manager=MANAGER)
 
-    def _node(self, name: str) -> dict[str, Any] | None:
-        try:
-            return self.cluster.get(NODES, name)
-        except NotFound:
-            return None
-
-    def _apply(self, server: Server, condition: Condition | None) -> None:
+    def _apply(self, server: Server, condition: Condition | None, resource_version: str | None) -> None:
         """Everything that this manager has of the status: server-side apply takes away what is left out."""
         status: dict[str, Any] = {"conditions": [to_json(condition)] if condition is not None else []}
         if server.status.node_uid is not None:
             status["nodeUID"] = server.status.node_uid
             status["nodeTaints"] = list(server.status.node_taints)
-        self.cluster.apply_status(Server, server.name, status, manager=CONDITION_MANAGER)
+        self.cluster.apply_status(
+            Server, server.name, status, manager=CONDITION_MANAGER, resource_version=resource_version
+        )
 
     def _say(self, server: Server, status: str, reason: str, message: str, *, changed: bool = False) -> None:
         """Condition NodePrepared, and an Event when it changed. `changed`: the record of the Node did, in any case."""
@@ -144,7 +146,9 @@ class NodePreparer:
             last_transition_time=rfc3339(self.now()),
             observed_generation=server.metadata.generation,
         )
-        self._apply(server, settle_condition(server.status.conditions, condition))
+        # What was just prepared is written whole; what is only repeated must not be older than what is there.
+        version = None if changed else server.metadata.resource_version
+        self._apply(server, settle_condition(server.status.conditions, condition), version)
         if same:
             return
         event = "NodePrepared" if status == "True" else reason

@@ -21,6 +21,9 @@ from provisioner.api.node_pool import NodePool
 from provisioner.api.rack import Rack
 from provisioner.api.server import Server
 
+MANAGER: Final = "provisioner-join"
+"""Field manager of what we put on a Node."""
+
 SERVER_UID_ANNOTATION: Final = "provisioner.dev/server-uid"
 
 POOL_LABEL: Final = "provisioner.dev/pool"
@@ -40,34 +43,45 @@ class NodeNameTaken:
 
 @dataclass(frozen=True)
 class CreateNode:
-    """There is no Node: create this one, and plan again with what came back."""
+    """There is no Node: create this one, prepared. Admission may add taints to it, which stay."""
 
     body: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class PrepareNode:
-    """Apply `labels`; then, last, patch `taints` and `annotations`, which mark the order as prepared."""
-
-    labels: Mapping[str, str]
-    taints: Taints
-    annotations: Mapping[str, str]
     node_taints: tuple[str, ...]
     """Key and effect of the pool's taints, as Server.status.nodeTaints has them once this is done."""
 
 
+@dataclass(frozen=True)
+class PrepareNode:
+    """Merge these into the Node: `labels` (None: take it off), `taints`, `annotations`; they mark the order."""
+
+    labels: Mapping[str, str | None]
+    taints: Taints
+    annotations: Mapping[str, str]
+    node_taints: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RecordNode:
+    """The Node is prepared; whoever did it died before it was on record."""
+
+    node_taints: tuple[str, ...]
+
+
 def plan_node(
     server: Server, pool: NodePool, rack: Rack | None, existing: Mapping[str, Any] | None
-) -> CreateNode | PrepareNode | NodeNameTaken | None:
+) -> CreateNode | PrepareNode | RecordNode | NodeNameTaken | None:
     """What to do about the Node of `server` for its current boot order; None if it is prepared already."""
     order = server.status.order
     if order is None or server.metadata.uid is None:
         return None
+    wanted: Taints = [to_json(taint) for taint in pool.spec.kubelet.taints]
+    node_taints = tuple(sorted({f"{taint['key']}:{taint['effect']}" for taint in wanted}))
+    marks = {SERVER_UID_ANNOTATION: server.metadata.uid, PREPARED_ORDER_ANNOTATION: order.id}
+    labels = node_labels(server, pool, rack)
     if existing is None:
-        origin = {SERVER_UID_ANNOTATION: server.metadata.uid}
-        return CreateNode(
-            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": server.name, "annotations": origin}}
-        )
+        metadata = {"name": server.name, "annotations": marks, "labels": labels}
+        spec = {"taints": with_verification(wanted)}
+        return CreateNode({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec}, node_taints)
     annotations: Mapping[str, str] = existing["metadata"].get("annotations") or {}
     recorded = existing["metadata"].get("uid") is not None and existing["metadata"]["uid"] == server.status.node_uid
     marked = annotations.get(SERVER_UID_ANNOTATION) == server.metadata.uid
@@ -79,16 +93,15 @@ def plan_node(
         )
     prepared = annotations.get(PREPARED_ORDER_ANNOTATION) == order.id
     if prepared and marked:
-        return None
-    wanted: Taints = [to_json(taint) for taint in pool.spec.kubelet.taints]
+        return None if recorded or existing["metadata"].get("uid") is None else RecordNode(node_taints)
     present: Taints = (existing.get("spec") or {}).get("taints") or []
     return PrepareNode(
-        labels=node_labels(server, pool, rack),
+        labels=dict.fromkeys(labels_set_before(existing) - labels.keys()) | labels,
         taints=present
         if prepared
         else with_verification(merge_taints(present, wanted, taints_set_before(server) if recorded else set())),
-        annotations={SERVER_UID_ANNOTATION: server.metadata.uid, PREPARED_ORDER_ANNOTATION: order.id},
-        node_taints=tuple(sorted({f"{taint['key']}:{taint['effect']}" for taint in wanted})),
+        annotations=marks,
+        node_taints=node_taints,
     )
 
 
@@ -130,3 +143,12 @@ def taints_set_before(server: Server) -> set[tuple[str, str]]:
     """Key and effect of the taints that we put on the server's Node."""
     pairs = (text.rpartition(":") for text in server.status.node_taints)
     return {(key, effect) for key, _, effect in pairs}
+
+
+def labels_set_before(node: Mapping[str, Any]) -> set[str]:
+    """Labels that we put on a Node and nobody else, by what the API server says of its fields."""
+    ours, theirs = set[str](), set[str]()
+    for entry in node["metadata"].get("managedFields") or ():
+        fields = ((entry.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:labels") or {}
+        (ours if entry.get("manager") == MANAGER else theirs).update(fields)
+    return {key.removeprefix("f:") for key in ours - theirs if key != "."}

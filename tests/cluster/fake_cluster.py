@@ -83,7 +83,14 @@ class FakeCluster:
     def read_all(self, kind: type[R], *, label_selector: str | None = None) -> builtins.list[R]:
         return [decode(kind, item) for item in self.list(of(kind), label_selector=label_selector).items]
 
-    def create(self, type: ResourceType, body: Mapping[str, Any], *, namespace: str | None = None) -> Object:  # noqa: A002
+    def create(
+        self,
+        type: ResourceType,  # noqa: A002
+        body: Mapping[str, Any],
+        *,
+        namespace: str | None = None,
+        manager: str | None = None,
+    ) -> Object:
         new: Object = copy_json(dict(body))
         metadata = new["metadata"]
         what = f"CREATE {type} {metadata.get('name') or metadata.get('generateName')}"

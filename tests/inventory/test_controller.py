@@ -153,7 +153,9 @@ def test_two_leaders_at_once_give_no_address_twice(
     site.add_rack()
     leadership()
     leadership()
-    names = [site.add(number, **({"bootAddress": site.address(9)} if number == 12 else {})) for number in range(1, 25)]
+    names = [
+        site.add(number, **({"bootAddress": site.address(200)} if number == 12 else {})) for number in range(1, 25)
+    ]
     for name in names:
         eventually(lambda name=name: (site.accepted(name) or ("",))[0] == "True", f"{name} is accepted")
     given = {name: str(cluster.read(Server, name).status.address) for name in names}

@@ -1,8 +1,8 @@
 """The boot controller's effects: reads what a decision needs, writes what was decided, records what happened.
 
 It is level-triggered. Everything is written under the resourceVersion of the Server that it was decided on; the one
-thing that must not happen wrongly, a boot order, only after Server, Node, Lease and Maintenance were read again past
-every cache.
+thing that must not happen wrongly, a boot order, only after Node, Lease and Maintenance were read again past every
+cache.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from provisioner.boot.orders.other_node import find_other_node, machine_keys
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller, requeue_after
 from provisioner.cluster.events import Events
-from provisioner.cluster.resources import LEASES, NODE_LEASES, NODES, of
+from provisioner.cluster.resources import LEASES, NODE_LEASES, NODES, ResourceType, of
 from provisioner.cluster.source import Source
 from provisioner.rules.assigned_image import next_image_name
 from provisioner.rules.liveness import LeaseWatch, NodeLife, read_life
@@ -75,29 +75,27 @@ class BootController:
         cached = self._informers.servers.get(name)
         if cached is None or cached["metadata"].get("deletionTimestamp"):
             return None
+        if not _is_judged(cached):
+            return None  # the inventory says within a moment whether it may boot; until then there is nothing to add
         node = self._informers.nodes.get(name)
         lease = self._informers.leases.get(f"{NODE_LEASES}/{name}")
         decision = self._decide(cached, node, lease, self._cached_maintenance(name))
         if not _differs(cached, decision):
             return requeue_after(decision.requeue_after_seconds, self._rng)
-        current: Mapping[str, Any] = cached
         if decision.orders or decision.revokes:
-            # A boot may end somebody's work: decide once more on what is true now, past every cache.
-            try:
-                current = self._cluster.get(of(Server), name)
-            except NotFound:
-                return None
-            decision = self._decide(
-                current, self._read_node(name), self._read_lease(name), self._read_maintenance(name)
-            )
-            if not _differs(current, decision):
+            # A boot may end somebody's work: decide once more on what Node and Maintenance are now, past every cache.
+            # Of the Server the resourceVersion says whether it is still what was decided on.
+            node_now = self._read(NODES, name)
+            lease_now = self._read(LEASES, name, namespace=NODE_LEASES) if node_now is not None else None
+            decision = self._decide(cached, node_now, lease_now, self._read_maintenance(name))
+            if not _differs(cached, decision):
                 return requeue_after(decision.requeue_after_seconds, self._rng)
         self._cluster.apply_status(
             Server,
             name,
             decision.status,
             manager=MANAGER,
-            resource_version=current["metadata"]["resourceVersion"],
+            resource_version=cached["metadata"]["resourceVersion"],
         )
         if decision.orders:
             order = decision.status["order"]
@@ -107,7 +105,7 @@ class BootController:
         if decision.revokes:
             log.info("boot order was revoked", server=name, back_to=decision.status["order"]["id"])
         for event in decision.events:
-            self._events.record(current, event.type, event.reason, event.message)
+            self._events.record(cached, event.type, event.reason, event.message)
         return requeue_after(decision.requeue_after_seconds, self._rng)
 
     def _decide(
@@ -152,21 +150,17 @@ class BootController:
     def _cached_maintenance(self, server: str) -> Maintenance | None:
         return holding_maintenance((decode(Maintenance, body) for body in self._unfinished.get(server)), server)
 
-    def _read_node(self, name: str) -> Mapping[str, Any] | None:
+    def _read(self, type_: ResourceType, name: str, *, namespace: str | None = None) -> Mapping[str, Any] | None:
         try:
-            return self._cluster.get(NODES, name)
-        except NotFound:
-            return None
-
-    def _read_lease(self, name: str) -> Mapping[str, Any] | None:
-        try:
-            return self._cluster.get(LEASES, name, namespace=NODE_LEASES)
+            return self._cluster.get(type_, name, namespace=namespace)
         except NotFound:
             return None
 
     def _read_maintenance(self, server: str) -> Maintenance | None:
-        listed = self._cluster.list(of(Maintenance), field_selector=f"spec.serverRef={server}")
-        return holding_maintenance((decode(Maintenance, item) for item in listed.items), server)
+        """Which of those that the cache knows holds the server now."""
+        names = [body["metadata"]["name"] for body in self._unfinished.get(server)]
+        found = [body for name in names if (body := self._read(of(Maintenance), name)) is not None]
+        return holding_maintenance((decode(Maintenance, body) for body in found), server)
 
 
 def build_boot_controllers(
@@ -185,6 +179,13 @@ def build_boot_controllers(
     informers.leases.subscribe(lambda key, old, new: _note(leases, key, new))
     follow(informers, controller.queue.add)
     return [controller]
+
+
+def _is_judged(server: Mapping[str, Any]) -> bool:
+    """Whether the inventory has said what it thinks of the Server; or was it ordered to boot before."""
+    status = server.get("status") or {}
+    accepted = any(condition.get("type") == "Accepted" for condition in status.get("conditions") or ())
+    return accepted or status.get("order") is not None or bool(status.get("address"))
 
 
 def _unfinished_by_server(maintenance: Mapping[str, Any]) -> Iterable[str]:

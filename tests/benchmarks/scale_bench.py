@@ -1,0 +1,355 @@
+"""A fleet that is registered at once: until all servers are addressed, ordered and their Nodes prepared.
+
+`python -m tests.benchmarks.scale_bench --servers 1000 2000`. For each size a fresh etcd and API server; `provisioner
+controller` as it is shipped, under its own account and policies, and `provisioner rack register` as its own process.
+The bound is what the bare API server takes, in the same run and with 8 connections, for one Server apply, three status
+applies (address, order, record of the Node: three owners) and one Node create a server. Then the controller's idle load
+is measured, it is killed, and the time until the next leader has addressed a server registered meanwhile.
+
+Emulated: there is no kubelet, no BMC (the servers have none) and no controller manager, which would write about Nodes
+that no kubelet ever joins.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Any, Final
+
+from provisioner.api import Image, Server
+from provisioner.api.conditions import find_condition
+from provisioner.api.meta import parse_time
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.resources import LEASES, NODES, of
+from provisioner.lab.binaries.obtain import Binaries, find_binaries
+from provisioner.lab.control_plane.plane import ControlPlane
+from tests.api.objects import image, node_pool
+from tests.conftest import install, may_begin
+from tests.people import CONTROLLER, kubeconfig_of, until
+from tests.tools import CACHE
+
+CONNECTIONS: Final = 8
+SAMPLE: Final = 400
+"""Writes of each sort that the bound is measured with."""
+PER_RACK: Final = 40
+IDLE_SECONDS: Final = 30
+SETTLE_SECONDS: Final = 45
+COUNTED: Final = frozenset(
+    ("servers", "racks", "nodepools", "images", "maintenances", "addressblocks", "nodes", "events", "pods", "jobs")
+)
+GOALS: Final = {"ratio": 1.5, "register": 1.3, "doubling": 2.2, "idle": 2.0, "memory": 512, "failover": 15}
+
+
+@dataclass
+class Result:
+    """One size. Seconds, MiB, per cent of a core."""
+
+    servers: int
+    rates: dict[str, float]
+    register: float = 0.0
+    addressed: float = 0.0
+    ordered: float = 0.0
+    prepared: float = 0.0
+    idle_percent: float = 0.0
+    memory_mib: float = 0.0
+    failover: float = 0.0
+    failover_addressed: float = 0.0
+    calls: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+
+    @property
+    def bound(self) -> float:
+        """Seconds for the writes that are needed at least."""
+        return self.servers * sum(
+            count / self.rates[what] for what, count in (("apply", 1), ("status", 3), ("create", 1))
+        )
+
+    @property
+    def ratio(self) -> float:
+        return self.prepared / self.bound
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--servers", type=int, nargs="+", default=[1000, 2000, 5000, 10_000])
+    parser.add_argument("--limit-seconds", type=float, default=720, help="of one fleet, from its registration on")
+    options, _ = parser.parse_known_args(arguments)
+    results = []
+    for servers in options.servers:
+        with tempfile.TemporaryDirectory(prefix="scale-bench-") as folder:
+            results.append(measure(servers, Path(folder), options.limit_seconds))
+        write_table(results)
+    return 0
+
+
+def measure(servers: int, folder: Path, limit_seconds: float) -> Result:
+    """One fleet on a fresh control plane."""
+    binaries = find_binaries(assets=None, cache=CACHE, allow_download=False, allow_build=False)
+    with ControlPlane(folder / "plane", binaries) as plane:
+        os.kill(plane.pids()["kube-controller-manager"], signal.SIGTERM)
+        cluster = Cluster.connect(plane.kubeconfig, user_agent="scale-bench")
+        install(cluster)
+        result = Result(servers, bare_rates(plane))
+        say(f"{servers} servers; bare API server: {result.rates}")
+        cluster.apply(node_pool(attestation="Optional"), manager="bench")
+        cluster.apply(image(), manager="bench")
+        available = {"type": "Available", "status": "True", "reason": "Available", "message": "on a boot host"}
+        available["lastTransitionTime"] = "2026-01-02T03:04:05Z"
+        cluster.apply_status(Image, image()["metadata"]["name"], {"conditions": [available]}, manager="bench")
+        account = kubeconfig_of(plane, folder, CONTROLLER)
+        until(lambda: may_begin(Cluster.connect(account)))
+        with controller(account, "first", folder) as leader:
+            until(lambda: holder(cluster) == "first")
+            before = calls(plane, binaries)
+            register(cluster, plane, folder, result, limit_seconds)
+            result.calls = calls(plane, binaries)
+            result.calls.subtract(before)
+            time.sleep(SETTLE_SECONDS)
+            began, used = time.monotonic(), processor_seconds(leader.pid)
+            time.sleep(IDLE_SECONDS)
+            result.idle_percent = 100 * (processor_seconds(leader.pid) - used) / (time.monotonic() - began)
+            result.memory_mib = peak_mib(leader.pid)
+            with controller(account, "second", folder):
+                time.sleep(3)
+                leader.kill()
+                fail_over(cluster, result)
+    say(f"{servers}: {result}")
+    return result
+
+
+def bare_rates(plane: ControlPlane) -> dict[str, float]:
+    """Writes a second that the API server takes with 8 connections, of each sort."""
+    clients = [Cluster.connect(plane.kubeconfig, user_agent="scale-bench-bound") for _ in range(CONNECTIONS)]
+    condition = {
+        "type": "Accepted",
+        "status": "True",
+        "reason": "Accepted",
+        "lastTransitionTime": "2026-01-02T03:04:05Z",
+    }
+    condition["message"] = "Boots in subnet boot of Rack r01 with address 10.80.0.2"
+
+    def body(number: int) -> dict[str, Any]:
+        return {"apiVersion": "provisioner.dev/v1alpha1", "kind": "Server", "metadata": {"name": f"bound-{number}"}} | {
+            "spec": spec(number) | {"rackRef": "bound", "nodePoolRef": "bound", "acceptance": "Accepted"}
+        }
+
+    def each(work: Callable[[Cluster, int], Any]) -> float:
+        began = time.monotonic()
+        with ThreadPoolExecutor(CONNECTIONS) as pool:
+            list(pool.map(lambda number: work(clients[number % CONNECTIONS], number), range(SAMPLE)))
+        return SAMPLE / (time.monotonic() - began)
+
+    def status(client: Cluster, number: int) -> None:
+        address = {"address": f"10.80.{number // 250}.{number % 250}", "subnetName": "boot", "conditions": [condition]}
+        client.apply_status(Server, f"bound-{number}", address, manager="bound")
+
+    def node(client: Cluster, number: int) -> None:
+        client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"bound-{number}"}})
+
+    rates = {
+        "apply": each(lambda client, number: client.apply(body(number), manager="bound")),
+        "status": each(status),
+        "create": each(node),
+    }
+    each(lambda client, number: client.delete(of(Server), f"bound-{number}"))
+    each(lambda client, number: client.delete(NODES, f"bound-{number}"))
+    return rates
+
+
+def spec(number: int) -> dict[str, Any]:
+    """What a packing list says of a server."""
+    mac = f"52:54:{number >> 24 & 255:02x}:{number >> 16 & 255:02x}:{number >> 8 & 255:02x}:{number & 255:02x}"
+    return {"bootMACAddress": mac, "serialNumber": f"SN{number:08d}", "architecture": "x86_64"}
+
+
+def packing_list(servers: int) -> str:
+    """Racks of 40 servers, each with a subnet of its own."""
+    text = []
+    for rack in range((servers + PER_RACK - 1) // PER_RACK):
+        name, network = f"r{rack:03d}", f"10.{80 + rack // 256}.{rack % 256}"
+        text.append(
+            f"---\nrack: {{name: {name}, subnets: [{{name: boot, cidr: {network}.0/24, gateway: {network}.1}}]}}\n"
+            "defaults: {nodePoolRef: gpu, acceptance: Accepted}\nservers:\n"
+        )
+        for number in range(rack * PER_RACK, min(servers, (rack + 1) * PER_RACK)):
+            said = ", ".join(f'{key}: "{value}"' for key, value in spec(number).items())
+            text.append(f"- {{name: {name}-u{number % PER_RACK:02d}, {said}}}\n")
+    return "".join(text)
+
+
+def register(cluster: Cluster, plane: ControlPlane, folder: Path, result: Result, limit_seconds: float) -> None:
+    """Register the fleet and wait until every Node is prepared."""
+    listed = folder / "fleet.yaml"
+    listed.write_text(packing_list(result.servers))
+    began = datetime.now().astimezone()
+    with (folder / "register.log").open("w") as log:
+        command = [sys.executable, "-m", "provisioner.cli", "rack", "register", str(listed)]
+        subprocess.run([*command, "--kubeconfig", str(plane.kubeconfig)], check=True, stdout=log, stderr=log)
+    result.register = (datetime.now().astimezone() - began).total_seconds()
+    say(f"registered after {result.register:.1f} s")
+    # The last ones are asked for one by one: a list of all would be load that is none of ours.
+    names = [f"r{number // PER_RACK:03d}-u{number % PER_RACK:02d}" for number in range(result.servers)]
+    deadline = time.monotonic() + limit_seconds
+    while time.monotonic() < deadline:
+        waiting = next((name for name in reversed(names[-100:]) if not prepared(cluster.read(Server, name))), None)
+        if waiting is None and all(prepared(server) for server in cluster.read_all(Server)):
+            break
+        time.sleep(2)
+    else:
+        sys.exit(f"scale_bench: not all {result.servers} Nodes were prepared within {limit_seconds:.0f} s")
+    found = cluster.read_all(Server)
+    accepted = [find_condition(server.status.conditions, "Accepted") for server in found]
+    result.addressed = max(seconds(began, each.last_transition_time) for each in accepted if each is not None)
+    result.ordered = max(seconds(began, server.status.order.ordered_time) for server in found if server.status.order)
+    last = [find_condition(server.status.conditions, "NodePrepared") for server in found]
+    result.prepared = max(seconds(began, each.last_transition_time) for each in last if each is not None)
+    assert len({server.status.address for server in found}) == result.servers
+    say(f"addressed {result.addressed:.1f} s, ordered {result.ordered:.1f} s, prepared {result.prepared:.1f} s")
+
+
+def prepared(server: Server) -> bool:
+    found = find_condition(server.status.conditions, "NodePrepared")
+    return found is not None and found.status == "True"
+
+
+def seconds(began: datetime, moment: str) -> float:
+    return (parse_time(moment) - began).total_seconds()
+
+
+def fail_over(cluster: Cluster, result: Result) -> None:
+    """The leader is dead: register one server more and wait until the next leader gives it an address."""
+    cluster.apply(
+        {"apiVersion": "provisioner.dev/v1alpha1", "kind": "Server", "metadata": {"name": "r000-late"}}
+        | {"spec": spec(1 << 24) | {"rackRef": "r000", "nodePoolRef": "gpu", "acceptance": "Accepted"}},
+        manager="bench",
+    )
+    until(lambda: holder(cluster) == "second")
+    lease = cluster.get(LEASES, "provisioner-controller", namespace="provisioner-system")
+    led = parse_time(lease["spec"]["acquireTime"])
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        status = cluster.read(Server, "r000-late").status
+        if status.address and not result.failover_addressed:
+            result.failover_addressed = (datetime.now().astimezone() - led).total_seconds()
+        if prepared(cluster.read(Server, "r000-late")):
+            result.failover = (datetime.now().astimezone() - led).total_seconds()
+            return
+        time.sleep(0.1)
+    sys.exit("scale_bench: the next leader did not act within 120 s")
+
+
+@contextmanager
+def controller(kubeconfig: Path, identity: str, folder: Path) -> Any:
+    """`provisioner controller`, as it is shipped."""
+    command = [sys.executable, "-m", "provisioner.cli", "controller", "--kubeconfig", str(kubeconfig)]
+    log: IO[str] = (folder / f"{identity}.log").open("w")
+    process = subprocess.Popen(
+        [*command, "--boot-url", "http://10.80.0.1", "--identity", identity], stdout=log, stderr=log
+    )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        log.close()
+
+
+def holder(cluster: Cluster) -> str | None:
+    """Who leads."""
+    for lease in cluster.list(LEASES, namespace="provisioner-system").items:
+        return str(lease["spec"].get("holderIdentity"))
+    return None
+
+
+def calls(plane: ControlPlane, binaries: Binaries) -> Counter[tuple[str, str, str]]:
+    """Requests so far by component, verb and resource, from apiserver_request_total."""
+    found: Counter[tuple[str, str, str]] = Counter()
+    command = [binaries.kubectl, f"--kubeconfig={plane.kubeconfig}", "get", "--raw", "/metrics"]
+    for line in subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines():
+        if not line.startswith("apiserver_request_total{"):
+            continue
+        labels = dict(re.findall(r'(\w+)="([^"]*)"', line))
+        what = labels["resource"] + (f"/{labels['subresource']}" if labels["subresource"] else "")
+        if labels["resource"] in COUNTED and labels["verb"] not in ("WATCH", "CONNECT"):
+            who = "register" if what in ("servers", "racks") and labels["verb"] == "APPLY" else "controller"
+            found[who, labels["verb"], what] += int(float(line.rpartition(" ")[2]))
+    return found
+
+
+def processor_seconds(pid: int) -> float:
+    """User and system time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def peak_mib(pid: int) -> float:
+    """The most memory that a process had."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert found
+    return int(found[1]) / 1024
+
+
+def say(words: str) -> None:
+    print(f"{datetime.now():%H:%M:%S} {words}", file=sys.stderr, flush=True)
+
+
+def write_table(results: Sequence[Result]) -> None:
+    """tests/benchmarks/results/scale.md."""
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout
+    load = Path("/proc/loadavg").read_text().split()[2]
+    rows = [
+        "## A fleet that is registered at once",
+        "",
+        f"{datetime.now():%Y-%m-%d}, commit {commit.strip() or 'unknown'}, {os.cpu_count()} cores shared with etcd and "
+        f"the API server, load average of the last quarter of an hour {load}. `provisioner controller` with the",
+        "shipped account and policies, `provisioner rack register` beside it, racks of 40. Seconds from the start of "
+        "the registration until the last server has its address, its boot order, its prepared Node. Bound: the bare",
+        "API server in the same run, 8 connections, for one Server apply, three status applies, one Node create each. "
+        "No kubelets, no BMCs, no controller manager.",
+        "",
+        "| servers | bare applies/s | status/s | Node creates/s | bound s | registered s (× its applies) "
+        "| addressed s | ordered s | prepared s | ratio (≤ 1.5) | × half of it (≤ 2.2) | idle % of a core (≤ 2) "
+        "| MiB (≤ 512) | next leader addresses, prepares after s (≤ 15) |",
+        "|" + "---|" * 14,
+    ]
+    by_size = {result.servers: result for result in results}
+    for each in results:
+        half = by_size.get(each.servers // 2)
+        rows.append(
+            f"| {each.servers:,} | {each.rates['apply']:.0f} | {each.rates['status']:.0f} | {each.rates['create']:.0f} "
+            f"| {each.bound:.0f} | {each.register:.0f} ({each.register * each.rates['apply'] / each.servers:.2f}) "
+            f"| {each.addressed:.0f} | {each.ordered:.0f} | {each.prepared:.0f} | {each.ratio:.2f} "
+            f"| {f'{each.prepared / half.prepared:.2f}' if half else ''} | {each.idle_percent:.1f} "
+            f"| {each.memory_mib:.0f} | {each.failover_addressed:.1f}, {each.failover:.1f} |"
+        )
+    last = results[-1]
+    rows += ["", f"Requests a server, of {last.servers:,} (apiserver_request_total):", ""]
+    rows += ["| component | verb | resource | requests | a server |", "|---|---|---|---|---|"]
+    for (who, verb, what), count in sorted(last.calls.items(), key=lambda item: -item[1]):
+        if count:
+            rows.append(f"| {who} | {verb} | {what} | {count:,} | {count / last.servers:.2f} |")
+    target = Path(__file__).parent / "results" / "scale.md"
+    target.parent.mkdir(exist_ok=True)
+    target.write_text("\n".join(rows) + "\n")
+    print("\n".join(rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
