@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks [NAME…] [-- ARGUMENT…]
 
-Names: dhcp, scripts, register, boot, kexec; all of them if none is given. What follows `--` goes to each (see their
+Names: dhcp, scripts, register, boot, kexec, scale; all of them if none is given. What follows `--` goes to each (see their
 --help).
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 HERE: Final = Path(__file__).parent
-NAMES: Final = ("dhcp", "scripts", "register", "boot", "kexec")
+NAMES: Final = ("dhcp", "scripts", "register", "boot", "kexec", "scale")
 
 
 def main(arguments: list[str]) -> int:
