@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from provisioner.api import Server
 from provisioner.inventory.duplicates import Claim, claims_of
+from provisioner.rules.identity import precedence
 
 Object = Mapping[str, Any]
 
@@ -22,12 +23,6 @@ def exclusive_claims(body: Object | None) -> frozenset[Claim]:
         return frozenset()
     claims = claims_of(Server.KIND.kind, body["spec"])
     return frozenset(claim for claim in claims if claim.what not in _HARMLESS)
-
-
-def precedence(body: Object) -> tuple[bool, str, str]:
-    """Of several claimants the least one is right: accepted ones first, then the oldest."""
-    metadata = body["metadata"]
-    return (body["spec"].get("acceptance") != "Accepted", metadata.get("creationTimestamp", ""), metadata["name"])
 
 
 class ClaimIndex:

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from provisioner.api import NodePool, Rack, Server
 from provisioner.api.node_contract import PREPARED_ORDER_ANNOTATION
-from provisioner.api.values import MacAddress
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
@@ -96,17 +95,6 @@ def build_join_controllers(
     informers.racks.subscribe(of_all_servers("rackRef"))
     informers.csrs.subscribe(csr_changed)
     return [nodes, certificates, tokens]
-
-
-def find_servers_in(servers: Informer) -> Callable[[MacAddress], list[str]]:
-    """Which Servers have a boot MAC address, out of a cache: the `find_servers` of a JoinService."""
-
-    def find(mac_address: MacAddress) -> list[str]:
-        return [
-            item["metadata"]["name"] for item in servers.items() if item["spec"].get("bootMACAddress") == mac_address
-        ]
-
-    return find
 
 
 def _of_interest(server: dict[str, Any]) -> tuple[Any, Any]:

@@ -14,7 +14,7 @@ works for nobody: the approver asks for the id in the claim; it is removed by th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -30,6 +30,7 @@ from provisioner.api.values import MacAddress
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events, EventType
 from provisioner.cluster.resources import LEASES, NODE_LEASES, NODES, SECRETS, ResourceType, of
+from provisioner.cluster.source import Source
 from provisioner.join.admit import (
     Admitted,
     Challenged,
@@ -54,6 +55,7 @@ from provisioner.join.mint import (
 from provisioner.join.recording import regarding_server
 from provisioner.join.request import JoinRequest
 from provisioner.rules.assigned_image import next_image_name
+from provisioner.rules.identity import boot_mac, find_server
 
 log = structlog.get_logger()
 
@@ -63,13 +65,21 @@ _ATTEMPTS = 4
 """Other controllers write the same Server's status; a claim that met one of them is decided anew."""
 
 
+_UNSYNCED_SECONDS = 2.0
+
+
+class NotSynced(Retryable):
+    """The cache of Servers is not filled yet."""
+
+
 Answer = JoinConfiguration | Denied | NotYet | Challenged
 
 
 class JoinService:
     """Answers join requests.
 
-    `find_servers` names the Servers with a boot MAC address (a cache may answer: all is read afresh before a decision).
+    `find_server` names the Server that boots from a MAC address. A cache may answer, for all is read afresh before a
+    decision; one that is not filled yet raises NotSynced, so that no machine is told that nobody knows it.
     """
 
     def __init__(
@@ -77,7 +87,7 @@ class JoinService:
         cluster: Cluster,
         settings: JoinSettings,
         *,
-        find_servers: Callable[[MacAddress], Sequence[str]],
+        find_server: Callable[[MacAddress], str | None],
         recorder: Events,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         mint: Callable[[], BootstrapToken] = mint_token,
@@ -85,7 +95,7 @@ class JoinService:
     ) -> None:
         self._cluster = cluster
         self._settings = settings
-        self._find_servers = find_servers
+        self._find_server = find_server
         self._recorder = recorder
         self._now = now
         self._mint = mint
@@ -93,14 +103,12 @@ class JoinService:
 
     def join(self, request: JoinRequest, source_address: str) -> Answer:
         """Answer one request. Raises: Retryable when the API server is away or many write the same Server."""
-        names = list(self._find_servers(request.mac_address))
-        if len(names) > 1:
-            return Denied(
-                "AmbiguousMachine",
-                f"MAC address {request.mac_address} is registered for {' and '.join(sorted(names))}; correct one",
-            )
+        try:
+            name = self._find_server(request.mac_address)
+        except NotSynced as error:
+            return NotYet("NotSynced", f"the join service has just been started: {error}", error.after_seconds)
         for _ in range(_ATTEMPTS):
-            facts = self._read_facts(names[0] if names else None, request)
+            facts = self._read_facts(name, request)
             now = self._now()
             decision = admit(facts, request, source_address, now)
             if facts.server is None or not isinstance(decision, Admitted):
@@ -109,7 +117,7 @@ class JoinService:
                 return self._hand_out(facts.server, decision, request, now)
             except Conflict:
                 continue
-        raise Retryable(f"Server {names[0]} is being written by others; the claim did not get through", after_seconds=1)
+        raise Retryable(f"Server {name} is being written by others; the claim did not get through", after_seconds=1)
 
     def _read_facts(self, name: str | None, request: JoinRequest) -> JoinFacts:
         server = self._optional(Server, name)
@@ -227,3 +235,16 @@ class JoinService:
 
     def _record(self, server: Server, type_: EventType, reason: str, message: str) -> None:
         self._recorder.record(regarding_server(server), type_, reason, message)
+
+
+def find_server_in(servers: Source) -> Callable[[MacAddress], str | None]:
+    """Which Server boots from a MAC address, out of a cache: the `find_server` of a JoinService."""
+    by_mac = servers.index(lambda server: [boot_mac(server)])
+
+    def find(mac_address: MacAddress) -> str | None:
+        if not servers.has_synced:
+            raise NotSynced("the servers are still being read", after_seconds=_UNSYNCED_SECONDS)
+        found = find_server(mac_address, by_mac.get(mac_address))
+        return found["metadata"]["name"] if found is not None else None
+
+    return find

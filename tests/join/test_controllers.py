@@ -18,7 +18,8 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import CSRS, NODES, of
 from provisioner.join.configuration import JoinConfiguration
-from provisioner.join.controller import JoinInformers, build_join_controllers, find_servers_in
+from provisioner.join.controller import JoinInformers, build_join_controllers
+from provisioner.join.service import find_server_in
 from tests.join import samples
 from tests.join.conftest import Accounts
 from tests.join.world import Recorded, World, ask, certificate_pem
@@ -102,9 +103,9 @@ def test_the_token_of_a_server_that_is_deleted_while_it_joins_goes_with_it(
 
 def test_a_server_is_found_by_its_boot_mac_address(informers: JoinInformers, make_world: Callable[..., World]) -> None:
     world = make_world()
-    find = find_servers_in(informers.servers)
-    wait_until(lambda: find(MacAddress(world.mac)) == [world.name], "the server is in the cache")
-    assert find(MacAddress("52:54:ff:ff:ff:fe")) == []
+    find = find_server_in(informers.servers)
+    wait_until(lambda: find(MacAddress(world.mac)) == world.name, "the server is in the cache")
+    assert find(MacAddress("52:54:ff:ff:ff:fe")) is None
 
 
 def test_a_pool_that_appears_late_is_noticed(informers: JoinInformers, make_world: Callable[..., World]) -> None:

@@ -16,12 +16,15 @@ from provisioner.api.errors import Refused, Retryable
 from provisioner.api.image import Image
 from provisioner.api.meta import parse_time
 from provisioner.api.node_pool import NodePool
+from provisioner.api.server import Server
 from provisioner.cluster.client import Cluster
+from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import NODES, SECRETS, of
 from provisioner.join.admit import Challenged, Denied, NotYet
 from provisioner.join.attestation import Challenge, Proof, Proven
 from provisioner.join.configuration import JoinConfiguration
 from provisioner.join.request import JoinRequest
+from provisioner.join.service import find_server_in
 from tests.join.samples import OTHER_KEY, key_digest
 from tests.join.world import World
 
@@ -215,18 +218,27 @@ def test_a_machine_that_keeps_asking_is_written_down_now_and_then_only(world: Wo
     assert world.server().metadata.resource_version != version
 
 
-def test_two_servers_with_one_mac_address_are_named(world: World) -> None:
-    service = world.service()
-    service._find_servers = lambda mac: ["r02-u07", "r01-u01"]
+def test_nobody_is_called_unknown_before_the_cache_of_servers_is_filled(world: World) -> None:
+    servers = Informer(world.service_cluster, of(Server))
+    service = world.service(find_server=find_server_in(servers))
     answer = service.join(world.request(), world.address)
-    assert isinstance(answer, Denied)
-    assert answer.reason == "AmbiguousMachine"
-    assert "r01-u01 and r02-u07" in answer.message
+    assert isinstance(answer, NotYet)
+    assert (answer.reason, answer.retry_after_seconds) == ("NotSynced", 2.0)
+    stop = threading.Event()
+    servers.start(stop)
+    try:
+        assert servers.wait_for_sync(60)
+        assert isinstance(service.join(world.request(), world.address), JoinConfiguration)
+        stranger = service.join(world.request(macAddress="52:54:00:00:00:01"), world.address)
+        assert isinstance(stranger, Denied)
+        assert stranger.reason == "UnknownMachine"
+    finally:
+        stop.set()
 
 
 def test_a_cache_that_names_a_server_of_another_mac_address_is_not_believed(world: World) -> None:
     service = world.service()
-    service._find_servers = lambda mac: [world.name]
+    service._find_server = lambda mac: world.name
     answer = service.join(world.request(macAddress="52:54:00:00:00:01"), world.address)
     assert isinstance(answer, Denied)
     assert answer.reason == "UnknownMachine"

@@ -190,10 +190,9 @@ class World:
         return JoinService(
             cluster or self.service_cluster,
             settings,
-            find_servers=lambda mac: [self.name] if mac == self.mac else [],
             recorder=self.recorded,
             now=self.clock,
-            **changes,
+            **({"find_server": lambda mac: self.name if mac == self.mac else None} | changes),
         )
 
     def request(self, **changes: Any) -> JoinRequest:

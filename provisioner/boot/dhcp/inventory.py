@@ -15,6 +15,7 @@ from provisioner.api.errors import Refused
 from provisioner.api.rack import Rack
 from provisioner.api.server import Server
 from provisioner.boot.dhcp.subnet import ServedSubnet, SubnetKey, read_subnet
+from provisioner.rules.identity import find_server, macs_of
 
 DropReason = Literal["dropped-rejected-server", "dropped-not-the-boot-interface"]
 
@@ -146,17 +147,11 @@ class Inventory:
         return changed
 
     def _first(self, mac: bytes, names: Iterable[str]) -> Server:
-        """Of servers that claim one MAC: its boot interface before another, accepted before pending, then by name.
-
-        Registration refuses duplicates; this only makes every replica choose alike when one slipped in.
-        """
-        rank = {"Accepted": 0, "Pending": 1, "Rejected": 2}
-
-        def preference(server: Server) -> tuple[bool, int, str]:
-            boots = _pack_mac(server.spec.boot_mac_address) == mac
-            return not boots, rank[server.spec.acceptance], server.name
-
-        return min((self._servers[name] for name in names), key=preference)
+        """Of the servers that claim one MAC the one that has it."""
+        found = find_server(mac.hex(":"), (self._servers[name] for name in names))
+        if found is None:
+            raise AssertionError("a server that claims a MAC address has it")
+        return found
 
     def _machine(self, mac: bytes, server: Server) -> Machine:
         self.problems.pop(f"Server/{server.name}", None)
@@ -188,7 +183,7 @@ class Inventory:
 def _macs(server: Server | None) -> set[bytes]:
     if server is None:
         return set()
-    return {_pack_mac(server.spec.boot_mac_address), *(_pack_mac(i.mac_address) for i in server.spec.interfaces)}
+    return {_pack_mac(mac) for mac in macs_of(server)}
 
 
 def _pack_mac(mac: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Servers by MAC address, kept beside an informer's cache."""
+"""Servers by MAC address, by indices of an informer's cache."""
 
 from __future__ import annotations
 
@@ -7,19 +7,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from provisioner.api.discovery import NAME_PREFIX
-from provisioner.cluster.source import Source
-
-Json = Mapping[str, Any]
+from provisioner.cluster.source import Object, Source
+from provisioner.rules.identity import boot_mac, find_server, macs_of
 
 
 class ServerIndex:
-    """Which Servers claim a MAC address as the one they boot from, which only have it, and how many are unknown."""
+    """Which Server has a MAC address, and how many unknown machines wait."""
 
     def __init__(self, servers: Source) -> None:
         self.servers = servers
+        self._by_mac = servers.index(macs_of)
         self._lock = threading.Lock()
-        self._booting: dict[str, set[str]] = {}
-        self._having: dict[str, set[str]] = {}
         self._waiting: set[str] = set()
 
     def attach(self) -> None:
@@ -28,66 +26,26 @@ class ServerIndex:
         for server in self.servers.items():
             self._changed(server["metadata"]["name"], None, server)
 
-    def booting_from(self, mac: str) -> dict[str, Any] | None:
-        """The Server that boots from `mac`.
+    def booting_from(self, mac: str) -> Object | None:
+        """The Server that boots from `mac`."""
+        found = self.having(mac)
+        return found if found is not None and boot_mac(found) == mac else None
 
-        Where several claim it (the API server cannot forbid that), the accepted one comes first, then the oldest: every
-        replica answers alike.
-        """
-        with self._lock:
-            names = sorted(self._booting.get(mac, ()))
-        claims = [server for name in names if (server := self.servers.get(name)) is not None]
-        return min(claims, key=_precedence, default=None)
-
-    def having(self, mac: str) -> dict[str, Any] | None:
-        """A Server that lists `mac` among its further interfaces."""
-        with self._lock:
-            names = sorted(self._having.get(mac, ()))
-        return next((server for name in names if (server := self.servers.get(name)) is not None), None)
+    def having(self, mac: str) -> Object | None:
+        """The Server that boots from `mac`, or else lists it among its further interfaces."""
+        return find_server(mac, self._by_mac.get(mac))
 
     def count_waiting(self) -> int:
         """How many unknown machines wait for a person: kept, not counted, since any stranger may ask."""
         return len(self._waiting)
 
-    def _changed(self, name: str, old: Json | None, new: Json | None) -> None:
+    def _changed(self, name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
         with self._lock:
             if new is not None and _is_waiting(name, new):
                 self._waiting.add(name)
             else:
                 self._waiting.discard(name)
-            for server, add in ((old, False), (new, True)):
-                if server is None:
-                    continue
-                _move(self._booting, [boot_mac(server)], name, add=add)
-                _move(self._having, [i.get("macAddress") for i in _spec(server).get("interfaces", ())], name, add=add)
 
 
-def boot_mac(server: Json) -> str | None:
-    """spec.bootMACAddress of a Server's JSON."""
-    return _spec(server).get("bootMACAddress")
-
-
-def _spec(server: Json) -> dict[str, Any]:
-    spec: dict[str, Any] = server.get("spec") or {}
-    return spec
-
-
-def _is_waiting(name: str, server: Json) -> bool:
-    return name.startswith(NAME_PREFIX) and _spec(server).get("acceptance") == "Pending"
-
-
-def _precedence(server: Json) -> tuple[bool, str, str]:
-    metadata = server["metadata"]
-    return (_spec(server).get("acceptance") != "Accepted", metadata.get("creationTimestamp", ""), metadata["name"])
-
-
-def _move(index: dict[str, set[str]], macs: list[str | None], name: str, *, add: bool) -> None:
-    for mac in macs:
-        if mac is None:
-            continue
-        if add:
-            index.setdefault(mac, set()).add(name)
-        elif mac in index:
-            index[mac].discard(name)
-            if not index[mac]:
-                del index[mac]
+def _is_waiting(name: str, server: Mapping[str, Any]) -> bool:
+    return name.startswith(NAME_PREFIX) and (server.get("spec") or {}).get("acceptance") == "Pending"

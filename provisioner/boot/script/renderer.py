@@ -18,13 +18,14 @@ from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.api.codec import decode
 from provisioner.api.errors import ProvisionerError
 from provisioner.api.meta import Resource
-from provisioner.boot.observe.server_index import ServerIndex, boot_mac
+from provisioner.boot.observe.server_index import ServerIndex
 from provisioner.boot.orders.informers import refers_to
 from provisioner.boot.script.choose import Wait, choose_boot_target
 from provisioner.boot.script.kernel_arguments import BootUrls
 from provisioner.boot.script.render import render_first_script, render_script
 from provisioner.cluster.source import Object, Source
 from provisioner.rules.assigned_image import current_image_name
+from provisioner.rules.identity import boot_mac
 
 log = structlog.get_logger(__name__)
 

@@ -14,8 +14,7 @@ from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import of
 from provisioner.join.configuration import JoinSettings
-from provisioner.join.controller import find_servers_in
-from provisioner.join.service import JoinService
+from provisioner.join.service import JoinService, find_server_in
 from provisioner.join.source import TrustedProxies
 from provisioner.join.web import join_blueprint
 
@@ -45,5 +44,5 @@ def build_join_blueprint(
         cluster_ca=ca,
         cluster_dns=tuple(cluster_dns),
     )
-    service = JoinService(cluster, settings, find_servers=find_servers_in(servers), recorder=recorder)
+    service = JoinService(cluster, settings, find_server=find_server_in(servers), recorder=recorder)
     return join_blueprint(service, TrustedProxies()), servers
