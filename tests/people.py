@@ -43,6 +43,21 @@ def bind(admin: Cluster, role: str, user: str) -> None:
     )
 
 
+def bind_in(admin: Cluster, namespace: str, role: str, user: str) -> None:
+    """Give `user` one of the shipped Roles of `namespace`."""
+    rbac = "rbac.authorization.k8s.io"
+    admin.apply(
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": f"{role}-{user}", "namespace": namespace},
+            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": role},
+            "subjects": [{"kind": "User", "apiGroup": rbac, "name": user}],
+        },
+        manager="tests",
+    )
+
+
 def wait_for_policies(admin: Cluster, somebody: Cluster, probe: str) -> None:
     """Wait until the policies are in force for `somebody`, who may write conditions."""
     admin.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": probe}}, manager="test")
