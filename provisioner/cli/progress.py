@@ -44,7 +44,7 @@ class Progress:
         self._terminal = self._stream.isatty()
         self._lock = threading.Lock()
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="progress-bar", daemon=True)
         self._what, self._done, self._since = "", 0, clock()
         self._total: int | None = None
 
