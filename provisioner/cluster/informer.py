@@ -159,7 +159,9 @@ class Informer:
     def _list(self) -> str:
         """Make the copy equal to the collection; returns the moment that it shows."""
         listed = self._cluster.list(self._type, **self._where)
-        now = {self._key(item): item for item in listed.items}
+        # In the order in which they were written, as a watch tells them: who finds one here finds all before it.
+        ordered = sorted(listed.items, key=lambda item: int(item["metadata"]["resourceVersion"]))
+        now = {self._key(item): item for item in ordered}
         with self._delivery_lock:
             for key in [key for key in self._objects if key not in now]:
                 self._put(key, None)

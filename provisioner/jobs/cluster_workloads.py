@@ -10,6 +10,7 @@ from provisioner.api.node_pool import NodePool
 from provisioner.api.server import Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
+from provisioner.cluster.source import Source
 from provisioner.jobs.pod_jobs import evictable_keys
 from provisioner.jobs.pod_workloads import PodWorkloads
 from provisioner.jobs.slurm_workloads import SlurmWorkloads
@@ -19,16 +20,25 @@ NAMESPACE: Final = "provisioner-system"
 
 
 class ClusterWorkloads:
-    """`provisioner.jobs.work.Workloads`. `namespace`: where the Secrets with Slurm's credentials are."""
+    """`provisioner.jobs.work.Workloads`.
+
+    `pods`: a cache of all; without one, each look is fresh. `namespace`: where the Secrets with Slurm's credentials are.
+    """
 
     def __init__(
-        self, cluster: Cluster, events: Events, *, namespace: str = NAMESPACE, now: Callable[[], datetime]
+        self,
+        cluster: Cluster,
+        events: Events,
+        pods: Source | None = None,
+        *,
+        namespace: str = NAMESPACE,
+        now: Callable[[], datetime],
     ) -> None:
-        self._pods = PodWorkloads(cluster, events, now=now)
+        self._pods = PodWorkloads(cluster, events, pods, now=now)
         self._slurm = SlurmWorkloads(cluster, namespace=namespace, now=now)
 
-    def look(self, server: Server, pool: NodePool) -> Work:
-        pods, slurm = self._pods.look(server.name, pool), self._slurm.look(server.name, pool)
+    def look(self, server: Server, pool: NodePool, *, fresh: bool = True) -> Work:
+        pods, slurm = self._pods.look(server.name, pool, fresh=fresh), self._slurm.look(server.name, pool)
         return Work(
             jobs=(*(found.job for found in pods.jobs), *slurm.jobs),
             evictable=evictable_keys(pods.pods),

@@ -1,8 +1,8 @@
-"""Pods on a node: read past every cache, warned, evicted. What is done is decided in `pod_jobs` and `pod_evictions`."""
+"""Pods on a node: seen, warned, evicted. What is done is decided in `pod_jobs` and `pod_evictions`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -16,11 +16,22 @@ from provisioner.api.node_pool import NodePool
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
 from provisioner.cluster.resources import POD_DISRUPTION_BUDGETS, PODS
+from provisioner.cluster.source import Source
 from provisioner.jobs.budgets import Budget, read_budget
-from provisioner.jobs.gangs import Gang
+from provisioner.jobs.gangs import Gang, gang_of
 from provisioner.jobs.pod_evictions import plan_evictions, refused, still_there
 from provisioner.jobs.pod_jobs import PodJob, find_jobs, gangs_of
-from provisioner.jobs.pods import JobRules, Pod, annotations_of, is_evictable, is_terminating, job_rules, key_of
+from provisioner.jobs.pods import (
+    JobRules,
+    Pod,
+    annotations_of,
+    has_ended,
+    is_evictable,
+    is_terminating,
+    job_rules,
+    key_of,
+    node_of,
+)
 from provisioner.jobs.work import EvictionBlocked, JobKind
 
 log = structlog.get_logger()
@@ -42,14 +53,19 @@ class PodView:
 class PodWorkloads:
     """The pods' part of `provisioner.jobs.work.Workloads`. All methods raise Retryable without an API server."""
 
-    def __init__(self, cluster: Cluster, events: Events, *, now: Callable[[], datetime]) -> None:
+    def __init__(self, cluster: Cluster, events: Events, pods: Source | None, *, now: Callable[[], datetime]) -> None:
         self._cluster = cluster
         self._events = events
         self._now = now
+        self._cached = pods.index(_node_and_gang) if pods is not None else None
 
-    def look(self, node: str, pool: NodePool) -> PodView:
-        """What runs on `node` now, and the members elsewhere of gangs that run there."""
+    def look(self, node: str, pool: NodePool, *, fresh: bool = True) -> PodView:
+        """What runs on `node`, and the members elsewhere of gangs that run there; `fresh`: past every cache."""
         rules = job_rules(pool)
+        if self._cached is not None and not fresh:
+            known: tuple[Pod, ...] = tuple(self._cached.get(node))
+            members = {gang: self._cached.get(gang) for gang in gangs_of(known, rules)}
+            return PodView(rules, known, find_jobs(known, members, rules))
         pods = self._pods_of(node)
         elsewhere: dict[Gang, Sequence[Pod]] = {}
         lists: dict[tuple[str, str | None], Sequence[Pod]] = {}
@@ -136,3 +152,14 @@ class PodWorkloads:
             return self._now() < parse_time(told) <= deadline.replace(microsecond=0)
         except (ValueError, TypeError):
             return False
+
+
+def _node_and_gang(pod: Pod) -> Iterator[str | Gang]:
+    """Where a pod that is not over runs, and with whom."""
+    if has_ended(pod):
+        return
+    node, gang = node_of(pod), gang_of(pod)
+    if node is not None:
+        yield node
+    if gang is not None:
+        yield gang

@@ -72,11 +72,14 @@ class SlurmDrained:
 class Workloads(Protocol):
     """The door to what runs on servers. Every method raises Retryable while the API server does not answer.
 
-    Nothing here remembers anything: each call reads what is true now, past every cache.
+    What is done is done on what is true at that moment, past every cache.
     """
 
-    def look(self, server: Server, pool: NodePool) -> Work:
-        """What runs there now. Slurm that does not answer is `unknown`, not an error."""
+    def look(self, server: Server, pool: NodePool, *, fresh: bool = True) -> Work:
+        """What runs there. Slurm that does not answer is `unknown`, not an error.
+
+        fresh: what is true now, past every cache; else pods may be those of a moment ago.
+        """
 
     def warn(self, server: Server, pool: NodePool, deadline: datetime, reason: str) -> int:
         """Tell the jobs there (every member of a gang) of the deadline; returns how many were told. Idempotent."""

@@ -1,7 +1,7 @@
-"""The executor's loop: one decision, one effect, then everything is read again.
+"""The executor's loop: one decision on the caches, one effect under the resourceVersions that it was decided on, and
+the next decision once the caches show that effect.
 
-The caches only say whether there is anything to do. What is done is decided on what the API server, the Node and its
-jobs say at that moment.
+What ends or locks out for good what runs on a server is decided once more on what is true at that moment.
 """
 
 from __future__ import annotations
@@ -24,23 +24,26 @@ from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
 from provisioner.cluster.resources import of
 from provisioner.jobs.work import Workloads
-from provisioner.maintenance.client import Client, MaintenanceInformers
-from provisioner.maintenance.decide import RESYNC_SECONDS, decide
-from provisioner.maintenance.effects import MANAGER, Effects
+from provisioner.cluster.own_writes import OwnWrites
+from provisioner.maintenance.client import Client, Json, MaintenanceInformers
+from provisioner.maintenance.decide import RESYNC_SECONDS, cannot_be_taken_back, decide
+from provisioner.maintenance.effects import GONE_SECONDS, MANAGER, Effects
 from provisioner.maintenance.facts import MaintenanceFacts, NodeView, close_reason, taint_value
 from provisioner.maintenance.follow import follow
 from provisioner.maintenance.phases.kept_drain import has_slurm, why_unverified
 from provisioner.maintenance.phases.leftovers import find_leftover
-from provisioner.maintenance.reads import CachedReader, FreshReader, Reader, Seen, gather, read_budget, see
+from provisioner.maintenance.reads import Caches, Seen, gather, look_at_work, read_budget, see
 from provisioner.maintenance.requests.intake import File, Intake, SetConditions, Withdraw, is_active, take_in
 from provisioner.maintenance.status.finished import is_due
 from provisioner.maintenance.status.metrics import MaintenanceMetrics, NoMetrics
 from provisioner.maintenance.status.record import clip
-from provisioner.maintenance.steps import NeedBudget, SetIntent, SetNodeConditions, SetTaint, Wait
+from provisioner.maintenance.steps import NeedBudget, SetIntent, SetNodeConditions, SetTaint, Step
 
 __all__ = ["MANAGER", "MaintenanceController", "build_maintenance_controllers"]
 
 UNSYNCED_SECONDS: Final = 0.2
+BEHIND_SECONDS: Final = 0.2
+"""A cache that does not show our own write yet; what it tells of then wakes us sooner."""
 MAX_STEPS: Final = 64
 REFUSED_SECONDS: Final = 60.0
 
@@ -65,70 +68,72 @@ class MaintenanceController:
         self._workloads = workloads
         self._events = events
         self._clock = clock
-        self._cached: Reader = CachedReader(informers)
-        self._fresh: Reader = FreshReader(cluster)
-        self._effects = Effects(cluster, workloads, events, clock=clock, new_id=new_id, metrics=metrics or NoMetrics())
+        own = OwnWrites(clock)
+        self._caches = Caches(informers, own)
+        self._effects = Effects(
+            cluster, workloads, events, own, clock=clock, new_id=new_id, metrics=metrics or NoMetrics()
+        )
         self._one_claims = threading.Lock()
 
     def reconcile(self, name: str) -> float | None:
         """Bring the Maintenances of server `name` on; returns when to look again. Raises: Retryable, NeedsHuman."""
         if not self._informers.have_synced:
             return UNSYNCED_SECONDS
-        again = self._look(self._cached, name, act=False)
-        if again is not None:
-            return again
         for _ in range(MAX_STEPS):
-            again = self._look(self._fresh, name, act=True)
+            if not self._caches.show_own_writes(name):
+                return BEHIND_SECONDS
+            again = self._step(name)
             if again is not None:
                 return again
         return 0.0
 
-    def _look(self, reader: Reader, name: str, *, act: bool) -> float | None:
-        """See what is to be done about a server, and with `act` do the first thing of it.
+    def _step(self, name: str) -> float | None:
+        """Do the first thing that is to be done about a server; returns seconds until the next look if there is none.
 
-        Returns: seconds until the next look if there is nothing to do, or nothing more for now; None if there is.
+        None: something was done.
         """
-        seen, again = see(reader, name), RESYNC_SECONDS
+        seen, again = see(self._caches, name), RESYNC_SECONDS
         wish = take_in(seen.node, seen.maintenances, self._clock())
         if wish is not None:
-            if not act or self._take_in(seen, wish):
+            if self._take_in(seen, wish):
                 return None
             again = REFUSED_SECONDS
         holder = seen.holder
         for maintenance in (*((holder,) if holder is not None else ()), *seen.behind, *self._unfinished(seen)):
-            facts = gather(reader, self._workloads, seen, maintenance)
-            seconds = self._advance(reader, seen, facts, act=act)
+            seconds = self._advance(seen, gather(self._caches, self._workloads, seen, maintenance))
             if seconds is None:
                 return None
             again = min(again, seconds)
         if holder is None and seen.node is not None:
-            leftover = find_leftover(seen.node, keeps_taint=self._keeps_taint(reader, name, seen.node))
+            leftover = find_leftover(seen.node, keeps_taint=self._keeps_taint(name, seen.node))
             if leftover is not None:
-                if act:
-                    self._clear(name, seen.node, leftover)
+                self._clear(name, seen.node, leftover)
                 return None
         due = is_due(seen.maintenances, self._clock())
         if due is not None:
-            if act:
-                self._effects.delete(due)
-            return None
+            self._effects.delete(due)
+            return GONE_SECONDS
         return again
 
-    def _advance(self, reader: Reader, seen: Seen, facts: MaintenanceFacts, *, act: bool) -> float | None:
+    def _advance(self, seen: Seen, facts: MaintenanceFacts) -> float | None:
         """The next step of one Maintenance; returns seconds if it only waits."""
         step = decide(facts, self._clock())
         body = seen.bodies[facts.maintenance.name]
         if isinstance(step, NeedBudget) and not step.fresh:
-            facts = replace(facts, budget=read_budget(self._cached, facts))
+            facts = replace(facts, budget=read_budget(self._caches, facts, fresh=False))
             step = decide(facts, self._clock())
-        if not act:
-            return step.seconds if isinstance(step, Wait) and step.warn is None else None
-        if not isinstance(step, NeedBudget):
-            return self._effects.carry_out(facts, body, step)
-        # Workers of this process claim one after the other; another process is noticed after the claim.
-        with self._one_claims:
-            facts = replace(facts, budget=read_budget(reader, facts))
-            return self._effects.carry_out(facts, body, decide(facts, self._clock()))
+        if isinstance(step, NeedBudget):
+            # Workers of this process claim one after the other; another process is noticed after the claim.
+            with self._one_claims:
+                facts = replace(facts, budget=read_budget(self._caches, facts, fresh=True))
+                return self._act(facts, body, decide(facts, self._clock()))
+        return self._act(facts, body, step)
+
+    def _act(self, facts: MaintenanceFacts, body: Json, step: Step) -> float | None:
+        if cannot_be_taken_back(facts, step):
+            facts = look_at_work(self._workloads, facts, fresh=True)
+            step = decide(facts, self._clock())
+        return self._effects.carry_out(facts, body, step)
 
     def _take_in(self, seen: Seen, wish: Intake) -> bool:
         """One thing about the requests of a Node; False if the API server refuses it, which holds nothing else up."""
@@ -159,8 +164,8 @@ class MaintenanceController:
                         self._events.record(seen.node.body, "Normal", "RequestStale", condition.message)
 
     def _clear(self, name: str, node: NodeView, leftover: SetIntent | SetTaint | SetNodeConditions) -> None:
-        """Clear away what was left on a Node. The Maintenances are read once more: a claim writes there first."""
-        if any(is_active(m) for m in see(self._fresh, name).maintenances):
+        """Clear away what was left on a Node, unless the Maintenance that its taint names is not over after all."""
+        if node.taint is not None and self._effects.is_under_way(node.taint):
             raise Conflict(f"Server '{name}' has a Maintenance by now", after_seconds=0.1)
         match leftover:
             case SetIntent():
@@ -172,26 +177,27 @@ class MaintenanceController:
             case SetNodeConditions(conditions=conditions):
                 self._effects.set_conditions(node, conditions)
 
-    def _keeps_taint(self, reader: Reader, name: str, node: NodeView) -> bool:
+    def _keeps_taint(self, name: str, node: NodeView) -> bool:
         """Whether a taint that was left stays for now: the server has a drain in Slurm, too, and is not verified."""
         if node.taint is None:
             return False
-        server, pool = self._server_and_pool(reader, name)
+        server, pool = self._server_and_pool(name)
         return has_slurm(pool) and why_unverified(server, node) is not None
 
     def _reopen(self, name: str, taint: str) -> None:
         """Lift what a Maintenance that is gone has left in Slurm; the taint may bear only the end of its name."""
-        server, pool = self._server_and_pool(self._fresh, name)
+        server, pool = self._server_and_pool(name)
         if server is None or pool is None or pool.spec.jobs.slurm is None:
             return
-        reason = self._workloads.look(server, pool).slurm_reason or ""
+        reason = self._workloads.look(server, pool, fresh=True).slurm_reason or ""
         if reason.startswith(close_reason("")) and taint_value(reason.removeprefix(close_reason(""))) == taint:
             self._workloads.reopen(f"{pool.spec.jobs.slurm.node_name_prefix}{name}", reason, pool)
 
-    def _server_and_pool(self, reader: Reader, name: str) -> tuple[Server | None, NodePool | None]:
-        body = reader.get(of(Server), name)
+    def _server_and_pool(self, name: str) -> tuple[Server | None, NodePool | None]:
+        body = self._caches.get(of(Server), name)
         server = decode(Server, body) if body is not None else None
-        found = reader.get(of(NodePool), server.spec.node_pool_ref) if server and server.spec.node_pool_ref else None
+        named = server.spec.node_pool_ref if server is not None else None
+        found = self._caches.get(of(NodePool), named) if named is not None else None
         return server, decode(NodePool, found) if found is not None else None
 
     def _unfinished(self, seen: Seen) -> tuple[Maintenance, ...]:

@@ -7,7 +7,9 @@ Each step is decided on what is there, not on what was done last: whoever comes 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
+from typing import Final
 
 from provisioner.api.maintenance import FINAL_PHASES, RELEASE_FINALIZER
 from provisioner.maintenance.facts import MaintenanceFacts
@@ -21,13 +23,40 @@ from provisioner.maintenance.phases.verifying import decide_verifying
 from provisioner.maintenance.phases.waiting import decide_behind, decide_waiting
 from provisioner.maintenance.status.node_status import mirrored, missing
 from provisioner.maintenance.status.record import judge
-from provisioner.maintenance.steps import SetFinalizer, SetNodeConditions, Step, Wait, WriteStatus
+from provisioner.maintenance.steps import NeedId, SetFinalizer, SetIntent, SetNodeConditions, Step, Wait, WriteStatus
 
 RESYNC_SECONDS = 300.0
+_RUNS_ON: Final = ("Draining", "Drained")
 
 
 def decide(facts: MaintenanceFacts, now: datetime) -> Step:
-    """The next step of `facts.maintenance`."""
+    """The next step of `facts.maintenance`. Phases between which nothing is done are gone through in one write."""
+    step = _decide(facts, now)
+    while isinstance(step, WriteStatus) and step.status.phase in _RUNS_ON and read_verdict(step.status) is None:
+        if step.status.phase == facts.maintenance.status.phase:
+            break
+        facts = replace(facts, maintenance=replace(facts.maintenance, status=step.status))
+        following = decide_draining(facts, now) if step.status.phase == "Draining" else decide_drained(facts, now)
+        if not isinstance(following, WriteStatus | NeedId):
+            break
+        step = following
+    return step
+
+
+def cannot_be_taken_back(facts: MaintenanceFacts, step: Step) -> bool:
+    """Whether jobs end by `step`, or nobody looks for them again after it."""
+    match step:
+        case SetIntent(intent=intent):
+            return intent is not None and intent.action != "Stage"
+        case WriteStatus(status=status):
+            return status.phase in _RUNS_ON and status.phase != facts.maintenance.status.phase
+        case NeedId():
+            return True
+        case _:
+            return False
+
+
+def _decide(facts: MaintenanceFacts, now: datetime) -> Step:
     m = facts.maintenance
     finalized, deleted = RELEASE_FINALIZER in m.metadata.finalizers, m.metadata.deletion_timestamp is not None
     if m.status.phase in FINAL_PHASES:

@@ -1,13 +1,14 @@
 """Carrying out one step. Every write says on what it was decided, so that of two executors one fails.
 
-Before anything but a status is written, the Maintenance is read again: whoever else leads writes there first what it is
-about to do, and to the Node only then.
+Before jobs are ended or the server is opened again, the Maintenance is read once more: whoever else leads writes there
+first what it is about to do, and to the Node only then. What else is put on a Node, somebody who knows better takes off.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
@@ -17,11 +18,12 @@ import structlog
 from provisioner.api import Maintenance
 from provisioner.api.codec import to_json
 from provisioner.api.errors import Conflict, NotFound, Retryable
-from provisioner.api.maintenance import RELEASE_FINALIZER, MaintenanceStatus, Requestor
+from provisioner.api.maintenance import FINAL_PHASES, RELEASE_FINALIZER, MaintenanceStatus, Requestor
 from provisioner.api.meta import rfc3339_micro
 from provisioner.api.node_contract import BOOT_INTENT_ANNOTATION, MAINTENANCE_TAINT
 from provisioner.api.schema import API_VERSION
 from provisioner.cluster.events import Events
+from provisioner.cluster.own_writes import OwnWrites
 from provisioner.cluster.resources import NODES, of
 from provisioner.jobs.work import Workloads
 from provisioner.maintenance.client import Client, Json
@@ -52,6 +54,8 @@ log = structlog.get_logger(__name__)
 
 MANAGER: Final = "provisioner-maintenance"
 NUMBERS_TRIED: Final = 16
+GONE_SECONDS: Final = 1.0
+"""Until the caches show that a Maintenance is gone."""
 
 
 class Effects:
@@ -62,6 +66,7 @@ class Effects:
         client: Client,
         workloads: Workloads,
         events: Events,
+        own: OwnWrites,
         *,
         clock: Callable[[], datetime],
         new_id: Callable[[], str],
@@ -70,6 +75,7 @@ class Effects:
         self._client = client
         self._workloads = workloads
         self._events = events
+        self._own = own
         self._clock = clock
         self._new_id = new_id
         self._metrics = metrics
@@ -86,17 +92,19 @@ class Effects:
                 raise Retryable("the budget was not read")
             case SetFinalizer():
                 self._finalize(facts.maintenance, body, present=step.present)
+                return None if step.present else GONE_SECONDS
             case SetTaint():
-                self._same(facts)
+                if step.value is None:
+                    self._same(facts)
                 if facts.node is not None:
                     self.set_taint(facts.node, step.value)
             case SetIntent():
-                self._same(facts)
+                if step.intent is not None and step.intent.action != "Stage":
+                    self._same(facts)
                 if facts.node is not None:
                     text = json.dumps(to_json(step.intent), separators=(",", ":")) if step.intent is not None else None
                     self.set_intent(facts.node, text)
             case SetNodeConditions():
-                self._same(facts)
                 if facts.node is not None:
                     self.set_conditions(facts.node, step.conditions)
             case CloseSlurm() | ReopenSlurm() | Evict():
@@ -157,13 +165,15 @@ class Effects:
 
     def _write(self, facts: MaintenanceFacts, body: Json, status: MaintenanceStatus, now: datetime) -> None:
         before = facts.maintenance.status
-        self._client.apply_status(
-            Maintenance,
-            facts.maintenance.name,
-            to_json(status),
-            manager=MANAGER,
-            resource_version=body["metadata"]["resourceVersion"],
-        )
+        with _gone_is_conflict():
+            written = self._client.apply_status(
+                Maintenance,
+                facts.maintenance.name,
+                to_json(status),
+                manager=MANAGER,
+                resource_version=body["metadata"]["resourceVersion"],
+            )
+        self._own.note(facts.server_name, of(Maintenance), written)
         if before.phase != status.phase:
             log.info("maintenance went on", maintenance=facts.maintenance.name, phase=status.phase, was=before.phase)
         tell_events(self._events, body, facts.node.body if facts.node is not None else None, before, status)
@@ -171,10 +181,8 @@ class Effects:
 
     def _same(self, facts: MaintenanceFacts) -> None:
         """Raises: Conflict if the Maintenance is no longer the one that was decided on."""
-        try:
+        with _gone_is_conflict():
             current = self._client.get(of(Maintenance), facts.maintenance.name)
-        except NotFound as error:
-            raise Conflict(str(error), after_seconds=0.1) from error
         if current["metadata"]["resourceVersion"] != facts.maintenance.metadata.resource_version:
             raise Conflict(f"Maintenance '{facts.maintenance.name}' was written by somebody else", after_seconds=0.1)
 
@@ -182,7 +190,10 @@ class Effects:
         others = [f for f in maintenance.metadata.finalizers if f != RELEASE_FINALIZER]
         wanted = [*others, RELEASE_FINALIZER] if present else others
         metadata = {"resourceVersion": body["metadata"]["resourceVersion"], "finalizers": wanted or None}
-        self._client.patch(of(Maintenance), maintenance.name, {"metadata": metadata}, manager=MANAGER)
+        with _gone_is_conflict():
+            written = self._client.patch(of(Maintenance), maintenance.name, {"metadata": metadata}, manager=MANAGER)
+        if present:  # without it, one that is to be deleted is gone
+            self._own.note(maintenance.spec.server_ref, of(Maintenance), written)
 
     def set_taint(self, node: NodeView, value: str | None) -> None:
         """Ours alone is put on or taken off; the others of the list are written back as they were read."""
@@ -197,18 +208,17 @@ class Effects:
     def set_conditions(self, node: NodeView, conditions: tuple[NodeCondition, ...]) -> None:
         patch, strategic = conditions_patch(node.body, conditions, self._clock())
         write = self._client.strategic_patch if strategic else self._client.patch
-        try:
-            write(NODES, node.name, patch, subresource="status", manager=MANAGER)
-        except NotFound as error:
-            raise Conflict(str(error), after_seconds=0.1) from error
+        patch["metadata"] = {"resourceVersion": node.body["metadata"]["resourceVersion"]}
+        with _gone_is_conflict():
+            written = write(NODES, node.name, patch, subresource="status", manager=MANAGER)
+        self._own.note(node.name, NODES, written)
 
     def _patch_node(self, node: NodeView, patch: dict[str, Any]) -> None:
         metadata = {"resourceVersion": node.body["metadata"]["resourceVersion"], "uid": node.uid}
         patch = {**patch, "metadata": {**metadata, **patch.get("metadata", {})}}
-        try:
-            self._client.patch(NODES, node.name, patch, manager=MANAGER)
-        except NotFound as error:
-            raise Conflict(str(error), after_seconds=0.1) from error
+        with _gone_is_conflict():
+            written = self._client.patch(NODES, node.name, patch, manager=MANAGER)
+        self._own.note(node.name, NODES, written)
 
     def create(self, server: str, requestor: Requestor, names: list[str]) -> None:
         """A new Maintenance; its name is the lock. Raises: Conflict if somebody else made one of this server."""
@@ -222,13 +232,14 @@ class Effects:
                 "spec": {"serverRef": server, "requestors": [to_json(requestor)]},
             }
             try:
-                self._client.create(of(Maintenance), body)
+                created = self._client.create(of(Maintenance), body)
             except Conflict:
                 found = self._client.get(of(Maintenance), name)
                 if found["spec"]["serverRef"] == server:
                     raise
                 taken.append(name)  # a name like ours, made by hand for another server
                 continue
+            self._own.note(server, of(Maintenance), created)
             log.info("maintenance was filed", maintenance=name, requestor=requestor.name, action=requestor.action)
             return
 
@@ -238,7 +249,26 @@ class Effects:
             "metadata": {"resourceVersion": maintenance.metadata.resource_version},
             "spec": {"requestors": [to_json(r) for r in requestors]},
         }
-        self._client.patch(of(Maintenance), maintenance.name, patch, manager=MANAGER)
+        with _gone_is_conflict():
+            written = self._client.patch(of(Maintenance), maintenance.name, patch, manager=MANAGER)
+        self._own.note(maintenance.spec.server_ref, of(Maintenance), written)
+
+    def is_under_way(self, name: str) -> bool:
+        """Whether the Maintenance of that name is there now, and not over."""
+        try:
+            found = self._client.get(of(Maintenance), name)
+        except NotFound:
+            return False
+        return (found.get("status") or {}).get("phase") not in FINAL_PHASES
 
     def delete(self, maintenance: Maintenance) -> None:
         self._client.delete(of(Maintenance), maintenance.name, uid=maintenance.metadata.uid)
+
+
+@contextmanager
+def _gone_is_conflict() -> Iterator[None]:
+    """What was decided on is gone, and a cache will say so."""
+    try:
+        yield
+    except NotFound as error:
+        raise Conflict(str(error), after_seconds=0.1) from error

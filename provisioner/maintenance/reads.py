@@ -1,23 +1,30 @@
-"""Reading what a decision needs: from the caches, to see whether there is anything to do, or past them, to do it.
+"""Reading what a decision needs. Decisions are made on the caches, and written under the resourceVersions that they
+were made on: one that was made on what is no longer true meets a conflict. Past the caches goes only a look at what runs
+on a server, right before that is ended or locked out for good.
 
 In this order: the Maintenances, then the Node, then the rest, what runs there last. An answer on the Node is written
-before the end of its Maintenance: who sees the end also sees the answer. And what runs there is looked at after the
-taint was seen.
+before the end of its Maintenance: who sees the end also sees the answer.
+
+Watches tell of all Maintenances in the order in which they were written. So a cache that shows our own claim shows
+every claim that was written before it: of two leaders who claim more than the budget allows, the later one sees it.
 """
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from provisioner.api import Image, Maintenance, NodePool, Server
 from provisioner.api.codec import decode
-from provisioner.api.errors import NotFound
-from provisioner.api.maintenance import FINAL_PHASES, holding_maintenance
+from provisioner.api.maintenance import DISTURBING_PHASES, holding_maintenance
 from provisioner.api.meta import Resource
+from provisioner.cluster.own_writes import OwnWrites
 from provisioner.cluster.resources import NODES, ResourceType, of
+from provisioner.cluster.source import Lookup, Source
 from provisioner.jobs.work import Workloads
-from provisioner.maintenance.client import Client, Json, MaintenanceInformers
+from provisioner.maintenance.client import Json, MaintenanceInformers
 from provisioner.maintenance.decide import needs_look
 from provisioner.maintenance.facts import MaintenanceFacts, NodeView, read_node
 from provisioner.maintenance.phases.budget import Budget, count_budget
@@ -25,32 +32,18 @@ from provisioner.maintenance.requests.intake import is_active
 from provisioner.maintenance.requests.merge import merge
 from provisioner.maintenance.status.finished import newest_first
 
-_NOT_ENDED: Final = ",".join(f"status.phase!={phase}" for phase in FINAL_PHASES)
-
 R = TypeVar("R", bound=Resource)
 
 
-class Reader(Protocol):
-    """Where objects are read."""
+class Caches:
+    """The caches, with indices: nothing here goes through all objects of a kind for one server.
 
-    fresh: bool
+    `own`: by server, what this process wrote and the caches may not show yet.
+    """
 
-    def get(self, type_: ResourceType, name: str) -> Json | None: ...
-
-    def maintenances_of(self, server: str) -> list[Json]: ...
-
-    def all_maintenances(self) -> list[Json]: ...
-
-    def servers_of(self, pool: str) -> list[str]: ...
-
-
-class CachedReader:
-    """The caches: fast, and perhaps stale."""
-
-    fresh = False
-
-    def __init__(self, informers: MaintenanceInformers) -> None:
+    def __init__(self, informers: MaintenanceInformers, own: OwnWrites) -> None:
         self._informers = informers
+        self._own = own
         self._sources = {
             NODES: informers.nodes,
             of(Server): informers.servers,
@@ -58,45 +51,63 @@ class CachedReader:
             of(Image): informers.images,
             of(Maintenance): informers.maintenances,
         }
+        self._by_server = informers.maintenances.index(lambda body: ((body.get("spec") or {}).get("serverRef"),))
+        self._by_part = informers.maintenances.index(_part)
+        self._members = informers.servers.index(lambda body: ((body.get("spec") or {}).get("nodePoolRef"),))
+        self._claims_lock = threading.Lock()
+        self._claims: dict[str, Json] = {}
 
     def get(self, type_: ResourceType, name: str) -> Json | None:
         return self._sources[type_].get(name)
 
-    def maintenances_of(self, server: str) -> list[Json]:
-        return [m for m in self._informers.maintenances.items() if (m.get("spec") or {}).get("serverRef") == server]
-
-    def all_maintenances(self) -> list[Json]:
-        return self._informers.maintenances.items()
-
-    def servers_of(self, pool: str) -> list[str]:
-        servers = self._informers.servers.items()
-        return [s["metadata"]["name"] for s in servers if (s.get("spec") or {}).get("nodePoolRef") == pool]
-
-
-class FreshReader:
-    """The API server, as it is now."""
-
-    fresh = True
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    def get(self, type_: ResourceType, name: str) -> Json | None:
-        try:
-            return self._client.get(type_, name)
-        except NotFound:
-            return None
+    def show_own_writes(self, server: str) -> bool:
+        """Whether all that this process wrote about `server` is seen."""
+        return self._own.are_seen(server, self.get)
 
     def maintenances_of(self, server: str) -> list[Json]:
-        return self._client.list(of(Maintenance), field_selector=f"spec.serverRef={server}").items
+        return self._by_server.get(server)
 
-    def all_maintenances(self) -> list[Json]:
-        """Those that have not ended; the others are many, and hold nothing."""
-        return self._client.list(of(Maintenance), field_selector=_NOT_ENDED).items
+    def note_claim(self, claim: Json) -> None:
+        """Remember a claim of this process, which counts before the cache shows it."""
+        with self._claims_lock:
+            self._claims[claim["metadata"]["name"]] = claim
 
-    def servers_of(self, pool: str) -> list[str]:
-        found = self._client.list(of(Server), field_selector=f"spec.nodePoolRef={pool}").items
-        return [s["metadata"]["name"] for s in found]
+    def disturbing(self) -> list[Json]:
+        """The Maintenances that have claimed their server and not released it, claims of this process included."""
+        found = {body["metadata"]["name"]: body for body in self._by_part.get("disturbing")}
+        with self._claims_lock:
+            for name, claim in list(self._claims.items()):
+                if self.show_own_writes(claim["spec"]["serverRef"]):
+                    del self._claims[name]
+                else:
+                    found[name] = claim
+        return list(found.values())
+
+    def waiting_for_budget(self) -> list[Json]:
+        """Those that wait for nothing but the budget, or those before them, by their own status."""
+        return self._by_part.get("budget")
+
+    def servers_of(self, pool: str) -> Collection[str]:
+        return _Members(self._informers.servers, self._members, pool)
+
+
+@dataclass(frozen=True)
+class _Members(Collection[str]):
+    """The servers of a pool, not copied."""
+
+    _servers: Source
+    _index: Lookup
+    _pool: str
+
+    def __contains__(self, name: object) -> bool:
+        body = self._servers.get(str(name))
+        return ((body or {}).get("spec") or {}).get("nodePoolRef") == self._pool
+
+    def __iter__(self) -> Iterator[str]:
+        return (body["metadata"]["name"] for body in self._index.get(self._pool))
+
+    def __len__(self) -> int:
+        return len(self._index.get(self._pool))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,23 +130,23 @@ class Seen:
         return tuple(m for m in self.maintenances if is_active(m) and holder is not None and m.name != holder.name)
 
 
-def see(reader: Reader, name: str) -> Seen:
+def see(caches: Caches, name: str) -> Seen:
     """The Maintenances of server `name`, then its Node."""
-    bodies = {m["metadata"]["name"]: m for m in reader.maintenances_of(name)}
-    node = read_node(reader.get(NODES, name))
+    bodies = {m["metadata"]["name"]: m for m in caches.maintenances_of(name)}
+    node = read_node(caches.get(NODES, name))
     maintenances = tuple(decode(Maintenance, body) for body in bodies.values())
     return Seen(server_name=name, maintenances=maintenances, bodies=bodies, node=node)
 
 
-def gather(reader: Reader, workloads: Workloads, seen: Seen, maintenance: Maintenance) -> MaintenanceFacts:
+def gather(caches: Caches, workloads: Workloads, seen: Seen, maintenance: Maintenance) -> MaintenanceFacts:
     """The facts about one of the Maintenances that were seen. Raises: Retryable."""
     holder = seen.holder
-    server = _typed(Server, reader, seen.server_name)
+    server = _typed(Server, caches, seen.server_name)
     drain = maintenance.status.slurm
     pool_name = server.spec.node_pool_ref if server is not None else None
     if drain is not None and (server is None or not is_active(maintenance)):
         pool_name = drain.node_pool_ref or pool_name  # where it has to be lifted
-    pool = _typed(NodePool, reader, pool_name)
+    pool = _typed(NodePool, caches, pool_name)
     facts = MaintenanceFacts(
         server_name=seen.server_name,
         maintenance=maintenance,
@@ -148,21 +159,44 @@ def gather(reader: Reader, workloads: Workloads, seen: Seen, maintenance: Mainte
         finished=newest_first(seen.maintenances),
     )
     attempt = maintenance.status.reboot
-    facts = replace(facts, image=_typed(Image, reader, attempt.image_ref if attempt is not None else facts.image_name))
-    if server is None or pool is None or not needs_look(facts):
+    facts = replace(facts, image=_typed(Image, caches, attempt.image_ref if attempt is not None else facts.image_name))
+    return look_at_work(workloads, facts, fresh=False)
+
+
+def look_at_work(workloads: Workloads, facts: MaintenanceFacts, *, fresh: bool) -> MaintenanceFacts:
+    """`facts` with what runs on the server, where that matters; `fresh`: past every cache. Raises: Retryable."""
+    if facts.server is None or facts.pool is None or not needs_look(facts):
         return facts
-    return replace(facts, work=workloads.look(server, pool))
+    return replace(facts, work=workloads.look(facts.server, facts.pool, fresh=fresh))
 
 
-def read_budget(reader: Reader, facts: MaintenanceFacts) -> Budget | None:
-    """The budget of the pool, as `facts.maintenance` sees it."""
+def read_budget(caches: Caches, facts: MaintenanceFacts, *, fresh: bool) -> Budget | None:
+    """The budget of the pool, as `facts.maintenance` sees it. `fresh`: nobody else of this process claims meanwhile."""
     if facts.pool is None:
         return None
-    maintenances = [decode(Maintenance, body) for body in reader.all_maintenances()]
-    servers = reader.servers_of(facts.pool.name)
-    return count_budget(facts.pool, servers, maintenances, own=facts.maintenance.name, fresh=reader.fresh)
+    members, own = caches.servers_of(facts.pool.name), facts.maintenance
+    taken = [decode(Maintenance, body) for body in caches.disturbing() if body["spec"]["serverRef"] in members]
+    budget = count_budget(facts.pool, members, [own, *taken], own=own.name, fresh=fresh)
+    if not budget.has_room:
+        return budget  # who comes first matters where there is room
+    rivals = {body["spec"]["serverRef"] for body in caches.waiting_for_budget()}
+    everything = {m.name: m for m in (own, *taken)}
+    for server in rivals:
+        if server in members:
+            for body in caches.maintenances_of(server):
+                everything.setdefault(body["metadata"]["name"], decode(Maintenance, body))
+    return count_budget(facts.pool, members, everything.values(), own=own.name, fresh=fresh)
 
 
-def _typed(kind: type[R], reader: Reader, name: str | None) -> R | None:
-    body = reader.get(of(kind), name) if name else None
+def _part(maintenance: Mapping[str, Any]) -> tuple[str, ...]:
+    """Which part in a budget a Maintenance has, if any."""
+    status = maintenance.get("status") or {}
+    if status.get("phase") in DISTURBING_PHASES:
+        return ("disturbing",)
+    kinds = {blocker.get("kind") for blocker in status.get("blockers") or ()}
+    return ("budget",) if status.get("phase") == "Waiting" and kinds and kinds <= {"Budget", "Maintenance"} else ()
+
+
+def _typed(kind: type[R], caches: Caches, name: str | None) -> R | None:
+    body = caches.get(of(kind), name) if name else None
     return decode(kind, body) if body is not None else None

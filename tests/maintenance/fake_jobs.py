@@ -24,7 +24,7 @@ class FakeJobs:
     evicted: list[str] = field(default_factory=list)
     warned: list[datetime] = field(default_factory=list)
 
-    def look(self, server: Server, pool: NodePool) -> Work:
+    def look(self, server: Server, pool: NodePool, *, fresh: bool = True) -> Work:
         self.looks += 1
         self.before_look(self.looks)
         state = None if not self.has_slurm else "IDLE+DRAIN" if self.drain else "IDLE"

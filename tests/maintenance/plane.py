@@ -10,11 +10,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from provisioner.api import Image, Maintenance, NodePool, Server
 from provisioner.api.codec import encode
-from provisioner.api.errors import Conflict, NotFound
+from provisioner.api.errors import Conflict
 from provisioner.api.maintenance import MaintenanceStatus
 from provisioner.api.meta import Resource, rfc3339, rfc3339_micro
 from provisioner.api.node_contract import (
@@ -27,40 +28,38 @@ from provisioner.api.node_contract import (
 from provisioner.api.pool_settings import MaintenanceSettings
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, ResourceType, of
-from provisioner.cluster.source import KeysOf
 from provisioner.maintenance.client import MaintenanceInformers
-from provisioner.maintenance.controller import MaintenanceController
+from provisioner.maintenance.controller import BEHIND_SECONDS, MaintenanceController
 from tests.boot import objects
-from tests.cluster.scanned_index import ScannedIndex
+from tests.maintenance.chaos.fake_informer import FakeInformer
 from tests.maintenance.fake_jobs import FakeJobs
 
+MOST_STEPS = 64
 NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
 DIGEST, OTHER_DIGEST = objects.DIGEST, "sha256:" + "cd" * 32
 
 
-class LiveSource:
-    """A cache that is never stale: it asks the API server each time, for this test's objects."""
+class CaughtUpExecutor:
+    """An executor that finds its caches up to date before each step, and goes on until it waits."""
 
-    has_synced = True
+    def __init__(self, executor: MaintenanceController, caches: list[FakeInformer]) -> None:
+        self._executor, self._caches = executor, caches
+        self.catch_up()
 
-    def __init__(self, cluster: Cluster, type_: ResourceType, prefix: str) -> None:
-        self._cluster, self._type, self._prefix = cluster, type_, prefix
+    def catch_up(self) -> None:
+        for cache in self._caches:
+            cache.catch_up()
 
-    def get(self, name: str) -> dict[str, Any] | None:
-        try:
-            return self._cluster.get(self._type, name)
-        except NotFound:
-            return None
+    def reconcile_on_what_is_cached(self, name: str) -> float | None:
+        return self._executor.reconcile(name)
 
-    def items(self) -> list[dict[str, Any]]:
-        found = self._cluster.list(self._type).items
-        return [item for item in found if item["metadata"]["name"].startswith(self._prefix)]
-
-    def index(self, keys_of: KeysOf) -> ScannedIndex:
-        return ScannedIndex(self.items, keys_of)
-
-    def subscribe(self, watcher: Any) -> None:
-        return
+    def reconcile(self, name: str) -> float | None:
+        for _ in range(MOST_STEPS):
+            self.catch_up()
+            again = self._executor.reconcile(name)
+            if again != BEHIND_SECONDS:
+                return again
+        raise AssertionError(f"{name} does not come to rest")
 
 
 @dataclass
@@ -101,20 +100,26 @@ class Plane:
             self.make_node(name)
         self.executor = self.start()
 
-    def start(self, cluster: Any = None) -> MaintenanceController:
+    def start(self, cluster: Any = None) -> CaughtUpExecutor:
         """An executor, as after a restart: it knows nothing."""
         kinds = {"servers": Server, "pools": NodePool, "images": Image, "maintenances": Maintenance}
         client = cluster or self.client
-        sources: dict[str, Any] = {k: LiveSource(client, of(v), self.unique) for k, v in kinds.items()}
-        informers = MaintenanceInformers(**sources, nodes=LiveSource(client, NODES, self.unique))
-        return MaintenanceController(
+        types = {name: of(kind) for name, kind in kinds.items()} | {"nodes": NODES}
+        sources = {name: FakeInformer(type_, partial(self._mine, type_)) for name, type_ in types.items()}
+        executor = MaintenanceController(
             client,
-            informers,
+            MaintenanceInformers(**sources),  # type: ignore[arg-type]
             self.jobs,
             self.events,
             clock=lambda: self.now,
             new_id=lambda: f"{self.unique}-try-{next(self._ids)}",
         )
+        return CaughtUpExecutor(executor, list(sources.values()))
+
+    def _mine(self, type_: ResourceType) -> dict[str, dict[str, Any]]:
+        """This test's objects of a kind."""
+        found = {item["metadata"]["name"]: item for item in self.cluster.list(type_).items}
+        return {name: item for name, item in found.items() if name.startswith(self.unique)}
 
     # The executor
 

@@ -12,7 +12,7 @@ from provisioner.api.node_contract import (
 )
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES
-from tests.maintenance.executor_steps import BlindCluster, SimulatedCrash
+from tests.maintenance.executor_steps import ClaimsAndDies, SimulatedCrash
 from tests.maintenance.fake_jobs import job
 from tests.maintenance.plane import Plane
 
@@ -90,10 +90,14 @@ def test_two_that_claim_at_the_same_moment_both_stand_back(
     first, second = plane.names
     for name in plane.names:
         plane.ask(REBOOT_REQUESTED, "Now", name=name)
-    blind = BlindCluster(plane.client)  # two leaders: each read the budget before the other wrote its claim
-    for name in plane.names:
+    leaders = {name: plane.start(ClaimsAndDies(plane.client)) for name in plane.names}
+    for name, leader in leaders.items():
+        leader.reconcile_on_what_is_cached(name)  # files the Maintenance
+    for leader in leaders.values():
+        leader.catch_up()
+    for name, leader in leaders.items():
         with pytest.raises(SimulatedCrash):
-            plane.start(blind).reconcile(name)
+            leader.reconcile_on_what_is_cached(name)  # neither sees what the other has just written
     assert [plane.phase(name) for name in plane.names] == ["Claiming", "Claiming"]
     plane.work(first)
     assert not plane.is_closed(first) or not plane.is_closed(second)

@@ -96,7 +96,7 @@ def run_controllers(
             MaintenanceInformers(
                 servers=servers, pools=pools, images=images, nodes=nodes, maintenances=maintenances, pods=pods
             ),
-            ClusterWorkloads(cluster, recorder, namespace=namespace, now=clock),
+            ClusterWorkloads(cluster, recorder, pods, namespace=namespace, now=clock),
             recorder,
             clock,
             metrics=meters.maintenance,

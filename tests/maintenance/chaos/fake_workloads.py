@@ -73,7 +73,7 @@ class FakeWorkloads:
 
     # What the executor calls
 
-    def look(self, server: Server, pool: NodePool) -> Work:
+    def look(self, server: Server, pool: NodePool, *, fresh: bool = True) -> Work:
         jobs = [
             Job(
                 kind=job.kind,

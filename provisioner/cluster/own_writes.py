@@ -1,0 +1,61 @@
+"""What this process wrote last, so that it decides on no copy that is older than its own write.
+
+A controller that reads caches sees its own write a moment later. Until then it waits: a decision on the older copy
+would do what was done already, or meet a conflict. ResourceVersions of a kind are numbers that grow (Kubernetes 1.35,
+KEP-5504).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from provisioner.cluster.resources import ResourceType
+
+FORGET: Final = timedelta(seconds=90)
+"""An object that is missing from a cache so long after it was written is gone: a dead watch is noticed before."""
+
+Object = Mapping[str, Any]
+
+
+class OwnWrites:
+    """Grouped by what is decided together, such as one server. Usable from several threads."""
+
+    def __init__(self, now: Callable[[], datetime]) -> None:
+        self._now = now
+        self._lock = threading.Lock()
+        self._written: dict[str, dict[tuple[ResourceType, str], tuple[int, datetime]]] = {}
+
+    def note(self, group: str, type_: ResourceType, written: Object) -> None:
+        """Remember what the API server answered to a write."""
+        key, version = (type_, str(written["metadata"]["name"])), version_of(written)
+        with self._lock:
+            self._written.setdefault(group, {})[key] = (version, self._now())
+
+    def are_seen(self, group: str, look: Callable[[ResourceType, str], Object | None]) -> bool:
+        """Whether the caches, as `look` reads them, show every object of `group` as we wrote it, or later."""
+        with self._lock:
+            waiting = dict(self._written.get(group, {}))
+        if not waiting:
+            return True
+        seen = {key: each for key, each in waiting.items() if self._is_seen(look(*key), *each)}
+        with self._lock:
+            ours = self._written.get(group, {})
+            for key, each in seen.items():
+                if ours.get(key) == each:
+                    del ours[key]
+            if not ours:
+                self._written.pop(group, None)
+        return len(seen) == len(waiting)
+
+    def _is_seen(self, cached: Object | None, version: int, written: datetime) -> bool:
+        if cached is None:
+            return self._now() - written > FORGET
+        return version_of(cached) >= version
+
+
+def version_of(body: Object) -> int:
+    """metadata.resourceVersion as the number that it is."""
+    return int(body["metadata"].get("resourceVersion") or 0)
