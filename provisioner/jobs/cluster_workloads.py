@@ -22,7 +22,7 @@ NAMESPACE: Final = "provisioner-system"
 class ClusterWorkloads:
     """`provisioner.jobs.work.Workloads`.
 
-    `pods`: a cache of all; without one, each look is fresh. `namespace`: where the Secrets with Slurm's credentials are.
+    `pods`: a cache of all; without one, each look is fresh. `namespace`: where the Secrets with credentials are.
     """
 
     def __init__(

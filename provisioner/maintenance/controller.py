@@ -22,9 +22,9 @@ from provisioner.api.errors import Conflict, Refused
 from provisioner.api.maintenance import FINAL_PHASES
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
+from provisioner.cluster.own_writes import OwnWrites
 from provisioner.cluster.resources import of
 from provisioner.jobs.work import Workloads
-from provisioner.cluster.own_writes import OwnWrites
 from provisioner.maintenance.client import Client, Json, MaintenanceInformers
 from provisioner.maintenance.decide import RESYNC_SECONDS, cannot_be_taken_back, decide
 from provisioner.maintenance.effects import GONE_SECONDS, MANAGER, Effects
@@ -33,7 +33,7 @@ from provisioner.maintenance.follow import follow
 from provisioner.maintenance.phases.kept_drain import has_slurm, why_unverified
 from provisioner.maintenance.phases.leftovers import find_leftover
 from provisioner.maintenance.reads import Caches, Seen, gather, look_at_work, read_budget, see
-from provisioner.maintenance.requests.intake import File, Intake, SetConditions, Withdraw, is_active, take_in
+from provisioner.maintenance.requests.intake import File, Intake, SetConditions, Withdraw, take_in
 from provisioner.maintenance.status.finished import is_due
 from provisioner.maintenance.status.metrics import MaintenanceMetrics, NoMetrics
 from provisioner.maintenance.status.record import clip

@@ -1,7 +1,7 @@
 """Carrying out one step. Every write says on what it was decided, so that of two executors one fails.
 
 Before jobs are ended or the server is opened again, the Maintenance is read once more: whoever else leads writes there
-first what it is about to do, and to the Node only then. What else is put on a Node, somebody who knows better takes off.
+first what it is about to do, and to the Node only then. What else is put on a Node, who knows better takes off.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reading what a decision needs. Decisions are made on the caches, and written under the resourceVersions that they
-were made on: one that was made on what is no longer true meets a conflict. Past the caches goes only a look at what runs
-on a server, right before that is ended or locked out for good.
+were made on: one that was made on what is no longer true meets a conflict. Past the caches goes only a look at what
+runs on a server, right before that is ended or locked out for good.
 
 In this order: the Maintenances, then the Node, then the rest, what runs there last. An answer on the Node is written
 before the end of its Maintenance: who sees the end also sees the answer.

@@ -86,5 +86,5 @@ def test_the_story_tells_what_led_to_it(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(InvariantBroken) as caught:
         run(SCENARIO["drain"], strike=(3, "after", INJECTION["409"]))
     story = str(caught.value)
-    for words in ("in: drain / killed after effect 3 / 409", "CRASHES", "executor-2", "phase Draining", "BROKEN"):
+    for words in ("in: drain / killed after effect 3 / 409", "CRASHES", "executor-2", "phase Drained", "BROKEN"):
         assert words in story
