@@ -155,10 +155,11 @@ class Effects:
             return step.seconds
         self._same(facts)
         told = self._workloads.warn(facts.server, facts.pool, step.warn, close_reason(facts.maintenance.name))
-        if facts.maintenance.status.warned_time is None:
+        if facts.maintenance.status.warned_time is None or facts.maintenance.status.phase == "Claiming":
             now = self._clock()
             words = f"{told} jobs were told that they may go on until {rfc3339_micro(step.warn)}"
-            status = replace(facts.maintenance.status, warned_time=rfc3339_micro(now))
+            first = facts.maintenance.status.warned_time or rfc3339_micro(now)
+            status = replace(facts.maintenance.status, warned_time=first)
             self._write(facts, body, note(status, now, "Warned", words), now)
             return 0.5
         return step.seconds
