@@ -61,10 +61,10 @@ def decide_claiming(facts: MaintenanceFacts, now: datetime) -> Step:
         return _blocked(
             facts, [("Slurm", facts.server_name, f"not known whether jobs run there: {u}") for u in unknown], now
         )
-    if facts.wanted is not None and facts.wanted.policy == "Deadline" and noted(m.status, "Warned") is None:
-        if facts.work is not None and facts.work.jobs:
-            # One may have slipped in after the deadline, before the server was closed: nobody has told it yet.
-            return Wait(seconds=POLL_SECONDS, warn=now)
+    by_deadline = facts.wanted is not None and facts.wanted.policy == "Deadline"
+    if by_deadline and facts.work is not None and facts.work.jobs and noted(m.status, "Warned") is None:
+        # One may have slipped in after the deadline, before the server was closed: nobody has told it yet.
+        return Wait(seconds=POLL_SECONDS, warn=now)
     status = note(
         effective(facts, now),
         now,
