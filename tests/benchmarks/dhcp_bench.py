@@ -1,17 +1,15 @@
-"""DHCP exchanges a second: ours against Kea and dnsmasq, on the same machine in the same minutes.
+"""DHCP exchanges: ours against Kea and dnsmasq, on the same machine in the same minutes.
 
 `python -m tests.benchmarks.dhcp_bench` as root; needs perfdhcp (Debian: kea-admin), and races against kea-dhcp4
-(kea-dhcp4-server) and dnsmasq (dnsmasq-base) where they are installed. Servers take turns, in an order that changes
-each time; the table gives medians and the spread from least to most. The generator shares the processors with the
-server, and takes more of them than ours does: the knees are those of both together. What a server alone costs is its
-processor time for one exchange.
+(kea-dhcp4-server) and dnsmasq (dnsmasq-base) where they are installed. The server is kept to one core and the generator
+to another; servers take turns, in an order that changes each time. The table leads with the processor time that the
+server takes for an exchange: unlike the knee, it hardly depends on what else the machine does, nor on the generator.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import platform
 import shutil
 import statistics
 import sys
@@ -21,7 +19,7 @@ from pathlib import Path
 
 from tests.benchmarks.dhcp.contenders import Start, dnsmasq, kea, ours
 from tests.benchmarks.dhcp.perfdhcp import run_perfdhcp, wait_for_answer
-from tests.benchmarks.dhcp.race import Result, find_knee
+from tests.benchmarks.dhcp.race import STEADY_RATE, Result, find_knee
 from tests.benchmarks.dhcp.wire import Course, course
 
 RESERVATIONS = 10_000
@@ -53,7 +51,8 @@ def _run(where: Course, name: str, start: Start, perfdhcp: str, seconds: int) ->
 def _report_progress(repetition: int, name: str, result: Result) -> None:
     steps = " ".join(f"{step.wanted_per_second:.0f}:{step.completed_share:.0%}" for step in result.steps)
     print(
-        f"{repetition + 1} {name}: knee {result.knee:.0f}/s, {result.microseconds_each:.0f} µs each,"
+        f"{repetition + 1} {name}: {result.microseconds_each:.0f} µs each ({result.microseconds_each_steady:.0f} at "
+        f"{STEADY_RATE}/s), knee {result.knee:.0f}/s,"
         f" overload {result.at_overload:.0f}/s"
         f" of {result.overload.offered_per_second:.0f}/s ({steps})",
         file=sys.stderr,
@@ -61,28 +60,31 @@ def _report_progress(repetition: int, name: str, result: Result) -> None:
     )
 
 
-def table(results: dict[str, list[Result]], reference: str = "Kea") -> str:
-    """The results as a markdown table; ratios are of medians, to the reference."""
+def table(results: dict[str, list[Result]], peer: str = "Kea") -> str:
+    """The results as a markdown table; ratios are of medians, to the peer as it is best in that column."""
     rows = [
-        "| server | knee, exchanges/s | ratio | at twice its knee, completed/s | share of its knee | "
-        "of the exchanges offered | processor µs an exchange | ratio |",
-        "|---|---|---|---|---|---|---|---|",
+        f"| server | processor µs an exchange, at its knee | ratio | at {STEADY_RATE}/s | ratio | "
+        "knee, exchanges/s | ratio | at twice its knee, completed/s | of the exchanges offered |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
-    base = _median([result.knee for result in results[reference]]) if reference in results else 0.0
-    base_cost = _median([result.microseconds_each for result in results[reference]]) if reference in results else 0.0
+    peers = [runs for name, runs in results.items() if name.startswith(peer)]
+    cost = min((_median([run.microseconds_each for run in runs]) for runs in peers), default=0.0)
+    steady = min((_median([run.microseconds_each_steady for run in runs]) for runs in peers), default=0.0)
+    knee = max((_median([run.knee for run in runs]) for runs in peers), default=0.0)
     for name, runs in results.items():
-        knees = [result.knee for result in runs]
-        over = [result.at_overload for result in runs]
-        kept = [result.at_overload / result.knee for result in runs if result.knee]
-        shares = [result.overload.completed_share for result in runs]
-        costs = [result.microseconds_each for result in runs]
-        ratio = f"{_median(knees) / base:.2f} × {reference}" if base else "-"
-        cost_ratio = f"1 / {base_cost / _median(costs):.2f} × {reference}" if base_cost and _median(costs) else "-"
+        costs, at_rest = [run.microseconds_each for run in runs], [run.microseconds_each_steady for run in runs]
+        knees, over = [run.knee for run in runs], [run.at_overload for run in runs]
+        shares = [run.overload.completed_share for run in runs]
         rows.append(
-            f"| {name} | {_spread(knees)} | {ratio} | {_spread(over)} | {_median(kept):.0%} | {_median(shares):.0%} | "
-            f"{_spread(costs)} | {cost_ratio} |"
+            f"| {name} | {_spread(costs)} | {_fraction(cost, _median(costs))} | {_spread(at_rest)} | "
+            f"{_fraction(steady, _median(at_rest))} | {_spread(knees)} | "
+            f"{f'{_median(knees) / knee:.2f}' if knee else '-'} | {_spread(over)} | {_median(shares):.0%} |"
         )
     return "\n".join(rows) + "\n"
+
+
+def _fraction(peer: float, own: float) -> str:
+    return f"1 / {peer / own:.2f}" if peer and own else "-"
 
 
 def _median(values: Sequence[float]) -> float:
@@ -98,27 +100,29 @@ def main() -> None:
     parser.add_argument("--kea", default=shutil.which("kea-dhcp4", path=PATH), help="path of kea-dhcp4")
     parser.add_argument("--dnsmasq", default=shutil.which("dnsmasq", path=PATH), help="path of dnsmasq")
     parser.add_argument("--perfdhcp", default=shutil.which("perfdhcp", path=PATH), help="path of perfdhcp")
-    parser.add_argument("--workers", type=int, nargs="+", default=sorted({1, min(4, os.cpu_count() or 1)}))
+    parser.add_argument("--workers", type=int, nargs="+", default=[1])
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=2, help="of each step")
     parser.add_argument("--output", type=Path, default=RESULTS, help="where the table is written")
-    arguments = parser.parse_args()
+    arguments, _ = parser.parse_known_args()
     if os.geteuid() != 0 or arguments.perfdhcp is None:
         sys.exit("the DHCP benchmark needs root, for network namespaces, and perfdhcp; run `apt-get install kea-admin`")
     os.nice(-10)  # generator and servers alike, so that whatever else runs here disturbs less
-    busy = os.getloadavg()[2]
+    busy = os.getloadavg()[0]
     contenders: dict[str, Start] = {
         f"ours, {count} worker{'s' if count > 1 else ''}": ours(count) for count in arguments.workers
     }
     if arguments.kea:
-        contenders["Kea"] = kea(arguments.kea)
+        contenders["Kea, 1 thread"] = kea(arguments.kea, 1)
+        contenders["Kea, 2 threads"] = kea(arguments.kea, 2)
     if arguments.dnsmasq:
         contenders["dnsmasq"] = dnsmasq(arguments.dnsmasq)
     results = run_race(contenders, arguments.perfdhcp, arguments.repetitions, arguments.seconds)
     text = (
         f"{RESERVATIONS:,} reservations, {arguments.repetitions} repetitions of {arguments.seconds} s a step, "
-        f"{os.cpu_count()} processors shared with perfdhcp, Linux {platform.release().split('-')[0]}. "
-        f"Median (least to most). Load average of the quarter of an hour before: {busy:.1f}.\n\n" + table(results)
+        f"server and perfdhcp each on a core of its own{' (there is only one)' if os.cpu_count() == 1 else ''}. "
+        "Median (least to most). Ratios are to Kea as it is best in that column. "
+        f"Load average of the minute before: {busy:.1f}.\n\n" + table(results)
     )
     print(text)
     arguments.output.write_text(f"## DHCP exchanges\n\n{text}")

@@ -17,6 +17,9 @@ from provisioner.boot.dhcp.sighting import Sighting, SightingKind
 from provisioner.boot.dhcp.table import Link, Table, TableSubnet
 from provisioner.boot.dhcp.template import Kind
 
+_new: Final = tuple.__new__
+"""For what each packet makes: a NamedTuple's own __new__ is a Python function."""
+
 
 class Outcome(NamedTuple):
     """What to do with a packet. `verdict` is the counter to raise; without `reply` nothing is sent."""
@@ -57,7 +60,7 @@ def respond(data: bytes, arrival: Arrival, table: Table, discovery: Discovery | 
     identity = identify(
         options.get(opt.VENDOR_CLASS), options.get(opt.CLIENT_ARCHITECTURE), options.get(opt.USER_CLASS)
     )
-    request = _Request(packet, arrival, link, identity, table)
+    request: _Request = _new(_Request, (packet, arrival, link, identity, table))
     machine = table.machines.get(packet.mac)
     if machine is not None and machine.drop_reason is not None:
         return Outcome(machine.drop_reason)
@@ -70,8 +73,8 @@ def respond(data: bytes, arrival: Arrival, table: Table, discovery: Discovery | 
 
 def _link(packet: Packet, arrival: Arrival, table: Table) -> Link | None:
     if packet.giaddr != NO_ADDRESS:
-        selected = relay_link(packet.options.get(opt.RELAY_INFORMATION, b""))
-        return table.link_of_relay(selected or packet.giaddr)
+        told = packet.options.get(opt.RELAY_INFORMATION)
+        return table.link_of_relay((told and relay_link(told)) or packet.giaddr)
     if arrival.addresses:
         return table.link_of_addresses(arrival.addresses)
     # Unicast without a relay: a client that renews, or asks for options, from the address that it has.
@@ -152,11 +155,14 @@ _PLAIN: Final = Client.PLAIN
 
 def _say(request: _Request, kind: Kind, subnet: TableSubnet, address: bytes) -> Outcome:
     packet, arrival, _, (client, _), table = request
-    return Outcome(
-        _VERDICTS[kind],
-        acknowledge(packet, subnet.templates, kind, client, address),
-        destination(packet, arrival, table.config),
-        _sighting(request, address) if client is not _PLAIN or kind in _LENT else None,
+    return _new(
+        Outcome,
+        (
+            _VERDICTS[kind],
+            acknowledge(packet, subnet.templates, kind, client, address),
+            destination(packet, arrival, table.config),
+            _sighting(request, address) if client is not _PLAIN or kind in _LENT else None,
+        ),
     )
 
 

@@ -42,7 +42,8 @@ class Table:
         self._subnets: dict[SubnetKey, TableSubnet] = {}
         self._addresses: dict[bytes, int] = {}
         self._gateways: set[bytes] = set()
-        self._links: dict[tuple[bytes, ...], Link | None] = {}
+        self._links: dict[bytes | tuple[bytes, ...], Link | None] = {}
+        """By the address of a relay, or the addresses of an interface."""
 
     def apply(self, delta: Delta) -> None:
         if delta.complete:
@@ -76,11 +77,10 @@ class Table:
 
     def link_of_relay(self, address: bytes) -> Link | None:
         """Subnets that name this relay address; if none does, those that contain it."""
-        key = (b"relay", address)
-        if key not in self._links:
+        if address not in self._links:
             named = [subnet for subnet in self._subnets.values() if address in subnet.served.relays]
-            self._remember(key, named or self._containing((address,)))
-        return self._links[key]
+            self._remember(address, named or self._containing((address,)))
+        return self._links[address]
 
     def link_of_addresses(self, addresses: tuple[bytes, ...]) -> Link | None:
         """Subnets that contain one of the addresses, such as those of an interface."""
@@ -93,7 +93,7 @@ class Table:
             subnet for subnet in self._subnets.values() if any(subnet.served.contains(address) for address in addresses)
         ]
 
-    def _remember(self, key: tuple[bytes, ...], subnets: Iterable[TableSubnet]) -> None:
+    def _remember(self, key: bytes | tuple[bytes, ...], subnets: Iterable[TableSubnet]) -> None:
         if len(self._links) >= _MOST_CACHED_LINKS:
             # Anybody can send any giaddr: what is remembered of them is bounded.
             self._links.clear()

@@ -33,11 +33,11 @@ _MOST_REMEMBERED: Final = 8192
 _BATCH_BEGUN: Final = 64
 _BATCH_DISCOVERS: Final = 16
 """DISCOVERs taken before the queue of exchanges that have begun is looked at again."""
-_FEW_PACKETS: Final = 16
-_BUSY_SECONDS: Final = 0.002
-_PAUSE_SECONDS: Final = 0.0005
+_BUSY_SECONDS: Final = 0.005
+_PAUSE_SECONDS: Final = 0.002
 """Under load packets are let gather for a moment, as network cards do it with interrupts: to wake for each single one
-costs as much as to answer it. A packet that comes alone is answered at once."""
+costs as much as to answer it. A packet that comes alone is answered at once, and a queue that was not emptied is not
+left to wait. In two milliseconds a queue of QUEUE_BYTES cannot fill: a worker answers fewer than a hundred packets."""
 
 
 class Reporter:
@@ -108,14 +108,17 @@ class Worker:
         poller = select.epoll()
         begun = [queue for queue in self._queues if not queue[1].discovers]
         fresh = [queue for queue in self._queues if queue[1].discovers]
-        # In the order in which they are served when several are ready.
-        duties: dict[int, Callable[[], int]] = {self._control.fileno(): self._listen_to_parent}
+        # In the order in which they are served when several are ready; with the most that each takes at a time.
+        duties: dict[int, tuple[Callable[[], int], int]] = {self._control.fileno(): (self._listen_to_parent, 1)}
         for sock, queue in begun:
-            duties[sock.fileno()] = partial(self._drain, sock, queue.interface_index, _BATCH_BEGUN)
+            duties[sock.fileno()] = partial(self._drain, sock, queue.interface_index, _BATCH_BEGUN), _BATCH_BEGUN
         for sock, queue in fresh:
-            duties[sock.fileno()] = partial(self._drain, sock, queue.interface_index, _BATCH_DISCOVERS)
+            duties[sock.fileno()] = (
+                partial(self._drain, sock, queue.interface_index, _BATCH_DISCOVERS),
+                _BATCH_DISCOVERS,
+            )
         if self._discovery is not None:
-            duties[self._forward.fileno()] = self._drain_forwarded
+            duties[self._forward.fileno()] = self._drain_forwarded, _BATCH_DISCOVERS
         rank = {fd: n for n, fd in enumerate(duties)}
         for fd in duties:
             poller.register(fd, select.EPOLLIN)
@@ -124,13 +127,16 @@ class Worker:
             ready = poller.poll(timeout)
             if len(ready) > 1:
                 ready.sort(key=lambda event: rank[event[0]])
-            handled = 0
+            handled, emptied = 0, True
             for fd, _ in ready:
-                handled += duties[fd]()
+                duty, most = duties[fd]
+                count = duty()
+                handled += count
+                emptied = emptied and count < most
             now = time.monotonic()
             timeout = self._reporter.flush(now)
             if handled:
-                if handled < _FEW_PACKETS and now - last < _BUSY_SECONDS:
+                if emptied and now - last < _BUSY_SECONDS:
                     time.sleep(_PAUSE_SECONDS)
                 last = now
 
@@ -152,18 +158,18 @@ class Worker:
 
     def _drain(self, sock: socket.socket, interface_index: int, most: int) -> int:
         """Handle up to `most` packets of a queue. Returns: how many there were."""
-        arrival = self._arrivals[interface_index]
+        arrival, receive, handle = self._arrivals[interface_index], sock.recv, self._handle
         now = time.monotonic()
         for handled in range(most):
             try:
-                data = sock.recv(_DATAGRAM_BYTES)
+                data = receive(_DATAGRAM_BYTES)
             except BlockingIOError:
                 return handled
             except OSError:
                 # Such as ENETDOWN while an interface goes; the next read tells again if it lasts.
                 self._reporter.counters["receive-failed"] += 1
                 return handled
-            self._handle(data, arrival, now)
+            handle(data, arrival, now)
         return most
 
     def _drain_forwarded(self) -> int:
@@ -180,29 +186,29 @@ class Worker:
 
     def _handle(self, data: bytes, arrival: Arrival, now: float) -> None:
         outcome = respond(data, arrival, self._table, self._discovery, now)
+        verdict, reply, destination, sighting = outcome
         counters = self._reporter.counters
-        counters[outcome.verdict] += 1
-        if outcome is FORWARDED:
+        counters[verdict] += 1
+        if reply is not None and destination is not None:
+            try:
+                self._send(reply, destination)
+            except OSError:
+                counters["send-failed"] += 1
+        elif outcome is FORWARDED:
             try:
                 self._forward.send(arrival.interface_index.to_bytes(4, "big") + data, socket.MSG_DONTWAIT)
             except OSError:
                 counters["forward-failed"] += 1
-            return
-        if outcome.reply is not None and outcome.destination is not None:
-            try:
-                self._send(outcome.reply, outcome.destination)
-            except OSError:
-                counters["send-failed"] += 1
-        if outcome.sighting is not None:
-            self._reporter.see(outcome.sighting)
+        if sighting is not None:
+            self._reporter.see(sighting)
 
     def _send(self, reply: bytes, destination: Destination) -> None:
-        address = (destination.host, destination.port)
-        if destination.interface_index:
-            pktinfo = pack_pktinfo(destination.interface_index, self._config.server_address)
-            self._sender.sendmsg([reply], [(socket.IPPROTO_IP, IP_PKTINFO, pktinfo)], 0, address)
+        host, port, interface_index = destination
+        if interface_index:
+            pktinfo = pack_pktinfo(interface_index, self._config.server_address)
+            self._sender.sendmsg([reply], [(socket.IPPROTO_IP, IP_PKTINFO, pktinfo)], 0, (host, port))
         else:
-            self._sender.sendto(reply, address)
+            self._sender.sendto(reply, (host, port))
 
 
 def main(control_fd: int) -> None:

@@ -29,7 +29,7 @@ def _process(command: list[str], folder: Path, environment: dict[str, str] | Non
         try:
             yield
             if process.poll() is not None:
-                raise RuntimeError(f"{command[4]} ended: {(folder / 'log').read_text()[-2000:]}")
+                raise RuntimeError(f"{' '.join(command)} ended: {(folder / 'log').read_text()[-2000:]}")
         finally:
             process.terminate()
             process.wait(30)
@@ -45,13 +45,18 @@ def ours(workers: int) -> Start:
     return start
 
 
-def kea(program: str) -> Start:
+def kea(program: str, threads: int) -> Start:
+    """With one thread Kea's multi-threading is off, which spares it the queues between threads."""
+    multi_threading: dict[str, object] = {"enable-multi-threading": threads > 1}
+    if threads > 1:
+        multi_threading |= {"thread-pool-size": threads, "packet-queue-size": 64}
+
     @contextlib.contextmanager
     def start(course: Course, count: int, folder: Path) -> Iterator[None]:
         settings = {
             "interfaces-config": {"interfaces": [SERVER_INTERFACE], "dhcp-socket-type": "udp", "re-detect": False},
             "lease-database": {"type": "memfile", "persist": False},
-            "multi-threading": {"enable-multi-threading": True, "thread-pool-size": 2, "packet-queue-size": 64},
+            "multi-threading": multi_threading,
             "valid-lifetime": 86400,
             "host-reservation-identifiers": ["hw-address"],
             "reservations-out-of-pool": True,

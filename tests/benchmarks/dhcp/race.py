@@ -9,6 +9,7 @@ from tests.benchmarks.dhcp.perfdhcp import Load
 
 COMPLETE = 0.98
 """Share of exchanges that must complete for a rate to count as carried."""
+STEADY_RATE = 500
 _FACTOR_AT_END = 1.15
 """The knee is known when the best rate carried and the least not carried are this close."""
 
@@ -19,6 +20,8 @@ class Result:
 
     steps: tuple[Load, ...]
     overload: Load
+    steady: Load
+    """At STEADY_RATE, which every server carries."""
 
     @property
     def knee(self) -> float:
@@ -33,6 +36,11 @@ class Result:
         return 1e6 * at_knee.server_processor_seconds / at_knee.exchanges if at_knee.exchanges else 0.0
 
     @property
+    def microseconds_each_steady(self) -> float:
+        """The same at STEADY_RATE."""
+        return 1e6 * self.steady.server_processor_seconds / self.steady.exchanges if self.steady.exchanges else 0.0
+
+    @property
     def at_overload(self) -> float:
         return self.overload.completed_per_second
 
@@ -40,6 +48,7 @@ class Result:
 def find_knee(load: Callable[[int], Load], first: int) -> Result:
     """Double the rate until exchanges are lost, close in on the knee, then offer twice the knee."""
     steps: list[Load] = []
+    steady = load(STEADY_RATE)
     carried, lost, rate = 0, 0, first
     while len(steps) < 12:
         step = load(rate)
@@ -58,4 +67,4 @@ def find_knee(load: Callable[[int], Load], first: int) -> Result:
             rate = round((carried * lost) ** 0.5)
         if rate < 50:
             break
-    return Result(tuple(steps), load(max(2 * carried, 100)))
+    return Result(tuple(steps), load(max(2 * carried, 100)), steady)

@@ -22,16 +22,22 @@ _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Course:
-    """Names of the namespaces of server and clients."""
+    """Names of the namespaces of server and clients; each side has a core of its own, where there are two."""
 
     server: str
     clients: str
 
     def at_server(self, *command: str) -> list[str]:
-        return ["ip", "netns", "exec", self.server, *command]
+        return ["ip", "netns", "exec", self.server, *_on_core(0), *command]
 
     def at_clients(self, *command: str) -> list[str]:
-        return ["ip", "netns", "exec", self.clients, *command]
+        return ["ip", "netns", "exec", self.clients, *_on_core(1), *command]
+
+
+def _on_core(number: int) -> list[str]:
+    """Prefix that keeps a command on the first or second of the cores that this process may use."""
+    cores = sorted(os.sched_getaffinity(0))
+    return ["taskset", "-c", str(cores[number])] if len(cores) > 1 else []
 
 
 def processor_seconds(course: Course) -> float:
