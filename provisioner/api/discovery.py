@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from ipaddress import IPv4Address, IPv4Network
-from typing import Final
+from typing import Any, Final
 
 from provisioner.api.errors import Refused
 from provisioner.api.meta import ObjectMeta, rfc3339
@@ -20,8 +20,14 @@ from provisioner.api.rack import Rack
 from provisioner.api.server import Architecture, Discovery, Server, ServerSpec, ServerStatus
 from provisioner.api.values import MacAddress, parse_mac
 
-MAX_UNKNOWN_SERVERS: Final = 256
-"""How many discovered Servers may wait for acceptance: a neighbour with many MAC addresses cannot fill etcd."""
+MAX_WAITING_IN_SUBNET: Final = 128
+MAX_WAITING: Final = 1024
+"""How many discovered Servers may wait for acceptance, in one subnet and in all: a neighbour with many MAC addresses
+fills neither etcd nor another subnet. Of those that asked by DHCP as many more may wait; others give way to them."""
+
+URL_LASTS: Final = timedelta(hours=1)
+DHCP_LASTS: Final = timedelta(hours=24)
+"""How long a discovered Server that nobody touches is kept: one that only fetched a URL, and one that asked by DHCP."""
 
 NAME_PREFIX: Final = "unknown-"
 
@@ -50,10 +56,10 @@ class Claims:
 
 @dataclass(frozen=True)
 class Place:
-    """A subnet of a rack."""
+    """A subnet of a rack; None for a Server that names none."""
 
-    rack: str
-    subnet: str
+    rack: str | None
+    subnet: str | None
 
 
 def read_claims(sent: Mapping[str, str], *, source_address: str | None = None) -> Claims:
@@ -83,17 +89,36 @@ def discovered_name(mac: MacAddress) -> str:
     return NAME_PREFIX + mac.replace(":", "")
 
 
-def place_of(address: str, racks: Iterable[Rack]) -> Place | None:
-    """The subnet that holds `address` (a giaddr or an address lent) or has it as relay; None without one."""
-    try:
-        wanted = IPv4Address(address)
-    except ValueError:
-        return None
-    for rack in racks:
-        for subnet in rack.spec.subnets:
-            if address in subnet.relays or wanted in IPv4Network(subnet.cidr, strict=False):
-                return Place(rack.name, subnet.name)
-    return None
+class DiscoverySubnets:
+    """The subnets with a discovery range, by the addresses that unknown machines in them ask from.
+
+    A lookup costs one step for each length of prefix, however many racks there are.
+    """
+
+    def __init__(self, racks: Iterable[Rack]) -> None:
+        self._relays: dict[str, Place] = {}
+        self._networks: dict[int, dict[int, Place]] = {}
+        for rack in racks:
+            for subnet in rack.spec.subnets:
+                if subnet.discovery_range_start is None:
+                    continue
+                place, network = Place(rack.name, subnet.name), IPv4Network(subnet.cidr, strict=False)
+                same_length = self._networks.setdefault(network.prefixlen, {})
+                same_length.setdefault(int(network.network_address) >> (32 - network.prefixlen), place)
+                for relay in subnet.relays:
+                    self._relays.setdefault(relay, place)
+
+    def find(self, address: str | None) -> Place | None:
+        """The subnet that holds `address`, or has it as relay; None if that is none where machines are discovered."""
+        try:
+            number = int(IPv4Address(address or ""))
+        except ValueError:
+            return None
+        for length in sorted(self._networks, reverse=True):
+            place = self._networks[length].get(number >> (32 - length))
+            if place is not None:
+                return place
+        return self._relays.get(address or "")
 
 
 def is_discovered(server: Server) -> bool:
@@ -101,16 +126,79 @@ def is_discovered(server: Server) -> bool:
     return server.name.startswith(NAME_PREFIX) and server.spec.acceptance == "Pending"
 
 
-def refuse_flood(waiting: int, *, limit: int = MAX_UNKNOWN_SERVERS) -> None:
-    """Raises: Refused if `limit` unknown machines are `waiting` already; the boot service then only serves the wait."""
-    if waiting >= limit:
-        raise Refused(
-            f"unknown machine not recorded: {waiting} unknown machines wait already, at most {limit} may",
-            hint="accept or delete those that `kubectl get servers --field-selector spec.acceptance=Pending` shows",
-        )
+def refuse_flood(waiting_here: int, waiting: int, *, by_dhcp: bool) -> None:
+    """Raises: Refused if too many unknown machines wait, in a machine's own subnet or in all.
+
+    by_dhcp: whether this one was heard to ask for an address. For such a one there is room where others fill theirs.
+    """
+    factor = 2 if by_dhcp else 1
+    for count, limit, where in ((waiting_here, MAX_WAITING_IN_SUBNET, " in its subnet"), (waiting, MAX_WAITING, "")):
+        if count >= factor * limit:
+            raise Refused(
+                f"unknown machine not recorded: {count} unknown machines wait already{where}, at most {limit} may",
+                hint="accept or delete those that `kubectl get servers --field-selector spec.acceptance=Pending` shows",
+            )
 
 
-def discovered_server(claims: Claims, *, place: Place | None, now: datetime) -> Server:
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """A discovered Server that waits for a person. `by_dhcp`: it was heard to ask for an address."""
+
+    name: str
+    place: Place
+    created: datetime
+    by_dhcp: bool
+
+
+def is_waiting(server: Mapping[str, Any]) -> bool:
+    """Whether this Server (its JSON) is an unknown machine that still waits for a person."""
+    return bool(server["metadata"]["name"].startswith(NAME_PREFIX) and server["spec"].get("acceptance") == "Pending")
+
+
+def place_of(server: Mapping[str, Any]) -> Place:
+    """Rack and subnet that a Server (its JSON) names."""
+    return Place(server["spec"].get("rackRef"), server["spec"].get("subnetName"))
+
+
+def is_untouched(server: Mapping[str, Any]) -> bool:
+    """Whether the Server (its JSON) is as discovery made it: nobody accepted, changed or labelled it."""
+    metadata = server["metadata"]
+    return (
+        is_waiting(server)
+        and metadata.get("generation") == 1
+        and not any(metadata.get(key) for key in ("labels", "annotations", "finalizers", "ownerReferences"))
+    )
+
+
+def give_way(
+    untouched: Iterable[Waiting], waiting: Mapping[Place, int], now: datetime
+) -> tuple[list[str], float | None]:
+    """Which of the discovered Servers that nobody touched are to go, and after how many seconds the next one is.
+
+    Those that are too old go: a machine that still asks appears anew. And where more wait than may, the oldest of those
+    that were never heard of by DHCP. `waiting`: how many wait in each subnet, the touched ones among them.
+    """
+    gone: list[str] = []
+    left = dict(waiting)
+    strangers: list[Waiting] = []
+    again: float | None = None
+    for each in sorted(untouched, key=lambda each: each.created):
+        lasts = (each.created + (DHCP_LASTS if each.by_dhcp else URL_LASTS) - now).total_seconds()
+        if lasts <= 0:
+            gone.append(each.name)
+            left[each.place] -= 1
+            continue
+        again = lasts if again is None else min(again, lasts)
+        if not each.by_dhcp:
+            strangers.append(each)
+    for each in strangers:
+        if left[each.place] > MAX_WAITING_IN_SUBNET or sum(left.values()) > MAX_WAITING:
+            gone.append(each.name)
+            left[each.place] -= 1
+    return gone, again
+
+
+def discovered_server(claims: Claims, *, place: Place | None, now: datetime, by_dhcp: bool = False) -> Server:
     """The Server object for an unknown machine: Pending, in the rack of its subnet if that is known.
 
     The API server ignores the status at creation: create the object, then apply `status.discovery`.
@@ -132,6 +220,7 @@ def discovered_server(claims: Claims, *, place: Place | None, now: datetime) -> 
                 system_uuid=claims.system_uuid,
                 address=claims.source_address,
                 first_seen_time=rfc3339(now),
+                dhcp_time=rfc3339(now) if by_dhcp else None,
             )
         ),
     )

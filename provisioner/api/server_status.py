@@ -187,6 +187,11 @@ class Discovery:
     system_uuid: str | None = described("SMBIOS system UUID that it claims.", default=None, max_length=36)
     address: str | None = described("Address from which it asked.", default=None, max_length=45)
     first_seen_time: str | None = described("When it first appeared.", default=None, format="date-time")
+    dhcp_time: str | None = described(
+        "When it was heard to ask for an address by DHCP; absent if all it did was to fetch a URL.",
+        default=None,
+        format="date-time",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

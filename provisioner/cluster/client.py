@@ -200,15 +200,19 @@ class Cluster:
         *,
         namespace: str | None = None,
         uid: str | None = None,
+        resource_version: str | None = None,
         dry_run: bool = False,
     ) -> bool:
-        """Delete an object; False if it is gone already. Raises: Conflict if `uid` is given and it has another.
+        """Delete an object; False if it is gone already. With `dry_run` the API server, and its policies, decide, and
+        nothing is deleted.
 
-        With `dry_run` the API server, and its policies, decide, and nothing is deleted.
+        Raises: Conflict if `uid` or `resource_version` is given and it has another.
         """
         options: Object = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
-        if uid is not None:
-            options["preconditions"] = {"uid": uid}
+        wanted = {"uid": uid, "resourceVersion": resource_version}
+        preconditions = {key: value for key, value in wanted.items() if value is not None}
+        if preconditions:
+            options["preconditions"] = preconditions
         if dry_run:
             options["dryRun"] = ["All"]  # in the query it would count for nothing beside a body
         try:

@@ -29,6 +29,7 @@ from provisioner.inventory.duplicates import Claim
 from provisioner.inventory.judge import Judgement, Surroundings, judge
 from provisioner.inventory.rivals import ClaimIndex, exclusive_claims, find_rivals
 from provisioner.inventory.subnets import FreeAddresses
+from provisioner.inventory.unknown import UnknownMachines
 
 log = structlog.get_logger(__name__)
 
@@ -258,7 +259,8 @@ def build_inventory_controllers(
         queues[kind].queue.add_after(name, COUNT_SECONDS)
 
     _follow(informers, servers, index, counts, recount, racks_by_network)
-    return [servers.controller, servers.claimer.controller, *queues.values()]
+    unknown = UnknownMachines(cluster, informers.servers, clock=clock)
+    return [servers.controller, servers.claimer.controller, unknown.controller, *queues.values()]
 
 
 def _follow(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -12,12 +12,17 @@ from hypothesis import strategies as st
 from provisioner.api import Rack, Server
 from provisioner.api.codec import decode, encode
 from provisioner.api.discovery import (
+    MAX_WAITING,
+    MAX_WAITING_IN_SUBNET,
     Claims,
+    DiscoverySubnets,
     Place,
     TokenBucket,
+    Waiting,
     discovered_name,
     discovered_server,
-    place_of,
+    give_way,
+    is_untouched,
     read_claims,
     refuse_flood,
 )
@@ -105,9 +110,10 @@ def test_the_serial_number_of_a_stranger_stays_out_of_the_spec() -> None:
     assert server.status.discovery.first_seen_time == "2026-01-02T03:04:05Z"
 
 
+RANGE = {"discoveryRangeStart": "10.80.0.240", "discoveryRangeEnd": "10.80.0.250"}
 RACKS = [
-    decode(Rack, rack("r01", subnets=[subnet(relays=["192.0.2.1"])])),
-    decode(Rack, rack("r02", subnets=[subnet(cidr="10.81.0.0/24", gateway=None)])),
+    decode(Rack, rack("r01", subnets=[subnet(relays=["192.0.2.1"], **RANGE)])),
+    decode(Rack, rack("r02", subnets=[subnet(cidr="10.81.0.0/24", gateway=None, relays=["192.0.2.2"])])),
 ]
 
 
@@ -115,20 +121,71 @@ RACKS = [
     ("address", "place"),
     [
         ("10.80.0.250", Place("r01", "boot")),
+        ("10.80.0.7", Place("r01", "boot")),
         ("192.0.2.1", Place("r01", "boot")),
-        ("10.81.0.7", Place("r02", "boot")),
+        ("10.81.0.7", None),
+        ("192.0.2.2", None),
         ("10.82.0.7", None),
         ("not an address", None),
+        (None, None),
     ],
 )
-def test_the_rack_follows_from_subnet_or_relay(address: str, place: Place | None) -> None:
-    assert place_of(address, RACKS) == place
+def test_a_machine_is_discovered_from_a_subnet_with_a_discovery_range_or_its_relay_alone(
+    address: str | None, place: Place | None
+) -> None:
+    assert DiscoverySubnets(RACKS).find(address) == place
 
 
-def test_a_flood_of_unknown_machines_ends_at_the_limit() -> None:
-    refuse_flood(255)
-    with pytest.raises(Refused, match="256 unknown machines wait already, at most 256 may"):
-        refuse_flood(256)
+def test_of_two_subnets_that_hold_an_address_the_narrower_one_counts() -> None:
+    wide = decode(Rack, rack("r03", subnets=[subnet(cidr="10.80.0.0/16", **RANGE)]))
+    subnets = DiscoverySubnets([wide, *RACKS])
+    assert subnets.find("10.80.0.7") == Place("r01", "boot")
+    assert subnets.find("10.80.9.7") == Place("r03", "boot")
+
+
+@pytest.mark.parametrize("by_dhcp", [False, True])
+def test_a_flood_of_unknown_machines_ends_at_the_limit_of_its_subnet_and_of_all(by_dhcp: bool) -> None:
+    here, everywhere = MAX_WAITING_IN_SUBNET * (1 + by_dhcp), MAX_WAITING * (1 + by_dhcp)
+    refuse_flood(here - 1, everywhere - 1, by_dhcp=by_dhcp)
+    with pytest.raises(Refused, match=f"{here} unknown machines wait already in its subnet, at most 128 may"):
+        refuse_flood(here, here, by_dhcp=by_dhcp)
+    with pytest.raises(Refused, match=f"{everywhere} unknown machines wait already, at most 1024 may"):
+        refuse_flood(0, everywhere, by_dhcp=by_dhcp)
+
+
+HERE, THERE = Place("r01", "boot"), Place("r02", "boot")
+
+
+def waiting(name: str, minutes: float, *, place: Place = HERE, by_dhcp: bool = False) -> Waiting:
+    """One that appeared so long ago."""
+    return Waiting(name=name, place=place, created=NOW - timedelta(minutes=minutes), by_dhcp=by_dhcp)
+
+
+def test_what_nobody_touches_goes_after_an_hour_and_what_asked_by_dhcp_after_a_day() -> None:
+    found = [waiting("url", 59), waiting("dhcp", 60, by_dhcp=True)]
+    assert give_way(found, {HERE: 2}, NOW) == ([], 60.0)
+    assert give_way(found, {HERE: 2}, NOW + timedelta(minutes=1)) == (["url"], (23 * 60 - 1) * 60.0)
+    assert give_way(found, {HERE: 2}, NOW + timedelta(hours=23)) == (["dhcp", "url"], None)
+
+
+def test_where_too_many_wait_the_oldest_that_only_fetched_a_url_give_way() -> None:
+    here = [waiting(f"url-{number}", 30 - number / 10) for number in range(MAX_WAITING_IN_SUBNET)]
+    there = [waiting("there", 50, place=THERE)]
+    asks = [waiting("asks", 1, by_dhcp=True), waiting("old", 55, by_dhcp=True)]
+    gone, _ = give_way([*here, *there, *asks], {HERE: len(here) + 2, THERE: 1}, NOW)
+    assert gone == ["url-0", "url-1"]
+    assert give_way(asks, {HERE: 200}, NOW)[0] == [], "those that ask are the administrator's to sort out"
+
+
+def test_only_what_is_as_discovery_made_it_is_untouched() -> None:
+    made = encode(discovered_server(read_claims(SENT), place=HERE, now=NOW))
+    made["metadata"]["generation"] = 1
+    assert is_untouched(made)
+    touches: list[dict[str, Any]] = [{"generation": 2}, {"finalizers": ["a"]}, {"name": "r01-u01"}]
+    touches += [{"labels": {"a": "b"}}, {"annotations": {"a": "b"}}]
+    for changes in touches:
+        assert not is_untouched({**made, "metadata": {**made["metadata"], **changes}})
+    assert not is_untouched({**made, "spec": {**made["spec"], "acceptance": "Rejected"}})
 
 
 def test_the_rate_limit_allows_a_burst_and_then_the_rate() -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
-from provisioner.api.discovery import MAX_UNKNOWN_SERVERS, Claims
+from provisioner.api import ObjectMeta, Rack, Server
+from provisioner.api.discovery import MAX_WAITING_IN_SUBNET, Claims, Place
 from provisioner.api.errors import Conflict, Refused, Retryable
+from provisioner.api.rack import Subnet
+from provisioner.api.server import Discovery
 from provisioner.api.values import MacAddress
 from provisioner.boot.observe.discover import CREATED_AT_ONCE, Discoverer
 from provisioner.boot.observe.server_index import ServerIndex
@@ -31,14 +34,31 @@ class FakeCluster:
         self.created.append(body)
         return body
 
-    def apply_status(self, kind: Any, name: str, status: Mapping[str, Any], *, manager: str) -> None:
+    def apply_status(
+        self, kind: Any, name: str, status: Mapping[str, Any], *, manager: str, resource_version: str | None = None
+    ) -> None:
         self.statuses.append(status)
+
+
+def rack_of(name: str, cidr: str, *, discovery: bool) -> Rack:
+    network = cidr.rpartition(".")[0]
+    lent = (f"{network}.200", f"{network}.250") if discovery else (None, None)
+    subnet = Subnet(name="boot", cidr=cidr, discovery_range_start=lent[0], discovery_range_end=lent[1])
+    return replace(rack(subnets=(subnet,)), metadata=ObjectMeta(name=name))
+
+
+RACKS = (
+    rack_of("r01", "10.80.0.0/24", discovery=True),
+    rack_of("r02", "10.81.0.0/24", discovery=False),
+    rack_of("r03", "10.83.0.0/24", discovery=True),
+)
 
 
 @dataclass
 class World:
     cluster: FakeCluster
     servers: FakeSource
+    racks: FakeSource
     discoverer: Discoverer
 
 
@@ -48,14 +68,14 @@ class Silent:
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    cluster, servers = FakeCluster(), FakeSource()
+    cluster, servers, racks = FakeCluster(), FakeSource(), FakeSource(*RACKS)
     index = ServerIndex(servers)
     index.attach()
-    discoverer = Discoverer(cluster, index, FakeSource(rack()), Silent())  # type: ignore[arg-type]
+    discoverer = Discoverer(cluster, index, racks, Silent())  # type: ignore[arg-type]
     stop = threading.Event()
     thread = threading.Thread(target=discoverer.run, args=(stop,))
     thread.start()
-    yield World(cluster, servers, discoverer)
+    yield World(cluster, servers, racks, discoverer)
     stop.set()
     discoverer.wake()
     thread.join(60)
@@ -63,7 +83,17 @@ def world() -> Iterator[World]:
 
 
 def claims(number: int = 1, **said: Any) -> Claims:
-    return Claims(mac=MacAddress(f"52:54:00:00:{number >> 8:02x}:{number & 255:02x}"), **said)
+    return Claims(mac=mac_of(number), **{"source_address": "10.80.0.200", **said})
+
+
+def mac_of(number: int) -> MacAddress:
+    return MacAddress(f"52:54:00:00:{number >> 8:02x}:{number & 255:02x}")
+
+
+def waits(number: int, rack_name: str = "r01") -> Server:
+    """A discovered Server, as the cache has it."""
+    name = f"unknown-{number:012x}"
+    return server(name, boot_mac_address=mac_of(number), acceptance="Pending", rack_ref=rack_name, subnet_name="boot")
 
 
 def wait_until(true: Callable[[], bool]) -> None:
@@ -118,22 +148,20 @@ def test_what_the_api_server_refuses_is_dropped_and_the_next_goes_on(world: Worl
 def test_a_flood_of_machines_is_recorded_slowly_and_in_bounds(world: World) -> None:
     """A neighbour invents MAC addresses: neither memory nor etcd fills, and those that were there first stay."""
     refused = 0
-    for number in range(4 * MAX_UNKNOWN_SERVERS):
+    for number in range(4 * MAX_WAITING_IN_SUBNET):
         try:
             world.discoverer.offer(claims(number))
         except Refused:
             refused += 1
     assert refused > 0
-    assert len(world.discoverer._offered) <= MAX_UNKNOWN_SERVERS
+    assert len(world.discoverer._offered) <= MAX_WAITING_IN_SUBNET
     wait_until(lambda: len(world.cluster.created) >= CREATED_AT_ONCE)
-    assert len(world.cluster.created) < MAX_UNKNOWN_SERVERS / 2
+    assert len(world.cluster.created) < MAX_WAITING_IN_SUBNET / 2
 
 
 def test_when_many_wait_already_no_more_are_taken(world: World) -> None:
-    for number in range(MAX_UNKNOWN_SERVERS):
-        world.servers.put(
-            server(f"unknown-{number:012x}", boot_mac_address=claims(number).mac, acceptance="Pending", rack_ref=None)
-        )
+    for number in range(MAX_WAITING_IN_SUBNET):
+        world.servers.put(waits(number))
     with pytest.raises(Refused, match="wait already"):
         world.discoverer.offer(claims(60_000))
     world.servers.remove("unknown-000000000007")
@@ -144,10 +172,8 @@ def test_machines_that_wait_are_not_counted_anew_for_each_that_asks(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever asks is a stranger: an answer must not cost a walk over the fleet."""
-    for number in range(MAX_UNKNOWN_SERVERS - 1):
-        world.servers.put(
-            server(f"unknown-{number:012x}", boot_mac_address=claims(number).mac, acceptance="Pending", rack_ref=None)
-        )
+    for number in range(MAX_WAITING_IN_SUBNET - 1):
+        world.servers.put(waits(number))
 
     def items() -> list[dict[str, Any]]:
         raise AssertionError("the fleet was walked over")
@@ -160,24 +186,85 @@ def test_who_was_offered_already_is_told_so_while_no_more_are_taken(world: World
     world.cluster.trouble = [Retryable("connection refused", after_seconds=60)]
     name = world.discoverer.offer(claims(60_000))
     wait_until(lambda: world.discoverer.trouble is not None)
-    for number in range(MAX_UNKNOWN_SERVERS):
-        world.servers.put(
-            server(f"unknown-{number:012x}", boot_mac_address=claims(number).mac, acceptance="Pending", rack_ref=None)
-        )
+    for number in range(MAX_WAITING_IN_SUBNET):
+        world.servers.put(waits(number))
     assert world.discoverer.offer(claims(60_000)) == name
     with pytest.raises(Refused, match="wait already"):
         world.discoverer.offer(claims(60_001))
 
 
 def test_who_was_accepted_or_removed_waits_no_more() -> None:
-    servers = FakeSource(
-        server("unknown-1", acceptance="Pending", rack_ref=None), server("r01-u09", acceptance="Pending")
-    )
-    index = ServerIndex(servers)
+    servers = FakeSource(waits(1), server("r01-u09", acceptance="Pending"))
+    index, place = ServerIndex(servers), Place("r01", "boot")
     index.attach()
-    assert index.count_waiting() == 1, "a registered server that is Pending is no unknown machine"
-    servers.put(server("unknown-1", acceptance="Accepted"))
-    assert index.count_waiting() == 0
-    servers.put(server("unknown-2", acceptance="Pending"))
-    servers.remove("unknown-2")
-    assert index.count_waiting() == 0
+    assert index.count_waiting(place) == (1, 1), "a registered server that is Pending is no unknown machine"
+    servers.put(replace(waits(1), spec=replace(waits(1).spec, acceptance="Accepted")))
+    assert index.count_waiting(place) == (0, 0)
+    servers.put(waits(2))
+    servers.put(waits(3, "r02"))
+    assert (index.count_waiting(place), index.count_waiting(Place("r02", "boot"))) == ((1, 2), (1, 2))
+    servers.remove("unknown-000000000002")
+    assert index.count_waiting(place) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("10.82.0.7", "10.82.0.7, which is in no subnet with a discovery range"),
+        ("10.81.0.7", "10.81.0.7, which is in no subnet with a discovery range"),
+        (None, "asks from nowhere"),
+        ("10.80.0.21", "10.80.0.21, which is a registered server's"),
+    ],
+)
+def test_who_asks_from_elsewhere_is_not_recorded(world: World, source: str | None, words: str) -> None:
+    """A stranger anywhere, a subnet without a discovery range, a pod on a node of the very subnet."""
+    world.servers.put(server("r01-u01"))
+    with pytest.raises(Refused, match=words):
+        world.discoverer.offer(claims(60_000, source_address=source))
+    assert world.discoverer.offer(claims(60_000)), "from the subnet itself it is"
+
+
+def test_a_subnet_that_gets_a_discovery_range_counts_at_once(world: World) -> None:
+    world.racks.put(rack_of("r02", "10.81.0.0/24", discovery=True))
+    assert world.discoverer.offer(claims(source_address="10.81.0.7"))
+
+
+def test_a_full_subnet_does_not_hinder_another_one(world: World) -> None:
+    for number in range(MAX_WAITING_IN_SUBNET):
+        world.servers.put(waits(number))
+    with pytest.raises(Refused, match="wait already in its subnet"):
+        world.discoverer.offer(claims(60_000))
+    assert world.discoverer.offer(claims(60_000, source_address="10.83.0.7"))
+
+
+def test_a_machine_that_asked_by_dhcp_is_recorded_where_others_fetched_the_subnet_full(world: World) -> None:
+    for number in range(MAX_WAITING_IN_SUBNET):
+        world.servers.put(waits(number))
+    world.discoverer.heard(mac_of(60_000))
+    with pytest.raises(Refused):
+        world.discoverer.offer(claims(60_001))
+    assert world.discoverer.offer(claims(60_000))
+    wait_until(lambda: len(world.cluster.statuses) == 1)
+    assert "dhcpTime" in world.cluster.statuses[0]["discovery"]
+
+
+def test_one_that_is_heard_only_after_it_was_recorded_is_marked_once(world: World) -> None:
+    recorded = waits(7)
+    discovery = Discovery(serial_number="S7")
+    metadata = replace(recorded.metadata, resource_version="5")
+    world.servers.put(replace(recorded, metadata=metadata, status=replace(recorded.status, discovery=discovery)))
+    world.servers.put(server("r01-u07", boot_mac_address=mac_of(8), acceptance="Pending"))
+    for _ in range(3):
+        world.discoverer.heard(mac_of(7))
+        world.discoverer.heard(mac_of(8))
+    wait_until(lambda: len(world.cluster.statuses) == 1)
+    marked = world.cluster.statuses[0]["discovery"]
+    assert (marked["serialNumber"], "dhcpTime" in marked) == ("S7", True)
+    assert world.cluster.created == []
+
+
+def test_who_invents_dhcp_requests_fills_no_memory(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("provisioner.boot.observe.discover.MAX_HEARD", 64)
+    for number in range(1000):
+        world.discoverer.heard(mac_of(number))
+    assert len(world.discoverer._heard) == 64

@@ -22,10 +22,11 @@ from typing import Any
 import pytest
 from flask import Blueprint
 
-from provisioner.api import Image, Server
+from provisioner.api import Image, Rack, Server
 from provisioner.api.codec import encode
 from provisioner.api.errors import NeedsHuman
 from provisioner.api.image import Artifact
+from provisioner.api.rack import Subnet
 from provisioner.boot.host import service as service_module
 from provisioner.boot.host.service import BootService, BootSettings
 from provisioner.cluster.client import Cluster
@@ -185,6 +186,11 @@ def test_a_lost_disk_is_filled_again_and_the_machines_notice_nothing(host: Host,
 def test_an_unknown_machine_is_recorded_told_to_wait_and_boots_when_accepted(host: Host, unique: str) -> None:
     mac = random_mac()
     name = f"unknown-{mac.replace(':', '')}"
+    here = Subnet(
+        name="boot", cidr="127.0.0.0/24", discovery_range_start="127.0.0.200", discovery_range_end="127.0.0.250"
+    )
+    racked = replace(rack(subnets=(here,)), metadata=replace(rack().metadata, name=f"{unique}-rack"))
+    host.cluster.create(of(Rack), encode(racked))
     host.start()
     wait_until(lambda: host.ask("GET", "/readyz")[0] == 200, "the service is ready")
     script = host.script(mac, serial="S%201", manufacturer="Acme", product="X1", buildarch="x86_64")
@@ -205,6 +211,7 @@ def test_an_unknown_machine_is_recorded_told_to_wait_and_boots_when_accepted(hos
     assert (found.status.discovery.serial_number, found.status.discovery.manufacturer) == ("S 1", "Acme")
     wait_until(lambda: "PendingAcceptance" in host.script(mac), "its own script")
     host.cluster.delete(of(Server), name)
+    host.cluster.delete(of(Rack), racked.name)
 
 
 def test_progress_is_recorded_with_times_and_events(host: Host, unique: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
-from provisioner.api.discovery import MAX_UNKNOWN_SERVERS, Claims
+from provisioner.api.discovery import MAX_WAITING_IN_SUBNET, Claims
 from provisioner.api.errors import Refused
 from provisioner.api.server import Interface
 from provisioner.boot.host.peer import RealPeer
@@ -43,7 +43,7 @@ class World:
     def offer(self, claims: Claims) -> str:
         if self.full:
             raise Refused(
-                f"unknown machine not recorded: {MAX_UNKNOWN_SERVERS} wait already", hint="accept or delete some"
+                f"unknown machine not recorded: {MAX_WAITING_IN_SUBNET} wait already", hint="accept or delete some"
             )
         self.offered.append(claims)
         return "unknown-525400123456"
@@ -147,7 +147,7 @@ def test_an_unknown_machine_learns_that_it_could_not_be_recorded() -> None:
 def test_when_too_many_wait_the_machine_is_told_so() -> None:
     world = World(full=True)
     script = world.ask()
-    assert f"{MAX_UNKNOWN_SERVERS} wait already" in script
+    assert f"{MAX_WAITING_IN_SUBNET} wait already" in script
     assert "sleep 60" in script
 
 

@@ -53,5 +53,7 @@ def reads_reports(path: Path) -> bool:
 def test_every_attack_is_in_the_threat_model() -> None:
     text = DOCUMENT.read_text()
     for path in sorted((ROOT / "tests" / "attacks").glob("test_*.py")):
-        if path.name.startswith(("test_join_", "test_csr_", "test_request_", "test_forged_", "test_boot_")):
+        if path.name.startswith(
+            ("test_join_", "test_csr_", "test_request_", "test_forged_", "test_boot_", "test_discovery_")
+        ):
             assert f"tests/attacks/{path.name}::" in text

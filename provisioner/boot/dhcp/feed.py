@@ -9,11 +9,14 @@ from typing import Any, Final
 import structlog
 
 from provisioner.api import Rack, Server
+from provisioner.api.boot_stage import BootStage
 from provisioner.api.codec import decode
+from provisioner.api.discovery import NAME_PREFIX
 from provisioner.api.errors import ProvisionerError
 from provisioner.api.meta import Resource
 from provisioner.boot.dhcp import DhcpConfig, DhcpServer, Observation
 from provisioner.boot.dhcp.trouble import DhcpTrouble
+from provisioner.boot.observe.discover import Discoverer
 from provisioner.boot.observe.progress import Report
 from provisioner.boot.observe.recorder import ProgressRecorder
 from provisioner.cluster.events import Events
@@ -31,9 +34,16 @@ class DhcpFeed:
     """Owns the DhcpServer: starts it, keeps its inventory right, and tells the stages and the trouble that it sees."""
 
     def __init__(
-        self, config: DhcpConfig, recorder: ProgressRecorder, servers: Source, racks: Source, events: Events
+        self,
+        config: DhcpConfig,
+        recorder: ProgressRecorder,
+        discoverer: Discoverer,
+        servers: Source,
+        racks: Source,
+        events: Events,
     ) -> None:
         self._recorder = recorder
+        self._discoverer = discoverer
         self._trouble = DhcpTrouble(events, lambda kind, name: (racks if kind == "Rack" else servers).get(name))
         self._servers, self._racks = servers, racks
         self.dhcp = DhcpServer(config, self._saw)
@@ -111,8 +121,12 @@ class DhcpFeed:
         return changed
 
     def _saw(self, seen: Observation) -> None:
-        if seen.server is not None and seen.kind in ("Firmware", "IPXE"):
-            self._recorder.observe(Report(mac=seen.mac_address, stage="IPXE" if seen.kind == "IPXE" else "Firmware"))
+        if seen.kind in ("Firmware", "IPXE"):
+            if seen.server is not None:
+                stage: BootStage = "IPXE" if seen.kind == "IPXE" else "Firmware"
+                self._recorder.observe(Report(mac=seen.mac_address, stage=stage))
+            if seen.server is None or seen.server.startswith(NAME_PREFIX):
+                self._discoverer.heard(seen.mac_address)
         self._trouble.saw(seen)
 
 

@@ -118,7 +118,7 @@ class BootService:
         self._discoverer = Discoverer(cluster, self._index, self._racks, events)
         self._store = StoreWatch(cluster, self._images, settings.images, events, host=settings.host)
         self._dhcp = (
-            DhcpFeed(settings.dhcp, self.recorder, self._servers, self._racks, events)
+            DhcpFeed(settings.dhcp, self.recorder, self._discoverer, self._servers, self._racks, events)
             if settings.dhcp is not None
             else None
         )

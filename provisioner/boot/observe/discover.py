@@ -1,28 +1,37 @@
-"""Unknown machines become Server objects that wait for a person: bounded, slowly, and nobody who asks ever waits."""
+"""Unknown machines become Server objects that wait for a person: bounded, slowly, and nobody who asks ever waits.
+
+Only machines in a subnet with a discovery range do, and of each subnet so many; those that were heard to ask for an
+address go before those that only fetched a URL. What nobody touches is deleted after a while by the inventory
+(`inventory/unknown.py`), which is one at a time: boot hosts are many, and may delete nothing.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
 from provisioner.api import Rack, Server
 from provisioner.api.codec import decode, encode, to_json
 from provisioner.api.discovery import (
-    MAX_UNKNOWN_SERVERS,
+    MAX_WAITING_IN_SUBNET,
     Claims,
+    DiscoverySubnets,
+    Place,
     TokenBucket,
     discovered_name,
     discovered_server,
-    place_of,
+    is_waiting,
     refuse_flood,
 )
-from provisioner.api.errors import Conflict, ProvisionerError, Refused, Retryable
+from provisioner.api.errors import Conflict, NotFound, ProvisionerError, Refused, Retryable
+from provisioner.api.meta import rfc3339
+from provisioner.api.values import MacAddress
 from provisioner.boot.observe.server_index import ServerIndex
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
@@ -37,6 +46,9 @@ MANAGER: Final = "provisioner-boot-discovery"
 CREATED_PER_SECOND: Final = 5.0
 CREATED_AT_ONCE: Final = 50.0
 LONGEST_PAUSE_SECONDS: Final = 15.0
+HEARD_SECONDS: Final = 600.0
+MAX_HEARD: Final = 16_384
+"""Machines that asked by DHCP are remembered for so long, and so many of them: a waiting one asks every few seconds."""
 
 
 class Discoverer:
@@ -59,26 +71,76 @@ class Discoverer:
         self._now = now
         self._monotonic = monotonic
         self._changed = threading.Condition()
-        self._offered: OrderedDict[str, Claims] = OrderedDict()
+        self._offered: OrderedDict[str, tuple[Claims, Place]] = OrderedDict()
+        self._offered_in = Counter[Place]()
+        self._heard: OrderedDict[str, float] = OrderedDict()
+        self._unmarked: OrderedDict[str, None] = OrderedDict()
+        self._subnets: DiscoverySubnets | None = None
         self._trouble: str | None = None
+        racks.subscribe(self._rack_changed)
 
     def offer(self, claims: Claims) -> str:
         """Take note of an unknown machine and return the name of its (future) Server.
 
-        Raises: Refused if too many unknown machines wait already.
+        Raises: Refused if it asks from where nobody is discovered, or too many wait already.
         """
         name = discovered_name(claims.mac)
         with self._changed:
             if name in self._offered:
                 return name
-            refuse_flood(self._index.count_waiting())
-            if len(self._offered) >= MAX_UNKNOWN_SERVERS:
-                raise Refused(
-                    f"unknown machine not recorded: {MAX_UNKNOWN_SERVERS} others are about to be", hint="wait a moment"
-                )
-            self._offered[name] = claims
+            place = self._find_place(claims)
+            waiting_here, waiting = self._index.count_waiting(place)
+            by_dhcp = self._was_heard(claims.mac)
+            refuse_flood(waiting_here + self._offered_in[place], waiting + len(self._offered), by_dhcp=by_dhcp)
+            self._offered[name] = claims, place
+            self._offered_in[place] += 1
+            if by_dhcp:
+                self._offered.move_to_end(name, last=False)  # it goes before those that only fetched a URL
             self._changed.notify_all()
         return name
+
+    def heard(self, mac: MacAddress) -> None:
+        """An unknown machine that boots has asked for an address by DHCP. May be called from any thread."""
+        with self._changed:
+            self._heard[mac] = self._monotonic()
+            self._heard.move_to_end(mac)
+            if len(self._heard) > MAX_HEARD:
+                self._heard.popitem(last=False)
+            server = self._index.booting_from(mac)
+            if server is None or not is_waiting(server) or "dhcpTime" in _discovery_of(server):
+                return
+            if len(self._unmarked) < MAX_WAITING_IN_SUBNET:
+                self._unmarked[server["metadata"]["name"]] = None
+                self._changed.notify_all()
+
+    def _find_place(self, claims: Claims) -> Place:
+        address = claims.source_address
+        if self._subnets is None:  # under the lock, as `_rack_changed`: what is made of older racks does not stay
+            self._subnets = DiscoverySubnets(decode(Rack, rack) for rack in self._racks.items())
+        place = self._subnets.find(address)
+        if place is None:
+            raise Refused(
+                f"this machine ({claims.mac}) is not registered, and is not recorded: it asks from "
+                f"{address or 'nowhere'}, which is in no subnet with a discovery range",
+                hint="register it, or give its subnet in the Rack a discovery range",
+            )
+        if address is not None and self._index.holds(address):
+            # A system that runs there would ask so for others, not the machine that boots.
+            raise Refused(
+                f"this machine ({claims.mac}) is not registered, and is not recorded: it asks from {address}, which is "
+                f"a registered server's",
+                hint="register it; if its interface was replaced, correct spec.bootMACAddress",
+            )
+        return place
+
+    def _was_heard(self, mac: str) -> bool:
+        moment = self._heard.get(mac)
+        return moment is not None and self._monotonic() - moment <= HEARD_SECONDS
+
+    def _rack_changed(self, _name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
+        if old is None or new is None or old["spec"] != new["spec"]:
+            with self._changed:
+                self._subnets = None
 
     @property
     def trouble(self) -> str | None:
@@ -93,43 +155,49 @@ class Discoverer:
         pause = 0.0
         while not stop.is_set():
             with self._changed:
-                if not self._offered:
+                if not self._offered and not self._unmarked:
                     self._changed.wait(timeout=1.0)
                     continue
-                name, claims = next(iter(self._offered.items()))
+                offered = next(iter(self._offered.items()), None)
+                name = offered[0] if offered is not None else next(iter(self._unmarked))
             bucket, taken = bucket.take(self._monotonic())
             if not taken:
                 stop.wait(1 / CREATED_PER_SECOND)
                 continue
             try:
-                self._record(name, claims)
+                if offered is not None:
+                    self._record(name, *offered[1])
+                else:
+                    self._mark(name)
                 self._trouble, pause = None, 0.0
             except Retryable as error:
                 self._trouble = str(error)
                 pause = min(LONGEST_PAUSE_SECONDS, max(2 * pause, error.after_seconds, 0.2))
-                log.warning("unknown machine was not recorded", mac=claims.mac, error=str(error))
+                log.warning("unknown machine was not recorded", server=name, error=str(error))
                 stop.wait(pause)
                 continue
             except ProvisionerError as error:
                 self._trouble = str(error)
-                log.error("unknown machine was not recorded", mac=claims.mac, error=str(error))
+                log.error("unknown machine was not recorded", server=name, error=str(error))
             except Exception:
                 self._trouble = "the boot service has a fault; see its log"
-                log.exception("unknown machine was not recorded", mac=claims.mac)
+                log.exception("unknown machine was not recorded", server=name)
             with self._changed:
-                self._offered.pop(name, None)
+                if offered is not None:
+                    del self._offered[name]
+                    self._offered_in[offered[1][1]] -= 1
+                else:
+                    self._unmarked.pop(name, None)
 
     def wake(self) -> None:
         """Let `run` notice that it should stop."""
         with self._changed:
             self._changed.notify_all()
 
-    def _record(self, name: str, claims: Claims) -> None:
+    def _record(self, name: str, claims: Claims, place: Place) -> None:
         if self._index.booting_from(claims.mac) is not None:
             return  # registered, or recorded by another boot host, meanwhile
-        racks = [decode(Rack, rack) for rack in self._racks.items()]
-        place = place_of(claims.source_address, racks) if claims.source_address else None
-        server = discovered_server(claims, place=place, now=self._now())
+        server = discovered_server(claims, place=place, now=self._now(), by_dhcp=self._was_heard(claims.mac))
         try:
             body = encode(server)
             body.pop("status", None)
@@ -142,3 +210,24 @@ class Discoverer:
         self._events.record(
             created, "Normal", "Discovered", f"An unknown machine asked to boot; kubectl provision accept {name}"
         )
+
+    def _mark(self, name: str) -> None:
+        """Say of a Server that its machine was heard by DHCP."""
+        server = self._index.servers.get(name)
+        if server is None or not is_waiting(server) or "dhcpTime" in _discovery_of(server):
+            return
+        discovery = {**_discovery_of(server), "dhcpTime": rfc3339(self._now())}
+        try:
+            self._cluster.apply_status(
+                Server,
+                name,
+                {"discovery": discovery},
+                manager=MANAGER,
+                resource_version=server["metadata"]["resourceVersion"],
+            )
+        except (Conflict, NotFound):
+            return  # it asks again soon
+
+
+def _discovery_of(server: Mapping[str, Any]) -> dict[str, Any]:
+    return (server.get("status") or {}).get("discovery") or {}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from provisioner.api.discovery import NAME_PREFIX
+from provisioner.api.discovery import Place, is_waiting, place_of
 from provisioner.cluster.source import Object, Source
 from provisioner.rules.identity import boot_mac, find_server, macs_of
 
@@ -17,8 +18,10 @@ class ServerIndex:
     def __init__(self, servers: Source) -> None:
         self.servers = servers
         self._by_mac = servers.index(macs_of)
+        self._by_address = servers.index(_addresses_of)
         self._lock = threading.Lock()
-        self._waiting: set[str] = set()
+        self._waiting: dict[str, Place] = {}
+        self._waiting_in = Counter[Place]()
 
     def attach(self) -> None:
         """Follow the informer. Call once, before it starts or after: what it already has is taken over."""
@@ -35,17 +38,27 @@ class ServerIndex:
         """The Server that boots from `mac`, or else lists it among its further interfaces."""
         return find_server(mac, self._by_mac.get(mac))
 
-    def count_waiting(self) -> int:
-        """How many unknown machines wait for a person: kept, not counted, since any stranger may ask."""
-        return len(self._waiting)
+    def holds(self, address: str) -> bool:
+        """Whether a Server has this address."""
+        return bool(self._by_address.get(address))
+
+    def count_waiting(self, place: Place) -> tuple[int, int]:
+        """How many unknown machines wait for a person, there and in all: kept, not counted, since any stranger may
+        ask."""
+        with self._lock:
+            return self._waiting_in[place], len(self._waiting)
 
     def _changed(self, name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
         with self._lock:
-            if new is not None and _is_waiting(name, new):
-                self._waiting.add(name)
-            else:
-                self._waiting.discard(name)
+            before = self._waiting.pop(name, None)
+            if before is not None:
+                self._waiting_in[before] -= 1
+            if new is not None and is_waiting(new):
+                place = place_of(new)
+                self._waiting[name] = place
+                self._waiting_in[place] += 1
 
 
-def _is_waiting(name: str, server: Mapping[str, Any]) -> bool:
-    return name.startswith(NAME_PREFIX) and (server.get("spec") or {}).get("acceptance") == "Pending"
+def _addresses_of(server: Mapping[str, Any]) -> list[str]:
+    address = (server.get("status") or {}).get("address")
+    return [address] if address is not None else []

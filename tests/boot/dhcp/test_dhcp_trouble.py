@@ -82,7 +82,7 @@ def test_a_declined_address_and_a_wrong_subnet_asked_over_the_wire_are_warnings_
         server("r01-u01", HOME, "127.80.0.21"), server("r02-u01", AWAY, "127.81.0.21", rack_name="r02")
     )
     settings = config(workers=1)
-    feed = DhcpFeed(settings, told, servers, racks, told)  # type: ignore[arg-type]
+    feed = DhcpFeed(settings, told, told, servers, racks, told)  # type: ignore[arg-type]
     stop = threading.Event()
     thread = threading.Thread(target=feed.run, args=(stop,))
     feed.start()
@@ -170,7 +170,7 @@ def test_what_changed_in_a_minute_is_logged_as_one_line() -> None:
 def test_a_fault_does_not_end_the_feed(monkeypatch: pytest.MonkeyPatch) -> None:
     told, racks = Told(), FakeSource(rack("r01", subnet(cidr="127.80.0.0/24", gateway=SERVER_ADDRESS)))
     servers = FakeSource(server("r01-u01", HOME, "127.80.0.21"))
-    feed = DhcpFeed(config(workers=1), told, servers, racks, told)  # type: ignore[arg-type]
+    feed = DhcpFeed(config(workers=1), told, told, servers, racks, told)  # type: ignore[arg-type]
     taken: list[list[str]] = []
     faults = {"replace": RuntimeError("a bad day"), "problems": RuntimeError("another")}
 
