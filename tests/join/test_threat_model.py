@@ -45,8 +45,15 @@ def reads_reports(path: Path) -> bool:
                 return True
             case ast.Call(func=ast.Name(id="stage_moments" | "boot_timeline" | "current_stage")):
                 return True
-            case ast.Constant(value=str(text)) if text.split(".")[-1] in ("progress", "bootStage", "stageTimes"):
+            case ast.Constant(value=str(text)) if text.split(".")[-1] in ("bootStage", "stageTimes"):
                 return True
+            case (
+                ast.Subscript(slice=key)
+                | ast.Call(func=ast.Attribute(attr="get"), args=[key, *_])
+                | ast.Dict(keys=[key])
+            ):
+                if isinstance(key, ast.Constant) and key.value == "progress":
+                    return True
     return False
 
 
