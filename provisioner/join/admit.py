@@ -25,6 +25,7 @@ from provisioner.join.node_object import SERVER_UID_ANNOTATION
 from provisioner.join.request import JoinRequest
 from provisioner.join.successor import find_successor
 from provisioner.rules.assigned_image import next_image_name
+from provisioner.rules.bootability import find_unaccepted, find_without_pool
 from provisioner.rules.liveness import read_heartbeat
 
 ORDER_WINDOW_SECONDS: Final = 1800
@@ -115,12 +116,9 @@ def is_by_bmc(server: Server) -> bool:
 
 def _judge_identity(facts: JoinFacts, server: Server, request: JoinRequest) -> Decision | None:
     spec = server.spec
-    if spec.acceptance != "Accepted":
-        return Denied(
-            "NotAccepted",
-            f"server {server.name} is {spec.acceptance}; accept it with: kubectl provision accept {server.name}",
-            recorded=True,
-        )
+    unaccepted = find_unaccepted(server)
+    if unaccepted is not None:
+        return Denied("NotAccepted", unaccepted.words, recorded=True)
     if spec.system_uuid and not same_system_uuid(spec.system_uuid, request.system_uuid):
         return Denied(
             "SystemUUIDMismatch",
@@ -128,13 +126,10 @@ def _judge_identity(facts: JoinFacts, server: Server, request: JoinRequest) -> D
             f"registered with {spec.system_uuid}; was a mainboard exchanged? Correct spec.systemUUID",
             recorded=True,
         )
-    if spec.node_pool_ref is None:
-        return Denied("NoPool", f"server {server.name} is in no NodePool; set spec.nodePoolRef", recorded=True)
-    if facts.pool is None:
-        return Denied(
-            "NoPool", f"NodePool {spec.node_pool_ref} of server {server.name} does not exist; create it", recorded=True
-        )
-    if facts.pool.spec.attestation == "Required":
+    poolless = find_without_pool(server, facts.pool)
+    if poolless is not None:
+        return Denied("NoPool", poolless.words, recorded=True)
+    if facts.pool is not None and facts.pool.spec.attestation == "Required":
         if isinstance(facts.proof, Challenge):
             return Challenged(facts.proof.challenge)
         if not isinstance(facts.proof, Proven):

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from provisioner.api import Image, Maintenance, NodePool, Server
 from provisioner.api.codec import read_annotation
-from provisioner.api.conditions import find_condition
 from provisioner.api.node_contract import (
     BOOT_INTENT_ANNOTATION,
     BOOT_REPORT_ANNOTATION,
@@ -24,6 +23,7 @@ from provisioner.maintenance.phases.budget import Budget
 from provisioner.maintenance.requests.merge import Wanted
 from provisioner.maintenance.requests.request import conditions_of
 from provisioner.rules.assigned_image import next_image_name
+from provisioner.rules.bootability import find_without_image
 
 MAX_TAINT_VALUE: Final = 63
 
@@ -124,18 +124,7 @@ def close_reason(maintenance: str) -> str:
 
 def image_obstacle(facts: MaintenanceFacts) -> str | None:
     """Why the image that is wanted cannot be booted now; None if it can."""
-    name, image = facts.image_name, facts.image
-    if name is None:
-        return "no Image is named, and there is no NodePool to name one"
-    if image is None:
-        return f"Image '{name}' does not exist: publish it, or name another one (kubectl get images)"
-    if facts.server is not None and image.spec.architecture != facts.server.spec.architecture:
-        return (
-            f"Image '{name}' is for {image.spec.architecture}, Server '{facts.server.name}' is "
-            f"{facts.server.spec.architecture}: name another Image"
-        )
-    available = find_condition(image.status.conditions, "Available")
-    if available is None or available.status != "True":
-        words = available.message if available is not None and available.message else "no boot host has it yet"
-        return f"Image '{name}' is not Available: {words}"
-    return None
+    if facts.server is None:
+        return None
+    obstacle = find_without_image(facts.server, facts.image_name, facts.image)
+    return obstacle.words if obstacle is not None else None

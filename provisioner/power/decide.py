@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
-from provisioner.api.conditions import find_condition
 from provisioner.api.maintenance import RebootMethod
 from provisioner.api.meta import ConditionStatus, parse_time
 from provisioner.api.server import BootOrder, Server
 from provisioner.power.power_controller import ObservedPower, OverrideTarget
+from provisioner.rules.bootability import find_duplicate, find_unaccepted
 
 SHUTDOWN_PATIENCE: Final = timedelta(seconds=120)
 """How long a system may take to shut down before its power is cut."""
@@ -114,13 +114,11 @@ def find_hold(server: Server) -> PoweredOn | None:
 
     Of a server that nobody accepted, or that claims what is another one's, the BMC may be the other one's, too.
     """
-    acceptance = server.spec.acceptance
-    if acceptance != "Accepted":
-        words = f"its BMC is left alone: spec.acceptance is {acceptance}, not Accepted"
-        return PoweredOn("Unknown", "NotAccepted", f"{words}; to accept it: kubectl provision accept {server.name}")
-    accepted = find_condition(server.status.conditions, "Accepted")
-    if accepted is not None and (accepted.status, accepted.reason) == ("False", "Duplicate"):
-        return PoweredOn("Unknown", "Duplicate", f"its BMC is left alone: {accepted.message}")
+    unaccepted, duplicate = find_unaccepted(server), find_duplicate(server)
+    if unaccepted is not None:
+        return PoweredOn("Unknown", "NotAccepted", f"its BMC is left alone: {unaccepted.words}")
+    if duplicate is not None:
+        return PoweredOn("Unknown", duplicate.reason, f"its BMC is left alone: {duplicate.words}")
     return None
 
 

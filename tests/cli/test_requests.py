@@ -190,8 +190,12 @@ BAD = [
     (["reboot", "{name}", "--wait", "--timeout", "soon"], 1, "no span of time"),
     (["reboot", "{name}", "-m", "x" * 1025], 1, "--reason has 1025 characters"),
     (["power-cycle", "{name}", "{without_bmc}"], 1, "{without_bmc} has no BMC"),
-    (["reboot", "{name}", "{pending}"], 1, "Server {pending} is Pending, not Accepted"),
-    (["reboot", "{name}", "{poolless}"], 1, "Server {poolless} is in no NodePool"),
+    (
+        ["reboot", "{name}", "{pending}"],
+        1,
+        "waits to be accepted; remedy: kubectl provision accept {pending}",
+    ),
+    (["reboot", "{name}", "{poolless}"], 1, "Server '{poolless}' is in no NodePool"),
     (["reboot", "{name}", "{unborn}"], 1, "Server {unborn} has no Node yet"),
     (["reboot", "{name}", "{foreign}"], 1, "Node {foreign} is not of a Server of the provisioner"),
 ]

@@ -19,8 +19,9 @@ from provisioner.boot.orders.requests import pending_request
 from provisioner.boot.orders.stages import current_stage, describe_delay, has_fetched
 from provisioner.boot.orders.status import compose
 from provisioner.boot.orders.words import is_abandoned, waiting_words
-from provisioner.boot.script.obstacles import Obstacle, find_obstacle, runs_as_other_node
+from provisioner.boot.script.choose import find_obstacle
 from provisioner.rules.assigned_image import is_settled
+from provisioner.rules.bootability import Obstacle, runs_as_other_node
 
 ALIVE_AGAIN_SECONDS: Final = 5.0
 """Leases are not watched for each renewal: where one stands in the way, it is looked at so often."""
@@ -117,7 +118,7 @@ def _needy(facts: OrderFacts, now: datetime, new_id: str) -> Assessment | None:
     if need.reason == "FirstBoot" and facts.other_node is not None and obstacle is None:
         obstacle, looks_again = runs_as_other_node(server, facts.other_node), ALIVE_AGAIN_SECONDS
     if obstacle is not None:
-        say = replace(_no(obstacle), message=f"{need.message}; it cannot boot: {_words(obstacle)}")
+        say = replace(_no(obstacle), message=f"{need.message}; it cannot boot: {obstacle.words}")
         return Assessment(booted=say, ready=say, stage=_stage_of(facts), requeue_after_seconds=looks_again)
     if facts.node_is_alive(now) and need.reason != "Requested":
         return _held_back(facts, need)
@@ -227,9 +228,5 @@ def _reason_of(need: Need) -> str:
     return "StageTimedOut" if need.reason == "TimedOut" else need.reason
 
 
-def _words(obstacle: Obstacle) -> str:
-    return f"{obstacle.message}; remedy: {obstacle.remedy}"
-
-
 def _no(obstacle: Obstacle) -> ConditionUpdate:
-    return ConditionUpdate(status="False", reason=obstacle.reason, message=_words(obstacle))
+    return ConditionUpdate(status="False", reason=obstacle.reason, message=obstacle.words)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.api.errors import Refused
-from provisioner.boot.script.kernel_arguments import BootUrls, check_word, kernel_arguments
-from provisioner.boot.script.obstacles import Obstacle, find_obstacle, invalid_arguments
+from provisioner.boot.script.kernel_arguments import BootUrls, check_word, find_subnet, kernel_arguments
+from provisioner.rules import bootability
+from provisioner.rules.bootability import Obstacle
+
+_ANY_URLS: Final = BootUrls(boot="http://boot-host", join="https://boot-host")
+"""What an argument may be does not depend on which boot host renders it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,9 +59,36 @@ def choose_boot_target(
             for artifact in (image.spec.kernel, image.spec.stage1)
         )
     except Refused as refused:
-        return _wait(server, invalid_arguments(refused))  # an address of this boot host: find_obstacle knows none
+        return _wait(server, _invalid_arguments(refused))  # an address of this boot host: find_obstacle knows none
     return Boot(server=server.name, image=image.name, kernel_url=kernel_url, stage1_url=stage1_url, arguments=arguments)
 
 
 def _wait(server: Server, obstacle: Obstacle) -> Wait:
     return Wait(server=server.name, reason=obstacle.reason, message=obstacle.message, remedy=obstacle.remedy)
+
+
+def find_obstacle(server: Server, pool: NodePool | None, image: Image | None, rack: Rack | None) -> Obstacle | None:
+    """What bootability.find_obstacle says, or that no script can be written for the server; None if it may boot."""
+    return bootability.find_obstacle(server, pool, image, rack) or _without_arguments(server, pool, image, rack)
+
+
+def _without_arguments(
+    server: Server, pool: NodePool | None, image: Image | None, rack: Rack | None
+) -> Obstacle | None:
+    if pool is None or image is None or rack is None:
+        return None  # said before
+    try:
+        find_subnet(server, rack)
+    except Refused as refused:
+        return Obstacle("SubnetMissing", refused.args[0], refused.hint)
+    try:
+        kernel_arguments(server, pool, image, rack, _ANY_URLS)
+        for artifact in (image.spec.kernel, image.spec.stage1):
+            check_word(artifact.path, f"Image '{image.name}'")
+    except Refused as refused:
+        return _invalid_arguments(refused)
+    return None
+
+
+def _invalid_arguments(refused: Refused) -> Obstacle:
+    return Obstacle("InvalidKernelArguments", refused.args[0], refused.hint)

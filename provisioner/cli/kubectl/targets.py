@@ -12,6 +12,7 @@ from provisioner.api.errors import NotFound
 from provisioner.cli.kubectl.failing import BadInput
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, of
+from provisioner.rules.bootability import find_unaccepted, find_without_pool
 
 POOL_LABEL = "provisioner.dev/pool"
 _MANY = 8
@@ -61,10 +62,9 @@ def find_targets(cluster: Cluster, wish: Wish, *, for_requests: bool) -> list[Ta
 def why_not(target: Target) -> str | None:
     """Why nothing can be asked of that server, in words; None if something can."""
     server = target.server
-    if server.spec.acceptance != "Accepted":
-        return f"Server {server.name} is {server.spec.acceptance}, not Accepted: kubectl provision accept {server.name}"
-    if server.spec.node_pool_ref is None:
-        return f"Server {server.name} is in no NodePool: set its spec.nodePoolRef"
+    obstacle = find_unaccepted(server) or (find_without_pool(server, None) if not server.spec.node_pool_ref else None)
+    if obstacle is not None:
+        return obstacle.words
     if target.node is None:
         return f"Server {server.name} has no Node yet: kubectl provision why {server.name} says what its boot waits for"
     return None

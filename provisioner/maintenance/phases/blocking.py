@@ -10,6 +10,7 @@ from provisioner.maintenance.facts import MaintenanceFacts, image_obstacle
 from provisioner.maintenance.phases.reboot_methods import explain_no_method, possible_methods
 from provisioner.maintenance.requests.effective import may_interrupt, protected_jobs
 from provisioner.maintenance.status.record import Blocked, is_over
+from provisioner.rules.bootability import find_duplicate, find_switched_off, find_unaccepted, find_without_pool
 
 TURN_SECONDS: Final = 20.0
 """How long a free slot is left to those that asked earlier: one of them may be unable to claim without saying so."""
@@ -22,12 +23,10 @@ def obstacles(facts: MaintenanceFacts) -> list[Blocked]:
     if server is None or wanted is None:
         return []
     found: list[Blocked] = []
-    if facts.pool is None:
-        named = server.spec.node_pool_ref
-        words = f"NodePool '{named}' does not exist: create it" if named else "has no NodePool: set spec.nodePoolRef"
-        found.append(("Server", server.name, f"Server '{server.name}': {words}"))
-    if server.spec.acceptance != "Accepted":
-        found.append(("Server", server.name, f"Server '{server.name}' is not Accepted: accept it, or withdraw this"))
+    of_server = [find_without_pool(server, facts.pool), find_unaccepted(server)]
+    if wanted.boots:
+        of_server += [find_switched_off(server), find_duplicate(server)]
+    found.extend(("Server", server.name, obstacle.words) for obstacle in of_server if obstacle is not None)
     if node is not None and node.held:
         found.append(
             ("Hold", node.name, f"Node '{node.name}' is held by a person: kubectl provision release {node.name}")
@@ -36,11 +35,9 @@ def obstacles(facts: MaintenanceFacts) -> list[Blocked]:
         if node is None:
             found.append(("Server", server.name, f"Server '{server.name}' has no Node that could be drained"))
         return found
-    if server.spec.power_state == "Off":
-        found.append(("Server", server.name, f"Server '{server.name}' is meant to be off: set spec.powerState to On"))
-    obstacle = image_obstacle(facts)
-    if obstacle is not None:
-        found.append(("Image", facts.image_name or "", obstacle))
+    words = image_obstacle(facts)
+    if words is not None:
+        found.append(("Image", facts.image_name or "", words))
     if facts.pool is not None and not possible_methods(facts, wanted.action):
         words = explain_no_method(facts, wanted.action)
         found.append(("Agent", server.name, f"Server '{server.name}' cannot be rebooted by any method: {words}"))

@@ -1,4 +1,4 @@
-"""What keeps a server from booting: one pure answer for the script on its console and for its conditions."""
+"""Why a server cannot boot: one answer for its console, its conditions, its join and its Maintenance. Pure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,9 @@ from typing import Final
 
 from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.api.conditions import find_condition
-from provisioner.api.errors import Refused
-from provisioner.boot.script.kernel_arguments import BootUrls, check_word, find_subnet, kernel_arguments
 from provisioner.rules.assigned_image import current_image_name
 
-_ANY_URLS: Final = BootUrls(boot="http://boot-host", join="https://boot-host")
-"""What an argument may be does not depend on which boot host renders it."""
-_PUBLISH: Final = "provisioner image publish DIRECTORY --store IMAGE-STORE --key IMAGE.PUB"
+PUBLISH: Final = "provisioner image publish DIRECTORY --store IMAGE-STORE --key IMAGE.PUB"
 
 
 @dataclass(frozen=True)
@@ -29,6 +25,11 @@ class Obstacle:
     remedy: str
     unwanted: bool = False
 
+    @property
+    def words(self) -> str:
+        """Message and remedy."""
+        return f"{self.message}; remedy: {self.remedy}"
+
 
 def find_obstacle(server: Server, pool: NodePool | None, image: Image | None, rack: Rack | None) -> Obstacle | None:
     """The first thing in the way of booting `image` on `server`; None if it may boot.
@@ -36,47 +37,41 @@ def find_obstacle(server: Server, pool: NodePool | None, image: Image | None, ra
     `pool` and `rack` are the objects that the server names (None if it names none or they do not exist).
     """
     return (
-        _withdrawn(server)
-        or _duplicate(server)
+        find_unaccepted(server)
+        or find_switched_off(server)
+        or find_duplicate(server)
         or _without_place(server, rack)
-        or _without_pool(server, pool)
-        or _without_image(server, pool, image)
-        or _without_arguments(server, pool, image, rack)
+        or find_without_pool(server, pool)
+        or _without_proof(pool)
+        or find_without_image(server, current_image_name(server, pool), image)
     )
 
 
-def invalid_arguments(refused: Refused) -> Obstacle:
-    """The obstacle that no script can be written for the server."""
-    return Obstacle("InvalidKernelArguments", refused.args[0], refused.hint)
+def find_unaccepted(server: Server) -> Obstacle | None:
+    """Nobody has accepted it."""
+    name, acceptance = server.name, server.spec.acceptance
+    if acceptance == "Accepted":
+        return None
+    accept = f"kubectl provision accept {name}"
+    if acceptance == "Pending":
+        return Obstacle("PendingAcceptance", f"Server '{name}' waits to be accepted", accept, unwanted=True)
+    remedy = f"if that was a mistake: {accept}"
+    return Obstacle("Rejected", f"Server '{name}' was rejected", remedy, unwanted=True)
 
 
-def _withdrawn(server: Server) -> Obstacle | None:
-    name, spec = server.name, server.spec
-    if spec.acceptance == "Pending":
-        return Obstacle(
-            "PendingAcceptance",
-            f"Server '{name}' waits to be accepted",
-            f"kubectl provision accept {name}",
-            unwanted=True,
-        )
-    if spec.acceptance == "Rejected":
-        return Obstacle(
-            "Rejected",
-            f"Server '{name}' was rejected",
-            f"if that was a mistake: kubectl provision accept {name}",
-            unwanted=True,
-        )
-    if spec.power_state == "Off":
-        return Obstacle(
-            "PoweredOff",
-            f"Server '{name}' is meant to be off (spec.powerState is Off)",
-            f"""kubectl patch server {name} --type=merge -p '{{"spec":{{"powerState":"On"}}}}'""",
-            unwanted=True,
-        )
-    return None
+def find_switched_off(server: Server) -> Obstacle | None:
+    """It shall be off."""
+    if server.spec.power_state != "Off":
+        return None
+    return Obstacle(
+        "PoweredOff",
+        f"Server '{server.name}' is meant to be off (spec.powerState is Off)",
+        f"""kubectl patch server {server.name} --type=merge -p '{{"spec":{{"powerState":"On"}}}}'""",
+        unwanted=True,
+    )
 
 
-def _duplicate(server: Server) -> Obstacle | None:
+def find_duplicate(server: Server) -> Obstacle | None:
     """Two Servers that claim one machine would reset it by turns; a Node that runs is left alone all the same."""
     accepted = find_condition(server.status.conditions, "Accepted")
     if accepted is None or accepted.status != "False" or accepted.reason != "Duplicate":
@@ -118,39 +113,46 @@ def _without_place(server: Server, rack: Rack | None) -> Obstacle | None:
     return None
 
 
-def _without_pool(server: Server, pool: NodePool | None) -> Obstacle | None:
+def find_without_pool(server: Server, pool: NodePool | None) -> Obstacle | None:
+    """Nothing says what it boots and becomes."""
     name = server.name
+    if server.spec.node_pool_ref is None:
+        return Obstacle(
+            "NoNodePool",
+            f"Server '{name}' is in no NodePool, so nothing says what it boots",
+            f"""kubectl patch server {name} --type=merge -p '{{"spec":{{"nodePoolRef":"POOL"}}}}'""",
+        )
     if pool is None:
-        if server.spec.node_pool_ref is None:
-            return Obstacle(
-                "NoNodePool",
-                f"Server '{name}' is in no NodePool, so nothing says what it boots",
-                f"""kubectl patch server {name} --type=merge -p '{{"spec":{{"nodePoolRef":"POOL"}}}}'""",
-            )
         return Obstacle(
             "NodePoolMissing",
             f"NodePool '{server.spec.node_pool_ref}' of Server '{name}' does not exist",
             f"create it, or name another in spec.nodePoolRef of Server {name}",
         )
-    if pool.spec.attestation == "Required":
-        return Obstacle(
-            "AttestationRequired",
-            f"NodePool '{pool.name}' admits only servers that prove who they are by TPM; no proof can be verified yet",
-            f"""kubectl patch nodepool {pool.name} --type=merge -p '{{"spec":{{"attestation":"Optional"}}}}'""",
-        )
     return None
 
 
-def _without_image(server: Server, pool: NodePool | None, image: Image | None) -> Obstacle | None:
-    wanted = current_image_name(server, pool)
+def _without_proof(pool: NodePool | None) -> Obstacle | None:
+    if pool is None or pool.spec.attestation != "Required":
+        return None
+    return Obstacle(
+        "AttestationRequired",
+        f"NodePool '{pool.name}' admits only servers that prove who they are by TPM; no proof can be verified yet",
+        f"""kubectl patch nodepool {pool.name} --type=merge -p '{{"spec":{{"attestation":"Optional"}}}}'""",
+    )
+
+
+def find_without_image(server: Server, wanted: str | None, image: Image | None) -> Obstacle | None:
+    """The Image of the name `wanted`, which is `image`, cannot be booted on it."""
+    if wanted is None:
+        return Obstacle("NoImage", f"nothing names an Image for Server '{server.name}'", "name one, or set a NodePool")
     if image is None:
-        return Obstacle("ImageMissing", f"Image '{wanted}' does not exist", f"on the boot host: {_PUBLISH}")
+        return Obstacle("ImageMissing", f"Image '{wanted}' does not exist", f"on the boot host: {PUBLISH}")
     if image.spec.architecture != server.spec.architecture:
         return Obstacle(
             "ImageWrongArchitecture",
             f"Image '{image.name}' is for {image.spec.architecture}, "
             f"Server '{server.name}' is {server.spec.architecture}",
-            "name an Image of the server's architecture in its NodePool, or another NodePool in the Server",
+            "name an Image of the server's architecture, or another NodePool in the Server",
         )
     available = find_condition(image.status.conditions, "Available")
     if available is None:
@@ -163,24 +165,6 @@ def _without_image(server: Server, pool: NodePool | None, image: Image | None) -
         return Obstacle(
             "ImageUnavailable",
             f"no boot host has the files of Image '{image.name}': {available.message}",
-            f"copy the image into the image store of the boot host: {_PUBLISH}",
+            f"copy the image into the image store of the boot host: {PUBLISH}",
         )
-    return None
-
-
-def _without_arguments(
-    server: Server, pool: NodePool | None, image: Image | None, rack: Rack | None
-) -> Obstacle | None:
-    if pool is None or image is None or rack is None:
-        return None  # said before
-    try:
-        find_subnet(server, rack)
-    except Refused as refused:
-        return Obstacle("SubnetMissing", refused.args[0], refused.hint)
-    try:
-        kernel_arguments(server, pool, image, rack, _ANY_URLS)
-        for artifact in (image.spec.kernel, image.spec.stage1):
-            check_word(artifact.path, f"Image '{image.name}'")
-    except Refused as refused:
-        return invalid_arguments(refused)
     return None
