@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -17,7 +17,7 @@ import structlog
 from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.api.codec import decode, to_json
 from provisioner.api.maintenance import DISTURBING_PHASES
-from provisioner.api.meta import Resource
+from provisioner.api.meta import Resource, parse_time
 from provisioner.api.node_contract import NODE_FACTS_ANNOTATION, PREPARED_ORDER_ANNOTATION
 from provisioner.api.server import ServerStatus
 from provisioner.cluster.client import Cluster
@@ -39,6 +39,8 @@ log = structlog.get_logger(__name__)
 
 UNSYNCED_SECONDS: Final = 0.2
 AT_ONCE_SECONDS: Final = 0.1
+NEW_SECONDS: Final = 5.0
+"""A server that is registered is ordered to boot within a moment: what is said of it then is not said before, too."""
 
 _OWNED: Final = ("verification", "lifecycle")
 
@@ -106,6 +108,8 @@ class HealthController:
         if cached is None or cached["metadata"].get("deletionTimestamp"):
             self._runner.clean_up(name, None)
             return None
+        if _is_new(cached, self._now()):
+            return NEW_SECONDS
         node = self._informers.nodes.get(name)
         decision = decide(self._situation(cached, node), self._now())
         current: Mapping[str, Any] = cached
@@ -172,7 +176,7 @@ def build_health_controllers(
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     rng: random.Random | None = None,
     *,
-    workers: int = 2,
+    workers: int = 4,
 ) -> list[Controller]:
     """The health controller, following its caches. Build it anew for each leadership, run it while leading."""
     skew, runner, maintenances = ClockSkew(clock), JobRunner(cluster), Index(disturbed_server)
@@ -224,6 +228,14 @@ def follow(
     informers.pools.subscribe(pool_changed)
     informers.nodes.subscribe(node_changed)
     informers.servers.subscribe(server_changed)
+
+
+def _is_new(server: Mapping[str, Any], now: datetime) -> bool:
+    """Whether it was registered a moment ago and nothing was said of its life yet."""
+    status, created = server.get("status") or {}, server["metadata"].get("creationTimestamp")
+    if status.get("order") is not None or status.get("lifecycle") is not None or created is None:
+        return False
+    return timedelta() <= now - parse_time(created) < timedelta(seconds=NEW_SECONDS)
 
 
 def _has_ntp_servers(server: Server, rack: Rack | None) -> bool:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from provisioner.api import NodePool, Rack, Server
+from provisioner.api.errors import NotFound
 from provisioner.api.node_contract import PREPARED_ORDER_ANNOTATION
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
@@ -54,7 +55,10 @@ def build_join_controllers(
     def prepare(name: str) -> float | None:
         if not all(cache.has_synced for cache in caches.values()):
             return UNSYNCED_SECONDS  # a pool that is not in the cache yet is not a missing pool
-        return preparer.reconcile(name)
+        try:
+            return preparer.reconcile(name)
+        except NotFound:
+            return None  # Server or Node went away meanwhile; where there is something to do then, a change says so
 
     nodes = Controller("join-nodes", prepare, workers=PREPARERS)
     approver = Approver(cluster=cluster, recorder=recorder, now=now, max_expiration_seconds=max_expiration_seconds)

@@ -170,7 +170,7 @@ def build_boot_controllers(
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     rng: random.Random | None = None,
     *,
-    workers: int = 2,
+    workers: int = 8,
 ) -> list[Controller]:
     """The boot controller, following its caches. Build it anew for each leadership, run it while leading."""
     leases = LeaseWatch(time.monotonic)
