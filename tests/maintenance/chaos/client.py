@@ -11,6 +11,8 @@ from typing import Any, Final
 
 from tests.maintenance.chaos.story import SimulatedCrash, Story
 
+MOST_EFFECTS_AT_ONCE: Final = 500
+"""More at one moment of the clock is a loop that would flood the API server."""
 WRITES: Final = ("create", "replace", "patch", "strategic_patch", "apply", "apply_status", "delete", "evict")
 ACTS: Final = ("warn", "close", "evict", "reopen")
 
@@ -33,11 +35,17 @@ class Meter:
     def __init__(self, story: Story, after_each: Callable[[], None]) -> None:
         self._story, self._after_each = story, after_each
         self.effects: list[Effect] = []
+        self._at_this_moment = (0.0, 0)
         self.trigger: Trigger = lambda effect, moment: None
 
     def around(self, who: str, words: str, act: Callable[[], Any]) -> Any:
         effect = Effect(len(self.effects) + 1, words)
         self.effects.append(effect)
+        moment, count = self._at_this_moment
+        self._at_this_moment = (self._story.moment, count + 1 if moment == self._story.moment else 1)
+        if count > MOST_EFFECTS_AT_ONCE:
+            self._story.must(False, f"{who} did {count} things without time passing, the last: {words}")
+            self._story.judge()
         try:
             self.trigger(effect, "before")
             result = act()
@@ -50,7 +58,7 @@ class Meter:
         return result
 
 
-class ChaosDoor:
+class ChaosClient:
     """A Cluster or a Workloads whose effects go through a Meter. `is_alive` False: its process is gone."""
 
     def __init__(self, inner: Any, who: str, meter: Meter, effects: tuple[str, ...]) -> None:
@@ -66,7 +74,7 @@ class ChaosDoor:
 
         return counted
 
-    def with_timeout(self, seconds: float) -> ChaosDoor:
+    def with_timeout(self, seconds: float) -> ChaosClient:
         return self
 
 

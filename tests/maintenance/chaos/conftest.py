@@ -8,6 +8,12 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
+from tests.maintenance.chaos.replay import SEED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    terminalreporter.write_line(f"chaos: CHAOS_SEED={SEED} chose its histories")
+
 
 @pytest.fixture(autouse=True, scope="package")
 def quiet_logs() -> Iterator[None]:

@@ -19,11 +19,13 @@ from provisioner.api.node_contract import (
     BOOT_INTENT_ANNOTATION,
     BOOT_REPORT_ANNOTATION,
     NODE_FACTS_ANNOTATION,
+    PREPARED_ORDER_ANNOTATION,
     VERIFICATION_TAINT,
 )
 from provisioner.api.node_facts import BootIntent, BootReport, NodeFacts, ReportState
 from provisioner.api.server import JoinStatus, Verification
 from provisioner.cluster.resources import NODES
+from tests.maintenance.chaos.accounts import Accounts
 from tests.maintenance.chaos.fake_machine import BOOT_SECONDS, KEXEC_SECONDS, FakeMachine
 
 ASK_AGAIN: Final = timedelta(seconds=30)
@@ -33,8 +35,9 @@ CHECKS: Final = timedelta(seconds=20)
 class FakeHost:
     """The software of one machine. `react` is called whenever anything changed or time passed."""
 
-    def __init__(self, machine: FakeMachine, cluster: Any, pool: str) -> None:
-        self.machine, self._cluster, self._pool = machine, cluster, pool
+    def __init__(self, machine: FakeMachine, accounts: Accounts, pool: str) -> None:
+        self.machine, self._pool = machine, pool
+        self._node, self._boot, self._health = accounts.node(machine.name), accounts.boot, accounts.controller
         self._checks_due: datetime | None = None
         self._reported: tuple[Any, ...] = ()
 
@@ -52,13 +55,14 @@ class FakeHost:
             self._be_a_node()
             self._run_agent()
             self._run_checks()
+            self._let_in()
         elif machine.is_unreachable():
             self._report("Unknown", "kubelet stopped posting node status")
 
     def _be_a_node(self) -> None:
         """A kubelet does not make its Node anew, but reports to whatever Node bears its name."""
         try:
-            node = self._cluster.get(NODES, self.machine.name)
+            node = self._node.get(NODES, self.machine.name)
         except NotFound:
             return
         if node["metadata"]["uid"] != self._reported[0]:
@@ -69,13 +73,23 @@ class FakeHost:
     def firmware_image(self) -> str:
         """What the boot service would serve: the order's image until it has joined, then the pool's."""
         try:
-            server = self._cluster.read(Server, self.machine.name)
+            server = self._boot.read(Server, self.machine.name)
             order, join = server.status.order, server.status.join
             if order is not None and order.image_ref and (join is None or join.order_id != order.id):
                 return str(order.image_ref)
-            return str(self._cluster.read(NodePool, self._pool).spec.image_ref)
+            return str(self._boot.read(NodePool, self._pool).spec.image_ref)
         except NotFound:
             return self.machine.running_image
+
+    def ordered_boot(self) -> tuple[str, str | None, bool]:
+        """What the firmware would boot, the attempt in whose name it is ordered, and whether that was tried before."""
+        try:
+            order = self._boot.read(Server, self.machine.name).status.order
+        except NotFound:
+            order = None
+        if order is None:
+            return self.firmware_image(), None, False
+        return self.firmware_image(), order.attempt_id, order.reason != "Requested"
 
     def start(self) -> None:
         """Be a Node that has run for a while: as if the join and its checks were long over."""
@@ -86,7 +100,7 @@ class FakeHost:
     def _join(self) -> bool:
         machine, now = self.machine, self.machine.clock.now
         try:
-            server = self._cluster.read(Server, machine.name)
+            server = self._boot.read(Server, machine.name)
         except NotFound:
             return False
         order, join = server.status.order, server.status.join
@@ -94,11 +108,11 @@ class FakeHost:
             return False
         if join is not None and join.order_id == order.id:
             refused = {**to_json(join), "refusedTime": rfc3339_micro(now), "refusedReason": "AlreadyFetched"}
-            self._cluster.apply_status(Server, machine.name, {"join": refused}, manager="provisioner-join")
+            self._boot.apply_status(Server, machine.name, {"join": refused}, manager="provisioner-join")
             return False
         handed = JoinStatus(order_id=order.id, boot_id=machine.boot_id, fetched_time=rfc3339_micro(now))
-        self._cluster.apply_status(Server, machine.name, {"join": to_json(handed)}, manager="provisioner-join")
-        machine.state, machine.down_since = "Running", None
+        self._boot.apply_status(Server, machine.name, {"join": to_json(handed)}, manager="provisioner-join")
+        machine.state, machine.down_since, machine.log[-1].joined_at = "Running", None, now
         machine.story.tell(machine.name, f"joined in order {order.id[:8]} with {machine.running_image}")
         self._report("True", "kubelet is posting ready status")
         self._write_facts()
@@ -109,12 +123,12 @@ class FakeHost:
         machine = self.machine
         said = (ready, machine.boot_id if ready == "True" else None)
         try:
-            node = self._cluster.get(NODES, machine.name)
+            node = self._node.get(NODES, machine.name)
         except NotFound:
             if ready != "True" or machine.down_since is not None:
                 return
             body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": machine.name}}
-            node, self._reported = self._cluster.create(NODES, body), ()
+            node, self._reported = self._node.create(NODES, body), ()
         if (node["metadata"]["uid"], *said) == self._reported:
             return
         self._reported = (node["metadata"]["uid"], *said)
@@ -123,7 +137,7 @@ class FakeHost:
         status: dict[str, Any] = {"conditions": [{**condition, "lastTransitionTime": moment}]}
         if ready == "True":
             status["nodeInfo"] = {"bootID": machine.boot_id}
-        self._cluster.strategic_patch(NODES, machine.name, {"status": status}, subresource="status", manager="kubelet")
+        self._node.strategic_patch(NODES, machine.name, {"status": status}, subresource="status", manager="kubelet")
 
     def _write_facts(self) -> None:
         facts = NodeFacts(
@@ -140,15 +154,15 @@ class FakeHost:
 
     def _annotate(self, key: str, value: Any) -> None:
         patch = {"metadata": {"annotations": {key: json.dumps(to_json(value))}}}
-        self._cluster.patch(NODES, self.machine.name, patch, manager="provisioner-agent")
+        self._node.patch(NODES, self.machine.name, patch, manager="provisioner-agent")
 
     def _digest(self, image: str) -> str:
-        return str(self._cluster.read(Image, image).spec.digest)
+        return str(self._boot.read(Image, image).spec.digest)
 
     def _run_agent(self) -> None:
         machine = self.machine
         try:
-            node = self._cluster.get(NODES, machine.name)
+            node = self._node.get(NODES, machine.name)
         except NotFound:
             return
         text = (node["metadata"].get("annotations") or {}).get(BOOT_INTENT_ANNOTATION)
@@ -164,9 +178,9 @@ class FakeHost:
             return
         self._answer(intent, "Rebooting")
         if intent.action == "Kexec":
-            machine.boot(intent.image, KEXEC_SECONDS, "kexec by its agent")
+            machine.boot(intent.image, KEXEC_SECONDS, "kexec by its agent", intent.id)
         else:
-            machine.boot(self.firmware_image(), BOOT_SECONDS, "rebooted by its agent")
+            machine.boot(self.firmware_image(), BOOT_SECONDS, "rebooted by its agent", intent.id)
 
     def _answer(self, intent: BootIntent, state: ReportState) -> None:
         report = BootReport(
@@ -191,6 +205,10 @@ class FakeHost:
     def _say_verified(self, status: str, reason: str) -> None:
         machine, moment = self.machine, rfc3339(self.machine.clock.now)
         machine.verified_boot_id = machine.boot_id if status == "True" else None
+        if status == "True":
+            machine.log[-1].passed_at = machine.clock.now
+        else:
+            machine.log[-1].failed_at = machine.clock.now
         verification = Verification(
             boot_id=machine.boot_id,
             image_digest=self._digest(machine.running_image),
@@ -201,14 +219,27 @@ class FakeHost:
         condition = {"type": "Verified", "status": status, "reason": reason, "message": "as the fake checks say"}
         body = {"verification": to_json(verification), "conditions": [{**condition, "lastTransitionTime": moment}]}
         try:
-            self._cluster.apply_status(Server, machine.name, body, manager="provisioner-health")
-            if status != "True":
-                return
-            node = self._cluster.get(NODES, machine.name)
+            self._health.apply_status(Server, machine.name, body, manager="provisioner-health")
         except NotFound:
+            return
+        self._let_in()
+
+    def _let_in(self) -> None:
+        """Take the taint of the verification off a boot that has passed its checks, also where it was put on anew."""
+        machine = self.machine
+        try:
+            node = self._health.get(NODES, machine.name)
+            server = self._health.read(Server, machine.name)
+        except NotFound:
+            return
+        order, join = server.status.order, server.status.join
+        ordered = order is not None and join is not None and order.id == join.order_id
+        if machine.verified_boot_id != machine.boot_id or not ordered or join.boot_id != machine.boot_id:
+            return
+        if (node["metadata"].get("annotations") or {}).get(PREPARED_ORDER_ANNOTATION) != order.id:
             return
         taints = (node.get("spec") or {}).get("taints") or []
         kept = [taint for taint in taints if taint["key"] != VERIFICATION_TAINT]
         if kept != taints:
             patch = {"metadata": {"resourceVersion": node["metadata"]["resourceVersion"]}, "spec": {"taints": kept}}
-            self._cluster.patch(NODES, machine.name, patch, manager="provisioner-health")
+            self._health.patch(NODES, machine.name, patch, manager="provisioner-health")

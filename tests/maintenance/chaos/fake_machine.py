@@ -9,16 +9,37 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-from provisioner.power.power_controller import ObservedPower
+from provisioner.power.power_controller import BmcUnreachable, ObservedPower
 from tests.maintenance.chaos.fake_time import FakeClock
 from tests.maintenance.chaos.story import Story
 
-Habit = Literal["never returns", "wrong image", "too fast", "agent is deaf", "checks fail"]
+Habit = Literal["never returns", "wrong image", "too fast", "agent is deaf", "checks fail", "BMC is dead"]
 State = Literal["Running", "Booting", "Asking", "Off", "Dead"]
 
 BOOT_SECONDS, KEXEC_SECONDS, FAST_SECONDS = 300, 90, 2
+BMC_AGAIN_SECONDS: Final = 30.0
+
+
+@dataclass(kw_only=True)
+class Boot:
+    """One boot as it really was. `cold`: from power off.
+
+    attempt: id of the executor's attempt at a reboot in whose name it was begun. again: because a boot in that name
+    went wrong or was lost, which is the boot controller's to repeat.
+    """
+
+    boot_id: str
+    image: str
+    at: datetime
+    attempt: str | None = None
+    again: bool = False
+    cold: bool = False
+    joined_at: datetime | None = None
+    passed_at: datetime | None = None
+    failed_at: datetime | None = None
+    down_at: datetime | None = None
 
 
 @dataclass
@@ -42,9 +63,33 @@ class FakeMachine:
     obeyed: set[str] = field(default_factory=set)
     verified_boot_id: str | None = None
     """The boot whose checks have passed last, unless they failed since."""
+    log: list[Boot] = field(default_factory=list)
+    """Every boot, the one before the history begins first."""
+    since: dict[Habit, datetime] = field(default_factory=dict)
+    """When it took to a lasting habit."""
+    died_at: datetime | None = None
 
     def __post_init__(self) -> None:
         self.boot_id = self.verified_boot_id = self._new_boot_id()
+        self.log.append(
+            Boot(boot_id=self.boot_id, image=self.running_image, at=self.clock.now, joined_at=self.clock.now)
+        )
+
+    def keep(self, habit: Habit) -> None:
+        """From now on it always goes wrong that way."""
+        self.lasting.add(habit)
+        self.since.setdefault(habit, self.clock.now)
+
+    def was(self, habit: Habit, moment: datetime) -> bool:
+        return habit in self.since and self.since[habit] <= moment
+
+    def boot_at(self, moment: datetime) -> Boot | None:
+        """The boot that had joined and was up at that moment."""
+        ups = [b for b in self.log if b.joined_at is not None and b.joined_at <= moment]
+        return ups[-1] if ups and (ups[-1].down_at is None or ups[-1].down_at > moment) else None
+
+    def ran(self, moment: datetime) -> bool:
+        return self.boot_at(moment) is not None
 
     def has(self, habit: Habit) -> bool:
         return habit in self.lasting or habit in self.habits
@@ -56,12 +101,16 @@ class FakeMachine:
             return True
         return habit in self.lasting
 
-    def boot(self, image: str, seconds: float, why: str) -> None:
-        """Begin to boot `image`, whatever ran before."""
+    def boot(self, image: str, seconds: float, why: str, attempt: str | None = None, *, again: bool = False) -> None:
+        """Begin to boot `image`, whatever ran before, in the name of an attempt."""
+        cold = self.state == "Off"
         self.go_down(why)
         self.boots += 1
         self.state, self.boot_id = "Booting", self._new_boot_id()
         self.running_image = self.stale_image if self.take("wrong image") else image
+        made = Boot(boot_id=self.boot_id, image=self.running_image, at=self.clock.now, attempt=attempt)
+        made.again, made.cold = again, cold
+        self.log.append(made)
         self.due = None if self.take("never returns") else self.clock.in_seconds(seconds)
         if self.due is not None and self.take("too fast"):
             self.due = self.clock.in_seconds(FAST_SECONDS)
@@ -70,13 +119,13 @@ class FakeMachine:
     def go_down(self, why: str | None) -> None:
         if self.state == "Running":
             self.on_down(self.name, why)
-            self.down_since = self.clock.now
+            self.down_since = self.log[-1].down_at = self.clock.now
         self.state, self.due = "Off", None
 
     def die(self) -> None:
         """It breaks, through nobody's doing, and is not repaired."""
         self.go_down(None)
-        self.state = "Dead"
+        self.state, self.died_at = "Dead", self.clock.now
         self.story.tell(self.name, "dies")
 
     def is_unreachable(self) -> bool:
@@ -96,12 +145,17 @@ class FakeMachine:
 
 
 class FakeBmc:
-    """The BMC of a machine, as `provisioner.power` speaks to it. `image` says what its firmware would fetch now."""
+    """The BMC of a machine, as `provisioner.power` speaks to it.
 
-    def __init__(self, machine: FakeMachine, image: Callable[[], str]) -> None:
-        self._machine, self._image = machine, image
+    ordered: what its firmware would fetch now, the attempt in whose name the boot is ordered, and whether once more.
+    """
+
+    def __init__(self, machine: FakeMachine, ordered: Callable[[], tuple[str, str | None, bool]]) -> None:
+        self._machine, self._ordered = machine, ordered
 
     def get_power_state(self) -> ObservedPower:
+        if self._machine.has("BMC is dead"):
+            raise BmcUnreachable(f"BMC of {self._machine.name} does not answer", after_seconds=BMC_AGAIN_SECONDS)
         return "Off" if self._machine.state == "Off" else "On"
 
     def set_boot_override(self, *args: Any) -> None:
@@ -109,7 +163,8 @@ class FakeBmc:
 
     def power_on(self) -> None:
         if self._machine.state == "Off":
-            self._machine.boot(self._image(), BOOT_SECONDS, "powered on by its BMC")
+            image, attempt, again = self._ordered()
+            self._machine.boot(image, BOOT_SECONDS, "powered on by its BMC", attempt, again=again)
 
     def power_off(self, *, force: bool) -> None:
         if self._machine.state != "Dead":
@@ -117,7 +172,8 @@ class FakeBmc:
 
     def reset(self) -> None:
         if self._machine.state not in ("Dead", "Off"):
-            self._machine.boot(self._image(), BOOT_SECONDS, "reset by its BMC")
+            image, attempt, again = self._ordered()
+            self._machine.boot(image, BOOT_SECONDS, "reset by its BMC", attempt, again=again)
 
     def close(self) -> None:
         pass

@@ -41,15 +41,29 @@ class FakeWorkloads:
         self.jobs: dict[str, FakeJob] = {}
         self.drains: dict[str, str] = {}
         self.interrupted: list[str] = []
+        self._spans: list[tuple[FakeJob, datetime, datetime | None]] = []
         self.judge_interruption: Callable[[FakeJob, str], None] = lambda job, why: None
 
     def start(self, job: FakeJob) -> None:
         self.jobs[job.name] = job
+        self._spans.append((job, self._clock.now, None))
         self._story.tell("jobs", f"{job.kind} {job.name} starts on {', '.join(job.servers)}")
 
     def end(self, name: str) -> None:
-        if self.jobs.pop(name, None) is not None:
+        if self._take_off(name):
             self._story.tell("jobs", f"{name} is over")
+
+    def ran(self, server: str, moment: datetime) -> bool:
+        """Whether any job ran there at that moment."""
+        return any(
+            server in job.servers and began <= moment and (ended is None or ended >= moment)
+            for job, began, ended in self._spans
+        )
+
+    def _take_off(self, name: str) -> bool:
+        job = self.jobs.pop(name, None)
+        self._spans = [(j, began, self._clock.now if j is job else ended) for j, began, ended in self._spans]
+        return job is not None
 
     def on(self, server: str) -> list[FakeJob]:
         return [job for job in self.jobs.values() if server in job.servers]
@@ -68,7 +82,7 @@ class FakeWorkloads:
         for job in self.on(server):
             if why is not None:
                 self._interrupt(job, why)
-            del self.jobs[job.name]
+            self._take_off(job.name)
             self._story.tell("jobs", f"{job.name} is lost")
 
     # What the executor calls

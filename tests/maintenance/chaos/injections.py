@@ -8,6 +8,7 @@ from typing import Final
 
 from provisioner.api.errors import Conflict, Retryable
 from provisioner.api.node_contract import POWER_CYCLE_REQUESTED
+from provisioner.maintenance.phases.verdict import Cause
 from tests.maintenance.chaos import people
 from tests.maintenance.chaos.client import Effect
 from tests.maintenance.chaos.fake_machine import Habit
@@ -23,7 +24,8 @@ JOB_SECONDS: Final = 1800
 class Injection:
     """`strike` happens in the middle of things. `more_boots`: how many boots it may cost beside those asked for.
 
-    loses_server: what was asked for cannot be done any more. may_give_up: the Maintenance may end in Failed.
+    permits: the causes with which a Maintenance may end as Failed for it, if the history bears that out (liveness.py);
+    of every other history what was asked for comes about.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Injection:
     fault: Callable[[], Exception] | None = None
     answer_lost: bool = False
     more_boots: int = 0
+    permits: tuple[Cause, ...] = ()
     two_leaders: bool = False
     stale: bool = False
 
@@ -39,7 +42,7 @@ def _habit(habit: Habit, *, lasting: bool = False) -> Callable[[World], None]:
     def strike(world: World) -> None:
         for machine in world.machines.values():
             if lasting:
-                machine.lasting.add(habit)
+                machine.keep(habit)
             else:
                 machine.habits.append(habit)
 
@@ -69,6 +72,18 @@ def _reboot_behind_our_back(world: World) -> None:
         machine.boot(world.hosts[machine.name].firmware_image(), 300, "somebody pressed its button")
 
 
+def _image_goes_for_an_hour(world: World) -> None:
+    """No boot host has the images; later they have them again."""
+    for name in world.images:
+        world.image_is_there(name, False)
+        world.later(3600, lambda name=name: world.image_is_there(name, True))  # type: ignore[misc]
+
+
+def _both_dead(world: World) -> None:
+    _habit("BMC is dead", lasting=True)(world)
+    _habit("agent is deaf", lasting=True)(world)
+
+
 INJECTIONS: Final = (
     Injection(name="nothing else"),
     Injection(name="409", fault=lambda: Conflict("somebody else was faster (injected)", after_seconds=0.1)),
@@ -76,16 +91,41 @@ INJECTIONS: Final = (
     Injection(name="lost answer", fault=lambda: Retryable("connection reset (injected)"), answer_lost=True),
     Injection(name="lost watch", stale=True),
     Injection(name="two leaders", two_leaders=True),
-    Injection(name="a boot never returns", strike=_habit("never returns"), more_boots=1),
-    Injection(name="no boot ever returns", strike=_habit("never returns", lasting=True), more_boots=20),
-    Injection(name="a boot on the wrong image", strike=_habit("wrong image"), more_boots=1),
-    Injection(name="every boot on the wrong image", strike=_habit("wrong image", lasting=True), more_boots=4),
+    # Where one method is all there is, it has failed then.
+    Injection(name="a boot never returns", strike=_habit("never returns"), more_boots=1, permits=("RebootFailed",)),
+    Injection(
+        name="no boot ever returns",
+        strike=_habit("never returns", lasting=True),
+        more_boots=20,
+        permits=("RebootFailed",),
+    ),
+    Injection(name="a boot on the wrong image", strike=_habit("wrong image"), more_boots=1, permits=("WrongImage",)),
+    Injection(
+        name="every boot on the wrong image",
+        strike=_habit("wrong image", lasting=True),
+        more_boots=4,
+        permits=("WrongImage",),
+    ),
     Injection(name="too fast to be seen NotReady", strike=_habit("too fast", lasting=True)),
-    Injection(name="checks fail", strike=_habit("checks fail", lasting=True)),
+    Injection(name="checks fail", strike=_habit("checks fail", lasting=True), permits=("NotVerified",)),
     Injection(name="the agent is deaf", strike=_habit("agent is deaf", lasting=True)),
-    Injection(name="the machine vanishes", strike=_first(people.vanish)),
-    Injection(name="the Node is deleted", strike=_first(people.delete_node), more_boots=1),
-    Injection(name="the server is renamed", strike=_first(people.rename)),
+    # Where the agent cannot be told, or the power is to be cut, nothing is left.
+    Injection(name="the BMC is dead", strike=_habit("BMC is dead", lasting=True), permits=("RebootFailed",)),
+    Injection(name="BMC dead, agent deaf", strike=_both_dead, permits=("RebootFailed",)),
+    # No boot is ordered into it; a reboot that was begun by then comes to its end.
+    Injection(name="the image is gone for an hour", strike=_image_goes_for_an_hour, permits=("RebootFailed",)),
+    Injection(
+        name="the machine vanishes",
+        strike=_first(people.vanish),
+        permits=("NodeGone", "RebootFailed", "NodeNotReady"),
+    ),
+    Injection(
+        name="the Node is deleted",
+        strike=_first(people.delete_node),
+        more_boots=1,
+        permits=("NodeGone", "NodeReplaced"),
+    ),
+    Injection(name="the server is renamed", strike=_first(people.rename), permits=("ServerGone",)),
     Injection(name="cordoned by an administrator", strike=_first(people.cordon)),
     Injection(name="a second request, patient", strike=_second_request("WhenIdle"), more_boots=1),
     Injection(name="a second request, now", strike=_second_request("Now"), more_boots=1),

@@ -11,6 +11,8 @@ from provisioner.api.maintenance import FINAL_PHASES
 from provisioner.api.meta import rfc3339
 from provisioner.api.node_contract import REQUEST_CONDITIONS
 from provisioner.cluster.resources import NODES, of
+from provisioner.maintenance.requests.request import ACTION_OF, REQUESTOR_OF
+from tests.maintenance.chaos.accounts import PERSON
 from tests.maintenance.chaos.world import World
 
 FOREIGN_TAINT = {"key": "example.com/mine", "value": "admin", "effect": "NoSchedule"}
@@ -22,8 +24,12 @@ def ask(world: World, name: str, type_: str, policy: str, message: str = "") -> 
     moment = rfc3339(world.clock.now)
     condition = {"type": type_, "status": "True", "reason": policy, "message": message, "lastTransitionTime": moment}
     with contextlib.suppress(NotFound):
+        found = (world.cluster.get(NODES, name).get("status") or {}).get("conditions") or ()
         patch = {"status": {"conditions": [condition]}}
-        world.cluster.strategic_patch(NODES, name, patch, subresource="status", manager="kubectl-patch")
+        world.accounts.person.strategic_patch(NODES, name, patch, subresource="status", manager="kubectl-patch")
+        again = any(c["type"] == type_ and c["status"] == "True" for c in found)
+        image = next((word.removeprefix("image=") for word in message.split() if word.startswith("image=")), None)
+        world.history.ask(name, REQUESTOR_OF[type_], ACTION_OF[type_], image, again=again)
         world.story.tell("admin", f"asks on Node {name}: {type_} {policy} {message}")
 
 
@@ -33,44 +39,57 @@ def file(world: World, name: str, number: int, requestor: dict[str, Any]) -> Non
         "apiVersion": "provisioner.dev/v1alpha1",
         "kind": "Maintenance",
         "metadata": {"name": f"{name}-{number}"},
-        "spec": {"serverRef": name, "requestors": [requestor]},
+        "spec": {"serverRef": name, "requestors": [{**requestor, "user": PERSON}]},
     }
-    world.cluster.apply(body, manager=f"provisioner-requestor-{requestor['name']}")
+    world.history.ask(name, requestor["name"], requestor["action"], requestor.get("imageRef"))
+    world.accounts.person.apply(body, manager=f"provisioner-requestor-{requestor['name']}")
     world.story.tell("admin", f"files Maintenance {name}-{number}: {requestor}")
 
 
 def withdraw(world: World) -> None:
     """Everybody takes back what was asked for."""
-    moment = rfc3339(world.clock.now)
-    world.story.tell("admin", "withdraws every request")
-    for name, node in world.nodes().items():
-        asked = [c for c in (node.get("status") or {}).get("conditions") or () if c["type"] in REQUEST_CONDITIONS]
-        taken = [
-            {**condition, "status": "False", "reason": "Withdrawn", "lastTransitionTime": moment}
-            for condition in asked
-            if condition["status"] == "True"
-        ]
-        if taken:
-            patch = {"status": {"conditions": taken}}
-            world.cluster.strategic_patch(NODES, name, patch, subresource="status", manager="kubectl-patch")
+    for name in world.nodes():
+        withdraw_conditions(world, name, *REQUEST_CONDITIONS)
     for body in world.maintenances():
         if (body.get("status") or {}).get("phase") in FINAL_PHASES:
             continue
         for requestor in body["spec"].get("requestors") or ():
             if requestor["name"].startswith("user-"):
+                world.history.withdraw(body["spec"]["serverRef"], requestor["name"])
+                world.story.tell("admin", f"takes {requestor['name']} out of {body['metadata']['name']}")
                 empty = {key: body[key] for key in ("apiVersion", "kind")}
                 empty |= {
                     "metadata": {"name": body["metadata"]["name"]},
                     "spec": {"serverRef": body["spec"]["serverRef"]},
                 }
-                world.cluster.apply(empty, manager=f"provisioner-requestor-{requestor['name']}")
+                world.accounts.person.apply(empty, manager=f"provisioner-requestor-{requestor['name']}")
+
+
+def withdraw_conditions(world: World, name: str, *types: str) -> None:
+    """The conditions of these types on a Node are set False."""
+    moment = rfc3339(world.clock.now)
+    asked = (world.nodes()[name].get("status") or {}).get("conditions") or ()
+    taken = [
+        {**condition, "status": "False", "reason": "Withdrawn", "lastTransitionTime": moment}
+        for condition in asked
+        if condition["type"] in types and condition["status"] == "True"
+    ]
+    if not taken:
+        return
+    world.story.tell("admin", f"withdraws from Node {name}: {', '.join(c['type'] for c in taken)}")
+    patch = {"status": {"conditions": taken}}
+    world.accounts.person.strategic_patch(NODES, name, patch, subresource="status", manager="kubectl-patch")
+    for condition in taken:
+        world.history.withdraw(name, REQUESTOR_OF[condition["type"]])
 
 
 def delete_maintenances(world: World) -> None:
     """`kubectl delete maintenance --all`."""
     for body in world.maintenances():
         world.story.tell("admin", f"deletes Maintenance {body['metadata']['name']}")
-        world.cluster.delete(of(Maintenance), body["metadata"]["name"])
+        if (body.get("status") or {}).get("phase") not in FINAL_PHASES:
+            world.history.maintenances_deleted.add(body["metadata"]["uid"])
+        world.accounts.person.delete(of(Maintenance), body["metadata"]["name"])
 
 
 def cordon(world: World, name: str) -> None:
@@ -90,6 +109,7 @@ def delete_node(world: World, name: str) -> None:
     """`kubectl delete node`: whoever lived there is forgotten."""
     world.story.tell("admin", f"deletes Node {name}")
     world.cordoned.discard(name)
+    world.history.delete_node(name)
     world.cluster.delete(NODES, name)
 
 
@@ -102,6 +122,7 @@ def vanish(world: World, name: str) -> None:
 def rename(world: World, name: str) -> None:
     """Somebody registered the machine under another name: the Server and its Node are gone."""
     body = world.cluster.get(of(Server), name)
+    world.history.servers_gone.add(name)
     world.story.tell("admin", f"renames Server {name} to {name}-new")
     delete_node(world, name)
     world.cluster.delete(of(Server), name)

@@ -14,11 +14,11 @@ from provisioner.cluster.controller import NEEDS_HUMAN_RETRY_SECONDS, Controller
 from provisioner.cluster.resources import NODES, of
 from provisioner.maintenance.client import MaintenanceInformers
 from provisioner.maintenance.controller import build_maintenance_controllers
-from tests.maintenance.chaos.client import ACTS, WRITES, ChaosDoor, Meter
+from tests.maintenance.chaos.client import ACTS, WRITES, ChaosClient, Meter
 from tests.maintenance.chaos.fake_informer import FakeInformer
 from tests.maintenance.chaos.fake_time import FakeClock
 from tests.maintenance.chaos.fake_workloads import FakeWorkloads
-from tests.maintenance.chaos.story import Story
+from tests.maintenance.chaos.story import InvariantBroken, Story
 
 MOST_RECONCILES_AT_ONCE: Final = 300
 """More at one moment of the clock is a loop that would burn a processor and flood the API server."""
@@ -57,9 +57,9 @@ class Replica:
         self.frozen_until: datetime | None = None
         self.events = StoryEvents(story, who)
         self.controllers: list[Controller] = build_maintenance_controllers(
-            ChaosDoor(cluster, who, meter, WRITES),
+            ChaosClient(cluster, who, meter, WRITES),
             MaintenanceInformers(**self._informers),  # type: ignore[arg-type]
-            ChaosDoor(workloads, who, meter, ACTS),  # type: ignore[arg-type]
+            ChaosClient(workloads, who, meter, ACTS),  # type: ignore[arg-type]
             self.events,
             clock,
             rng=random.Random(seed),
@@ -112,6 +112,8 @@ class Replica:
         except NeedsHuman as error:
             self._story.tell(self.who, f"reconcile needs a person: {error}")
             queue.retry(key, NEEDS_HUMAN_RETRY_SECONDS)
+        except InvariantBroken:
+            raise
         except Exception as error:
             self._story.must(False, f"reconcile failed: {error!r}\n{traceback.format_exc()}")
             queue.retry(key)

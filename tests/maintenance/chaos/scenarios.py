@@ -14,7 +14,8 @@ from provisioner.api.node_contract import (
     REBOOT_REQUESTED,
     REIMAGE_REQUESTED,
 )
-from tests.maintenance.chaos import invariants, people
+from tests.maintenance.chaos import invariants, liveness, people
+from tests.maintenance.chaos.accounts import Accounts
 from tests.maintenance.chaos.fake_workloads import FakeJob
 from tests.maintenance.chaos.injections import Injection, Strike
 from tests.maintenance.chaos.world import NEW, NOON, Fleet, World
@@ -38,7 +39,7 @@ def run(
     *,
     strike: tuple[int, str, Injection] | None = None,
     live: bool = False,
-    cluster: Any = None,
+    accounts: Accounts | None = None,
     prefix: str = "s",
     start: datetime = NOON,
 ) -> World:
@@ -47,7 +48,7 @@ def run(
     if strike is not None:
         number, moment, injection = strike
         title += f" / {'live' if live else 'killed'} {moment} effect {number} / {injection.name}"
-    world = World(replace(scenario.fleet, cluster=cluster, prefix=prefix, start=start), title)
+    world = World(replace(scenario.fleet, accounts=accounts, prefix=prefix, start=start), title)
     world.start_controller()
     world.run(10)
     scenario.begin(world)
@@ -58,6 +59,7 @@ def run(
     world.run(HORIZON_SECONDS, until=lambda: not world.has_plans and world.is_over())
     world.run(QUIET_SECONDS)
     invariants.check_end(world)
+    liveness.check_asked(world, strike[2].permits if strike is not None else ())
     invariants.check_boots(world, scenario.boots if strike is None else 0, most_boots)
     world.story.judge()
     return world
@@ -94,7 +96,26 @@ def _reboot_now(world: World) -> None:
 def _drain(world: World) -> None:
     _job(world, "training", world.names[0], 300)
     world.later(60, lambda: people.ask(world, world.names[0], DRAIN_REQUESTED, "WhenIdle", "look at its fan"))
-    world.later(3000, lambda: people.withdraw(world))
+    world.later(3000, lambda: _end_drain(world))
+
+
+def _end_drain(world: World) -> None:
+    liveness.check_drained(world)
+    people.withdraw(world)
+
+
+def _reimage_merged_with_a_reboot(world: World) -> None:
+    _job(world, "training", world.names[0], 600)
+    requestor = {"name": "user-alice", "action": "Reimage", "policy": "WhenIdle", "imageRef": world.images[NEW]}
+    world.later(60, lambda: people.file(world, world.names[0], 1, requestor))
+    world.later(120, lambda: people.ask(world, world.names[0], REBOOT_REQUESTED, "WhenIdle", "it leaks memory"))
+
+
+def _reboot_then_kept_drained(world: World) -> None:
+    _job(world, "training", world.names[0], 300)
+    world.later(60, lambda: people.ask(world, world.names[0], DRAIN_REQUESTED, "WhenIdle", "look at its fan"))
+    world.later(60, lambda: people.ask(world, world.names[0], REBOOT_REQUESTED, "WhenIdle"))
+    world.later(5400, lambda: _end_drain(world))
 
 
 def _power_cycle(world: World) -> None:
@@ -129,6 +150,12 @@ SCENARIOS: Final = (
     ),
     Scenario(name="reboot now", begin=_reboot_now),
     Scenario(name="drain", begin=_drain, boots=0),
+    Scenario(
+        name="a reimage merged with a reboot",
+        begin=_reimage_merged_with_a_reboot,
+        fleet=Fleet(settings={"reboot_methods": ("Kexec", "Reset")}),
+    ),
+    Scenario(name="reboot, then kept drained", begin=_reboot_then_kept_drained),
     Scenario(name="power cycle", begin=_power_cycle, fleet=Fleet(slurm=False)),
     Scenario(name="two servers, budget one", begin=_two_servers, fleet=Fleet(servers=2)),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.maintenance.chaos.fake_time import FakeClock
+from tests.maintenance.chaos.replay import command
 
 
 class SimulatedCrash(BaseException):
@@ -22,6 +23,10 @@ class Story:
         self.lines: list[str] = []
         self.broken: str | None = None
 
+    @property
+    def moment(self) -> float:
+        return self._clock.monotonic()
+
     def tell(self, who: str, what: str) -> None:
         self.lines.append(f"{self._clock.monotonic():8.1f}s  {who:<12} {what}")
 
@@ -34,4 +39,4 @@ class Story:
     def judge(self) -> None:
         """Raises: InvariantBroken with the story, if anything was broken."""
         if self.broken is not None:
-            raise InvariantBroken("\n".join((self.broken, f"in: {self.title}", *self.lines)))
+            raise InvariantBroken("\n".join((self.broken, f"in: {self.title}", *self.lines, f"replay: {command()}")))

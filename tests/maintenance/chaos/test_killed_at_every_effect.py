@@ -1,22 +1,22 @@
 """The executor is killed at every single thing that it does, and at each of these something else goes wrong, too.
 
 `make chaos` (CHAOS=long) plays every combination; otherwise every effect is killed after once for each scenario, and
-the other troubles take turns. A failure shows the whole history.
+of the other troubles the seed of the run chooses (replay.py). A failure shows the whole history.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from functools import cache
 from typing import Final
 
 import pytest
 
+from tests.maintenance.chaos import replay
 from tests.maintenance.chaos.injections import INJECTIONS, Injection
+from tests.maintenance.chaos.replay import LONG
 from tests.maintenance.chaos.scenarios import SCENARIOS, Scenario, run
 
-LONG: Final = os.environ.get("CHAOS") == "long"
 SIDES: Final = ("before", "after")
 
 BY_NAME: Final = {scenario.name: scenario for scenario in SCENARIOS}
@@ -42,9 +42,9 @@ def turns(scenario: Scenario, injection: Injection) -> Iterator[Turn]:
             if number == 1 or effects[number - 1] != effects[number - 2]:  # not the same once more, such as a warning
                 yield number, "after", False
     else:
-        seed = SCENARIOS.index(scenario) * 31 + INJECTIONS.index(injection) * 17
-        yield seed % len(effects) + 1, SIDES[seed % 2], False
-        yield seed * 7 % len(effects) + 1, side_of(injection) or SIDES[seed % 2], True
+        chance = replay.rng(scenario.name, injection.name)
+        yield chance.randint(1, len(effects)), chance.choice(SIDES), False
+        yield chance.randint(1, len(effects)), side_of(injection) or chance.choice(SIDES), True
 
 
 def every_turn(effects: int, injection: Injection) -> Iterator[Turn]:

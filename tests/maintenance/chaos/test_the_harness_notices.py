@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from provisioner.maintenance import controller
+from provisioner.maintenance.controller import MaintenanceController
+from provisioner.maintenance.effects import Effects
+from provisioner.maintenance.phases import claiming, verifying
+from provisioner.maintenance.phases.verdict import Cause, read_verdict
+from provisioner.maintenance.status.record import end_attempt, judge
+from provisioner.maintenance.steps import Wait, WriteStatus
 from tests.maintenance.chaos.injections import INJECTIONS
 from tests.maintenance.chaos.scenarios import SCENARIOS, run
 from tests.maintenance.chaos.story import InvariantBroken
@@ -61,6 +69,172 @@ def _believes_every_boot(monkeypatch: pytest.MonkeyPatch) -> None:
     """Takes the boot before for the new one: done at once, without a boot."""
     _replace(monkeypatch, "new_boot", "rebooting", by=lambda facts: facts.maintenance.status.boot_id_before)
     _replace(monkeypatch, "_doubt", "verifying", by=lambda facts, attempt: None)
+
+
+def _restarted(monkeypatch: pytest.MonkeyPatch, step: Callable[[Any, Any], Any]) -> None:
+    """Each process decides by `step` about what it finds begun when it sees a Maintenance for the first time.
+
+    `step` gets the facts and the moment; where it returns None the process decides as it should.
+    """
+    begin, decide = MaintenanceController.__init__, controller.decide
+    found: dict[str, str | None] = {}
+
+    def start(self: Any, *args: Any, **kwargs: Any) -> None:
+        found.clear()
+        begin(self, *args, **kwargs)
+
+    def look(facts: Any, now: Any) -> Any:
+        status = facts.maintenance.status
+        begun = found.setdefault(facts.maintenance.name, status.phase)
+        wrong = step(facts, now) if begun == status.phase and read_verdict(status) is None else None
+        return wrong or decide(facts, now)
+
+    monkeypatch.setattr(MaintenanceController, "__init__", start)
+    monkeypatch.setattr(controller, "decide", look)
+
+
+def _gives_up_after_a_restart(monkeypatch: pytest.MonkeyPatch, cause: Cause = "RebootFailed") -> None:
+    """Ends as Failed whatever it finds Claiming, Draining or Drained."""
+
+    def give_up(facts: Any, now: Any) -> Any:
+        if facts.maintenance.status.phase not in ("Claiming", "Draining", "Drained"):
+            return None
+        return WriteStatus(status=judge(facts.maintenance, cause, "lost in a restart", now))
+
+    _restarted(monkeypatch, give_up)
+
+
+def _waits_for_ever_after_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goes back to Waiting where it finds a server cordoned that is not drained, and stays there."""
+
+    def wait(facts: Any, now: Any) -> Any:
+        m = facts.maintenance
+        if m.status.phase == "Claiming" and facts.node.taint is not None:
+            stuck.add(m.name)
+            return WriteStatus(status=replace(m.status, phase="Waiting"))
+        return Wait(seconds=60) if m.name in stuck and m.status.phase == "Waiting" else None
+
+    stuck: set[str] = set()
+    _restarted(monkeypatch, wait)
+    look = controller.decide
+    still = lambda facts, now: wait(facts, now) if facts.maintenance.name in stuck else look(facts, now)  # noqa: E731
+    monkeypatch.setattr(controller, "decide", still)
+
+
+def _forgets_a_requestor_on_merge(monkeypatch: pytest.MonkeyPatch) -> None:
+    write = Effects.set_requestors
+    monkeypatch.setattr(Effects, "set_requestors", lambda self, m, requestors: write(self, m, requestors[-1:]))
+
+
+def _boots_the_image_of_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reboots, onto the old image, and calls that what was asked for."""
+
+    def begin(facts: Any, status: Any, method: Any, now: Any) -> Any:
+        image = facts.pool.spec.image_ref
+        digest = f"sha256:{1:064x}"
+        other = replace(facts, image=replace(facts.image, spec=replace(facts.image.spec, digest=digest)))
+        other = replace(other, wanted=replace(facts.wanted, image=image))
+        return real(other, status, method, now)
+
+    real = claiming.begin_attempt
+    _replace(monkeypatch, "begin_attempt", "claiming", by=begin)
+
+
+def _skips_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def doubt(facts: Any, attempt: Any) -> Any:
+        found = real(facts, attempt)
+        return None if found is not None and found[0] == "NotVerified" else found
+
+    real = verifying._doubt
+    _replace(monkeypatch, "_doubt", "verifying", by=doubt)
+
+
+def _loses_a_drain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gives the server back after the reboot, though somebody wants it out of use."""
+    monkeypatch.setattr("provisioner.maintenance.requests.merge.Wanted.keeps_drained", property(lambda self: False))
+
+
+def _reboots_again_after_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Takes the attempt that it finds for a failed one, without a look, and makes the next."""
+
+    def again(facts: Any, now: Any) -> Any:
+        attempt = facts.maintenance.status.reboot
+        if facts.maintenance.status.phase != "Rebooting" or attempt is None or attempt.outcome is not None:
+            return None
+        return WriteStatus(status=end_attempt(facts.maintenance.status, "Booted", "lost in a restart", now))
+
+    _restarted(monkeypatch, again)
+
+
+def _answers_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    _replace(monkeypatch, "_answer", "release", by=lambda facts, verdict: None)
+
+
+@pytest.mark.parametrize(
+    ("fault", "scenario", "killed", "words"),
+    [
+        (
+            _gives_up_after_a_restart,
+            "reboot when idle",
+            ("phase Claiming", "after"),
+            "ended as Failed .RebootFailed: lost",
+        ),
+        (
+            _gives_up_after_a_restart,
+            "reboot by a deadline",
+            ("phase Draining", "after"),
+            "ended as Failed .RebootFailed: lost",
+        ),
+        (_gives_up_after_a_restart, "drain", ("phase Drained", "after"), "ended as Failed .RebootFailed: lost"),
+        (_waits_for_ever_after_a_restart, "reboot when idle", ("taints", "after"), "s1-1 did not end: it is Waiting"),
+        (_forgets_a_requestor_on_merge, "a reimage merged with a reboot", None, "user-alice.* it was forgotten"),
+        (
+            _boots_the_image_of_the_pool,
+            "reimage when idle, by reset",
+            None,
+            "ended as Completed .*, but no boot into s-image-new passed",
+        ),
+        (_skips_the_checks, "reboot when idle", None, "has not passed its checks"),
+        (_loses_a_drain, "reboot, then kept drained", None, "though nobody withdrew the drain"),
+        (
+            _reboots_again_after_a_restart,
+            "reboot now",
+            ("phase Rebooting", "after"),
+            "went on from Kexec, which ended Booted",
+        ),
+        (_answers_nobody, "reboot when idle", None, "the answer of s1-1 is not on the Node"),
+    ],
+    ids=lambda value: value.__name__.strip("_") if callable(value) else None,
+)
+def test_lost_work_is_found(
+    monkeypatch: pytest.MonkeyPatch, fault: Break, scenario: str, killed: tuple[str, str] | None, words: str
+) -> None:
+    """Without any trouble, or with a crash alone: nothing excuses it."""
+    strike = None
+    if killed is not None:
+        effects = run(SCENARIO[scenario]).meter.effects
+        number = next(effect.number for effect in effects if killed[0] in effect.words)
+        strike = (number, killed[1], INJECTION["nothing else"])
+    fault(monkeypatch)
+    with pytest.raises(InvariantBroken, match=words):
+        run(SCENARIO[scenario], strike=strike)
+
+
+@pytest.mark.parametrize(
+    ("cause", "trouble", "words"),
+    [
+        ("RebootFailed", "no boot ever returns", "Kexec was not tried"),
+        ("NotVerified", "checks fail", "no check of the boot that ran had failed"),
+        ("NodeReplaced", "a boot never returns", "which nothing in this history permits"),
+    ],
+)
+def test_a_trouble_is_no_blanket_excuse(
+    monkeypatch: pytest.MonkeyPatch, cause: Cause, trouble: str, words: str
+) -> None:
+    """A cause that the trouble could bring about, ahead of the trouble: nothing of it has happened yet."""
+    _gives_up_after_a_restart(monkeypatch, cause)
+    with pytest.raises(InvariantBroken, match=words):
+        run(SCENARIO["reboot when idle"], strike=(7, "after", INJECTION[trouble]))
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import Any, Final
 
-from provisioner.api import Maintenance, NodePool, Server
+from provisioner.api import Image, Maintenance, NodePool, Server
 from provisioner.api.codec import encode, to_json
 from provisioner.api.maintenance import FINAL_PHASES
 from provisioner.api.meta import rfc3339
@@ -20,11 +19,13 @@ from provisioner.join.node_object import PREPARED_ORDER_ANNOTATION, SERVER_UID_A
 from tests.boot.objects import image, pool, rack, server
 from tests.cluster.fake_cluster import FakeCluster
 from tests.maintenance.chaos import invariants
-from tests.maintenance.chaos.client import WRITES, Meter
+from tests.maintenance.chaos.accounts import Accounts
+from tests.maintenance.chaos.client import Meter
 from tests.maintenance.chaos.fake_host import FakeHost
 from tests.maintenance.chaos.fake_machine import FakeBmc, FakeBmcPool, FakeMachine
 from tests.maintenance.chaos.fake_time import FakeClock
 from tests.maintenance.chaos.fake_workloads import FakeJob, FakeWorkloads
+from tests.maintenance.chaos.history import History
 from tests.maintenance.chaos.neighbours import Neighbours
 from tests.maintenance.chaos.replica import Replica
 from tests.maintenance.chaos.story import SimulatedCrash, Story
@@ -39,33 +40,15 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """What a world begins with. `cluster` None: a FakeCluster."""
+    """What a world begins with. `accounts` None: a FakeCluster."""
 
     servers: int = 1
     budget: int = 1
     settings: dict[str, Any] = field(default_factory=dict)
     slurm: bool = True
     prefix: str = "s"
-    cluster: Any = None
+    accounts: Accounts | None = None
     start: datetime = NOON
-
-
-class CountedCluster:
-    """A real client, whose writes are counted."""
-
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
-        self.writes = 0
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._inner, name)
-        return partial(self._write, found) if name in WRITES else found
-
-    def _write(self, write: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        try:
-            return write(*args, **kwargs)
-        finally:
-            self.writes += 1
 
 
 class World:
@@ -76,7 +59,9 @@ class World:
         self.clock = FakeClock(self.fleet.start)
         self.story = Story(self.clock)
         self.story.title = title
-        self.cluster = FakeCluster(self.clock) if self.fleet.cluster is None else CountedCluster(self.fleet.cluster)
+        self.history = History(self.clock)
+        self.accounts = self.fleet.accounts or Accounts.of_fake(FakeCluster(self.clock))
+        self.cluster = self.accounts.admin
         self._listed: dict[ResourceType, tuple[int, dict[str, Object]]] = {}
         self.names = [f"{self.fleet.prefix}{n + 1}" for n in range(self.fleet.servers)]
         self.pool_name = f"{self.fleet.prefix}-pool"
@@ -95,8 +80,8 @@ class World:
         self._plans: list[tuple[datetime, Callable[[], None]]] = []
         self._seen_changes = -1
         self._make_objects()
-        bmcs = {name: FakeBmc(self.machines[name], self.hosts[name].firmware_image) for name in self.names}
-        self.neighbours = Neighbours(self.cluster, self.look, FakeBmcPool(bmcs), self.clock, self.story)
+        bmcs = {name: FakeBmc(self.machines[name], self.hosts[name].ordered_boot) for name in self.names}
+        self.neighbours = Neighbours(self.accounts.controller, self.look, FakeBmcPool(bmcs), self.clock, self.story)
 
     # Making it
 
@@ -113,11 +98,12 @@ class World:
             self.pool_name, image_ref=self.images[OLD], maintenance=maintenance, jobs=JobSettings(slurm=slurm)
         )
         self._put(encode(pool_body), "kubectl")
+        self.history.pool_images.append((self.clock.now, self.images[OLD]))
         for number, name in enumerate(self.names):
             self.machines[name] = FakeMachine(
                 name, self.clock, self.story, self._machine_went_down, self.images[OLD], self.images[STALE]
             )
-            self.hosts[name] = FakeHost(self.machines[name], self.cluster, self.pool_name)
+            self.hosts[name] = FakeHost(self.machines[name], self.accounts, self.pool_name)
             self._make_server(name, number)
 
     def _image_name(self, name: str) -> str:
@@ -218,7 +204,14 @@ class World:
         self.starts += 1
         who = f"executor-{self.starts}"
         replica = Replica(
-            who, self.cluster, self.look, self.workloads, self.meter, self.clock, self.story, seed=self.starts
+            who,
+            self.accounts.controller,
+            self.look,
+            self.workloads,
+            self.meter,
+            self.clock,
+            self.story,
+            seed=self.starts,
         )
         self.replicas.append(replica)
         if self.freeze_next:
@@ -288,7 +281,8 @@ class World:
         return worked
 
     def _count_changes(self) -> int:
-        return len(self.cluster.changes) if isinstance(self.cluster, FakeCluster) else int(self.cluster.writes)
+        count = self.accounts.count
+        return count.writes if count is not None else len(self.cluster.changes)
 
     def _next_moment(self) -> datetime | None:
         moments = [plan[0] for plan in self._plans]
@@ -305,7 +299,21 @@ class World:
         phases = [(m.get("status") or {}).get("phase") for m in self.maintenances()]
         return bool(phases) and bool(self.replicas) and all(phase in FINAL_PHASES for phase in phases)
 
+    def image_is_there(self, name: str, there: bool) -> None:
+        """Whether the boot hosts have it."""
+        condition = {
+            "type": "Available",
+            "status": "True" if there else "False",
+            "reason": "Published" if there else "Missing",
+            "message": "",
+            "lastTransitionTime": rfc3339(self.clock.now),
+        }
+        self.cluster.apply_status(Image, self.images[name], {"conditions": [condition]}, manager="provisioner-image")
+        self.history.images_gone.append((self.clock.now, self.images[name], not there))
+        self.story.tell("images", f"{name} is {'there' if there else 'gone'}")
+
     def pool_image(self, name: str) -> None:
         """The administrator points the pool at another image."""
         self.cluster.patch(of(NodePool), self.pool_name, {"spec": {"imageRef": self.images[name]}}, manager="kubectl")
+        self.history.pool_images.append((self.clock.now, self.images[name]))
         self.story.tell("admin", f"the pool wants {name}")
