@@ -25,6 +25,7 @@ from provisioner.api.node_contract import (
 from provisioner.api.node_facts import BootIntent, BootReport, NodeFacts, ReportState
 from provisioner.api.server import JoinStatus, Verification
 from provisioner.cluster.resources import NODES
+from provisioner.rules.assigned_image import current_image_name
 from tests.maintenance.chaos.accounts import Accounts
 from tests.maintenance.chaos.fake_machine import BOOT_SECONDS, KEXEC_SECONDS, FakeMachine
 
@@ -71,15 +72,12 @@ class FakeHost:
             self._checks_due = self.machine.clock.now + CHECKS
 
     def firmware_image(self) -> str:
-        """What the boot service would serve: the order's image until it has joined, then the pool's."""
+        """What the boot service would serve."""
         try:
-            server = self._boot.read(Server, self.machine.name)
-            order, join = server.status.order, server.status.join
-            if order is not None and order.image_ref and (join is None or join.order_id != order.id):
-                return str(order.image_ref)
-            return str(self._boot.read(NodePool, self._pool).spec.image_ref)
+            server, pool = self._boot.read(Server, self.machine.name), self._boot.read(NodePool, self._pool)
         except NotFound:
             return self.machine.running_image
+        return current_image_name(server, pool) or self.machine.running_image
 
     def ordered_boot(self) -> tuple[str, str | None, bool]:
         """What the firmware would boot, the attempt in whose name it is ordered, and whether that was tried before."""

@@ -46,12 +46,13 @@ def file(world: World, name: str, number: int, requestor: dict[str, Any]) -> Non
     world.story.tell("admin", f"files Maintenance {name}-{number}: {requestor}")
 
 
-def withdraw(world: World) -> None:
-    """Everybody takes back what was asked for."""
-    for name in world.nodes():
+def withdraw(world: World, *names: str) -> None:
+    """Everybody takes back what was asked for, of these servers or of all."""
+    for name in [name for name in world.nodes() if name in (names or world.names)]:
         withdraw_conditions(world, name, *REQUEST_CONDITIONS)
     for body in world.maintenances():
-        if (body.get("status") or {}).get("phase") in FINAL_PHASES:
+        others = bool(names) and body["spec"]["serverRef"] not in names
+        if others or (body.get("status") or {}).get("phase") in FINAL_PHASES:
             continue
         for requestor in body["spec"].get("requestors") or ():
             if requestor["name"].startswith("user-"):

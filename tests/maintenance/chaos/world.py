@@ -140,6 +140,7 @@ class World:
         for manager, status in (
             ("provisioner-boot-controller", {"order": to_json(order), "readyTime": moment}),
             ("provisioner-join", {"join": to_json(join)}),
+            ("provisioner-inventory", {"assignedImageRef": self.images[OLD]}),
             ("provisioner-join-controller", {"nodeUID": made["metadata"]["uid"]}),
             ("provisioner-power", {"power": to_json(power)}),
         ):
@@ -316,4 +317,8 @@ class World:
         """The administrator points the pool at another image."""
         self.cluster.patch(of(NodePool), self.pool_name, {"spec": {"imageRef": self.images[name]}}, manager="kubectl")
         self.history.pool_images.append((self.clock.now, self.images[name]))
+        for member in self.look(of(Server))():
+            # What the inventory controller does.
+            assigned = {"assignedImageRef": self.images[name]}
+            self.accounts.controller.apply_status(Server, member, assigned, manager="provisioner-inventory")
         self.story.tell("admin", f"the pool wants {name}")
