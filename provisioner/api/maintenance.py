@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 from provisioner.api.meta import Condition, ObjectMeta, Resource
 from provisioner.api.rules import NAME_RULES, PRINTABLE_RULES
-from provisioner.api.schema import Column, Kind, Rule, described
+from provisioner.api.schema import Column, FieldSchema, Kind, Rule, described
 
 MaintenanceAction = Literal["Drain", "Reboot", "Reimage", "PowerCycle"]
 MaintenancePolicy = Literal["WhenIdle", "Deadline", "Now"]
@@ -161,6 +161,12 @@ class TimelineEntry:
     phase: MaintenancePhase = described("Phase in which it happened.")
     reason: str = described("One CamelCase word of a small set.", max_length=63, rules=PRINTABLE_RULES)
     message: str = described("In words.", max_length=1024)
+    about: tuple[str, ...] = described(
+        "What it is about, for programs: a requestor and a fingerprint of its request, pods, an intent's id.",
+        default=(),
+        max_items=16,
+        item=FieldSchema(doc="A name or an id.", max_length=512),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

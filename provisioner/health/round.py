@@ -110,7 +110,7 @@ def _fold_job(
         return result("Passed", state.reason, state.message), None
     if state.phase == "Refused":
         fix = "correct the check's template in the pool's spec.verification.checks"
-        if "forbidden" in state.message:
+        if state.reason == "JobForbidden":
             fix = f"let the controller make Jobs in namespace {check.namespace} (docs/verification.md has the commands)"
         return result("Failed", state.reason, f"its Job cannot be made: {state.message}; remedy: {fix}"), None
     if state.phase in ("Absent", "Running") and now < ends:

@@ -296,9 +296,16 @@ def test_a_job_that_may_not_be_made_is_told_with_the_right_that_is_missing() -> 
     words = (
         'jobs.batch is forbidden: User "c" cannot create resource "jobs" in API group "batch" in the namespace "gpu"'
     )
-    refused = JobState(phase="Refused", reason="JobRefused", message=words)
+    refused = JobState(phase="Refused", reason="JobForbidden", message=words)
     decision = decide(situation(pool=strict_pool(job_check(namespace="gpu")), jobs={"gpu-burn": refused}), NOON)
     assert "remedy: let the controller make Jobs in namespace gpu" in verified(decision).message
+
+
+def test_a_refusal_that_speaks_of_something_forbidden_is_told_by_its_reason() -> None:
+    words = "spec.template.spec.hostPID: Forbidden: host namespaces are forbidden"
+    refused = JobState(phase="Refused", reason="JobRefused", message=words)
+    decision = decide(situation(pool=strict_pool(job_check(namespace="gpu")), jobs={"gpu-burn": refused}), NOON)
+    assert "remedy: correct the check's template" in verified(decision).message
 
 
 @pytest.mark.parametrize("end", [JobState(phase="Failed", reason="TimedOut"), JobState(phase="Absent")])

@@ -7,15 +7,17 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.maintenance import SlurmDrain, TimelineEntry
+from provisioner.api.maintenance import MaintenanceStatus, SlurmDrain, TimelineEntry
 from provisioner.api.meta import rfc3339
 from provisioner.api.node_contract import HOLD_REQUESTED
 from provisioner.api.node_facts import BootReport
 from provisioner.jobs.work import Work
 from provisioner.maintenance.facts import MaintenanceFacts, read_node
 from provisioner.maintenance.phases.budget import Budget
+from provisioner.maintenance.phases.claiming import after_eviction
 from provisioner.maintenance.phases.staging import stage_intent
 from provisioner.maintenance.phases.waiting import decide_waiting
+from provisioner.maintenance.requests.effective import effective
 from provisioner.maintenance.requests.merge import merge
 from provisioner.maintenance.steps import NeedBudget, ReopenSlurm, SetIntent, Wait, WriteStatus
 from tests.boot import objects
@@ -130,6 +132,34 @@ def test_the_agent_is_waited_for_as_long_as_a_boot_by_kexec_may_take_and_once_on
     full = with_status(replace(told, budget=replace(FREE, taken=("r01-u02-1",))), late.status)
     assert waits_for(full, 181) == ["Budget"]
     assert waits_for(with_status(replace(told, budget=FREE), late.status), 4000) == ["claimed"]
+
+
+def reworded(status: MaintenanceStatus) -> MaintenanceStatus:
+    """As another release might word it, or another language."""
+    return replace(status, timeline=tuple(replace(entry, message="…") for entry in status.timeline))
+
+
+def test_what_is_on_record_is_read_by_its_fields_and_never_by_its_words() -> None:
+    given = facts(budget=FREE, status={"blockers": (blocker("Agent", NODE),)})
+    late = decide_waiting(given, later(180))
+    assert isinstance(late, WriteStatus)
+    assert waits_for(with_status(given, reworded(late.status)), 4000) == ["claimed"], "its agent was waited for once"
+    first = effective(given, later(1))
+    assert [entry.reason for entry in first.timeline] == ["Requested"]
+    asked = with_status(given, reworded(first))
+    assert effective(asked, later(2)).timeline == asked.maintenance.status.timeline, "what is recorded is not repeated"
+    changed = replace(given.maintenance.spec.requestors[0], policy="Now")
+    spec = replace(asked.maintenance.spec, requestors=(changed,))
+    again = effective(replace(asked, maintenance=replace(asked.maintenance, spec=spec)), later(3))
+    assert [entry.reason for entry in again.timeline] == ["Requested", "RequestChanged"]
+    work = Work(evictable=("ml/a", "ml/b"))
+    emptied = after_eviction(replace(given, work=work), (), later(4))
+    assert isinstance(emptied, WriteStatus)
+    assert emptied.status.timeline[-1].about == ("ml/a", "ml/b")
+    more = replace(with_status(given, reworded(emptied.status)), work=Work(evictable=("ml/a", "ml/b", "ml/c")))
+    later_on = after_eviction(more, (), later(5))
+    assert isinstance(later_on, WriteStatus)
+    assert later_on.status.timeline[-1].about == ("ml/c",), "nobody is said twice to have been asked"
 
 
 def test_a_clock_that_is_set_back_makes_nobody_wait_for_hours() -> None:

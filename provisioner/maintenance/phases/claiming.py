@@ -101,7 +101,7 @@ def after_eviction(facts: MaintenanceFacts, held: Iterable[EvictionBlocked], now
     asked = _newly_asked(facts)
     status = effective(facts, now)
     if asked:
-        status = note(status, now, "Evicted", f"asked to end: {', '.join(asked)}")
+        status = note(status, now, "Evicted", f"asked to end: {', '.join(asked)}", about=tuple(asked))
     return _write_or_wait(facts, set_blockers(status, blocked, now), now)
 
 
@@ -204,7 +204,7 @@ def _newly_asked(facts: MaintenanceFacts) -> list[str]:
     """The next pods that are not on record as asked to end; as many as one entry of the record holds."""
     since = facts.maintenance.status.claimed_time or ""
     entries = (e for e in facts.maintenance.status.timeline if e.reason == "Evicted" and e.time >= since)
-    recorded = {word.strip(",") for e in entries for word in e.message.split()}
+    recorded = {pod for e in entries for pod in e.about}
     pods = [p for p in (facts.work.evictable if facts.work is not None else ()) if p not in recorded]
     return pods[:MAX_NAMES]
 

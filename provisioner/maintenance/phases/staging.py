@@ -70,12 +70,12 @@ def give_up_staging(facts: MaintenanceFacts, now: datetime) -> MaintenanceStatus
     if intent is None or ends is None or now < ends <= now + limit:  # later only by a clock that was ahead
         return None
     words = f"{intent.id}: not staged by {rfc3339(ends)}; the server is claimed nevertheless"
-    return note(facts.maintenance.status, now, NOT_STAGED, words)
+    return note(facts.maintenance.status, now, NOT_STAGED, words, about=(intent.id,))
 
 
 def _has_given_up(facts: MaintenanceFacts, intent: BootIntent) -> bool:
     timeline = facts.maintenance.status.timeline
-    return any(e.reason == NOT_STAGED and e.message.startswith(f"{intent.id}:") for e in timeline)
+    return any(e.reason == NOT_STAGED and intent.id in e.about for e in timeline)
 
 
 def _is_staging(facts: MaintenanceFacts, kind: str, name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -73,8 +74,8 @@ def _with_requestors(
 ) -> MaintenanceStatus:
     last: dict[str, tuple[str, str]] = {}
     for entry in status.timeline:
-        if entry.reason in _ABOUT_REQUESTORS:
-            last[entry.message.partition(":")[0]] = (entry.reason, entry.message)
+        if entry.reason in _ABOUT_REQUESTORS and entry.about:
+            last[entry.about[0]] = (entry.reason, entry.about[-1])
     ignored = {r.name for r in refused}
     for requestor in m.spec.requestors:
         before = last.pop(requestor.name, None)
@@ -84,13 +85,12 @@ def _with_requestors(
             words = f"{words}; not heard: another requestor wants another Image; file it as a Maintenance of its own"
         else:
             reason = "Requested" if before is None or before[0] in ("Withdrawn", "RequestIgnored") else "RequestChanged"
-        # Compared as it would be written, clipped.
-        noted = note(status, now, reason, words)
-        if before is None or before[1] != noted.timeline[-1].message:
-            status = noted
+        request = hashlib.sha256(words.encode()).hexdigest()[:12]
+        if before is None or before[1] != request:
+            status = note(status, now, reason, words, about=(requestor.name, request))
     for name, (reason, _) in last.items():
         if reason != "Withdrawn":
-            status = note(status, now, "Withdrawn", f"{name}: asks for nothing any more")
+            status = note(status, now, "Withdrawn", f"{name}: asks for nothing any more", about=(name,))
     return status
 
 

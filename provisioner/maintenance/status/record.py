@@ -51,11 +51,18 @@ _IN: Final[dict[str, frozenset[MaintenancePhase]]] = {
 
 
 def note(
-    status: MaintenanceStatus, now: datetime, reason: str, message: str, *, phase: MaintenancePhase | None = None
+    status: MaintenanceStatus,
+    now: datetime,
+    reason: str,
+    message: str,
+    *,
+    phase: MaintenancePhase | None = None,
+    about: tuple[str, ...] = (),
 ) -> MaintenanceStatus:
-    """`status` with one more entry in its record, and in `phase` if one is given."""
+    """`status` with one more entry in its record, and in `phase` if one is given. Who decides later reads `about`,
+    never the message."""
     phase = phase or status.phase or "Waiting"
-    entry = TimelineEntry(time=rfc3339_micro(now), phase=phase, reason=reason, message=clip(message))
+    entry = TimelineEntry(time=rfc3339_micro(now), phase=phase, reason=reason, message=clip(message), about=about)
     timeline = (*status.timeline, entry)
     if len(timeline) > MAX_TIMELINE:
         timeline = (*timeline[:FIRST_ENTRIES], *timeline[FIRST_ENTRIES - MAX_TIMELINE :])
