@@ -17,8 +17,8 @@ log = structlog.get_logger()
 Reconcile = Callable[[str], float | None]
 """Brings the object of that key closer to what is wanted; returns after how many seconds to look again, or None."""
 
-RESYNC_SECONDS: Final = 300.0
-"""Every object is looked at so often, should a change of it ever have been missed."""
+RESYNC_SECONDS: Final = 3600.0
+"""Every object is looked at so often, should a change of it ever have been missed: at 10,000 servers three a second."""
 
 NEEDS_HUMAN_RETRY_SECONDS: Final = 5.0
 STOP_SECONDS: Final = 30.0

@@ -55,6 +55,7 @@ class Informer:
         namespace: str | None = None,
         label_selector: str | None = None,
         field_selector: str | None = None,
+        keep_managed_fields: bool = True,
         watch_seconds: int = 60,
         clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
@@ -66,6 +67,7 @@ class Informer:
             "label_selector": label_selector,
             "field_selector": field_selector,
         }
+        self._keep_managed_fields = keep_managed_fields  # who owns which field: as much again as the object itself
         self._watch_seconds = watch_seconds
         self._clock = clock
         self._jitter = jitter
@@ -210,6 +212,8 @@ class Informer:
             return
         if old and new and old["metadata"]["resourceVersion"] == new["metadata"]["resourceVersion"]:
             return
+        if new is not None and not self._keep_managed_fields:
+            new["metadata"].pop("managedFields", None)
         with self._store_lock:
             if new is None:
                 del self._objects[key]

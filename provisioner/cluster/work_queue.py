@@ -1,5 +1,8 @@
 """A queue of keys after client-go: a key that is added twice is worked on once; a key that is added while it is worked
-on is worked on once more afterwards, never by two workers at a time; a key that failed comes back later and later."""
+on is worked on once more afterwards, never by two workers at a time; a key that failed comes back later and later.
+
+What is added before anybody works on it is a backlog: everything that a cache was filled with. What changes meanwhile
+goes before it, so that the first act of a new leader does not wait until a whole fleet was looked at."""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import heapq
 import random
 import threading
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Final
 
@@ -15,6 +18,8 @@ from provisioner.cluster.backoff import backoff_seconds
 
 FIRST_RETRY_SECONDS: Final = 0.2
 LAST_RETRY_SECONDS: Final = 300.0
+BACKLOG_SHARE: Final = 8
+"""Of so many keys one is of the backlog, however much changes."""
 
 
 class WorkQueue:
@@ -30,6 +35,9 @@ class WorkQueue:
         self._jitter = jitter
         self._changed = threading.Condition()
         self._ready: deque[str] = deque()
+        self._backlog: OrderedDict[str, None] = OrderedDict()
+        self._started = False
+        self._taken = 0
         self._dirty: set[str] = set()  # to be worked on: in _ready, or in _working and to come again
         self._working: set[str] = set()
         self._due: dict[str, float] = {}
@@ -41,6 +49,11 @@ class WorkQueue:
         """Work on `key` soon."""
         with self._changed:
             self._add(key)
+
+    def hurry(self, key: str) -> None:
+        """Work on `key` before the rest of the backlog, if it is in it."""
+        with self._changed:
+            self._hurry(key)
 
     def add_after(self, key: str, seconds: float) -> None:
         """Work on `key` in `seconds`; if it already waits for an earlier moment, that one stays."""
@@ -78,11 +91,12 @@ class WorkQueue:
         """The next key, to be handed back by `done`; None after `timeout` seconds or when the queue is shut down."""
         deadline = None if timeout is None else self._clock() + timeout
         with self._changed:
+            self._started = True
             while not self._shut_down:
                 now = self._clock()
                 self._promote(now)
-                if self._ready:
-                    key = self._ready.popleft()
+                if self._ready or self._backlog:
+                    key = self._take()
                     self._dirty.discard(key)
                     self._working.add(key)
                     return key
@@ -110,15 +124,34 @@ class WorkQueue:
         """Keys that wait for a worker now."""
         with self._changed:
             self._promote(self._clock())
-            return len(self._ready)
+            return len(self._ready) + len(self._backlog)
 
     def _add(self, key: str) -> None:
-        if self._shut_down or key in self._dirty:
+        if self._shut_down:
+            return
+        if key in self._dirty:
+            if self._started:
+                self._hurry(key)
             return
         self._dirty.add(key)
-        if key not in self._working:
+        if key in self._working:
+            return
+        if self._started:
             self._ready.append(key)
-            self._changed.notify()
+        else:
+            self._backlog[key] = None
+        self._changed.notify()
+
+    def _hurry(self, key: str) -> None:
+        if key in self._backlog:
+            del self._backlog[key]
+            self._ready.append(key)
+
+    def _take(self) -> str:
+        self._taken += 1
+        if self._backlog and (not self._ready or self._taken % BACKLOG_SHARE == 0):
+            return self._backlog.popitem(last=False)[0]
+        return self._ready.popleft()
 
     def _promote(self, now: float) -> None:
         while self._waiting and self._waiting[0][0] <= now:

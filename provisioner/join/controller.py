@@ -21,7 +21,7 @@ from provisioner.join.node_controller import NodePreparer
 from provisioner.join.node_object import SERVER_UID_ANNOTATION
 from provisioner.join.stale_tokens import SETTLE_SECONDS, TokenCleaner, left_over
 
-PREPARERS: Final = 4
+PREPARERS: Final = 8
 UNSYNCED_SECONDS: Final = 0.2
 
 

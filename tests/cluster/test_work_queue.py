@@ -171,3 +171,25 @@ def test_a_backoff_is_between_half_and_all_of_its_step(failures: int, jitter: fl
     seconds = backoff_seconds(failures, first=0.5, cap=60, jitter=lambda: jitter)
     step = min(60, 0.5 * 2 ** min(failures - 1, 60))
     assert step / 2 <= seconds <= step
+
+
+def test_what_changes_goes_before_what_a_cache_was_filled_with(queue: WorkQueue) -> None:
+    for key in ("a", "b", "c", "d"):
+        queue.add(key)
+    queue.hurry("c")
+    assert queue.get(0) == "c"
+    queue.add("new")
+    queue.add("d")  # it waits already, and now it changed
+    assert [queue.get(0) for _ in range(5)] == ["new", "d", "a", "b", None]
+
+
+def test_the_backlog_is_worked_off_however_much_changes(queue: WorkQueue) -> None:
+    queue.add("first")
+    queue.add("old")
+    seen = [queue.get(0)]
+    queue.hurry("unknown")
+    for number in range(20):
+        queue.add(f"new-{number}")
+        queue.add(f"other-{number}")
+        seen.append(queue.get(0))
+    assert "old" in seen

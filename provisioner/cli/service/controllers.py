@@ -42,7 +42,8 @@ def run_controllers(
 ) -> None:
     """Run all controllers until `stop` is set; returns when their work under way has ended."""
     recorder = EventRecorder(cluster, "provisioner-controller")
-    servers, pools, racks, images = (Informer(cluster, of(kind)) for kind in (Server, NodePool, Rack, Image))
+    pools, racks, images = (Informer(cluster, of(kind)) for kind in (NodePool, Rack, Image))
+    servers = Informer(cluster, of(Server), keep_managed_fields=False)
     nodes, csrs = Informer(cluster, NODES), Informer(cluster, CSRS)
     maintenances, blocks = Informer(cluster, of(Maintenance)), Informer(cluster, of(AddressBlock))
     leases = Informer(cluster, LEASES, namespace=NODE_LEASES)
@@ -125,6 +126,11 @@ def run_controllers(
         if stop.is_set():
             return
     meters.lead(servers, maintenances, pools)
+    # Who was registered while nobody led has waited longest.
+    unseen = [body["metadata"]["name"] for body in servers.items() if not (body.get("status") or {}).get("conditions")]
+    for controller in controllers:
+        for name in unseen:
+            controller.queue.hurry(name)
     threads = [threading.Thread(target=each.run, args=(stop,), name=each.name, daemon=True) for each in controllers]
     for thread in threads:
         thread.start()
