@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from provisioner.lab.control_plane.plane import ControlPlane
 
 
-REAL_PARTS: Final = frozenset({"binaries", "tools", "programs", "network", "namespace"})
-"""Fixtures that start real programs, or need root."""
+REAL_PARTS: Final = frozenset({"binaries", "tools", "programs", "network", "namespace", "quiet_logs"})
+"""Fixtures that start real programs or need root; and that of the chaos harness, which plays histories for minutes."""
 REAL_HELPERS: Final = frozenset({"need_root", "lab_tools", "installed", "namespaces", "fake_server", "ipmi_sim"})
 """Functions that do; a module that has one is about real parts as a whole."""
 
