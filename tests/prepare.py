@@ -6,10 +6,11 @@ Inside a test it would count against that test's time-out. What cannot be had is
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 from provisioner.api.errors import ProvisionerError
-from provisioner.cli.lab.parts import build_demo_image, demo_state, obtain_parts
-from provisioner.lab.demo.up import Report
+from provisioner.cli.lab.parts import Report, build_demo_image, demo_state, obtain_parts
+from provisioner.cli.progress import Progress
 from provisioner.lab.tools import obtain_tools
 from tests.jobs.slurm_site import PACKAGES as SLURM
 from tests.tools import IN_CI
@@ -17,11 +18,14 @@ from tests.tools import IN_CI
 
 def main() -> int:
     """Exit status: 0; in CI, where nothing may be absent, 1 if something is."""
-    report, state = Report(sys.stdout), demo_state("tests")
+    state = demo_state("tests")
     try:
-        _, binaries = obtain_parts(state, report)
-        obtain_tools(state.cache, SLURM)
-        build_demo_image(state, binaries, report)
+        # Slurm's chroot comes over the network while Kubernetes is compiled.
+        with Progress() as progress, ThreadPoolExecutor() as beside:
+            slurm = beside.submit(obtain_tools, state.cache, SLURM)
+            _, binaries = obtain_parts(state, Report(progress))
+            build_demo_image(state, binaries, Report(progress))
+            slurm.result()
     except ProvisionerError as error:
         print(f"tests: {error}")
         return 1 if IN_CI else 0

@@ -17,7 +17,7 @@ from tests.join.samples import ADDRESS, body
 NEIGHBOUR = "10.80.0.99"
 
 
-class Counting:
+class FakeJoinService:
     """A service that counts."""
 
     def __init__(self) -> None:
@@ -29,12 +29,12 @@ class Counting:
 
 
 @pytest.fixture
-def service() -> Counting:
-    return Counting()
+def service() -> FakeJoinService:
+    return FakeJoinService()
 
 
 @pytest.fixture
-def path(service: Counting, tmp_path: Path) -> Iterator[Path]:
+def path(service: FakeJoinService, tmp_path: Path) -> Iterator[Path]:
     with serve(service, tmp_path / "s", monotonic=lambda: 0.0) as socket_path:
         yield socket_path
 
@@ -53,14 +53,14 @@ def path(service: Counting, tmp_path: Path) -> Iterator[Path]:
     ids=["oversized", "deep lists", "deep objects", "long number", "infinite number", "many keys", "compressed"],
 )
 def test_a_bomb_is_refused_and_the_next_machine_is_answered(
-    path: Path, service: Counting, bomb: bytes, status: int
+    path: Path, service: FakeJoinService, bomb: bytes, status: int
 ) -> None:
     assert post_as_nginx(path, bomb, NEIGHBOUR).status == status
     assert service.calls == 0
     assert post_as_nginx(path, body(), ADDRESS).status == 425
 
 
-def test_a_neighbour_who_asks_all_the_time_waits_and_nobody_else_does(path: Path, service: Counting) -> None:
+def test_a_neighbour_who_asks_all_the_time_waits_and_nobody_else_does(path: Path, service: FakeJoinService) -> None:
     statuses = [post_as_nginx(path, body(), NEIGHBOUR).status for _ in range(60)]
     assert statuses.count(429) == 40
     assert service.calls == 20, "what is over the rate never reaches the API server"
@@ -74,7 +74,7 @@ def test_malformed_requests_use_up_the_rate_too(path: Path) -> None:
     assert statuses == [400] * 20 + [429]
 
 
-def test_slow_bodies_hold_nobody_up(path: Path, service: Counting) -> None:
+def test_slow_bodies_hold_nobody_up(path: Path, service: FakeJoinService) -> None:
     """More of them than the server has threads, each with its last byte missing."""
     raw = body()
     head = (

@@ -34,7 +34,7 @@ DEADLINE_SECONDS = 60
 
 
 @dataclass
-class RecordedEvents:
+class FakeEvents:
     """Keeps what would become Events."""
 
     reasons: list[str] = field(default_factory=list)
@@ -73,7 +73,7 @@ class World:
     door: Cluster
     name: str
     informers: BootInformers
-    events: RecordedEvents
+    events: FakeEvents
 
     def controller(
         self, cluster: Any = None, now: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -175,7 +175,7 @@ def world(cluster: Cluster, controller_account: Cluster, unique: str) -> Iterato
     for informer in follow.values():
         informer.start(stop)
     assert all(informer.wait_for_sync(30) for informer in follow.values())
-    yield World(cluster, controller_account, unique, BootInformers(**follow), RecordedEvents())
+    yield World(cluster, controller_account, unique, BootInformers(**follow), FakeEvents())
     stop.set()
     cluster.delete(NODES, unique)
     cluster.delete(of(Server), unique)
@@ -284,7 +284,7 @@ def test_two_controllers_at_once_give_one_order(world: World) -> None:
 def test_a_node_that_the_caches_do_not_know_yet_forbids_an_order(world: World) -> None:
     """Before an order is given the Node is read past every cache."""
 
-    class Empty:
+    class FakeEmptySource:
         has_synced = True
 
         def get(self, name: str) -> None:
@@ -301,7 +301,7 @@ def test_a_node_that_the_caches_do_not_know_yet_forbids_an_order(world: World) -
     world.node(ready=True)
     from dataclasses import replace
 
-    blind = replace(world.informers, nodes=Empty(), leases=Empty())
+    blind = replace(world.informers, nodes=FakeEmptySource(), leases=FakeEmptySource())
     controller = BootController(world.door, blind, world.events, now=lambda: datetime.now(UTC), rng=random.Random(1))
     controller.reconcile(world.name)
     assert world.read().status.order is None

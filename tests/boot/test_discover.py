@@ -62,7 +62,7 @@ class World:
     discoverer: Discoverer
 
 
-class Silent:
+class FakeEvents:
     def record(self, regarding: Mapping[str, Any], type: Any, reason: str, message: str) -> None: ...  # noqa: A002
 
 
@@ -71,7 +71,7 @@ def world() -> Iterator[World]:
     cluster, servers, racks = FakeCluster(), FakeSource(), FakeSource(*RACKS)
     index = ServerIndex(servers)
     index.attach()
-    discoverer = Discoverer(cluster, index, racks, Silent())  # type: ignore[arg-type]
+    discoverer = Discoverer(cluster, index, racks, FakeEvents())  # type: ignore[arg-type]
     stop = threading.Event()
     thread = threading.Thread(target=discoverer.run, args=(stop,))
     thread.start()

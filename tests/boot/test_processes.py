@@ -121,7 +121,7 @@ def test_a_full_access_log_makes_room(tmp_path: Path) -> None:
     path.write_text("x" * 100)
     signals: list[int] = []
 
-    class Nginx:
+    class FakeNginx:
         def send_signal(self, number: int) -> None:
             signals.append(number)
             stop.set()
@@ -130,7 +130,7 @@ def test_a_full_access_log_makes_room(tmp_path: Path) -> None:
         def wait(self, timeout: float | None = None) -> bool:
             return stop.is_set()
 
-    rotate_access_log(path, Nginx(), Soon(), largest_bytes=99)  # type: ignore[arg-type]
+    rotate_access_log(path, FakeNginx(), Soon(), largest_bytes=99)  # type: ignore[arg-type]
     assert not path.exists()
     assert (tmp_path / "access.json.1").stat().st_size == 100
     assert signals == [signal.SIGUSR1]

@@ -79,13 +79,13 @@ def world() -> Iterator[World]:
     source.objects["r01-u01"]["metadata"]["resourceVersion"] = "1"
     cluster, events = FakeCluster(source.objects["r01-u01"]), list[str]()
 
-    class Events:
+    class FakeEvents:
         def record(self, regarding: Mapping[str, Any], type: Any, reason: str, message: str) -> None:  # noqa: A002
             events.append(reason)
 
     index = ServerIndex(source)
     index.attach()
-    recorder = ProgressRecorder(cluster, index, Events())  # type: ignore[arg-type]
+    recorder = ProgressRecorder(cluster, index, FakeEvents())  # type: ignore[arg-type]
     stop = threading.Event()
     threads = [threading.Thread(target=recorder.run, args=(stop,)) for _ in range(3)]
     for thread in threads:

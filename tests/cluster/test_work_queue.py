@@ -13,7 +13,7 @@ from provisioner.cluster.backoff import backoff_seconds
 from provisioner.cluster.work_queue import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS, WorkQueue
 
 
-class Clock:
+class FakeClock:
     def __init__(self) -> None:
         self.now = 100.0
 
@@ -22,12 +22,12 @@ class Clock:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> FakeClock:
+    return FakeClock()
 
 
 @pytest.fixture
-def queue(clock: Clock) -> WorkQueue:
+def queue(clock: FakeClock) -> WorkQueue:
     return WorkQueue(clock=clock, jitter=lambda: 1.0)
 
 
@@ -56,7 +56,7 @@ def test_a_key_added_while_worked_on_comes_again_once_and_not_before_it_is_done(
     assert queue.get(0) is None
 
 
-def test_a_delayed_key_comes_when_it_is_due(queue: WorkQueue, clock: Clock) -> None:
+def test_a_delayed_key_comes_when_it_is_due(queue: WorkQueue, clock: FakeClock) -> None:
     queue.add_after("a", 5)
     clock.now += 4.9
     assert queue.get(0) is None
@@ -64,7 +64,7 @@ def test_a_delayed_key_comes_when_it_is_due(queue: WorkQueue, clock: Clock) -> N
     assert queue.get(0) == "a"
 
 
-def test_of_two_delays_the_earlier_moment_stays(queue: WorkQueue, clock: Clock) -> None:
+def test_of_two_delays_the_earlier_moment_stays(queue: WorkQueue, clock: FakeClock) -> None:
     queue.add_after("a", 5)
     queue.add_after("a", 50)
     queue.add_after("b", 50)
@@ -86,7 +86,7 @@ def test_retries_wait_longer_and_longer_until_the_key_is_forgotten(queue: WorkQu
     assert queue.retry("a") == FIRST_RETRY_SECONDS
 
 
-def test_a_retry_is_not_sooner_than_the_server_asked(queue: WorkQueue, clock: Clock) -> None:
+def test_a_retry_is_not_sooner_than_the_server_asked(queue: WorkQueue, clock: FakeClock) -> None:
     assert queue.retry("a", at_least_seconds=30) == 30
     clock.now += 29
     assert queue.get(0) is None

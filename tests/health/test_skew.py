@@ -10,7 +10,7 @@ from provisioner.health.skew import ClockSkew
 from tests.health.objects import after
 
 
-class SetClock:
+class FakeClock:
     """A clock that a test sets."""
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ def lease(seconds: float | None) -> dict[str, Any]:
 
 
 def test_only_a_renewal_that_was_seen_tells_the_clock() -> None:
-    clock = SetClock()
+    clock = FakeClock()
     skew = ClockSkew(clock)
     skew.saw("n", None, lease(-40))  # of any age
     skew.saw("n", lease(-40), lease(-40))  # something else in it changed
@@ -37,7 +37,7 @@ def test_only_a_renewal_that_was_seen_tells_the_clock() -> None:
 
 
 def test_a_watch_that_was_held_up_does_not_make_a_clock_look_behind() -> None:
-    clock = SetClock()
+    clock = FakeClock()
     skew = ClockSkew(clock)
     for seconds, renewed in ((10, 10), (45, 20), (46, 30)):
         clock.seconds = seconds
@@ -46,7 +46,7 @@ def test_a_watch_that_was_held_up_does_not_make_a_clock_look_behind() -> None:
 
 
 def test_what_was_seen_before_the_boot_joined_tells_of_another_clock() -> None:
-    clock = SetClock()
+    clock = FakeClock()
     skew = ClockSkew(clock)
     skew.saw("n", lease(0), lease(5))
     assert skew.of("n", since=after(1)) is None
@@ -54,7 +54,7 @@ def test_what_was_seen_before_the_boot_joined_tells_of_another_clock() -> None:
 
 
 def test_an_old_sighting_and_a_lease_that_is_gone_are_forgotten() -> None:
-    clock = SetClock()
+    clock = FakeClock()
     skew = ClockSkew(clock)
     skew.saw("n", lease(0), lease(1))
     clock.seconds = 61

@@ -72,7 +72,7 @@ class FailingCluster:
 
 
 @dataclass
-class RecordedEvents:
+class FakeEvents:
     """Keeps what would become Events."""
 
     told: list[tuple[str, str, str]] = field(default_factory=list)
@@ -94,7 +94,7 @@ class World:
     name: str
     informers: HealthInformers
     mac: str
-    events: RecordedEvents = field(default_factory=RecordedEvents)
+    events: FakeEvents = field(default_factory=FakeEvents)
     began: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def now(self) -> datetime:

@@ -26,7 +26,7 @@ from provisioner.join.service import JoinService
 from provisioner.join.source import TrustedProxies
 from provisioner.join.web import join_blueprint
 from provisioner.lab.control_plane.plane import free_port
-from tests.node.join_server import Authority
+from tests.node.fake_join_server import Authority
 from tests.tools import lab_tools
 
 SECONDS = 30.0

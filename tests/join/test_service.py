@@ -276,7 +276,7 @@ def test_a_verifier_challenges_and_then_proves(world: World) -> None:
 
 
 def test_an_api_server_that_is_away_is_retryable_and_nothing_is_refused(world: World) -> None:
-    class Away:
+    class FakeAwayCluster:
         def __getattr__(self, name: str) -> Any:
             def call(*_: Any, **__: Any) -> Any:
                 raise Retryable("connection refused", after_seconds=2)
@@ -284,7 +284,7 @@ def test_an_api_server_that_is_away_is_retryable_and_nothing_is_refused(world: W
             return call
 
     with pytest.raises(Retryable):
-        world.service(Away()).join(world.request(), world.address)
+        world.service(FakeAwayCluster()).join(world.request(), world.address)
     world.joined()
 
 

@@ -26,7 +26,7 @@ CONFIGURATION = JoinConfiguration(
 )
 
 
-class Answering:
+class FakeJoinService:
     """A service that answers what it is told to, and remembers what it was asked."""
 
     def __init__(self) -> None:
@@ -41,17 +41,17 @@ class Answering:
 
 
 @pytest.fixture
-def service() -> Answering:
-    return Answering()
+def service() -> FakeJoinService:
+    return FakeJoinService()
 
 
 @pytest.fixture
-def path(service: Answering, tmp_path: Path) -> Iterator[Path]:
+def path(service: FakeJoinService, tmp_path: Path) -> Iterator[Path]:
     with serve(service, tmp_path / "s") as socket_path:
         yield socket_path
 
 
-def test_a_configuration_is_sent_whole_and_cached_nowhere(path: Path, service: Answering) -> None:
+def test_a_configuration_is_sent_whole_and_cached_nowhere(path: Path, service: FakeJoinService) -> None:
     reply = post_as_nginx(path, body(), ADDRESS)
     assert reply.status == 200
     assert reply.headers["Cache-Control"] == "no-store"
@@ -98,7 +98,7 @@ def test_a_configuration_is_sent_whole_and_cached_nowhere(path: Path, service: A
     ],
 )
 def test_every_answer_has_its_status(
-    path: Path, service: Answering, answer: Any, status: int, expected: dict[str, Any]
+    path: Path, service: FakeJoinService, answer: Any, status: int, expected: dict[str, Any]
 ) -> None:
     service.answer = answer
     reply = post_as_nginx(path, body(), ADDRESS)
@@ -119,18 +119,18 @@ def test_every_answer_has_its_status(
     ],
 )
 def test_what_is_malformed_does_not_reach_the_service(
-    path: Path, service: Answering, raw: bytes, headers: dict[str, str], status: int
+    path: Path, service: FakeJoinService, raw: bytes, headers: dict[str, str], status: int
 ) -> None:
     assert post_as_nginx(path, raw, ADDRESS, headers).status == status
     assert service.asked == []
 
 
-def test_a_proxy_that_names_no_source_is_not_guessed_at(path: Path, service: Answering) -> None:
+def test_a_proxy_that_names_no_source_is_not_guessed_at(path: Path, service: FakeJoinService) -> None:
     assert post_as_nginx(path, body(), "unknown").reason == "NoSourceAddress"
     assert service.asked == []
 
 
-def test_the_boot_services_own_middleware_may_stand_in_front(service: Answering, tmp_path: Path) -> None:
+def test_the_boot_services_own_middleware_may_stand_in_front(service: FakeJoinService, tmp_path: Path) -> None:
     with serve(service, tmp_path / "s", behind_real_peer=True) as path:
         assert post_as_nginx(path, body(), ADDRESS, {"X-Forwarded-For": "10.80.0.99"}).status == 200
     assert service.asked == [(request(), ADDRESS)]

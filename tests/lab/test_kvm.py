@@ -25,7 +25,7 @@ def device(tmp_path: Path) -> Path:
     return path
 
 
-class Probe:
+class FakeProbe:
     """Stands for the boot, and counts how often it was tried."""
 
     def __init__(self, works: bool) -> None:
@@ -42,7 +42,7 @@ class Probe:
 def test_the_answer_is_the_boot_and_is_kept(
     works: bool, expected: str, kernel: Path, device: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    probe = Probe(works)
+    probe = FakeProbe(works)
     monkeypatch.setattr(kvm, "boots", probe)
     tools = Tools(tmp_path / "tools-1")
     for _ in range(2):
@@ -53,7 +53,7 @@ def test_the_answer_is_the_boot_and_is_kept(
 def test_another_kernel_or_other_tools_are_asked_anew(
     kernel: Path, device: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    probe = Probe(True)
+    probe = FakeProbe(True)
     monkeypatch.setattr(kvm, "boots", probe)
     kvm.choose_accelerator(kernel, Tools(tmp_path / "tools-1"), tmp_path, device=device)
     kvm.choose_accelerator(kernel, Tools(tmp_path / "tools-2"), tmp_path, device=device)

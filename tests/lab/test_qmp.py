@@ -16,7 +16,7 @@ import pytest
 from provisioner.lab.machine.qmp import MonitorGone, QmpClient
 
 
-class ScriptedQemu:
+class FakeQemu:
     """Greets, accepts every command, and can send events, refuse, or hang up."""
 
     def __init__(self, path: Path) -> None:
@@ -53,8 +53,8 @@ class ScriptedQemu:
 
 
 @pytest.fixture
-def qemu(short_directory: Path) -> Iterator[ScriptedQemu]:
-    with closing(ScriptedQemu(short_directory / "qmp.sock")) as made:
+def qemu(short_directory: Path) -> Iterator[FakeQemu]:
+    with closing(FakeQemu(short_directory / "qmp.sock")) as made:
         yield made
 
 
@@ -64,28 +64,28 @@ def events() -> queue.Queue[str]:
 
 
 @pytest.fixture
-def client(qemu: ScriptedQemu, short_directory: Path, events: queue.Queue[str]) -> Iterator[QmpClient]:
+def client(qemu: FakeQemu, short_directory: Path, events: queue.Queue[str]) -> Iterator[QmpClient]:
     with closing(QmpClient(short_directory / "qmp.sock", lambda name, data: events.put(name))) as made:
         made.connect()
         yield made
 
 
 def test_it_negotiates_then_commands_and_hears_events(
-    qemu: ScriptedQemu, client: QmpClient, events: queue.Queue[str]
+    qemu: FakeQemu, client: QmpClient, events: queue.Queue[str]
 ) -> None:
     assert client.execute("query-status") == {"to": "query-status"}
     assert [qemu.commands.get(timeout=30) for _ in range(2)] == ["qmp_capabilities", "query-status"]
     assert events.get(timeout=30) == "RESET"
 
 
-def test_what_qemu_refuses_is_told_in_its_words(qemu: ScriptedQemu, client: QmpClient) -> None:
+def test_what_qemu_refuses_is_told_in_its_words(qemu: FakeQemu, client: QmpClient) -> None:
     qemu.refuse.add("stop")
     with pytest.raises(MonitorGone, match="refused stop: not now"):
         client.execute("stop")
     assert client.execute("cont") == {"to": "cont"}, "the next answer is not mistaken for the last one"
 
 
-def test_a_qemu_that_goes_away_is_noticed_at_once(qemu: ScriptedQemu, client: QmpClient) -> None:
+def test_a_qemu_that_goes_away_is_noticed_at_once(qemu: FakeQemu, client: QmpClient) -> None:
     qemu.hang_up_on.add("quit")
     with pytest.raises(MonitorGone, match="was closed during quit"):
         client.execute("quit")

@@ -63,7 +63,7 @@ class CaughtUpExecutor:
 
 
 @dataclass
-class RecordedEvents:
+class FakeEvents:
     """Keeps what would become Events: kind of the object and reason."""
 
     told: list[tuple[str, str]] = field(default_factory=list)
@@ -84,7 +84,7 @@ class Plane:
         self.cluster, self.client, self.unique = cluster, client, unique
         self.now = NOON
         self.agent_stages = True
-        self.jobs, self.events = FakeJobs(), RecordedEvents()
+        self.jobs, self.events = FakeJobs(), FakeEvents()
         self.names = [f"{unique}-u{n + 1:02}" for n in range(servers)]
         self.name = self.names[0]
         self.image, self.other = f"{unique}-old", f"{unique}-new"

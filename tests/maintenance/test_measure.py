@@ -9,12 +9,12 @@ from typing import Any
 from provisioner.api.maintenance import MaintenanceStatus
 from provisioner.maintenance.status.measure import tell_events, tell_metrics
 from provisioner.maintenance.status.record import end_attempt, judge, note, set_blockers
-from tests.maintenance.plane import RecordedEvents
+from tests.maintenance.plane import FakeEvents
 from tests.maintenance.samples import NOON, at, maintenance
 
 
 @dataclass
-class RecordedMetrics:
+class FakeMetrics:
     """Keeps what it is told."""
 
     told: list[tuple[Any, ...]] = field(default_factory=list)
@@ -33,7 +33,7 @@ class RecordedMetrics:
 
 
 def told(before: MaintenanceStatus, after: MaintenanceStatus, seconds: float) -> list[tuple[Any, ...]]:
-    metrics = RecordedMetrics()
+    metrics = FakeMetrics()
     tell_metrics(metrics, before, after, NOON + timedelta(seconds=seconds))
     return metrics.told
 
@@ -66,7 +66,7 @@ def test_a_try_is_measured_with_its_outcome_and_the_whole_with_its_reason() -> N
 
 
 def test_a_nodes_event_names_the_maintenance_once() -> None:
-    events = RecordedEvents()
+    events = FakeEvents()
     before = MaintenanceStatus(phase="Waiting")
     after = note(before, NOON, "Claimed", "Maintenance r01-u01-1: Reboot, WhenIdle: the server is claimed")
     after = note(after, NOON, "Drained", "nothing runs there any more")

@@ -37,7 +37,7 @@ from provisioner.maintenance.client import MaintenanceInformers
 from provisioner.maintenance.controller import MaintenanceController
 from tests.health.world import DEADLINE_SECONDS, World, make_world
 from tests.maintenance.fake_jobs import FakeJobs, job
-from tests.maintenance.plane import RecordedEvents
+from tests.maintenance.plane import FakeEvents
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Site:
     controllers: list[Callable[[str], float | None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        world, caches, events, ids = self.world, self.world.informers, RecordedEvents(), itertools.count(1)
+        world, caches, events, ids = self.world, self.world.informers, FakeEvents(), itertools.count(1)
         common = {key: getattr(caches, key) for key in ("servers", "pools", "images", "nodes", "maintenances")}
         executor = MaintenanceController(
             world.door,

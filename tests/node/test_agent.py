@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.node.join_server import Answer, AnsweringServer, Authority
+from tests.node.fake_join_server import Answer, Authority, FakeJoinServer
 from tests.node.machine import BOOT_ID, CONFIGURATION, SYSTEM_UUID, TOKEN, boot_machine, install_agent, start_agent
 
 SECONDS = 60.0
@@ -23,8 +23,8 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def boot_service() -> Iterator[AnsweringServer]:
-    with AnsweringServer([NO_CONTENT]) as server:
+def boot_service() -> Iterator[FakeJoinServer]:
+    with FakeJoinServer([NO_CONTENT]) as server:
         yield server
 
 
@@ -38,9 +38,9 @@ def mode(path: Path) -> int:
 
 
 def test_a_booted_machine_gets_what_its_kubelet_starts_with(
-    python: Path, tmp_path: Path, boot_service: AnsweringServer, authority: Authority
+    python: Path, tmp_path: Path, boot_service: FakeJoinServer, authority: Authority
 ) -> None:
-    with AnsweringServer([JOINED], authority.server_context(tmp_path)) as service:
+    with FakeJoinServer([JOINED], authority.server_context(tmp_path)) as service:
         root = boot_machine(tmp_path / "root", join_port=service.port, boot_port=boot_service.port, ca=authority.pem())
         agent = start_agent(python, "join", "--root", str(root))
         printed, _ = agent.communicate(timeout=SECONDS)
@@ -86,9 +86,9 @@ def test_a_booted_machine_gets_what_its_kubelet_starts_with(
 
 
 def test_it_speaks_from_the_address_that_stage_1_was_given(
-    python: Path, tmp_path: Path, boot_service: AnsweringServer, authority: Authority
+    python: Path, tmp_path: Path, boot_service: FakeJoinServer, authority: Authority
 ) -> None:
-    with AnsweringServer([JOINED], authority.server_context(tmp_path)) as service:
+    with FakeJoinServer([JOINED], authority.server_context(tmp_path)) as service:
         root = boot_machine(
             tmp_path / "root",
             join_port=service.port,
@@ -102,7 +102,7 @@ def test_it_speaks_from_the_address_that_stage_1_was_given(
 
 
 def test_it_asks_again_until_it_is_served_and_says_what_it_waits_for(
-    python: Path, tmp_path: Path, boot_service: AnsweringServer, authority: Authority
+    python: Path, tmp_path: Path, boot_service: FakeJoinServer, authority: Authority
 ) -> None:
     answers = [
         Answer(503, {"reason": "Unavailable", "message": "the cluster does not answer now"}, {"Retry-After": "0"}),
@@ -111,7 +111,7 @@ def test_it_asks_again_until_it_is_served_and_says_what_it_waits_for(
         Answer(200, CONFIGURATION, cut=True),
         JOINED,
     ]
-    with AnsweringServer(answers, authority.server_context(tmp_path)) as service:
+    with FakeJoinServer(answers, authority.server_context(tmp_path)) as service:
         root = boot_machine(tmp_path / "root", join_port=service.port, boot_port=boot_service.port, ca=authority.pem())
         agent = start_agent(python, "join", "--root", str(root))
         printed, _ = agent.communicate(timeout=SECONDS)
@@ -123,9 +123,9 @@ def test_it_asks_again_until_it_is_served_and_says_what_it_waits_for(
 
 
 def test_a_restarted_agent_repeats_the_same_request(
-    python: Path, tmp_path: Path, boot_service: AnsweringServer, authority: Authority
+    python: Path, tmp_path: Path, boot_service: FakeJoinServer, authority: Authority
 ) -> None:
-    with AnsweringServer([Answer(503, {}, {"Retry-After": "120"})], authority.server_context(tmp_path)) as service:
+    with FakeJoinServer([Answer(503, {}, {"Retry-After": "120"})], authority.server_context(tmp_path)) as service:
         root = boot_machine(tmp_path / "root", join_port=service.port, boot_port=boot_service.port, ca=authority.pem())
         first = start_agent(python, "join", "--root", str(root))
         assert service.answered.wait(SECONDS)
@@ -140,9 +140,9 @@ def test_a_restarted_agent_repeats_the_same_request(
 
 
 def test_a_service_that_another_authority_vouches_for_is_told_nothing(
-    python: Path, tmp_path: Path, boot_service: AnsweringServer, authority: Authority
+    python: Path, tmp_path: Path, boot_service: FakeJoinServer, authority: Authority
 ) -> None:
-    with AnsweringServer([JOINED], Authority.create("somebody else").server_context(tmp_path)) as service:
+    with FakeJoinServer([JOINED], Authority.create("somebody else").server_context(tmp_path)) as service:
         root = boot_machine(tmp_path / "root", join_port=service.port, boot_port=boot_service.port, ca=authority.pem())
         agent = start_agent(python, "join", "--root", str(root))
         assert agent.stderr is None
@@ -156,9 +156,9 @@ def test_a_service_that_another_authority_vouches_for_is_told_nothing(
 
 
 def test_a_certificate_for_another_address_is_not_believed(
-    python: Path, tmp_path: Path, boot_service: AnsweringServer, authority: Authority
+    python: Path, tmp_path: Path, boot_service: FakeJoinServer, authority: Authority
 ) -> None:
-    with AnsweringServer([JOINED], authority.server_context(tmp_path, "127.0.0.2")) as service:
+    with FakeJoinServer([JOINED], authority.server_context(tmp_path, "127.0.0.2")) as service:
         root = boot_machine(tmp_path / "root", join_port=service.port, boot_port=boot_service.port, ca=authority.pem())
         agent = start_agent(python, "join", "--root", str(root))
         assert agent.stdout is not None
@@ -170,9 +170,9 @@ def test_a_certificate_for_another_address_is_not_believed(
 
 
 def test_a_machine_that_has_joined_asks_for_nothing(
-    python: Path, tmp_path: Path, boot_service: AnsweringServer, authority: Authority
+    python: Path, tmp_path: Path, boot_service: FakeJoinServer, authority: Authority
 ) -> None:
-    with AnsweringServer([JOINED], authority.server_context(tmp_path)) as service:
+    with FakeJoinServer([JOINED], authority.server_context(tmp_path)) as service:
         root = boot_machine(tmp_path / "root", join_port=service.port, boot_port=boot_service.port, ca=authority.pem())
         kubelet = root / "run/provisioner/kubelet"
         kubelet.mkdir()

@@ -15,11 +15,11 @@ from provisioner.node.boot_facts import BootFactsError, read_boot_facts, request
 from provisioner.node.http_post import Answer, AnswerError, pinned_context, read_answer, split_url
 from provisioner.node.join import NoProver, fetch_configuration, read_failure, read_outcome
 from provisioner.node.join_files import JoinConfigurationError, render_files
-from tests.node import join_server
-from tests.node.join_server import AnsweringServer, Authority
+from tests.node import fake_join_server
+from tests.node.fake_join_server import Authority, FakeJoinServer
 from tests.node.machine import CONFIGURATION, TOKEN, boot_machine
 
-REFUSAL = join_server.Answer(403, {"reason": "NotAccepted", "message": "server r01-u01 is Pending"})
+REFUSAL = fake_join_server.Answer(403, {"reason": "NotAccepted", "message": "server r01-u01 is Pending"})
 
 
 def told(status: int, body: object, **headers: str) -> Answer:
@@ -73,8 +73,8 @@ def test_a_refused_machine_says_so_once_and_keeps_asking_slowly(tmp_path: Path) 
     said: list[str] = []
     reported: list[str] = []
     waits: list[float] = []
-    answers = [REFUSAL, REFUSAL, REFUSAL, join_server.Answer(200, CONFIGURATION)]
-    with AnsweringServer(answers, authority.server_context(tmp_path)) as service:
+    answers = [REFUSAL, REFUSAL, REFUSAL, fake_join_server.Answer(200, CONFIGURATION)]
+    with FakeJoinServer(answers, authority.server_context(tmp_path)) as service:
         root = boot_machine(tmp_path / "root", join_port=service.port, boot_port=1, ca=authority.pem())
         configuration = fetch_configuration(
             read_boot_facts(str(root)),
@@ -103,16 +103,16 @@ class Reversing(NoProver):
         return {"type": "Reverse", "proof": challenge["nonce"][::-1]}
 
 
-CHALLENGE = join_server.Answer(401, {"reason": "Challenge", "message": "prove it", "challenge": {"nonce": "abc"}})
+CHALLENGE = fake_join_server.Answer(401, {"reason": "Challenge", "message": "prove it", "challenge": {"nonce": "abc"}})
 BEGINNING, PROOF = {"type": "Reverse"}, {"type": "Reverse", "proof": "cba"}
 
 
-def ask_as_reversing(folder: Path, answers: list[join_server.Answer]) -> tuple[list[Any], list[float], list[str]]:
+def ask_as_reversing(folder: Path, answers: list[fake_join_server.Answer]) -> tuple[list[Any], list[float], list[str]]:
     """The evidence that was sent until the configuration came, the waits between, and what the console said."""
     authority = Authority.create()
     waits: list[float] = []
     said: list[str] = []
-    with AnsweringServer(answers, authority.server_context(folder)) as service:
+    with FakeJoinServer(answers, authority.server_context(folder)) as service:
         root = boot_machine(folder / "root", join_port=service.port, boot_port=1, ca=authority.pem())
         fetch_configuration(
             read_boot_facts(str(root)),
@@ -128,13 +128,13 @@ def ask_as_reversing(folder: Path, answers: list[join_server.Answer]) -> tuple[l
 
 
 def test_a_prover_answers_the_challenge_in_the_next_request_at_once(tmp_path: Path) -> None:
-    sent, waits, _ = ask_as_reversing(tmp_path, [CHALLENGE, join_server.Answer(200, CONFIGURATION)])
+    sent, waits, _ = ask_as_reversing(tmp_path, [CHALLENGE, fake_join_server.Answer(200, CONFIGURATION)])
     assert sent == [BEGINNING, PROOF]
     assert waits == []
 
 
 def test_a_service_that_challenges_without_end_is_asked_ever_more_slowly_and_counts_as_refusing(tmp_path: Path) -> None:
-    sent, waits, said = ask_as_reversing(tmp_path, [*[CHALLENGE] * 8, join_server.Answer(200, CONFIGURATION)])
+    sent, waits, said = ask_as_reversing(tmp_path, [*[CHALLENGE] * 8, fake_join_server.Answer(200, CONFIGURATION)])
     assert sent == [*[BEGINNING, PROOF, PROOF, PROOF] * 2, BEGINNING]
     assert waits == [0.5, 1.0, 15.0, 0.5, 1.0, 30.0]
     assert said == ["JOIN REFUSED for r01-u01: Challenge: prove it (after 3 answered challenges). Trying again slowly."]

@@ -19,7 +19,7 @@ from provisioner.lab.control_plane.pki import Authority
 from provisioner.lab.control_plane.plane import ControlPlane
 from provisioner.node.api_server import ApiError, NotJoinedError, OwnNode, read_access
 from provisioner.node.intent import FACTS_ANNOTATION, INTENT_ANNOTATION, REPORT_ANNOTATION
-from tests.node.image_store import ImageStore
+from tests.node.fake_image_store import FakeImageStore
 from tests.node.machine import BOOT_ID, boot_machine, install_agent, start_agent
 from tests.node.made_machine import make_machine, write
 from tests.node.test_stage import KEY, manifest_of, publish
@@ -34,8 +34,8 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def store() -> Iterator[ImageStore]:
-    with ImageStore({}) as running:
+def store() -> Iterator[FakeImageStore]:
+    with FakeImageStore({}) as running:
         yield running
 
 
@@ -48,7 +48,7 @@ def node(cluster: Cluster, unique: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def root(tmp_path: Path, control_plane: ControlPlane, node: str, store: ImageStore) -> Path:
+def root(tmp_path: Path, control_plane: ControlPlane, node: str, store: FakeImageStore) -> Path:
     """A machine whose kubelet has joined as that Node."""
     machine = boot_machine(tmp_path / "root", join_port=1, boot_port=1, ca="")
     make_machine(machine)
@@ -115,7 +115,9 @@ def report(cluster: Cluster, node: str, name: str, state: str) -> BootReport | N
 
 
 @pytest.mark.usefixtures("agent")
-def test_a_node_tells_what_it_is_and_stages_what_it_is_told_to(cluster: Cluster, node: str, store: ImageStore) -> None:
+def test_a_node_tells_what_it_is_and_stages_what_it_is_told_to(
+    cluster: Cluster, node: str, store: FakeImageStore
+) -> None:
     told = wait("the facts are written", lambda: annotation(cluster, node, FACTS_ANNOTATION))
     facts = from_json(NodeFacts, told)
     assert (facts.boot_id, facts.image_digest, facts.product) == (BOOT_ID, "sha256:" + "9f" * 32, "SYS-821GE-TNHR")

@@ -18,7 +18,7 @@ from provisioner.node import image_manifest
 from provisioner.node.image_manifest import ImageError
 from provisioner.node.initrd import after_root, before_root
 from provisioner.node.stage import FOLDER, RECORD, close_folder, hash_key, read_record, stage
-from tests.node.image_store import ImageStore
+from tests.node.fake_image_store import FakeImageStore
 from tests.node.made_machine import make_machine, write
 from tests.tools import lab_tools
 
@@ -42,7 +42,7 @@ def publish(manifest: bytes, *, key: SecretKey = KEY) -> tuple[str, dict[str, by
     return f"sha256:{digest}", {f"/images/sha256-{digest}/{name}": body for name, body in files.items()}
 
 
-class Kexec:
+class FakeKexec:
     """Records what would have been loaded."""
 
     def __init__(self) -> None:
@@ -73,13 +73,13 @@ def _signify_of_the_image(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
 
 
 @pytest.fixture
-def store() -> Iterator[ImageStore]:
-    with ImageStore({}) as running:
+def store() -> Iterator[FakeImageStore]:
+    with FakeImageStore({}) as running:
         yield running
 
 
 @pytest.fixture
-def root(tmp_path: Path, store: ImageStore) -> Path:
+def root(tmp_path: Path, store: FakeImageStore) -> Path:
     machine = make_machine(tmp_path / "machine")
     write(
         machine,
@@ -92,9 +92,9 @@ def root(tmp_path: Path, store: ImageStore) -> Path:
     return machine
 
 
-def test_an_image_is_verified_put_behind_its_stage_1_and_loaded(root: Path, store: ImageStore) -> None:
+def test_an_image_is_verified_put_behind_its_stage_1_and_loaded(root: Path, store: FakeImageStore) -> None:
     digest, store.files = publish(manifest_of())
-    kexec = Kexec()
+    kexec = FakeKexec()
     said = stage(str(root), digest, ["panic=30"], kexec.load)
     assert digest.replace(":", "-") in said
     assert kexec.kernel == KERNEL
@@ -119,19 +119,19 @@ def test_an_image_is_verified_put_behind_its_stage_1_and_loaded(root: Path, stor
 
 
 def test_each_time_that_an_image_is_staged_the_next_system_gets_another_request_key(
-    root: Path, store: ImageStore
+    root: Path, store: FakeImageStore
 ) -> None:
     digest, store.files = publish(manifest_of())
     keys = set()
     for _ in range(2):
-        kexec = Kexec()
+        kexec = FakeKexec()
         stage(str(root), digest, [], kexec.load)
         keys.add(key_in(kexec.initrd))
         close_folder(str(root))
     assert len(keys) == 2
 
 
-def test_a_fetch_that_was_cut_goes_on_where_it_ended(root: Path, store: ImageStore) -> None:
+def test_a_fetch_that_was_cut_goes_on_where_it_ended(root: Path, store: FakeImageStore) -> None:
     digest, store.files = publish(manifest_of())
     cuts = [300_000, 100_000]
 
@@ -139,50 +139,50 @@ def test_a_fetch_that_was_cut_goes_on_where_it_ended(root: Path, store: ImageSto
         return body[: cuts.pop()] if path.endswith("root.squashfs") and cuts else body
 
     store.fault = cut
-    kexec = Kexec()
+    kexec = FakeKexec()
     stage(str(root), digest, [], kexec.load)
     assert ROOT in kexec.initrd
     ranges = [asked for path, asked in store.asked if path.endswith("root.squashfs")]
     assert ranges == ["", "bytes=100000-", "bytes=400000-"]
 
 
-def test_a_new_process_goes_on_with_what_the_one_before_has_fetched(root: Path, store: ImageStore) -> None:
+def test_a_new_process_goes_on_with_what_the_one_before_has_fetched(root: Path, store: FakeImageStore) -> None:
     digest, store.files = publish(manifest_of())
     folder = Path(f"{root}{FOLDER}")
     folder.mkdir()
     (folder / "image").write_text(digest)
     between = before_root(len(STAGE1), manifest_of(), KEY.sign(manifest_of()).encode(), len(ROOT))
     (folder / "initrd").write_bytes(STAGE1 + between + ROOT[:500_000])
-    kexec = Kexec()
+    kexec = FakeKexec()
     stage(str(root), digest, [], kexec.load)
     assert kexec.initrd == STAGE1 + between + ROOT + after_root(len(ROOT), key_in(kexec.initrd))
     assert [asked for path, asked in store.asked if path.endswith("root.squashfs")] == ["bytes=500000-"]
 
 
-def test_a_source_without_ranges_serves_too(root: Path, store: ImageStore) -> None:
+def test_a_source_without_ranges_serves_too(root: Path, store: FakeImageStore) -> None:
     digest, store.files = publish(manifest_of())
     store.ranges = False
     cuts = [200_000]
     store.fault = lambda path, body: body[: cuts.pop()] if path.endswith("root.squashfs") and cuts else body
-    kexec = Kexec()
+    kexec = FakeKexec()
     stage(str(root), digest, [], kexec.load)
     assert ROOT in kexec.initrd
 
 
-def test_what_another_image_left_is_not_used(root: Path, store: ImageStore) -> None:
+def test_what_another_image_left_is_not_used(root: Path, store: FakeImageStore) -> None:
     digest, store.files = publish(manifest_of())
     folder = Path(f"{root}{FOLDER}")
     folder.mkdir()
     (folder / "image").write_text("sha256:" + "77" * 32)
     (folder / "initrd").write_bytes(b"x" * 1_000_000)
-    kexec = Kexec()
+    kexec = FakeKexec()
     stage(str(root), digest, [], kexec.load)
     assert kexec.initrd.startswith(STAGE1)
 
 
 def refusal(root: Path, digest: str) -> str:
     """Why nothing was loaded."""
-    kexec = Kexec()
+    kexec = FakeKexec()
     with pytest.raises(ImageError) as caught:
         stage(str(root), digest, [], kexec.load)
     assert kexec.kernel == b"", "nothing was loaded"
@@ -190,7 +190,7 @@ def refusal(root: Path, digest: str) -> str:
     return str(caught.value)
 
 
-def test_an_image_that_is_not_the_intents_is_refused(root: Path, store: ImageStore) -> None:
+def test_an_image_that_is_not_the_intents_is_refused(root: Path, store: FakeImageStore) -> None:
     digest, store.files = publish(manifest_of())
     other = "sha256:" + "0b" * 32
     store.files = {
@@ -200,7 +200,7 @@ def test_an_image_that_is_not_the_intents_is_refused(root: Path, store: ImageSto
 
 
 @pytest.mark.parametrize("number", [KEY.number, b"otherkey"])
-def test_a_signature_by_another_key_is_refused(root: Path, store: ImageStore, number: bytes) -> None:
+def test_a_signature_by_another_key_is_refused(root: Path, store: FakeImageStore, number: bytes) -> None:
     forger = SecretKey(number, SecretKey.generate(lambda size: b"f" * size).seed)
     digest, store.files = publish(manifest_of(), key=forger)
     assert "not signed by the key of the running image" in refusal(root, digest)
@@ -208,7 +208,7 @@ def test_a_signature_by_another_key_is_refused(root: Path, store: ImageStore, nu
 
 
 @pytest.mark.parametrize("name", ["vmlinuz", "stage1.img", "root.squashfs"])
-def test_an_altered_file_is_refused(root: Path, store: ImageStore, name: str) -> None:
+def test_an_altered_file_is_refused(root: Path, store: FakeImageStore, name: str) -> None:
     digest, store.files = publish(manifest_of())
     path = f"/images/{digest.replace(':', '-')}/{name}"
     body = store.files[path]
@@ -216,18 +216,18 @@ def test_an_altered_file_is_refused(root: Path, store: ImageStore, name: str) ->
     assert f"{name} is altered" in refusal(root, digest)
 
 
-def test_a_file_that_is_longer_than_the_manifest_says_is_refused(root: Path, store: ImageStore) -> None:
+def test_a_file_that_is_longer_than_the_manifest_says_is_refused(root: Path, store: FakeImageStore) -> None:
     digest, store.files = publish(manifest_of())
     store.files[f"/images/{digest.replace(':', '-')}/root.squashfs"] = ROOT + b"more"
     assert f"more than {len(ROOT)} bytes" in refusal(root, digest)
 
 
-def test_an_image_for_another_processor_is_refused(root: Path, store: ImageStore) -> None:
+def test_an_image_for_another_processor_is_refused(root: Path, store: FakeImageStore) -> None:
     digest, store.files = publish(manifest_of(architecture="riscv64"))
     assert "the image is for 'riscv64'" in refusal(root, digest)
 
 
-def test_a_machine_with_little_memory_does_not_begin(root: Path, store: ImageStore) -> None:
+def test_a_machine_with_little_memory_does_not_begin(root: Path, store: FakeImageStore) -> None:
     write(root, "proc/meminfo", "MemTotal: 1000000 kB\nMemAvailable: 66000 kB\n")
     digest, store.files = publish(manifest_of())
     assert "memory: 64 MiB available, and 66 MiB needed" in refusal(root, digest)
@@ -235,7 +235,7 @@ def test_a_machine_with_little_memory_does_not_begin(root: Path, store: ImageSto
 
 
 def test_memory_that_becomes_short_while_fetching_ends_it(
-    root: Path, store: ImageStore, monkeypatch: pytest.MonkeyPatch
+    root: Path, store: FakeImageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     digest, store.files = publish(manifest_of())
     monkeypatch.setattr("provisioner.node.fetch.CHECK_BYTES", 1 << 16)
@@ -249,7 +249,7 @@ def test_memory_that_becomes_short_while_fetching_ends_it(
     assert "memory: 48 MiB available" in refusal(root, digest)
 
 
-def test_a_store_that_has_no_such_image_is_named(root: Path, store: ImageStore) -> None:
+def test_a_store_that_has_no_such_image_is_named(root: Path, store: FakeImageStore) -> None:
     assert f"{store.url}/images/sha256-" in refusal(root, "sha256:" + "0b" * 32)
 
 

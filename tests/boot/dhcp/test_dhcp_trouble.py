@@ -27,7 +27,7 @@ SEEN = Observation(mac_address=MacAddress(HOME), kind="Declined", server="r01-u0
 
 
 @dataclass
-class Told:
+class FakeRecorder:
     """Keeps Events and counts what is observed, as the recorders would."""
 
     events: list[tuple[str, str, str, str]] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Told:
 
 
 @dataclass
-class Dhcp:
+class FakeDhcp:
     """What the responder says of itself."""
 
     counted: dict[str, int] = field(default_factory=dict)
@@ -61,8 +61,8 @@ class Dhcp:
 @dataclass
 class World:
     now: float = 0.0
-    told: Told = field(default_factory=Told)
-    dhcp: Dhcp = field(default_factory=Dhcp)
+    told: FakeRecorder = field(default_factory=FakeRecorder)
+    dhcp: FakeDhcp = field(default_factory=FakeDhcp)
 
     def __post_init__(self) -> None:
         objects: dict[str, FakeSource] = {"Rack": FakeSource(rack()), "Server": FakeSource(server())}
@@ -74,7 +74,7 @@ class World:
 
 
 def test_a_declined_address_and_a_wrong_subnet_asked_over_the_wire_are_warnings_on_the_servers() -> None:
-    told = Told()
+    told = FakeRecorder()
     racks = FakeSource(
         rack("r01", subnet(cidr="127.80.0.0/24", gateway=SERVER_ADDRESS)), rack("r02", subnet(cidr="127.81.0.0/24"))
     )
@@ -168,13 +168,13 @@ def test_what_changed_in_a_minute_is_logged_as_one_line() -> None:
 
 
 def test_a_fault_does_not_end_the_feed(monkeypatch: pytest.MonkeyPatch) -> None:
-    told, racks = Told(), FakeSource(rack("r01", subnet(cidr="127.80.0.0/24", gateway=SERVER_ADDRESS)))
+    told, racks = FakeRecorder(), FakeSource(rack("r01", subnet(cidr="127.80.0.0/24", gateway=SERVER_ADDRESS)))
     servers = FakeSource(server("r01-u01", HOME, "127.80.0.21"))
     feed = DhcpFeed(config(workers=1), told, told, servers, racks, told)  # type: ignore[arg-type]
     taken: list[list[str]] = []
     faults = {"replace": RuntimeError("a bad day"), "problems": RuntimeError("another")}
 
-    class Faulty(Dhcp):
+    class Faulty(FakeDhcp):
         def replace(self, racks: Any, servers: Any) -> None:
             if fault := faults.pop("replace", None):
                 raise fault

@@ -10,7 +10,7 @@ Fault = Callable[[str, bytes], bytes]
 """Path and body in; the bytes that are sent instead, with the Content-Length of the right ones."""
 
 
-class ImageStore:
+class FakeImageStore:
     """Serves `files` by path. `asked`: paths with the range asked for."""
 
     def __init__(self, files: dict[str, bytes], *, ranges: bool = True) -> None:
@@ -43,7 +43,7 @@ class ImageStore:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
-    def __enter__(self) -> ImageStore:
+    def __enter__(self) -> FakeImageStore:
         self._thread.start()
         return self
 

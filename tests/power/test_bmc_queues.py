@@ -13,7 +13,7 @@ from provisioner.power.power_controller import BmcUnreachable
 BOUND_SECONDS = 60
 
 
-class Bmcs:
+class FakeReconcile:
     """A reconcile that fails for the servers in `dead`, and notes in which queue each was looked at."""
 
     def __init__(self) -> None:
@@ -35,8 +35,8 @@ class Bmcs:
 
 
 @pytest.fixture
-def bmcs() -> Bmcs:
-    return Bmcs()
+def bmcs() -> FakeReconcile:
+    return FakeReconcile()
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def ended() -> list[str]:
 
 
 @pytest.fixture
-def queues(bmcs: Bmcs, ended: list[str]) -> Iterator[BmcQueues]:
+def queues(bmcs: FakeReconcile, ended: list[str]) -> Iterator[BmcQueues]:
     made = BmcQueues(
         bmcs, workers=1, unreachable_workers=1, spread=lambda seconds: 0.01, on_end=lambda: ended.append("end")
     )
@@ -60,7 +60,7 @@ def queues(bmcs: Bmcs, ended: list[str]) -> Iterator[BmcQueues]:
     assert ended == ["end"], "once, and not while the other queue may be speaking to a BMC"
 
 
-def test_a_dead_bmc_is_left_to_the_other_lane_until_it_answers(queues: BmcQueues, bmcs: Bmcs) -> None:
+def test_a_dead_bmc_is_left_to_the_other_queue_until_it_answers(queues: BmcQueues, bmcs: FakeReconcile) -> None:
     bmcs.dead.add("a")
     queues.add("a")
     bmcs.wait_for(lambda looks: looks[:3] == [("a", "power")] + [("a", "power-unreachable")] * 2)
@@ -74,7 +74,9 @@ def test_a_dead_bmc_is_left_to_the_other_lane_until_it_answers(queues: BmcQueues
     assert bmcs.looks[-1] == ("a", "power")
 
 
-def test_a_change_of_a_dead_server_does_not_enter_the_lane_of_the_living(queues: BmcQueues, bmcs: Bmcs) -> None:
+def test_a_change_of_a_dead_server_does_not_enter_the_queue_of_the_living(
+    queues: BmcQueues, bmcs: FakeReconcile
+) -> None:
     bmcs.dead.add("a")
     queues.add("a")
     bmcs.wait_for(lambda looks: len(looks) >= 2)
@@ -112,7 +114,9 @@ def test_connections_are_closed_only_when_neither_queue_is_speaking_to_a_bmc() -
     assert said == ["spoke", "closed"]
 
 
-def test_a_bmc_found_alive_is_spoken_to_by_the_queue_of_the_living_alone(queues: BmcQueues, bmcs: Bmcs) -> None:
+def test_a_bmc_found_alive_is_spoken_to_by_the_queue_of_the_living_alone(
+    queues: BmcQueues, bmcs: FakeReconcile
+) -> None:
     """A change of the server that came while it was looked at brings its key back to the queue of the dead."""
     queues.controllers[1].queue.add("a")
     bmcs.wait_for(lambda looks: bool(looks))

@@ -39,7 +39,7 @@ class Answer:
     cut: bool = False
 
 
-class AnsweringServer:
+class FakeJoinServer:
     """Answers with `answers` in order, the last one for ever; `asked` holds the requests."""
 
     def __init__(self, answers: list[Answer], tls: ssl.SSLContext | None = None) -> None:
