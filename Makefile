@@ -2,10 +2,12 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 LAB ?= demo
+REPEAT ?= 1
+BUSY ?= 0
 VENV = $(shell bin/setup)
 PYTHON = PYTHONPATH=$(CURDIR) $(VENV)/bin/python
 
-.PHONY: help setup demo demo-shell demo-reimage demo-down test chaos lint format golden bench requirements
+.PHONY: help setup demo demo-shell demo-reimage demo-down test test-fast chaos lint format golden bench requirements
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -25,10 +27,15 @@ demo-reimage: ## Bring one server of the demo back on another image
 demo-down: ## End the demo; leaves no process, namespace or mount behind
 	@bin/provisioner lab down --name $(LAB)
 
-test: lint ## Run all tests, the boot of a virtual rack among them
+test: lint ## Run all tests, the boot of a virtual rack among them; REPEAT=5 runs them five times, BUSY=2 beside two busy cores
 	@bin/setup --tests >/dev/null
 	@$(PYTHON) -m tests.prepare
-	@$(PYTHON) -m pytest $(TESTS)
+	@trap 'kill $$(jobs -p) 2>/dev/null' EXIT; \
+	  for each in $$(seq $(BUSY)); do while :; do :; done & done; \
+	  for run in $$(seq $(REPEAT)); do echo "run $$run of $(REPEAT)"; $(PYTHON) -m pytest --durations=20 $(TESTS) || exit 1; done
+
+test-fast: ## Run the tests that need no real parts and no root: 3 minutes
+	@$(PYTHON) -m pytest -q -m fast $(TESTS)
 
 chaos: ## Kill the maintenance executor at every effect, with every trouble, and try histories at random; takes hours
 	@CHAOS=long $(PYTHON) -m pytest -x -q tests/maintenance/chaos $(TESTS)
