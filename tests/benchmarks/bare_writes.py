@@ -19,16 +19,15 @@ def seconds_of_writes(
     kubeconfig: Path, items: Sequence[T], write: Callable[[Cluster, T], Any], *, connections: int = CONNECTIONS
 ) -> float:
     """Seconds until all `items` are written, each connection taking every eighth; raises what a write raises."""
+    clients = [Cluster.connect(kubeconfig, user_agent="bare-writes") for _ in range(connections)]
 
     def run(first: int) -> None:
-        cluster = Cluster.connect(kubeconfig, user_agent="bare-writes")
         for item in items[first::connections]:
-            write(cluster, item)
+            write(clients[first], item)
 
     with ThreadPoolExecutor(connections) as pool:
         began = time.monotonic()
-        for done in [pool.submit(run, first) for first in range(connections)]:
-            done.result()
+        list(pool.map(run, range(connections)))
         return time.monotonic() - began
 
 

@@ -22,7 +22,6 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -37,11 +36,11 @@ from provisioner.cluster.resources import LEASES, NODES, of
 from provisioner.lab.binaries.obtain import Binaries, find_binaries
 from provisioner.lab.control_plane.plane import ControlPlane
 from tests.api.objects import image, node_pool
+from tests.benchmarks.bare_writes import seconds_of_writes
 from tests.conftest import install, may_begin
 from tests.people import CONTROLLER, kubeconfig_of, until
 from tests.tools import CACHE
 
-CONNECTIONS: Final = 8
 SAMPLE: Final = 400
 """Writes of each sort that the bound is measured with."""
 PER_RACK: Final = 40
@@ -132,7 +131,6 @@ def measure(servers: int, folder: Path, limit_seconds: float) -> Result:
 
 def bare_rates(plane: ControlPlane) -> dict[str, float]:
     """Writes a second that the API server takes with 8 connections, of each sort."""
-    clients = [Cluster.connect(plane.kubeconfig, user_agent="scale-bench-bound") for _ in range(CONNECTIONS)]
     condition = {
         "type": "Accepted",
         "status": "True",
@@ -147,10 +145,7 @@ def bare_rates(plane: ControlPlane) -> dict[str, float]:
         }
 
     def each(work: Callable[[Cluster, int], Any]) -> float:
-        began = time.monotonic()
-        with ThreadPoolExecutor(CONNECTIONS) as pool:
-            list(pool.map(lambda number: work(clients[number % CONNECTIONS], number), range(SAMPLE)))
-        return SAMPLE / (time.monotonic() - began)
+        return SAMPLE / seconds_of_writes(plane.kubeconfig, range(SAMPLE), work)
 
     def status(client: Cluster, number: int) -> None:
         address = {"address": f"10.80.{number // 250}.{number % 250}", "subnetName": "boot", "conditions": [condition]}
