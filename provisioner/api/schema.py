@@ -110,7 +110,25 @@ def described(
 
 
 _ACRONYMS: Final = frozenset(
-    ("mac", "uid", "uuid", "sha256", "bmc", "url", "dns", "ntp", "cidr", "id", "ip", "mtu", "vpc", "cpu", "gpu", "nic")
+    (
+        "mac",
+        "uid",
+        "uuid",
+        "sha256",
+        "bmc",
+        "url",
+        "dns",
+        "ntp",
+        "cidr",
+        "id",
+        "ip",
+        "mtu",
+        "vpc",
+        "cpu",
+        "gpu",
+        "nic",
+        "http",
+    )
 )
 
 

@@ -73,6 +73,12 @@ class BMC:
             "bootMethod UefiHttp sets the URL by Redfish, which protocol IPMI cannot: use bootMethod Pxe",
             field=".bootMethod",
         ),
+        Rule(
+            "!self.address.startsWith('http://') || has(self.allowPlainHTTP) && self.allowPlainHTTP",
+            "by http:// the BMC's password and sessions are readable on the way: write https://, or set allowPlainHTTP "
+            "to true where nothing but the controller reaches the BMC",
+            field=".address",
+        ),
         *BMC_PROTOCOL_RULES,
     )
     address: str = described(
@@ -104,6 +110,10 @@ class BMC:
         default=None,
         max_length=253,
         rules=PRINTABLE_RULES,
+    )
+    allow_plain_http: bool = described(
+        "Whether an address by http:// is spoken to: user name, password and sessions are readable on the way then.",
+        default=False,
     )
     mac_address: str | None = described(
         "MAC address of the BMC, for finding it; lower case with colons.", default=None, max_length=32, rules=MAC_RULES

@@ -18,5 +18,6 @@ class BmcAccess:
     credentials_name: str
     protocol: BmcProtocol = "Redfish"
     certificate: str | None = None
+    allow_plain_http: bool = False
     system_id: str | None = None
     firmware: BmcFirmware = "UEFI"

@@ -134,6 +134,7 @@ class BmcPool:
             protocol=bmc.protocol,
             firmware=bmc.firmware,
             certificate=bmc.certificate,
+            allow_plain_http=bmc.allow_plain_http,
             system_id=bmc.system_id,
         )
 
@@ -143,6 +144,7 @@ def _same_place(access: BmcAccess, bmc: BMC) -> bool:
         access.protocol == bmc.protocol
         and access.address == bmc.address
         and access.certificate == bmc.certificate
+        and access.allow_plain_http == bmc.allow_plain_http
         and access.system_id == bmc.system_id
         and access.firmware == bmc.firmware
         and access.credentials_name.partition("/")[2] == bmc.credentials_name

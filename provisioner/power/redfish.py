@@ -112,7 +112,9 @@ class RedfishPower:
         root = sushy.Sushy(
             access.address,
             auth=self._session,
-            connector=BmcConnector(access.address, fingerprint, **self._seconds),
+            connector=BmcConnector(
+                access.address, fingerprint, allow_plain_http=access.allow_plain_http, **self._seconds
+            ),
         )
         collection = root.get_system_collection()
         if access.system_id is None:

@@ -38,6 +38,17 @@ class _PinnedAdapter(HTTPAdapter):
         super().init_poolmanager(*args, assert_fingerprint=self._fingerprint, **kwargs)
 
 
+class _NoPlainHttp(HTTPAdapter):
+    """Sends nothing: also a BMC that redirects to http:// gets neither password nor session."""
+
+    def send(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> requests.Response:
+        raise BmcRefused(
+            f"{request.url} is plain HTTP, by which password and session are readable on the way",
+            reason="PlainHTTP",
+            hint="write spec.bmc.address with https://, or set spec.bmc.allowPlainHTTP to true",
+        )
+
+
 class BmcConnector(Connector):  # type: ignore[misc]  # sushy has no types
     """sushy's connector with a pinned certificate (SHA-256 fingerprint), or the system's trust store without one."""
 
@@ -46,6 +57,7 @@ class BmcConnector(Connector):  # type: ignore[misc]  # sushy has no types
         url: str,
         fingerprint: str | None,
         *,
+        allow_plain_http: bool = False,
         connect_seconds: float = CONNECT_SECONDS,
         read_seconds: float = READ_SECONDS,
     ) -> None:
@@ -61,6 +73,8 @@ class BmcConnector(Connector):  # type: ignore[misc]  # sushy has no types
         )
         # Neither a proxy nor a .netrc of the environment has any business between us and a BMC.
         self._session.trust_env = False
+        if not allow_plain_http:
+            self._session.mount("http://", _NoPlainHttp())
         if fingerprint is not None:
             self._session.mount("https://", _PinnedAdapter(fingerprint))
 

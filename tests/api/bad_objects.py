@@ -133,6 +133,12 @@ BMCS = (
         ("needs its scheme", "write https://10.90.0.11"),
     ),
     Row(
+        "a BMC by plain HTTP",
+        server(bmc=bmc(address="http://10.90.0.11")),
+        server(bmc=bmc(address="http://10.90.0.11", allowPlainHTTP=True)),
+        ("readable on the way", "write https://", "allowPlainHTTP"),
+    ),
+    Row(
         "credentials in a BMC's address",
         server(bmc=bmc(address="https://root:calvin@10.90.0.11")),
         server(bmc=bmc(credentialsName="r01-u01-bmc")),

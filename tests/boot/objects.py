@@ -79,7 +79,7 @@ def server(name: str = "r01-u01", *, status: ServerStatus | None = None, **spec:
         "boot_mac_address": "52:54:00:12:34:56",
         "node_pool_ref": "gpu",
         "acceptance": "Accepted",
-        "bmc": BMC(address="http://10.90.0.11"),
+        "bmc": BMC(address="https://10.90.0.11"),
         **spec,
     }
     return Server(

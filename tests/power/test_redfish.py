@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import IPv4Address
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import pytest
 
 from provisioner.api.values import Secret
 from provisioner.lab.bmc.certificate import obtain_certificate
+from provisioner.lab.bmc.handler import BmcHandler
 from provisioner.lab.machine.machine import NETWORK_BOOT, BootPlan
 from provisioner.power.bmc_access import BmcAccess
 from provisioner.power.power_controller import BmcRefused, BmcUnreachable
@@ -170,3 +173,54 @@ def test_proxies_of_the_environment_are_not_used(
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
     assert power.get_power_state() == "Off"
+
+
+@pytest.fixture
+def listener() -> Iterator[tuple[str, list[str]]]:
+    """A web server without TLS: its URL, and the requests that it got."""
+    heard: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            heard.append(f"{self.command} {self.path}")
+            self.send_error(404)
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as web:
+        threading.Thread(target=web.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{web.server_port}", heard
+        web.shutdown()
+
+
+def test_nothing_is_sent_by_plain_http_unless_the_server_says_so(
+    server: FakeServer, listener: tuple[str, list[str]]
+) -> None:
+    url, heard = listener
+    plain = replace(access_to(server), address=url, certificate=None)
+    with pytest.raises(BmcRefused, match="allowPlainHTTP") as caught:
+        RedfishPower(plain).get_power_state()
+    assert caught.value.reason == "PlainHTTP"
+    assert heard == []
+    with pytest.raises(BmcUnreachable):
+        RedfishPower(replace(plain, allow_plain_http=True)).get_power_state()
+    assert heard[0].startswith("GET /redfish/v1")
+
+
+def test_a_bmc_that_redirects_to_plain_http_is_not_followed(
+    server: FakeServer, power: RedfishPower, listener: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert power.get_power_state() == "Off"
+    url, heard = listener
+
+    def redirect(handler: BmcHandler) -> None:
+        handler.send_response(302)
+        handler.send_header("Location", f"{url}{handler.path}")
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    monkeypatch.setattr(BmcHandler, "do_GET", redirect)
+    with pytest.raises(BmcRefused, match="plain HTTP"):
+        power.get_power_state()
+    assert heard == []
