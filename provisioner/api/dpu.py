@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from provisioner.api.meta import Condition, ObjectMeta, Resource
+from provisioner.api.meta import ObjectMeta, Resource
 from provisioner.api.rules import LABEL_PATTERN, MAC_RULES, NAME_RULES, PRINTABLE_RULES
 from provisioner.api.schema import Column, Kind, Rule, described
 from provisioner.api.server import BMC, Acceptance
@@ -45,9 +45,7 @@ class DPUSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class DPUStatus:
-    """What is known of a DPU."""
-
-    conditions: tuple[Condition, ...] = described("Observations.", default=(), max_items=32, list_map_keys=("type",))
+    """Nothing is observed of it: no controller follows DPUs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,11 +54,10 @@ class DPU(Resource):
         kind="DPU",
         plural="dpus",
         short="dpu",
-        description="A BlueField card in a Server; an arm64 machine of its own.",
+        description="A BlueField card in a Server, an arm64 machine of its own; registered, and not booted yet.",
         columns=(
             Column("Server", ".spec.serverRef"),
             Column("MAC", ".spec.bootMACAddress"),
-            Column("Ready", ".status.conditions[?(@.type=='Ready')].status"),
             Column("Age", ".metadata.creationTimestamp", type="date"),
         ),
         rules=(

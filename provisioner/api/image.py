@@ -61,7 +61,6 @@ class StoreReport:
 class ImageStatus:
     """Whether the image can be booted."""
 
-    nodes: int | None = described("Servers that run it.", default=None)
     stores: tuple[StoreReport, ...] = described(
         "Boot hosts that have every file; one that no longer says so is left out after a quarter of an hour.",
         default=(),
@@ -83,7 +82,6 @@ class Image(Resource):
             Column("Architecture", ".spec.architecture"),
             Column("Kernel", ".spec.versions.kernel"),
             Column("Kubelet", ".spec.versions.kubelet"),
-            Column("Nodes", ".status.nodes", type="integer"),
             Column("Available", ".status.conditions[?(@.type=='Available')].status"),
             Column("Digest", ".spec.digest", priority=1),
             Column("Age", ".metadata.creationTimestamp", type="date"),

@@ -207,7 +207,10 @@ class ServerSpec:
         server_default="Pending",
     )
     endorsement_key_sha256: str | None = described(
-        "SHA-256 of the TPM's endorsement public key.", default=None, max_length=71, rules=DIGEST_RULES
+        "SHA-256 of the TPM's endorsement public key; no two Servers have the same. Nothing verifies it yet.",
+        default=None,
+        max_length=71,
+        rules=DIGEST_RULES,
     )
     power_state: PowerState = described("Wanted power state.", default="On", server_default="On")
 
