@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import threading
 import types
 import typing
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any, Final, TypeVar
@@ -145,6 +147,27 @@ def read_annotation(cls: type[T], text: object) -> T | None:
 def decode(cls: type[R], data: Mapping[str, Any]) -> R:
     """A typed object (`Server`, `Rack`…) from what the API server returned."""
     return from_json(cls, data)
+
+
+SHARED: Final = 512
+_shared: OrderedDict[tuple[type, int], tuple[Mapping[str, Any], Any]] = OrderedDict()
+_shared_lock = threading.Lock()
+
+
+def decode_shared(cls: type[R], data: Mapping[str, Any]) -> R:
+    """As `decode`, for JSON that nobody changes, such as an informer's: of those who ask for the same object one after
+    the other (several controllers, several times) only the first one waits."""
+    key = (cls, id(data))
+    found = _shared.get(key)
+    if found is not None and found[0] is data:
+        typed: R = found[1]
+        return typed
+    typed = decode(cls, data)
+    with _shared_lock:
+        _shared[key] = (data, typed)  # the JSON, too: while it is held, nothing else has its id
+        if len(_shared) > SHARED:
+            _shared.popitem(last=False)
+    return typed
 
 
 def encode(resource: Resource) -> dict[str, Any]:

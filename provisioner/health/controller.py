@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from provisioner.api import Image, NodePool, Rack, Server
-from provisioner.api.codec import decode, to_json
+from provisioner.api.codec import decode_shared, to_json
 from provisioner.api.maintenance import DISTURBING_PHASES
 from provisioner.api.meta import Resource, parse_time
 from provisioner.api.node_contract import NODE_FACTS_ANNOTATION, PREPARED_ORDER_ANNOTATION
@@ -132,7 +132,7 @@ class HealthController:
         return requeue_after(decision.requeue_after_seconds, self._rng)
 
     def _situation(self, body: Mapping[str, Any], node: Mapping[str, Any] | None) -> Situation:
-        server, view = decode(Server, body), read_node(node)
+        server, view = decode_shared(Server, body), read_node(node)
         pool = self._cached(NodePool, self._informers.pools, server.spec.node_pool_ref)
         order, boot = server.status.order, boot_to_judge(server, view)
         jobs = {}
@@ -166,7 +166,7 @@ class HealthController:
 
     def _cached(self, kind: type[R], source: Source, name: str | None) -> R | None:
         found = source.get(name) if name is not None else None
-        return decode(kind, found) if found is not None else None
+        return decode_shared(kind, found) if found is not None else None
 
 
 def build_health_controllers(
@@ -267,7 +267,7 @@ def _verification(pool: dict[str, Any] | None) -> Any:
 
 def _differs(body: Mapping[str, Any], decision: Decision) -> bool:
     """Whether what the controller owns in `body` is not what was decided."""
-    written = to_json(decode(Server, body).status)
+    written = to_json(decode_shared(Server, body).status)
     wanted = to_json(ServerStatus()) | decision.status
     conditions = [each for each in written.get("conditions", ()) if each["type"] == VERIFIED]
     return (

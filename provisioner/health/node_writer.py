@@ -9,7 +9,7 @@ from typing import Any, Final
 import structlog
 
 from provisioner.api import Server
-from provisioner.api.codec import decode
+from provisioner.api.codec import decode, decode_shared
 from provisioner.api.errors import NotFound
 from provisioner.api.meta import rfc3339
 from provisioner.cluster.client import Cluster
@@ -108,4 +108,4 @@ def _told(name: str, plan: TaintPlan) -> list[tuple[str, str]]:
 def taints_differ(server: Mapping[str, Any], node: Mapping[str, Any] | None) -> bool:
     """Whether caches suggest that there is something to write; what is true now decides then."""
     seen = read_node(node)
-    return seen is not None and plan_taints(decode(Server, server), seen) is not None
+    return seen is not None and plan_taints(decode_shared(Server, server), seen) is not None

@@ -15,7 +15,7 @@ from typing import Any, Final
 import structlog
 
 from provisioner.api import NodePool, Rack, Server
-from provisioner.api.codec import decode
+from provisioner.api.codec import decode_shared
 from provisioner.api.errors import NotFound
 from provisioner.api.meta import Resource
 from provisioner.cluster.client import Cluster
@@ -127,13 +127,13 @@ class ServerReconciler:
         return judgement.requeue_after_seconds or RESYNC_SECONDS
 
     def _judge(self, body: Object) -> Judgement:
-        server = decode(Server, body)
+        server = decode_shared(Server, body)
         rack = self._informers.racks.get(server.spec.rack_ref) if server.spec.rack_ref else None
         pool = self._informers.node_pools.get(server.spec.node_pool_ref) if server.spec.node_pool_ref else None
         claimants = self._index.claimants(exclusive_claims(body))
         surroundings = Surroundings(
-            rack=decode(Rack, rack) if rack is not None else None,
-            pool=decode(NodePool, pool) if pool is not None else None,
+            rack=decode_shared(Rack, rack) if rack is not None else None,
+            pool=decode_shared(NodePool, pool) if pool is not None else None,
             rivals=find_rivals(body, claimants, self._informers.servers.get),
             claimed_by=self._claimed_by(server),
             holders=self._holders,
@@ -242,11 +242,11 @@ def build_inventory_controllers(
     racks_by_network = informers.racks.index(network_keys)
 
     def count_rack(body: Object) -> dict[str, Any]:
-        others = [decode(Rack, other) for other in overlapping_racks(body, racks_by_network)]
-        return rack_status(decode(Rack, body), counts.of("Rack", body["metadata"]["name"]), others, clock())
+        others = [decode_shared(Rack, other) for other in overlapping_racks(body, racks_by_network)]
+        return rack_status(decode_shared(Rack, body), counts.of("Rack", body["metadata"]["name"]), others, clock())
 
     def count_pool(body: Object) -> dict[str, Any]:
-        return pool_status(decode(NodePool, body), counts.of("NodePool", body["metadata"]["name"]), clock())
+        return pool_status(decode_shared(NodePool, body), counts.of("NodePool", body["metadata"]["name"]), clock())
 
     racks = StatusReconciler(cluster, informers, Rack, informers.racks, count_rack)
     pools = StatusReconciler(cluster, informers, NodePool, informers.node_pools, count_pool)

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
-from provisioner.api.codec import decode, to_json
+from provisioner.api.codec import decode_shared, to_json
 from provisioner.api.conditions import find_condition, settle_condition
 from provisioner.api.errors import Conflict, NotFound, Refused
 from provisioner.api.meta import Condition, Resource, rfc3339
@@ -92,7 +92,7 @@ class NodePreparer:
 
     def _typed(self, kind: type[R], name: str) -> R | None:
         found = self._find(of(kind), name)
-        return decode(kind, found) if found is not None else None
+        return decode_shared(kind, found) if found is not None else None
 
     def _find(self, type_: ResourceType, name: str) -> Mapping[str, Any] | None:
         if self.look is not None:

@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from provisioner.api.codec import decode
+from provisioner.api.codec import decode_shared
 from provisioner.api.conditions import find_condition
 from provisioner.api.errors import NotFound
 from provisioner.api.server import BMC, PowerStatus, Server
@@ -61,7 +61,7 @@ class ServerPowerReconciler:
             self._pool.drop(key)
             return None
         try:
-            return self._reconcile(decode(Server, found))
+            return self._reconcile(decode_shared(Server, found))
         except NotFound:
             # It was deleted while we looked; the informer will say so.
             return None

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from provisioner.api import KINDS, Rack, Resource, Server
-from provisioner.api.codec import decode, encode, from_json
+from provisioner.api.codec import SHARED, decode, decode_shared, encode, from_json
 from provisioner.api.errors import Refused
 from provisioner.api.schema import json_name
 from tests.api.objects import bmc, rack, server
@@ -101,3 +101,14 @@ def test_a_refusal_names_the_field(data: dict[str, Any], words: str) -> None:
     with pytest.raises(Refused) as refusal:
         from_json(Server, data)
     assert words in str(refusal.value)
+
+
+def test_who_asks_for_the_same_json_gets_the_same_object_and_for_another_another() -> None:
+    body = rack()
+    first = decode_shared(Rack, body)
+    assert decode_shared(Rack, body) is first
+    other = decode_shared(Rack, {**body, "metadata": {"name": "r02"}})
+    assert (first.name, other.name) == ("r01", "r02")
+    for number in range(2 * SHARED):
+        assert decode_shared(Rack, {**body, "metadata": {"name": f"r{number}"}}).name == f"r{number}"
+    assert decode_shared(Rack, body) == first

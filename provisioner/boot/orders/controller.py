@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from provisioner.api import Image, Maintenance, NodePool, Rack, Server
-from provisioner.api.codec import decode, to_json
+from provisioner.api.codec import decode_shared, to_json
 from provisioner.api.errors import NotFound
 from provisioner.api.maintenance import FINAL_PHASES, holding_maintenance
 from provisioner.api.meta import Resource
@@ -115,7 +115,7 @@ class BootController:
         lease: Mapping[str, Any] | None,
         maintenance: Maintenance | None,
     ) -> Decision:
-        server = decode(Server, body)
+        server = decode_shared(Server, body)
         pool = self._cached(NodePool, self._informers.pools, server.spec.node_pool_ref)
         order = server.status.order
         facts = OrderFacts(
@@ -145,10 +145,10 @@ class BootController:
 
     def _cached(self, kind: type[R], source: Source, name: str | None) -> R | None:
         found = source.get(name) if name is not None else None
-        return decode(kind, found) if found is not None else None
+        return decode_shared(kind, found) if found is not None else None
 
     def _cached_maintenance(self, server: str) -> Maintenance | None:
-        return holding_maintenance((decode(Maintenance, body) for body in self._unfinished.get(server)), server)
+        return holding_maintenance((decode_shared(Maintenance, body) for body in self._unfinished.get(server)), server)
 
     def _read(self, type_: ResourceType, name: str, *, namespace: str | None = None) -> Mapping[str, Any] | None:
         try:
@@ -160,7 +160,7 @@ class BootController:
         """Which of those that the cache knows holds the server now."""
         names = [body["metadata"]["name"] for body in self._unfinished.get(server)]
         found = [body for name in names if (body := self._read(of(Maintenance), name)) is not None]
-        return holding_maintenance((decode(Maintenance, body) for body in found), server)
+        return holding_maintenance((decode_shared(Maintenance, body) for body in found), server)
 
 
 def build_boot_controllers(
@@ -200,7 +200,7 @@ def _note(leases: LeaseWatch, key: str, lease: Mapping[str, Any] | None) -> None
 
 def _differs(body: Mapping[str, Any], decision: Decision) -> bool:
     """Whether what the controller owns in `body` is not what was decided."""
-    written = to_json(decode(Server, body).status)
+    written = to_json(decode_shared(Server, body).status)
     wanted = to_json(ServerStatus()) | decision.status
     conditions = [c for c in written.get("conditions", ()) if c["type"] in _OWNED_CONDITIONS]
     by_type = {c["type"]: c for c in conditions}
