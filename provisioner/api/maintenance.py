@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 from provisioner.api.meta import Condition, ObjectMeta, Resource
 from provisioner.api.rules import NAME_RULES, PRINTABLE_RULES
@@ -111,6 +111,10 @@ class MaintenanceSpec:
         max_items=16,
         list_map_keys=("name",),
     )
+
+
+SUCCEEDED: Final = "Succeeded"
+"""Condition that holds how a Maintenance ends, or that it goes back to waiting (Unknown)."""
 
 
 @dataclass(frozen=True, kw_only=True)

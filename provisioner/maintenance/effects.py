@@ -30,7 +30,6 @@ from provisioner.maintenance.client import Client, Json
 from provisioner.maintenance.facts import MaintenanceFacts, NodeView, close_reason
 from provisioner.maintenance.phases.claiming import after_eviction, closed
 from provisioner.maintenance.phases.kept_drain import reopened
-from provisioner.maintenance.status.finished import next_name
 from provisioner.maintenance.status.measure import tell_events, tell_metrics
 from provisioner.maintenance.status.metrics import MaintenanceMetrics
 from provisioner.maintenance.status.node_status import NodeCondition, conditions_patch
@@ -49,6 +48,7 @@ from provisioner.maintenance.steps import (
     Wait,
     WriteStatus,
 )
+from provisioner.rules.requests import next_name
 
 log = structlog.get_logger(__name__)
 

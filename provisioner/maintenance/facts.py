@@ -20,10 +20,10 @@ from provisioner.api.node_contract import (
 from provisioner.api.node_facts import BootIntent, BootReport, NodeFacts
 from provisioner.jobs.work import Work
 from provisioner.maintenance.phases.budget import Budget
-from provisioner.maintenance.requests.merge import Wanted
 from provisioner.maintenance.requests.request import conditions_of
 from provisioner.rules.assigned_image import next_image_name
 from provisioner.rules.bootability import find_without_image
+from provisioner.rules.requests import Wanted
 
 MAX_TAINT_VALUE: Final = 63
 

@@ -28,9 +28,8 @@ from provisioner.maintenance.client import Json, MaintenanceInformers
 from provisioner.maintenance.decide import needs_look
 from provisioner.maintenance.facts import MaintenanceFacts, NodeView, read_node
 from provisioner.maintenance.phases.budget import Budget, count_budget
-from provisioner.maintenance.requests.intake import is_active
-from provisioner.maintenance.requests.merge import merge
 from provisioner.maintenance.status.finished import newest_first
+from provisioner.rules.requests import is_active, merge
 
 R = TypeVar("R", bound=Resource)
 

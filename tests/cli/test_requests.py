@@ -115,6 +115,20 @@ def test_what_has_begun_to_boot_or_has_ended_takes_no_further_request(rack: Rack
     assert [len(m.spec.requestors) for m in rack.filed(name)] == [1, 1, 1]
 
 
+def test_a_person_who_thinks_better_of_the_image_asks_for_one_boot_and_not_for_two(rack: RackOfNodes) -> None:
+    name = rack.add()
+    for wanted in ("a", "b"):
+        rack.admin.create(of(Image), image(f"{rack.prefix}-{wanted}"))
+    rack.done("reimage", name, "--image", f"{rack.prefix}-a")
+    rack.done("reimage", name, "--image", f"{rack.prefix}-a", "--as", "bob", "--as-group", "system:masters")
+    rack.done("reimage", name, "--image", f"{rack.prefix}-b")
+    asked = {m.name: [(r.user, r.image_ref) for r in m.spec.requestors] for m in rack.filed(name)}
+    assert [image_ref for _, image_ref in asked[f"{name}-2"]] == [f"{rack.prefix}-b"]
+    assert [user for user, _ in asked[f"{name}-1"]] == ["bob"], "the first request was withdrawn"
+    for wanted in ("a", "b"):
+        rack.admin.delete(of(Image), f"{rack.prefix}-{wanted}")
+
+
 def test_a_request_for_another_image_is_filed_apart(rack: RackOfNodes) -> None:
     name = rack.add()
     for wanted in ("a", "b"):

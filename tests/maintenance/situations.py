@@ -23,7 +23,7 @@ from provisioner.api.pool_settings import MaintenanceSettings
 from provisioner.api.server import BootOrder, JoinStatus, Verification
 from provisioner.jobs.work import Work
 from provisioner.maintenance.facts import MaintenanceFacts, NodeView, read_node
-from provisioner.maintenance.requests.merge import merge
+from provisioner.rules.requests import merge
 from tests.boot import objects
 from tests.maintenance.samples import NOON, maintenance, requestor
 

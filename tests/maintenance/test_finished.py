@@ -8,7 +8,8 @@ import pytest
 
 from provisioner.api.maintenance import SlurmDrain
 from provisioner.api.meta import rfc3339
-from provisioner.maintenance.status.finished import is_due, newest_first, next_name
+from provisioner.maintenance.status.finished import is_due, newest_first
+from provisioner.rules.requests import next_name
 from tests.maintenance.samples import NOON, at, maintenance
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner.api.maintenance import ACTIONS, POLICIES, Requestor
-from provisioner.maintenance.requests.merge import merge
+from provisioner.rules.requests import merge
 from tests.maintenance.samples import at, maintenance, requestor
 
 

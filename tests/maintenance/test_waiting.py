@@ -18,8 +18,8 @@ from provisioner.maintenance.phases.claiming import after_eviction
 from provisioner.maintenance.phases.staging import stage_intent
 from provisioner.maintenance.phases.waiting import decide_waiting
 from provisioner.maintenance.requests.effective import effective
-from provisioner.maintenance.requests.merge import merge
 from provisioner.maintenance.steps import NeedBudget, ReopenSlurm, SetIntent, Wait, WriteStatus
+from provisioner.rules.requests import merge
 from tests.boot import objects
 from tests.maintenance.fake_jobs import job
 from tests.maintenance.samples import NOON, requestor

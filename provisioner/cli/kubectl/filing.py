@@ -1,4 +1,4 @@
-"""A person's request as an entry of a Maintenance: into one that can still take it, or into a new one. Mostly pure.
+"""A person's request as an entry of a Maintenance: into one that can still take it, or into a new one.
 
 Server-side apply both makes a Maintenance and merges into one, so two people who ask at the same time meet in the same
 one. Each entry is owned by a field manager of its own, and is withdrawn by applying without it.
@@ -9,17 +9,17 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from provisioner.api import Maintenance
 from provisioner.api.codec import decode, to_json
 from provisioner.api.errors import Retryable
-from provisioner.api.maintenance import FINAL_PHASES, Requestor
+from provisioner.api.maintenance import Requestor
 from provisioner.api.schema import API_VERSION
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
-from provisioner.maintenance.status.finished import next_name
+from provisioner.rules.requests import is_active, is_open, place
 
 ATTEMPTS: Final = 5
 _NAME_LENGTH: Final = 63
@@ -49,30 +49,16 @@ def field_manager(requestor: str) -> str:
     return f"provisioner-requestor-{requestor}"
 
 
-def choose(maintenances: Iterable[Maintenance], server: str, wanted: Requestor) -> tuple[str, Requestor, bool]:
-    """The Maintenance into which `wanted` goes, the entry as it is written, and whether others are in it already.
-
-    One in which a reboot has begun, or whose image is another one, takes nothing more: a new one then waits behind it.
-    What was asked for before in the same words keeps the time at which it was asked for.
-    """
-    own = sorted((m for m in maintenances if m.spec.server_ref == server), key=_age)
-    open_ = [m for m in own if _is_open(m) and _fits(m, wanted)]
-    mine = [m for m in open_ if any(r.name == wanted.name for r in m.spec.requestors)]
-    for found in (*mine, *open_):
-        before = next((r for r in found.spec.requestors if r.name == wanted.name), None)
-        if before is not None and replace(before, requested_time=wanted.requested_time) == wanted:
-            wanted = before
-        return found.name, wanted, any(r.name != wanted.name for r in found.spec.requestors)
-    return next_name(server, (m.name for m in own)), wanted, False
-
-
 def file_request(cluster: Cluster, server: str, wanted: Requestor, *, dry_run: bool = False) -> Filed:
     """Write the request. Raises: Refused; Retryable if others are faster every time."""
     for _ in range(ATTEMPTS):
-        name, entry, joined = choose(read_maintenances(cluster, server), server, wanted)
+        placed = place(read_maintenances(cluster, server), server, wanted)
+        name, entry = placed.name, placed.entry
         written = decode(Maintenance, _apply(cluster, name, server, (entry,), manager_of=entry.name, dry_run=dry_run))
-        if dry_run or _is_open(written):
-            return Filed(server=server, maintenance=written, requestor=entry, joined=joined)
+        if dry_run or is_open(written):
+            for before in placed.misplaced:  # last, so that the request is lost nowhere on the way
+                withdraw(cluster, before, entry.name, dry_run=dry_run)
+            return Filed(server=server, maintenance=written, requestor=entry, joined=placed.joined)
         # It ended, or began to reboot, between the look and the write: the request belongs behind it.
         withdraw(cluster, written, entry.name)
     raise Retryable(f"Maintenances of {server} begin faster than a request reaches them")
@@ -99,7 +85,7 @@ def own_entries(maintenances: Iterable[Maintenance], user: str) -> list[tuple[Ma
     return [
         (m, r)
         for m in maintenances
-        if m.status.phase not in FINAL_PHASES
+        if is_active(m)
         for r in m.spec.requestors
         if r.name == name and r.user in (user, None)
     ]
@@ -129,16 +115,3 @@ def _apply(
     metadata = {"name": name} | ({"uid": uid} if uid else {})
     body = {"apiVersion": API_VERSION, "kind": "Maintenance", "metadata": metadata, "spec": spec}
     return cluster.apply(body, manager=field_manager(manager_of), dry_run=dry_run)
-
-
-def _is_open(m: Maintenance) -> bool:
-    return m.status.phase not in FINAL_PHASES and m.status.reboot is None and m.metadata.deletion_timestamp is None
-
-
-def _fits(m: Maintenance, wanted: Requestor) -> bool:
-    others = {r.image_ref for r in m.spec.requestors if r.name != wanted.name and r.image_ref is not None}
-    return wanted.image_ref is None or others <= {wanted.image_ref}
-
-
-def _age(m: Maintenance) -> tuple[str, int, str]:
-    return m.metadata.creation_timestamp or "", len(m.name), m.name

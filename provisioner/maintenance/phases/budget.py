@@ -13,6 +13,7 @@ from typing import Final
 
 from provisioner.api.maintenance import DISTURBING_PHASES, Maintenance, holding_maintenance
 from provisioner.api.node_pool import NodePool
+from provisioner.rules.requests import age
 
 DEFAULT_SHARE: Final = "10%"
 
@@ -66,13 +67,9 @@ def _asked_before(members: set[str], maintenances: list[Maintenance], own: str) 
         return ()
     candidates = [m for m in maintenances if m.spec.server_ref in members and _waits_for_budget_alone(m)]
     holding = [m for m in candidates if holding_maintenance(maintenances, m.spec.server_ref) == m]
-    return tuple(m.name for m in sorted(holding, key=_age) if _age(m) < _age(mine))
+    return tuple(m.name for m in sorted(holding, key=age) if age(m) < age(mine))
 
 
 def _waits_for_budget_alone(m: Maintenance) -> bool:
     kinds = {b.kind for b in m.status.blockers}
     return m.status.phase == "Waiting" and bool(kinds) and kinds <= {"Budget", "Maintenance"}
-
-
-def _age(m: Maintenance) -> tuple[str, int, str]:
-    return m.metadata.creation_timestamp or "", len(m.name), m.name

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from provisioner.api.maintenance import MaintenanceStatus, RebootAttempt
+from provisioner.api.maintenance import SUCCEEDED, MaintenanceStatus, RebootAttempt
 from provisioner.api.meta import parse_time, rfc3339_micro
 from provisioner.maintenance.facts import MaintenanceFacts, close_reason
 from provisioner.maintenance.phases.kept_drain import may_reopen, stays_drained
-from provisioner.maintenance.phases.verdict import SUCCEEDED, Verdict
+from provisioner.maintenance.phases.verdict import Verdict
 from provisioner.maintenance.phases.waiting import closes_when_planned
 from provisioner.maintenance.requests.request import CONDITION_OF, read_requests
 from provisioner.maintenance.status.node_status import NodeCondition, missing, none_planned

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from provisioner.api.conditions import find_condition
-from provisioner.api.maintenance import MaintenancePhase, MaintenanceStatus
-
-SUCCEEDED: Final = "Succeeded"
+from provisioner.api.maintenance import SUCCEEDED, MaintenancePhase, MaintenanceStatus
 
 Cause = Literal[
     "Booted",

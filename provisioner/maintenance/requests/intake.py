@@ -9,16 +9,15 @@ for before that end is stale: somebody wrote an old state back.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from provisioner.api.maintenance import FINAL_PHASES, Maintenance, Requestor
+from provisioner.api.maintenance import Maintenance, Requestor
 from provisioner.api.meta import parse_time, rfc3339
 from provisioner.api.node_contract import REQUEST_REFUSED
 from provisioner.maintenance.facts import NodeView
 from provisioner.maintenance.phases.verdict import Verdict, read_verdict
-from provisioner.maintenance.requests.merge import merge
 from provisioner.maintenance.requests.request import (
     ACTION_OF,
     REQUESTOR_OF,
@@ -28,8 +27,8 @@ from provisioner.maintenance.requests.request import (
     read_requests,
 )
 from provisioner.maintenance.status.node_status import NodeCondition, missing
+from provisioner.rules.requests import age, find_target, has_begun, is_active, is_judged, is_same
 
-MAX_REQUESTORS: Final = 16
 CLOCKS_DIFFER: Final = timedelta(minutes=5)
 """How far ahead of ours a clock may be whose times are believed."""
 
@@ -63,7 +62,7 @@ Intake = File | Withdraw | SetConditions
 
 def take_in(node: NodeView | None, maintenances: Iterable[Maintenance], now: datetime) -> Intake | None:
     """The next thing to do about the requests on `node`; None if all are taken in."""
-    ordered = sorted(maintenances, key=_age)
+    ordered = sorted(maintenances, key=age)
     refusals: list[Refusal] = []
     asked = read_requests(node.body) if node is not None else {}
     for type_, name in REQUESTOR_OF.items():
@@ -71,7 +70,7 @@ def take_in(node: NodeView | None, maintenances: Iterable[Maintenance], now: dat
         condition = asked.get(type_)
         if condition is None:
             # With a verdict the answer may be under way: who asked stays on record.
-            withdrawn = [m for m in holders if not _has_begun(m) or (node is not None and not _is_judged(m))]
+            withdrawn = [m for m in holders if not has_begun(m) or (node is not None and not is_judged(m))]
             if withdrawn:
                 return Withdraw(requestor=name, target=withdrawn[0])
             continue
@@ -83,7 +82,7 @@ def take_in(node: NodeView | None, maintenances: Iterable[Maintenance], now: dat
         ask = read_ask(condition, since)
         if isinstance(ask, Refusal):
             refusals.append(ask)
-            open_ = [m for m in holders if not _has_begun(m)]
+            open_ = [m for m in holders if not has_begun(m)]
             if open_:
                 return Withdraw(requestor=name, target=open_[0])
             continue
@@ -103,42 +102,15 @@ def take_in(node: NodeView | None, maintenances: Iterable[Maintenance], now: dat
     return _refuse(node, tuple(refusals)) if node is not None else None
 
 
-def is_active(maintenance: Maintenance) -> bool:
-    return maintenance.status.phase not in FINAL_PHASES
-
-
 def _file(
     wanted: Requestor, existing: Requestor | None, holders: list[Maintenance], ordered: list[Maintenance]
 ) -> Intake | None:
-    if existing is not None:
-        holder = holders[0]
-        if _has_begun(holder) or replace(existing, requested_time=wanted.requested_time) == wanted:
-            return None
-        others = replace(
-            holder,
-            spec=replace(holder.spec, requestors=tuple(r for r in holder.spec.requestors if r.name != wanted.name)),
-        )
-        if _takes(others, wanted):
-            return File(requestor=wanted, target=holder)
-        return Withdraw(requestor=wanted.name, target=holder)  # and next into one that wants no other Image
-    target = next((m for m in ordered if is_active(m) and not _has_begun(m) and _takes(m, wanted)), None)
+    if existing is not None and (has_begun(holders[0]) or is_same(existing, wanted)):
+        return None
+    target = find_target(ordered, wanted)
+    if existing is not None and target is not holders[0]:
+        return Withdraw(requestor=wanted.name, target=holders[0])  # and next into one that wants no other Image
     return File(requestor=wanted, target=target)
-
-
-def _takes(maintenance: Maintenance, wanted: Requestor) -> bool:
-    """Whether `wanted` can be merged into it."""
-    if maintenance.metadata.deletion_timestamp is not None or len(maintenance.spec.requestors) >= MAX_REQUESTORS:
-        return False
-    merged = merge(maintenance)
-    return merged is None or merged.image is None or wanted.image_ref in (None, merged.image)
-
-
-def _has_begun(maintenance: Maintenance) -> bool:
-    return maintenance.status.reboot is not None or _is_judged(maintenance)
-
-
-def _is_judged(maintenance: Maintenance) -> bool:
-    return read_verdict(maintenance.status) is not None
 
 
 def _last_answer(ordered: list[Maintenance], requestor: str) -> tuple[Maintenance, datetime] | None:
@@ -194,8 +166,3 @@ def _refuse(node: NodeView, refusals: tuple[Refusal, ...]) -> SetConditions | No
         wanted = NodeCondition(type=REQUEST_REFUSED, status="False", reason="Understood", message=words)
     unsaid = missing(node.body, (wanted,))
     return SetConditions(conditions=unsaid, refusals=refusals) if unsaid else None
-
-
-def _age(maintenance: Maintenance) -> tuple[str, int, str]:
-    meta = maintenance.metadata
-    return meta.creation_timestamp or "", len(meta.name), meta.name

@@ -1,8 +1,7 @@
-"""Maintenances that have ended: how long they are kept, and how new ones are named. Pure."""
+"""Maintenances that have ended: how long they are kept. Pure."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
@@ -12,8 +11,6 @@ from provisioner.api.meta import parse_time
 
 KEPT_EACH: Final = 10
 KEPT_FOR: Final = timedelta(days=14)
-LAST_NUMBER: Final = 999_999_999
-"""The last that admission lets people give; see provisioner/cli/data/requests.yaml."""
 
 
 def newest_first(maintenances: Iterable[Maintenance]) -> tuple[Maintenance, ...]:
@@ -31,19 +28,6 @@ def is_due(maintenances: Iterable[Maintenance], now: datetime) -> Maintenance | 
         if finished and now - parse_time(finished) > KEPT_FOR:
             return maintenance
     return None
-
-
-def next_name(server: str, names: Iterable[str]) -> str:
-    """Name of the next Maintenance of `server`: one more than the highest number there is, which people may set.
-
-    Beyond the last number the lowest free one is taken.
-    """
-    pattern = re.compile(rf"{re.escape(server)}-(\d{{1,9}})", re.ASCII)
-    numbers = {int(found[1]) for name in names if (found := pattern.fullmatch(name))}
-    number = max(numbers, default=0) + 1
-    if number > LAST_NUMBER:
-        number = next(n for n in range(1, len(numbers) + 2) if n not in numbers)
-    return f"{server}-{number}"
 
 
 def _end(maintenance: Maintenance) -> tuple[str, str, int, str]:

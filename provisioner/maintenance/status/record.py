@@ -13,6 +13,7 @@ from typing import Final
 from provisioner.api.conditions import find_condition, merge_conditions
 from provisioner.api.maintenance import (
     DISTURBING_PHASES,
+    SUCCEEDED,
     AttemptOutcome,
     Blocker,
     BlockerKind,
@@ -30,7 +31,7 @@ from provisioner.api.node_contract import (
     MAINTENANCE_IN_PROGRESS,
     MAINTENANCE_PLANNED,
 )
-from provisioner.maintenance.phases.verdict import FINAL_PHASE_OF, SUCCEEDED, Cause
+from provisioner.maintenance.phases.verdict import FINAL_PHASE_OF, Cause
 
 MAX_TIMELINE: Final = 128
 FIRST_ENTRIES: Final = 24

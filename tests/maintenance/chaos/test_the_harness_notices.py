@@ -151,7 +151,7 @@ def _skips_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _loses_a_drain(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gives the server back after the reboot, though somebody wants it out of use."""
-    monkeypatch.setattr("provisioner.maintenance.requests.merge.Wanted.keeps_drained", property(lambda self: False))
+    monkeypatch.setattr("provisioner.rules.requests.Wanted.keeps_drained", property(lambda self: False))
 
 
 def _reboots_again_after_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,77 @@
+"""Which Maintenance takes a request, as a table: the same for a person's command and for a Node's condition."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from provisioner.api.conditions import find_condition
+from provisioner.api.maintenance import Maintenance
+from provisioner.maintenance.status.record import judge
+from provisioner.rules.requests import MAX_REQUESTORS, is_open, place
+from tests.maintenance.samples import NOON, at, maintenance, requestor
+from tests.maintenance.situations import attempt
+
+ALICE = requestor("user-alice", "Reimage", requested_time=at(60))
+BOB = requestor("user-bob")
+SERVER = maintenance(1).spec.server_ref
+BOB_A, BOB_B = replace(BOB, image_ref="a"), replace(BOB, image_ref="b")
+IMAGE_A, IMAGE_B = replace(ALICE, image_ref="a"), replace(ALICE, image_ref="b")
+
+
+def judged(m: Maintenance) -> Maintenance:
+    status = judge(m, "Withdrawn", "nobody asks", NOON)
+    assert find_condition(status.conditions, "Succeeded") is not None
+    return replace(m, status=status)
+
+
+def going(m: Maintenance) -> Maintenance:
+    return replace(m, metadata=replace(m.metadata, deletion_timestamp=at(30)))
+
+
+FULL = maintenance(1, *(requestor(f"rollout-{n}") for n in range(MAX_REQUESTORS)))
+
+
+@pytest.mark.parametrize(
+    ("sentence", "there", "wanted", "goes_to", "joined", "misplaced"),
+    [
+        ("the first one makes a Maintenance", [], ALICE, 1, False, []),
+        ("it joins one that waits", [maintenance(1, BOB)], ALICE, 1, True, []),
+        ("of two the older", [maintenance(2, BOB), maintenance(1, BOB)], ALICE, 1, True, []),
+        ("where its asker is already", [maintenance(1, BOB), maintenance(2, BOB, ALICE)], ALICE, 2, True, []),
+        ("not one that has ended", [maintenance(1, BOB, phase="Completed")], ALICE, 2, False, []),
+        ("not one that has begun to reboot", [maintenance(1, BOB, reboot=attempt())], ALICE, 2, False, []),
+        ("not one whose end is decided", [judged(maintenance(1, BOB))], ALICE, 2, False, []),
+        ("not one that is being deleted", [going(maintenance(1, BOB))], ALICE, 2, False, []),
+        ("not one that is full", [FULL], ALICE, 2, False, []),
+        ("not one that boots another image", [maintenance(1, BOB_B)], IMAGE_A, 2, False, []),
+        ("one that boots the same", [maintenance(1, BOB_A)], IMAGE_A, 1, True, []),
+        ("one that boots any, with no wish of its own", [maintenance(1, BOB_A)], ALICE, 1, True, []),
+        ("its asker may change the image", [maintenance(1, IMAGE_B)], IMAGE_A, 1, False, []),
+        ("and leaves one where others want that one", [maintenance(1, BOB_B, IMAGE_B)], IMAGE_A, 2, False, [1]),
+    ],
+)  # fmt: skip
+def test_a_request_goes_to(
+    sentence: str, there: list[Any], wanted: Any, goes_to: int, joined: bool, misplaced: list[int]
+) -> None:
+    others = [replace(m, spec=replace(m.spec, server_ref="another")) for m in there]
+    for known in (there, [*reversed(there)], [*others, *there]):
+        placed = place(known, SERVER, wanted)
+        assert placed.name == f"{SERVER}-{goes_to}", sentence
+        assert placed.joined is joined, sentence
+        assert [m.name for m in placed.misplaced] == [f"{SERVER}-{number}" for number in misplaced], sentence
+        assert placed.entry == wanted
+
+
+def test_what_is_asked_for_again_in_the_same_words_keeps_its_time() -> None:
+    before = replace(ALICE, requested_time=at(0))
+    assert place([maintenance(1, before)], SERVER, ALICE).entry == before
+    urgent = replace(ALICE, policy="Now")
+    assert place([maintenance(1, before)], SERVER, urgent).entry == urgent
+
+
+def test_one_that_was_judged_while_a_request_was_written_does_not_hold_it() -> None:
+    assert is_open(maintenance(1, ALICE))
+    assert not is_open(judged(maintenance(1, ALICE)))
