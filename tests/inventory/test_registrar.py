@@ -219,7 +219,7 @@ def test_a_run_that_is_ended_in_the_middle_is_finished_by_the_next(
         "from provisioner.cluster.client import Cluster\n"
         "apply = Cluster.apply\n"
         "def slow(self, *given, **named):\n"
-        "    time.sleep(0.3)\n"
+        "    time.sleep(1.0)\n"
         "    return apply(self, *given, **named)\n"
         "Cluster.apply = slow\n"
         "from provisioner.cli.main import main\n"
@@ -235,6 +235,11 @@ def test_a_run_that_is_ended_in_the_middle_is_finished_by_the_next(
     out, err = running.communicate(timeout=60)
     assert running.returncode == code, out + err
     before = registered(watched, unique)
+    while True:  # what was under way when the client was killed may still be written
+        time.sleep(1.0)
+        seen, before = before, registered(watched, unique)
+        if before == seen:
+            break
     assert 5 <= len(before) < SERVERS
     if number == signal.SIGINT:
         assert f"interrupted: {SERVERS - len(before)} of {SERVERS + 1} were not tried" in err
@@ -262,16 +267,15 @@ def test_a_list_ten_times_as_long_takes_ten_times_as_long_to_check() -> None:
     """Processor time of all that needs no API server. A quadratic step would take a hundred times as long."""
 
     def seconds(count: int) -> float:
-        rows = "".join(
-            f"s{n},{0x020000000000 + n:012x},SN{n},10.90.{n >> 8}.{n & 255},sys{n % 7}\n" for n in range(count)
-        )
+        # One BMC for all, each with a system of its own: whom a claim clashes with must not be asked of each pair.
+        rows = "".join(f"s{n},{0x020000000000 + n:012x},SN{n},10.90.0.1,sys{n}\n" for n in range(count))
         text = "Name,MAC,S/N,BMC IP,BMC System ID\n" + rows
         began = time.process_time()
         plan_registration(FakeEmptyCluster(), read_packing_list(text.encode(), "r.csv", rack="r01"))  # type: ignore[arg-type]
         return time.process_time() - began
 
-    small, large = min(seconds(300) for _ in range(3)), seconds(3000)
-    assert large < 30 * small
+    small, large = min(seconds(300) for _ in range(3)), min(seconds(3000) for _ in range(3))
+    assert large < 20 * small
 
 
 class FakeEmptyCluster:
