@@ -4,7 +4,7 @@ SHELL := /bin/bash
 LAB ?= demo
 REPEAT ?= 1
 BUSY ?= 0
-VENV = $(shell bin/setup)
+VENV = $(shell bin/setup $(SETUP))
 PYTHON = PYTHONPATH=$(CURDIR) $(VENV)/bin/python
 
 .PHONY: help setup demo demo-shell demo-reimage demo-down test test-fast chaos lint format golden bench requirements
@@ -34,6 +34,7 @@ test: lint ## Run all tests, the boot of a virtual rack among them; REPEAT=5 run
 	  for each in $$(seq $(BUSY)); do while :; do :; done & done; \
 	  for run in $$(seq $(REPEAT)); do echo "run $$run of $(REPEAT)"; $(PYTHON) -m pytest --durations=20 $(TESTS) || exit 1; done
 
+test-fast: SETUP = --python
 test-fast: ## Run the tests that need no real parts and no root: 3 minutes
 	@$(PYTHON) -m pytest -q -m fast $(TESTS)
 

@@ -46,11 +46,11 @@ TELL = """#!/bin/sh
 # both clients' hook: udhcpc has $1 and $ip, dhclient $reason and $new_ip_address
 case "${1:-$reason}" in
 bound|renew|BOUND|RENEW|REBOOT)
+    command ip address replace "${ip:-$new_ip_address}/24" dev "$interface"
     name=${new_interface_mtu:-$mtu}
     echo "${1:-$reason} ${ip:-$new_ip_address} router=${router:-$new_routers} mtu=$name" \
         "dns=${dns:-$new_domain_name_servers} server=${serverid:-$new_dhcp_server_identifier}" \
-        "lease=${lease:-$new_dhcp_lease_time}" >> @OUT@
-    command ip address replace "${ip:-$new_ip_address}/24" dev "$interface" ;;
+        "lease=${lease:-$new_dhcp_lease_time}" >> @OUT@ ;;
 nak|EXPIRE) echo "${1:-$reason}" >> @OUT@ ;;
 esac
 exit 0
