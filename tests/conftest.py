@@ -6,6 +6,7 @@ And what holds for all tests: none is skipped in CI, none configures the logging
 from __future__ import annotations
 
 import os
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,10 +99,19 @@ def control_plane(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) 
 def install(cluster: Cluster) -> None:
     """Apply what `provisioner manifests` prints: every test meets the CRDs, roles and policies that users have."""
     from provisioner.cli.service.manifests import all_manifests
-    from provisioner.cluster.install import apply_crds
+    from provisioner.cluster.resources import CRDS
+
+    def is_served(name: str) -> bool:
+        conditions = (cluster.get(CRDS, name).get("status") or {}).get("conditions") or ()
+        return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
 
     crds = [manifest for manifest in all_manifests() if manifest["kind"] == "CustomResourceDefinition"]
-    apply_crds(cluster, crds, timeout_seconds=60)
+    for manifest in crds:
+        cluster.apply(manifest, manager="tests")
+    deadline = time.monotonic() + 60
+    while not all(is_served(manifest["metadata"]["name"]) for manifest in crds):
+        assert time.monotonic() < deadline, "the CRDs are not served"
+        time.sleep(0.05)
     for manifest in all_manifests():
         if manifest not in crds:
             cluster.apply(manifest, manager="tests")

@@ -21,7 +21,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "accept": "provisioner.cli.kubectl.accept:accept",
     "boot": "provisioner.cli.service.boot:boot",
     "controller": "provisioner.cli.service.controller:controller",
-    "crds": "provisioner.cli.service.crds:crds",
+    "crds": "provisioner.cli.service.manifests:crds",
     "image": "provisioner.cli.service.image:image",
     "lab": "provisioner.cli.lab.command:lab",
     "manifests": "provisioner.cli.service.manifests:manifests",

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from provisioner.api import KINDS, Image, Rack, Server
 from provisioner.api.crd import all_crds, crds_yaml
 from provisioner.api.server import BMC
-from provisioner.cli.service.crds import crds
+from provisioner.cli.service.manifests import crds
 from provisioner.cluster.resources import CRDS, of
 from tests.api.objects import image, rack, server
 from tests.golden_files import assert_golden

@@ -10,7 +10,7 @@ import pytest
 from provisioner.api.maintenance import Maintenance, MaintenanceSpec, MaintenanceStatus, RebootAttempt
 from provisioner.api.meta import ObjectMeta
 from provisioner.api.server import BootOrder
-from provisioner.power.maintenance_word import what_differs
+from provisioner.power.preflight import what_differs
 
 TRY = RebootAttempt(
     id="try-1",

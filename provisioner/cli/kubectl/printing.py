@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import click
 import yaml
 
 F = TypeVar("F", bound=Callable[..., Any])
-Format = Literal["text", "wide", "json", "yaml", "name"]
 
 
 def plain(words: str) -> str:

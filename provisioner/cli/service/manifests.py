@@ -1,4 +1,4 @@
-"""`provisioner manifests`: everything that a cluster needs before the services start."""
+"""`provisioner manifests`: all that a cluster needs before the services start; `provisioner crds`: the kinds alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 import yaml
 
-from provisioner.api.crd import all_crds
+from provisioner.api.crd import all_crds, crds_yaml
 
 NAMESPACE: Final = "provisioner-system"
 DATA: Final = ("rbac.yaml", "people.yaml", "requests.yaml", "controller_limits.yaml")
@@ -37,3 +37,9 @@ def all_manifests() -> list[dict[str, Any]]:
 def manifests() -> None:
     """Print what to apply first: CRDs, accounts, rights. provisioner manifests | kubectl apply --server-side -f -"""
     click.echo(yaml.safe_dump_all(all_manifests(), sort_keys=False, width=120), nl=False)
+
+
+@click.command("crds")
+def crds() -> None:
+    """Print the CustomResourceDefinitions as YAML: provisioner crds | kubectl apply --server-side -f -"""
+    click.echo(crds_yaml(), nl=False)

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any
 
 from provisioner.api import Maintenance, NodePool, Server
-from provisioner.api.codec import decode
 from provisioner.api.errors import NotFound, Refused
 from provisioner.api.maintenance import FINAL_PHASES, holding_maintenance
 from provisioner.cli.kubectl.filing import read_maintenances
@@ -93,8 +92,3 @@ def event_time(event: Mapping[str, Any]) -> str:
         event.get("firstTimestamp"),
     )
     return str(next((t for t in times if t), event["metadata"].get("creationTimestamp") or ""))
-
-
-def decode_all(bodies: list[dict[str, Any]]) -> list[Maintenance]:
-    """Maintenances from JSON."""
-    return [decode(Maintenance, body) for body in bodies]
