@@ -16,7 +16,7 @@ from provisioner.power.decide import (
     RecordCut,
     RecordOrder,
 )
-from provisioner.power.power_controller import ObservedPower, OverrideEnabled, PowerController
+from provisioner.power.power_controller import BmcUnreachable, ObservedPower, OverrideEnabled, PowerController
 from provisioner.power.preflight import Preflight
 from provisioner.power.record import Record
 
@@ -42,6 +42,12 @@ class Act:
         self._settings = settings
         self._record = record
         self._preflight = preflight
+        self._unanswered: dict[str, str] = {}
+
+    def unanswered(self, server_name: str) -> str | None:
+        """The boot order that the server's BMC was told to carry out last, and gave no answer. In memory only: whoever
+        comes after a crash tells the BMC once more."""
+        return self._unanswered.get(server_name)
 
     def carry_out(
         self, server: Server, place: BMC, bmc: PowerController, observed: ObservedPower, action: Action
@@ -52,7 +58,7 @@ class Act:
         """
 
         def confirm() -> None:
-            self._preflight.confirm(server, place, observed, action)
+            self._preflight.confirm(server, place, observed, action, self.unanswered(server.name))
 
         match action:
             case Boot():
@@ -92,9 +98,14 @@ class Act:
             source = f"{action.override} from {uri}" if uri else action.override
             words = f"the boot override is {source}, {self._settings.override_enabled}"
         confirm()  # the BMC may have taken its time over the override
-        if action.power == "Reset":
-            bmc.reset()
-        else:
-            bmc.power_on()
+        try:
+            if action.power == "Reset":
+                bmc.reset()
+            else:
+                bmc.power_on()
+        except BmcUnreachable:
+            self._unanswered[server.name] = action.order_id
+            raise
+        self._unanswered.pop(server.name, None)
         verb = "reset" if action.power == "Reset" else "powered on"
         return f"the BMC accepted boot order {action.order_id}: {words}; the server was {verb}"

@@ -7,6 +7,9 @@ a boot that waits for one, and it begins anew; and before every reset the Node i
 asks for it (preflight.py). What was heard of the machine is no reason to leave it alone: anybody can report a boot that
 never was, and the old one would live on beside the record that arms its next token.
 
+Where a BMC was told to reset or power on and gave no answer, it may have done so, each time anew. Then the order is
+carried out as a power cycle, whose steps can each be seen by the power alone.
+
 An order of method Kexec or Reboot is for the agent in the running system: no BMC is told anything. A power cycle is:
 cut, seen off, powered on. Each look at a server that is still on cuts it once more; `status.power.cutOrderID` is
 written once it was seen off, before it is powered on. So a controller that died anywhere in between knows from that
@@ -21,7 +24,7 @@ from typing import Final, Literal
 
 from provisioner.api.maintenance import RebootMethod
 from provisioner.api.meta import ConditionStatus, parse_time
-from provisioner.api.server import BootOrder, Server
+from provisioner.api.server import BootOrder, PowerStatus, Server
 from provisioner.power.power_controller import ObservedPower, OverrideTarget
 from provisioner.rules.bootability import find_duplicate, find_unaccepted
 
@@ -86,8 +89,11 @@ class PoweredOn:
     message: str
 
 
-def decide(server: Server, observed: ObservedPower, now: datetime) -> Action:
-    """The one thing to do now. Call it again with what is true afterwards."""
+def decide(server: Server, observed: ObservedPower, now: datetime, unanswered: str | None = None) -> Action:
+    """The one thing to do now. Call it again with what is true afterwards.
+
+    unanswered: the order that the BMC was told to carry out without giving an answer.
+    """
     if find_hold(server) is not None:
         return Look()
     if server.spec.power_state == "Off":
@@ -97,8 +103,9 @@ def decide(server: Server, observed: ObservedPower, now: datetime) -> Action:
         return Look()
     if observed == "On" and _has_joined(server, order):
         return RecordOrder(order.id)
-    if is_power_cycle(order):
-        was_off = server.status.power is not None and server.status.power.cut_order_id == order.id
+    power = server.status.power
+    if is_power_cycle(order, power) or order.id == unanswered:
+        was_off = power is not None and power.cut_order_id == order.id
         if observed == "Off" and not was_off:
             return RecordCut(order.id)
         if observed == "On":
@@ -140,9 +147,9 @@ def is_requested(order: BootOrder) -> bool:
     return _requested(order, "Reset", "PowerCycle")
 
 
-def is_power_cycle(order: BootOrder) -> bool:
-    """Whether the server shall be without power for a moment."""
-    return _requested(order, "PowerCycle")
+def is_power_cycle(order: BootOrder, power: PowerStatus | None) -> bool:
+    """Whether the server shall be without power for a moment, or was for this order."""
+    return _requested(order, "PowerCycle") or (power is not None and power.cut_order_id == order.id)
 
 
 def _requested(order: BootOrder, *methods: RebootMethod) -> bool:

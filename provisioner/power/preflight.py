@@ -53,7 +53,9 @@ class Preflight:
         """Whether the leadership has ended."""
         return self._stop.is_set()
 
-    def confirm(self, server: Server, bmc: BMC, observed: ObservedPower, action: Action) -> None:
+    def confirm(
+        self, server: Server, bmc: BMC, observed: ObservedPower, action: Action, unanswered: str | None = None
+    ) -> None:
         """Return if `action`, decided on `server`, is still the one to take through the BMC described by `bmc`.
 
         Raises: NoLongerDue, NotAskedFor, NodeAlive; Retryable and NotFound of the cluster.
@@ -61,7 +63,7 @@ class Preflight:
         self._refuse_if_over(server)
         current = self._cluster.read(Server, server.name)
         same_machine = current.metadata.uid == server.metadata.uid and current.spec.bmc == bmc
-        if not same_machine or decide(current, observed, self._now()) != action:
+        if not same_machine or decide(current, observed, self._now(), unanswered) != action:
             raise NoLongerDue(f"Server {server.name} changed since it was looked at", after_seconds=AGAIN_SECONDS)
         if isinstance(action, CutForCycle) or (isinstance(action, Boot) and action.power == "Reset"):
             self._refuse_to_disturb(current, action.order_id)

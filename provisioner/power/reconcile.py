@@ -107,7 +107,10 @@ class ServerPowerReconciler:
         """Whether there is nothing to do and nothing new to write."""
         now = self._now()
         power = after_look(server.status.power, observed, server.spec.power_state, now)
-        if not isinstance(decide(server, observed, now), Look) or power != server.status.power:
+        if (
+            not isinstance(decide(server, observed, now, self._act.unanswered(server.name)), Look)
+            or power != server.status.power
+        ):
             return False
         said = self._record.condition(server, describe(server, power))
         return find_condition(server.status.conditions, "PoweredOn") == said
@@ -118,7 +121,7 @@ class ServerPowerReconciler:
             return AGAIN_SECONDS  # the cache will say so, too
         before = server.status.power
         power = after_look(before, observed, server.spec.power_state, self._now())
-        action = decide(server, observed, self._now())
+        action = decide(server, observed, self._now(), self._act.unanswered(server.name))
         if not isinstance(action, Look):
             try:
                 said = self._act.carry_out(server, place, bmc, observed, action)

@@ -65,7 +65,7 @@ def describe(server: Server, power: PowerStatus) -> PoweredOn:
         return PoweredOn("True", "ShuttingDown", words)
     order = pending_order(replace(server, status=replace(server.status, power=power)))
     if order is not None:
-        if is_power_cycle(order):
+        if is_power_cycle(order, power):
             return _describe_cycle(order.id, on)
         status = "on" if on else "off"
         words = f"the server is {status}; boot order {order.id} is to be carried out"

@@ -19,6 +19,7 @@ from provisioner.lab.machine.machine import BootPlan
 from provisioner.power.bmc_access import BmcAccess
 from provisioner.power.bmc_pool import BmcPool
 from provisioner.power.controller import MANAGER, build_power_controllers
+from provisioner.power.power_controller import BmcUnreachable
 from provisioner.power.redfish import RedfishPower
 from tests.lab.fake_machine import PASSWORD
 from tests.power.power_site import BOUND_SECONDS, PINNED, Site
@@ -58,6 +59,33 @@ def test_an_order_whose_record_was_lost_is_carried_out_once_more_whatever_was_re
     site.start()
     site.wait_for_order("order-1")
     assert len(site.fake.machine.boots) == 2
+
+
+class NeverAnswers(RedfishPower):
+    """Does what it is told, and takes so long over it that nobody waits for the answer."""
+
+    def power_on(self) -> None:
+        super().power_on()
+        raise BmcUnreachable("BMC does not answer: it takes its time", after_seconds=0.2)
+
+    def reset(self) -> None:
+        super().reset()
+        raise BmcUnreachable("BMC does not answer: it takes its time", after_seconds=0.2)
+
+
+@pytest.mark.parametrize("on", [True, False], ids=["on", "off"])
+def test_a_bmc_that_acts_without_answering_is_not_told_to_reset_for_ever(site: Site, on: bool) -> None:
+    disk, http = BootPlan(source="Disk"), BootPlan(source="UefiHttp", http_boot_uri=PINNED)
+    if on:
+        site.fake.machine.power_on(disk)
+    site.write_server()
+    site.order("order-1")
+    site.start(connect=NeverAnswers)
+    site.wait_for_order("order-1")
+    assert site.fake.machine.boots == [*([disk] if on else []), http, http], "once unanswered, once seen by its power"
+    power = site.read().status.power
+    assert power is not None
+    assert (power.cut_order_id, power.state) == ("order-1", "On")
 
 
 @pytest.mark.parametrize("wanted", ["On", "Off"])

@@ -194,7 +194,7 @@ TABLE: dict[str, tuple[Server, ObservedPower, Action]] = {
         Look(),
     ),
     "a later order that only names the Maintenance is like any other": (
-        server(order=replace(requested("PowerCycle"), reason="TimedOut"), power=CUT),
+        server(order=replace(requested("PowerCycle"), reason="TimedOut"), power=replace(CUT, cut_order_id="order-1")),
         "On",
         Boot("order-2", "Pxe", "Reset"),
     ),
@@ -218,6 +218,28 @@ TABLE: dict[str, tuple[Server, ObservedPower, Action]] = {
 def test_decision(case: str) -> None:
     facts, observed, expected = TABLE[case]
     assert decide(facts, observed, NOW) == expected
+
+
+@pytest.mark.parametrize(
+    ("power", "observed", "expected"),
+    [
+        (EARLIER, "On", CutForCycle("order-2")),
+        (EARLIER, "Off", RecordCut("order-2")),
+        (CUT, "Off", Boot("order-2", "Pxe", "PowerOn")),
+        (CUT, "On", RecordOrder("order-2")),
+        (DONE, "On", Look()),
+    ],
+)
+@pytest.mark.parametrize("order", [ORDER, requested("Reset")], ids=["by itself", "requested"])
+def test_an_order_that_the_bmc_gave_no_answer_to_goes_on_as_a_power_cycle(
+    order: BootOrder, power: PowerStatus, observed: ObservedPower, expected: Action
+) -> None:
+    given = server(order=order, power=power)
+    assert decide(given, observed, NOW, unanswered="order-2") == expected
+    if power is CUT:
+        assert decide(given, observed, NOW) == expected, "the record of the cut outlives who made it"
+    if power is EARLIER:
+        assert decide(given, observed, NOW, unanswered="order-1") == decide(given, observed, NOW)
 
 
 @pytest.mark.parametrize("case", TABLE)
