@@ -103,7 +103,8 @@ def test_the_bmc_of_a_server_that_nobody_accepted_is_left_alone(site: Site, acce
     site.start(connect=connect)
     condition = site.wait_for_condition("NotAccepted")
     assert condition.status == "Unknown"
-    assert f"spec.acceptance is {acceptance}" in condition.message
+    words = {"Pending": "waits to be accepted", "Rejected": "was rejected"}[acceptance]
+    assert f"its BMC is left alone: Server '{site.name}' {words}" in condition.message
     assert (attempts, site.fake.endpoint.sessions, site.read().status.power) == ([], {}, None)
     assert (site.fake.machine.running, site.fake.machine.button_presses) == (True, 0)
     site.write_server()
