@@ -125,7 +125,7 @@ INJECTIONS: Final = (
     Injection(
         name="the machine vanishes",
         strike=_vanish,
-        permits=("NodeGone", "RebootFailed", "NodeNotReady"),
+        permits=("NodeGone", "NodeReplaced", "RebootFailed", "NodeNotReady"),
     ),
     Injection(
         name="the Node is deleted",

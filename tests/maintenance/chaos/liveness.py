@@ -125,6 +125,11 @@ def _check_attempts(world: World, body: Object) -> None:
 Evidence = Callable[["World", Object], str | None]
 
 
+def _decided(body: Object) -> datetime:
+    """When its end was decided, at the latest."""
+    return parse_time(verdict_of(body)["lastTransitionTime"]) + SLACK
+
+
 def _server_gone(world: World, body: Object) -> str | None:
     server = body["spec"]["serverRef"]
     return None if server in world.history.servers_gone else f"Server {server} was there all the time"
@@ -137,17 +142,18 @@ def _node_gone(world: World, body: Object) -> str | None:
 
 
 def _held_up(world: World, body: Object) -> str | None:
-    server, moment = body["spec"]["serverRef"], parse_time(verdict_of(body)["lastTransitionTime"])
-    return None if world.workloads.ran(server, moment) else "nothing ran there by then"
+    server, moment = body["spec"]["serverRef"], _decided(body)
+    ran = world.workloads.ran(server, moment) or world.workloads.ran(server, moment - SLACK)
+    return None if ran else "nothing ran there by then"
 
 
 def _no_method(world: World, body: Object) -> str | None:
     status, machine = body["status"], world.machines[body["spec"]["serverRef"]]
-    moment = parse_time(verdict_of(body)["lastTransitionTime"])
+    up = machine.ran(_decided(body)) and machine.ran(_decided(body) - SLACK)
     tried = {a["method"] for a in status.get("attempts") or ()}
     chosen = world.fleet.settings.get("reboot_methods") or ALL_METHODS
     for method in ("PowerCycle",) if status["action"] == "PowerCycle" else chosen:
-        if method not in tried and (method not in AGENT_METHODS or machine.ran(moment - SLACK)):
+        if method not in tried and (method not in AGENT_METHODS or up):
             return f"{method} was not tried"
     return None
 
@@ -185,20 +191,19 @@ def _timed_out(machine: FakeMachine, attempt: Object) -> str | None:
 
 def _not_up(world: World, body: Object) -> str | None:
     machine = world.machines[body["spec"]["serverRef"]]
-    moment = parse_time(verdict_of(body)["lastTransitionTime"])
-    return None if not machine.ran(moment) else "its machine was up"
+    return None if not machine.ran(_decided(body)) else "its machine was up"
 
 
 def _not_passed(world: World, body: Object) -> str | None:
     machine = world.machines[body["spec"]["serverRef"]]
-    boot = machine.boot_at(parse_time(verdict_of(body)["lastTransitionTime"]))
+    boot = machine.boot_at(_decided(body))
     failed = boot is not None and boot.failed_at is not None
     return None if failed else "no check of the boot that ran had failed"
 
 
 def _wrong_image(world: World, body: Object) -> str | None:
     machine, wanted = world.machines[body["spec"]["serverRef"]], body["status"]["reboot"]["imageRef"]
-    boot = machine.boot_at(parse_time(verdict_of(body)["lastTransitionTime"]))
+    boot = machine.boot_at(_decided(body))
     if boot is None or boot.image == wanted:
         return f"its machine ran {wanted}"
     return _every_method_failed(world, body)
