@@ -111,16 +111,6 @@ class VirtualRack:
         os.kill(pid, signal.SIGKILL)
         self.wait(f"{part} was started again", lambda: self.pid(part) != pid, seconds=90)
 
-    def switch_off(self, name: str) -> None:
-        """Until its BMC says so."""
-        self.kubectl("patch", "server", name, "--type=merge", "-p", '{"spec":{"powerState":"Off"}}')
-
-        def is_off() -> bool:
-            power = self.server(name).status.power
-            return power is not None and power.state == "Off"
-
-        self.wait(f"{name} is off", is_off, seconds=180)
-
     def processes(self, words: str) -> list[int]:
         """Ids of the lab's processes whose command line contains `words`."""
         found = []
