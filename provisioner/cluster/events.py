@@ -44,7 +44,8 @@ class Events(Protocol):
     def record(self, regarding: Mapping[str, Any], type: EventType, reason: str, message: str) -> None: ...  # noqa: A002
 
 
-MAX_PENDING: Final = 10_000
+MAX_PENDING: Final = 3000
+"""A Warning is kept beyond that, up to twice as many, and goes first."""
 MAX_REMEMBERED: Final = 4096
 BURST: Final = 200
 PER_SECOND: Final = 20.0
@@ -148,10 +149,12 @@ class EventRecorder:
             now = self._now()
             tally = self._pending.get(occurrence)
             if tally is None:
-                if len(self._pending) >= self._max_pending:
+                is_warning = occurrence.type == "Warning"
+                if len(self._pending) >= self._max_pending * (2 if is_warning else 1):
                     self._drop(occurrence)
                     return
                 tally = self._pending[occurrence] = _Tally(first=now, last=now)
+                self._pending.move_to_end(occurrence, last=not is_warning)
             tally.count += 1
             tally.last = now
             if self._thread is None:

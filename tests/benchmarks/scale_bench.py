@@ -45,7 +45,8 @@ SAMPLE: Final = 400
 """Writes of each sort that the bound is measured with."""
 PER_RACK: Final = 40
 IDLE_SECONDS: Final = 30
-SETTLE_SECONDS: Final = 45
+SETTLE_SECONDS: Final = 200
+"""At most: Events are written slowly, long after what they tell of."""
 COUNTED: Final = frozenset(
     ("servers", "racks", "nodepools", "images", "maintenances", "addressblocks", "nodes", "events", "pods", "jobs")
 )
@@ -116,7 +117,7 @@ def measure(servers: int, folder: Path, limit_seconds: float) -> Result:
             register(cluster, plane, folder, result, limit_seconds)
             result.calls = calls(plane, binaries)
             result.calls.subtract(before)
-            time.sleep(SETTLE_SECONDS)
+            settle(plane, binaries)
             began, used = time.monotonic(), processor_seconds(leader.pid)
             time.sleep(IDLE_SECONDS)
             result.idle_percent = 100 * (processor_seconds(leader.pid) - used) / (time.monotonic() - began)
@@ -127,6 +128,17 @@ def measure(servers: int, folder: Path, limit_seconds: float) -> Result:
                 fail_over(cluster, result)
     say(f"{servers}: {result}")
     return result
+
+
+def settle(plane: ControlPlane, binaries: Binaries) -> None:
+    """Wait until nothing is written any more."""
+    deadline, before = time.monotonic() + SETTLE_SECONDS, -1
+    while time.monotonic() < deadline:
+        written = sum(count for (_, verb, _), count in calls(plane, binaries).items() if verb not in ("GET", "LIST"))
+        if written == before:
+            return
+        before = written
+        time.sleep(10)
 
 
 def bare_rates(plane: ControlPlane) -> dict[str, float]:

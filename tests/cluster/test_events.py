@@ -130,5 +130,20 @@ def test_nobody_waits_while_the_api_server_hangs_and_not_everything_is_kept(
         recorder.close(timeout_seconds=0)
 
 
+def test_a_warning_is_kept_where_nothing_else_is_and_goes_first(
+    proxy: FaultInjectingProxy, faulty: Cluster, cluster: Cluster, unique: str
+) -> None:
+    node = create_node(cluster, unique)
+    recorder = EventRecorder(faulty, "test-recorder", max_pending=3)
+    with proxy.hanging():
+        for number in range(10):
+            recorder.record(node, "Normal", "Booted", f"boot {number}")
+        recorder.record(node, "Warning", "BootHung", "stage Root took more than 600 s")
+    assert recorder.flush(GENEROUS_SECONDS)
+    reasons = [reason for reason, _, _ in said(events_of(cluster, unique))]
+    assert "BootHung" in reasons
+    assert reasons.count("Booted") <= 4
+
+
 def test_a_record_about_nonsense_does_not_raise(cluster: Cluster) -> None:
     EventRecorder(cluster, "test-recorder").record({}, "Normal", "Booted", "kernel runs")
