@@ -67,6 +67,11 @@ class ImageStatus:
         max_items=64,
         list_map_keys=("host",),
     )
+    lacking_host: str | None = described(
+        "Boot host that lacks a file, of which the condition Available tells while it is False.",
+        default=None,
+        max_length=253,
+    )
     conditions: tuple[Condition, ...] = described("Observations.", default=(), max_items=32, list_map_keys=("type",))
 
 

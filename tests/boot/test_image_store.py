@@ -24,7 +24,9 @@ def judged(
 ) -> Availability | None:
     body: Image = image(available=None)
     if before is not None:
-        written = replace(body.status, conditions=(before.condition,), stores=before.stores)
+        written = replace(
+            body.status, conditions=(before.condition,), stores=before.stores, lacking_host=before.lacking_host
+        )
         body = replace(body, status=written)
     return judge_image(body, sizes, host, NOON + timedelta(minutes=minutes))
 
@@ -96,6 +98,16 @@ def test_a_host_that_lacks_files_takes_back_the_word_of_one_that_is_gone() -> No
     assert (taken_back.condition.status, taken_back.stores, taken_back.news) == ("False", (), True)
     assert "in the image store of boot host 'boot2'" in taken_back.condition.message
     assert taken_back.condition.last_transition_time > stored.condition.last_transition_time
+
+
+def test_who_lacks_files_is_read_of_its_field_and_not_of_the_words() -> None:
+    missing = said(dict(LACKING), host="boot1")
+    reworded = replace(missing, condition=replace(missing.condition, message="'boot2' is not meant"))
+    assert judged(dict(LACKING), reworded, host="boot2") is None, "boot1 said already that it lacks some"
+    assert said(dict(LACKING), reworded, host="boot1").condition.message == missing.condition.message
+    of_an_older_release = replace(missing, lacking_host=None)
+    assert said(dict(LACKING), of_an_older_release, host="boot2").lacking_host == "boot2"
+    assert said(dict(FILES), missing, host="boot2").lacking_host is None
 
 
 def test_a_word_from_the_future_does_not_last_for_ever() -> None:

@@ -50,6 +50,13 @@ class Availability:
     stores: tuple[StoreReport, ...]
     condition: Condition
     news: bool
+    lacking_host: str | None = None
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """For a server-side apply."""
+        own = {"conditions": [to_json(self.condition)], "stores": [to_json(report) for report in self.stores]}
+        return own | ({"lackingHost": self.lacking_host} if self.lacking_host is not None else {})
 
 
 def files_of(image: Image) -> Iterator[StoredFile]:
@@ -70,17 +77,19 @@ def judge_image(image: Image, sizes: Mapping[str, int | None], host: str, now: d
     if problem is None:
         stores.append(_own_report(image, host, now))
     stores.sort(key=lambda report: report.host)
-    before = find_condition(image.status.conditions, "Available")
+    before, lacking = find_condition(image.status.conditions, "Available"), image.status.lacking_host
     if stores:
+        lacking = None
         names = ", ".join(f"'{report.host}'" for report in stores)
         said = ("True", "Stored", f"all files are in the image store of boot host{'s' * (len(stores) > 1)} {names}")
-    elif before is not None and before.status == "False" and f"'{host}'" not in before.message:
+    elif before is not None and before.status == "False" and lacking not in (None, host):
         said = (before.status, before.reason, before.message)  # another host says already that it lacks them, too
     else:
+        lacking = host
         said = ("False", "Incomplete", f"{problem} in the image store of boot host '{host}'")
     status, reason, message = said
     stands = before is not None and (before.status, before.message) == (status, message)
-    if stands and tuple(stores) == image.status.stores:
+    if stands and (tuple(stores), lacking) == (image.status.stores, image.status.lacking_host):
         return None
     wanted = Condition(
         type="Available",
@@ -91,7 +100,7 @@ def judge_image(image: Image, sizes: Mapping[str, int | None], host: str, now: d
         observed_generation=image.metadata.generation,
     )
     news = before is None or before.status != status or (status == "False" and before.message != message)
-    return Availability(tuple(stores), settle_condition(image.status.conditions, wanted), news)
+    return Availability(tuple(stores), settle_condition(image.status.conditions, wanted), news, lacking)
 
 
 def _own_report(image: Image, host: str, now: datetime) -> StoreReport:
@@ -169,7 +178,7 @@ class StoreWatch:
             self._cluster.apply_status(
                 Image,
                 image.name,
-                {"conditions": [to_json(condition)], "stores": [to_json(report) for report in availability.stores]},
+                availability.status,
                 manager=MANAGER,
                 resource_version=image.metadata.resource_version,
             )
