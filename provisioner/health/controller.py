@@ -199,6 +199,7 @@ def follow(
     informers: HealthInformers, skew: ClockSkew, runner: JobRunner, maintenances: Index, add: Callable[[str], None]
 ) -> None:
     """Keep the indexes, and queue the servers that a change concerns. Leases are only measured."""
+    servers_by_pool = informers.servers.index(lambda body: [body["spec"].get("nodePoolRef")])
 
     def server_changed(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
         add(name)
@@ -209,9 +210,8 @@ def follow(
 
     def pool_changed(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
         if _verification(old) != _verification(new):
-            for server in informers.servers.items():
-                if server["spec"].get("nodePoolRef") == name:
-                    add(server["metadata"]["name"])
+            for server in servers_by_pool.get(name):
+                add(server["metadata"]["name"])
 
     def owned_changed(index: Index, owner_of: Callable[[Mapping[str, Any]], str | None]) -> Any:
         def changed(key: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
