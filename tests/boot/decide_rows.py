@@ -9,7 +9,7 @@ from typing import Any
 from provisioner.api import Image, Maintenance, NodePool, Rack
 from provisioner.api.node_pool import StageTimeouts
 from provisioner.api.server import BootOrder, BootProgress, JoinStatus, PowerStatus, ServerStatus, StageTime
-from provisioner.rules.liveness import Heartbeat, NodeLife
+from provisioner.rules.liveness import Heartbeat, NodeLife, fresh_time
 from tests.boot.objects import DIGEST, NOON, at, condition, image, pool
 
 NEW = "new-order"
@@ -49,6 +49,12 @@ def seen_lease(since: float, *, moved: bool = True, renewed: float = 0) -> NodeL
     moment = NOON + timedelta(seconds=since)
     life = node(False, lease=renewed)
     return replace(life, heartbeat=replace(life.heartbeat, seen=moment, moved=moved))
+
+
+def slow_lease(renewed: float) -> NodeLife:
+    """A Node that is not Ready, whose Lease lasts 160 s and was renewed so many seconds after noon."""
+    life = node(False, lease=renewed)
+    return replace(life, heartbeat=replace(life.heartbeat, fresh=fresh_time(160)))
 
 
 def status(**fields: Any) -> ServerStatus:
@@ -356,6 +362,14 @@ ORDERING = [
         orders="TimedOut",
     ),
     Row(
+        "such a kubelet is dead once it has missed two renewals and the third is late",
+        "Ordered",
+        seconds=400,
+        status=status(power=POWERED, join=JOINED),
+        node=slow_lease(299),
+        orders="TimedOut",
+    ),
+    Row(
         "without a BMC an order that expired is armed again",
         "Ordered",
         seconds=9000,
@@ -507,6 +521,14 @@ NEVER_ORDERING = [
         "NodeNotReady",
         seconds=400,
         node=seen_lease(395, renewed=-3600),
+        status=status(power=POWERED, join=JOINED),
+        says="is alive",
+    ),
+    Row(
+        "a kubelet that its pool lets renew its Lease every 40 s is alive meanwhile",
+        "NodeNotReady",
+        seconds=400,
+        node=slow_lease(301),
         status=status(power=POWERED, join=JOINED),
         says="is alive",
     ),
