@@ -43,8 +43,8 @@ def turns(scenario: Scenario, injection: Injection) -> Iterator[Turn]:
                 yield number, "after", False
     else:
         chance = replay.rng(scenario.name, injection.name)
-        yield chance.randint(1, len(effects)), chance.choice(SIDES), False
-        yield chance.randint(1, len(effects)), side_of(injection) or chance.choice(SIDES), True
+        live, side = chance.random() < 0.5, chance.choice(SIDES)
+        yield chance.randint(1, len(effects)), (side_of(injection) or side) if live else side, live
 
 
 def every_turn(effects: int, injection: Injection) -> Iterator[Turn]:
