@@ -17,9 +17,9 @@ from typing import Final
 import structlog
 
 from provisioner.api import Maintenance, NodePool, Server
-from provisioner.api.codec import decode
+from provisioner.api.codec import decode, to_json
 from provisioner.api.errors import Conflict, Refused
-from provisioner.api.maintenance import FINAL_PHASES
+from provisioner.api.maintenance import DISTURBING_PHASES, FINAL_PHASES
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
 from provisioner.cluster.own_writes import OwnWrites
@@ -37,7 +37,7 @@ from provisioner.maintenance.requests.intake import File, Intake, SetConditions,
 from provisioner.maintenance.status.finished import is_due
 from provisioner.maintenance.status.metrics import MaintenanceMetrics, NoMetrics
 from provisioner.maintenance.status.record import clip
-from provisioner.maintenance.steps import NeedBudget, SetIntent, SetNodeConditions, SetTaint, Step
+from provisioner.maintenance.steps import NeedBudget, SetIntent, SetNodeConditions, SetTaint, Step, WriteStatus
 
 __all__ = ["MANAGER", "MaintenanceController", "build_maintenance_controllers"]
 
@@ -126,7 +126,11 @@ class MaintenanceController:
             # Workers of this process claim one after the other; another process is noticed after the claim.
             with self._one_claims:
                 facts = replace(facts, budget=read_budget(self._caches, facts, fresh=True))
-                return self._act(facts, body, decide(facts, self._clock()))
+                step = decide(facts, self._clock())
+                seconds = self._act(facts, body, step)
+                if isinstance(step, WriteStatus) and step.status.phase in DISTURBING_PHASES:
+                    self._caches.note_claim({**body, "status": to_json(step.status)})
+                return seconds
         return self._act(facts, body, step)
 
     def _act(self, facts: MaintenanceFacts, body: Json, step: Step) -> float | None:

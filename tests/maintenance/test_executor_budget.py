@@ -107,6 +107,21 @@ def test_two_that_claim_at_the_same_moment_both_stand_back(
     assert len(disturbed) == 1
 
 
+def test_a_claim_counts_for_the_other_workers_of_its_process_before_the_caches_show_it(
+    cluster: Cluster, controller_account: Cluster, unique: str
+) -> None:
+    plane = Plane(cluster, controller_account, unique, servers=2)
+    for name in plane.names:
+        plane.ask(REBOOT_REQUESTED, "Now", name=name)
+    leader = plane.start()
+    for name in plane.names:
+        leader.reconcile_on_what_is_cached(name)  # files the Maintenance
+    leader.catch_up()
+    for name in plane.names:
+        leader.reconcile_on_what_is_cached(name)
+    assert [plane.phase(name) for name in plane.names] == ["Claiming", "Waiting"]
+
+
 def test_servers_that_wait_for_the_budget_claim_in_the_order_in_which_they_asked(
     cluster: Cluster, controller_account: Cluster, unique: str
 ) -> None:
