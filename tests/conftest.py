@@ -24,18 +24,20 @@ if TYPE_CHECKING:
     from provisioner.lab.control_plane.plane import ControlPlane
 
 
-REAL_PARTS: Final = frozenset({"binaries", "tools", "programs", "network", "namespace", "quiet_logs"})
-"""Fixtures that start real programs or need root; and that of the chaos harness, which plays histories for minutes."""
+REAL_PARTS: Final = frozenset({"binaries", "tools", "programs", "network", "namespace"})
+"""Fixtures that start real programs, or need root."""
 REAL_HELPERS: Final = frozenset({"need_root", "lab_tools", "installed", "namespaces", "fake_server", "ipmi_sim"})
 """Functions that do; a module that has one is about real parts as a whole."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that need no real parts are `fast`: `make test-fast` runs them."""
+    """Tests that need no real parts are `pure`; those of the chaos harness, which play for minutes, are not `fast`."""
     for item in items:
         fixtures, module = getattr(item, "fixturenames", ()), getattr(item, "module", None)
         if REAL_PARTS.isdisjoint(fixtures) and REAL_HELPERS.isdisjoint(vars(module) if module else ()):
-            item.add_marker("fast")
+            item.add_marker("pure")
+            if "quiet_logs" not in fixtures:
+                item.add_marker("fast")
 
 
 @pytest.hookimpl(wrapper=True)
