@@ -15,15 +15,19 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
+import structlog
+
 from provisioner.api import AddressBlock, Server
 from provisioner.api.address_block import block_name
-from provisioner.api.errors import Conflict, NotFound
+from provisioner.api.errors import Conflict, NeedsHuman, NotFound, ProvisionerError
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.resources import of
 from provisioner.cluster.source import Source
 from provisioner.inventory.judge import Judgement
 from provisioner.inventory.subnets import FreeAddresses
+
+log = structlog.get_logger(__name__)
 
 PAUSE_SECONDS: Final = 0.1
 """Between two writes of claims: what is asked for meanwhile goes into the next one."""
@@ -139,26 +143,41 @@ class AddressClaimer:
         self.controller.queue.add_after("claims", wait)
 
     def reconcile(self, _: str) -> float | None:
-        """Serve those who asked. Raises: Conflict if another leader wrote a block first; Retryable."""
+        """Serve those who asked. Raises: Conflict if another leader wrote a block first; Retryable; NeedsHuman if a
+        block is refused. What a failed block does not concern is served."""
         with self._lock:
             names = list(self._asked)[:BATCH]
         changes: defaultdict[str, dict[str, str | None]] = defaultdict(dict)
+        waiting: defaultdict[str, set[str]] = defaultdict(set)
+        failed: dict[str, ProvisionerError] = {}
         try:
             for name in names:
-                for address, server in self._changes(name).items():
+                try:
+                    claims = self._changes(name)
+                except NeedsHuman as error:  # one server that cannot be read must not keep the others waiting
+                    log.warning("claims of a server were not decided", server=name, error=str(error))
+                    continue
+                for address, server in claims.items():
                     changes[block_name(address)][address] = server
+                    waiting[block_name(address)].add(name)
             for block, claims in changes.items():
-                self._write(block, claims)
+                try:
+                    self._write(block, claims)
+                except ProvisionerError as error:
+                    failed |= dict.fromkeys(waiting[block], error)
         finally:
             self._book.clear_reserved()
             with self._lock:
                 self._next_at = self._monotonic() + PAUSE_SECONDS
+        served = [name for name in names if name not in failed]
         with self._lock:
-            for name in names:
+            for name in served:
                 self._asked.pop(name, None)
             left = bool(self._asked)
-        for name in names:
+        for name in served:
             self._served(name)
+        if failed:
+            raise next(iter(failed.values()))
         return PAUSE_SECONDS if left else None
 
     def _changes(self, name: str) -> dict[str, str | None]:
