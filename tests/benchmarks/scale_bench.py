@@ -331,8 +331,8 @@ def write_table(results: Sequence[Result]) -> None:
         f"the API server, load average of the last quarter of an hour {load}. `provisioner controller` with the",
         "shipped account and policies, `provisioner rack register` beside it, racks of 40. Seconds from the start of "
         "the registration until the last server has its address, its boot order, its prepared Node. Bound: the bare",
-        "API server in the same run, before and after, by 8 connections, for one Server apply, three status applies and",
-        "one Node create each. No kubelets, no BMCs, no controller manager.",
+        "API server in the same run, before and after, by 8 connections, for one Server apply, three status applies,",
+        "and one Node create each. No kubelets, no BMCs, no controller manager.",
         "",
         "| servers | bare applies/s | status/s | Node creates/s | bound s | registered s (× its applies) "
         "| addressed s | ordered s | prepared s | ratio (≤ 1.5) | × half of it (≤ 2.2) | idle % of a core (≤ 2) "
