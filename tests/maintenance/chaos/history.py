@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from provisioner.api.maintenance import FINAL_PHASES
+from provisioner.api.meta import rfc3339
 from tests.maintenance.chaos.fake_time import FakeClock
 
 Object = dict[str, Any]
@@ -63,12 +64,19 @@ class History:
     # What people do
 
     def ask(self, server: str, requestor: str, action: str, image: str | None = None, *, again: bool = False) -> None:
-        """`again`: the same condition was True already; that asks for nothing new unless it was decided before."""
+        """`again`: the same condition was True already; that asks for nothing new unless it was decided before.
+
+        A condition carries whole seconds: one that is set again in the second of the decision is answered by it.
+        """
         open_ = next((a for a in reversed(self.asked) if (a.server, a.requestor) == (server, requestor)), None)
-        if again and open_ is not None and open_.stands and not any(is_decided(self.last[c]) for c in open_.carriers):
+        if again and open_ is not None and open_.stands and not any(self._was_decided(c) for c in open_.carriers):
             open_.image = image
             return
         self.asked.append(Asked(server, requestor, action, image, self._clock.now))
+
+    def _was_decided(self, uid: str) -> bool:
+        verdict = verdict_of(self.last[uid])
+        return is_decided(self.last[uid]) and verdict["lastTransitionTime"] < rfc3339(self._clock.now)
 
     def withdraw(self, server: str, requestor: str) -> None:
         for asked in self.asked:
