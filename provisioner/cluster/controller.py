@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -31,6 +32,27 @@ def requeue_after(sooner_seconds: float | None, rng: random.Random) -> float:
     """
     resync = RESYNC_SECONDS * (1 + 0.2 * rng.random())
     return min(resync, sooner_seconds) if sooner_seconds is not None else resync
+
+
+class Settling:
+    """Puts off what is only words, so that what changes in quick succession is written once. `clock`: monotonic."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._since: dict[str, float] = {}
+
+    def rest(self, key: str) -> float:
+        """Seconds until it is worth a write, counted from the first change that was not written; 0 if it is."""
+        rest = self._since.setdefault(key, self._clock()) + self._seconds - self._clock()
+        if rest > 0:
+            return rest
+        self.is_written(key)
+        return 0.0
+
+    def is_written(self, key: str) -> None:
+        """What is said of `key` is written, or as it was before."""
+        self._since.pop(key, None)
 
 
 class Controller:

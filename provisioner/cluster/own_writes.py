@@ -9,10 +9,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from provisioner.cluster.resources import ResourceType
+from provisioner.api.codec import decode
+from provisioner.api.errors import NotFound
+from provisioner.api.meta import Resource
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.resources import ResourceType, of
+from provisioner.cluster.source import Source
+
+R = TypeVar("R", bound=Resource)
+
+BEHIND_SECONDS: Final = 0.2
+"""After so long a controller looks again whether its caches show what it wrote; most often they tell it sooner."""
 
 FORGET: Final = timedelta(seconds=90)
 """An object that is missing from a cache so long after it was written is gone: a dead watch is noticed before."""
@@ -54,6 +65,42 @@ class OwnWrites:
         if cached is None:
             return self._now() - written > FORGET
         return version_of(cached) >= version
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Objects without a namespace, out of the caches that are given, else from the API server.
+
+    `own`: by group, what was written and the caches may not show yet.
+    """
+
+    cluster: Cluster
+    sources: Mapping[ResourceType, Source]
+    own: OwnWrites
+
+    def get(self, type_: ResourceType, name: str) -> dict[str, Any] | None:
+        """The object of that name, if there is one. Raises: Retryable, where the API server is asked."""
+        source = self.sources.get(type_)
+        if source is not None:
+            return source.get(name)
+        try:
+            return self.cluster.get(type_, name)
+        except NotFound:
+            return None
+
+    def read(self, kind: type[R], name: str) -> R | None:
+        """The same, typed."""
+        found = self.get(of(kind), name)
+        return decode(kind, found) if found is not None else None
+
+    def note(self, group: str, type_: ResourceType, written: Object) -> None:
+        """Remember what the API server answered to a write."""
+        if type_ in self.sources:
+            self.own.note(group, type_, written)
+
+    def shows_own_writes(self, group: str) -> bool:
+        """Whether all that was noted is seen."""
+        return self.own.are_seen(group, self.get)
 
 
 def version_of(body: Object) -> int:

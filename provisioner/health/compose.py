@@ -120,10 +120,10 @@ def _events(
     was_over = same_round and before is not None and before.finished_time is not None
     was_released = same_round and before is not None and before.released_by is not None
     events = []
-    if not same_round and verification.released_by is None:
+    over = verification.finished_time is not None
+    if not same_round and not over and verification.released_by is None:
         words = f"round {verification.attempt} of the checks of boot {verification.boot_id} began"
         events.append(Happened(type="Normal", reason="VerificationStarted", message=words))
-    over = verification.finished_time is not None
     if over and (not was_over or (verification.released_by is not None and not was_released)):
         reason = (
             _EVENTS.get(condition.reason, "VerificationFailed") if condition.status == "True" else "VerificationFailed"

@@ -1,7 +1,7 @@
 """The health controller's effects: reads what a decision needs, writes what was decided, then acts on it.
 
 It is level-triggered, and decides on caches: what it then does with a Job is harmless, and the one thing that must not
-happen wrongly, taking a taint off, is decided on a Node and a Server that were just read (`node_writer`).
+happen wrongly, taking a taint off, is decided on a Server that was just read, and on a Node that has not changed.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from provisioner.api.meta import Resource, parse_time
 from provisioner.api.node_contract import NODE_FACTS_ANNOTATION, PREPARED_ORDER_ANNOTATION
 from provisioner.api.server import ServerStatus
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.controller import Controller, requeue_after
+from provisioner.cluster.controller import Controller, Settling, requeue_after
 from provisioner.cluster.events import Events
+from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnWrites
+from provisioner.cluster.resources import NODES, ResourceType, of
 from provisioner.cluster.source import Source
 from provisioner.health.checked_node import read_node
 from provisioner.health.compose import VERIFIED
@@ -41,6 +43,8 @@ UNSYNCED_SECONDS: Final = 0.2
 AT_ONCE_SECONDS: Final = 0.1
 NEW_SECONDS: Final = 5.0
 """A server that is registered is ordered to boot within a moment: what is said of it then is not said before, too."""
+SETTLE_SECONDS: Final = 1.5
+"""What is waited for changes quickly while a server boots."""
 
 _OWNED: Final = ("verification", "lifecycle")
 
@@ -89,6 +93,7 @@ class HealthController:
         skew: ClockSkew,
         runner: JobRunner,
         maintenances: Index,
+        settle_seconds: float = 0.0,
     ) -> None:
         self._cluster = cluster
         self._informers = informers
@@ -99,6 +104,8 @@ class HealthController:
         self._runner = runner
         self._maintenances = maintenances
         self._nodes = NodeWriter(cluster, events, now)
+        self._own = OwnWrites(now)
+        self._settling = Settling(settle_seconds)
 
     def reconcile(self, name: str) -> float | None:
         """Bring status, Jobs, taints and answers up to date; returns when to look again. Raises: Retryable."""
@@ -110,10 +117,16 @@ class HealthController:
             return None
         if _is_new(cached, self._now()):
             return NEW_SECONDS
+        if not self._own.are_seen(name, self._look):
+            return BEHIND_SECONDS
         node = self._informers.nodes.get(name)
         decision = decide(self._situation(cached, node), self._now())
         current: Mapping[str, Any] = cached
-        if _differs(cached, decision):
+        differs = _differs(cached, decision)
+        if differs and _is_words(cached, decision) and (rest := self._settling.rest(name)) > 0:
+            return rest
+        self._settling.is_written(name)
+        if differs:
             current = self._cluster.apply_status(
                 Server,
                 name,
@@ -121,15 +134,21 @@ class HealthController:
                 manager=MANAGER,
                 resource_version=cached["metadata"]["resourceVersion"],
             )
+            self._own.note(name, of(Server), current)
             self._tell(cached, node, decision)
         self._runner.clean_up(name, decision.current)
         if decision.start is not None and not self._runner.start(decision.start, name):
             return AT_ONCE_SECONDS  # refused: that is a result, too
-        if taints_differ(current, node):
-            self._nodes.taint(name)
+        if node is not None and taints_differ(current, node):
+            written = self._nodes.taint(name, node)
+            if written is not None:
+                self._own.note(name, NODES, written)
         if decision.answers:
             self._nodes.answer(name, decision.answers)
         return requeue_after(decision.requeue_after_seconds, self._rng)
+
+    def _look(self, type_: ResourceType, name: str) -> Mapping[str, Any] | None:
+        return (self._informers.nodes if type_ == NODES else self._informers.servers).get(name)
 
     def _situation(self, body: Mapping[str, Any], node: Mapping[str, Any] | None) -> Situation:
         server, view = decode_shared(Server, body), read_node(node)
@@ -160,7 +179,8 @@ class HealthController:
     def _tell(self, server: Mapping[str, Any], node: Mapping[str, Any] | None, decision: Decision) -> None:
         for event in decision.events:
             log.info("verification went on", server=server["metadata"]["name"], reason=event.reason)
-            for regarding in (server, node):
+            # What went wrong is told on the Node, too: there the admission is told.
+            for regarding in (server, node if event.type == "Warning" else None):
                 if regarding is not None:
                     self._events.record(regarding, event.type, event.reason, event.message)
 
@@ -189,6 +209,7 @@ def build_health_controllers(
         skew=skew,
         runner=runner,
         maintenances=maintenances,
+        settle_seconds=SETTLE_SECONDS,
     )
     controller = Controller("health", health.reconcile, workers=workers)
     follow(informers, skew, runner, maintenances, controller.queue.add)
@@ -263,6 +284,14 @@ def _of_interest(node: dict[str, Any] | None) -> Any:
 
 def _verification(pool: dict[str, Any] | None) -> Any:
     return (pool is None, ((pool or {}).get("spec") or {}).get("verification"))
+
+
+def _is_words(body: Mapping[str, Any], decision: Decision) -> bool:
+    """Whether only what is waited for is new: no check came out, none is to be started, nothing is to be told."""
+    if decision.start is not None or decision.events:
+        return False
+    before = [c.status for c in decode_shared(Server, body).status.conditions if c.type == VERIFIED]
+    return before == [c["status"] for c in decision.status["conditions"]]
 
 
 def _differs(body: Mapping[str, Any], decision: Decision) -> bool:

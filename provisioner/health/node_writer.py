@@ -32,17 +32,22 @@ class NodeWriter:
         self._events = events
         self._now = now
 
-    def taint(self, name: str) -> None:
-        """Bring the taints of Node `name` up to date, by what is true now. Raises: Conflict, Retryable."""
+    def taint(self, name: str, body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Bring the taints of Node `name`, which was seen as `body`, up to date; the Node, if it was written.
+
+        Of the Node the resourceVersion says whether it is still so; the Server is read as it is now.
+
+        Raises: Conflict, Retryable.
+        """
         try:
-            body, server = self._cluster.get(NODES, name), self._cluster.get(of(Server), name)
+            server = self._cluster.get(of(Server), name)
         except NotFound:
-            return
+            return None
         node = read_node(body)
         plan = plan_taints(decode(Server, server), node) if node is not None else None
         if plan is None:
-            return
-        self._cluster.patch(
+            return None
+        written = self._cluster.patch(
             NODES,
             name,
             {
@@ -53,8 +58,8 @@ class NodeWriter:
         )
         log.info("taints were written", node=name, admitted=plan.admitted, held=plan.held, hold_ended=plan.hold_ended)
         for reason, message in _told(name, plan):
-            for regarding in (server, body):
-                self._events.record(regarding, "Normal", reason, message)
+            self._events.record(body, "Normal", reason, message)
+        return written
 
     def answer(self, name: str, answers: Sequence[Answer]) -> None:
         """Set the conditions that are still True to False, with what came of them. Raises: Conflict, Retryable."""

@@ -14,7 +14,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
 from provisioner.cluster.informer import Informer
-from provisioner.cluster.resources import NODES, of
+from provisioner.cluster.resources import CSRS, NODES, of
 from provisioner.join.csr import MAX_EXPIRATION_SECONDS
 from provisioner.join.csr_controller import Approver, concerns_us
 from provisioner.join.node_controller import NodePreparer
@@ -47,7 +47,7 @@ def build_join_controllers(
 ) -> list[Controller]:
     """Three controllers: Nodes of servers, certificates, left-over tokens. The caller runs and stops them."""
     caches = {of(Server): informers.servers, of(NodePool): informers.node_pools, of(Rack): informers.racks}
-    caches[NODES] = informers.nodes
+    caches[NODES], caches[CSRS] = informers.nodes, informers.csrs
     preparer = NodePreparer(
         cluster=cluster, recorder=recorder, now=now, look=lambda type_, name: caches[type_].get(name)
     )
@@ -61,7 +61,9 @@ def build_join_controllers(
             return None  # Server or Node went away meanwhile; where there is something to do then, a change says so
 
     nodes = Controller("join-nodes", prepare, workers=PREPARERS)
-    approver = Approver(cluster=cluster, recorder=recorder, now=now, max_expiration_seconds=max_expiration_seconds)
+    approver = Approver(
+        cluster=cluster, recorder=recorder, now=now, max_expiration_seconds=max_expiration_seconds, sources=caches
+    )
     certificates = Controller("join-certificates", approver.reconcile, workers=2)
     tokens = Controller("join-tokens", TokenCleaner(cluster=cluster).reconcile)
 

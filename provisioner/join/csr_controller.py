@@ -7,8 +7,9 @@ of two requests with one token one wins, and an approver that dies in between fi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Final
 
 import structlog
@@ -20,7 +21,9 @@ from provisioner.api.meta import Condition, rfc3339
 from provisioner.api.server import JoinStatus, Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
-from provisioner.cluster.resources import CSRS, NODES, SECRETS
+from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnWrites, Reader
+from provisioner.cluster.resources import CSRS, NODES, SECRETS, ResourceType, of
+from provisioner.cluster.source import Source
 from provisioner.join.csr import (
     CLIENT_SIGNER,
     MAX_EXPIRATION_SECONDS,
@@ -59,21 +62,32 @@ class Approver:
     recorder: Events
     now: Callable[[], datetime]
     max_expiration_seconds: int = MAX_EXPIRATION_SECONDS
+    sources: Mapping[ResourceType, Source] = field(default_factory=dict)
+    """Caches of what may be of a moment ago; without one, the API server is asked."""
 
-    def reconcile(self, name: str) -> None:
+    @cached_property
+    def reader(self) -> Reader:
+        return Reader(self.cluster, self.sources, OwnWrites(self.now))
+
+    def reconcile(self, name: str) -> float | None:
         """Decide a pending request; record what was issued on an approved one. Raises: Conflict, Retryable."""
-        try:
-            csr = self.cluster.get(CSRS, name)
-        except NotFound:
-            return
-        if not concerns_us(csr):
-            return
+        csr = self.reader.get(CSRS, name)
+        if csr is None or not concerns_us(csr):
+            return None
+        if not self.reader.shows_own_writes(name) or not self.reader.shows_own_writes(
+            asked_name(read_request(csr)) or ""
+        ):
+            return BEHIND_SECONDS
+        self._reconcile(csr)
+        return None
+
+    def _reconcile(self, csr: dict[str, Any]) -> None:
         request = read_request(csr)
         if is_decided(csr):
             self._take_note(request, csr)
             return
         asked = asked_name(request)
-        server = self._server(asked)
+        server = self._server(asked, fresh=True)  # an approval cannot be taken back
         facts = CertificateFacts(
             server=server,
             requesting_server=self._is_ours(requesting_node(request), server),
@@ -88,7 +102,7 @@ class Approver:
             self._deny(csr, request, verdict, facts)
             return
         if server is None:
-            raise ValueError(f"approved {name} without a server")
+            raise ValueError(f"approved {request.name} without a server")
         if isinstance(verdict, ApproveBootstrap):
             self._claim(server, request, credentials=())
         elif isinstance(verdict, ApproveRenewal):
@@ -110,7 +124,7 @@ class Approver:
         )
 
     def _take_note(self, request: CertificateRequest, csr: Mapping[str, Any]) -> None:
-        """After the certificate was issued: record its credential, delete the token."""
+        """After the certificate was issued: delete the token, then record the credential: it says that this is done."""
         if request.signer != CLIENT_SIGNER:
             return
         credential = issued_credential(csr)
@@ -121,6 +135,8 @@ class Approver:
         if join.certificate_token_id != join.token_id:
             return  # the server has been handed another token since: this certificate is of an older boot
         if credential not in join.credentials:
+            if token_id_of_user(request.username) == join.token_id:
+                self._delete_token(request)
             self._apply_join(
                 server,
                 JoinStatus(
@@ -130,8 +146,6 @@ class Approver:
                     credentials=(*join.credentials, credential)[-2:],
                 ),
             )
-        if token_id_of_user(request.username) == join.token_id:
-            self._delete_token(request)
 
     def _apply_join(self, server: Server, join: JoinStatus) -> None:
         condition = Condition(
@@ -142,7 +156,7 @@ class Approver:
             last_transition_time=rfc3339(self.now()),
             observed_generation=server.metadata.generation,
         )
-        self.cluster.apply_status(
+        written = self.cluster.apply_status(
             Server,
             server.name,
             {
@@ -152,15 +166,16 @@ class Approver:
             manager=APPROVER_MANAGER,
             resource_version=server.metadata.resource_version,
         )
+        self.reader.note(server.name, of(Server), written)
 
     def _approve(self, csr: dict[str, Any], request: CertificateRequest, server: Server) -> None:
         kind = "serving" if request.signer == SERVING_SIGNER else "client"
         message = f"server {server.name}, boot order {(server.status.join or JoinStatus()).order_id}"
         self._decide(csr, "Approved", "ProvisionerApproved", message)
         log.info("certificate approved", csr=request.name, server=server.name, kind=kind, username=request.username)
-        self.recorder.record(
-            regarding_server(server), "Normal", "CertificateApproved", f"Approved the kubelet's {kind} certificate"
-        )
+        if request.signer == CLIENT_SIGNER:  # with it the kubelet asks for the other one
+            words = "Approved the kubelet's client certificate"
+            self.recorder.record(regarding_server(server), "Normal", "CertificateApproved", words)
 
     def _deny(self, csr: dict[str, Any], request: CertificateRequest, verdict: Deny, facts: CertificateFacts) -> None:
         self._decide(csr, "Denied", verdict.reason, verdict.message[:MAX_MESSAGE_LENGTH])
@@ -189,15 +204,18 @@ class Approver:
             "lastTransitionTime": now,
         }
         decided = {**csr, "status": {**(csr.get("status") or {}), "conditions": [condition]}}
-        self.cluster.replace(CSRS, decided, subresource="approval")
+        written = self.cluster.replace(CSRS, decided, subresource="approval")
+        self.reader.note(csr["metadata"]["name"], CSRS, written)
 
-    def _server(self, name: str | None) -> Server | None:
+    def _server(self, name: str | None, *, fresh: bool = False) -> Server | None:
         if name is None or "/" in name:
             return None
-        try:
-            return self.cluster.read(Server, name)
-        except NotFound:
-            return None
+        if fresh:
+            try:
+                return self.cluster.read(Server, name)
+            except NotFound:
+                return None
+        return self.reader.read(Server, name)
 
     def _is_ours(self, node: str | None, server: Server | None) -> bool:
         if node is None:
@@ -206,10 +224,7 @@ class Approver:
         return requesting is not None and (is_ours(requesting, None) or is_ours(requesting, self._node(node)))
 
     def _node(self, name: str) -> dict[str, Any] | None:
-        try:
-            return self.cluster.get(NODES, name)
-        except NotFound:
-            return None
+        return self.reader.get(NODES, name)
 
     def _delete_token(self, request: CertificateRequest, *, dry_run: bool = False) -> bool:
         """Delete the Secret of the token that asks; whether it was there. A policy keeps us to tokens of our own.
@@ -234,8 +249,6 @@ class Approver:
         if request.credential is None or request.credential in join.credentials or not join.certificate_request_name:
             return join.credentials
         # A kubelet asks for its serving certificate as soon as it has the other, which may be before we noted that.
-        try:
-            issued = issued_credential(self.cluster.get(CSRS, join.certificate_request_name))
-        except NotFound:
-            return join.credentials
+        found = self.reader.get(CSRS, join.certificate_request_name)
+        issued = issued_credential(found) if found is not None else None
         return (*join.credentials, issued) if issued else join.credentials

@@ -151,5 +151,5 @@ class NodePreparer:
         self._apply(server, settle_condition(server.status.conditions, condition), version)
         if same:
             return
-        event = "NodePrepared" if status == "True" else reason
-        self.recorder.record(regarding_server(server), "Normal" if status == "True" else "Warning", event, message)
+        if status != "True":
+            self.recorder.record(regarding_server(server), "Warning", reason, message)

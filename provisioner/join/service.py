@@ -78,8 +78,9 @@ Answer = JoinConfiguration | Denied | NotYet | Challenged
 class JoinService:
     """Answers join requests.
 
-    `find_server` names the Server that boots from a MAC address. A cache may answer, for all is read afresh before a
-    decision; one that is not filled yet raises NotSynced, so that no machine is told that nobody knows it.
+    `find_server` names the Server that boots from a MAC address. A cache may answer, for what tells who asks is read
+    afresh before a decision; one that is not filled yet raises NotSynced, so that no machine is told that nobody knows
+    it. `sources`: caches of NodePools and Images, whose changes no join races with.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class JoinService:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         mint: Callable[[], BootstrapToken] = mint_token,
         verifiers: Mapping[str, Verifier] = VERIFIERS,
+        sources: Mapping[ResourceType, Source] | None = None,
     ) -> None:
         self._cluster = cluster
         self._settings = settings
@@ -100,6 +102,7 @@ class JoinService:
         self._now = now
         self._mint = mint
         self._verifiers = verifiers
+        self._sources = sources or {}
 
     def join(self, request: JoinRequest, source_address: str) -> Answer:
         """Answer one request. Raises: Retryable when the API server is away or many write the same Server."""
@@ -137,7 +140,11 @@ class JoinService:
         )
 
     def _optional(self, kind: type[R], name: str | None) -> R | None:
-        found = self._found(of(kind), name) if name is not None else None
+        if name is None:
+            return None
+        source = self._sources.get(of(kind))
+        cached = source.get(name) if source is not None and source.has_synced else None
+        found = cached if cached is not None else self._found(of(kind), name)
         return decode(kind, found) if found is not None else None
 
     def _found(self, type_: ResourceType, name: str, namespace: str | None = None) -> dict[str, Any] | None:
@@ -148,7 +155,7 @@ class JoinService:
 
     def _hand_out(self, server: Server, admitted: Admitted, request: JoinRequest, now: datetime) -> Answer:
         before = server.status.join or JoinStatus()
-        if before.token_id:
+        if before.token_id and before.certificate_token_id != before.token_id:  # else its certificate ended it
             self._delete_token(before.token_id)
         token = self._mint()
         self._cluster.apply_status(

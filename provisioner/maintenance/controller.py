@@ -22,7 +22,7 @@ from provisioner.api.errors import Conflict, Refused
 from provisioner.api.maintenance import DISTURBING_PHASES, FINAL_PHASES
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
-from provisioner.cluster.own_writes import OwnWrites
+from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnWrites
 from provisioner.cluster.resources import of
 from provisioner.jobs.work import Workloads
 from provisioner.maintenance.client import Client, Json, MaintenanceInformers
@@ -42,8 +42,6 @@ from provisioner.maintenance.steps import NeedBudget, SetIntent, SetNodeConditio
 __all__ = ["MANAGER", "MaintenanceController", "build_maintenance_controllers"]
 
 UNSYNCED_SECONDS: Final = 0.2
-BEHIND_SECONDS: Final = 0.2
-"""A cache that does not show our own write yet; what it tells of then wakes us sooner."""
 MAX_STEPS: Final = 64
 REFUSED_SECONDS: Final = 60.0
 

@@ -21,22 +21,26 @@ from provisioner.maintenance.phases.release import decide_release
 from provisioner.maintenance.phases.verdict import read_verdict
 from provisioner.maintenance.phases.verifying import decide_verifying
 from provisioner.maintenance.phases.waiting import decide_behind, decide_waiting
-from provisioner.maintenance.status.node_status import mirrored, missing
-from provisioner.maintenance.status.record import judge
+from provisioner.maintenance.status.node_status import mirrored, turned
+from provisioner.maintenance.status.record import judge, rests
 from provisioner.maintenance.steps import NeedId, SetFinalizer, SetIntent, SetNodeConditions, Step, Wait, WriteStatus
 
 RESYNC_SECONDS = 300.0
-_RUNS_ON: Final = ("Draining", "Drained")
+POLL_SECONDS: Final = 3.0
+_RUNS_ON: Final = {"Draining": decide_draining, "Drained": decide_drained, "Verifying": decide_verifying}
+"""Phases that begin with a decision of their own, in the same write."""
 
 
 def decide(facts: MaintenanceFacts, now: datetime) -> Step:
     """The next step of `facts.maintenance`. Phases between which nothing is done are gone through in one write."""
     step = _decide(facts, now)
+    if isinstance(step, WriteStatus) and (rest := rests(facts.maintenance.status, step.status, now)) > 0:
+        return Wait(seconds=min(rest, POLL_SECONDS))
     while isinstance(step, WriteStatus) and step.status.phase in _RUNS_ON and read_verdict(step.status) is None:
         if step.status.phase == facts.maintenance.status.phase:
             break
         facts = replace(facts, maintenance=replace(facts.maintenance, status=step.status))
-        following = decide_draining(facts, now) if step.status.phase == "Draining" else decide_drained(facts, now)
+        following = _RUNS_ON[step.status.phase](facts, now)
         if not isinstance(following, WriteStatus | NeedId):
             break
         step = following
@@ -49,7 +53,7 @@ def cannot_be_taken_back(facts: MaintenanceFacts, step: Step) -> bool:
         case SetIntent(intent=intent):
             return intent is not None and intent.action != "Stage"
         case WriteStatus(status=status):
-            return status.phase in _RUNS_ON and status.phase != facts.maintenance.status.phase
+            return status.phase in ("Draining", "Drained") and status.phase != facts.maintenance.status.phase
         case NeedId():
             return True
         case _:
@@ -75,7 +79,7 @@ def _decide(facts: MaintenanceFacts, now: datetime) -> Step:
         return WriteStatus(status=judge(m, *end, now))
     if facts.ahead is not None:
         return decide_behind(facts, now)
-    unsaid = missing(facts.node.body, mirrored(m.status)) if facts.node is not None else ()
+    unsaid = turned(facts.node.body, mirrored(m.status)) if facts.node is not None else ()
     if unsaid:
         return SetNodeConditions(conditions=unsaid)
     match m.status.phase:

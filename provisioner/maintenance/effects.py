@@ -1,7 +1,7 @@
 """Carrying out one step. Every write says on what it was decided, so that of two executors one fails.
 
-Before jobs are ended or the server is opened again, the Maintenance is read once more: whoever else leads writes there
-first what it is about to do, and to the Node only then. What else is put on a Node, who knows better takes off.
+Before jobs are ended, the Maintenance is read once more: whoever else leads writes there first what it is about to do,
+and to the Node only then. What else is written to a Node, who knows better writes anew.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from provisioner.cluster.own_writes import OwnWrites
 from provisioner.cluster.resources import NODES, of
 from provisioner.jobs.work import Workloads
 from provisioner.maintenance.client import Client, Json
-from provisioner.maintenance.facts import MaintenanceFacts, NodeView, close_reason
+from provisioner.maintenance.facts import MaintenanceFacts, NodeView, close_reason, taint_value
 from provisioner.maintenance.phases.claiming import after_eviction, closed
 from provisioner.maintenance.phases.kept_drain import reopened
 from provisioner.maintenance.status.measure import tell_events, tell_metrics
@@ -94,8 +94,12 @@ class Effects:
                 self._finalize(facts.maintenance, body, present=step.present)
                 return None if step.present else GONE_SECONDS
             case SetTaint():
-                if step.value is None:
-                    self._same(facts)
+                if (
+                    facts.node is not None
+                    and step.value is None
+                    and facts.node.taint != taint_value(facts.maintenance.name)
+                ):
+                    self._same(facts)  # another one's, left over or just put on
                 if facts.node is not None:
                     self.set_taint(facts.node, step.value)
             case SetIntent():
@@ -116,7 +120,8 @@ class Effects:
     def _workload(self, facts: MaintenanceFacts, body: Json, step: CloseSlurm | ReopenSlurm | Evict) -> float | None:
         if facts.pool is None or (facts.server is None and not isinstance(step, ReopenSlurm)):
             return None
-        self._same(facts)
+        if facts.pool.spec.jobs.slurm is not None or isinstance(step, Evict):
+            self._same(facts)
         try:
             match step:
                 case CloseSlurm() if facts.server is not None:
@@ -197,11 +202,15 @@ class Effects:
             self._own.note(maintenance.spec.server_ref, of(Maintenance), written)
 
     def set_taint(self, node: NodeView, value: str | None) -> None:
-        """Ours alone is put on or taken off; the others of the list are written back as they were read."""
+        """Ours alone is put on, or taken off with what the agent was told; the others are written back as they were
+        read."""
         taints = [t for t in (node.body.get("spec") or {}).get("taints") or () if t.get("key") != MAINTENANCE_TAINT]
         if value is not None:
             taints.append({"key": MAINTENANCE_TAINT, "value": value, "effect": "NoSchedule"})
-        self._patch_node(node, {"spec": {"taints": taints or None}})
+        patch: dict[str, Any] = {"spec": {"taints": taints or None}}
+        if value is None and node.has_intent:
+            patch["metadata"] = {"annotations": {BOOT_INTENT_ANNOTATION: None}}
+        self._patch_node(node, patch)
 
     def set_intent(self, node: NodeView, text: str | None) -> None:
         self._patch_node(node, {"metadata": {"annotations": {BOOT_INTENT_ANNOTATION: text}}})

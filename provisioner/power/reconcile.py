@@ -14,6 +14,7 @@ from provisioner.api.errors import NotFound
 from provisioner.api.server import BMC, PowerStatus, Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
+from provisioner.cluster.own_writes import BEHIND_SECONDS
 from provisioner.power.act import Act, PowerSettings
 from provisioner.power.bmc_pool import BmcPool
 from provisioner.power.decide import Look, PoweredOn, RecordCut, decide, find_hold
@@ -60,6 +61,8 @@ class ServerPowerReconciler:
         if found is None:
             self._pool.drop(key)
             return None
+        if not self._record.is_seen(key, found):
+            return BEHIND_SECONDS
         try:
             return self._reconcile(decode_shared(Server, found))
         except NotFound:
@@ -79,8 +82,7 @@ class ServerPowerReconciler:
             observed = bmc.get_power_state()
             if self._settled(server, observed):
                 return self._spread(self._settings.poll_seconds)
-            # The informer's copy may be older than what this very program did: acting takes what is true now.
-            return self._look_and_act(self._cluster.read(Server, server.name), server.spec.bmc, bmc, observed)
+            return self._look_and_act(server, server.spec.bmc, bmc, observed)
         except BmcUnreachable as error:
             self._record_failure(server.name, error.reason, str(error))
             raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -13,6 +13,8 @@ from provisioner.api.schema import API_VERSION
 from provisioner.api.server import PowerStatus, Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import EventRecorder, EventType
+from provisioner.cluster.own_writes import OwnWrites
+from provisioner.cluster.resources import of
 from provisioner.power.decide import PoweredOn
 
 MANAGER: Final = "provisioner-power"
@@ -25,6 +27,7 @@ class Record:
         self._cluster = cluster
         self._recorder = recorder
         self._now = now
+        self._own = OwnWrites(now)
 
     def write(self, server: Server, power: PowerStatus | None, said: PoweredOn) -> None:
         """Record both, unless `server` says so already. Raises: NotFound; Retryable of the cluster."""
@@ -34,7 +37,12 @@ class Record:
         status: dict[str, Any] = {"conditions": [to_json(condition)]}
         if power is not None:
             status["power"] = to_json(power)
-        self._cluster.apply_status(Server, server.name, status, manager=MANAGER)
+        written = self._cluster.apply_status(Server, server.name, status, manager=MANAGER)
+        self._own.note(server.name, of(Server), written)
+
+    def is_seen(self, name: str, cached: Mapping[str, Any] | None) -> bool:
+        """Whether `cached` is the Server as it was last written here, or later."""
+        return self._own.are_seen(name, lambda type_, key: cached)
 
     def condition(self, server: Server, said: PoweredOn) -> Condition:
         """The condition as it is written; its time changes only with its status."""

@@ -262,10 +262,10 @@ VERIFYING: dict[str, tuple[MaintenanceFacts, float, str]] = {
         60,
         "stays Drained",
     ),
-    "the agent's words are taken back first": (
+    "what the agent was told is of the boot before, and goes with the taint": (
         back(node=node(NEW_BOOT, taint=NAME, intent=told(trying()).node.intent)),  # type: ignore[union-attr]
         60,
-        "takes back what the agent was told",
+        "ends: Booted",
     ),
     "the old boot that is Ready proves nothing": (
         back(node=node(BOOT, taint=NAME)),

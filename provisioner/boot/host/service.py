@@ -88,6 +88,20 @@ class BootSettings:
         return BootUrls(boot=f"http://{self.address}{port}", join=f"https://{self.address}:{self.join_port}")
 
 
+@dataclass(frozen=True)
+class BootCaches:
+    """What a boot host knows of the inventory; `BootService` starts them."""
+
+    servers: Informer
+    racks: Informer
+    pools: Informer
+    images: Informer
+
+    @classmethod
+    def over(cls, cluster: Cluster) -> BootCaches:
+        return cls(*(Informer(cluster, of(kind)) for kind in (Server, Rack, NodePool, Image)))
+
+
 class BootService:
     """One boot host. `enter` puts the commands of nginx and dnsmasq into the place where these programs are."""
 
@@ -97,14 +111,17 @@ class BootService:
         cluster: Cluster,
         events: Events,
         *,
+        caches: BootCaches | None = None,
         blueprints: Sequence[Blueprint] = (),
         enter: Enter = run_here,
     ) -> None:
         self._settings = settings
         self._enter = enter
         self._blueprints = tuple(blueprints)
-        self._servers, self._racks = Informer(cluster, of(Server)), Informer(cluster, of(Rack))
-        self._pools, self._images = Informer(cluster, of(NodePool)), Informer(cluster, of(Image))
+        caches = caches or BootCaches.over(cluster)
+        self._servers, self._racks, self._pools, self._images = (
+            caches.servers, caches.racks, caches.pools, caches.images
+        )  # fmt: skip
         self._index = ServerIndex(self._servers)
         self.renderer = ScriptRenderer(
             self._index,

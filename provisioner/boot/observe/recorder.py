@@ -6,39 +6,38 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
 from provisioner.api import Server
 from provisioner.api.boot_stage import BootStage
 from provisioner.api.codec import decode, to_json
-from provisioner.api.errors import Conflict, NotFound, ProvisionerError, Retryable
+from provisioner.api.errors import NotFound, ProvisionerError, Retryable
 from provisioner.api.server import BootProgress
 from provisioner.boot.observe.progress import Report, record_report
 from provisioner.boot.observe.server_index import ServerIndex
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
+from provisioner.cluster.own_writes import version_of
 
 log = structlog.get_logger(__name__)
 
 MANAGER: Final = "provisioner-boot"
 MAX_REPORTS_PER_SERVER: Final = 32
-SECONDS_BETWEEN_WRITES: Final = 0.5
+SECONDS_BETWEEN_WRITES: Final = 3.0
 """Per server: the first report is written at once, what follows within this time together."""
 LONGEST_PAUSE_SECONDS: Final = 15.0
-_ATTEMPTS: Final = 5
 
 STAGE_WORDS: Final[dict[BootStage, str]] = {
     "Firmware": "The firmware asked for an address",
     "IPXE": "iPXE asked for an address",
     "Stage1": "Stage-1 runs and has network",
     "Root": "Stage-1 fetches the root image",
-    "System": "The root image was verified; its system starts",
-    "Token": "The agent asks for its join configuration",
 }
+"""The stages that are told; after these the join tells how it went on. status.progress has all, with their times."""
 
 
 class ProgressRecorder:
@@ -58,6 +57,7 @@ class ProgressRecorder:
         self._events = events
         self._now = now
         self._monotonic = monotonic
+        self._written: dict[str, Mapping[str, Any]] = {}
         self._changed = threading.Condition()
         self._pending: OrderedDict[str, list[tuple[Report, datetime]]] = OrderedDict()
         self._not_before: dict[str, float] = {}
@@ -142,31 +142,21 @@ class ProgressRecorder:
         cached = self._index.servers.get(name)
         if cached is None:
             return
-        server = decode(Server, cached)
-        for _ in range(_ATTEMPTS):
-            progress, stages = _fold(server, reports)
-            if progress is None:
-                return
-            try:
-                self._cluster.apply_status(
-                    Server,
-                    name,
-                    {"progress": to_json(progress)},
-                    manager=MANAGER,
-                    resource_version=server.metadata.resource_version,
-                )
-            except NotFound:
-                return  # deleted meanwhile
-            except Conflict:
-                try:
-                    server = self._cluster.read(Server, name)
-                except NotFound:
-                    return
-                continue
-            for stage in stages:
-                self._events.record(cached, "Normal", f"BootStage{stage}", STAGE_WORDS[stage])
+        written = self._written.pop(name, cached)
+        server = decode(Server, max(cached, written, key=version_of))  # the cache may not show our last write yet
+        progress, stages = _fold(server, reports)
+        if progress is None:
             return
-        raise Retryable(f"progress of Server '{name}' met another writer {_ATTEMPTS} times", after_seconds=0.5)
+        try:
+            # Whatever else was written of the Server meanwhile: progress is ours alone, and for display alone.
+            self._written[name] = self._cluster.apply_status(
+                Server, name, {"progress": to_json(progress)}, manager=MANAGER
+            )
+        except NotFound:
+            return  # deleted meanwhile
+        for stage in stages:
+            if stage in STAGE_WORDS:
+                self._events.record(cached, "Normal", f"BootStage{stage}", STAGE_WORDS[stage])
 
 
 def _fold(server: Server, reports: list[tuple[Report, datetime]]) -> tuple[BootProgress | None, list[BootStage]]:

@@ -28,8 +28,9 @@ from provisioner.boot.orders.facts import OrderFacts
 from provisioner.boot.orders.informers import BootInformers, follow, server_of
 from provisioner.boot.orders.other_node import find_other_node, machine_keys
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.controller import Controller, requeue_after
+from provisioner.cluster.controller import Controller, Settling, requeue_after
 from provisioner.cluster.events import Events
+from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnWrites
 from provisioner.cluster.resources import LEASES, NODE_LEASES, NODES, ResourceType, of
 from provisioner.cluster.source import Source
 from provisioner.rules.assigned_image import next_image_name
@@ -39,6 +40,8 @@ log = structlog.get_logger(__name__)
 
 MANAGER: Final = "provisioner-boot-controller"
 UNSYNCED_SECONDS: Final = 0.2
+SETTLE_SECONDS: Final = 3.0
+"""A stage that a booting machine has left so soon is in its progress, and not written once more."""
 
 _OWNED: Final = ("nodeRef", "bootStage", "bootID", "imageRef", "imageDigest", "order", "readyTime")
 _OWNED_CONDITIONS: Final = ("Booted", "Ready")
@@ -58,12 +61,15 @@ class BootController:
         now: Callable[[], datetime],
         rng: random.Random,
         leases: LeaseWatch | None = None,
+        settle_seconds: float = 0.0,
     ) -> None:
         self._cluster = cluster
         self._informers = informers
         self._events = events
         self._now = now
         self._rng = rng
+        self._own = OwnWrites(now)
+        self._settling = Settling(settle_seconds)
         self._leases = leases or LeaseWatch(time.monotonic)
         self._nodes_by_machine = informers.nodes.index(machine_keys)
         self._unfinished = informers.maintenances.index(_unfinished_by_server)
@@ -77,26 +83,36 @@ class BootController:
             return None
         if not _is_judged(cached):
             return None  # the inventory says within a moment whether it may boot; until then there is nothing to add
+        if not self._own.are_seen(name, lambda type_, key: self._informers.servers.get(key)):
+            return BEHIND_SECONDS
         node = self._informers.nodes.get(name)
         lease = self._informers.leases.get(f"{NODE_LEASES}/{name}")
         decision = self._decide(cached, node, lease, self._cached_maintenance(name))
         if not _differs(cached, decision):
+            self._settling.is_written(name)
             return requeue_after(decision.requeue_after_seconds, self._rng)
+        if _is_words(cached, decision) and (rest := self._settling.rest(name)) > 0:
+            return rest
         if decision.orders or decision.revokes:
             # A boot may end somebody's work: decide once more on what Node and Maintenance are now, past every cache.
-            # Of the Server the resourceVersion says whether it is still what was decided on.
-            node_now = self._read(NODES, name)
-            lease_now = self._read(LEASES, name, namespace=NODE_LEASES) if node_now is not None else None
-            decision = self._decide(cached, node_now, lease_now, self._read_maintenance(name))
+            # Of the Server the resourceVersion says whether it is still what was decided on. The Node of a boot that a
+            # Maintenance asks for may live: it was emptied.
+            maintenance = self._read_maintenance(name)
+            if maintenance is None or not decision.orders or not decision.status["order"].get("attemptID"):
+                node = self._read(NODES, name)
+                lease = self._read(LEASES, name, namespace=NODE_LEASES) if node is not None else None
+            decision = self._decide(cached, node, lease, maintenance)
             if not _differs(cached, decision):
                 return requeue_after(decision.requeue_after_seconds, self._rng)
-        self._cluster.apply_status(
+        written = self._cluster.apply_status(
             Server,
             name,
             decision.status,
             manager=MANAGER,
             resource_version=cached["metadata"]["resourceVersion"],
         )
+        self._own.note(name, of(Server), written)
+        self._settling.is_written(name)
         if decision.orders:
             order = decision.status["order"]
             log.info(
@@ -150,7 +166,7 @@ class BootController:
     def _cached_maintenance(self, server: str) -> Maintenance | None:
         return holding_maintenance((decode_shared(Maintenance, body) for body in self._unfinished.get(server)), server)
 
-    def _read(self, type_: ResourceType, name: str, *, namespace: str | None = None) -> Mapping[str, Any] | None:
+    def _read(self, type_: ResourceType, name: str, *, namespace: str | None = None) -> dict[str, Any] | None:
         try:
             return self._cluster.get(type_, name, namespace=namespace)
         except NotFound:
@@ -174,7 +190,15 @@ def build_boot_controllers(
 ) -> list[Controller]:
     """The boot controller, following its caches. Build it anew for each leadership, run it while leading."""
     leases = LeaseWatch(time.monotonic)
-    boot = BootController(cluster, informers, recorder, now=clock, rng=rng or random.SystemRandom(), leases=leases)
+    boot = BootController(
+        cluster,
+        informers,
+        recorder,
+        now=clock,
+        rng=rng or random.SystemRandom(),
+        leases=leases,
+        settle_seconds=SETTLE_SECONDS,
+    )
     controller = Controller("boot", boot.reconcile, workers=workers)
     informers.leases.subscribe(lambda key, old, new: _note(leases, key, new))
     follow(informers, controller.queue.add)
@@ -196,6 +220,14 @@ def _unfinished_by_server(maintenance: Mapping[str, Any]) -> Iterable[str]:
 
 def _note(leases: LeaseWatch, key: str, lease: Mapping[str, Any] | None) -> None:
     leases.look(key.removeprefix(f"{NODE_LEASES}/"), lease)
+
+
+def _is_words(body: Mapping[str, Any], decision: Decision) -> bool:
+    """Whether what is new is how far a boot is, and nobody waits for that."""
+    if decision.orders or decision.revokes or decision.events:
+        return False
+    before = {c.type: c.status for c in decode(Server, body).status.conditions if c.type in _OWNED_CONDITIONS}
+    return before == {c["type"]: c["status"] for c in decision.status["conditions"]}
 
 
 def _differs(body: Mapping[str, Any], decision: Decision) -> bool:

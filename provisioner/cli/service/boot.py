@@ -66,7 +66,7 @@ def boot(
 ) -> None:
     """Serve booting machines: DHCP, TFTP, scripts, images, progress, and the join. Any number of replicas."""
     from provisioner.boot.dhcp import DhcpConfig
-    from provisioner.boot.host.service import DEBIAN_IPXE, BootService, BootSettings
+    from provisioner.boot.host.service import DEBIAN_IPXE, BootCaches, BootService, BootSettings
     from provisioner.cli.service.join_service import build_join_blueprint
     from provisioner.cluster.client import Cluster
     from provisioner.cluster.events import EventRecorder
@@ -97,12 +97,14 @@ def boot(
         trusted_proxies=trusted_proxy,
     )
     stop = stop_on_signals()
-    join, find_servers = build_join_blueprint(
-        cluster, recorder, api_server_url=api_server, api_server_ca=api_server_ca, cluster_dns=cluster_dns
+    caches = BootCaches.over(cluster)
+    join = build_join_blueprint(
+        cluster, recorder, caches, api_server_url=api_server, api_server_ca=api_server_ca, cluster_dns=cluster_dns
     )
-    find_servers.start(stop)
     binds = (state, image_store, settings.certificate.parent) if settings.certificate else (state, image_store)
-    BootService(settings, cluster, recorder, blueprints=[join], enter=_enter(tools_root, binds)).run(stop)
+    BootService(settings, cluster, recorder, caches=caches, blueprints=[join], enter=_enter(tools_root, binds)).run(
+        stop
+    )
     recorder.close()
 
 

@@ -5,8 +5,12 @@ Boot ids, not readiness: a reboot may be too quick for the Node ever to be seen 
 
 from __future__ import annotations
 
+from typing import Final
+
 from provisioner.api.conditions import find_condition
 from provisioner.maintenance.facts import MaintenanceFacts
+
+NOT_ORDERED: Final = "the boot controller has not ordered the boot yet"
 
 
 def new_boot(facts: MaintenanceFacts) -> str | None:
@@ -49,7 +53,7 @@ def awaited_order(facts: MaintenanceFacts) -> str | None:
     server, node, attempt = facts.server, facts.node, facts.maintenance.status.reboot
     order = server.status.order if server is not None else None
     if attempt is None or order is None or order.attempt_id != attempt.id:
-        return "the boot controller has not ordered the boot yet"
+        return NOT_ORDERED
     if node is not None and node.prepared_order != order.id:
         return f"the join controller has not prepared the Node for boot order {order.id} yet"
     prepared = find_condition(server.status.conditions, "NodePrepared") if server is not None else None

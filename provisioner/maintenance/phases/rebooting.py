@@ -19,7 +19,7 @@ from provisioner.api.meta import parse_time, rfc3339_micro
 from provisioner.api.node_facts import BootIntent
 from provisioner.jobs.work import Job
 from provisioner.maintenance.facts import MaintenanceFacts, taint_value
-from provisioner.maintenance.phases.new_boot import awaited_order, new_boot
+from provisioner.maintenance.phases.new_boot import NOT_ORDERED, awaited_order, new_boot
 from provisioner.maintenance.phases.reboot_methods import next_path, timeout_seconds
 from provisioner.maintenance.phases.verdict import Cause
 from provisioner.maintenance.requests.effective import effective, protected_jobs
@@ -63,6 +63,7 @@ def _begin(
     # The boot that this attempt has to replace: after a wrong image it is another one than at the claim.
     boot_id = node.boot_id if node is not None and node.boot_id is not None else status.boot_id_before
     status = replace(status, reboot=attempt, boot_id_before=boot_id, image_ref=image, blockers=())
+    status = set_blockers(status, [("Server", facts.server_name, NOT_ORDERED)], now)
     words = f"{method} into Image {image}, attempt {len(status.attempts) + 1} ({new_id})"
     status = note(status, now, "RebootStarted", words, phase="Rebooting")
     status = next_step(status, f"is rebooted by {method}; its boot is awaited until {attempt.deadline_time}")

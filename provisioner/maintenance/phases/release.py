@@ -31,10 +31,10 @@ def _undo(facts: MaintenanceFacts, verdict: Verdict) -> Step | None:
     if facts.ahead is not None:
         return None  # the server is another Maintenance's
     stays_closed = verdict.phase == "Waiting" and closes_when_planned(facts)
+    if node is not None and node.taint is not None and not stays_closed:
+        return SetTaint(value=None)  # and with it what the agent was told
     if node is not None and node.has_intent:
         return SetIntent(intent=None)
-    if node is not None and node.taint is not None and not stays_closed:
-        return SetTaint(value=None)
     if stays_closed or pool is None or pool.spec.jobs.slurm is None or not may_reopen(facts):
         return None
     if status.slurm is None and noted(status, "Reopened") is not None:
@@ -62,13 +62,10 @@ def _answer(facts: MaintenanceFacts, verdict: Verdict) -> Step | None:
         answers.append(
             NodeCondition(type=found.type, status="False", reason=verdict.phase, message=words, time=verdict.time)
         )
-    if answers:
-        return SetNodeConditions(conditions=tuple(answers))
-    if facts.ahead is not None:
-        return None
-    words = f"Maintenance {facts.maintenance.name} has ended: {verdict.phase} ({verdict.cause})"
-    unsaid = missing(facts.node.body, none_planned(verdict.phase, words))
-    return SetNodeConditions(conditions=unsaid) if unsaid else None
+    if facts.ahead is None:
+        words = f"Maintenance {facts.maintenance.name} has ended: {verdict.phase} ({verdict.cause})"
+        answers += missing(facts.node.body, none_planned(verdict.phase, words))
+    return SetNodeConditions(conditions=tuple(answers)) if answers else None
 
 
 def _ended(facts: MaintenanceFacts, verdict: Verdict, now: datetime) -> MaintenanceStatus:

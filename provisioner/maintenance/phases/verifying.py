@@ -15,7 +15,7 @@ from provisioner.maintenance.phases.new_boot import is_wrong_image
 from provisioner.maintenance.phases.verdict import Cause
 from provisioner.maintenance.requests.effective import effective
 from provisioner.maintenance.status.record import end_attempt, judge, next_step, note, set_blockers, with_conditions
-from provisioner.maintenance.steps import SetIntent, Step, Wait, WriteStatus
+from provisioner.maintenance.steps import Step, Wait, WriteStatus
 
 POLL_SECONDS: Final = 5.0
 
@@ -25,8 +25,6 @@ def decide_verifying(facts: MaintenanceFacts, now: datetime) -> Step:
     m, node, attempt = facts.maintenance, facts.node, facts.maintenance.status.reboot
     if attempt is None:
         return Wait(seconds=POLL_SECONDS)
-    if node is not None and node.has_intent:
-        return SetIntent(intent=None)
     if is_wrong_image(facts):
         digest = node.facts.image_digest if node is not None and node.facts is not None else "another one"
         words = f"it booted an image of digest {digest}, not {attempt.image_digest} ({attempt.image_ref})"

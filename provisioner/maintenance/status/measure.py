@@ -9,9 +9,9 @@ from typing import Any, Final
 from provisioner.api.maintenance import FINAL_PHASES, MaintenanceStatus
 from provisioner.api.meta import parse_time
 from provisioner.cluster.events import Events
-from provisioner.maintenance.phases.verdict import read_verdict
+from provisioner.maintenance.phases.verdict import FINAL_PHASE_OF, read_verdict
 from provisioner.maintenance.status.metrics import MaintenanceMetrics
-from provisioner.maintenance.status.record import attempt_seconds, phase_since
+from provisioner.maintenance.status.record import OWN_STEPS, attempt_seconds, phase_since
 
 _WARNINGS: Final = frozenset(
     (
@@ -33,6 +33,8 @@ _WARNINGS: Final = frozenset(
         "WrongImage",
     )
 )
+_TOLD_AT_THE_END: Final = frozenset((*FINAL_PHASE_OF, "Closed")) - {"WrongImage"}
+"""How it ends is told once it has ended; that it is closed, by what follows. WrongImage may lead to another attempt."""
 
 
 def tell_metrics(
@@ -65,17 +67,21 @@ def tell_events(
     before: MaintenanceStatus,
     after: MaintenanceStatus,
 ) -> None:
-    """Each new entry of the record, and each kind of thing that is newly waited for, on Maintenance and Node."""
+    """What is new in the record, and each kind of thing outside that is newly waited for, on the Node.
+
+    On the Maintenance where there is no Node: its status holds the whole record. Of several entries that were written
+    at once the last one says where it stands, and warnings are told besides; how it ended is told when it has ended.
+    """
     name = maintenance["metadata"]["name"]
     known = set(before.timeline)
-    told = [(e.reason, e.message) for e in after.timeline if e not in known]
-    waited_for = {b.kind for b in before.blockers}
+    new = [(e.reason, e.message) for e in after.timeline if e not in known]
+    told = [(reason, words) for reason, words in new if reason in _WARNINGS or (reason, words) == new[-1]]
+    told = [(reason, words) for reason, words in told if reason not in _TOLD_AT_THE_END]
+    waited_for = {b.kind for b in before.blockers} | OWN_STEPS
     told += [(f"WaitsFor{b.kind}", b.message) for b in after.blockers if b.kind not in waited_for]
     for reason, message in dict(told).items():
-        named = message if message.startswith(f"Maintenance {name}: ") else f"Maintenance {name}: {message}"
-        for regarding, words in ((maintenance, message), (node, named)):
-            if regarding is not None:
-                events.record(regarding, "Warning" if reason in _WARNINGS else "Normal", reason, words)
+        words = message if message.startswith(f"Maintenance {name}: ") else f"Maintenance {name}: {message}"
+        events.record(node or maintenance, "Warning" if reason in _WARNINGS else "Normal", reason, words)
 
 
 def _seconds(since: datetime, now: datetime) -> float:

@@ -7,7 +7,7 @@ It reaches only one of duplicates: where there are any, the whole list is writte
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -52,6 +52,14 @@ def none_planned(reason: str, message: str) -> tuple[NodeCondition, ...]:
 def missing(node: Mapping[str, Any], wanted: Iterable[NodeCondition]) -> tuple[NodeCondition, ...]:
     """Those of `wanted` that the Node does not say, or not in all duplicates; what is False may be unsaid."""
     return tuple(c for c in wanted if not _is_said(node, c))
+
+
+def turned(node: Mapping[str, Any], wanted: Iterable[NodeCondition]) -> tuple[NodeCondition, ...]:
+    """`wanted`, if the Node does not say the status and message of each; the reason is that of the turn."""
+    wanted = tuple(wanted)
+    there = {c.get("type"): c.get("reason") for c in conditions_of(node)}
+    reworded = [replace(c, reason=str(there.get(c.type) or c.reason)) for c in wanted]
+    return missing(node, wanted) if missing(node, reworded) else ()
 
 
 def conditions_patch(

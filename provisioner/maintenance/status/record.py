@@ -38,6 +38,10 @@ FIRST_ENTRIES: Final = 24
 MAX_BLOCKERS: Final = 32
 MAX_ATTEMPTS: Final = 16
 MAX_WORDS: Final = 1024
+OWN_STEPS: Final[frozenset[BlockerKind]] = frozenset(("Agent", "Server", "Checks"))
+"""What is waited for is a step of the Maintenance itself, not somebody else."""
+SETTLE_SECONDS: Final = 10.0
+"""For so long, a thing that is waited for is on record in its first words."""
 
 Blocked = tuple[BlockerKind, str, str]
 """Kind, name and message of something that is waited for; `set_blockers` adds since when."""
@@ -79,6 +83,22 @@ def set_blockers(status: MaintenanceStatus, blocked: Iterable[Blocked], now: dat
         time = since.get(key, rfc3339(now))
         found.setdefault(key, Blocker(kind=kind, name=name[:512], message=clip(message), since_time=time))
     return replace(status, blockers=tuple(found.values())[:MAX_BLOCKERS])
+
+
+def rests(before: MaintenanceStatus, after: MaintenanceStatus, now: datetime) -> float:
+    """Seconds until `after` is worth a write: the words of a step that is waited for change quickly in the beginning.
+
+    0 if anything but these words differs, or if they have had their time.
+    """
+    if not before.blockers or not after.blockers:
+        return 0.0
+    if not {b.kind for b in (*before.blockers, *after.blockers)} <= OWN_STEPS:
+        return 0.0
+    if replace(after, blockers=before.blockers, next_step=before.next_step) != before:
+        return 0.0
+    began = max((parse_time(b.since_time) for b in before.blockers), default=now)
+    rest = (began + timedelta(seconds=SETTLE_SECONDS) - now).total_seconds()
+    return rest if 0 < rest <= SETTLE_SECONDS else 0.0
 
 
 def next_step(status: MaintenanceStatus, words: str | None) -> MaintenanceStatus:
