@@ -58,8 +58,8 @@ def test_a_booted_node_is_verified_and_let_in_and_foreign_taints_stay(world: Wor
     world.settle(reconcile, lambda: VERIFICATION_TAINT not in {taint["key"] for taint in world.taints()})
     assert world.taints() == [FOREIGN_TAINT]
     assert world.verified() == ("True", "Passed")
-    assert world.events.reasons() == ["VerificationStarted", "VerificationPassed", "NodeAdmitted"]
-    assert world.events.reasons("Node") == world.events.reasons()
+    assert world.events.reasons() == ["VerificationStarted", "VerificationPassed"]
+    assert world.events.reasons("Node") == ["NodeAdmitted"]
     world.settle(reconcile, lambda: world.server().status.lifecycle == "InProduction")
 
 
@@ -150,7 +150,7 @@ def test_a_hold_is_a_taint_while_it_is_asked_for(world: World) -> None:
     world.ask(HOLD_REQUESTED, "False")
     world.settle(reconcile, lambda: world.taints() == [FOREIGN_TAINT])
     assert world.condition(HOLD_REQUESTED) == [("False", "Test")], "a hold is never answered"
-    assert [r for r in world.events.reasons() if r.startswith("NodeHold") or r == "NodeHeld"] == [
+    assert [r for r in world.events.reasons("Node") if r.startswith("NodeHold") or r == "NodeHeld"] == [
         "NodeHeld", "NodeHoldEnded"
     ]  # fmt: skip
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from provisioner.api.errors import Conflict
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.transport import Transport
 
@@ -22,6 +23,7 @@ class Counts:
         self._lock = threading.Lock()
         self._counter: Counter[tuple[str, str, str]] = Counter()
         self.log: list[str] = []
+        self.conflicts = 0
 
     def add(self, component: str, what: str, path: str) -> None:
         verb, kind = what.split()[:2]
@@ -36,6 +38,7 @@ class Counts:
         with self._lock:
             counted, self._counter = self._counter, Counter()
             self.log.clear()
+            self.conflicts = 0
         return Counter({key: n for key, n in counted.items() if key[0] not in ON_A_TIMER})
 
     def connect(self, kubeconfig: Path, component: str | None = None) -> Cluster:
@@ -58,7 +61,11 @@ class CountingTransport:
         if body.get("kind") == "Event":
             what = f"{what} {body['involvedObject']['kind']} {body['reason']}"
         self._counts.add(component, what, path)
-        return self._inner.request(method, path, what=what, **arguments)
+        try:
+            return self._inner.request(method, path, what=what, **arguments)
+        except Conflict:
+            self._counts.conflicts += 1
+            raise
 
 
 def table(counted: Counter[tuple[str, str, str]]) -> str:

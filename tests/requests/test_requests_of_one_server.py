@@ -12,6 +12,7 @@ import secrets
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -123,8 +124,7 @@ class Site:
             self.progress.observe(Report(mac=self.mac, stage=stage, boot_id=boot_id))  # type: ignore[arg-type]
             time.sleep(1.0)
         configuration = self._joins(digest, key)
-        node = self._becomes_node(configuration)
-        del node
+        self._becomes_node(configuration)
         self.agent.get(NODES, self.name)  # then it watches
         self._kubelet_reports()
         facts = good_facts(nics=(nic(self.mac),), boot_id=self.boot_id, image_digest=digest, kexec_supported=True)
@@ -149,7 +149,7 @@ class Site:
             assert time.monotonic() < end, answer
             time.sleep(1.0)
 
-    def _becomes_node(self, configuration: JoinConfiguration) -> Cluster:
+    def _becomes_node(self, configuration: JoinConfiguration) -> None:
         holder = connect_as(self.plane, self.folder, {"token": configuration.bootstrap_token.reveal()})
         key = ec.generate_private_key(ec.SECP256R1())
         name = ask(holder, certificate_pem(key, f"system:node:{self.name}"))
@@ -158,7 +158,6 @@ class Site:
             self.plane, self.folder, {"client-certificate-data": pem, "client-key-data": _base64(private_pem(key))}
         )
         ask_serving(node, self.name, str(self.server().status.address))
-        return node
 
     def _certificate(self, name: str) -> str:
         from provisioner.cluster.resources import CSRS
@@ -213,6 +212,13 @@ class Site:
             and status.boot_id == self.boot_id
             and not [t for t in taints if t["key"].startswith("provisioner.dev/")]
         )
+
+    def take(self, title: str) -> tuple[Counter[tuple[str, str, str]], int]:
+        """What was counted since the last time, and how many of it met a conflict; printed, too."""
+        conflicts, log = self.counts.conflicts, list(self.counts.log)
+        counted = self.counts.take()
+        print(title, table(counted), f"{conflicts:4}  of them met a conflict", *log, sep="\n")
+        return counted, conflicts
 
     def comes_to_rest(self) -> None:
         """Until nobody has asked for anything for a while."""
@@ -317,9 +323,7 @@ def test_what_a_first_boot_and_a_reimage_by_kexec_cost(site: Site) -> None:
     site.boots(samples.DIGEST, secrets.token_hex(32), ("IPXE", "Stage1", "Root", "System", "Token"))
     site.until("the server is in production", site.is_in_production)
     site.comes_to_rest()
-    log = list(site.counts.log)
-    first = site.counts.take()
-    print("FIRST BOOT", table(first), *log, sep="\n")
+    first, first_conflicts = site.take("FIRST BOOT")
 
     site.admin.patch(of(NodePool), site.name, {"spec": {"imageRef": f"{site.name}-new"}})
     site.comes_to_rest()
@@ -335,15 +339,14 @@ def test_what_a_first_boot_and_a_reimage_by_kexec_cost(site: Site) -> None:
     site.boots(NEXT_DIGEST, key, ("Stage1", "System", "Token"))
     site.until("the server is back", lambda: _is_over(site) and site.is_in_production())
     site.comes_to_rest()
-    log = list(site.counts.log)
-    reimage = site.counts.take()
-    print("REIMAGE", table(reimage), *log, sep="\n")
+    reimage, reimage_conflicts = site.take("REIMAGE")
 
     assert site.bmc.boots == 1
     assert lists(first) == []
     assert lists(reimage, allowed=["Pod"]) == []
-    assert sum(first.values()) <= FIRST_BOOT_AT_MOST, table(first)
-    assert sum(reimage.values()) <= REIMAGE_AT_MOST, table(reimage)
+    # Two that write one Server at a moment meet: how often, the machine's load decides. None did in the figures promised.
+    assert sum(first.values()) - first_conflicts <= FIRST_BOOT_AT_MOST, table(first)
+    assert sum(reimage.values()) - reimage_conflicts <= REIMAGE_AT_MOST, table(reimage)
 
 
 def _is_over(site: Site) -> bool:

@@ -226,7 +226,7 @@ def _is_words(body: Mapping[str, Any], decision: Decision) -> bool:
     """Whether what is new is how far a boot is, and nobody waits for that."""
     if decision.orders or decision.revokes or decision.events:
         return False
-    before = {c.type: c.status for c in decode(Server, body).status.conditions if c.type in _OWNED_CONDITIONS}
+    before = {c.type: c.status for c in decode_shared(Server, body).status.conditions if c.type in _OWNED_CONDITIONS}
     return before == {c["type"]: c["status"] for c in decision.status["conditions"]}
 
 
