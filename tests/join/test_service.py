@@ -49,7 +49,7 @@ def test_an_ordered_boot_gets_its_configuration_once(world: World) -> None:
     condition = find_condition(server.status.conditions, "Joined")
     assert condition is not None
     assert (condition.status, condition.reason) == ("False", "TokenIssued")
-    assert world.recorded.reasons() == ["NodePrepared", "JoinConfigurationIssued"]
+    assert world.recorded.reasons() == ["JoinConfigurationIssued"]
 
     refusal = world.refused(requestKey=OTHER_KEY)
     assert refusal.reason == "AlreadyFetched"

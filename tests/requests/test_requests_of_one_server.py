@@ -344,7 +344,7 @@ def test_what_a_first_boot_and_a_reimage_by_kexec_cost(site: Site) -> None:
     assert site.bmc.boots == 1
     assert lists(first) == []
     assert lists(reimage, allowed=["Pod"]) == []
-    # Two that write one Server at a moment meet: how often, the machine's load decides. None did in the figures promised.
+    # How often two writers of one Server meet is for the load of the machine to decide, so conflicts are counted apart.
     assert sum(first.values()) - first_conflicts <= FIRST_BOOT_AT_MOST, table(first)
     assert sum(reimage.values()) - reimage_conflicts <= REIMAGE_AT_MOST, table(reimage)
 
