@@ -74,9 +74,8 @@ def tell_events(
     """
     name = maintenance["metadata"]["name"]
     known = set(before.timeline)
-    new = [(e.reason, e.message) for e in after.timeline if e not in known]
+    new = [(e.reason, e.message) for e in after.timeline if e not in known and e.reason not in _TOLD_AT_THE_END]
     told = [(reason, words) for reason, words in new if reason in _WARNINGS or (reason, words) == new[-1]]
-    told = [(reason, words) for reason, words in told if reason not in _TOLD_AT_THE_END]
     waited_for = {b.kind for b in before.blockers} | OWN_STEPS
     told += [(f"WaitsFor{b.kind}", b.message) for b in after.blockers if b.kind not in waited_for]
     for reason, message in dict(told).items():
