@@ -204,7 +204,7 @@ class FakeHost:
         machine, moment = self.machine, rfc3339(self.machine.clock.now)
         machine.verified_boot_id = machine.boot_id if status == "True" else None
         if status == "True":
-            machine.log[-1].passed_at = machine.clock.now
+            machine.log[-1].passed_at = machine.log[-1].passed_at or machine.clock.now
         else:
             machine.log[-1].failed_at = machine.clock.now
         verification = Verification(

@@ -72,11 +72,16 @@ class History:
         if again and open_ is not None and open_.stands and not any(self._was_decided(c) for c in open_.carriers):
             open_.image = image
             return
+        if open_ is not None and open_.stands and any(self._is_decided_now(c) for c in open_.carriers):
+            return
         self.asked.append(Asked(server, requestor, action, image, self._clock.now))
 
     def _was_decided(self, uid: str) -> bool:
         verdict = verdict_of(self.last[uid])
         return is_decided(self.last[uid]) and verdict["lastTransitionTime"] < rfc3339(self._clock.now)
+
+    def _is_decided_now(self, uid: str) -> bool:
+        return verdict_of(self.last[uid])["lastTransitionTime"] == rfc3339(self._clock.now)
 
     def withdraw(self, server: str, requestor: str) -> None:
         for asked in self.asked:

@@ -64,7 +64,8 @@ def _fault(world: World, asked: Asked, permits: Collection[str] | None) -> str |
     cause, words = verdict["reason"], f"{name} ended as {phase} ({verdict['reason']}: {verdict['message']})"
     if phase == "Completed":
         if asked.action == "Drain":
-            return f"{words}, though nobody withdrew the drain"
+            deleted = body["metadata"]["uid"] in world.history.maintenances_deleted
+            return None if deleted else f"{words}, though nobody withdrew the drain"
         return (
             None if _proof(world, asked, parse_time(verdict["lastTransitionTime"])) else f"{words}, but {_lacks(asked)}"
         )
