@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from provisioner.api.maintenance import SUCCEEDED, MaintenanceStatus, RebootAttempt
+from provisioner.api.maintenance import SUCCEEDED, MaintenanceStatus, RebootAttempt, Requestor
 from provisioner.api.meta import parse_time, rfc3339_micro
 from provisioner.maintenance.facts import MaintenanceFacts, close_reason
 from provisioner.maintenance.phases.kept_drain import may_reopen, stays_drained
 from provisioner.maintenance.phases.verdict import Verdict
 from provisioner.maintenance.phases.waiting import closes_when_planned
-from provisioner.maintenance.requests.request import CONDITION_OF, read_requests
+from provisioner.maintenance.requests.request import CONDITION_OF, RequestCondition, read_requests
 from provisioner.maintenance.status.node_status import NodeCondition, missing, none_planned
 from provisioner.maintenance.status.record import next_step, note, noted, with_conditions
 from provisioner.maintenance.steps import ReopenSlurm, SetIntent, SetNodeConditions, SetTaint, Step, WriteStatus
@@ -56,7 +56,7 @@ def _answer(facts: MaintenanceFacts, verdict: Verdict) -> Step | None:
     answers = []
     for requestor in facts.maintenance.spec.requestors:
         found = asked.get(CONDITION_OF.get(requestor.name, ""))
-        if found is None or (found.transition is not None and found.transition > parse_time(verdict.time)):
+        if found is None or _is_asked_anew(found, requestor, verdict):
             continue
         words = f"Maintenance {facts.maintenance.name}: {verdict.message}"
         answers.append(
@@ -66,6 +66,19 @@ def _answer(facts: MaintenanceFacts, verdict: Verdict) -> Step | None:
         words = f"Maintenance {facts.maintenance.name} has ended: {verdict.phase} ({verdict.cause})"
         answers += missing(facts.node.body, none_planned(verdict.phase, words))
     return SetNodeConditions(conditions=tuple(answers)) if answers else None
+
+
+def _is_asked_anew(found: RequestCondition, requestor: Requestor, verdict: Verdict) -> bool:
+    """Whether the condition was set again since the verdict. Its time has whole seconds: in the verdict's own second it
+    is a new request if it is later than the one that was taken in."""
+    if found.transition is None:
+        return False
+    decided = parse_time(verdict.time)
+    return found.transition > decided or (
+        found.transition == decided
+        and requestor.requested_time is not None
+        and found.transition > parse_time(requestor.requested_time)
+    )
 
 
 def _ended(facts: MaintenanceFacts, verdict: Verdict, now: datetime) -> MaintenanceStatus:

@@ -66,22 +66,22 @@ class History:
     def ask(self, server: str, requestor: str, action: str, image: str | None = None, *, again: bool = False) -> None:
         """`again`: the same condition was True already; that asks for nothing new unless it was decided before.
 
-        A condition carries whole seconds: one that is set again in the second of the decision is answered by it.
+        A condition carries whole seconds: one that was taken in, decided and set again in one second is answered.
         """
         open_ = next((a for a in reversed(self.asked) if (a.server, a.requestor) == (server, requestor)), None)
-        if again and open_ is not None and open_.stands and not any(self._was_decided(c) for c in open_.carriers):
-            open_.image = image
-            return
-        if open_ is not None and open_.stands and any(self._is_decided_now(c) for c in open_.carriers):
-            return
+        if open_ is not None and open_.stands:
+            decided = [uid for uid in open_.carriers if is_decided(self.last[uid])]
+            if any(self._was_all_in_this_second(uid, requestor) for uid in decided):
+                return
+            if again and not decided:
+                open_.image = image
+                return
         self.asked.append(Asked(server, requestor, action, image, self._clock.now))
 
-    def _was_decided(self, uid: str) -> bool:
-        verdict = verdict_of(self.last[uid])
-        return is_decided(self.last[uid]) and verdict["lastTransitionTime"] < rfc3339(self._clock.now)
-
-    def _is_decided_now(self, uid: str) -> bool:
-        return verdict_of(self.last[uid])["lastTransitionTime"] == rfc3339(self._clock.now)
+    def _was_all_in_this_second(self, uid: str, requestor: str) -> bool:
+        now = rfc3339(self._clock.now)
+        taken_in = {r["name"]: r.get("requestedTime") for r in self.last[uid]["spec"].get("requestors") or ()}
+        return verdict_of(self.last[uid])["lastTransitionTime"] == taken_in.get(requestor, now) == now
 
     def withdraw(self, server: str, requestor: str) -> None:
         for asked in self.asked:
