@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
-from provisioner.api.maintenance import DISTURBING_PHASES
+from provisioner.api.maintenance import DISTURBING_PHASES, FINAL_PHASES
 from provisioner.maintenance.client import MaintenanceInformers
+from provisioner.maintenance.phases.budget import part_of
 
 Json = Mapping[str, Any]
+
+ALL: Final = ""
+"""Key of all Maintenances that have not ended; no server has that name."""
+WOKEN: Final = 16
 
 
 def follow(informers: MaintenanceInformers, add: Callable[[str], None]) -> None:
     """Queue, by `add`, the servers that have something to do after a change."""
 
+    unfinished = informers.maintenances.index(lambda each: () if _phase(each) in FINAL_PHASES else (_server(each), ALL))
+    waiting = informers.maintenances.index(lambda each: (part_of(each),))
+
     def add_waiting(matches: Callable[[str], bool]) -> None:
         """The servers, of those that match, that have a Maintenance which has not ended."""
-        for maintenance in informers.maintenances.items():
-            if _phase(maintenance) not in ("Completed", "Failed", "Cancelled") and matches(_server(maintenance)):
+        for maintenance in unfinished.get(ALL):
+            if matches(_server(maintenance)):
                 add(_server(maintenance))
+
+    def add_next(pool: str | None) -> None:
+        """A slot of the pool's budget is free: wake those whose turn it is. The others look for themselves in time."""
+        members = (m for m in waiting.get("Waits") if pool_of(_server(m)) == pool)
+        for maintenance in heapq.nsmallest(WOKEN, members, key=lambda m: m["metadata"].get("creationTimestamp") or ""):
+            add(_server(maintenance))
 
     def pool_of(server: str) -> str | None:
         found = informers.servers.get(server)
@@ -31,8 +46,7 @@ def follow(informers: MaintenanceInformers, add: Callable[[str], None]) -> None:
         server = _server(known)
         add(server)
         if _phase(old) in DISTURBING_PHASES and _phase(new) not in DISTURBING_PHASES:
-            pool = pool_of(server)
-            add_waiting(lambda other: pool_of(other) == pool)  # a slot is free
+            add_next(pool_of(server))
 
     def server_changed(name: str, old: Json | None, new: Json | None) -> None:
         if _of_server(old) != _of_server(new):
@@ -54,8 +68,9 @@ def follow(informers: MaintenanceInformers, add: Callable[[str], None]) -> None:
         before, after = _spec(old).get("nodeName"), _spec(new).get("nodeName")
         has_ended = new is None or _phase(new) in ("Succeeded", "Failed")
         has_come = old is not None and not before and after  # and is to be warned, if a deadline is near
-        if (before and has_ended) or has_come:
-            add_waiting(lambda server: server == (after or before))
+        server = str(after or before)
+        if ((before and has_ended) or has_come) and unfinished.get(server):
+            add(server)
 
     informers.maintenances.subscribe(maintenance_changed)
     informers.servers.subscribe(server_changed)

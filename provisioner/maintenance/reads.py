@@ -12,13 +12,13 @@ every claim that was written before it: of two leaders who claim more than the b
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from provisioner.api import Image, Maintenance, NodePool, Server
-from provisioner.api.codec import decode
-from provisioner.api.maintenance import DISTURBING_PHASES, holding_maintenance
+from provisioner.api.codec import decode, decode_shared
+from provisioner.api.maintenance import holding_maintenance
 from provisioner.api.meta import Resource
 from provisioner.cluster.own_writes import OwnWrites
 from provisioner.cluster.resources import NODES, ResourceType, of
@@ -27,7 +27,7 @@ from provisioner.jobs.work import Workloads
 from provisioner.maintenance.client import Json, MaintenanceInformers
 from provisioner.maintenance.decide import needs_look
 from provisioner.maintenance.facts import MaintenanceFacts, NodeView, read_node
-from provisioner.maintenance.phases.budget import Budget, count_budget
+from provisioner.maintenance.phases.budget import Budget, asked_before, count_budget, part_of
 from provisioner.maintenance.status.finished import newest_first
 from provisioner.rules.requests import is_active, merge
 
@@ -51,7 +51,7 @@ class Caches:
             of(Maintenance): informers.maintenances,
         }
         self._by_server = informers.maintenances.index(lambda body: ((body.get("spec") or {}).get("serverRef"),))
-        self._by_part = informers.maintenances.index(_part)
+        self._by_part = informers.maintenances.index(lambda body: (part_of(body),))
         self._members = informers.servers.index(lambda body: ((body.get("spec") or {}).get("nodePoolRef"),))
         self._claims_lock = threading.Lock()
         self._claims: dict[str, Json] = {}
@@ -73,18 +73,15 @@ class Caches:
 
     def disturbing(self) -> list[Json]:
         """The Maintenances that have claimed their server and not released it, claims of this process included."""
-        found = {body["metadata"]["name"]: body for body in self._by_part.get("disturbing")}
         with self._claims_lock:
-            for name, claim in list(self._claims.items()):
-                if self.show_own_writes(claim["spec"]["serverRef"]):
-                    del self._claims[name]
-                else:
-                    found[name] = claim
-        return list(found.values())
+            self._claims = {n: c for n, c in self._claims.items() if not self.show_own_writes(c["spec"]["serverRef"])}
+            noted = dict(self._claims)
+        # Read after them: a claim that the cache takes in meanwhile is in both, never in neither.
+        return list({**{body["metadata"]["name"]: body for body in self._by_part.get("Disturbs")}, **noted}.values())
 
     def waiting_for_budget(self) -> list[Json]:
         """Those that wait for nothing but the budget, or those before them, by their own status."""
-        return self._by_part.get("budget")
+        return self._by_part.get("Waits")
 
     def servers_of(self, pool: str) -> Collection[str]:
         return _Members(self._informers.servers, self._members, pool)
@@ -174,26 +171,15 @@ def read_budget(caches: Caches, facts: MaintenanceFacts, *, fresh: bool) -> Budg
     if facts.pool is None:
         return None
     members, own = caches.servers_of(facts.pool.name), facts.maintenance
-    taken = [decode(Maintenance, body) for body in caches.disturbing() if body["spec"]["serverRef"] in members]
-    budget = count_budget(facts.pool, members, [own, *taken], own=own.name, fresh=fresh)
+    budget = count_budget(facts.pool, members, caches.disturbing(), own=own.name, fresh=fresh)
     if not budget.has_room:
         return budget  # who comes first matters where there is room
-    rivals = {body["spec"]["serverRef"] for body in caches.waiting_for_budget()}
-    everything = {m.name: m for m in (own, *taken)}
-    for server in rivals:
-        if server in members:
-            for body in caches.maintenances_of(server):
-                everything.setdefault(body["metadata"]["name"], decode(Maintenance, body))
-    return count_budget(facts.pool, members, everything.values(), own=own.name, fresh=fresh)
 
+    def maintenances_of(server: str) -> list[Maintenance]:
+        return [decode_shared(Maintenance, body) for body in caches.maintenances_of(server)]
 
-def _part(maintenance: Mapping[str, Any]) -> tuple[str, ...]:
-    """Which part in a budget a Maintenance has, if any."""
-    status = maintenance.get("status") or {}
-    if status.get("phase") in DISTURBING_PHASES:
-        return ("disturbing",)
-    kinds = {blocker.get("kind") for blocker in status.get("blockers") or ()}
-    return ("budget",) if status.get("phase") == "Waiting" and kinds and kinds <= {"Budget", "Maintenance"} else ()
+    before = asked_before(budget, members, caches.waiting_for_budget(), maintenances_of, own)
+    return replace(budget, before=before)
 
 
 def _typed(kind: type[R], caches: Caches, name: str | None) -> R | None:

@@ -44,6 +44,11 @@ class Act:
         self._preflight = preflight
         self._unanswered: dict[str, str] = {}
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the leadership has ended."""
+        return self._preflight.is_over
+
     def unanswered(self, server_name: str) -> str | None:
         """The boot order that the server's BMC was told to carry out last, and gave no answer. In memory only: whoever
         comes after a crash tells the BMC once more."""

@@ -134,9 +134,11 @@ class ServerPowerReconciler:
                 return error.after_seconds
             log.info("power action was carried out", server=server.name, action=type(action).__name__, said=said)
             power = after_action(power, action, self._now())
+            if self._act.is_over:
+                return AGAIN_SECONDS  # another leads, and may have recorded more; it tells the BMC once more
         elif before is not None and (before.state, power.state, server.spec.power_state) == ("On", "Off", "On"):
             self._record.tell(server, "Warning", "PowerLost", "the BMC says that the server lost its power")
-        self._record.write(server, power, describe(server, power))
+        self._record.write(server, power, describe(server, power), acted=not isinstance(action, Look))
         if isinstance(action, RecordCut):
             return self._settings.off_seconds
         return self._spread(self._settings.poll_seconds)
@@ -151,4 +153,4 @@ class ServerPowerReconciler:
         server = self._cluster.read(Server, name)
         self._record.tell_once(server, reason, message)
         power = after_look(server.status.power, "Unknown", server.spec.power_state, self._now())
-        self._record.write(server, power, PoweredOn("Unknown", reason, message))
+        self._record.write(server, power, PoweredOn("Unknown", reason, message), acted=True)

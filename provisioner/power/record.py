@@ -29,15 +29,18 @@ class Record:
         self._now = now
         self._own = OwnWrites(now)
 
-    def write(self, server: Server, power: PowerStatus | None, said: PoweredOn) -> None:
-        """Record both, unless `server` says so already. Raises: NotFound; Retryable of the cluster."""
+    def write(self, server: Server, power: PowerStatus | None, said: PoweredOn, *, acted: bool = False) -> None:
+        """Record both, unless `server` says so already. What was only seen is written if `server` is still as it was;
+        what was done (`acted`) has to be on record whatever else was written. Raises: NotFound; Retryable, Conflict.
+        """
         condition = self.condition(server, said)
         if power == server.status.power and condition == find_condition(server.status.conditions, "PoweredOn"):
             return
         status: dict[str, Any] = {"conditions": [to_json(condition)]}
         if power is not None:
             status["power"] = to_json(power)
-        written = self._cluster.apply_status(Server, server.name, status, manager=MANAGER)
+        version = None if acted else server.metadata.resource_version
+        written = self._cluster.apply_status(Server, server.name, status, manager=MANAGER, resource_version=version)
         self._own.note(server.name, of(Server), written)
 
     def is_seen(self, name: str, cached: Mapping[str, Any] | None) -> bool:

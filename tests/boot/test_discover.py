@@ -6,12 +6,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from provisioner.api import ObjectMeta, Rack, Server
-from provisioner.api.discovery import MAX_WAITING_IN_SUBNET, Claims, Place
+from provisioner.api.codec import encode
+from provisioner.api.discovery import MAX_WAITING_IN_SUBNET, Claims, Place, discovered_server
 from provisioner.api.errors import Conflict, Refused, Retryable
 from provisioner.api.rack import Subnet
 from provisioner.api.server import Discovery
@@ -26,13 +28,18 @@ from tests.boot.objects import rack, server
 class FakeCluster:
     trouble: list[Exception] = field(default_factory=list)
     created: list[dict[str, Any]] = field(default_factory=list)
+    others: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What other boot hosts made, which no cache shows yet."""
     statuses: list[Mapping[str, Any]] = field(default_factory=list)
 
     def create(self, type: Any, body: dict[str, Any]) -> dict[str, Any]:  # noqa: A002
         if self.trouble:
             raise self.trouble.pop(0)
         self.created.append(body)
-        return body
+        return {**body, "metadata": {**body["metadata"], "resourceVersion": "1"}}
+
+    def get(self, type: Any, name: str) -> dict[str, Any]:  # noqa: A002
+        return self.others[name]
 
     def apply_status(
         self, kind: Any, name: str, status: Mapping[str, Any], *, manager: str, resource_version: str | None = None
@@ -132,10 +139,23 @@ def test_while_the_api_server_is_away_the_trouble_is_known_and_nothing_is_lost(w
 
 def test_another_boot_host_may_be_faster(world: World) -> None:
     world.cluster.trouble = [Conflict("exists")]
+    theirs = discovered_server(claims(1), place=Place("r01", "boot"), now=datetime.now(UTC))
+    world.cluster.others["unknown-525400000001"] = encode(theirs)
     world.discoverer.offer(claims(1))
     world.discoverer.offer(claims(2))
     wait_until(lambda: len(world.cluster.created) == 1)
     assert world.cluster.created[0]["metadata"]["name"] == "unknown-525400000002"
+
+
+def test_what_a_machine_said_is_written_though_its_server_was_made_by_one_who_died(world: World) -> None:
+    world.cluster.trouble = [Conflict("exists")]
+    theirs = encode(discovered_server(claims(1), place=Place("r01", "boot"), now=datetime.now(UTC)))
+    bare = {key: value for key, value in theirs.items() if key != "status"}
+    world.cluster.others["unknown-525400000001"] = {**bare, "metadata": {**bare["metadata"], "resourceVersion": "7"}}
+    world.discoverer.offer(claims(1, serial_number="S1"))
+    wait_until(lambda: len(world.cluster.statuses) == 1)
+    assert world.cluster.statuses[0]["discovery"]["serialNumber"] == "S1"
+    assert world.cluster.created == []
 
 
 def test_what_the_api_server_refuses_is_dropped_and_the_next_goes_on(world: World) -> None:

@@ -82,11 +82,11 @@ def test_a_child_that_will_not_stop_is_killed() -> None:
 def test_children_die_with_a_parent_that_is_killed() -> None:
     """SIGKILL leaves no time to clean up; the kernel does it."""
     program = (
-        "import threading\n"
+        "import threading, time\n"
         "from provisioner.boot.host.processes import Child\n"
         "child, stop = Child('sleep', ['/bin/sleep', '1000']), threading.Event()\n"
         "threading.Thread(target=child.run, args=(stop,)).start()\n"
-        "while child.pid is None: pass\n"
+        "while child.pid is None: time.sleep(0.01)\n"
         "print('child', child.pid, flush=True)\n"
         "stop.wait()\n"
     )

@@ -51,11 +51,23 @@ def added(caches: dict[str, FakeCache]) -> list[str]:
     found: list[str] = []
     for name in ("a", "b"):
         caches["servers"].put(name, {"spec": {"nodePoolRef": "gpu"}})
-    for server, phase in (("a", "Rebooting"), ("b", "Waiting")):
-        caches["maintenances"].put(f"{server}-1", {"spec": {"serverRef": server}, "status": {"phase": phase}})
+    caches["maintenances"].put("a-1", {"spec": {"serverRef": "a"}, "status": {"phase": "Rebooting"}})
+    caches["maintenances"].put("b-1", waiting("b", 0))
     caches["nodes"].put("a", {"metadata": {"uid": "1"}, "status": {"conditions": [heartbeat(0)]}})
     follow(MaintenanceInformers(**caches), found.append)  # type: ignore[arg-type]
     return found
+
+
+def waiting(server: str, created: int) -> dict[str, Any]:
+    """A Maintenance that waits for the budget alone."""
+    return {
+        "metadata": {
+            "name": f"{server}-1",
+            "creationTimestamp": f"2026-01-02T03:{created // 60:02}:{created % 60:02}Z",
+        },
+        "spec": {"serverRef": server},
+        "status": {"phase": "Waiting", "blockers": [{"kind": "Budget", "name": "gpu"}]},
+    }
 
 
 def heartbeat(number: int) -> dict[str, Any]:
@@ -65,6 +77,18 @@ def heartbeat(number: int) -> dict[str, Any]:
 def test_a_slot_that_becomes_free_wakes_those_who_wait_for_it(caches: dict[str, FakeCache], added: list[str]) -> None:
     caches["maintenances"].put("a-1", {"spec": {"serverRef": "a"}, "status": {"phase": "Completed"}})
     assert added == ["a", "b"]
+
+
+def test_of_many_who_wait_for_a_slot_those_are_woken_whose_turn_it_is(
+    caches: dict[str, FakeCache], added: list[str]
+) -> None:
+    for number in range(1, 200):
+        caches["servers"].put(f"s{number}", {"spec": {"nodePoolRef": "gpu"}})
+        caches["maintenances"].put(f"s{number}-1", waiting(f"s{number}", number))
+    added.clear()
+    caches["maintenances"].put("a-1", {"spec": {"serverRef": "a"}, "status": {"phase": "Failed"}})
+    assert added[:3] == ["a", "b", "s1"]
+    assert len(added) < 30
 
 
 def test_heartbeats_wake_nobody(caches: dict[str, FakeCache], added: list[str]) -> None:

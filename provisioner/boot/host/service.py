@@ -99,7 +99,8 @@ class BootCaches:
 
     @classmethod
     def over(cls, cluster: Cluster) -> BootCaches:
-        return cls(*(Informer(cluster, of(kind)) for kind in (Server, Rack, NodePool, Image)))
+        kinds = (Server, Rack, NodePool, Image)
+        return cls(*(Informer(cluster, of(kind), keep_managed_fields=False) for kind in kinds))
 
 
 class BootService:

@@ -195,18 +195,30 @@ class Discoverer:
             self._changed.notify_all()
 
     def _record(self, name: str, claims: Claims, place: Place) -> None:
-        if self._index.booting_from(claims.mac) is not None:
+        found = self._index.booting_from(claims.mac)
+        if found is not None and not _lacks_discovery(found, name):
             return  # registered, or recorded by another boot host, meanwhile
         server = discovered_server(claims, place=place, now=self._now(), by_dhcp=self._was_heard(claims.mac))
         try:
             body = encode(server)
             body.pop("status", None)
-            created = self._cluster.create(of(Server), body)
-        except Conflict:
-            return  # another boot host was faster
+            created = self._cluster.create(of(Server), body) if found is None else found
+        except Conflict:  # another boot host was faster, or this one before it lost the answer
+            created = self._cluster.get(of(Server), name)
+            if not _lacks_discovery(created, name):
+                return
         log.info("unknown machine was recorded", server=name, mac=claims.mac)
         discovery = to_json(server.status.discovery)
-        self._cluster.apply_status(Server, name, {"discovery": discovery}, manager=MANAGER)
+        try:
+            self._cluster.apply_status(
+                Server,
+                name,
+                {"discovery": discovery},
+                manager=MANAGER,
+                resource_version=created["metadata"]["resourceVersion"],
+            )
+        except NotFound:
+            return  # somebody deleted it
         self._events.record(
             created, "Normal", "Discovered", f"An unknown machine asked to boot; kubectl provision accept {name}"
         )
@@ -227,6 +239,11 @@ class Discoverer:
             )
         except (Conflict, NotFound):
             return  # it asks again soon
+
+
+def _lacks_discovery(server: Mapping[str, Any], name: str) -> bool:
+    """Whether somebody died between making this Server and writing down what its machine said."""
+    return server["metadata"]["name"] == name and is_waiting(server) and not _discovery_of(server)
 
 
 def _discovery_of(server: Mapping[str, Any]) -> dict[str, Any]:

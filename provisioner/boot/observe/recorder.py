@@ -6,9 +6,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -57,7 +58,7 @@ class ProgressRecorder:
         self._events = events
         self._now = now
         self._monotonic = monotonic
-        self._written: dict[str, Mapping[str, Any]] = {}
+        self._written: dict[str, tuple[int, BootProgress | None]] = {}  # our last write
         self._changed = threading.Condition()
         self._pending: OrderedDict[str, list[tuple[Report, datetime]]] = OrderedDict()
         self._not_before: dict[str, float] = {}
@@ -142,16 +143,17 @@ class ProgressRecorder:
         cached = self._index.servers.get(name)
         if cached is None:
             return
-        written = self._written.pop(name, cached)
-        server = decode(Server, max(cached, written, key=version_of))  # the cache may not show our last write yet
+        server = decode(Server, cached)
+        version, written = self._written.pop(name, (0, server.status.progress))
+        if version > version_of(cached):  # the cache does not show our last write yet
+            server = replace(server, status=replace(server.status, progress=written))
         progress, stages = _fold(server, reports)
         if progress is None:
             return
         try:
             # Whatever else was written of the Server meanwhile: progress is ours alone, and for display alone.
-            self._written[name] = self._cluster.apply_status(
-                Server, name, {"progress": to_json(progress)}, manager=MANAGER
-            )
+            answer = self._cluster.apply_status(Server, name, {"progress": to_json(progress)}, manager=MANAGER)
+            self._written[name] = version_of(answer), progress
         except NotFound:
             return  # deleted meanwhile
         for stage in stages:

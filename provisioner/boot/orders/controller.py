@@ -98,10 +98,11 @@ class BootController:
             # Of the Server the resourceVersion says whether it is still what was decided on. The Node of a boot that a
             # Maintenance asks for may live: it was emptied.
             maintenance = self._read_maintenance(name)
-            if maintenance is None or not decision.orders or not decision.status["order"].get("attemptID"):
+            decision = self._decide(cached, node, lease, maintenance)
+            if not decision.orders or decision.status["order"]["reason"] != "Requested":
                 node = self._read(NODES, name)
                 lease = self._read(LEASES, name, namespace=NODE_LEASES) if node is not None else None
-            decision = self._decide(cached, node, lease, maintenance)
+                decision = self._decide(cached, node, lease, maintenance)
             if not _differs(cached, decision):
                 return requeue_after(decision.requeue_after_seconds, self._rng)
         written = self._cluster.apply_status(
@@ -153,6 +154,11 @@ class BootController:
 
     def _find_other_node(self, server: Server) -> str | None:
         def is_alive(node: Mapping[str, Any]) -> bool:
+            other = self._informers.servers.get(node["metadata"]["name"])
+            if ((other or {}).get("status", {}).get("join") or {}).get("tokenID") is not None:
+                return (
+                    False  # one that was booted here: which machine it is, is known, whatever its Node says of itself
+                )
             lease = self._informers.leases.get(f"{NODE_LEASES}/{node['metadata']['name']}")
             judged = self._judge_node(node, lease)
             return judged is not None and judged.is_alive(self._now())

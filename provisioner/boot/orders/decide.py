@@ -215,7 +215,7 @@ def _under_way(facts: OrderFacts, now: datetime) -> Assessment:
         booted=booted,
         ready=ready,
         stage=stage.stage,
-        requeue_at=stage.deadline if late else stage.late or stage.deadline,
+        requeue_at=min((m for m in (None if late else stage.late, stage.deadline) if m is not None), default=None),
     )
 
 

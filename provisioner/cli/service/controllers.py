@@ -45,10 +45,15 @@ def run_controllers(
     pools, racks, images = (Informer(cluster, of(kind)) for kind in (NodePool, Rack, Image))
     servers = Informer(cluster, of(Server), keep_managed_fields=False)
     nodes, csrs = Informer(cluster, NODES), Informer(cluster, CSRS)
-    maintenances, blocks = Informer(cluster, of(Maintenance)), Informer(cluster, of(AddressBlock))
+    # Who owns which field is asked of Nodes and Leases alone; of the others it would be half of the memory.
+    maintenances, blocks = (
+        Informer(cluster, of(kind), keep_managed_fields=False) for kind in (Maintenance, AddressBlock)
+    )
     leases = Informer(cluster, LEASES, namespace=NODE_LEASES)
-    check_jobs, check_pods = (Informer(cluster, kind, label_selector=CHECK_LABEL) for kind in (JOBS, PODS))
-    pods = Informer(cluster, PODS)
+    check_jobs, check_pods = (
+        Informer(cluster, kind, label_selector=CHECK_LABEL, keep_managed_fields=False) for kind in (JOBS, PODS)
+    )
+    pods = Informer(cluster, PODS, keep_managed_fields=False)
     controllers: list[Controller] = [
         *build_inventory_controllers(
             cluster,

@@ -79,10 +79,10 @@ def over_budget(facts: MaintenanceFacts) -> list[Blocked]:
     budget, pool = facts.budget, facts.pool
     if budget is None or pool is None or budget.has_room:
         return []
-    names = ", ".join(budget.taken[:MAX_NAMES])
+    # The same words whoever has the slots: they stand in the status of each that waits.
     words = (
-        f"{len(budget.taken)} of the {budget.allowed} servers that NodePool '{pool.name}' allows to be out of use at "
-        f"once (spec.maintenance.maxUnavailable) are: {names}"
+        f"NodePool '{pool.name}' allows {budget.allowed} of its servers to be out of use at once "
+        f"(spec.maintenance.maxUnavailable), and as many are: kubectl get maintenances"
     )
     return [("Budget", pool.name, words)]
 

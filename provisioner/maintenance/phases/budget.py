@@ -6,16 +6,21 @@ no slot, and a Maintenance that failed has given its slot back: one broken machi
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, Literal
 
 from provisioner.api.maintenance import DISTURBING_PHASES, Maintenance, holding_maintenance
 from provisioner.api.node_pool import NodePool
 from provisioner.rules.requests import age
 
 DEFAULT_SHARE: Final = "10%"
+SPARE: Final = 64
+"""Of those that asked before, so many more are looked at than there is room for: some have had their turn."""
+
+Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,29 +52,52 @@ def allowed_unavailable(pool: NodePool, servers: int) -> int:
 
 
 def count_budget(
-    pool: NodePool, servers: Iterable[str], maintenances: Iterable[Maintenance], *, own: str, fresh: bool
+    pool: NodePool, members: Collection[str], disturbing: Iterable[Json], *, own: str, fresh: bool
 ) -> Budget:
-    """The budget of `pool`, whose servers are named, as Maintenance `own` sees it."""
-    members, everything = set(servers), list(maintenances)
-    taken = sorted(
-        m.name
-        for m in everything
-        if m.name != own and m.spec.server_ref in members and m.status.phase in DISTURBING_PHASES
+    """The budget of `pool`, whose servers are `members`, as Maintenance `own` sees it; without those that asked before.
+
+    disturbing: the Maintenances of all pools that are `part_of` a budget by disturbing their server.
+    """
+    taken = sorted(m["metadata"]["name"] for m in disturbing if m["spec"]["serverRef"] in members)
+    return Budget(
+        allowed=allowed_unavailable(pool, len(members)), taken=tuple(n for n in taken if n != own), fresh=fresh
     )
-    allowed = allowed_unavailable(pool, len(members))
-    return Budget(allowed=allowed, taken=tuple(taken), before=_asked_before(members, everything, own), fresh=fresh)
 
 
-def _asked_before(members: set[str], maintenances: list[Maintenance], own: str) -> tuple[str, ...]:
-    """Who could claim now but for the budget, as their own status says, and asked before `own`."""
-    mine = next((m for m in maintenances if m.name == own), None)
-    if mine is None:
-        return ()
-    candidates = [m for m in maintenances if m.spec.server_ref in members and _waits_for_budget_alone(m)]
-    holding = [m for m in candidates if holding_maintenance(maintenances, m.spec.server_ref) == m]
-    return tuple(m.name for m in sorted(holding, key=age) if age(m) < age(mine))
+def asked_before(
+    budget: Budget,
+    members: Collection[str],
+    waiting: Iterable[Json],
+    maintenances_of: Callable[[str], Iterable[Maintenance]],
+    own: Maintenance,
+) -> tuple[str, ...]:
+    """Who could claim now but for the budget, as their own status says, and asked before `own`: as many of them as can
+    matter, the first one first.
+
+    waiting: the Maintenances of all pools that are `part_of` a budget by waiting for it.
+    """
+    most = budget.allowed - len(budget.taken) + SPARE
+    elder = [m for m in waiting if m["spec"]["serverRef"] in members and _age(m) < age(own)]
+    first = heapq.nsmallest(most, elder, key=_age)
+    return tuple(name for m in first if _holds(name := m["metadata"]["name"], m["spec"]["serverRef"], maintenances_of))
 
 
-def _waits_for_budget_alone(m: Maintenance) -> bool:
-    kinds = {b.kind for b in m.status.blockers}
-    return m.status.phase == "Waiting" and bool(kinds) and kinds <= {"Budget", "Maintenance"}
+def part_of(maintenance: Json) -> Literal["Disturbs", "Waits"] | None:
+    """Which part a Maintenance has in its pool's budget: it has claimed its server, or waits for nothing but the budget
+    or those that come before it."""
+    status = maintenance.get("status") or {}
+    if status.get("phase") in DISTURBING_PHASES:
+        return "Disturbs"
+    kinds = {blocker.get("kind") for blocker in status.get("blockers") or ()}
+    return "Waits" if status.get("phase") == "Waiting" and kinds and kinds <= {"Budget", "Maintenance"} else None
+
+
+def _age(maintenance: Json) -> tuple[str, int, str]:
+    """As `provisioner.rules.requests.age`."""
+    meta = maintenance["metadata"]
+    return meta.get("creationTimestamp") or "", len(meta["name"]), meta["name"]
+
+
+def _holds(name: str, server: str, maintenances_of: Callable[[str], Iterable[Maintenance]]) -> bool:
+    holding = holding_maintenance(maintenances_of(server), server)
+    return holding is not None and holding.name == name

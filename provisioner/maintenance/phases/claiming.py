@@ -40,8 +40,8 @@ ALL_JOBS: Final[tuple[JobKind, ...]] = ("Pod", "PodGroup", "SlurmJob")
 
 def decide_claiming(facts: MaintenanceFacts, now: datetime) -> Step:
     """Close the server, then look again past every cache: a job that slipped in sends it back to waiting."""
-    m, node = facts.maintenance, facts.node
-    if node is not None and node.taint != taint_value(m.name) and noted(m.status, "Closed") is None:
+    m = facts.maintenance
+    if noted(m.status, "Closed") is None:
         # Two that claimed at the same moment both see the other now, and both stand back.
         if facts.pool is not None and (facts.budget is None or not facts.budget.fresh):
             return NeedBudget(fresh=True)

@@ -187,7 +187,9 @@ class World:
         """Start it if the scheduler of its kind would; whether it did."""
         slurm = job.kind == "SlurmJob"
         for name in job.servers:
-            if self.machines[name].state != "Running" or (slurm and name in self.workloads.drains):
+            if self.machines[name].state != "Running":
+                return False
+            if slurm and (not self.workloads.slurm or name in self.workloads.drains):
                 return False
             if not slurm and not self.is_schedulable(name):
                 return False
