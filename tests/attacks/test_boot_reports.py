@@ -15,6 +15,7 @@ from provisioner.api.values import MacAddress
 from provisioner.boot.observe.progress import Report, record_report
 from provisioner.boot.orders.decide import decide
 from provisioner.boot.orders.facts import OrderFacts
+from provisioner.boot.orders.stages import current_stage
 from provisioner.boot.script.choose import Wait
 from provisioner.boot.script.render import render_script
 from provisioner.rules.liveness import Heartbeat
@@ -139,6 +140,11 @@ def test_no_report_gives_brings_forward_or_puts_off_an_order(
         victim = server(status=status(**{**where, "progress": progress}), **spec)
         seen = facts(server=victim, node=None, pool=pool(image_ref=wanted), next_image=image(wanted))
         decision = decide(seen, now, NEW)
+        stage = current_stage(victim, seen.pool)
+        if not decision.orders and stage is not None and stage.deadline is not None:
+            left = max(0.5, (stage.deadline - now).total_seconds())
+            assert decision.requeue_after_seconds is not None
+            assert decision.requeue_after_seconds <= left, "looked at again once its time is over, whoever says what"
         order = {key: value for key, value in decision.status["order"].items() if key != "message"}
         orders.add((bool(spec), decision.orders, decision.revokes, json.dumps(order, sort_keys=True)))
     assert len(orders) == 2, "one with a BMC and one without"

@@ -358,6 +358,26 @@ def test_a_machine_that_runs_under_another_name_is_not_booted(world: World, uuid
     assert ordered.status.order.reason == "FirstBoot"
 
 
+def test_a_node_that_was_booted_here_is_no_other_machine_whatever_it_says_of_itself(world: World) -> None:
+    """Root on a node can give it any address and UUID: nobody else's first boot waits for that."""
+    world.cluster.patch(of(Server), world.name, {"spec": {"systemUUID": "00112233-4455-6677-8899-aabbccddeeff"}})
+    liar = f"{world.name}-liar"
+    world.cluster.apply(
+        encode(server(liar, boot_mac_address="52:54:00:aa:bb:01", bmc=None, boot_address=None, serial_number=None)),
+        manager="tests",
+    )
+    world.cluster.apply_status(Server, liar, {"join": {"tokenID": "abcdef"}}, manager="tests")
+    world.node(ready=True, name=liar, system_uuid="00112233-4455-6677-8899-aabbccddeeff")
+    try:
+        wait_until(lambda: bool(((world.informers.nodes.get(liar) or {}).get("status") or {}).get("conditions")))
+        wait_until(lambda: "join" in ((world.informers.servers.get(liar) or {}).get("status") or {}))
+        ordered = world.settle(world.controller(), lambda s: s.status.order is not None)
+        assert ordered.status.order is not None
+    finally:
+        world.cluster.delete(NODES, liar)
+        world.cluster.delete(of(Server), liar)
+
+
 def test_a_node_with_the_servers_address_is_its_machine_only_while_it_lives() -> None:
     body = {
         "metadata": {"name": "worker-7"},

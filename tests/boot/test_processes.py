@@ -16,6 +16,7 @@ import pytest
 from provisioner.boot.host import processes
 from provisioner.boot.host.nginx_upkeep import rotate_access_log
 from provisioner.boot.host.processes import Child
+from tests.tools import need_root
 
 SLEEP = ["/bin/sleep", "1000"]
 
@@ -79,12 +80,17 @@ def test_a_child_that_will_not_stop_is_killed() -> None:
     assert not is_running(pid)
 
 
-def test_children_die_with_a_parent_that_is_killed() -> None:
+@pytest.mark.parametrize("user", [None, "www-data"])
+def test_children_die_with_a_parent_that_is_killed(user: str | None) -> None:
     """SIGKILL leaves no time to clean up; the kernel does it."""
+    if user is not None:
+        need_root("run a program as another user")
     program = (
         "import threading, time\n"
         "from provisioner.boot.host.processes import Child\n"
-        "child, stop = Child('sleep', ['/bin/sleep', '1000']), threading.Event()\n"
+        "from provisioner.boot.host.tftp import run_as\n"
+        f"child = Child('sleep', ['/bin/sleep', '1000'], privileges=run_as({user!r}))\n"
+        "stop = threading.Event()\n"
         "threading.Thread(target=child.run, args=(stop,)).start()\n"
         "while child.pid is None: time.sleep(0.01)\n"
         "print('child', child.pid, flush=True)\n"
@@ -97,6 +103,16 @@ def test_children_die_with_a_parent_that_is_killed() -> None:
     os.kill(parent.pid, signal.SIGKILL)
     parent.wait()
     wait_until(lambda: not is_running(pid))
+
+
+def test_a_child_whose_parent_was_killed_before_it_could_be_told_does_not_begin(tmp_path: Path) -> None:
+    """It would keep the ports of the next one."""
+    begun = tmp_path / "begun"
+    command = Child("late", ["/usr/bin/touch", str(begun)]).command
+    subprocess.run(["/bin/sh", "-c", '("$@"; true)', "sh", *command], check=True)
+    assert not begun.exists()
+    subprocess.run(command, check=True)
+    assert begun.exists()
 
 
 def test_workers_do_not_outlive_a_master_that_was_killed(tmp_path: Path) -> None:

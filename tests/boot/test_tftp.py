@@ -16,7 +16,7 @@ import pytest
 from provisioner.api.errors import NeedsHuman
 from provisioner.boot.host.firmware import FIRMWARE_FILES, collect_firmware
 from provisioner.boot.host.processes import Child
-from provisioner.boot.host.tftp import dnsmasq_command
+from provisioner.boot.host.tftp import dnsmasq_command, run_as
 from tests.boot.conftest import Programs
 from tests.tools import need_root
 
@@ -71,7 +71,7 @@ def dnsmasq(programs: Programs, namespace: str) -> Iterator[Child]:
         return ["ip", "netns", "exec", namespace, *programs.enter(command)]  # type: ignore[arg-type]
 
     stop = threading.Event()
-    child = Child("dnsmasq", dnsmasq_command(root, "127.0.0.1", user="www-data"), enter=enter)
+    child = Child("dnsmasq", dnsmasq_command(root, "127.0.0.1"), privileges=run_as("www-data"), enter=enter)
     thread = threading.Thread(target=child.run, args=(stop,))
     thread.start()
     yield child

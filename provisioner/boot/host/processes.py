@@ -22,6 +22,8 @@ LONGEST_PAUSE_SECONDS: Final = 30.0
 SETTLED_SECONDS: Final = 60.0
 """A child that ran this long is started again at once when it ends."""
 
+_IF_PARENT_LIVES: Final = '[ "$PPID" = "$0" ] && exec "$@"'
+
 Enter = Callable[[Sequence[str]], list[str]]
 """Puts a command into the place where its program is: itself on a boot host, a chroot in the lab."""
 
@@ -34,11 +36,21 @@ def run_here(command: Sequence[str]) -> list[str]:
 class Child:
     """One program, kept running between `run` and `stop`."""
 
-    def __init__(self, name: str, command: Sequence[str], *, enter: Enter = run_here, stop_seconds: float = 10) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        privileges: Sequence[str] = (),
+        enter: Enter = run_here,
+        stop_seconds: float = 10,
+    ) -> None:
         self.name = name
-        # The kernel ends the child when the thread that started it is gone, however that came about. What `enter` puts
-        # in front must exec, not fork.
-        self.command = enter([SETPRIV, "--pdeathsig", "TERM", *command])
+        # The kernel ends the child when the thread that started it is gone, however that came about; a parent that was
+        # gone before it was asked to is noticed by its number. `privileges`, which change the user, stand in front: the
+        # kernel forgets it with that. What `enter` puts in front must exec, not fork.
+        dies_with_us = [SETPRIV, "--pdeathsig", "TERM", "/bin/sh", "-c", _IF_PARENT_LIVES, str(os.getpid())]
+        self.command = enter([*privileges, *dies_with_us, *command])
         self._stop_seconds = stop_seconds
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()

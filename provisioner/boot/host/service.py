@@ -34,7 +34,7 @@ from provisioner.boot.host.nginx import NginxSite, nginx_command, render_nginx
 from provisioner.boot.host.nginx_upkeep import follow_certificate, rotate_access_log, stamp_of
 from provisioner.boot.host.peer import RealPeer
 from provisioner.boot.host.processes import Child, Enter, run_here
-from provisioner.boot.host.tftp import dnsmasq_command
+from provisioner.boot.host.tftp import dnsmasq_command, run_as
 from provisioner.boot.host.web import boot_blueprint
 from provisioner.boot.observe.discover import Discoverer
 from provisioner.boot.observe.recorder import ProgressRecorder
@@ -273,8 +273,8 @@ class BootService:
         nginx = Child("nginx", nginx_command(site, settings.state / "nginx/nginx.conf"), enter=self._enter)
         children = [nginx]
         if settings.tftp:
-            command = dnsmasq_command(settings.state / "tftp", settings.address, user=site.user)
-            children.append(Child("dnsmasq", command, enter=self._enter))
+            command = dnsmasq_command(settings.state / "tftp", settings.address)
+            children.append(Child("dnsmasq", command, privileges=run_as(site.user), enter=self._enter))
         return nginx, children
 
 

@@ -12,17 +12,23 @@ LARGEST_BLOCK_BYTES: Final = 1432
 _HEADERS_BYTES: Final = 32  # IP, UDP and TFTP, as dnsmasq reckons
 
 
-def dnsmasq_command(root: Path, address: str, *, user: str | None) -> list[str]:
+def run_as(user: str | None) -> list[str]:
+    """What stands before dnsmasq's command: it runs as `user` from the start, with nothing but the right to open port
+    69. None leaves everything as it is. (Were it to change the user by itself, the kernel would forget to end it with
+    its parent.)
+    """
+    if user is None:
+        return []
+    capabilities = ["--inh-caps=-all,+net_bind_service", "--ambient-caps=+net_bind_service"]
+    return [SETPRIV, f"--reuid={user}", f"--regid={user}", "--clear-groups", "--no-new-privs", *capabilities]
+
+
+def dnsmasq_command(root: Path, address: str) -> list[str]:
     """Serve `root` read-only on port 69 of `address`: no DNS, no DHCP, blocks up to 1432 bytes.
 
     dnsmasq never acknowledges `windowsize`: with loss, EDK2 turned 1.7 MB into 20 GB of traffic by it.
-    `user`: whom it runs as from the start, with nothing but the right to open port 69; None leaves it as it is. (Were
-    it to change the user by itself, the kernel would forget to end it with its parent.)
     """
-    privileges = [SETPRIV, f"--reuid={user}", f"--regid={user}", "--clear-groups", "--no-new-privs"]
-    privileges += ["--inh-caps=-all,+net_bind_service", "--ambient-caps=+net_bind_service"]
     return [
-        *(privileges if user else []),
         DNSMASQ,
         "--keep-in-foreground",
         "--conf-file=/dev/null",
