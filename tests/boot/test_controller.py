@@ -362,10 +362,10 @@ def test_a_node_that_was_booted_here_is_no_other_machine_whatever_it_says_of_its
     """Root on a node can give it any address and UUID: nobody else's first boot waits for that."""
     world.cluster.patch(of(Server), world.name, {"spec": {"systemUUID": "00112233-4455-6677-8899-aabbccddeeff"}})
     liar = f"{world.name}-liar"
-    world.cluster.apply(
-        encode(server(liar, boot_mac_address="52:54:00:aa:bb:01", bmc=None, boot_address=None, serial_number=None)),
-        manager="tests",
+    body = encode(
+        server(liar, boot_mac_address="52:54:00:aa:bb:01", bmc=None, boot_address=None, serial_number=None, status=None)
     )
+    world.cluster.create(of(Server), {**body, "metadata": {"name": liar}})
     world.cluster.apply_status(Server, liar, {"join": {"tokenID": "abcdef"}}, manager="tests")
     world.node(ready=True, name=liar, system_uuid="00112233-4455-6677-8899-aabbccddeeff")
     try:

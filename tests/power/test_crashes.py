@@ -67,8 +67,8 @@ class MortalBmc(RedfishPower):
 class MortalRecord(Record):
     clock: DeathClock
 
-    def write(self, server: Server, power: PowerStatus | None, said: PoweredOn) -> None:
-        super().write(server, power, said)
+    def write(self, server: Server, power: PowerStatus | None, said: PoweredOn, *, acted: bool = False) -> None:
+        super().write(server, power, said, acted=acted)
         self.clock.step("record")
 
 
