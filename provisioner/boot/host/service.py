@@ -99,8 +99,9 @@ class BootCaches:
 
     @classmethod
     def over(cls, cluster: Cluster) -> BootCaches:
-        kinds = (Server, Rack, NodePool, Image)
-        return cls(*(Informer(cluster, of(kind), keep_managed_fields=False) for kind in kinds))
+        return cls(
+            *(Informer(cluster, of(kind), keep_managed_fields=False) for kind in (Server, Rack, NodePool, Image))
+        )
 
 
 class BootService:
