@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from provisioner.api.maintenance import DISTURBING_PHASES, FINAL_PHASES
 from provisioner.maintenance.client import MaintenanceInformers
-from provisioner.maintenance.phases.budget import part_of
+from provisioner.maintenance.phases.budget import age_of, part_of
 
 Json = Mapping[str, Any]
 
@@ -32,7 +32,7 @@ def follow(informers: MaintenanceInformers, add: Callable[[str], None]) -> None:
     def add_next(pool: str | None) -> None:
         """A slot of the pool's budget is free: wake those whose turn it is. The others look for themselves in time."""
         members = (m for m in waiting.get("Waits") if pool_of(_server(m)) == pool)
-        for maintenance in heapq.nsmallest(WOKEN, members, key=lambda m: m["metadata"].get("creationTimestamp") or ""):
+        for maintenance in heapq.nsmallest(WOKEN, members, key=age_of):
             add(_server(maintenance))
 
     def pool_of(server: str) -> str | None:

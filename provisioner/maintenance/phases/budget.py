@@ -77,8 +77,8 @@ def asked_before(
     waiting: the Maintenances of all pools that are `part_of` a budget by waiting for it.
     """
     most = budget.allowed - len(budget.taken) + SPARE
-    elder = [m for m in waiting if m["spec"]["serverRef"] in members and _age(m) < age(own)]
-    first = heapq.nsmallest(most, elder, key=_age)
+    elder = [m for m in waiting if m["spec"]["serverRef"] in members and age_of(m) < age(own)]
+    first = heapq.nsmallest(most, elder, key=age_of)
     return tuple(name for m in first if _holds(name := m["metadata"]["name"], m["spec"]["serverRef"], maintenances_of))
 
 
@@ -92,8 +92,8 @@ def part_of(maintenance: Json) -> Literal["Disturbs", "Waits"] | None:
     return "Waits" if status.get("phase") == "Waiting" and kinds and kinds <= {"Budget", "Maintenance"} else None
 
 
-def _age(maintenance: Json) -> tuple[str, int, str]:
-    """As `provisioner.rules.requests.age`."""
+def age_of(maintenance: Json) -> tuple[str, int, str]:
+    """`provisioner.rules.requests.age`, of a Maintenance's JSON."""
     meta = maintenance["metadata"]
     return meta.get("creationTimestamp") or "", len(meta["name"]), meta["name"]
 
