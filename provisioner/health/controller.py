@@ -30,9 +30,7 @@ from provisioner.health.checked_node import read_node
 from provisioner.health.compose import VERIFIED
 from provisioner.health.decide import decide
 from provisioner.health.decision import Decision
-from provisioner.health.index import Index
-from provisioner.health.job_manifest import SERVER_LABEL
-from provisioner.health.job_runner import JobRunner
+from provisioner.health.job_runner import JobRunner, labelled_server
 from provisioner.health.node_writer import MANAGER, NodeWriter, taints_differ
 from provisioner.health.situation import Situation, boot_to_judge, joined_time
 from provisioner.health.skew import ClockSkew
@@ -92,7 +90,6 @@ class HealthController:
         rng: random.Random,
         skew: ClockSkew,
         runner: JobRunner,
-        maintenances: Index,
         settle_seconds: float = 0.0,
     ) -> None:
         self._cluster = cluster
@@ -102,7 +99,7 @@ class HealthController:
         self._rng = rng
         self._skew = skew
         self._runner = runner
-        self._maintenances = maintenances
+        self._disturbing = informers.maintenances.index(lambda body: (disturbed_server(body),))
         self._nodes = NodeWriter(cluster, events, now)
         self._own = OwnWrites(now)
         self._settling = Settling(settle_seconds)
@@ -173,7 +170,7 @@ class HealthController:
             clock_skew_seconds=self._skew.of(server.name, since=joined_time(server)),
             has_ntp_servers=_has_ntp_servers(server, self._cached(Rack, self._informers.racks, server.spec.rack_ref)),
             jobs=jobs,
-            maintenance=next((each["metadata"]["name"] for each in self._maintenances.of(server.name)), None),
+            maintenance=next((each["metadata"]["name"] for each in self._disturbing.get(server.name)), None),
         )
 
     def _tell(self, server: Mapping[str, Any], node: Mapping[str, Any] | None, decision: Decision) -> None:
@@ -199,7 +196,7 @@ def build_health_controllers(
     workers: int = 4,
 ) -> list[Controller]:
     """The health controller, following its caches. Build it anew for each leadership, run it while leading."""
-    skew, runner, maintenances = ClockSkew(clock), JobRunner(cluster), Index(disturbed_server)
+    skew, runner = ClockSkew(clock), build_job_runner(cluster, informers)
     health = HealthController(
         cluster,
         informers,
@@ -208,18 +205,19 @@ def build_health_controllers(
         rng=rng or random.SystemRandom(),
         skew=skew,
         runner=runner,
-        maintenances=maintenances,
         settle_seconds=SETTLE_SECONDS,
     )
     controller = Controller("health", health.reconcile, workers=workers)
-    follow(informers, skew, runner, maintenances, controller.queue.add)
+    follow(informers, skew, controller.queue.add)
     return [controller]
 
 
-def follow(
-    informers: HealthInformers, skew: ClockSkew, runner: JobRunner, maintenances: Index, add: Callable[[str], None]
-) -> None:
-    """Keep the indexes, and queue the servers that a change concerns. Leases are only measured."""
+def build_job_runner(cluster: Cluster, informers: HealthInformers) -> JobRunner:
+    return JobRunner(cluster, jobs=informers.jobs.index(labelled_server), pods=informers.pods.index(labelled_server))
+
+
+def follow(informers: HealthInformers, skew: ClockSkew, add: Callable[[str], None]) -> None:
+    """Queue the servers that a change concerns. Leases are only measured."""
     servers_by_pool = informers.servers.index(lambda body: [body["spec"].get("nodePoolRef")])
 
     def server_changed(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
@@ -234,18 +232,17 @@ def follow(
             for server in servers_by_pool.get(name):
                 add(server["metadata"]["name"])
 
-    def owned_changed(index: Index, owner_of: Callable[[Mapping[str, Any]], str | None]) -> Any:
+    def owned_changed(owner_of: Callable[[Mapping[str, Any]], str | None]) -> Any:
         def changed(key: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
-            index.changed(key, old, new)
             for owner in {owner_of(each) for each in (old, new) if each is not None} - {None}:
                 add(str(owner))
 
         return changed
 
     informers.leases.subscribe(lambda key, old, new: skew.saw(key.rpartition("/")[2], old, new))
-    informers.maintenances.subscribe(owned_changed(maintenances, lambda body: body["spec"].get("serverRef")))
-    for source, index in ((informers.jobs, runner.jobs), (informers.pods, runner.pods)):
-        source.subscribe(owned_changed(index, lambda body: (body["metadata"].get("labels") or {}).get(SERVER_LABEL)))
+    informers.maintenances.subscribe(owned_changed(lambda body: body["spec"].get("serverRef")))
+    for source in (informers.jobs, informers.pods):
+        source.subscribe(owned_changed(lambda body: labelled_server(body)[0]))
     informers.pools.subscribe(pool_changed)
     informers.nodes.subscribe(node_changed)
     informers.servers.subscribe(server_changed)

@@ -12,9 +12,9 @@ from provisioner.api.errors import Conflict, Forbidden, NeedsHuman, NotFound
 from provisioner.api.pool_settings import JobCheck
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import JOBS, PODS
+from provisioner.cluster.source import Lookup
 from provisioner.health.decision import CurrentRound, JobOrder
 from provisioner.health.finding import printable
-from provisioner.health.index import Index, label
 from provisioner.health.job_manifest import (
     ATTEMPT_ANNOTATION,
     BOOT_ANNOTATION,
@@ -30,26 +30,30 @@ log = structlog.get_logger(__name__)
 CONTROLLER_LABEL: Final = "batch.kubernetes.io/controller-uid"
 
 
-class JobRunner:
-    """`jobs` and `pods`: indexes by the label of the server, which informers of labelled Jobs and pods keep."""
+def labelled_server(body: Mapping[str, Any]) -> tuple[str | None]:
+    """The server whose check a Job or pod is, as its label says: a key to index it by."""
+    return ((body["metadata"].get("labels") or {}).get(SERVER_LABEL),)
 
-    def __init__(self, cluster: Cluster) -> None:
+
+class JobRunner:
+    """`jobs` and `pods`: indexes of labelled Jobs and pods, by `labelled_server`."""
+
+    def __init__(self, cluster: Cluster, *, jobs: Lookup, pods: Lookup) -> None:
         self._cluster = cluster
-        self.jobs = Index(label(SERVER_LABEL))
-        self.pods = Index(label(SERVER_LABEL))
+        self._jobs, self._pods = jobs, pods
         self._lock = threading.Lock()
         self._refused: dict[str, dict[str, JobState]] = {}
 
     def state(self, check: JobCheck, server: str, boot_id: str, attempt: int) -> JobState:
         """How the Job of a round stands. Raises: Retryable while the pods of a finished one cannot be read."""
         name = job_name(check.name, server, boot_id, attempt)
-        job = next((each for each in self.jobs.of(server) if _is(each, check.namespace, name)), None)
+        job = next((each for each in self._jobs.get(server) if _is(each, check.namespace, name)), None)
         if job is None:
             with self._lock:
                 return self._refused.get(server, {}).get(name, ABSENT)
         uid = job["metadata"]["uid"]
         if not is_finished(job):
-            return read_job(job, [pod for pod in self.pods.of(server) if _owner(pod) == uid])
+            return read_job(job, [pod for pod in self._pods.get(server) if _owner(pod) == uid])
         selector = f"{CONTROLLER_LABEL}={uid}"
         return read_job(job, self._cluster.list(PODS, namespace=check.namespace, label_selector=selector).items)
 
@@ -57,7 +61,7 @@ class JobRunner:
         """Make the Job unless it is there; False if it was refused, which `state` then says. Raises: Retryable."""
         body = render_job(order.check, server, order.boot_id, order.attempt)
         name, namespace = body["metadata"]["name"], body["metadata"]["namespace"]
-        if any(_is(each, namespace, name) for each in self.jobs.of(server)):
+        if any(_is(each, namespace, name) for each in self._jobs.get(server)):
             return True
         try:
             self._cluster.create(JOBS, body)
@@ -73,7 +77,7 @@ class JobRunner:
 
     def clean_up(self, server: str, current: CurrentRound | None) -> None:
         """Delete the Jobs of other boots, and unfinished ones of other rounds."""
-        for job in self.jobs.of(server):
+        for job in self._jobs.get(server):
             if not _is_ours(job, server) or _is_of_use(job, current):
                 continue
             metadata = job["metadata"]

@@ -10,8 +10,9 @@ import pytest
 from provisioner.api.errors import Refused
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import JOBS, PODS
+from provisioner.cluster.source import Index
 from provisioner.health.decision import JobOrder
-from provisioner.health.job_runner import JobRunner
+from provisioner.health.job_runner import JobRunner, labelled_server
 from tests.health.objects import job_check
 from tests.people import until
 
@@ -33,7 +34,7 @@ def pod_spec(**more: Any) -> dict[str, Any]:
 @pytest.fixture
 def start(controller_account: Cluster, cluster: Cluster) -> Iterator[Callable[[str, dict[str, Any]], str]]:
     """Starts a check with such a pod on a server, with the controller's rights; what came of it, in words."""
-    runner = JobRunner(controller_account)
+    runner = JobRunner(controller_account, jobs=Index(labelled_server), pods=Index(labelled_server))
 
     def begin(server: str, spec: dict[str, Any]) -> str:
         check = job_check(template={"spec": {"template": {"spec": spec}}})

@@ -23,10 +23,8 @@ from provisioner.api.server import BootOrder, JoinStatus
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import JOBS, LEASES, NAMESPACES, NODES, PODS, of
-from provisioner.health.controller import HealthController, HealthInformers, disturbed_server, follow
-from provisioner.health.index import Index
+from provisioner.health.controller import HealthController, HealthInformers, build_job_runner, follow
 from provisioner.health.job_manifest import CHECK_LABEL
-from provisioner.health.job_runner import JobRunner
 from provisioner.health.skew import ClockSkew
 from tests.boot.objects import image, pool, rack, server
 from tests.health.objects import BOOT, good_facts, nic
@@ -103,12 +101,12 @@ class World:
     def controller(self, cluster: Any = None) -> Callable[[str], float | None]:
         """A process of its own: nothing of one before is known to it."""
         door = cluster or self.door
-        skew, runner, maintenances = ClockSkew(self.now), JobRunner(door), Index(disturbed_server)
+        skew, runner = ClockSkew(self.now), build_job_runner(door, self.informers)
         controller = HealthController(
             door, self.informers, self.events, now=self.now, rng=random.Random(1), skew=skew,
-            runner=runner, maintenances=maintenances,
+            runner=runner,
         )  # fmt: skip
-        follow(self.informers, skew, runner, maintenances, lambda key: None)
+        follow(self.informers, skew, lambda key: None)
         skew.saw(self.name, {"spec": {"renewTime": rfc3339_micro(self.now() - timedelta(seconds=10))}},
                  {"spec": {"renewTime": rfc3339_micro(self.now())}})  # fmt: skip
         return controller.reconcile
