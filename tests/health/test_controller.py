@@ -54,7 +54,9 @@ def without_time(taints: list[dict[str, str]]) -> list[dict[str, str]]:
 
 def test_a_booted_node_is_verified_and_let_in_and_foreign_taints_stay(world: World) -> None:
     reconcile = world.controller()
-    world.boot()
+    world.boot(ready=False)
+    world.settle(reconcile, lambda: world.events.reasons() != [])
+    world.report(BOOT)
     world.settle(reconcile, lambda: VERIFICATION_TAINT not in {taint["key"] for taint in world.taints()})
     assert world.taints() == [FOREIGN_TAINT]
     assert world.verified() == ("True", "Passed")
