@@ -23,8 +23,8 @@ from provisioner.api.codec import encode
 from provisioner.api.discovery import MAX_WAITING_IN_SUBNET, URL_LASTS, discovered_name
 from provisioner.api.errors import Refused
 from provisioner.api.values import MacAddress
-from provisioner.boot.dhcp import options as opt
 from provisioner.boot.dhcp.feed import DhcpFeed
+from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.host.peer import RealPeer
 from provisioner.boot.host.web import boot_blueprint
 from provisioner.boot.observe import discover

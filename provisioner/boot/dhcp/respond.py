@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from provisioner.boot.dhcp import options as opt
-from provisioner.boot.dhcp.client import Client, Identity, identify
 from provisioner.boot.dhcp.discovery import Discovery
-from provisioner.boot.dhcp.packet import NO_ADDRESS, Packet, decode, relay_link
-from provisioner.boot.dhcp.reply import Arrival, Destination, acknowledge, destination, refuse
 from provisioner.boot.dhcp.sighting import Sighting, SightingKind
 from provisioner.boot.dhcp.table import Link, Table, TableSubnet
-from provisioner.boot.dhcp.template import Kind
+from provisioner.boot.dhcp.wire import options as opt
+from provisioner.boot.dhcp.wire.client import Client, Identity, identify
+from provisioner.boot.dhcp.wire.packet import NO_ADDRESS, Packet, decode, relay_link
+from provisioner.boot.dhcp.wire.reply import Arrival, Destination, acknowledge, destination, refuse
+from provisioner.boot.dhcp.wire.template import Kind
 
 _new: Final = tuple.__new__
 """For what each packet makes: a NamedTuple's own __new__ is a Python function."""

@@ -17,9 +17,9 @@ from provisioner.api.rack import Rack
 from provisioner.api.server import Server
 from provisioner.boot.dhcp.config import DhcpConfig
 from provisioner.boot.dhcp.inventory import Delta, Inventory
-from provisioner.boot.dhcp.protocol import Report
 from provisioner.boot.dhcp.sighting import Observation, observe
-from provisioner.boot.dhcp.supervisor import WorkerSupervisor
+from provisioner.boot.dhcp.workers.protocol import Report
+from provisioner.boot.dhcp.workers.supervisor import WorkerSupervisor
 
 log = structlog.get_logger()
 

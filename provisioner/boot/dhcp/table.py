@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from provisioner.boot.dhcp.config import DhcpConfig
 from provisioner.boot.dhcp.inventory import Delta, Machine
 from provisioner.boot.dhcp.subnet import ServedSubnet, SubnetKey
-from provisioner.boot.dhcp.template import Templates, build_templates
+from provisioner.boot.dhcp.wire.template import Templates, build_templates
 
 
 class TableSubnet(NamedTuple):

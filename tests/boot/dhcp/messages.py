@@ -9,13 +9,13 @@ from provisioner.api.meta import ObjectMeta
 from provisioner.api.rack import Rack, RackSpec, Subnet
 from provisioner.api.server import Acceptance, Interface, Server, ServerSpec, ServerStatus
 from provisioner.boot.dhcp import DhcpConfig
-from provisioner.boot.dhcp import options as opt
 from provisioner.boot.dhcp.discovery import Discovery
 from provisioner.boot.dhcp.inventory import Inventory
-from provisioner.boot.dhcp.packet import Malformed, Packet, decode
-from provisioner.boot.dhcp.reply import Arrival
 from provisioner.boot.dhcp.respond import Outcome, respond
 from provisioner.boot.dhcp.table import Table
+from provisioner.boot.dhcp.wire import options as opt
+from provisioner.boot.dhcp.wire.packet import Malformed, Packet, decode
+from provisioner.boot.dhcp.wire.reply import Arrival
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "dhcp"
 CAPTURED = sorted(path.stem for path in GOLDEN.glob("*.hex"))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 from provisioner.boot.dhcp import DhcpConfig
-from provisioner.boot.dhcp.packet import Packet
+from provisioner.boot.dhcp.wire.packet import Packet
 from tests.boot.dhcp.messages import read_reply
 
 SERVER_ADDRESS = "127.80.0.1"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.boot.dhcp.client import Client, Identity, identify, is_ipxe
+from provisioner.boot.dhcp.wire.client import Client, Identity, identify, is_ipxe
 
 
 def arch(*numbers: int) -> bytes:

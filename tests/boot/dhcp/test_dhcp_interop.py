@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.boot.dhcp import DhcpConfig, DhcpServer, Observation
-from provisioner.boot.dhcp import options as opt
+from provisioner.boot.dhcp.wire import options as opt
 from tests.boot.dhcp.messages import (
     CAPTURED,
     SERVER,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from provisioner.boot.dhcp import options as opt
-from provisioner.boot.dhcp.packet import Malformed, Packet, decode, relay_link
+from provisioner.boot.dhcp.wire import options as opt
+from provisioner.boot.dhcp.wire.packet import Malformed, Packet, decode, relay_link
 from tests.boot.dhcp.messages import CAPTURED, KNOWN_MAC, Responder, captured, mac_bytes, message
 
 REASONS = set(Malformed)

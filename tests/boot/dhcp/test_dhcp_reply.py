@@ -11,14 +11,14 @@ import pytest
 
 from provisioner.api.errors import Refused
 from provisioner.boot.dhcp import DhcpConfig
-from provisioner.boot.dhcp import options as opt
-from provisioner.boot.dhcp.client import Client
 from provisioner.boot.dhcp.config import LONGEST_TEXT
 from provisioner.boot.dhcp.inventory import Inventory
-from provisioner.boot.dhcp.packet import decode
 from provisioner.boot.dhcp.sighting import Sighting, observe, read_machine_identifier
 from provisioner.boot.dhcp.subnet import read_subnet
-from provisioner.boot.dhcp.template import Kind, build_templates, template_index
+from provisioner.boot.dhcp.wire import options as opt
+from provisioner.boot.dhcp.wire.client import Client
+from provisioner.boot.dhcp.wire.packet import decode
+from provisioner.boot.dhcp.wire.template import Kind, build_templates, template_index
 from tests.boot.dhcp.messages import (
     CAPTURED,
     CONFIG,

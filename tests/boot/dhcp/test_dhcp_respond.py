@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from provisioner.api.rack import Rack
-from provisioner.boot.dhcp import options as opt
 from provisioner.boot.dhcp.inventory import Delta
-from provisioner.boot.dhcp.reply import Destination
 from provisioner.boot.dhcp.respond import FORWARDED
 from provisioner.boot.dhcp.table import Table
+from provisioner.boot.dhcp.wire import options as opt
+from provisioner.boot.dhcp.wire.reply import Destination
 from tests.boot.dhcp.messages import (
     CONFIG,
     DIRECT,

@@ -18,9 +18,10 @@ import pytest
 from provisioner.api.errors import NeedsHuman
 from provisioner.api.rack import Rack
 from provisioner.api.server import Server
-from provisioner.boot.dhcp import DhcpConfig, DhcpServer, Observation, sockets
-from provisioner.boot.dhcp import options as opt
-from provisioner.boot.dhcp.steer import worker_of
+from provisioner.boot.dhcp import DhcpConfig, DhcpServer, Observation
+from provisioner.boot.dhcp.wire import options as opt
+from provisioner.boot.dhcp.workers import sockets
+from provisioner.boot.dhcp.workers.steer import worker_of
 from tests.boot.dhcp.messages import mac_bytes, message, rack, request_of, server, subnet, yiaddr
 from tests.boot.dhcp.relay import PATIENCE_SECONDS, RELAY_ADDRESS, SERVER_ADDRESS, Relay, config, wait_until
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from provisioner.boot.dhcp import options as opt
-from provisioner.boot.dhcp import sockets
-from provisioner.boot.dhcp.steer import worker_of
+from provisioner.boot.dhcp.wire import options as opt
+from provisioner.boot.dhcp.workers import sockets
+from provisioner.boot.dhcp.workers.steer import worker_of
 from tests.boot.dhcp.messages import mac_bytes, message
 from tests.boot.dhcp.relay import PATIENCE_SECONDS, RELAY_ADDRESS, config
 from tests.boot.dhcp.wire import connect, namespaces

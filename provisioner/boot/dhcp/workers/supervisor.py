@@ -18,10 +18,10 @@ from typing import Final
 
 import structlog
 
-from provisioner.boot.dhcp import sockets
 from provisioner.boot.dhcp.config import DhcpConfig
 from provisioner.boot.dhcp.inventory import Delta
-from provisioner.boot.dhcp.protocol import Addresses, Queue, Report, Setup, ToWorker
+from provisioner.boot.dhcp.workers import sockets
+from provisioner.boot.dhcp.workers.protocol import Addresses, Queue, Report, Setup, ToWorker
 
 log = structlog.get_logger()
 
@@ -174,7 +174,7 @@ class WorkerSupervisor:
             forward = self._supervisor_end if worker.index == 0 else self._others_end
             listeners = self._listeners[worker.index]
             process = subprocess.Popen(
-                [sys.executable, "-m", "provisioner.boot.dhcp.worker", str(theirs.fileno())],
+                [sys.executable, "-m", "provisioner.boot.dhcp.workers.worker", str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno(), forward.fileno(), *(listener.sock.fileno() for listener in listeners)],
             )

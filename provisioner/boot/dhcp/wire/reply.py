@@ -6,11 +6,11 @@ from functools import lru_cache
 from socket import inet_ntoa
 from typing import Final, NamedTuple
 
-from provisioner.boot.dhcp import options as opt
-from provisioner.boot.dhcp.client import Client
 from provisioner.boot.dhcp.config import DhcpConfig
-from provisioner.boot.dhcp.packet import NO_ADDRESS, Packet
-from provisioner.boot.dhcp.template import Kind, Templates, finish, template_index
+from provisioner.boot.dhcp.wire import options as opt
+from provisioner.boot.dhcp.wire.client import Client
+from provisioner.boot.dhcp.wire.packet import NO_ADDRESS, Packet
+from provisioner.boot.dhcp.wire.template import Kind, Templates, finish, template_index
 
 
 class Arrival(NamedTuple):

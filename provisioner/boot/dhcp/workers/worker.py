@@ -1,4 +1,4 @@
-"""One worker process: read, decide, send. Started by the parent as `python -m provisioner.boot.dhcp.worker FD`.
+"""One worker process: read, decide, send. Started by the parent as `python -m provisioner.boot.dhcp.workers.worker FD`.
 
 It holds nothing that another worker or the next one could not have from the parent, and ends when the parent does.
 """
@@ -19,12 +19,12 @@ from typing import Final
 
 from provisioner.boot.dhcp.discovery import Discovery
 from provisioner.boot.dhcp.inventory import Delta
-from provisioner.boot.dhcp.protocol import HEARTBEAT_SECONDS, MOST_SIGHTINGS, Addresses, Report, Setup
-from provisioner.boot.dhcp.reply import Arrival, Destination
 from provisioner.boot.dhcp.respond import FORWARDED, respond
 from provisioner.boot.dhcp.sighting import Sighting
-from provisioner.boot.dhcp.sockets import IP_PKTINFO, pack_pktinfo
 from provisioner.boot.dhcp.table import Table
+from provisioner.boot.dhcp.wire.reply import Arrival, Destination
+from provisioner.boot.dhcp.workers.protocol import HEARTBEAT_SECONDS, MOST_SIGHTINGS, Addresses, Report, Setup
+from provisioner.boot.dhcp.workers.sockets import IP_PKTINFO, pack_pktinfo
 
 _DATAGRAM_BYTES: Final = 2048
 _REPORT_SECONDS: Final = 0.2

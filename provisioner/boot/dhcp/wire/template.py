@@ -10,10 +10,10 @@ from enum import IntEnum
 from ipaddress import IPv4Address
 from typing import Final, NamedTuple
 
-from provisioner.boot.dhcp import options as opt
-from provisioner.boot.dhcp.client import Client
 from provisioner.boot.dhcp.config import DhcpConfig
 from provisioner.boot.dhcp.subnet import ServedSubnet
+from provisioner.boot.dhcp.wire import options as opt
+from provisioner.boot.dhcp.wire.client import Client
 
 
 class Kind(IntEnum):

@@ -16,9 +16,9 @@ from typing import Final, NamedTuple
 import structlog
 
 from provisioner.api.errors import NeedsHuman
-from provisioner.boot.dhcp import steer
 from provisioner.boot.dhcp.config import DhcpConfig
-from provisioner.boot.dhcp.reply import BROADCAST
+from provisioner.boot.dhcp.wire.reply import BROADCAST
+from provisioner.boot.dhcp.workers import steer
 
 log = structlog.get_logger()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from provisioner.boot.dhcp import options as opt
+from provisioner.boot.dhcp.wire import options as opt
 
 
 class Malformed(StrEnum):

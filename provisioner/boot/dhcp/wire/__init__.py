@@ -1,0 +1,1 @@
+"""DHCP on the wire: what a packet says, and the bytes of what it is answered."""
