@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import Any, Final
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
 from provisioner.api.image import Image
 from provisioner.api.maintenance import AGENT_METHODS
@@ -27,10 +27,7 @@ from provisioner.join.successor import find_successor
 from provisioner.rules.assigned_image import next_image_name
 from provisioner.rules.bootability import find_unaccepted, find_without_pool
 from provisioner.rules.liveness import read_heartbeat
-
-ORDER_WINDOW_SECONDS: Final = 1800
-"""How long after the BMC accepted an order its fetch stays armed; after the order, where there is no BMC or the agent
-in the running system carries it out."""
+from provisioner.rules.stage_timeouts import time_to_join
 
 
 @dataclass(frozen=True)
@@ -83,7 +80,6 @@ class JoinFacts:
     node: Mapping[str, Any] | None = None
     lease: Mapping[str, Any] | None = None
     proof: Proof | None = None
-    order_window: timedelta = field(default=timedelta(seconds=ORDER_WINDOW_SECONDS))
 
 
 def admit(facts: JoinFacts, request: JoinRequest, source_address: str, now: datetime) -> Decision:
@@ -172,11 +168,13 @@ def _judge_order(facts: JoinFacts, server: Server, request: JoinRequest, now: da
         obstacle = _judge_predecessor(facts, server, order, request, armed, now)
         if obstacle is not None:
             return obstacle
-    if now > armed + facts.order_window:
+    # Armed since the BMC accepted the order; since it was given, where there is no BMC or the agent carries it out.
+    window = time_to_join(facts.pool)
+    if now > armed + window:
         return Denied(
             "OrderExpired",
-            f"boot order {order.id} was armed at {armed:%Y-%m-%dT%H:%M:%SZ}, longer ago than "
-            f"{int(facts.order_window.total_seconds())} s; a new order is needed",
+            f"boot order {order.id} was armed at {armed:%Y-%m-%dT%H:%M:%SZ}, longer ago than the "
+            f"{int(window.total_seconds())} s that all stages of a boot may take together; a new order is needed",
             recorded=True,
         )
     return _judge_image(facts, server, order, request) or _judge_node(

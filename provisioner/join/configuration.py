@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from provisioner.api.values import Secret
-from provisioner.join.admit import ORDER_WINDOW_SECONDS
 from provisioner.join.mint import MAX_TOKEN_TTL_SECONDS
 
 
@@ -20,7 +19,6 @@ class JoinSettings:
     cluster_dns: tuple[str, ...] = ()
     cluster_domain: str = "cluster.local"
     token_ttl_seconds: int = MAX_TOKEN_TTL_SECONDS
-    order_window_seconds: int = ORDER_WINDOW_SECONDS
 
 
 @dataclass(frozen=True, kw_only=True)

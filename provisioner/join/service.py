@@ -15,7 +15,7 @@ works for nobody: the approver asks for the id in the claim; it is removed by th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import structlog
@@ -136,7 +136,6 @@ class JoinService:
             node=self._found(NODES, server.name),
             lease=self._found(LEASES, server.name, NODE_LEASES) if not is_by_bmc(server) else None,
             proof=prove(server, request, self._verifiers),
-            order_window=timedelta(seconds=self._settings.order_window_seconds),
         )
 
     def _optional(self, kind: type[R], name: str | None) -> R | None:

@@ -203,7 +203,7 @@ def test_the_key_is_good_for_a_kexec_alone(loaded: World) -> None:
 
 
 def test_an_order_that_nobody_carried_out_expires(told: World) -> None:
-    told.clock.offset = timedelta(seconds=1801)
+    told.clock.offset = timedelta(seconds=2281)
     assert told.refused().reason == "OrderExpired"
 
 

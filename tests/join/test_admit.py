@@ -109,13 +109,13 @@ ROWS = [
     Row(
         "the BMC was told too long ago",
         "OrderExpired",
-        of(lambda s: with_status(s, power=PowerStatus(order_id=ORDER, order_time=ago(1801)))),
+        of(lambda s: with_status(s, power=PowerStatus(order_id=ORDER, order_time=ago(2281)))),
         recorded=True,
     ),
     Row(
         "it has no BMC and was ordered too long ago",
         "OrderExpired",
-        of(lambda s: with_status(with_spec(s, bmc=None), power=None, order=order(ordered_time=ago(1801)))),
+        of(lambda s: with_status(with_spec(s, bmc=None), power=None, order=order(ordered_time=ago(2281)))),
         recorded=True,
     ),
     Row(
@@ -154,7 +154,7 @@ ROWS = [
     Row(
         "it was told to kexec too long ago",
         "OrderExpired",
-        of(lambda s: with_status(s, order=kexec(ordered_time=ago(1801)))),
+        of(lambda s: with_status(s, order=kexec(ordered_time=ago(2281)))),
         recorded=True,
     ),
     Row(
@@ -238,7 +238,7 @@ def test_the_same_machine_may_repeat_its_request() -> None:
 
 
 def test_a_repeat_after_the_window_is_refused() -> None:
-    decision = admit(fetched_by(KEY), request(), ADDRESS, NOW + timedelta(seconds=1800))
+    decision = admit(fetched_by(KEY), request(), ADDRESS, NOW + timedelta(seconds=2280))
     assert isinstance(decision, Denied)
     assert decision.reason == "OrderExpired"
 

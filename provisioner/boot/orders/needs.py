@@ -87,7 +87,7 @@ def _booted_unordered(facts: OrderFacts, now: datetime) -> Need | None:
                 reason="Unordered",
                 message=f"it booted long after order {order.id} was given and asked to join at {rfc3339(refused)}",
             )
-        return None  # with a BMC the stages time out long before
+        return None  # with a BMC the boot is given up by the same time: rules/stage_timeouts.py
     fetched = parse_time(join.fetched_time) if join.fetched_time is not None else None
     if not has_fetched(server) or fetched is None or refused <= fetched:
         return None

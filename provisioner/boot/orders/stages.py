@@ -10,25 +10,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
 
-from provisioner.api.boot_stage import HEARD_STAGES, STAGE_TIMEOUT_SECONDS, WAITS_FOR, BootStage
+from provisioner.api.boot_stage import WAITS_FOR, BootStage
 from provisioner.api.boot_timeline import PHASE_NAMES, stage_moments
 from provisioner.api.maintenance import AGENT_METHODS
 from provisioner.api.meta import parse_time, rfc3339
 from provisioner.api.node_pool import NodePool
 from provisioner.api.server import BootOrder, Server
 from provisioner.rules.assigned_image import is_settled
-
-_POOL_FIELDS: Final[dict[BootStage, str]] = {
-    "Firmware": "firmware",
-    "IPXE": "ipxe",
-    "Stage1": "stage1",
-    "Root": "root",
-    "System": "system",
-    "Token": "token",
-    "Kubelet": "kubelet",
-}
+from provisioner.rules.stage_timeouts import stage_timeout_seconds, time_to_join
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,13 +86,6 @@ def _last_words(server: Server) -> str:
     return f"; the machine said: {progress.message}" if progress is not None and progress.message else ""
 
 
-def stage_timeout_seconds(stage: BootStage, pool: NodePool | None) -> int | None:
-    """How long a stage may take: the pool's word, else the built-in one; None for Ready, which lasts."""
-    field = _POOL_FIELDS.get(stage)
-    own = getattr(pool.spec.stage_timeout_seconds, field) if pool is not None and field is not None else None
-    return own if own is not None else STAGE_TIMEOUT_SECONDS.get(stage)
-
-
 def _deadline(server: Server, order: BootOrder, pool: NodePool | None) -> datetime | None:
     """By the join service's and the BMC's word alone. Where neither is there yet, nothing is given up: the BMC is told
     until it accepts; for the agent the Maintenance waits, which tries another method; a hand takes its time."""
@@ -113,5 +96,4 @@ def _deadline(server: Server, order: BootOrder, pool: NodePool | None) -> dateti
         return parse_time(join.fetched_time) + timedelta(seconds=stage_timeout_seconds("Kubelet", pool) or 0)
     if power is None or power.order_id != order.id or power.order_time is None:
         return None
-    together = sum(stage_timeout_seconds(stage, pool) or 0 for stage in HEARD_STAGES)
-    return parse_time(power.order_time) + timedelta(seconds=together)
+    return parse_time(power.order_time) + time_to_join(pool)
