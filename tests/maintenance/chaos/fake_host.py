@@ -2,18 +2,21 @@
 
 Simulated here: the join configuration is handed out once an order, as provisioner.join does; a kubelet reports boot id
 and Ready; the node controller says Unknown 40 s after it fell silent; the agent writes node-facts, stages, and obeys an
-intent once; checks take 20 s. Leases are not written: Ready alone says that a Node lives.
+intent once; checks take 20 s. Leases are not written: Ready alone says that a Node lives. On a real API server there is
+a real node controller, too, which goes by the wall clock: it is kept from calling a Node Unknown that is not by ours.
 """
 
 from __future__ import annotations
 
 import json
-from datetime import datetime, timedelta
+import time
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from provisioner.api import Image, NodePool, Server
 from provisioner.api.codec import from_json, to_json
-from provisioner.api.errors import NotFound
+from provisioner.api.errors import Conflict, NotFound
 from provisioner.api.meta import rfc3339, rfc3339_micro
 from provisioner.api.node_contract import (
     BOOT_INTENT_ANNOTATION,
@@ -31,6 +34,8 @@ from tests.maintenance.chaos.fake_machine import BOOT_SECONDS, KEXEC_SECONDS, Fa
 
 ASK_AGAIN: Final = timedelta(seconds=30)
 CHECKS: Final = timedelta(seconds=20)
+HEARTBEAT_SECONDS: Final = 10.0
+"""Of the wall clock. The real node controller calls a Node Unknown that said nothing for 50 s."""
 
 
 class FakeHost:
@@ -41,6 +46,8 @@ class FakeHost:
         self._node, self._boot, self._health = accounts.node(machine.name), accounts.boot, accounts.controller
         self._checks_due: datetime | None = None
         self._reported: tuple[Any, ...] = ()
+        self._count, self._writes_seen = accounts.count, -1
+        self._heartbeat_at = time.monotonic()
 
     def next_moment(self) -> datetime | None:
         moments = [self.machine.next_moment(), self._checks_due]
@@ -53,12 +60,37 @@ class FakeHost:
             machine.state = "Asking"
             machine.due = None if self._join() else machine.clock.now + ASK_AGAIN
         if machine.state == "Running":
-            self._be_a_node()
-            self._run_agent()
+            changed = self._may_have_changed()
+            if changed:
+                self._be_a_node()
+                self._run_agent()
             self._run_checks()
-            self._let_in()
+            if changed:
+                self._let_in()
         elif machine.is_unreachable():
             self._report("Unknown", "kubelet stopped posting node status")
+        if self._count is not None and not machine.is_unreachable():
+            self._beat()
+
+    def _may_have_changed(self) -> bool:
+        """A real API server takes milliseconds for each read: it is asked only after somebody here wrote anything."""
+        if self._count is None:
+            return True
+        before, self._writes_seen = self._writes_seen, self._count.writes
+        return before != self._writes_seen
+
+    def _beat(self) -> None:
+        """Post the heartbeat that is due by the wall clock, however much or little of the history's time has passed."""
+        if time.monotonic() - self._heartbeat_at < HEARTBEAT_SECONDS or self._reported[1:2] != ("True",):
+            return
+        self._heartbeat_at = time.monotonic()
+        beat = {"type": "Ready", "status": "True", "lastHeartbeatTime": rfc3339(datetime.now(UTC))}
+        try:
+            if self._node.get(NODES, self.machine.name)["metadata"]["uid"] == self._reported[0]:
+                patch = {"status": {"conditions": [beat]}}
+                self._node.strategic_patch(NODES, self.machine.name, patch, subresource="status", manager="kubelet")
+        except NotFound:
+            return
 
     def _be_a_node(self) -> None:
         """A kubelet does not make its Node anew, but reports to whatever Node bears its name."""
@@ -240,4 +272,5 @@ class FakeHost:
         kept = [taint for taint in taints if taint["key"] != VERIFICATION_TAINT]
         if kept != taints:
             patch = {"metadata": {"resourceVersion": node["metadata"]["resourceVersion"]}, "spec": {"taints": kept}}
-            self._health.patch(NODES, machine.name, patch, manager="provisioner-health")
+            with suppress(Conflict):  # then it is looked at once more
+                self._health.patch(NODES, machine.name, patch, manager="provisioner-health")
