@@ -128,3 +128,12 @@ def image_obstacle(facts: MaintenanceFacts) -> str | None:
         return None
     obstacle = find_without_image(facts.server, facts.image_name, facts.image)
     return obstacle.words if obstacle is not None else None
+
+
+def attempt_obstacle(facts: MaintenanceFacts) -> str | None:
+    """Why the image of the attempt under way, which `facts.image` is, cannot be booted now; None if it can."""
+    attempt = facts.maintenance.status.reboot
+    if facts.server is None or attempt is None:
+        return None
+    obstacle = find_without_image(facts.server, attempt.image_ref, facts.image)
+    return obstacle.words if obstacle is not None else None

@@ -13,10 +13,12 @@ from provisioner.api.pool_settings import VerificationSettings
 from provisioner.api.server import CheckResult, PowerStatus, Verification
 from provisioner.jobs.work import Work
 from provisioner.maintenance.facts import MaintenanceFacts
+from provisioner.maintenance.phases.reboot_methods import timeout_seconds
 from provisioner.maintenance.phases.rebooting import decide_rebooting
 from provisioner.maintenance.phases.verdict import read_verdict
 from provisioner.maintenance.phases.verifying import decide_verifying
 from provisioner.maintenance.steps import NeedId, SetIntent, SetTaint, Step, Wait, WriteStatus
+from provisioner.rules.bootability import find_without_image
 from tests.boot import objects
 from tests.maintenance.fake_jobs import job
 from tests.maintenance.samples import NOON, requestor
@@ -89,6 +91,11 @@ def words(step: Step) -> str:
     return type(step).__name__
 
 
+GONE = objects.image(available="False")
+GONE_WORDS, MISSING_WORDS = (
+    find_without_image(server(), "gpu-node-abababababab", image).words  # type: ignore[union-attr]
+    for image in (GONE, None)
+)
 REBOOTING: dict[str, tuple[MaintenanceFacts, float, str]] = {
     "without a boot order nobody is told": (
         trying(server=server(order="o1")),
@@ -174,6 +181,53 @@ REBOOTING: dict[str, tuple[MaintenanceFacts, float, str]] = {
         "Booted, Verifying",
     ),
     "a Node that is gone is waited for": (trying("Reset", node=None), 20, "says: a boot by the BMC is awaited"),
+    "an Image that goes before anybody was told sends it back to waiting": (
+        trying("Reset", image=None),
+        10,
+        "ends: ImageUnavailable",
+    ),
+    "so it does before the agent was told": (trying(image=GONE), 10, "ends: ImageUnavailable"),
+    "an agent that was told has its time, for it may have staged the Image": (
+        replace(told(trying()), image=GONE),
+        100,
+        "says: the agent was told, and has not answered",
+    ),
+    "and no more of it, as long as the old boot runs": (
+        replace(told(trying()), image=GONE),
+        180,
+        "TimedOut, Rebooting",
+    ),
+    "what it was told is taken back then": (
+        trying(ended={"outcome": "TimedOut"}, node=told(trying()).node, image=GONE),
+        200,
+        "takes back what the agent was told",
+    ),
+    "and it waits again, in use, instead of going through all methods": (
+        trying(ended={"outcome": "TimedOut"}, tries=(attempt("Kexec", outcome="TimedOut"),), image=GONE),
+        200,
+        "ends: ImageUnavailable",
+    ),
+    "a machine that is down for it is waited for, however long": (
+        trying("Reset", node=node(taint=NAME, ready="False"), image=GONE),
+        10_000,
+        f"says: {GONE_WORDS}",
+    ),
+    "so is one whose Node is gone": (trying("Reset", node=None, image=None), 10_000, f"says: {MISSING_WORDS}"),
+    "so is one that booted something else": (
+        trying(
+            ended={"outcome": "WrongImage"},
+            node=node(NEW_BOOT, taint=NAME),
+            tries=(attempt("Kexec", outcome="WrongImage"),),
+            image=GONE,
+        ),
+        200,
+        f"says: {GONE_WORDS}",
+    ),
+    "a boot that is seen counts, whatever became of the Image": (
+        trying(node=node(NEW_BOOT, taint=NAME), image=None),
+        20,
+        "Booted, Verifying",
+    ),
     "after a try that failed the next method is tried": (
         trying(ended={"outcome": "TimedOut", "ended_time": ENDED}, tries=(attempt("Kexec", outcome="TimedOut"),)),
         200,
@@ -361,3 +415,25 @@ def test_the_image_of_the_first_try_is_kept_by_the_next_ones() -> None:
     reboot = step.then("new").status.reboot
     assert reboot is not None
     assert (reboot.id, reboot.image_digest) == ("new", DIGEST)
+
+
+def test_an_attempt_has_half_of_its_time_at_least_once_its_image_is_back() -> None:
+    """Whenever the Image comes back: also in the last second of the attempt."""
+    given = trying("Reset", node=node(taint=NAME, ready="False", prepared="o2"), image=GONE)
+    for seconds in (0, 60, 179, 180, 500, 5000):
+        step = decide_rebooting(given, later(seconds))
+        if isinstance(step, WriteStatus):
+            given = replace(given, maintenance=replace(given.maintenance, status=step.status))
+        assert [(b.kind, b.name) for b in given.maintenance.status.blockers] == [("Image", "gpu-node-abababababab")]
+        back_again = replace(given, image=objects.image())
+        half = 0.5 * timeout_seconds(given.pool, "Reset")
+        assert words(decide_rebooting(back_again, later(seconds + half - 1))) == "says: a boot by the BMC is awaited"
+    assert words(decide_rebooting(back_again, later(seconds + 2 * half))) == "TimedOut, Rebooting"
+
+
+def test_a_look_at_a_missing_image_writes_nothing_twice() -> None:
+    given = trying("Reset", node=None, image=None)
+    step = decide_rebooting(given, later(10))
+    assert isinstance(step, WriteStatus)
+    again = replace(given, maintenance=replace(given.maintenance, status=step.status))
+    assert isinstance(decide_rebooting(again, later(20)), Wait)

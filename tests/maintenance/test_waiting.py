@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from provisioner.api import Server
 from provisioner.api.maintenance import MaintenanceStatus, SlurmDrain, TimelineEntry
 from provisioner.api.meta import rfc3339
 from provisioner.api.node_contract import HOLD_REQUESTED
@@ -23,7 +24,7 @@ from provisioner.rules.requests import merge
 from tests.boot import objects
 from tests.maintenance.fake_jobs import job
 from tests.maintenance.samples import NOON, requestor
-from tests.maintenance.situations import NODE, blocker, facts, later, node, pool
+from tests.maintenance.situations import NODE, blocker, facts, later, node, pool, server
 
 NOW_REQUESTOR = requestor(policy="Now", requested_time=rfc3339(NOON))
 FREE = Budget(allowed=1, taken=(), fresh=True)
@@ -49,6 +50,11 @@ def waits_for(given: MaintenanceFacts, seconds: float = 60) -> list[str]:
     if isinstance(step, WriteStatus):
         return ["claimed"] if step.status.phase == "Claiming" else [b.kind for b in step.status.blockers]
     return [type(step).__name__]
+
+
+def settled() -> Server:
+    """Its boot is over: its Node was Ready once."""
+    return server(ready_time=rfc3339(later(5)))
 
 
 HELD = ({"type": HOLD_REQUESTED, "status": "True"},)
@@ -87,6 +93,33 @@ ROWS: dict[str, tuple[MaintenanceFacts, list[str]]] = {
     "a drain needs no image staged": (
         facts(requestor(action="Drain", requested_time=rfc3339(NOON)), budget=FREE),
         ["claimed"],
+    ),
+    "a boot under way is waited for": (facts(node=None, budget=FREE), ["Server"]),
+    "a Node that was deleted after its boot is not: nothing runs there": (
+        facts(node=None, server=settled(), budget=FREE),
+        ["claimed"],
+    ),
+    "nor is one that was made anew and never reported": (
+        facts(node=node(None), server=settled(), budget=FREE),
+        ["claimed"],
+    ),
+    "pods that are still bound to a deleted Node are waited for": (
+        facts(node=None, server=settled(), work=Work(jobs=(job(),)), budget=FREE),
+        ["Pod"],
+    ),
+    "so are Slurm's jobs there, which a power cycle would end as well": (
+        facts(
+            requestor(action="PowerCycle", requested_time=rfc3339(NOON)),
+            node=None,
+            server=settled(),
+            work=Work(unknown=("no answer",)),
+            budget=FREE,
+        ),
+        ["Slurm"],
+    ),
+    "without Node and BMC nobody can boot it": (
+        facts(node=None, server=replace(settled(), spec=replace(settled().spec, bmc=None)), budget=FREE),
+        ["Agent"],
     ),
     "who asked earlier has the free slot first": (
         staged(facts(budget=replace(FREE, before=("r01-u02-1",)))),

@@ -10,6 +10,7 @@ from provisioner.maintenance.facts import MaintenanceFacts, image_obstacle
 from provisioner.maintenance.phases.reboot_methods import explain_no_method, possible_methods
 from provisioner.maintenance.requests.effective import may_interrupt, protected_jobs
 from provisioner.maintenance.status.record import Blocked, is_over
+from provisioner.rules.assigned_image import is_settled
 from provisioner.rules.bootability import find_duplicate, find_switched_off, find_unaccepted, find_without_pool
 
 TURN_SECONDS: Final = 20.0
@@ -51,7 +52,10 @@ def running_jobs(facts: MaintenanceFacts, now: datetime) -> list[Blocked]:
         return []
     # Where no system runs there is nobody to be warned of a deadline.
     due = may_interrupt(facts, now) or (wanted.deadline is not None and now >= wanted.deadline)
-    if (facts.node is None or facts.node.boot_id is None) and wanted.boots and not due:
+    # A boot that is over and whose Node is gone is none to wait for: somebody deleted the Node, for which Kubernetes
+    # ends its pods. Those that are still bound to it, and Slurm's jobs, are waited for as everywhere.
+    booting = not is_settled(server)
+    if (facts.node is None or facts.node.boot_id is None) and wanted.boots and not due and booting:
         if wanted.action == "PowerCycle" or server.status.order is None:
             return []
         words = f"Server '{server.name}' boots, or tries to; ask with policy Now to reboot it nevertheless"

@@ -25,7 +25,7 @@ def why_not(facts: MaintenanceFacts, method: RebootMethod) -> str | None:
         return None if has_bmc else "the Server has no BMC (spec.bmc)"
     node = facts.node
     if node is None or node.boot_id is None:
-        return "no system runs there"
+        return "no Node tells of a system that runs there"
     if node.facts is None:
         return "its agent has said nothing in this boot"
     return why_no_kexec(node, facts.pool) if method == "Kexec" else None

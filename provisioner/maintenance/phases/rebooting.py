@@ -18,7 +18,7 @@ from provisioner.api.maintenance import (
 from provisioner.api.meta import parse_time, rfc3339_micro
 from provisioner.api.node_facts import BootIntent
 from provisioner.jobs.work import Job
-from provisioner.maintenance.facts import MaintenanceFacts, taint_value
+from provisioner.maintenance.facts import MaintenanceFacts, attempt_obstacle, taint_value
 from provisioner.maintenance.phases.new_boot import NOT_ORDERED, awaited_order, new_boot
 from provisioner.maintenance.phases.reboot_methods import next_path, timeout_seconds
 from provisioner.maintenance.phases.verdict import Cause
@@ -84,6 +84,9 @@ def decide_rebooting(facts: MaintenanceFacts, now: datetime) -> Step:
     report = node.report if node is not None else None
     if report is not None and report.id == attempt.id and report.state == "Failed":
         return _end(facts, "Failed", f"the agent says: {report.message}", now)
+    without = _without_image(facts, attempt, now)
+    if without is not None:
+        return without
     deadline = parse_time(attempt.deadline_time)
     if now >= deadline:
         return _end(
@@ -118,11 +121,54 @@ def _next_try(facts: MaintenanceFacts, attempt: RebootAttempt, now: datetime) ->
     tries = status.attempts
     wrong = sum(a.outcome == "WrongImage" for a in tries)
     method = next_path(facts, status.action or "Reboot") if wrong < 2 and len(tries) < MAX_ATTEMPTS else None
+    missing = attempt_obstacle(facts)
+    if missing is not None and wrong < 2 and len(tries) < MAX_ATTEMPTS:
+        # No method leads to an Image that is not there: each waits for it, and none is used up.
+        return _wait_for_image(facts, missing, facts.maintenance.status, now)
     if method is not None:
         return begin_attempt(facts, effective(facts, now), method, now)
     cause: Cause = "WrongImage" if attempt.outcome == "WrongImage" else "RebootFailed"
     words = "; ".join(f"{a.method} {a.outcome}: {a.message}" for a in tries)
     return _judge(facts, cause, f"no other method to reboot the server is open: {words}", now)
+
+
+def _without_image(facts: MaintenanceFacts, attempt: RebootAttempt, now: datetime) -> Step | None:
+    """Its Image was deleted, or its files are gone, while the attempt is under way; None if that changes nothing.
+
+    A machine that is on its way stands before its boot script, which says what is missing, and goes on when that is
+    back: the attempt is not over before it has had half of its time with the Image. One that was told and still runs
+    has its time: it may have staged the Image.
+    """
+    missing = attempt_obstacle(facts)
+    if missing is None:
+        return None
+    node, status = facts.node, facts.maintenance.status
+    if _runs_on(facts):
+        was_told = node is not None and node.intent is not None and node.intent.id == attempt.id
+        return None if was_told or _has_bmc_acted(facts, attempt) else _wait_for_image(facts, missing, status, now)
+    seconds = timeout_seconds(facts.pool, attempt.method)
+    if now + timedelta(seconds=seconds / 2) >= parse_time(attempt.deadline_time):
+        extended = replace(attempt, deadline_time=rfc3339_micro(now + timedelta(seconds=seconds)))
+        words = f"is rebooted by {attempt.method}; its boot is awaited until {extended.deadline_time}, or for longer"
+        status = next_step(replace(status, reboot=extended), f"{words} while its Image is missing")
+    return _wait_for_image(facts, missing, status, now)
+
+
+def _wait_for_image(facts: MaintenanceFacts, missing: str, status: MaintenanceStatus, now: datetime) -> Step:
+    """While the old boot runs, back to waiting: jobs may use it meanwhile. A machine that is down stays claimed."""
+    if _runs_on(facts):
+        return _judge(facts, "ImageUnavailable", missing, now)
+    before, image = facts.maintenance.status, status.reboot.image_ref if status.reboot is not None else ""
+    facts = replace(facts, maintenance=replace(facts.maintenance, status=status))
+    blocked = set_blockers(effective(facts, now), [("Image", image, missing)], now)
+    blocked = with_conditions(facts.maintenance, blocked, now)
+    return WriteStatus(status=blocked) if blocked != before else Wait(seconds=POLL_SECONDS)
+
+
+def _runs_on(facts: MaintenanceFacts) -> bool:
+    """Whether the boot before the attempt is seen to run."""
+    node, before = facts.node, (facts.maintenance.status.boot_id_before or "").lower()
+    return node is not None and node.ready and node.boot_id == before
 
 
 def _jobs_of_old_boot(facts: MaintenanceFacts, attempt: RebootAttempt, now: datetime) -> Sequence[Job]:
