@@ -10,8 +10,8 @@ from provisioner.api.conditions import settle_condition
 from provisioner.api.meta import Condition, ConditionStatus, rfc3339
 from provisioner.api.server import ServerStatus, Verification
 from provisioner.cluster.events import Happened
+from provisioner.health.checks.facts import NAME as FACTS_CHECK
 from provisioner.health.decision import CurrentRound, Decision, JobOrder
-from provisioner.health.facts import NAME as FACTS_CHECK
 from provisioner.health.lifecycle import find_lifecycle
 from provisioner.health.requests import Answer
 from provisioner.health.situation import NoBoot, Situation

@@ -30,7 +30,7 @@ from provisioner.health.checked_node import read_node
 from provisioner.health.compose import VERIFIED
 from provisioner.health.decide import decide
 from provisioner.health.decision import Decision
-from provisioner.health.job_runner import JobRunner, labelled_server
+from provisioner.health.jobs.runner import JobRunner, labelled_server
 from provisioner.health.node_writer import MANAGER, NodeWriter, taints_differ
 from provisioner.health.situation import Situation, boot_to_judge, joined_time
 from provisioner.health.skew import ClockSkew

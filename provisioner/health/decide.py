@@ -11,7 +11,7 @@ from provisioner.api.meta import parse_time, rfc3339, rfc3339_micro
 from provisioner.api.server import Verification
 from provisioner.api.server_status import is_given_up
 from provisioner.health.checked_node import CheckedNode
-from provisioner.health.checks import look_at
+from provisioner.health.checks.look import look_at
 from provisioner.health.compose import compose, has_passed
 from provisioner.health.decision import CurrentRound, Decision, JobOrder
 from provisioner.health.requests import (

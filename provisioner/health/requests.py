@@ -14,7 +14,7 @@ from provisioner.api.meta import rfc3339
 from provisioner.api.node_contract import VERIFICATION_RELEASE_REQUESTED, VERIFICATION_RETRY_REQUESTED
 from provisioner.api.server import Server, Verification
 from provisioner.health.checked_node import CheckedNode, ObservedCondition, find
-from provisioner.health.finding import printable
+from provisioner.health.checks.finding import printable
 from provisioner.health.situation import joined_time
 
 

@@ -14,8 +14,8 @@ from typing import Final
 from provisioner.api.meta import parse_time, rfc3339_micro
 from provisioner.api.pool_settings import JobCheck
 from provisioner.api.server import CheckResult
-from provisioner.health.finding import Finding, printable
-from provisioner.health.job_outcome import JobState
+from provisioner.health.checks.finding import Finding, printable
+from provisioner.health.jobs.outcome import JobState
 from provisioner.health.situation import Situation
 
 JOB_GRACE_SECONDS: Final = 60.0

@@ -10,7 +10,7 @@ from provisioner.api import Image, NodePool, Server
 from provisioner.api.meta import parse_time
 from provisioner.api.node_contract import HOLD_REQUESTED
 from provisioner.health.checked_node import CheckedNode, find
-from provisioner.health.job_outcome import ABSENT, JobState
+from provisioner.health.jobs.outcome import ABSENT, JobState
 
 
 @dataclass(frozen=True, kw_only=True)

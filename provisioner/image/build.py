@@ -16,16 +16,16 @@ from pathlib import Path
 
 from provisioner.api.errors import NeedsHuman, NotFound
 from provisioner.api.values import Sha256Digest
-from provisioner.image import store
 from provisioner.image.base import Base, build_base
-from provisioner.image.check import check_image
 from provisioner.image.command import must_be_root, require
+from provisioner.image.finished import store
+from provisioner.image.finished.check import check_image
+from provisioner.image.finished.manifest import FILES, MANIFEST, SIGNATURE, Manifest, digest_of
+from provisioner.image.finished.sign import SecretKey
 from provisioner.image.inputs import base_fingerprint, image_fingerprint
-from provisioner.image.manifest import FILES, MANIFEST, SIGNATURE, Manifest, digest_of
 from provisioner.image.plan import Choices
 from provisioner.image.recipe import Recipe
 from provisioner.image.root import Ingredients, assemble_root, pack_root
-from provisioner.image.sign import SecretKey
 from provisioner.image.stage1 import pack_stage1
 
 Report = Callable[[str, str, float], None]

@@ -6,10 +6,10 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
+from provisioner.image.finished.sign import PublicKey
 from provisioner.image.plan import Choices
 from provisioner.image.recipe import Recipe
 from provisioner.image.root import Ingredients, agent_files
-from provisioner.image.sign import PublicKey
 
 _BASE_CODE = ("base.py", "command.py", "modules.py", "plan.py", "recipe.py")
 _HERE = Path(__file__).parent
@@ -71,5 +71,5 @@ def image_fingerprint(recipe: Recipe, choices: Choices, ingredients: Ingredients
     fingerprint.add_file("join CA", ingredients.join_ca)
     fingerprint.add_files(recipe.folder, recipe.folder.rglob("*"))
     fingerprint.add_files(ingredients.agent, (ingredients.agent / file for file in agent_files(ingredients.agent)))
-    fingerprint.add_files(_HERE, _HERE.glob("*.py"))
+    fingerprint.add_files(_HERE, _HERE.rglob("*.py"))
     return fingerprint.hexdigest()

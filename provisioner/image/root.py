@@ -10,10 +10,10 @@ from provisioner.api.errors import NeedsHuman
 from provisioner.api.server import Architecture
 from provisioner.image.base import Base, compile_tree, remove
 from provisioner.image.command import clean_environment, run
-from provisioner.image.containerd_state import write_state
+from provisioner.image.containerd.state import write_state
+from provisioner.image.finished.sign import PublicKey
 from provisioner.image.plan import squashfs_command
 from provisioner.image.recipe import Recipe
-from provisioner.image.sign import PublicKey
 
 PYTHON = Path("usr/lib/python3/dist-packages")
 UNITS = Path("etc/systemd/system")

@@ -11,8 +11,8 @@ from provisioner.image import cpio
 from provisioner.image.base import Base
 from provisioner.image.command import run
 from provisioner.image.elf import read_linkage
+from provisioner.image.finished.sign import PublicKey
 from provisioner.image.recipe import Recipe
-from provisioner.image.sign import PublicKey
 
 _LEVEL = "-12"  # 19 takes four times as long for 10 %
 

@@ -10,8 +10,8 @@ from provisioner.api import NodePool, Rack, Server
 from provisioner.api.codec import to_json
 from provisioner.api.discovery import is_discovered
 from provisioner.api.errors import Refused
+from provisioner.inventory.addresses.subnets import choose_subnet
 from provisioner.inventory.register import Change
-from provisioner.inventory.subnets import choose_subnet
 
 
 @dataclass(frozen=True)

@@ -22,13 +22,13 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
 from provisioner.cluster.source import Lookup, Source
-from provisioner.inventory.allocate import Holders
-from provisioner.inventory.claims import AddressClaimer, ClaimBook, address_of
+from provisioner.inventory.addresses.allocate import Holders
+from provisioner.inventory.addresses.claims import AddressClaimer, ClaimBook, address_of
+from provisioner.inventory.addresses.subnets import FreeAddresses
 from provisioner.inventory.counts import Counts, network_keys, overlapping_racks, pool_status, rack_status
 from provisioner.inventory.duplicates import Claim
 from provisioner.inventory.judge import Judgement, Surroundings, judge
 from provisioner.inventory.rivals import ClaimIndex, exclusive_claims, find_rivals
-from provisioner.inventory.subnets import FreeAddresses
 from provisioner.inventory.unknown import UnknownMachines
 
 log = structlog.get_logger(__name__)

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from provisioner.api import Server
 from provisioner.api.discovery import NAME_PREFIX
-from provisioner.inventory.entries import Entry, Mistake, Origin
+from provisioner.inventory.lists.entries import Entry, Mistake, Origin
 
 Object = Mapping[str, Any]
 

@@ -12,7 +12,7 @@ from provisioner.api.codec import to_json
 from provisioner.api.conditions import settle_condition
 from provisioner.api.discovery import NAME_PREFIX
 from provisioner.api.meta import ConditionStatus, rfc3339
-from provisioner.inventory.allocate import Allocation, Holders, LowestFree, NoAddress, allocate, scan
+from provisioner.inventory.addresses.allocate import Allocation, Holders, LowestFree, NoAddress, allocate, scan
 from provisioner.rules.assigned_image import assign_image
 
 LOOK_AGAIN_SECONDS: Final = 15.0

@@ -8,8 +8,8 @@ from ipaddress import AddressValueError, IPv4Address
 from provisioner.api import Rack
 from provisioner.api.codec import decode
 from provisioner.api.errors import Refused
-from provisioner.inventory.entries import Entry, Mistake
-from provisioner.inventory.subnets import choose_subnet, why_unusable
+from provisioner.inventory.addresses.subnets import choose_subnet, why_unusable
+from provisioner.inventory.lists.entries import Entry, Mistake
 
 
 def known_racks(entries: Iterable[Entry], existing: Iterable[Rack]) -> dict[str, Rack]:

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 from provisioner.api import Server
 from provisioner.api.server import Acceptance
 from provisioner.inventory.duplicates import claims_of, is_waiting_stranger
-from provisioner.inventory.entries import Entry, Origin
+from provisioner.inventory.lists.entries import Entry, Origin
 
 MANAGER: Final = "provisioner-register"
 CREDENTIALS_NAMESPACE: Final = "provisioner-system"

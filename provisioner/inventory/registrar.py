@@ -19,7 +19,7 @@ from provisioner.cluster.backoff import Backoff
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import SECRETS, of
 from provisioner.inventory.duplicates import find_duplicates
-from provisioner.inventory.entries import BadPackingList, Credentials, Entry, Mistake, Origin, PackingList
+from provisioner.inventory.lists.entries import BadPackingList, Credentials, Entry, Mistake, Origin, PackingList
 from provisioner.inventory.references import find_dangling, known_racks
 from provisioner.inventory.register import (
     CREDENTIALS_NAMESPACE,

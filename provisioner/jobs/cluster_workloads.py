@@ -13,7 +13,7 @@ from provisioner.cluster.events import Events
 from provisioner.cluster.source import Source
 from provisioner.jobs.pod_jobs import evictable_keys
 from provisioner.jobs.pod_workloads import PodWorkloads
-from provisioner.jobs.slurm_workloads import SlurmWorkloads
+from provisioner.jobs.slurm.workloads import SlurmWorkloads
 from provisioner.jobs.work import EvictionBlocked, JobKind, SlurmDrained, Work
 
 NAMESPACE: Final = "provisioner-system"

@@ -15,8 +15,8 @@ from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import CSRS, NODES, of
-from provisioner.join.csr import MAX_EXPIRATION_SECONDS
-from provisioner.join.csr_controller import Approver, concerns_us
+from provisioner.join.certificates.approve import MAX_EXPIRATION_SECONDS
+from provisioner.join.certificates.controller import Approver, concerns_us
 from provisioner.join.node_controller import NodePreparer
 from provisioner.join.node_object import SERVER_UID_ANNOTATION
 from provisioner.join.stale_tokens import SETTLE_SECONDS, TokenCleaner, left_over

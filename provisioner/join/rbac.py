@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from provisioner.cluster.events import CLUSTER_SCOPED_NAMESPACE
 from provisioner.cluster.resources import NODE_LEASES
-from provisioner.join.csr import CLIENT_SIGNER, SERVING_SIGNER
+from provisioner.join.certificates.approve import CLIENT_SIGNER, SERVING_SIGNER
 from provisioner.join.mint import BOOTSTRAP_GROUP, TOKEN_NAMESPACE
 
 RBAC: Final = "rbac.authorization.k8s.io"

@@ -42,9 +42,9 @@ def main(arguments: list[str]) -> int:
 
 def _join(root: str) -> int:
     from provisioner.node import join
-    from provisioner.node.boot_facts import BootFactsError, read_boot_facts, request_key
     from provisioner.node.http_post import pinned_context
     from provisioner.node.join_files import JoinConfigurationError, is_joined, remove_secrets, render_files, write_files
+    from provisioner.node.machine.boot_facts import BootFactsError, read_boot_facts, request_key
 
     if is_joined(root):
         remove_secrets(root)
@@ -85,8 +85,8 @@ def _join(root: str) -> int:
 
 
 def _run(root: str) -> int:
-    from provisioner.node.boot_facts import BootFactsError, read_boot_facts
     from provisioner.node.daemon import Daemon
+    from provisioner.node.machine.boot_facts import BootFactsError, read_boot_facts
     from provisioner.node.real_machine import RealMachine
     from provisioner.node.watch import NodeWatch
 
@@ -106,8 +106,8 @@ def _run(root: str) -> int:
 def _stage(root: str, image_digest: str, arguments: list[str]) -> int:
     import subprocess
 
-    from provisioner.node import kexec, stage
-    from provisioner.node.image_manifest import ImageError
+    from provisioner.node.image import kexec, stage
+    from provisioner.node.image.manifest import ImageError
 
     stage.lower_priority()
     try:
@@ -119,8 +119,8 @@ def _stage(root: str, image_digest: str, arguments: list[str]) -> int:
 
 
 def _facts(root: str) -> int:
-    from provisioner.node.boot_facts import BootFactsError, read_boot_facts
-    from provisioner.node.facts import node_facts, render
+    from provisioner.node.machine.boot_facts import BootFactsError, read_boot_facts
+    from provisioner.node.machine.facts import node_facts, render
 
     try:
         print(render(node_facts(read_boot_facts(root), root, time.time())))

@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from provisioner.node import ending, stage
-from provisioner.node import facts as node_facts
+from provisioner.node import ending
 from provisioner.node import intent as intents
 from provisioner.node.api_server import NotJoinedError
-from provisioner.node.boot_facts import BootFacts
+from provisioner.node.image import stage
 from provisioner.node.intent import Intent, IntentError, StagedImage
+from provisioner.node.machine import facts as node_facts
+from provisioner.node.machine.boot_facts import BootFacts
 
 LOOK_SECONDS = 10.0
 BUSY_SECONDS = 0.5

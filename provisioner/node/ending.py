@@ -12,9 +12,9 @@ from typing import Protocol
 
 from provisioner.node import intent as intents
 from provisioner.node.api_server import NotJoinedError
-from provisioner.node.boot_facts import write_file
-from provisioner.node.image_manifest import ImageError
+from provisioner.node.image.manifest import ImageError
 from provisioner.node.intent import Intent
+from provisioner.node.machine.boot_facts import write_file
 
 FINISHED = "/run/provisioner/finished-intent"
 GOING_DOWN_SECONDS = 120.0

@@ -8,8 +8,8 @@ import ssl
 from collections.abc import Callable, Mapping
 
 from provisioner.node import retry
-from provisioner.node.boot_facts import BootFacts
 from provisioner.node.http_post import Answer, post
+from provisioner.node.machine.boot_facts import BootFacts
 
 MAX_PROOFS_IN_A_ROW = 3
 """Challenges that are answered before what asks them counts as a refusal."""

@@ -6,7 +6,7 @@ import json
 import os
 import re
 
-from provisioner.node.boot_facts import write_file
+from provisioner.node.machine.boot_facts import write_file
 
 KUBELET_FOLDER = "/run/provisioner/kubelet"
 

@@ -6,8 +6,8 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from provisioner.node import kexec, stage
-from provisioner.node.image_manifest import ImageError
+from provisioner.node.image import kexec, stage
+from provisioner.node.image.manifest import ImageError
 
 SYSTEMCTL_SECONDS = 15.0
 

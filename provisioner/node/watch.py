@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from provisioner.node.api_server import ApiError, NotJoinedError, OwnNode, read_access
-from provisioner.node.facts import rfc3339
+from provisioner.node.machine.facts import rfc3339
 from provisioner.node.retry import NO_ANSWER, wait_seconds
 
 _WATCH_SECONDS = (240, 300)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from provisioner.api.server import BMC, Architecture, Server
+from provisioner.power.bmc.power_controller import BmcUnreachable, ObservedPower, OverrideEnabled, PowerController
 from provisioner.power.decide import (
     Action,
     AskToShutDown,
@@ -16,7 +17,6 @@ from provisioner.power.decide import (
     RecordCut,
     RecordOrder,
 )
-from provisioner.power.power_controller import BmcUnreachable, ObservedPower, OverrideEnabled, PowerController
 from provisioner.power.preflight import Preflight
 from provisioner.power.record import Record
 

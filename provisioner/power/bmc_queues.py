@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from provisioner.cluster.controller import Controller, Reconcile
-from provisioner.power.power_controller import BmcUnreachable
+from provisioner.power.bmc.power_controller import BmcUnreachable
 
 log = structlog.get_logger()
 

@@ -14,7 +14,7 @@ from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.informer import Informer
 from provisioner.power.act import Act, PowerSettings
-from provisioner.power.bmc_pool import BmcPool
+from provisioner.power.bmc.pool import BmcPool
 from provisioner.power.bmc_queues import BmcQueues
 from provisioner.power.preflight import Preflight
 from provisioner.power.reconcile import ServerPowerReconciler

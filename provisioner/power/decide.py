@@ -25,7 +25,7 @@ from typing import Final, Literal
 from provisioner.api.maintenance import RebootMethod
 from provisioner.api.meta import ConditionStatus, parse_time
 from provisioner.api.server import BootOrder, PowerStatus, Server
-from provisioner.power.power_controller import ObservedPower, OverrideTarget
+from provisioner.power.bmc.power_controller import ObservedPower, OverrideTarget
 from provisioner.rules.bootability import find_duplicate, find_unaccepted
 
 SHUTDOWN_PATIENCE: Final = timedelta(seconds=120)

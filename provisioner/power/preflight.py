@@ -16,8 +16,8 @@ from provisioner.api.maintenance import Maintenance
 from provisioner.api.server import BMC, BootOrder, Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import LEASES, NODE_LEASES, NODES, ResourceType
+from provisioner.power.bmc.power_controller import ObservedPower
 from provisioner.power.decide import Action, Boot, CutForCycle, decide, is_requested
-from provisioner.power.power_controller import ObservedPower
 from provisioner.rules.liveness import read_life
 
 AGAIN_SECONDS: Final = 1.0

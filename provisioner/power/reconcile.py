@@ -16,9 +16,9 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.own_writes import BEHIND_SECONDS
 from provisioner.power.act import Act, PowerSettings
-from provisioner.power.bmc_pool import BmcPool
+from provisioner.power.bmc.pool import BmcPool
+from provisioner.power.bmc.power_controller import BmcRefused, BmcUnreachable, ObservedPower, PowerController
 from provisioner.power.decide import Look, PoweredOn, RecordCut, decide, find_hold
-from provisioner.power.power_controller import BmcRefused, BmcUnreachable, ObservedPower, PowerController
 from provisioner.power.preflight import AGAIN_SECONDS, NodeAlive, NoLongerDue, NotAskedFor
 from provisioner.power.record import Record
 from provisioner.power.status import after_action, after_look, describe

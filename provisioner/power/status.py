@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from provisioner.api.meta import parse_time, rfc3339_micro
 from provisioner.api.server import PowerState, PowerStatus, Server
+from provisioner.power.bmc.power_controller import ObservedPower
 from provisioner.power.decide import (
     SHUTDOWN_PATIENCE,
     Action,
@@ -19,7 +20,6 @@ from provisioner.power.decide import (
     is_power_cycle,
     pending_order,
 )
-from provisioner.power.power_controller import ObservedPower
 
 SETTLING: Final = timedelta(seconds=20)
 """For so long after a power-on or reset a BMC may still say Off without meaning that the power was lost."""

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from provisioner.api.errors import Refused
 from provisioner.cluster.resources import CSRS, NODES
-from provisioner.join.csr import SERVING_SIGNER
+from provisioner.join.certificates.approve import SERVING_SIGNER
 from tests.join.conftest import accounts, make_world, world
 from tests.join.samples import OTHER_KEY
 from tests.join.world import World, ask, certificate_pem

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from provisioner.join.admit import NotYet
-from provisioner.join.request import MAX_REQUEST_BYTES
+from provisioner.join.admission.admit import NotYet
+from provisioner.join.admission.request import MAX_REQUEST_BYTES
 from tests.join.front import connect, post_as_nginx, serve
 from tests.join.samples import ADDRESS, body
 

@@ -15,8 +15,8 @@ from provisioner.api.meta import rfc3339
 from provisioner.api.node_contract import BOOT_REPORT_ANNOTATION
 from provisioner.api.node_facts import BootReport
 from provisioner.cluster.resources import NODES
-from provisioner.join.admit import NotYet
-from provisioner.join.configuration import JoinConfiguration
+from provisioner.join.admission.admit import NotYet
+from provisioner.join.admission.configuration import JoinConfiguration
 from tests.join.conftest import accounts, make_world, world
 from tests.join.front import post_as_nginx as post
 from tests.join.front import serve

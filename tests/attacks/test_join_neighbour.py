@@ -9,8 +9,8 @@ import pytest
 from provisioner.api.conditions import find_condition
 from provisioner.api.node_pool import NodePool
 from provisioner.cluster.resources import of
-from provisioner.join.admit import Denied
-from provisioner.join.configuration import JoinConfiguration
+from provisioner.join.admission.admit import Denied
+from provisioner.join.admission.configuration import JoinConfiguration
 from tests.join.conftest import accounts, make_world, world
 from tests.join.front import post_as_nginx as post
 from tests.join.front import serve, serve_behind_nginx

@@ -6,7 +6,7 @@ from provisioner.api.codec import to_json
 from provisioner.api.conditions import find_condition
 from provisioner.api.server import BootOrder, Server
 from provisioner.cluster.resources import of
-from provisioner.join.admit import NotYet
+from provisioner.join.admission.admit import NotYet
 from tests.join.conftest import accounts, make_world, world
 from tests.join.samples import BOOT_ID, OTHER_KEY
 from tests.join.world import World

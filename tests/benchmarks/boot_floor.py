@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from provisioner.image import cpio
-from provisioner.join.kubelet_configuration import kubelet_configuration
+from provisioner.join.admission.kubelet_configuration import kubelet_configuration
 from provisioner.lab.control_plane.pki import Authority
 from provisioner.lab.control_plane.plane import render_kubeconfig
 from provisioner.lab.demo.state import ADDRESS, DemoState

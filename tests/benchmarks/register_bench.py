@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from provisioner.cluster.client import Cluster
-from provisioner.inventory.packing_list import read_packing_list
+from provisioner.inventory.lists.packing_list import read_packing_list
 from provisioner.inventory.registrar import plan_registration
 from provisioner.lab.binaries.obtain import find_binaries
 from provisioner.lab.control_plane.plane import ControlPlane

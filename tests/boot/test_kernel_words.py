@@ -6,7 +6,7 @@ import pytest
 
 from provisioner.api.kernel_words import intent_arguments
 from provisioner.boot.script.kernel_arguments import INITRD_NAME, kernel_arguments
-from provisioner.node.command_line import next_command_line
+from provisioner.node.image.command_line import next_command_line
 from tests.boot.objects import DIGEST, URLS, image, pool, rack, server
 
 OLD = image("old", digest="sha256:" + "cd" * 32, kernel_arguments=("quiet", "loglevel=3"))

@@ -45,7 +45,7 @@ NOT_BY_SERVICES: Final = {"inventory/registrar.py", "join/rbac.py"}
 """Stages' modules that people's commands use."""
 OF_BOOT: Final = (
     *("boot/dhcp/", "boot/host/", "boot/observe/", "boot/script/"),
-    *("join/service.py", "cli/service/join_service.py"),
+    *("join/admission/service.py", "cli/service/join_service.py"),
 )
 OF_CONTROLLER: Final = (
     *("inventory/", "boot/orders/", "power/", "health/", "maintenance/", "jobs/", "join/", "cluster/leader.py"),

@@ -19,7 +19,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.metrics import Meters
 from provisioner.cluster.resources import NODES, of
 from provisioner.cluster.transport import Transport
-from provisioner.health.checks import ALL_CHECKS
+from provisioner.health.checks.look import ALL_CHECKS
 from provisioner.lab.control_plane.plane import ControlPlane
 from provisioner.maintenance.phases.verdict import FINAL_PHASE_OF
 from tests.api.objects import image, node_pool, rack, server, subnet

@@ -16,7 +16,7 @@ from prometheus_client import generate_latest
 
 from provisioner.api.maintenance import MaintenanceStatus, RebootAttempt
 from provisioner.cluster.metrics import Meters
-from provisioner.health.checks import ALL_CHECKS
+from provisioner.health.checks.look import ALL_CHECKS
 from provisioner.maintenance.phases.verdict import FINAL_PHASE_OF, Cause
 from provisioner.maintenance.status.measure import tell_metrics
 from provisioner.maintenance.status.record import end_attempt, judge, note

@@ -12,7 +12,7 @@ import yaml
 
 from provisioner.cluster.metrics import Meters
 from provisioner.cluster.source import KeysOf
-from provisioner.health.checks import ALL_CHECKS
+from provisioner.health.checks.look import ALL_CHECKS
 from provisioner.maintenance.phases.verdict import FINAL_PHASE_OF
 from tests.cluster.scanned_index import ScannedIndex
 

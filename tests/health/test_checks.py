@@ -9,8 +9,8 @@ import pytest
 
 from provisioner.api.node_facts import NodeFacts
 from provisioner.api.pool_settings import ExpectedInfiniband, ExpectedInventory
-from provisioner.health.checks import ALL_CHECKS, look_at
-from provisioner.health.finding import Finding
+from provisioner.health.checks.finding import Finding
+from provisioner.health.checks.look import ALL_CHECKS, look_at
 from tests.boot.objects import image
 from tests.health.objects import (
     DIGEST,

@@ -14,7 +14,7 @@ from provisioner.api.node_contract import VERIFICATION_RELEASE_REQUESTED, VERIFI
 from provisioner.api.server import JoinStatus, Verification
 from provisioner.health.decide import PAUSE, decide
 from provisioner.health.decision import Decision
-from provisioner.health.job_outcome import JobState
+from provisioner.health.jobs.outcome import JobState
 from provisioner.health.situation import Situation
 from tests.health.objects import (
     BOOT,

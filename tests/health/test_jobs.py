@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from provisioner.health.job_manifest import job_name, render_job
-from provisioner.health.job_outcome import JobState, is_finished, read_job
+from provisioner.health.jobs.manifest import job_name, render_job
+from provisioner.health.jobs.outcome import JobState, is_finished, read_job
 from tests.health.objects import BOOT, OTHER_BOOT, job_check
 
 COMPLETE = {"type": "Complete", "status": "True"}

@@ -24,7 +24,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import JOBS, LEASES, NAMESPACES, NODES, PODS, of
 from provisioner.health.controller import HealthController, HealthInformers, build_job_runner, follow
-from provisioner.health.job_manifest import CHECK_LABEL
+from provisioner.health.jobs.manifest import CHECK_LABEL
 from provisioner.health.skew import ClockSkew
 from tests.boot.objects import image, pool, rack, server
 from tests.health.objects import BOOT, good_facts, nic

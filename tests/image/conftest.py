@@ -15,11 +15,11 @@ from cryptography.x509.oid import NameOID
 import provisioner
 from provisioner.api.errors import NeedsHuman
 from provisioner.image.build import Built, Request, build_image
+from provisioner.image.finished.sign import SecretKey
 from provisioner.image.mirror import choose_archives, read_sources
 from provisioner.image.plan import Choices
 from provisioner.image.recipe import Recipe, read_recipe
 from provisioner.image.root import Ingredients
-from provisioner.image.sign import SecretKey
 from tests.image.samples import RECIPE
 from tests.tools import CACHE, installed, missing, need_root
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from provisioner.image.manifest import File, Manifest
+from provisioner.image.finished.manifest import File, Manifest
 
 RECIPE = Path(__file__).parents[2] / "images" / "gpu-node"
 

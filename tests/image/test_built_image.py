@@ -12,9 +12,9 @@ import pytest
 
 from provisioner.image.base import Base
 from provisioner.image.build import Built, Request, build_image
-from provisioner.image.check import check_image
+from provisioner.image.containerd.pause import REFERENCE
+from provisioner.image.finished.check import check_image
 from provisioner.image.inputs import base_fingerprint
-from provisioner.image.pause import REFERENCE
 from tests.tools import IN_CI
 
 SECRETS = re.compile(

@@ -7,8 +7,8 @@ import subprocess
 import tomllib
 from pathlib import Path
 
-from provisioner.node.boot_facts import request_key
 from provisioner.node.join_files import is_joined, render_files, write_files
+from provisioner.node.machine.boot_facts import request_key
 from tests.image.samples import RECIPE
 from tests.node.machine import CONFIGURATION, TOKEN
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner.api.errors import Refused
-from provisioner.image.manifest import MAX_BYTES, Manifest, decode, digest_of
+from provisioner.image.finished.manifest import MAX_BYTES, Manifest, decode, digest_of
 from tests.golden_files import assert_golden
 from tests.image.samples import MANIFEST
 

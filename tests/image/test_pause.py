@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.image.bolt import Bucket, decode, encode
-from provisioner.image.containerd_state import go_time, varint
-from provisioner.image.pause import pause_image, pause_program
+from provisioner.image.containerd.bolt import Bucket, decode, encode
+from provisioner.image.containerd.pause import pause_image, pause_program
+from provisioner.image.containerd.state import go_time, varint
 from tests.tools import missing, need_root
 
 

@@ -10,11 +10,11 @@ import pytest
 from provisioner.api.errors import NotFound, Refused
 from provisioner.api.image import Image
 from provisioner.cluster.client import Cluster
-from provisioner.image.check import check_image
-from provisioner.image.manifest import FILES, MANIFEST, SIGNATURE, File, Manifest, digest_of
-from provisioner.image.publish import publish_image
-from provisioner.image.sign import SecretKey
-from provisioner.image.store import folder_name, measure, put
+from provisioner.image.finished.check import check_image
+from provisioner.image.finished.manifest import FILES, MANIFEST, SIGNATURE, File, Manifest, digest_of
+from provisioner.image.finished.publish import publish_image
+from provisioner.image.finished.sign import SecretKey
+from provisioner.image.finished.store import folder_name, measure, put
 
 
 def write_image(folder: Path, key: SecretKey, recipe: str = "gpu-node") -> Path:

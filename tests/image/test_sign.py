@@ -8,7 +8,7 @@ import pytest
 
 from provisioner.api.errors import NeedsHuman, NotFound, Refused
 from provisioner.api.values import Secret
-from provisioner.image.sign import PublicKey, SecretKey, read_public_key, read_secret_key, write_keys
+from provisioner.image.finished.sign import PublicKey, SecretKey, read_public_key, read_secret_key, write_keys
 from tests.tools import signify
 
 MESSAGE = b"provisioner-image 1\n"

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from provisioner.image.build import Built, Request
+from provisioner.image.finished.manifest import FILES, Manifest, digest_of
+from provisioner.image.finished.sign import SecretKey
+from provisioner.image.finished.store import folder_name, measure
 from provisioner.image.inputs import base_fingerprint
-from provisioner.image.manifest import FILES, Manifest, digest_of
 from provisioner.image.plan import squashfs_command
-from provisioner.image.sign import SecretKey
-from provisioner.image.store import folder_name, measure
 from provisioner.lab.tools import Tools
-from provisioner.node.initrd import after_root, before_root
+from provisioner.node.image.initrd import after_root, before_root
 from tests.image.vm import HOST, MAC, guest
 from tests.tools import lab_tools
 

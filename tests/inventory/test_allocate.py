@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from provisioner.api import ObjectMeta, Rack, Server
 from provisioner.api.codec import decode
 from provisioner.api.server import ServerSpec, ServerStatus
-from provisioner.inventory.allocate import Allocation, Holders, NoAddress, allocate, scan
-from provisioner.inventory.subnets import FreeAddresses
+from provisioner.inventory.addresses.allocate import Allocation, Holders, NoAddress, allocate, scan
+from provisioner.inventory.addresses.subnets import FreeAddresses
 from tests.api.objects import rack, subnet
 
 NOBODY = Holders({}, {}, {})

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from provisioner.api.errors import Conflict, NeedsHuman, NotFound
-from provisioner.inventory.claims import AddressClaimer, ClaimBook
-from provisioner.inventory.subnets import FreeAddresses
+from provisioner.inventory.addresses.claims import AddressClaimer, ClaimBook
+from provisioner.inventory.addresses.subnets import FreeAddresses
 
 
 class Blocks:

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.inventory.csv_list import decode_text, read_csv
-from provisioner.inventory.entries import BadPackingList, Entry, Mistake
-from provisioner.inventory.headers import column_of
-from provisioner.inventory.packing_list import read_packing_list
+from provisioner.inventory.lists.csv_list import decode_text, read_csv
+from provisioner.inventory.lists.entries import BadPackingList, Entry, Mistake
+from provisioner.inventory.lists.headers import column_of
+from provisioner.inventory.lists.packing_list import read_packing_list
 
 VENDOR = """\
 ACME Systems;Packing list 4711;;;;;

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from provisioner.inventory.packing_list import read_packing_list
+from provisioner.inventory.lists.packing_list import read_packing_list
 from provisioner.inventory.registrar import plan_registration
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from provisioner.inventory.duplicates import find_duplicates
-from provisioner.inventory.entries import Entry, Origin
+from provisioner.inventory.lists.entries import Entry, Origin
 from provisioner.inventory.register import supersede
 
 

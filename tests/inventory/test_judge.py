@@ -9,7 +9,7 @@ import pytest
 
 from provisioner.api import Condition, Rack, Server
 from provisioner.api.codec import decode
-from provisioner.inventory.allocate import Holders
+from provisioner.inventory.addresses.allocate import Holders
 from provisioner.inventory.counts import Counts, Tally, network_keys, overlapping_racks, pool_status, rack_status
 from provisioner.inventory.judge import Judgement, Surroundings, judge
 from tests.api.objects import node_pool, rack, server, subnet

@@ -19,7 +19,7 @@ from provisioner.api import Rack, Server
 from provisioner.api.errors import Refused, Retryable
 from provisioner.cluster.client import Cluster, ListResult
 from provisioner.cluster.resources import of
-from provisioner.inventory.packing_list import read_packing_list
+from provisioner.inventory.lists.packing_list import read_packing_list
 from provisioner.inventory.registrar import Outcome, carry_out, plan_registration
 
 if TYPE_CHECKING:

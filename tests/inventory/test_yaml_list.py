@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.inventory.entries import BadPackingList, PackingList
-from provisioner.inventory.packing_list import read_packing_list
+from provisioner.inventory.lists.entries import BadPackingList, PackingList
+from provisioner.inventory.lists.packing_list import read_packing_list
 
 COMPACT = """\
 rack:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from provisioner.jobs.hostlist import expand
-from provisioner.jobs.slurm_jobs import as_jobs, held_by_kill_wait, jobs_of_node, warned, with_requeue, with_warning
-from provisioner.jobs.slurm_objects import SlurmJob, SlurmNode, read_job, read_node
+from provisioner.jobs.slurm.hostlist import expand
+from provisioner.jobs.slurm.jobs import as_jobs, held_by_kill_wait, jobs_of_node, warned, with_requeue, with_warning
+from provisioner.jobs.slurm.objects import SlurmJob, SlurmNode, read_job, read_node
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

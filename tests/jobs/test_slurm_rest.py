@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from provisioner.api.values import Secret
-from provisioner.jobs.slurm_rest import Dialect, SlurmAccess, SlurmFailed, SlurmRest, choose_dialect
+from provisioner.jobs.slurm.rest import Dialect, SlurmAccess, SlurmFailed, SlurmRest, choose_dialect
 
 STEPS = [{"name": "flags", "schema": {"enum": ["BATCH_JOB", "FULL_STEPS_ONLY"]}}]
 
@@ -160,7 +160,7 @@ def test_the_version_is_asked_once_and_again_after_slurm_was_updated(fake: FakeS
 
 
 def test_steps_are_signalled_only_where_the_version_can_leave_the_script_alone(fake: FakeSlurmrestd) -> None:
-    from provisioner.jobs.slurm_objects import read_job
+    from provisioner.jobs.slurm.objects import read_job
 
     job = read_job({"job_id": 7})
     assert not connect(fake, {fake.url: Dialect("v0.0.39", True, False)}).signal_job(job, "USR1")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from provisioner.cluster.client import Cluster
-from provisioner.join.csr_controller import Approver
+from provisioner.join.certificates.controller import Approver
 from provisioner.join.node_controller import NodePreparer
 from provisioner.lab.control_plane.plane import ControlPlane
 from tests.join.world import Clock, Recorded, World, connect_as_account, grant_rights, register

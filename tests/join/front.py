@@ -22,9 +22,9 @@ from flask import Blueprint, Flask
 
 from provisioner.boot.host.nginx import NginxSite, nginx_command, render_nginx
 from provisioner.boot.host.peer import RealPeer
-from provisioner.join.service import JoinService
-from provisioner.join.source import TrustedProxies
-from provisioner.join.web import join_blueprint
+from provisioner.join.admission.service import JoinService
+from provisioner.join.admission.source import TrustedProxies
+from provisioner.join.admission.web import join_blueprint
 from provisioner.lab.control_plane.plane import free_port
 from tests.node.fake_join_server import Authority
 from tests.tools import lab_tools

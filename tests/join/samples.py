@@ -14,8 +14,8 @@ from provisioner.api.node_contract import PREPARED_ORDER_ANNOTATION
 from provisioner.api.node_pool import KubeletSettings, NodePool, NodePoolSpec, Taint
 from provisioner.api.rack import Rack, RackSpec, Subnet
 from provisioner.api.server import BMC, BootOrder, JoinStatus, PowerStatus, Server, ServerSpec, ServerStatus
+from provisioner.join.admission.request import JoinRequest, parse_join_request
 from provisioner.join.node_object import SERVER_UID_ANNOTATION
-from provisioner.join.request import JoinRequest, parse_join_request
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 MAC = "52:54:00:12:34:56"

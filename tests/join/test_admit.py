@@ -11,9 +11,9 @@ import pytest
 
 from provisioner.api.meta import rfc3339_micro
 from provisioner.api.server import BootOrder, PowerStatus
-from provisioner.join.admit import Admitted, Challenged, Decision, Denied, JoinFacts, NotYet, admit
-from provisioner.join.attestation import Challenge, Proven, Unproven
-from provisioner.join.request import JoinRequest
+from provisioner.join.admission.admit import Admitted, Challenged, Decision, Denied, JoinFacts, NotYet, admit
+from provisioner.join.admission.attestation import Challenge, Proven, Unproven
+from provisioner.join.admission.request import JoinRequest
 from tests.join import samples
 from tests.join.samples import (
     ADDRESS,

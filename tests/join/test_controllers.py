@@ -17,9 +17,9 @@ from provisioner.api.values import MacAddress
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import CSRS, NODES, of
-from provisioner.join.configuration import JoinConfiguration
+from provisioner.join.admission.configuration import JoinConfiguration
+from provisioner.join.admission.service import find_server_in
 from provisioner.join.controller import JoinInformers, build_join_controllers
-from provisioner.join.service import find_server_in
 from tests.join import samples
 from tests.join.conftest import Accounts
 from tests.join.world import Recorded, World, ask, certificate_pem

@@ -20,7 +20,7 @@ from provisioner.api.meta import ObjectMeta
 from provisioner.api.server import Server, ServerStatus
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import CSRS, NODES, SECRETS, of
-from provisioner.join.csr import CLIENT_SIGNER, SERVING_SIGNER
+from provisioner.join.certificates.approve import CLIENT_SIGNER, SERVING_SIGNER
 from tests.join.samples import OTHER_KEY
 from tests.join.world import World, ask, certificate_pem, connect_as
 

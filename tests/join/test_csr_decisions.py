@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from provisioner.api.server import Server
-from provisioner.join.csr import (
+from provisioner.join.certificates.approve import (
     CLIENT_SIGNER,
     SERVING_SIGNER,
     ApproveBootstrap,
@@ -26,7 +26,7 @@ from provisioner.join.csr import (
     is_ours,
     judge,
 )
-from provisioner.join.csr_request import CertificateRequest, SubjectError, read_request, read_subject
+from provisioner.join.certificates.request import CertificateRequest, SubjectError, read_request, read_subject
 from provisioner.join.mint import BOOTSTRAP_GROUP
 from tests.join.samples import fetched, node, server, with_status
 from tests.join.world import certificate_pem

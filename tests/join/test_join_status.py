@@ -10,8 +10,8 @@ from provisioner.api import Server
 from provisioner.api.boot_timeline import stage_moments
 from provisioner.api.codec import decode, encode
 from provisioner.api.meta import parse_time
-from provisioner.join.admit import Denied
-from provisioner.join.join_status import claim, note
+from provisioner.join.admission.admit import Denied
+from provisioner.join.admission.status import claim, note
 from tests.join.samples import NOW, order, request, server
 
 FETCHED = NOW + timedelta(microseconds=678_901)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import yaml
 
-from provisioner.join.kubelet_configuration import kubelet_configuration
+from provisioner.join.admission.kubelet_configuration import kubelet_configuration
 from tests.golden_files import assert_golden
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.join.rate import Buckets
+from provisioner.join.admission.rate import Buckets
 
 
 def test_a_burst_passes_and_then_the_source_waits() -> None:

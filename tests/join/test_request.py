@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner.api.errors import Refused
-from provisioner.join.request import parse_join_request
+from provisioner.join.admission.request import parse_join_request
 from tests.join.samples import BOOT_ID, KEY, MAC, body, key_digest
 
 

@@ -20,11 +20,11 @@ from provisioner.api.server import Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import NODES, SECRETS, of
-from provisioner.join.admit import Challenged, Denied, NotYet
-from provisioner.join.attestation import Challenge, Proof, Proven
-from provisioner.join.configuration import JoinConfiguration
-from provisioner.join.request import JoinRequest
-from provisioner.join.service import find_server_in
+from provisioner.join.admission.admit import Challenged, Denied, NotYet
+from provisioner.join.admission.attestation import Challenge, Proof, Proven
+from provisioner.join.admission.configuration import JoinConfiguration
+from provisioner.join.admission.request import JoinRequest
+from provisioner.join.admission.service import find_server_in
 from tests.join.samples import OTHER_KEY, key_digest
 from tests.join.world import World
 

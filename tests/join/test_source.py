@@ -6,7 +6,7 @@ import ipaddress
 
 import pytest
 
-from provisioner.join.source import TrustedProxies, source_address
+from provisioner.join.admission.source import TrustedProxies, source_address
 
 NOBODY = TrustedProxies()
 NGINX = TrustedProxies(unix_socket=True)

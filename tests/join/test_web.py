@@ -10,9 +10,9 @@ import pytest
 
 from provisioner.api.errors import NeedsHuman, Retryable
 from provisioner.api.values import Secret
-from provisioner.join.admit import Challenged, Denied, NotYet
-from provisioner.join.configuration import JoinConfiguration
-from provisioner.join.kubelet_configuration import kubelet_configuration
+from provisioner.join.admission.admit import Challenged, Denied, NotYet
+from provisioner.join.admission.configuration import JoinConfiguration
+from provisioner.join.admission.kubelet_configuration import kubelet_configuration
 from tests.join.front import post_as_nginx, serve
 from tests.join.samples import ADDRESS, body, request
 

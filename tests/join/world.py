@@ -26,14 +26,14 @@ from provisioner.api.meta import ObjectMeta, rfc3339, rfc3339_micro
 from provisioner.api.server import BootOrder, PowerStatus, Server, ServerSpec
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import CSRS, SECRETS, ResourceType, of
-from provisioner.join.admit import Denied
-from provisioner.join.configuration import JoinConfiguration, JoinSettings
-from provisioner.join.csr import CLIENT_SIGNER
-from provisioner.join.csr_controller import Approver
+from provisioner.join.admission.admit import Denied
+from provisioner.join.admission.configuration import JoinConfiguration, JoinSettings
+from provisioner.join.admission.request import JoinRequest
+from provisioner.join.admission.service import Answer, JoinService
+from provisioner.join.certificates.approve import CLIENT_SIGNER
+from provisioner.join.certificates.controller import Approver
 from provisioner.join.node_controller import NodePreparer
 from provisioner.join.rbac import rbac_objects
-from provisioner.join.request import JoinRequest
-from provisioner.join.service import Answer, JoinService
 from provisioner.lab.control_plane.plane import ControlPlane
 from tests.join import samples
 

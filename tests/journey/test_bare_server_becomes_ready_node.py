@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.image.pause import REFERENCE
+from provisioner.image.containerd.pause import REFERENCE
 from tests.journey.virtual_rack import VirtualRack
 
 SERVERS = ("r01-u01", "r01-u02")

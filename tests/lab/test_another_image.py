@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from provisioner.image import store
-from provisioner.image.check import check_image
-from provisioner.image.manifest import FILES, MANIFEST, SIGNATURE, Manifest, decode, digest_of
-from provisioner.image.sign import SecretKey
+from provisioner.image.finished import store
+from provisioner.image.finished.check import check_image
+from provisioner.image.finished.manifest import FILES, MANIFEST, SIGNATURE, Manifest, decode, digest_of
+from provisioner.image.finished.sign import SecretKey
 from provisioner.lab.demo.another_image import make_another_image
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from provisioner.api.values import Secret
-from provisioner.inventory.packing_list import read_packing_list
+from provisioner.inventory.lists.packing_list import read_packing_list
 from provisioner.lab.network import LabNetwork
 from provisioner.lab.rack import VirtualRack
 from provisioner.lab.rack_description import describe_rack

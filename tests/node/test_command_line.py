@@ -6,7 +6,7 @@ import pytest
 
 from provisioner.api.server import ServerStatus
 from provisioner.boot.script.kernel_arguments import kernel_arguments
-from provisioner.node.command_line import MAX_BYTES, CommandLineError, image_sources, next_command_line
+from provisioner.node.image.command_line import MAX_BYTES, CommandLineError, image_sources, next_command_line
 from tests.boot import objects
 
 OLD, NEW = "sha256:" + "0a" * 32, "sha256:" + "1b" * 32

@@ -13,7 +13,7 @@ from provisioner.api.codec import from_json, to_json
 from provisioner.api.node_facts import BootIntent, BootReport
 from provisioner.node.daemon import Daemon
 from provisioner.node.ending import GOING_DOWN_SECONDS
-from provisioner.node.image_manifest import ImageError
+from provisioner.node.image.manifest import ImageError
 from provisioner.node.intent import FACTS_ANNOTATION, INTENT_ANNOTATION, REPORT_ANNOTATION
 from tests.node.machine import BOOT_ID
 from tests.node.made_machine import make_machine

@@ -12,8 +12,8 @@ from provisioner.api import node_contract
 from provisioner.api.codec import from_json, to_json
 from provisioner.api.node_facts import NodeFacts
 from provisioner.node import intent
-from provisioner.node.boot_facts import BootFacts
-from provisioner.node.facts import (
+from provisioner.node.machine.boot_facts import BootFacts
+from provisioner.node.machine.facts import (
     MAX_BYTES,
     REPEAT_SECONDS,
     SETTLED_SECONDS,
@@ -24,8 +24,8 @@ from provisioner.node.facts import (
     render,
     rfc3339,
 )
-from provisioner.node.hardware import count_cpus, hardware_facts
-from provisioner.node.running import why_no_kexec
+from provisioner.node.machine.hardware import count_cpus, hardware_facts
+from provisioner.node.machine.running import why_no_kexec
 from tests.node.machine import BOOT_ID, SYSTEM_UUID
 from tests.node.made_machine import add_disk, add_infiniband_port, add_nic, add_pci, make_machine, write
 

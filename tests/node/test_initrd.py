@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.node.initrd import after_root, before_root
+from provisioner.node.image.initrd import after_root, before_root
 
 STAGE1_BYTES = 5_001
 KEY = "0123456789abcdef" * 4

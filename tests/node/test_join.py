@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from provisioner.node import retry
-from provisioner.node.boot_facts import BootFactsError, read_boot_facts, request_key
 from provisioner.node.http_post import Answer, AnswerError, pinned_context, read_answer, split_url
 from provisioner.node.join import NoProver, fetch_configuration, read_failure, read_outcome
 from provisioner.node.join_files import JoinConfigurationError, render_files
+from provisioner.node.machine.boot_facts import BootFactsError, read_boot_facts, request_key
 from tests.node import fake_join_server
 from tests.node.fake_join_server import Authority, FakeJoinServer
 from tests.node.machine import CONFIGURATION, TOKEN, boot_machine

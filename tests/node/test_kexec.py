@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from provisioner.node.kexec import load_commands
+from provisioner.node.image.kexec import load_commands
 
 WHAT = ["-l", "/next/vmlinuz", "--initrd=/next/initrd", "--command-line=quiet console=ttyS0"]
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.image.sign import SecretKey
-from provisioner.node import image_manifest
-from provisioner.node.image_manifest import ImageError
-from provisioner.node.initrd import after_root, before_root
-from provisioner.node.stage import FOLDER, RECORD, close_folder, hash_key, read_record, stage
+from provisioner.image.finished.sign import SecretKey
+from provisioner.node.image import manifest
+from provisioner.node.image.initrd import after_root, before_root
+from provisioner.node.image.manifest import ImageError
+from provisioner.node.image.stage import FOLDER, RECORD, close_folder, hash_key, read_record, stage
 from tests.node.fake_image_store import FakeImageStore
 from tests.node.made_machine import make_machine, write
 from tests.tools import lab_tools
@@ -69,7 +69,7 @@ def _signify_of_the_image(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
         wrapper.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
         wrapper.chmod(0o755)
         program = str(wrapper)
-    monkeypatch.setattr(image_manifest, "SIGNIFY", program)
+    monkeypatch.setattr(manifest, "SIGNIFY", program)
 
 
 @pytest.fixture
@@ -238,7 +238,7 @@ def test_memory_that_becomes_short_while_fetching_ends_it(
     root: Path, store: FakeImageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     digest, store.files = publish(manifest_of())
-    monkeypatch.setattr("provisioner.node.fetch.CHECK_BYTES", 1 << 16)
+    monkeypatch.setattr("provisioner.node.image.fetch.CHECK_BYTES", 1 << 16)
 
     def a_job_starts(path: str, body: bytes) -> bytes:
         if path.endswith("root.squashfs"):

@@ -18,10 +18,10 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import EVENTS, of
-from provisioner.power.bmc_access import BmcAccess
-from provisioner.power.bmc_pool import BmcPool
+from provisioner.power.bmc.access import BmcAccess
+from provisioner.power.bmc.pool import BmcPool
+from provisioner.power.bmc.power_controller import PowerController
 from provisioner.power.controller import PowerSettings, build_power_controllers
-from provisioner.power.power_controller import PowerController
 from tests.lab.fake_machine import PASSWORD, USERNAME, FakeServer
 
 PINNED = "http://10.80.0.1/snponly.efi"

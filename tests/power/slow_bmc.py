@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from provisioner.power.bmc_access import BmcAccess
-from provisioner.power.redfish import RedfishPower
+from provisioner.power.bmc.access import BmcAccess
+from provisioner.power.bmc.redfish import RedfishPower
 from tests.power.power_site import BOUND_SECONDS
 
 

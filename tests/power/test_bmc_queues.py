@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from provisioner.power.bmc.power_controller import BmcUnreachable
 from provisioner.power.bmc_queues import BmcQueues, retry_seconds
-from provisioner.power.power_controller import BmcUnreachable
 
 BOUND_SECONDS = 60
 

@@ -15,12 +15,12 @@ from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.resources import of
 from provisioner.lab.machine.machine import BootPlan
 from provisioner.power.act import Act
-from provisioner.power.bmc_pool import BmcPool
+from provisioner.power.bmc.pool import BmcPool
+from provisioner.power.bmc.redfish import RedfishPower
 from provisioner.power.decide import PoweredOn
 from provisioner.power.preflight import Preflight
 from provisioner.power.reconcile import ServerPowerReconciler
 from provisioner.power.record import Record
-from provisioner.power.redfish import RedfishPower
 from tests.power.power_site import PINNED, Site
 
 HTTP = BootPlan(source="UefiHttp", http_boot_uri=PINNED)

@@ -22,6 +22,7 @@ from provisioner.api.server import (
     ServerStatus,
     StageTime,
 )
+from provisioner.power.bmc.power_controller import ObservedPower
 from provisioner.power.decide import (
     SHUTDOWN_PATIENCE,
     Action,
@@ -34,7 +35,6 @@ from provisioner.power.decide import (
     RecordOrder,
     decide,
 )
-from provisioner.power.power_controller import ObservedPower
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ORDERED = NOW - timedelta(seconds=10)

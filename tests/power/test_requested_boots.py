@@ -11,9 +11,9 @@ import pytest
 
 from provisioner.api.maintenance import Maintenance
 from provisioner.lab.machine.machine import BootPlan
-from provisioner.power.bmc_access import BmcAccess
-from provisioner.power.power_controller import BmcRefused
-from provisioner.power.redfish import RedfishPower
+from provisioner.power.bmc.access import BmcAccess
+from provisioner.power.bmc.power_controller import BmcRefused
+from provisioner.power.bmc.redfish import RedfishPower
 from tests.power.node_on_server import node_on, renew_lease
 from tests.power.power_site import PINNED, Site
 from tests.power.slow_bmc import Once, SlowBmc

@@ -42,10 +42,10 @@ from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.metrics import Meters
 from provisioner.cluster.resources import LEASES, NODE_LEASES, NODES, of
-from provisioner.join.configuration import JoinConfiguration, JoinSettings
-from provisioner.join.service import JoinService
+from provisioner.join.admission.configuration import JoinConfiguration, JoinSettings
+from provisioner.join.admission.service import JoinService
 from provisioner.lab.control_plane.plane import ControlPlane
-from provisioner.power.bmc_pool import BmcPool
+from provisioner.power.bmc.pool import BmcPool
 from tests.boot.objects import image, pool, rack, server
 from tests.health.objects import good_facts, nic
 from tests.join import samples
@@ -239,7 +239,7 @@ def ask_serving(node: Cluster, name: str, address: str) -> None:
 
     from cryptography import x509
 
-    from provisioner.join.csr import SERVING_SIGNER
+    from provisioner.join.certificates.approve import SERVING_SIGNER
 
     key = ec.generate_private_key(ec.SECP256R1())
     alternative = [x509.DNSName(name), x509.IPAddress(ipaddress.ip_address(address))]

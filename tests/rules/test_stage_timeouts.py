@@ -11,7 +11,7 @@ from provisioner.api.meta import rfc3339_micro
 from provisioner.api.node_pool import NodePool, StageTimeouts
 from provisioner.api.server import PowerStatus
 from provisioner.boot.orders.stages import current_stage
-from provisioner.join.admit import Admitted, Denied, JoinFacts, admit
+from provisioner.join.admission.admit import Admitted, Denied, JoinFacts, admit
 from provisioner.rules.stage_timeouts import stage_timeout_seconds, time_to_join
 from tests.join import samples
 from tests.join.samples import ADDRESS, NOW, ORDER, image, node, request, server, with_status

@@ -141,7 +141,7 @@ def another_image(name: str) -> None:
 
 def _publish_another_image(state: DemoState, name: str) -> None:
     """Another image of the same content; the pool names it afterwards."""
-    from provisioner.image.sign import read_secret_key
+    from provisioner.image.finished.sign import read_secret_key
     from provisioner.lab.demo.another_image import make_another_image
 
     record = state.directory / "image"

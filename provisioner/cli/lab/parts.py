@@ -90,11 +90,11 @@ def obtain_parts(state: DemoState, report: Report | None) -> tuple[Tools, Binari
 def build_demo_image(state: DemoState, binaries: Binaries, report: Report) -> Built:
     """The image, built with the keys of this machine's labs."""
     from provisioner.image.build import Request, build_image
+    from provisioner.image.finished.sign import SecretKey, read_secret_key, write_keys
     from provisioner.image.mirror import choose_archives, read_sources
     from provisioner.image.plan import Choices
     from provisioner.image.recipe import read_recipe
     from provisioner.image.root import Ingredients
-    from provisioner.image.sign import SecretKey, read_secret_key, write_keys
     from provisioner.lab.demo.keys import obtain_keys
 
     keys = obtain_keys(state.keys)

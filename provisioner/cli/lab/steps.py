@@ -40,8 +40,8 @@ def run(name: str, memory_mib: int, servers: str, http_boot: bool) -> None:
 def publish(name: str) -> None:
     """Publish the image that was built last and point the pool at it."""
     from provisioner.cluster.client import Cluster
-    from provisioner.image.publish import publish_image
-    from provisioner.image.sign import read_public_key
+    from provisioner.image.finished.publish import publish_image
+    from provisioner.image.finished.sign import read_public_key
     from provisioner.lab.demo import up as demo_up
 
     state = demo_state(name)

@@ -45,7 +45,7 @@ def controller(
     from provisioner.cluster.client import Cluster
     from provisioner.cluster.leader import LeaderElector
     from provisioner.cluster.metrics import Meters
-    from provisioner.health.checks import ALL_CHECKS
+    from provisioner.health.checks.look import ALL_CHECKS
     from provisioner.maintenance.phases.verdict import FINAL_PHASE_OF
 
     meters = Meters(causes=FINAL_PHASE_OF.items(), checks=ALL_CHECKS)

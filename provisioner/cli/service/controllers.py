@@ -18,13 +18,13 @@ from provisioner.cluster.informer import Informer
 from provisioner.cluster.metrics import Meters
 from provisioner.cluster.resources import CSRS, JOBS, LEASES, NODE_LEASES, NODES, PODS, of
 from provisioner.health.controller import HealthInformers, build_health_controllers
-from provisioner.health.job_manifest import CHECK_LABEL
+from provisioner.health.jobs.manifest import CHECK_LABEL
 from provisioner.inventory.controller import InventoryInformers, build_inventory_controllers
 from provisioner.jobs.cluster_workloads import ClusterWorkloads
 from provisioner.join.controller import JoinInformers, build_join_controllers
 from provisioner.maintenance.client import MaintenanceInformers
 from provisioner.maintenance.controller import build_maintenance_controllers
-from provisioner.power.bmc_pool import BmcPool
+from provisioner.power.bmc.pool import BmcPool
 from provisioner.power.controller import PowerSettings, build_power_controllers
 
 LOOK_FOR_STOP_SECONDS: Final = 1.0

@@ -13,14 +13,14 @@ from provisioner.api.server import Architecture
 from provisioner.cli.options import kubeconfig_option
 from provisioner.cli.progress import Progress
 from provisioner.image.build import PHASES, Request, build_image
-from provisioner.image.check import check_image
-from provisioner.image.manifest import FILES
+from provisioner.image.finished.check import check_image
+from provisioner.image.finished.manifest import FILES
+from provisioner.image.finished.publish import publish_image
+from provisioner.image.finished.sign import SecretKey, read_public_key, read_secret_key, write_keys
 from provisioner.image.mirror import choose_archives, read_sources
 from provisioner.image.plan import Choices, bootstrap_command, describe
-from provisioner.image.publish import publish_image
 from provisioner.image.recipe import read_recipe
 from provisioner.image.root import Ingredients
-from provisioner.image.sign import SecretKey, read_public_key, read_secret_key, write_keys
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _FOLDER = click.Path(path_type=Path, file_okay=False)

@@ -13,10 +13,10 @@ from provisioner.boot.host.service import BootCaches
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.resources import of
-from provisioner.join.configuration import JoinSettings
-from provisioner.join.service import JoinService, find_server_in
-from provisioner.join.source import TrustedProxies
-from provisioner.join.web import join_blueprint
+from provisioner.join.admission.configuration import JoinSettings
+from provisioner.join.admission.service import JoinService, find_server_in
+from provisioner.join.admission.source import TrustedProxies
+from provisioner.join.admission.web import join_blueprint
 
 
 def build_join_blueprint(

@@ -17,9 +17,9 @@ from provisioner.api.server import Acceptance
 from provisioner.cli.options import kubeconfig_option
 from provisioner.cli.progress import Progress
 from provisioner.cluster.client import Cluster
-from provisioner.inventory.entries import BadPackingList, Entry, Origin, PackingList
-from provisioner.inventory.headers import field_of, known_headers
-from provisioner.inventory.packing_list import read_packing_list
+from provisioner.inventory.lists.entries import BadPackingList, Entry, Origin, PackingList
+from provisioner.inventory.lists.headers import field_of, known_headers
+from provisioner.inventory.lists.packing_list import read_packing_list
 from provisioner.inventory.register import Change, Step
 from provisioner.inventory.registrar import Outcome, carry_out, plan_registration
 

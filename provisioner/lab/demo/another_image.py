@@ -7,9 +7,9 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from provisioner.image import store
-from provisioner.image.manifest import FILES, MANIFEST, SIGNATURE, decode, digest_of
-from provisioner.image.sign import SecretKey
+from provisioner.image.finished import store
+from provisioner.image.finished.manifest import FILES, MANIFEST, SIGNATURE, decode, digest_of
+from provisioner.image.finished.sign import SecretKey
 
 NOTE: str = "lab.note"
 

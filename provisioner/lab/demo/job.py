@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from provisioner.image.pause import REFERENCE
+from provisioner.image.containerd.pause import REFERENCE
 
 NAMESPACE: Final = "default"
 _LIBRARIES: Final = "/host/usr/lib/x86_64-linux-gnu"

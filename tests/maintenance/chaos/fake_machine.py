@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
-from provisioner.power.power_controller import BmcUnreachable, ObservedPower
+from provisioner.power.bmc.power_controller import BmcUnreachable, ObservedPower
 from tests.maintenance.chaos.fake_time import FakeClock
 from tests.maintenance.chaos.story import Story
 

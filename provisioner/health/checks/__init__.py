@@ -1,0 +1,1 @@
+"""The checks that need nothing run: what the agent says a machine is, against what it was to be. Pure."""

@@ -1,0 +1,1 @@
+"""The checks that run on the node: a Job for each, and what came of it."""

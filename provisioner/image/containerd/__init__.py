@@ -1,0 +1,1 @@
+"""What containerd would have written at its first start, made without running it."""

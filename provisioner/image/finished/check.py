@@ -1,0 +1,58 @@
+"""Whether an image is whole and signed: what stage-1 checks before it boots one, done before anything is published."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from provisioner.api.errors import NotFound, Refused
+from provisioner.api.values import Sha256Digest
+from provisioner.image.finished import store
+from provisioner.image.finished.manifest import FILES, MANIFEST, SIGNATURE, Manifest, decode, digest_of
+from provisioner.image.finished.sign import PublicKey
+
+
+@dataclass(frozen=True)
+class Checked:
+    """An image that was found good."""
+
+    digest: Sha256Digest
+    manifest: Manifest
+    signature: str
+
+
+def check_image(folder: Path, key: PublicKey, *, contents: bool = True) -> Checked:
+    """Check signature, folder name, sizes and (unless `contents` is false) digests of all files.
+
+    Raises: NotFound if a file is missing; Refused with what was observed and expected.
+    """
+    text, signature = _read(folder / MANIFEST), _read(folder / SIGNATURE).decode(errors="replace")
+    key.verify(text, signature)
+    manifest, digest = decode(text), digest_of(text)
+    named = store.digest_of_folder(folder)
+    if named is not None and named != digest:
+        raise Refused(
+            f"image {folder} holds the manifest {digest}", hint=f"name its folder {store.folder_name(digest)}"
+        )
+    for kind, expected in manifest.files().items():
+        file = folder / FILES[kind]
+        if not file.is_file():
+            raise NotFound(f"image {digest} lacks {file}", hint="publish the image again from its build")
+        size = file.stat().st_size
+        if size != expected.size_bytes:
+            raise Refused(
+                f"{file} has {size} bytes, the manifest says {expected.size_bytes}", hint="publish the image again"
+            )
+        if contents and (observed := store.measure(file).sha256) != expected.sha256:
+            raise Refused(
+                f"{file} is altered: its sha256 is {observed}, the manifest says {expected.sha256}",
+                hint="publish the image again",
+            )
+    return Checked(digest, manifest, signature)
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except FileNotFoundError as error:
+        raise NotFound(f"{file} does not exist", hint="name the folder of a built image: sha256-…") from error

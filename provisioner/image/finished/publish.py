@@ -1,0 +1,77 @@
+"""Publish: into the store of the boot host, then as an Image object. Nothing unsigned or damaged gets that far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from provisioner.api.codec import encode
+from provisioner.api.image import Artifact, Image, ImageSpec
+from provisioner.api.meta import ObjectMeta
+from provisioner.image.finished import store
+from provisioner.image.finished.check import Checked, check_image
+from provisioner.image.finished.manifest import FILES, MANIFEST
+from provisioner.image.finished.sign import PublicKey
+
+FIELD_MANAGER: Final = "provisioner-image"
+
+
+class Applies(Protocol):
+    """What publishing needs of `provisioner.cluster.client.Cluster`."""
+
+    def apply(self, body: Mapping[str, Any], *, manager: str) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Published:
+    """The Image object's name, and the folder in the store."""
+
+    name: str
+    folder: Path
+
+
+def image_name(checked: Checked) -> str:
+    """`gpu-node-9f3c01234567`: the recipe and the first 12 digits of the digest."""
+    return f"{checked.manifest.recipe}-{checked.digest.removeprefix('sha256:')[:12]}"
+
+
+def image_object(checked: Checked) -> Image:
+    """The Image that describes what was checked."""
+    manifest, folder = checked.manifest, store.folder_name(checked.digest)
+    artifacts = {
+        kind: Artifact(path=f"{folder}/{FILES[kind]}", sha256=f"sha256:{file.sha256}", size_bytes=file.size_bytes)
+        for kind, file in manifest.files().items()
+    }
+    text_bytes = len(manifest.encode())
+    return Image(
+        metadata=ObjectMeta(name=image_name(checked)),
+        spec=ImageSpec(
+            digest=checked.digest,
+            architecture=manifest.architecture,
+            distribution=manifest.distribution,
+            recipe=manifest.recipe,
+            manifest=Artifact(path=f"{folder}/{MANIFEST}", sha256=checked.digest, size_bytes=text_bytes),
+            kernel=artifacts["kernel"],
+            stage1=artifacts["stage1"],
+            root=artifacts["root"],
+            kernel_arguments=manifest.kernel_arguments,
+            versions=dict(manifest.versions),
+            signature=checked.signature,
+        ),
+    )
+
+
+def publish_image(source: Path, destination: Path, key: PublicKey, cluster: Applies) -> Published:
+    """Copy the image into the store at `destination` (a no-op if it lies there) and apply its Image object.
+
+    Doing it again changes nothing. Raises: Refused or NotFound, before anything was written, for an image that is not
+    whole and signed by `key`.
+    """
+    checked = check_image(source, key)
+    folder = store.put(source, destination, checked.digest)
+    # What lies in the store may be older than this publication, or be damaged: servers will read that copy.
+    check_image(folder, key)
+    cluster.apply(encode(image_object(checked)), manager=FIELD_MANAGER)
+    return Published(image_name(checked), folder)

@@ -1,0 +1,1 @@
+"""Packing lists as vendors and people write them, read into what they hold."""

@@ -1,0 +1,262 @@
+"""Packing lists in CSV, as they come from vendors and through spreadsheets.
+
+Tolerated: comma, semicolon or tab; a byte order mark; UTF-16 and Windows' encodings; lines above the header; empty
+lines; columns that mean nothing to us; MAC addresses in every notation. Not tolerated: a row that cannot be a server.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from provisioner.api import Server
+from provisioner.api.errors import Refused
+from provisioner.api.values import Secret, parse_mac
+from provisioner.inventory.lists.csv_header import WITHIN_LINES, Header, find_header, lacking, read_header
+from provisioner.inventory.lists.entries import Credentials, Entry, Mistake, Origin, PackingList
+from provisioner.inventory.lists.headers import Column
+
+_PROTOCOLS: Final = {"redfish": "Redfish", "ipmi": "IPMI"}
+_ARCHITECTURES: Final = {"x86_64": "x86_64", "x86": "x86_64", "amd64": "x86_64", "x64": "x86_64"} | {
+    "arm64": "arm64",
+    "aarch64": "arm64",
+    "arm": "arm64",
+}
+_SPREADSHEET_NUMBER: Final = re.compile(r"\d([.,]\d+)?[eE]\+?\d{1,3}")
+_EMPTY: Final = frozenset({"", "-", "n/a", "na", "none", "tbd", "null"})
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the list: its cells by column, empty ones left out."""
+
+    line: int
+    cells: Mapping[Column, str]
+    interfaces: Mapping[str, str]
+    headers: Mapping[str, str]
+    """Header of each column and interface, as the file spells it."""
+
+
+def decode_text(data: bytes) -> str:
+    """Text of a file that a spreadsheet wrote: UTF-8 or UTF-16 with or without mark, else Windows-1252."""
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return data.decode("utf-16", errors="replace")
+    if data[:64:2].count(0) > 8 or data[1:64:2].count(0) > 8:  # western text has a zero in every other byte
+        return data.decode("utf-16-be" if data[0] == 0 else "utf-16-le", errors="replace")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return data.decode("cp1252", errors="replace")
+
+
+def read_csv(
+    text: str,
+    file: str,
+    *,
+    rack: str | None = None,
+    pool: str | None = None,
+    take_passwords: bool = False,
+    columns: Mapping[str, str] | None = None,
+) -> tuple[PackingList, tuple[Mistake, ...]]:
+    """The servers in a CSV text, and every mistake in it.
+
+    `rack` and `pool` are for rows without columns of their own. Unless `take_passwords`, a password column is refused:
+    whoever may read a Server would read it. `columns`: headers by the field that they mean (as `headers.field_of`).
+    """
+    mistakes: list[Mistake] = []
+    lines = _parse(text)
+    header_at = find_header(lines, columns or {})
+    if header_at is None:
+        expected = "a header with at least a MAC address and one more known column, such as Serial Number"
+        return PackingList(()), (Mistake(Origin(file, 1), "no header was recognised", expected, "add one"),)
+    rows = lines[header_at + 1 :]
+    header = read_header(lines[header_at], file, columns or {}, mistakes)
+    origin = Origin(file, header.line)
+    missing = tuple(lacking(header, rows, file, has_rack=rack is not None))
+    mistakes += missing
+    if "password" in header.columns.values() and not take_passwords:
+        mistakes.append(_password_refused(Origin(file, header.line, header.text_of("password"))))
+    entries = []
+    for line, cells in rows if not missing else ():  # each row would only lack the same again
+        row = _row(line, cells, header)
+        if row.cells or row.interfaces:
+            entry = _Reading(row, file, mistakes).entry(rack, pool)
+            entries += [entry] if entry else []
+    notes = [f"columns not used: {', '.join(header.unused)}"] if header.unused else []
+    notes += [f"columns mapped that this list does not have: {', '.join(header.absent)}"] if header.absent else []
+    if not entries and not mistakes:
+        mistakes.append(Mistake(origin, "no row follows the header", "a server a row", "add the servers"))
+    return PackingList(tuple(entries), tuple(notes)), tuple(mistakes)
+
+
+def _parse(text: str) -> list[tuple[int, list[str]]]:
+    """Non-empty lines with their numbers; the separator is the one that the header line has most of."""
+    likely = [line for line in text.splitlines()[:WITHIN_LINES] if line.strip()]
+    separator = max(",;\t", key=lambda mark: max((line.count(mark) for line in likely), default=0))
+    rows: list[tuple[int, list[str]]] = []
+    reader = csv.reader(io.StringIO(text.replace("\0", ""), newline=""), delimiter=separator, skipinitialspace=True)
+    while True:
+        line = reader.line_num + 1
+        try:
+            cells = [cell.strip().strip("\u00a0") for cell in next(reader)]
+        except StopIteration:
+            return rows
+        except csv.Error:  # a cell longer than csv's limit is no packing list
+            continue
+        if any(cells) and not cells[0].startswith("#") and not cells[0].lower().startswith("sep="):
+            rows.append((line, cells))
+
+
+def _row(line: int, cells: list[str], header: Header) -> Row:
+    filled = {index: cell for index, cell in enumerate(cells) if cell.lower() not in _EMPTY}
+    named = {**header.columns, **header.interfaces}
+    return Row(
+        line=line,
+        cells={header.columns[index]: cell for index, cell in filled.items() if index in header.columns},
+        interfaces={header.interfaces[index]: cell for index, cell in filled.items() if index in header.interfaces},
+        headers={name: header.texts[index] for index, name in named.items()},
+    )
+
+
+def _password_refused(origin: Origin) -> Mistake:
+    return Mistake(
+        origin,
+        "a column of passwords",
+        "none: they must not be kept in Server objects",
+        "give --bmc-secrets to write them into Secrets of namespace provisioner-system, or remove the column",
+    )
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """One row on its way to an Entry; what is wrong with it goes to `mistakes`."""
+
+    row: Row
+    file: str
+    mistakes: list[Mistake]
+
+    def entry(self, rack: str | None, pool: str | None) -> Entry | None:
+        before = len(self.mistakes)
+        cells = self.row.cells
+        spec = self._spec(_label(cells["rackRef"]) if "rackRef" in cells else rack, pool)
+        name = self._name(spec)
+        if len(self.mistakes) > before or name is None:
+            return None
+        return Entry(
+            kind=Server.KIND.kind,
+            name=name,
+            spec=spec,
+            origin=Origin(self.file, self.row.line),
+            credentials=self._credentials(),
+        )
+
+    def _spec(self, rack: str | None, pool: str | None) -> dict[str, Any]:
+        cells = self.row.cells
+        if rack is None:
+            self._wrong(
+                "rackRef", "no rack", "the rack in which the server stands", "give --rack NAME or a column Rack"
+            )
+        if "bootMACAddress" not in cells:
+            self._wrong("bootMACAddress", "no MAC address", "the address of the interface that boots", "fill it in")
+        spec: dict[str, Any] = {
+            "rackRef": rack,
+            "position": _position(cells["position"]) if "position" in cells else None,
+            "serialNumber": cells.get("serialNumber"),
+            "systemUUID": cells["systemUUID"].lower() if "systemUUID" in cells else None,
+            "architecture": self._architecture(),
+            "bootMACAddress": self._mac("bootMACAddress", cells.get("bootMACAddress")),
+            "subnetName": cells.get("subnetName"),
+            "bootAddress": cells.get("bootAddress"),
+            "interfaces": self._interfaces(),
+            "nodePoolRef": cells.get("nodePoolRef", pool),
+            "endorsementKeySHA256": cells.get("endorsementKeySHA256"),
+            "bmc": self._bmc(),
+        }
+        return {key: value for key, value in spec.items() if value}
+
+    def _name(self, spec: Mapping[str, Any]) -> str | None:
+        """The name in the row; else rack and position, else rack and serial number."""
+        if "name" in self.row.cells:
+            return _label(self.row.cells["name"])
+        tail = spec.get("position") or spec.get("serialNumber")
+        if tail is None or "rackRef" not in spec:
+            self._wrong("name", "no name", "a name, a position or a serial number to name it by", "fill one in")
+            return None
+        return _label(f"{spec['rackRef']}-{tail}")
+
+    def _architecture(self) -> str | None:
+        sent = self.row.cells.get("architecture")
+        if sent is None:
+            return None
+        known = _ARCHITECTURES.get(sent.lower().replace("-", "_"))
+        if known is None:
+            self._wrong("architecture", repr(sent), "x86_64 or arm64", "correct it")
+        return known
+
+    def _interfaces(self) -> list[dict[str, str]]:
+        macs = {name: self._mac(name, text) for name, text in self.row.interfaces.items()}
+        return [{"name": name, "macAddress": mac} for name, mac in macs.items() if mac]
+
+    def _bmc(self) -> dict[str, str] | None:
+        cells = self.row.cells
+        bmc = {
+            "address": cells.get("bmc.address"),
+            "macAddress": self._mac("bmc.macAddress", cells.get("bmc.macAddress")),
+            "credentialsName": cells.get("bmc.credentialsName"),
+            "systemID": cells.get("bmc.systemID"),
+        }
+        # A list that knows the BMC's MAC address but not yet its IP address is usual: there is nothing to talk to yet.
+        if not bmc["address"]:
+            return None
+        if "://" not in bmc["address"]:
+            scheme = "ipmi" if cells.get("bmc.protocol", "").lower() == "ipmi" else "https"
+            bmc["address"] = f"{scheme}://{bmc['address']}"
+        bmc["protocol"] = self._protocol(bmc["address"])
+        return {key: value for key, value in bmc.items() if value}
+
+    def _protocol(self, address: str) -> str | None:
+        """What the column says, or what the address says; Redfish is not spelt out."""
+        sent = self.row.cells.get("bmc.protocol")
+        if sent is None:
+            return "IPMI" if address.lower().startswith("ipmi://") else None
+        known = _PROTOCOLS.get(sent.lower())
+        if known is None:
+            self._wrong("bmc.protocol", repr(sent), "Redfish or IPMI", "correct it")
+        return known
+
+    def _credentials(self) -> Credentials | None:
+        password = self.row.cells.get("password")
+        return Credentials(self.row.cells.get("username", "root"), Secret(password)) if password else None
+
+    def _mac(self, column: str, text: str | None) -> str | None:
+        if text is None:
+            return None
+        if _SPREADSHEET_NUMBER.fullmatch(text):
+            self._wrong(
+                column, f"{text!r}, a number that a spreadsheet rounded", "a MAC address", "format the column as text"
+            )
+            return None
+        try:
+            return parse_mac(text)
+        except Refused as refused:
+            self._wrong(column, Exception.__str__(refused), "a MAC address", refused.hint)
+            return None
+
+    def _wrong(self, column: str, observed: str, expected: str, remedy: str) -> None:
+        origin = Origin(self.file, self.row.line, self.row.headers.get(column))
+        self.mistakes.append(Mistake(origin, observed, expected, remedy))
+
+
+def _label(text: str) -> str:
+    """`R01 / Node.7` → `r01-node-7`: what a name may be made of."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:63].rstrip("-")
+
+
+def _position(text: str) -> str:
+    """`7`, `U7`, `u 07`, `RU7` → `u07`; anything else as it is."""
+    match = re.fullmatch(r"(?:r?u)?\s*0*(\d{1,2})", text.strip().lower())
+    return f"u{int(match.group(1)):02d}" if match else text

@@ -1,0 +1,234 @@
+"""Packing lists in YAML: whole objects as for `kubectl apply`, or the compact form
+
+    rack: {name: r01, subnets: [{name: boot, cidr: 10.80.0.0/24}]}
+    defaults: {nodePoolRef: gpu}
+    servers:
+    - {name: r01-u01, bootMACAddress: "52:54:00:12:34:56"}
+
+Scalars are read by the type of their field, from their text: YAML 1.1 takes an unquoted 52:54:00:12:34:56 for a number
+to the base 60, and a serial number of digits for an integer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import types
+import typing
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Final
+
+import yaml
+
+from provisioner.api import DPU, Rack, Server
+from provisioner.api.dpu import DPUSpec
+from provisioner.api.errors import Refused
+from provisioner.api.rack import RackSpec
+from provisioner.api.schema import API_VERSION, json_name
+from provisioner.api.server import ServerSpec
+from provisioner.api.values import parse_mac
+from provisioner.inventory.lists.entries import Entry, Mistake, Origin, PackingList
+
+SPECS: Final[dict[str, type]] = {Rack.KIND.kind: RackSpec, Server.KIND.kind: ServerSpec, DPU.KIND.kind: DPUSpec}
+_WHOLE_OBJECT: Final = ("apiVersion", "kind", "metadata", "spec", "status")
+_COMPACT: Final = ("rack", "defaults", "servers")
+_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, where PyYAML has it: ten times as fast
+_NULLS: Final = ("", "~", "null", "Null", "NULL")
+
+
+@dataclass
+class _Reader:
+    file: str
+    mistakes: list[Mistake] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def origin(self, node: yaml.Node) -> Origin:
+        return Origin(self.file, node.start_mark.line + 1)
+
+    def wrong(self, node: yaml.Node, observed: str, expected: str, remedy: str) -> None:
+        self.mistakes.append(Mistake(self.origin(node), observed, expected, remedy))
+
+    def fields(self, node: yaml.Node, known: tuple[str, ...], what: str) -> Iterator[tuple[str, yaml.Node]]:
+        """The fields of a mapping; unknown and repeated ones are mistakes."""
+        if not isinstance(node, yaml.MappingNode):
+            self.wrong(node, f"{what} is {_shown(node)}", "a mapping", f"write {what} as fields with values")
+            return
+        seen: set[str] = set()
+        for key_node, value in node.value:
+            key = str(key_node.value)
+            if key in seen:
+                self.wrong(key_node, f"{key} occurs twice in {what}", "each field once", "remove one of them")
+            elif key not in known:
+                spelt = {name.lower(): name for name in known}
+                close = [spelt[name] for name in difflib.get_close_matches(key.lower(), spelt, n=1)]
+                remedy = f"write {close[0]}" if close else f"use one of {', '.join(known)}"
+                self.wrong(key_node, f"{what} has a field {key}", "a field of the API", remedy)
+            else:
+                yield key, value
+            seen.add(key)
+
+    def read(self, node: yaml.Node, hint: Any, path: str) -> Any:
+        """The value of a node by the type of its field; None where it is unset or a mistake."""
+        origin = typing.get_origin(hint)
+        if origin in (typing.Union, types.UnionType):
+            hint = next(option for option in typing.get_args(hint) if option is not type(None))
+            origin = typing.get_origin(hint)
+        if isinstance(node, yaml.ScalarNode) and node.style is None and node.value in _NULLS:
+            return None
+        if dataclasses.is_dataclass(hint):
+            return self.read_dataclass(node, typing.cast(type, hint), path)
+        if origin is tuple:
+            return self._read_list(node, typing.get_args(hint)[0], path)
+        if origin is dict:
+            if not isinstance(node, yaml.MappingNode):
+                return self.wrong(node, f"{path} is {_shown(node)}", "a mapping", "write it as keys with values")
+            return {str(key.value): str(value.value) for key, value in node.value}
+        return self._read_scalar(node, hint, path)
+
+    def read_dataclass(self, node: yaml.Node, cls: type, path: str) -> dict[str, Any]:
+        by_name = _fields_of(cls)
+        values = {}
+        for key, value_node in self.fields(node, tuple(by_name), path):
+            value = self.read(value_node, by_name[key], f"{path}.{key}")
+            if value is not None:
+                values[key] = value
+        return values
+
+    def _read_list(self, node: yaml.Node, item: Any, path: str) -> list[Any] | None:
+        if not isinstance(node, yaml.SequenceNode):
+            self.wrong(node, f"{path} is {_shown(node)}", "a list", "write each element after a dash")
+            return None
+        read = [self.read(element, item, f"{path}[{index}]") for index, element in enumerate(node.value)]
+        return [value for value in read if value is not None]
+
+    def _read_scalar(self, node: yaml.Node, hint: Any, path: str) -> Any:
+        if not isinstance(node, yaml.ScalarNode):
+            return self.wrong(node, f"{path} is {_shown(node)}", "a single value", "write it on one line")
+        text = str(node.value)
+        if hint is int:
+            try:
+                return int(text)
+            except ValueError:
+                return self.wrong(node, f"{path} is {text!r}", "a whole number", "write digits only")
+        if path.endswith(("MACAddress", "macAddress")):
+            try:
+                return parse_mac(text)
+            except Refused as refused:
+                return self.wrong(node, Exception.__str__(refused), "a MAC address", refused.hint)
+        return text
+
+
+@cache
+def _fields_of(cls: type) -> dict[str, Any]:
+    """Types of a dataclass's fields, by their names in JSON."""
+    hints = typing.get_type_hints(cls)
+    return {json_name(f.name): hints[f.name] for f in dataclasses.fields(cls)}
+
+
+def _shown(node: yaml.Node) -> str:
+    if isinstance(node, yaml.ScalarNode):
+        return repr(node.value)
+    return "a list" if isinstance(node, yaml.SequenceNode) else "a mapping"
+
+
+def read_yaml(text: str, file: str) -> tuple[PackingList, tuple[Mistake, ...]]:
+    """The objects in a YAML text, and every mistake in it."""
+    reader = _Reader(file)
+    entries: list[Entry] = []
+    try:
+        documents = [node for node in yaml.compose_all(text, Loader=_LOADER) if node is not None]
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        origin = Origin(file, mark.line + 1 if mark else None)
+        return PackingList(()), (Mistake(origin, f"not YAML: {error.problem}", "YAML", "correct the syntax"),)
+    for document in documents:
+        if isinstance(document, yaml.ScalarNode) and document.value in _NULLS:
+            continue
+        keys = {str(key.value) for key, _ in document.value} if isinstance(document, yaml.MappingNode) else set()
+        if "kind" in keys:
+            entries += _whole_object(reader, document)
+        else:
+            entries += _compact(reader, document)
+    return PackingList(tuple(entries), tuple(reader.notes)), tuple(reader.mistakes)
+
+
+def _whole_object(reader: _Reader, node: yaml.Node) -> Iterator[Entry]:
+    values = {str(key.value): value for key, value in node.value}
+    kind = str(values["kind"].value)
+    if kind == "List" and isinstance(values.get("items"), yaml.SequenceNode):
+        for item in values["items"].value:
+            yield from _whole_object(reader, item)
+        return
+    if kind not in SPECS:
+        return reader.wrong(
+            values["kind"], f"kind {kind}", f"one of {', '.join(SPECS)}", "apply other kinds with kubectl apply"
+        )
+    fields = dict(reader.fields(node, _WHOLE_OBJECT, kind))
+    version = fields.get("apiVersion")
+    if version is None or version.value != API_VERSION:
+        reader.wrong(
+            version or node, f"apiVersion {version.value if version else 'missing'}", API_VERSION, "correct it"
+        )
+    metadata: dict[str, Any] = {}
+    if "metadata" in fields:
+        known = ("name", "labels", "annotations")
+        for key, value in reader.fields(fields["metadata"], known, "metadata"):
+            metadata[key] = reader.read(value, str if key == "name" else dict[str, str], f"metadata.{key}")
+    if not metadata.get("name"):
+        return reader.wrong(node, f"{kind} without a name", "metadata.name", "give it a name such as r01-u01")
+    if "spec" not in fields:
+        return reader.wrong(node, f"{kind} {metadata['name']} without spec", "spec", "say what it is")
+    yield Entry(
+        kind=kind,
+        name=metadata["name"],
+        spec=reader.read_dataclass(fields["spec"], SPECS[kind], "spec"),
+        origin=reader.origin(node),
+        labels=metadata.get("labels") or {},
+        annotations=metadata.get("annotations") or {},
+    )
+
+
+def _compact(reader: _Reader, node: yaml.Node) -> Iterator[Entry]:
+    fields = dict(reader.fields(node, _COMPACT, "the document"))
+    rack: str | None = None
+    if "rack" in fields and isinstance(fields["rack"], yaml.ScalarNode):
+        rack = str(fields["rack"].value)  # `rack: r01` names one that exists already
+    elif "rack" in fields:
+        for entry in _named(reader, fields["rack"], Rack.KIND.kind, "rack"):
+            rack = entry.name
+            yield entry
+    defaults: dict[str, Any] = {}
+    if "defaults" in fields:
+        defaults = reader.read_dataclass(fields["defaults"], ServerSpec, "defaults")
+    servers = fields.get("servers")
+    if servers is not None and not isinstance(servers, yaml.SequenceNode):
+        return reader.wrong(servers, f"servers is {_shown(servers)}", "a list", "write each server after a dash")
+    for server in servers.value if servers is not None else ():
+        for entry in _named(reader, server, Server.KIND.kind, "server"):
+            placed = {"rackRef": rack} if rack else {}
+            spec = placed | _merge(defaults, entry.spec)
+            yield dataclasses.replace(entry, spec=spec)
+
+
+def _named(reader: _Reader, node: yaml.Node, kind: str, what: str) -> Iterator[Entry]:
+    """An object whose name stands among the fields of its spec."""
+    if not isinstance(node, yaml.MappingNode):
+        return reader.wrong(node, f"{what} is {_shown(node)}", "a mapping", "write its fields with values")
+    names = [value for key, value in node.value if key.value == "name"]
+    if not names or not isinstance(names[0], yaml.ScalarNode) or not names[0].value:
+        return reader.wrong(node, f"a {what} without a name", "name", "give it a name such as r01-u01")
+    rest = [(key, value) for key, value in node.value if key.value != "name"]
+    spec_node = yaml.MappingNode(node.tag, rest, node.start_mark, node.end_mark)
+    spec = reader.read_dataclass(spec_node, SPECS[kind], what)
+    yield Entry(kind=kind, name=str(names[0].value), spec=spec, origin=reader.origin(node))
+
+
+def _merge(defaults: dict[str, Any], own: typing.Mapping[str, Any]) -> dict[str, Any]:
+    """`own` over `defaults`, mappings such as bmc field by field."""
+    merged = dict(defaults)
+    for key, value in own.items():
+        before = merged.get(key)
+        merged[key] = before | value if isinstance(before, dict) and isinstance(value, dict) else value
+    return merged

@@ -1,0 +1,1 @@
+"""Slurm's jobs and nodes, by slurmrestd."""

@@ -1,0 +1,120 @@
+"""What Slurm's answers mean for one node: which jobs are there, whether it is drained and by whom. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from provisioner.api.meta import parse_time, rfc3339
+from provisioner.jobs.slurm.hostlist import expand
+from provisioner.jobs.slurm.objects import SlurmJob, SlurmNode
+from provisioner.jobs.work import EvictionBlocked, Job
+
+KILL_WAIT: Final = timedelta(seconds=35)
+"""Slurm's default KillWait, and a little: so long the processes of requeued jobs may take, unseen by Slurm."""
+
+_WORDS: Final = {
+    "CONFIGURING": "is in its prolog",
+    "COMPLETING": "is completing (its epilog included)",
+    "SUSPENDED": "is suspended",
+}
+_NOTE: Final = re.compile(r"(; )?provisioner: (ends at \S+|requeued from \S+ at \S+)")
+_REQUEUED: Final = re.compile(r"provisioner: requeued from (\S+) at ([0-9T:-]+Z)")
+
+
+@dataclass(frozen=True)
+class NodeJobs:
+    """The jobs of one node. `unknown`: what does not add up, in words."""
+
+    running: tuple[SlurmJob, ...]
+    planned: tuple[SlurmJob, ...]
+    unknown: tuple[str, ...]
+    ending: tuple[EvictionBlocked, ...] = ()
+    """Those that we requeued, and whose processes may still be there."""
+
+
+def jobs_of_node(node: SlurmNode, jobs: Iterable[SlurmJob]) -> NodeJobs:
+    """What of `jobs`, which were read after `node`, is on it or shall start on it."""
+    running: list[SlurmJob] = []
+    planned: list[SlurmJob] = []
+    unknown: list[str] = []
+    for job in jobs:
+        try:
+            if job.runs_on(node.name):
+                running.append(job)
+            elif node.takes_jobs and job.is_planned_on(node.name):
+                # Slurm plans nothing on a drained node; what it planned before it looks at again.
+                planned.append(job)
+        except ValueError as error:
+            unknown.append(f"Slurm job {job.label} runs on hosts that are not readable: {error}")
+    if node.is_busy and not running:
+        unknown.append(
+            f"Slurm says that node {node.name} is {node.state}, and shows no job there: a job just ended, or the user "
+            "of spec.jobs.slurm.credentialsName may not see all jobs (PrivateData in slurm.conf)"
+        )
+    elif node.is_planned and node.takes_jobs and not planned and not running:
+        unknown.append(f"Slurm has planned a job on node {node.name}, and shows none: it just changed its mind")
+    return NodeJobs(tuple(running), tuple(planned), tuple(unknown))
+
+
+def as_jobs(found: NodeJobs, node: str, prefix: str) -> tuple[Job, ...]:
+    """For the executor; `node` and the names in `servers` are those of the Nodes, without Slurm's `prefix`."""
+    return tuple(
+        Job(kind="SlurmJob", name=job.label, servers=_servers(job, node, prefix), message=describe(job))
+        for job in (*found.running, *found.planned)
+    )
+
+
+def describe(job: SlurmJob) -> str:
+    """`Slurm job 4711 (train) of alice is completing (its epilog included)`."""
+    words = next((_WORDS[state] for state in ("COMPLETING", "CONFIGURING", "SUSPENDED") if state in job.states), None)
+    if words is None:
+        words = "is planned to start here" if not job.is_on_nodes else f"is {job.state.lower()}"
+    name = f" ({job.name})" if job.name else ""
+    where = f" on {job.nodes}" if job.nodes and ("[" in job.nodes or "," in job.nodes) else ""
+    return f"Slurm job {job.label}{name} of {job.user} {words}{where}"
+
+
+def held_by_kill_wait(node: SlurmNode, jobs: Iterable[SlurmJob], now: datetime) -> tuple[EvictionBlocked, ...]:
+    """Jobs that we requeued off `node`: Slurm does not look whether their processes there have ended."""
+    held = []
+    for job in jobs:
+        noted = _REQUEUED.search(job.admin_comment)
+        if noted is None or noted.group(1) != node.name:
+            continue
+        try:
+            until = parse_time(noted.group(2)) + KILL_WAIT
+        except ValueError:
+            continue  # somebody else's words: the comment is anybody's who may write to Slurm
+        if now < until:
+            message = f"Slurm job {job.label} was requeued; its processes may take until {rfc3339(until)} to end here"
+            held.append(EvictionBlocked(kind="SlurmJob", name=job.label, message=message))
+    return tuple(held)
+
+
+def warned(job: SlurmJob, deadline: datetime) -> bool:
+    """Whether its comment says that it was told of `deadline`."""
+    return f"provisioner: ends at {rfc3339(deadline)}" in job.admin_comment
+
+
+def with_warning(job: SlurmJob, deadline: datetime) -> str:
+    """Its administrator's comment, with the deadline; what others wrote there stays."""
+    return _with_note(job, f"ends at {rfc3339(deadline)}")
+
+
+def with_requeue(job: SlurmJob, node: str, now: datetime) -> str:
+    """Its administrator's comment, with from where it is requeued, and when."""
+    return _with_note(job, f"requeued from {node} at {rfc3339(now)}")
+
+
+def _with_note(job: SlurmJob, note: str) -> str:
+    others = _NOTE.sub("", job.admin_comment)
+    return f"{others}; " * bool(others) + f"provisioner: {note}"
+
+
+def _servers(job: SlurmJob, node: str, prefix: str) -> tuple[str, ...]:
+    names = expand(job.nodes if job.is_on_nodes else job.planned_nodes)
+    return tuple(sorted({node, *(name.removeprefix(prefix) for name in names)}))

@@ -1,0 +1,135 @@
+"""Slurm's nodes and jobs, read from slurmrestd's answers of every version that is spoken (22.05 to 25.11). Pure.
+
+States are a word in the older versions and a list of words in the newer ones; numbers became objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from provisioner.jobs.slurm.hostlist import expand
+
+REASON_PREFIX: Final = "provisioner: "
+"""How every reason begins with which this project drains a node."""
+
+_BUSY: Final = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
+_OUT_OF_USE: Final = frozenset({"DRAIN", "DRAINED", "DRAINING", "DOWN", "FAIL", "FAILING", "ERROR"})
+_DRAIN: Final = frozenset({"DRAIN", "DRAINED", "DRAINING"})
+_RUNNING: Final = frozenset({"RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING", "STOPPED", "SIGNALING", "RESIZING"})
+
+
+@dataclass(frozen=True)
+class SlurmNode:
+    name: str
+    states: tuple[str, ...]
+    """The base state, and the flags that Slurm puts beside it."""
+    reason: str
+
+    @property
+    def state(self) -> str:
+        """As Slurm's own tools write it: `IDLE+DRAIN`."""
+        return "+".join(self.states)
+
+    @property
+    def is_drained(self) -> bool:
+        """Takes no job, because somebody said so; jobs may still run."""
+        return not _DRAIN.isdisjoint(self.states)
+
+    @property
+    def is_down(self) -> bool:
+        return "DOWN" in self.states
+
+    @property
+    def takes_jobs(self) -> bool:
+        return _OUT_OF_USE.isdisjoint(self.states)
+
+    @property
+    def is_busy(self) -> bool:
+        return not _BUSY.isdisjoint(self.states)
+
+    @property
+    def is_planned(self) -> bool:
+        return "PLANNED" in self.states
+
+    @property
+    def is_ours(self) -> bool:
+        """Drained by this project, whichever Maintenance it was."""
+        return self.is_drained and self.reason.startswith(REASON_PREFIX)
+
+
+@dataclass(frozen=True)
+class SlurmJob:
+    id: int
+    label: str
+    """Its id as users know it: `4711`, or `4700_3` for a task of an array."""
+    name: str
+    user: str
+    states: tuple[str, ...]
+    nodes: str
+    """As Slurm writes them, such as `r01-u[01-04]`; `expand` reads it."""
+    planned_nodes: str
+    is_batch: bool
+    may_requeue: bool
+    admin_comment: str
+
+    @property
+    def is_on_nodes(self) -> bool:
+        """Something of it is on its nodes: the job itself, its prolog or its epilog."""
+        return not _RUNNING.isdisjoint(self.states)
+
+    @property
+    def is_completing(self) -> bool:
+        return "COMPLETING" in self.states
+
+    @property
+    def state(self) -> str:
+        return "+".join(self.states)
+
+    def runs_on(self, node: str) -> bool:
+        """Raises: ValueError if its nodes are not readable."""
+        return self.is_on_nodes and node in expand(self.nodes)
+
+    def is_planned_on(self, node: str) -> bool:
+        """Raises: ValueError if its nodes are not readable."""
+        return "PENDING" in self.states and not self.is_on_nodes and node in expand(self.planned_nodes)
+
+
+def read_node(body: Mapping[str, Any]) -> SlurmNode:
+    states = (*_words(body.get("state")), *_words(body.get("state_flags")))
+    return SlurmNode(
+        name=str(body.get("name") or ""),
+        states=tuple(dict.fromkeys(states)),
+        reason=str(body.get("reason") or ""),
+    )
+
+
+def read_job(body: Mapping[str, Any]) -> SlurmJob:
+    number = _number(body.get("job_id")) or 0
+    array, task = _number(body.get("array_job_id")), _number(body.get("array_task_id"))
+    return SlurmJob(
+        id=number,
+        label=f"{array}_{task}" if array and task is not None else str(number),
+        name=str(body.get("name") or ""),
+        user=str(body.get("user_name") or body.get("user_id") or "somebody"),
+        states=_words(body.get("job_state")),
+        nodes=str(body.get("nodes") or ""),
+        planned_nodes=str(body.get("scheduled_nodes") or body.get("sched_nodes") or ""),
+        is_batch=bool(body.get("batch_flag")),
+        may_requeue=bool(body.get("requeue")),
+        admin_comment=str(body.get("admin_comment") or ""),
+    )
+
+
+def _words(value: Any) -> tuple[str, ...]:
+    """`"idle"`, `"IDLE+DRAIN"` or `["IDLE", "DRAIN"]`."""
+    texts = value if isinstance(value, list) else [value] if value else []
+    # Slurm marks a node that does not answer with a star behind its state.
+    return tuple(word.rstrip("*~#$@^!%").upper() for text in texts for word in str(text).split("+") if word)
+
+
+def _number(value: Any) -> int | None:
+    if isinstance(value, Mapping):
+        value = value.get("number") if value.get("set") else None
+    return int(value) if isinstance(value, int | float) else None

@@ -1,0 +1,236 @@
+"""Slurm's part of `provisioner.jobs.work.Workloads`: its jobs seen, warned and ended; its nodes drained and resumed.
+
+A drain belongs to whoever set it. Slurm has no compare-and-set, so that each change is preceded by a look, and followed
+by another one that says what came of it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final, get_args
+
+import structlog
+
+from provisioner.api.errors import NotFound
+from provisioner.api.node_pool import NodePool
+from provisioner.api.pool_settings import SlurmJobs, WarningSignal
+from provisioner.api.values import Secret
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.resources import SECRETS
+from provisioner.jobs.slurm.jobs import (
+    NodeJobs,
+    as_jobs,
+    describe,
+    held_by_kill_wait,
+    jobs_of_node,
+    warned,
+    with_requeue,
+    with_warning,
+)
+from provisioner.jobs.slurm.objects import SlurmJob, SlurmNode
+from provisioner.jobs.slurm.rest import Dialect, SlurmAccess, SlurmFailed, SlurmRest
+from provisioner.jobs.work import EvictionBlocked, Job, JobKind, SlurmDrained
+
+log = structlog.get_logger()
+
+SIGNALS: Final = frozenset(get_args(WarningSignal))
+
+
+@dataclass(frozen=True)
+class SlurmView:
+    """What Slurm knows of a server. `unknown` has an entry wherever it could not be asked."""
+
+    jobs: tuple[Job, ...] = ()
+    unknown: tuple[str, ...] = ()
+    state: str | None = None
+    reason: str | None = None
+
+
+class SlurmWorkloads:
+    """Usable from several threads. `namespace`: where the Secrets with credentials are."""
+
+    def __init__(self, cluster: Cluster, *, namespace: str, now: Callable[[], datetime]) -> None:
+        self._cluster = cluster
+        self._namespace = namespace
+        self._now = now
+        self._dialects: dict[str, Dialect] = {}
+
+    def look(self, server: str, pool: NodePool) -> SlurmView:
+        """What Slurm has there now. That it does not answer is `unknown`."""
+        settings = pool.spec.jobs.slurm
+        if settings is None:
+            return SlurmView()
+        try:
+            _, node, found = self._observe(server, settings)
+        except SlurmFailed as error:
+            return SlurmView(unknown=(str(error),))
+        reason = node.reason if not node.takes_jobs else None
+        unknown = (*found.unknown, *(held.message for held in found.ending))
+        return SlurmView(as_jobs(found, server, settings.node_name_prefix), unknown, node.state, reason)
+
+    def warn(self, server: str, pool: NodePool, deadline: datetime) -> int:
+        """Signal the jobs there, and note in their administrator's comment that they were told; how many know."""
+        settings = pool.spec.jobs.slurm
+        if settings is None:
+            return 0
+        rest, _, found = self._observe(server, settings)
+        return sum(
+            warned(job, deadline) or _warn(rest, job, deadline, _signal_of(settings))
+            for job in found.running
+            if not job.is_completing
+        )
+
+    def close(self, server: str, pool: NodePool, reason: str) -> SlurmDrained | None:
+        """Drain the node with `reason`, unless somebody else has taken it out of use. Raises: SlurmFailed."""
+        settings = pool.spec.jobs.slurm
+        if settings is None:
+            return None
+        name = settings.node_name_prefix + server
+        rest = self._connect(settings)
+        before = _known(rest.node(name), name)
+        if before.takes_jobs:
+            after = _update(rest, name, "DRAIN", reason)
+            if after.takes_jobs:
+                raise SlurmFailed(f"Slurm node {name} was not drained, it is {after.state}", after_seconds=5.0)
+            log.info("slurm node was drained", node=name, reason=after.reason, state=after.state)
+            before = after
+        return SlurmDrained(node=name, reason=before.reason, ours=before.is_drained and before.reason == reason)
+
+    def reopen(self, node: str, reason: str, pool: NodePool) -> bool:
+        """Resume `node` if it is drained with exactly `reason`. Raises: SlurmFailed."""
+        settings = pool.spec.jobs.slurm
+        if settings is None:
+            return False
+        rest = self._connect(settings)
+        before = rest.node(node)
+        if before is None or not before.is_drained or before.reason != reason:
+            return False
+        after = _update(rest, node, "RESUME", None)
+        if after.is_drained and after.reason == reason:
+            raise SlurmFailed(f"Slurm node {node} was not resumed, it is {after.state}", after_seconds=5.0)
+        log.info("slurm node was resumed", node=node, reason=reason, state=after.state)
+        return True
+
+    def evict(self, server: str, pool: NodePool, *, spare: Collection[JobKind]) -> tuple[EvictionBlocked, ...]:
+        """Requeue or cancel the jobs there; returns those that are still there, and why. Never raises SlurmFailed."""
+        settings = pool.spec.jobs.slurm
+        if settings is None:
+            return ()
+        name = settings.node_name_prefix + server
+        try:
+            rest, node, found = self._observe(server, settings)
+            if "SlurmJob" not in spare and _end(rest, node, found, self._now()):
+                _, _, found = self._observe(server, settings)
+        except SlurmFailed as error:
+            return (EvictionBlocked(kind="Slurm", name=name, message=str(error)),)
+        held = [
+            EvictionBlocked(
+                kind="SlurmJob",
+                name=job.label,
+                message=describe(job) + ("; it is not interrupted" * ("SlurmJob" in spare)),
+            )
+            for job in found.running
+        ]
+        held += [EvictionBlocked(kind="Slurm", name=name, message=words) for words in found.unknown]
+        return (*held, *found.ending)
+
+    def _observe(self, server: str, settings: SlurmJobs) -> tuple[SlurmRest, SlurmNode, NodeJobs]:
+        name = settings.node_name_prefix + server
+        rest = self._connect(settings)
+        # The node first: a job that starts between the two is then seen among the jobs.
+        node = _known(rest.node(name), name)
+        jobs = rest.jobs()
+        found = jobs_of_node(node, jobs)
+        return rest, node, replace(found, ending=held_by_kill_wait(node, jobs, self._now()))
+
+    def _connect(self, settings: SlurmJobs) -> SlurmRest:
+        name = settings.credentials_name
+        source = f"{self._namespace}/{name}"
+        try:
+            secret = self._cluster.get(SECRETS, name, namespace=self._namespace)
+            data = {key: base64.b64decode(value).decode() for key, value in (secret.get("data") or {}).items()}
+            username, token = data["username"].strip(), data["token"].strip()
+        except NotFound as error:
+            raise _unusable(source, "does not exist") from error
+        except (KeyError, binascii.Error, UnicodeDecodeError) as error:
+            raise _unusable(source, "lacks username or token") from error
+        access = SlurmAccess(settings.url, username, Secret(token), source, settings.certificate)
+        return SlurmRest(access, self._dialects)
+
+
+def _end(rest: SlurmRest, node: SlurmNode, found: NodeJobs, now: datetime) -> bool:
+    """Requeue or cancel; whether anything was asked for.
+
+    slurmrestd has no requeue. Slurm requeues the jobs of a node that is set DOWN, those that allow it; the others are
+    cancelled before. Somebody else's drained node keeps its state, so that its jobs are all cancelled.
+    """
+    running = [job for job in found.running if not job.is_completing]
+    requeued = [job for job in running if job.is_batch and job.may_requeue] if node.is_ours else []
+    cancelled = [job for job in running if job not in requeued]
+    for job in cancelled:
+        rest.cancel_job(job)
+        log.info("slurm job was cancelled", job=job.label, node=node.name)
+    if requeued and len(requeued) == len(found.running):
+        for job in requeued:
+            rest.comment_job(job, with_requeue(job, node.name, now))
+        after = _update(rest, node.name, "DOWN", node.reason)
+        log.info("slurm node was set down", node=node.name, state=after.state, jobs=[job.label for job in requeued])
+        return True
+    return bool(cancelled)
+
+
+def _warn(rest: SlurmRest, job: SlurmJob, deadline: datetime, signal: str | None) -> bool:
+    try:
+        # First the signal: a job that gets it twice checkpoints twice, one that never gets it is lost.
+        signalled = signal is not None and rest.signal_job(job, signal)
+        rest.comment_job(job, with_warning(job, deadline))
+    except SlurmFailed as error:
+        log.warning("slurm job was not warned", job=job.label, error=str(error))
+        return False
+    log.info("slurm job was warned", job=job.label, signal=signal if signalled else None)
+    return True
+
+
+def _update(rest: SlurmRest, name: str, state: str, reason: str | None) -> SlurmNode:
+    """The node after the update, whatever the answer to it was. Raises: SlurmFailed if Slurm refused it."""
+    refused: SlurmFailed | None = None
+    try:
+        rest.update_node(name, state, reason)
+    except SlurmFailed as error:
+        refused = error
+    after = _known(rest.node(name), name)
+    happened = {"DRAIN": after.is_drained, "DOWN": after.is_down, "RESUME": after.takes_jobs}[state]
+    if refused is not None and not happened:
+        raise refused
+    return after
+
+
+def _known(node: SlurmNode | None, name: str) -> SlurmNode:
+    if node is None:
+        raise SlurmFailed(
+            f"Slurm has no node {name}: add it to slurm.conf, correct spec.jobs.slurm.nodeNamePrefix of the pool, or "
+            "remove spec.jobs.slurm",
+            after_seconds=60.0,
+        )
+    return node
+
+
+def _signal_of(settings: SlurmJobs) -> str | None:
+    signal = settings.signal
+    if signal is not None and signal not in SIGNALS:
+        # slurmrestd takes an unknown name for a request to cancel.
+        known = ", ".join(sorted(SIGNALS))
+        message = f"spec.jobs.slurm.signal is {signal!r}, no signal that warns a job: use one of {known}"
+        raise SlurmFailed(message, after_seconds=60.0)
+    return signal
+
+
+def _unusable(source: str, why: str) -> SlurmFailed:
+    return SlurmFailed(
+        f"Secret {source} {why}: create it with the keys username and token (scontrol token username=… lifespan=…)",
+        after_seconds=60.0,
+    )

@@ -1,0 +1,251 @@
+"""May this machine have its join configuration now? Pure: facts in, decision out.
+
+A boot that the controller ordered arms one fetch. The fetch may be repeated by the machine that made it (it alone
+knows the key that it invented), because answers get lost and services die between two writes; until the certificate
+is out, after which nobody needs the token any more.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from provisioner.api.image import Image
+from provisioner.api.maintenance import AGENT_METHODS
+from provisioner.api.meta import parse_time
+from provisioner.api.node_contract import PREPARED_ORDER_ANNOTATION
+from provisioner.api.node_pool import NodePool
+from provisioner.api.server import BootOrder, JoinStatus, Server
+from provisioner.api.values import same_system_uuid
+from provisioner.join.admission.attestation import Challenge, Proof, Proven
+from provisioner.join.admission.request import JoinRequest
+from provisioner.join.admission.successor import find_successor
+from provisioner.join.node_object import SERVER_UID_ANNOTATION
+from provisioner.rules.assigned_image import next_image_name
+from provisioner.rules.bootability import find_unaccepted, find_without_pool
+from provisioner.rules.liveness import read_heartbeat
+from provisioner.rules.stage_timeouts import time_to_join
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """Hand it out. `repeat`: the same machine asks again for what it was given."""
+
+    order: BootOrder
+    pool: NodePool
+    repeat: bool
+
+
+@dataclass(frozen=True)
+class Denied:
+    """No. `recorded`: the server's status shall say so (the asker speaks from the server's own address)."""
+
+    reason: str
+    message: str
+    recorded: bool = False
+
+
+@dataclass(frozen=True)
+class NotYet:
+    """Come again in `retry_after_seconds`."""
+
+    reason: str
+    message: str
+    retry_after_seconds: float = 5.0
+
+
+@dataclass(frozen=True)
+class Challenged:
+    """Answer this first."""
+
+    challenge: Mapping[str, Any]
+
+
+Decision = Admitted | Denied | NotYet | Challenged
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinFacts:
+    """What is known when a request is judged. Objects that do not exist are None.
+
+    lease: the Node's, needed only where no BMC carries the order out.
+    """
+
+    server: Server | None
+    pool: NodePool | None = None
+    image: Image | None = None
+    node: Mapping[str, Any] | None = None
+    lease: Mapping[str, Any] | None = None
+    proof: Proof | None = None
+
+
+def admit(facts: JoinFacts, request: JoinRequest, source_address: str, now: datetime) -> Decision:
+    """Judge one request.
+
+    The order of the rules matters: until the source address is right, nothing about the request reaches the server's
+    status (an Event tells of it), and the answer tells no more than the server's boot script, which anybody may read.
+    """
+    server = facts.server
+    if server is None:
+        return Denied(
+            "UnknownMachine", f"no server with boot MAC address {request.mac_address} is registered; register it"
+        )
+    if server.status.address is None:
+        return NotYet("NoAddress", f"server {server.name} has no address yet; it needs a rack with a free address")
+    if source_address != server.status.address:
+        return Denied(
+            "WrongAddress",
+            f"{source_address} asked for server {server.name}, whose address is {server.status.address}; "
+            "boot the server so that it gets its own address",
+        )
+    return _judge_identity(facts, server, request) or _judge_order(facts, server, request, now)
+
+
+def is_by_bmc(server: Server) -> bool:
+    """Whether the BMC carries the current order out, and with that ends what runs. Otherwise the order arms it."""
+    order = server.status.order
+    return server.spec.bmc is not None and (order is None or order.method not in AGENT_METHODS)
+
+
+def _judge_identity(facts: JoinFacts, server: Server, request: JoinRequest) -> Decision | None:
+    spec = server.spec
+    unaccepted = find_unaccepted(server)
+    if unaccepted is not None:
+        return Denied("NotAccepted", unaccepted.words, recorded=True)
+    if spec.system_uuid and not same_system_uuid(spec.system_uuid, request.system_uuid):
+        return Denied(
+            "SystemUUIDMismatch",
+            f"the machine says that its system UUID is {request.system_uuid or 'none'}, server {server.name} is "
+            f"registered with {spec.system_uuid}; was a mainboard exchanged? Correct spec.systemUUID",
+            recorded=True,
+        )
+    poolless = find_without_pool(server, facts.pool)
+    if poolless is not None:
+        return Denied("NoPool", poolless.words, recorded=True)
+    if facts.pool is not None and facts.pool.spec.attestation == "Required":
+        if isinstance(facts.proof, Challenge):
+            return Challenged(facts.proof.challenge)
+        if not isinstance(facts.proof, Proven):
+            why = facts.proof.why if facts.proof else "nothing was offered"
+            return Denied(
+                "AttestationRequired",
+                f"NodePool {facts.pool.name} admits only servers that prove their identity: {why}; "
+                "set the pool's attestation to Optional where servers have no TPM",
+                recorded=True,
+            )
+    return None
+
+
+def _judge_order(facts: JoinFacts, server: Server, request: JoinRequest, now: datetime) -> Decision:
+    order, join = server.status.order, server.status.join or JoinStatus()
+    if order is None:
+        return NotYet("NotOrdered", f"nobody has ordered a boot of server {server.name} yet")
+    if join.order_id == order.id and not _may_repeat(join, request):
+        return Denied(
+            "AlreadyFetched",
+            f"the join configuration of boot order {order.id} was handed out at {join.fetched_time}; "
+            "the next ordered boot gets the next one",
+            recorded=True,
+        )
+    power = server.status.power
+    by_bmc = is_by_bmc(server)
+    accepted = by_bmc and power is not None and power.order_id == order.id
+    if by_bmc and not accepted:
+        return NotYet(
+            "OrderNotCarriedOut",
+            f"boot order {order.id} of server {server.name} has not reached its BMC: this boot is an older one",
+        )
+    if order.boot_id_before is not None and request.boot_id == order.boot_id_before.lower():
+        return NotYet(
+            "StillOldBoot", f"boot {request.boot_id} ran before order {order.id} was given; the ordered boot is awaited"
+        )
+    accepted_time = power.order_time if power is not None and accepted else None
+    armed = parse_time(accepted_time or order.ordered_time)
+    if not by_bmc and join.order_id != order.id:
+        obstacle = _judge_predecessor(facts, server, order, request, armed, now)
+        if obstacle is not None:
+            return obstacle
+    # Armed since the BMC accepted the order; since it was given, where there is no BMC or the agent carries it out.
+    window = time_to_join(facts.pool)
+    if now > armed + window:
+        return Denied(
+            "OrderExpired",
+            f"boot order {order.id} was armed at {armed:%Y-%m-%dT%H:%M:%SZ}, longer ago than the "
+            f"{int(window.total_seconds())} s that all stages of a boot may take together; a new order is needed",
+            recorded=True,
+        )
+    return _judge_image(facts, server, order, request) or _judge_node(
+        facts, server, order, Admitted(order, _present(facts.pool), repeat=join.order_id == order.id)
+    )
+
+
+def _judge_predecessor(
+    facts: JoinFacts, server: Server, order: BootOrder, request: JoinRequest, armed: datetime, now: datetime
+) -> Decision | None:
+    """No BMC has ended the boot before this one: whether it is over, and this one its successor."""
+    successor = find_successor(facts.node, order)
+    if successor is not None:
+        if successor.asks(request.request_key_sha256):
+            return None
+        until = successor.comes_until(armed, now)
+        if now <= until:
+            return NotYet(
+                "OtherBootAwaited",
+                f"server {server.name} was told to start a kernel by kexec for boot order {order.id}; until "
+                f"{until:%Y-%m-%dT%H:%M:%SZ} only that one joins, by the request key that it was given",
+            )
+    # The new boot cannot have renewed the Lease: it has no certificate before it has joined. As long as the old kubelet
+    # lives, pods live beside it and speak from the server's address, with any boot id that they invent.
+    if read_heartbeat(facts.lease).is_fresh(now):
+        return NotYet(
+            "OldBootRuns",
+            f"the kubelet of server {server.name} was heard of a moment ago: the boot before order {order.id} runs",
+            2.0,
+        )
+    return None
+
+
+def _judge_image(facts: JoinFacts, server: Server, order: BootOrder, request: JoinRequest) -> Decision | None:
+    name = order.image_ref or next_image_name(server, facts.pool)
+    if facts.image is None:
+        return NotYet("NoImage", f"Image {name} of boot order {order.id} does not exist; publish it", 15.0)
+    if request.image_digest != facts.image.spec.digest:
+        return Denied(
+            "WrongImage",
+            f"the machine says that it booted {request.image_digest}, the order for server {server.name} is "
+            f"{name} ({facts.image.spec.digest}); it must boot again",
+            recorded=True,
+        )
+    return None
+
+
+def _judge_node(facts: JoinFacts, server: Server, order: BootOrder, admitted: Admitted) -> Decision:
+    annotations = ((facts.node or {}).get("metadata") or {}).get("annotations") or {}
+    if facts.node is not None and annotations.get(SERVER_UID_ANNOTATION) != server.metadata.uid:
+        return Denied(
+            "NodeNameTaken",
+            f"Node {server.name} exists and was not made for this server; delete it or rename the server",
+            recorded=True,
+        )
+    if annotations.get(PREPARED_ORDER_ANNOTATION) != order.id:
+        return NotYet(
+            "NodeNotPrepared",
+            f"Node {server.name} is not prepared for boot order {order.id} yet by the controller",
+            1.0,
+        )
+    return admitted
+
+
+def _may_repeat(join: JoinStatus, request: JoinRequest) -> bool:
+    spent = join.token_id is not None and join.certificate_token_id == join.token_id
+    known = (join.request_key_sha256 or "").encode()
+    return not spent and hmac.compare_digest(known, request.request_key_sha256.encode())
+
+
+def _present(pool: NodePool | None) -> NodePool:
+    if pool is None:
+        raise ValueError("judged an order without a pool")
+    return pool

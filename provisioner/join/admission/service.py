@@ -1,0 +1,256 @@
+"""The effects of a join: read, decide, claim, mint, answer. One instance serves many threads; replicas need no
+agreement but the API server's.
+
+The order of the writes is what makes a crash harmless at any line, and two racing requests one winner:
+
+    1  delete the token that was handed out before     nobody holds a live token that the claim no longer names
+    2  claim in Server.status.join                     under the resourceVersion that the decision was made on
+    3  create the token's Secret
+    4  read the claim back                             a repeat may have overtaken us: then its token is the one
+
+After a crash the machine asks again with the same key and gets a fresh token. A token that a crash or a race left over
+works for nobody: the approver asks for the id in the claim; it is removed by the controller or when it expires.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import structlog
+
+from provisioner.api.codec import decode
+from provisioner.api.errors import Conflict, NotFound, Retryable
+from provisioner.api.image import Image
+from provisioner.api.meta import Resource
+from provisioner.api.node_pool import NodePool
+from provisioner.api.server import JoinStatus, Server
+from provisioner.api.values import MacAddress
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.events import Events, EventType
+from provisioner.cluster.resources import LEASES, NODE_LEASES, NODES, SECRETS, ResourceType, of
+from provisioner.cluster.source import Source
+from provisioner.join.admission.admit import (
+    Admitted,
+    Challenged,
+    Decision,
+    Denied,
+    JoinFacts,
+    NotYet,
+    admit,
+    is_by_bmc,
+)
+from provisioner.join.admission.attestation import VERIFIERS, Verifier, prove
+from provisioner.join.admission.configuration import JoinConfiguration, JoinSettings
+from provisioner.join.admission.kubelet_configuration import kubelet_configuration
+from provisioner.join.admission.request import JoinRequest
+from provisioner.join.admission.status import SERVICE_MANAGER, claim, note
+from provisioner.join.mint import (
+    TOKEN_NAMESPACE,
+    BootstrapToken,
+    mint_token,
+    token_secret,
+    token_secret_name,
+)
+from provisioner.join.recording import regarding_server
+from provisioner.rules.assigned_image import next_image_name
+from provisioner.rules.identity import boot_mac, find_server
+
+log = structlog.get_logger()
+
+R = TypeVar("R", bound=Resource)
+
+_ATTEMPTS = 4
+"""Other controllers write the same Server's status; a claim that met one of them is decided anew."""
+
+
+_UNSYNCED_SECONDS = 2.0
+
+
+class NotSynced(Retryable):
+    """The cache of Servers is not filled yet."""
+
+
+Answer = JoinConfiguration | Denied | NotYet | Challenged
+
+
+class JoinService:
+    """Answers join requests.
+
+    `find_server` names the Server that boots from a MAC address. A cache may answer, for what tells who asks is read
+    afresh before a decision; one that is not filled yet raises NotSynced, so that no machine is told that nobody knows
+    it. `sources`: caches of NodePools and Images, whose changes no join races with.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        settings: JoinSettings,
+        *,
+        find_server: Callable[[MacAddress], str | None],
+        recorder: Events,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        mint: Callable[[], BootstrapToken] = mint_token,
+        verifiers: Mapping[str, Verifier] = VERIFIERS,
+        sources: Mapping[ResourceType, Source] | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        self._find_server = find_server
+        self._recorder = recorder
+        self._now = now
+        self._mint = mint
+        self._verifiers = verifiers
+        self._sources = sources or {}
+
+    def join(self, request: JoinRequest, source_address: str) -> Answer:
+        """Answer one request. Raises: Retryable when the API server is away or many write the same Server."""
+        try:
+            name = self._find_server(request.mac_address)
+        except NotSynced as error:
+            return NotYet("NotSynced", f"the join service has just been started: {error}", error.after_seconds)
+        for _ in range(_ATTEMPTS):
+            facts = self._read_facts(name, request)
+            now = self._now()
+            decision = admit(facts, request, source_address, now)
+            if facts.server is None or not isinstance(decision, Admitted):
+                return self._turn_away(facts.server, decision, request, source_address, now)
+            try:
+                return self._hand_out(facts.server, decision, request, now)
+            except Conflict:
+                continue
+        raise Retryable(f"Server {name} is being written by others; the claim did not get through", after_seconds=1)
+
+    def _read_facts(self, name: str | None, request: JoinRequest) -> JoinFacts:
+        server = self._optional(Server, name)
+        if server is None or server.spec.boot_mac_address != request.mac_address:
+            return JoinFacts(server=None)
+        pool = self._optional(NodePool, server.spec.node_pool_ref)
+        order = server.status.order
+        image = self._optional(Image, (order.image_ref if order else None) or next_image_name(server, pool))
+        return JoinFacts(
+            server=server,
+            pool=pool,
+            image=image,
+            node=self._found(NODES, server.name),
+            lease=self._found(LEASES, server.name, NODE_LEASES) if not is_by_bmc(server) else None,
+            proof=prove(server, request, self._verifiers),
+        )
+
+    def _optional(self, kind: type[R], name: str | None) -> R | None:
+        if name is None:
+            return None
+        source = self._sources.get(of(kind))
+        cached = source.get(name) if source is not None and source.has_synced else None
+        found = cached if cached is not None else self._found(of(kind), name)
+        return decode(kind, found) if found is not None else None
+
+    def _found(self, type_: ResourceType, name: str, namespace: str | None = None) -> dict[str, Any] | None:
+        try:
+            return self._cluster.get(type_, name, namespace=namespace)
+        except NotFound:
+            return None
+
+    def _hand_out(self, server: Server, admitted: Admitted, request: JoinRequest, now: datetime) -> Answer:
+        before = server.status.join or JoinStatus()
+        if before.token_id and before.certificate_token_id != before.token_id:  # else its certificate ended it
+            self._delete_token(before.token_id)
+        token = self._mint()
+        self._cluster.apply_status(
+            Server,
+            server.name,
+            claim(server, admitted.order, request, token.id, now),
+            manager=SERVICE_MANAGER,
+            resource_version=server.metadata.resource_version,
+        )
+        secret = token_secret(token, server.name, now, self._settings.token_ttl_seconds)
+        self._cluster.create(SECRETS, secret, namespace=TOKEN_NAMESPACE)
+        claimed = self._cluster.read(Server, server.name).status.join
+        if claimed is None or claimed.token_id != token.id:
+            self._delete_token(token.id)
+            return NotYet("Superseded", f"a later request of server {server.name} is being answered", 1.0)
+        log.info(
+            "join configuration handed out",
+            server=server.name,
+            order=admitted.order.id,
+            boot_id=request.boot_id,
+            token_id=token.id,
+            repeat=admitted.repeat,
+        )
+        self._record(
+            server,
+            "Normal",
+            "JoinConfigurationIssued",
+            f"Handed out the join configuration of boot order {admitted.order.id}"
+            + (" again: the same machine repeated its request" if admitted.repeat else ""),
+        )
+        return JoinConfiguration(
+            node_name=server.name,
+            api_server_url=self._settings.api_server_url,
+            cluster_ca=self._settings.cluster_ca,
+            bootstrap_token=token.wire(),
+            node_address=server.status.address or "",
+            kubelet=kubelet_configuration(
+                admitted.pool.spec.kubelet.configuration,
+                cluster_dns=self._settings.cluster_dns,
+                cluster_domain=self._settings.cluster_domain,
+            ),
+        )
+
+    def _turn_away(
+        self, server: Server | None, decision: Decision, request: JoinRequest, source_address: str, now: datetime
+    ) -> Answer:
+        if isinstance(decision, Admitted):
+            raise ValueError("admitted a server that does not exist")
+        if isinstance(decision, Challenged):
+            return decision
+        log.info(
+            "join turned away",
+            server=server.name if server else None,
+            mac=request.mac_address,
+            source=source_address,
+            reason=decision.reason,
+        )
+        if server is None or decision.reason == "NoAddress":
+            return decision
+        if isinstance(decision, Denied):
+            self._record(server, "Warning", "JoinRefused", f"{decision.reason}: {decision.message}")
+        if isinstance(decision, NotYet) or decision.recorded:
+            self._note(server, decision, now)
+        return decision
+
+    def _note(self, server: Server, decision: Denied | NotYet, now: datetime) -> None:
+        status = note(server, decision, now)
+        if status is None:
+            return
+        try:
+            self._cluster.apply_status(
+                Server,
+                server.name,
+                status,
+                manager=SERVICE_MANAGER,
+                resource_version=server.metadata.resource_version,
+            )
+        except Retryable as error:
+            # The machine learns why from the answer; the record follows with its next try.
+            log.info("join refusal not recorded", server=server.name, error=str(error))
+
+    def _delete_token(self, token_id: str) -> None:
+        self._cluster.delete(SECRETS, token_secret_name(token_id), namespace=TOKEN_NAMESPACE)
+
+    def _record(self, server: Server, type_: EventType, reason: str, message: str) -> None:
+        self._recorder.record(regarding_server(server), type_, reason, message)
+
+
+def find_server_in(servers: Source) -> Callable[[MacAddress], str | None]:
+    """Which Server boots from a MAC address, out of a cache: the `find_server` of a JoinService."""
+    by_mac = servers.index(lambda server: [boot_mac(server)])
+
+    def find(mac_address: MacAddress) -> str | None:
+        if not servers.has_synced:
+            raise NotSynced("the servers are still being read", after_seconds=_UNSYNCED_SECONDS)
+        found = find_server(mac_address, by_mac.get(mac_address))
+        return found["metadata"]["name"] if found is not None else None
+
+    return find

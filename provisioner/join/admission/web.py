@@ -1,0 +1,121 @@
+"""POST /v1/join over HTTP. TLS ends at nginx in front of us; see `source` for whose word on addresses counts."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import structlog
+from flask import Blueprint, Response, jsonify, request
+from werkzeug.exceptions import ClientDisconnected, HTTPException, RequestEntityTooLarge
+
+from provisioner.api.errors import ProvisionerError, Retryable
+from provisioner.api.errors import Refused as Malformed
+from provisioner.join.admission.admit import Challenged, Denied, NotYet
+from provisioner.join.admission.configuration import JoinConfiguration
+from provisioner.join.admission.rate import Buckets
+from provisioner.join.admission.request import MAX_REQUEST_BYTES, JoinRequest, parse_join_request
+from provisioner.join.admission.service import Answer
+from provisioner.join.admission.source import TrustedProxies, source_address
+
+log = structlog.get_logger()
+
+REQUESTS_PER_SECOND: Final = 1.0
+BURST: Final = 20.0
+"""Per source. An agent asks once a boot, and then a few times a minute while it has to wait."""
+
+
+class Joins(Protocol):
+    """What answers (JoinService)."""
+
+    def join(self, request: JoinRequest, source_address: str) -> Answer: ...
+
+
+def join_blueprint(
+    service: Joins,
+    trusted_proxies: TrustedProxies,
+    *,
+    monotonic: Callable[[], float] = time.monotonic,
+    requests_per_second: float = REQUESTS_PER_SECOND,
+    burst: float = BURST,
+) -> Blueprint:
+    """The Flask blueprint with the one route. Answers carry tokens: they are never cached, and never logged.
+
+    The WSGI server must pass X-Forwarded-For on where a proxy is trusted (waitress: clear_untrusted_proxy_headers off).
+    Behind a middleware that has put the client's address into REMOTE_ADDR already, trust nobody: TrustedProxies().
+    """
+    blueprint = Blueprint("join", __name__)
+    buckets = Buckets(per_second=requests_per_second, burst=burst)
+    lock = threading.Lock()
+
+    @blueprint.post("/v1/join")
+    def join() -> Response:
+        source = source_address(
+            request.environ.get("REMOTE_ADDR"), request.headers.get("X-Forwarded-For"), trusted_proxies
+        )
+        if source is None:
+            log.error("join request came without a source address", peer=request.environ.get("REMOTE_ADDR"))
+            return _reply(400, "NoSourceAddress", "the proxy in front of the join service sent no usable address")
+        with lock:
+            wait = buckets.wait_seconds(source, monotonic())
+        if wait > 0.0:
+            return _reply(429, "TooManyRequests", f"{source} asks too often", retry_after_seconds=wait)
+        if request.mimetype != "application/json":
+            return _reply(415, "Malformed", "join request is not application/json")
+        request.max_content_length = MAX_REQUEST_BYTES
+        try:
+            parsed = parse_join_request(request.get_data(cache=False))
+        except RequestEntityTooLarge:
+            return _reply(413, "TooLarge", f"join request is longer than {MAX_REQUEST_BYTES} bytes")
+        except (ClientDisconnected, HTTPException):
+            return _reply(400, "Malformed", "join request was cut")
+        except Malformed as error:
+            return _reply(400, "Malformed", str(error))
+        return _answer(service, parsed, source)
+
+    return blueprint
+
+
+def _answer(service: Joins, parsed: JoinRequest, source: str) -> Response:
+    try:
+        answer = service.join(parsed, source)
+    except Retryable as error:
+        log.warning("join put off", source=source, mac=parsed.mac_address, error=str(error))
+        return _reply(503, "Unavailable", "the cluster does not answer now", retry_after_seconds=error.after_seconds)
+    except ProvisionerError as error:
+        log.error("join failed", source=source, mac=parsed.mac_address, error=str(error))
+        return _reply(503, "Unavailable", "the join service has a fault; see its log", retry_after_seconds=15.0)
+    except Exception:
+        # Also what nobody thought of must leave the machine with a reason to try again.
+        log.exception("join failed", source=source, mac=parsed.mac_address)
+        return _reply(503, "Unavailable", "the join service has a fault; see its log", retry_after_seconds=15.0)
+    if isinstance(answer, JoinConfiguration):
+        return _uncached(jsonify(answer.to_wire()), 200)
+    if isinstance(answer, Challenged):
+        return _uncached(
+            jsonify(reason="Challenge", message="prove who you are", challenge=dict(answer.challenge)), 401
+        )
+    if isinstance(answer, NotYet):
+        return _reply(425, answer.reason, answer.message, retry_after_seconds=answer.retry_after_seconds)
+    if isinstance(answer, Denied):
+        return _reply(403, answer.reason, answer.message)
+    raise TypeError(f"join service answered {type(answer).__name__}")
+
+
+def _reply(status: int, reason: str, message: str, *, retry_after_seconds: float | None = None) -> Response:
+    body: dict[str, object] = {"reason": reason, "message": message}
+    if retry_after_seconds is not None:
+        body["retryAfterSeconds"] = max(1, math.ceil(retry_after_seconds))
+    response = _uncached(jsonify(body), status)
+    if retry_after_seconds is not None:
+        response.headers["Retry-After"] = str(body["retryAfterSeconds"])
+    return response
+
+
+def _uncached(response: Response, status: int) -> Response:
+    response.status_code = status
+    response.headers["Cache-Control"] = "no-store"
+    return response

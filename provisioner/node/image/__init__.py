@@ -1,0 +1,1 @@
+"""The next image on the running machine: fetched, verified, loaded, started."""

@@ -1,0 +1,184 @@
+"""`python3 -I -m provisioner.node stage`: fetch and verify an image beside running jobs, and load its kernel.
+
+A process of its own, at the lowest priorities, that the daemon ends when the image is not wanted any more. What it
+holds lies in RAM, in a file system of its own below /run/provisioner/next; once the kernel is loaded only `staged.json`
+is left of it there, and the kernel keeps the rest. It gives up when memory becomes short.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from provisioner.node.image import initrd
+from provisioner.node.image.command_line import CommandLineError, image_sources, next_command_line
+from provisioner.node.image.fetch import fetch_file, fetch_small
+from provisioner.node.image.manifest import (
+    MAX_BYTES,
+    PUBLIC_KEY,
+    ImageError,
+    ImageFile,
+    read_manifest,
+    verify_signature,
+)
+from provisioner.node.machine.hardware import memory_bytes
+from provisioner.node.machine.running import lockdown, why_no_kexec
+
+FOLDER = "/run/provisioner/next"
+RECORD = "staged.json"
+COPIES = 3
+"""How often the image is in memory while it is loaded: the file, kexec's copy of it, and the kernel's."""
+_IOPRIO_SET = {"x86_64": 251, "aarch64": 30}
+_IDLE_CLASS = 3 << 13
+
+
+def reserve_bytes(root: str) -> int:
+    """What must stay available to whatever else runs here: 3 % of the memory, 64 MiB to 2 GiB."""
+    return min(max(memory_bytes(root, "MemTotal") * 3 // 100, 64 << 20), 2 << 30)
+
+
+def check_memory(root: str, needed_bytes: int) -> None:
+    """Raises: ImageError if the reserve would be touched by taking `needed_bytes`."""
+    available, reserve = memory_bytes(root, "MemAvailable"), reserve_bytes(root)
+    if available < needed_bytes + reserve:
+        raise ImageError(
+            f"memory: {available >> 20} MiB available, and {(needed_bytes + reserve) >> 20} MiB needed "
+            f"({needed_bytes >> 20} MiB for the image, {reserve >> 20} MiB in reserve); boot by the firmware instead"
+        )
+
+
+def lower_priority() -> None:
+    """Run only when nothing else wants the processor or the disks."""
+    os.nice(19)
+    try:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+        ctypes.CDLL(None, use_errno=True).syscall(_IOPRIO_SET[os.uname().machine], 1, 0, _IDLE_CLASS)
+    except (OSError, KeyError, AttributeError):
+        return  # nice alone, then
+
+
+def stage(root: str, image_digest: str, arguments: Sequence[str], load: Callable[..., None]) -> str:
+    """Fetch, verify and load; returns what was done, in words. `load`: as kexec.load. Raises: ImageError."""
+    if not root and (reason := why_no_kexec(root)):
+        raise ImageError(reason)
+    running = Path(f"{root}/proc/cmdline").read_text()
+    try:
+        command_line = next_command_line(running, image_digest, arguments)
+    except CommandLineError as error:
+        raise ImageError(str(error)) from error
+    sources = image_sources(running)
+    image = image_digest.replace(":", "-")
+    manifest = fetch_small(sources, f"{image}/manifest", MAX_BYTES)
+    signature = fetch_small(sources, f"{image}/manifest.sig", 4096)
+    files = read_manifest(manifest, image_digest, os.uname().machine)
+    size = sum(file.size_bytes for file in files.values())
+    folder = open_folder(root, image_digest, size)
+    (folder / "manifest").write_bytes(manifest)
+    (folder / "manifest.sig").write_bytes(signature)
+    verify_signature(str(folder), root + PUBLIC_KEY)
+
+    def check() -> None:
+        check_memory(root, (COPIES - 1) * size)
+
+    check_memory(root, COPIES * size - _held_bytes(folder))
+    fetch_kernel(folder, sources, image, files["kernel"], check)
+    key = os.urandom(32).hex()
+    fetch_initrd(folder, sources, image, files, (manifest, signature), key, check)
+    check()
+    load(str(folder / "vmlinuz"), str(folder / "initrd"), command_line, lockdown(root))
+    for name in ("vmlinuz", "initrd"):
+        (folder / name).unlink()
+    record = {"imageDigest": image_digest, "arguments": list(arguments), "requestKeySHA256": hash_key(key)}
+    (folder / RECORD).write_text(json.dumps(record))
+    return f"{image} is verified and loaded ({size / 1e6:.0f} MB)"
+
+
+def hash_key(request_key: str) -> str:
+    """What may be known of a request key."""
+    return "sha256:" + hashlib.sha256(request_key.encode()).hexdigest()
+
+
+def load_nothing(*_: str) -> None:
+    """In place of kexec.load where the root is a made-up one: the machine around it is somebody's."""
+
+
+def open_folder(root: str, image_digest: str, size_bytes: int) -> Path:
+    """The folder, empty or with what an earlier try at the same image has fetched."""
+    folder = Path(root + FOLDER)
+    mark = folder / "image"
+    if mark.exists() and mark.read_text() == image_digest:
+        return folder
+    close_folder(root)
+    folder.mkdir(mode=0o700, parents=True)
+    if not root:
+        options = f"nosuid,nodev,noexec,mode=0700,size={size_bytes + (1 << 20)}"
+        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], check=True, timeout=60)
+    mark.write_text(image_digest)
+    return folder
+
+
+def close_folder(root: str) -> None:
+    """Give the memory back."""
+    folder = Path(root + FOLDER)
+    if not root and folder.is_mount():
+        subprocess.run(["umount", "--lazy", str(folder)], check=False, timeout=60)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def read_record(root: str) -> dict[str, Any] | None:
+    """What an earlier run of the daemon staged in this boot, if it is still loaded."""
+    try:
+        record = json.loads(Path(f"{root}{FOLDER}/{RECORD}").read_text())
+        return {
+            "imageDigest": str(record["imageDigest"]),
+            "arguments": tuple(record["arguments"]),
+            "requestKeySHA256": str(record["requestKeySHA256"]),
+        }
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def fetch_kernel(
+    folder: Path, sources: Sequence[str], image: str, kernel: ImageFile, check: Callable[[], None]
+) -> None:
+    """folder/vmlinuz, verified."""
+    with (folder / "vmlinuz").open("w+b") as target:
+        fetch_file(sources, f"{image}/{kernel.name}", kernel, target, check=check)
+
+
+def fetch_initrd(
+    folder: Path,
+    sources: Sequence[str],
+    image: str,
+    files: dict[str, ImageFile],
+    signed: tuple[bytes, bytes],
+    request_key: str,
+    check: Callable[[], None],
+) -> None:
+    """folder/initrd: stage-1 and the root, both verified, and the key. Goes on with a root that was fetched in part."""
+    stage1, root = files["stage1"], files["root"]
+    between = initrd.before_root(stage1.size_bytes, *signed, root.size_bytes)
+    path, start = folder / "initrd", stage1.size_bytes + len(between)
+    begun = path.exists() and path.stat().st_size > start
+    with path.open("r+b" if begun else "w+b") as target:
+        if not begun:
+            fetch_file(sources, f"{image}/{stage1.name}", stage1, target, check=check)
+            target.write(between)
+        target.seek(start)
+        try:
+            fetch_file(sources, f"{image}/{root.name}", root, target, check=check)
+        except ImageError:
+            target.truncate(0)
+            raise
+        target.write(initrd.after_root(root.size_bytes, request_key))
+
+
+def _held_bytes(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.iterdir())

@@ -1,0 +1,1 @@
+"""What this machine is: its hardware, its boot, and how it runs."""

@@ -1,0 +1,209 @@
+"""Redfish through sushy, as a `PowerController`. Its errors say in words what a person would look for."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any, Final
+
+import sushy
+import sushy.exceptions
+
+from provisioner.api.errors import Retryable
+from provisioner.power.bmc.access import BmcAccess
+from provisioner.power.bmc.power_controller import (
+    BmcRefused,
+    BmcUnreachable,
+    ObservedPower,
+    OverrideEnabled,
+    OverrideTarget,
+)
+from provisioner.power.bmc.redfish_connection import (
+    BUSY_STATUS,
+    CONNECT_SECONDS,
+    READ_SECONDS,
+    BmcConnector,
+    BmcSession,
+    explain,
+    fingerprint_of,
+)
+
+_TARGETS: Final = {
+    "Pxe": sushy.BootSource.PXE,
+    "UefiHttp": sushy.BootSource.UEFI_HTTP,
+    "None": sushy.BootSource.NONE,
+}
+_ENABLED: Final = {
+    "Once": sushy.BootSourceOverrideEnabled.ONCE,
+    "Continuous": sushy.BootSourceOverrideEnabled.CONTINUOUS,
+}
+
+
+class RedfishPower:
+    """One BMC. The first call connects; the session is kept until `close`, and opened again if the BMC forgot it.
+
+    One thread at a time calls it; `close` may be called by another at any time.
+    """
+
+    def __init__(
+        self, access: BmcAccess, *, connect_seconds: float = CONNECT_SECONDS, read_seconds: float = READ_SECONDS
+    ) -> None:
+        self._access = access
+        self._seconds = {"connect_seconds": connect_seconds, "read_seconds": read_seconds}
+        self._session = BmcSession(access.username, access.password.reveal())
+        self._system: Any = None
+        self._in_use = threading.Lock()
+        self._closed = False
+
+    def get_power_state(self) -> ObservedPower:
+        with self._call():
+            state = self._refreshed().power_state
+        if state is None:
+            raise BmcUnreachable(f"BMC {self._access.address} does not say whether its server has power")
+        # A server that turns on, turns off or pauses has power still.
+        return "Off" if state == sushy.PowerState.OFF else "On"
+
+    def set_boot_override(
+        self, enabled: OverrideEnabled, target: OverrideTarget, http_boot_uri: str | None = None
+    ) -> None:
+        with self._call():
+            self._refreshed().set_system_boot_options(
+                target=_TARGETS[target], enabled=_ENABLED[enabled], http_boot_uri=http_boot_uri
+            )
+
+    def power_on(self) -> None:
+        self._reset_as(sushy.ResetType.ON, sushy.ResetType.FORCE_ON)
+
+    def power_off(self, *, force: bool) -> None:
+        if force:
+            self._reset_as(sushy.ResetType.FORCE_OFF)
+        else:
+            self._reset_as(sushy.ResetType.GRACEFUL_SHUTDOWN, sushy.ResetType.PUSH_POWER_BUTTON)
+
+    def reset(self) -> None:
+        self._reset_as(sushy.ResetType.FORCE_RESTART, sushy.ResetType.POWER_CYCLE)
+
+    def close(self) -> None:
+        """End the session; it is not opened again. A call that is under way ends it when it returns."""
+        self._closed = True
+        if self._in_use.acquire(blocking=False):
+            try:
+                self._disconnect()
+            finally:
+                self._in_use.release()
+
+    def _disconnect(self) -> None:
+        self._system = None
+        with contextlib.suppress(Exception):
+            self._session.end()
+
+    def _refreshed(self) -> Any:
+        if self._system is None:
+            self._system = self._connect()
+        else:
+            self._system.refresh(force=True)
+        return self._system
+
+    def _connect(self) -> Any:
+        access = self._access
+        fingerprint = fingerprint_of(access.certificate) if access.certificate else None
+        root = sushy.Sushy(
+            access.address,
+            auth=self._session,
+            connector=BmcConnector(
+                access.address, fingerprint, allow_plain_http=access.allow_plain_http, **self._seconds
+            ),
+        )
+        collection = root.get_system_collection()
+        if access.system_id is None:
+            return root.get_system()
+        paths = [path for path in collection.members_identities if os.path.basename(path) == access.system_id]  # noqa: PTH119 (a URL's path)
+        if not paths:
+            raise BmcRefused(
+                f"BMC {access.address} has no system {access.system_id!r}, only {list(collection.members_identities)}",
+                reason="SystemNotFound",
+                hint="correct spec.bmc.systemID",
+            )
+        return root.get_system(paths[0])
+
+    def _reset_as(self, *preferred: sushy.ResetType) -> None:
+        with self._call():
+            system = self._refreshed()
+            allowed = system.get_allowed_reset_system_values()
+            chosen = next((reset_type for reset_type in preferred if reset_type in allowed), None)
+            if chosen is None:
+                raise BmcRefused(
+                    f"BMC {self._access.address} offers none of {[kind.value for kind in preferred]}, "
+                    f"only {sorted(kind.value for kind in allowed)}",
+                    reason="ResetNotSupported",
+                    hint="update the BMC's firmware, or press the button",
+                )
+            system.reset_system(chosen)
+
+    @contextlib.contextmanager
+    def _call(self) -> Iterator[None]:
+        try:
+            with self._in_use:
+                if self._closed:
+                    raise Retryable(f"the connection to BMC {self._access.address} was closed here meanwhile")
+                with self._words():
+                    yield
+        finally:
+            if self._closed:
+                self.close()
+
+    @contextlib.contextmanager
+    def _words(self) -> Iterator[None]:
+        """Put sushy's errors into ours."""
+        access = self._access
+        try:
+            yield
+        except sushy.exceptions.AccessError as error:
+            self._disconnect()
+            raise BmcRefused(
+                f"BMC {access.address} refused user {access.username!r} (HTTP {error.status_code})",
+                reason="CredentialsRefused",
+                hint=f"correct username and password in Secret {access.credentials_name}",
+            ) from error
+        except sushy.exceptions.HTTPError as error:
+            raise self._of_http(error) from error
+        except sushy.exceptions.ConnectionError as error:
+            raise self._of_connection(error) from error
+        except sushy.exceptions.InvalidParameterValueError as error:
+            raise BmcRefused(
+                f"BMC {access.address} cannot do it: {error}",
+                reason="NotSupported",
+                hint="choose another spec.bmc.bootMethod, or update the BMC's firmware",
+            ) from error
+        except sushy.exceptions.SushyError as error:
+            # Answers that make no sense are what BMCs give while they start.
+            raise BmcUnreachable(f"BMC {access.address} gave no usable answer: {error}", after_seconds=10.0) from error
+
+    def _of_connection(self, error: sushy.exceptions.ConnectionError) -> BmcUnreachable | BmcRefused:
+        address, cause = self._access.address, explain(error)
+        if cause.certificate:
+            return BmcRefused(
+                f"BMC {address} did not present the certificate that was expected: {cause.words}",
+                reason="CertificateRefused",
+                hint="set spec.bmc.certificate to the one that the BMC has now, once you know why it changed",
+            )
+        return BmcUnreachable(f"BMC {address} does not answer: {cause.words}", after_seconds=5.0)
+
+    def _of_http(self, error: sushy.exceptions.HTTPError) -> BmcUnreachable | BmcRefused:
+        access = self._access
+        said = error.detail or "no reason given"
+        if error.status_code in BUSY_STATUS or error.status_code >= 500:
+            return BmcUnreachable(f"BMC {access.address} is busy (HTTP {error.status_code}): {said}", after_seconds=5.0)
+        if error.status_code == 404:
+            # It forgot the path that it gave us: look it up again.
+            self._disconnect()
+            return BmcUnreachable(f"BMC {access.address} lost the system that it had (HTTP 404)", after_seconds=5.0)
+        if error.status_code == 412:
+            return BmcUnreachable(f"BMC {access.address} was changed by somebody else meanwhile", after_seconds=1.0)
+        return BmcRefused(
+            f"BMC {access.address} refused the request (HTTP {error.status_code}): {said}",
+            reason="RequestRefused",
+            hint="check that spec.bmc names a Redfish service, and what it supports",
+        )
