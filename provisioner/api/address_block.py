@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from provisioner.api.meta import ObjectMeta, Resource
-from provisioner.api.schema import Column, FieldSchema, Kind, Rule, described
+from provisioner.api.schema import NAME_PATTERN, Column, FieldSchema, Kind, Rule, described
 
 BLOCK_SIZE: Final = 256
 
@@ -22,7 +22,7 @@ class AddressBlockSpec:
         "Server by address. The server's status.address follows; a claim goes when its server is gone or has moved.",
         default_factory=dict,
         max_properties=BLOCK_SIZE,
-        item=FieldSchema(doc="Name of the Server.", max_length=63),
+        item=FieldSchema(doc="Name of the Server.", max_length=63, pattern=NAME_PATTERN),
     )
 
 
@@ -57,3 +57,12 @@ class AddressBlock(Resource):
 def block_name(address: str) -> str:
     """Name of the block that holds the IPv4 `address`: `10.80.3.17` → `10.80.3.0`."""
     return address.rpartition(".")[0] + ".0"
+
+
+def is_of_block(address: str, block: str) -> bool:
+    """Whether the block of that name holds `address`. Anything may stand in a block: nobody else looks at its keys."""
+    host = address.rpartition(".")[2]
+    canonical = (
+        host.isascii() and host.isdigit() and len(host) <= 3 and str(int(host)) == host and int(host) < BLOCK_SIZE
+    )
+    return canonical and block_name(address) == block

@@ -23,11 +23,11 @@ from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
 from provisioner.cluster.source import Lookup, Source
 from provisioner.inventory.addresses.allocate import Holders
-from provisioner.inventory.addresses.claims import AddressClaimer, ClaimBook, address_of
+from provisioner.inventory.addresses.claims import AddressClaimer, ClaimBook, address_of, claims_of
 from provisioner.inventory.addresses.subnets import FreeAddresses
 from provisioner.inventory.counts import Counts, network_keys, overlapping_racks, pool_status, rack_status
 from provisioner.inventory.duplicates import Claim
-from provisioner.inventory.judge import Judgement, Surroundings, judge
+from provisioner.inventory.judge import Judgement, Surroundings, judge, unclaimed
 from provisioner.inventory.rivals import ClaimIndex, exclusive_claims, find_rivals
 from provisioner.inventory.unknown import UnknownMachines
 
@@ -94,13 +94,13 @@ class ServerReconciler:
         self.controller = Controller("inventory-servers", self.reconcile, workers=WORKERS)
         self.free = FreeAddresses()
         self.book = ClaimBook(self.free)
-        self._holders = Holders(
+        self.holders = Holders(
             given=_NamesByAddress(informers.servers.index(lambda body: [address_of(body)])),
             pinned=_NamesByAddress(informers.servers.index(lambda body: [pinned_address(body)])),
             claimed=self.book,
         )
         self.claimer = AddressClaimer(
-            cluster, informers.servers, self.book, self._judge, served=self.controller.queue.add, monotonic=monotonic
+            cluster, informers.servers, self.book, self._judge, news=self.controller.queue.add, monotonic=monotonic
         )
 
     def reconcile(self, name: str) -> float | None:
@@ -121,6 +121,11 @@ class ServerReconciler:
         if not is_claimed or claims - {address, address_of(body)}:
             self.claimer.ask(name)
         if judgement.allocates and not is_claimed:
+            failure = self.claimer.failure(name)
+            if failure is not None:
+                says = unclaimed(decode_shared(Server, body), judgement, failure, self._clock())
+                if _says_something_new(body, says):
+                    self._write(body, says)
             return CLAIM_SECONDS
         if _says_something_new(body, judgement):
             self._write(body, judgement)
@@ -136,7 +141,7 @@ class ServerReconciler:
             pool=decode_shared(NodePool, pool) if pool is not None else None,
             rivals=find_rivals(body, claimants, self._informers.servers.get),
             claimed_by=self._claimed_by(server),
-            holders=self._holders,
+            holders=self.holders,
             claims=self.book.of(server.name),
             lowest_free=self.free.lowest,
         )
@@ -306,6 +311,9 @@ def _follow(
     def block_changed(name: str, old: Object | None, new: Object | None) -> None:
         for server in reconciler.book.take(name, new):
             add_server(server)
+        for address in claims_of(old).keys() - claims_of(new).keys():
+            for server in reconciler.holders.given.get(address, ()):
+                add_server(server)  # the claim was somebody else's: it makes its own
 
     informers.address_blocks.subscribe(block_changed)
     informers.servers.subscribe(server_changed)

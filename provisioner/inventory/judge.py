@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -55,6 +55,24 @@ class Judgement:
         own = {"address": self.address, "subnetName": self.subnet_name, "assignedImageRef": self.image}
         conditions = [to_json(self.discovered), to_json(self.accepted)]
         return {key: value for key, value in own.items() if value is not None} | {"conditions": conditions}
+
+
+def unclaimed(server: Server, judgement: Judgement, why: str, now: datetime) -> Judgement:
+    """`judgement` where the new address cannot be claimed: the server keeps what it has, and says `why`."""
+    accepted = Condition(
+        type="Accepted",
+        status="False",
+        reason="AddressNotClaimed",
+        message=f"An address in subnet {judgement.subnet_name} is free, but {why}",
+        last_transition_time=rfc3339(now),
+        observed_generation=server.metadata.generation,
+    )
+    return replace(
+        judgement,
+        address=server.status.address,
+        subnet_name=server.status.subnet_name,
+        accepted=settle_condition(server.status.conditions, accepted),
+    )
 
 
 def judge(server: Server, surroundings: Surroundings, now: datetime) -> Judgement:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from provisioner.api.errors import Conflict, NeedsHuman, NotFound
-from provisioner.inventory.addresses.claims import AddressClaimer, ClaimBook
+from provisioner.inventory.addresses.claims import BATCH, LASTING_SECONDS, AddressClaimer, ClaimBook
 from provisioner.inventory.addresses.subnets import FreeAddresses
 
 
@@ -32,6 +32,9 @@ class Blocks:
         claims = {a: s for a, s in (before["spec"]["claims"] | patch["spec"]["claims"]).items() if s is not None}
         return self._store(name, {**patch["spec"], "claims": claims})
 
+    def raced(self, type_: Any, body: dict[str, Any]) -> dict[str, Any]:
+        raise Conflict("another was faster", after_seconds=0.0)
+
     def get(self, type_: Any, name: str) -> dict[str, Any]:
         if name not in self.blocks:
             raise NotFound(f"{name} is gone", hint="")
@@ -54,15 +57,15 @@ class Wanted:
 
 class Site:
     def __init__(self, **wanted: str) -> None:
-        self.wanted, self.api, self.served = wanted, Blocks(), list[str]()
-        self.book = ClaimBook(FreeAddresses())
+        self.wanted, self.api, self.news = wanted, Blocks(), list[str]()
+        self.book, self.seconds = ClaimBook(FreeAddresses()), 0.0
         self.claimer = AddressClaimer(
             self.api,  # type: ignore[arg-type]
             self,  # type: ignore[arg-type]
             self.book,
             lambda body: Wanted(self.wanted[body["metadata"]["name"]]),  # type: ignore[arg-type,return-value]
-            served=self.served.append,
-            monotonic=lambda: 0.0,
+            news=self.news.append,
+            monotonic=lambda: self.seconds,
         )
 
     def get(self, name: str) -> dict[str, Any] | None:
@@ -79,7 +82,7 @@ def test_all_who_wait_are_claimed_for_in_one_write() -> None:
     site.ask(*site.wanted)
     assert site.api.writes == 1
     assert site.api.blocks["10.80.0.0"]["spec"]["claims"] == {f"10.80.0.{n}": f"u{n}" for n in range(2, 42)}
-    assert site.served == list(site.wanted)
+    assert site.news == list(site.wanted)
 
 
 def test_who_was_slower_than_another_leader_reads_the_block_and_gives_nothing_twice() -> None:
@@ -99,10 +102,50 @@ def test_a_block_that_is_refused_keeps_nobody_else_waiting() -> None:
     site.api.broken.add("10.80.0.0")
     with pytest.raises(NeedsHuman):
         site.ask("a", "b")
-    assert site.served == ["b"]
+    assert site.book.has_written("b", "10.81.0.2")
+    assert site.news == ["b", "a"], "the one has its claim, of the other there is something to say"
+    assert site.claimer.failure("b") is None
+    assert site.claimer.failure("a") == (
+        "claims in AddressBlock 10.80.0.0 cannot be written: 10.80.0.0 was refused; the controller must be able to "
+        "write it: kubectl get addressblock 10.80.0.0 -o yaml; ask its owner"
+    )
     site.api.broken.clear()
     site.claimer.reconcile("claims")
-    assert site.served == ["b", "a"]
+    assert site.news == ["b", "a", "a"]
+    assert site.claimer.failure("a") is None
+
+
+def test_what_is_refused_again_is_said_once() -> None:
+    site = Site(a="10.80.0.2")
+    site.api.broken.add("10.80.0.0")
+    for _ in range(3):
+        with pytest.raises(NeedsHuman):
+            site.ask("a")
+    assert site.news == ["a"]
+
+
+def test_those_who_are_refused_stand_behind_those_who_were_not_looked_at_yet() -> None:
+    """More than are written at once wait for blocks that cannot be written, and asked first."""
+    refused = {f"a{number}": f"10.80.{number >> 8}.{number & 255}" for number in range(2, BATCH + 2)}
+    site = Site(**refused, b="10.81.0.2")
+    site.api.broken |= {"10.80.0.0", "10.80.1.0", "10.80.2.0"}
+    with pytest.raises(NeedsHuman):
+        site.ask(*site.wanted)
+    assert not site.book.of("b")
+    with pytest.raises(NeedsHuman):
+        site.claimer.reconcile("claims")
+    assert site.book.of("b") == {"10.81.0.2"}
+
+
+def test_a_conflict_is_said_of_who_waits_once_it_lasts() -> None:
+    site = Site(a="10.80.0.2")
+    site.api.create = site.api.raced  # type: ignore[method-assign]
+    for seconds, is_said in ((0.0, False), (LASTING_SECONDS - 1, False), (LASTING_SECONDS, True)):
+        site.seconds = seconds
+        with pytest.raises(Conflict):
+            site.ask("a")
+        assert (site.claimer.failure("a") is not None) is is_said
+    assert site.news == ["a"]
 
 
 def test_a_claim_that_is_used_again_is_written_again() -> None:

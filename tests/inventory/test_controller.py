@@ -2,120 +2,17 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
-
-import pytest
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from provisioner.api import AddressBlock, NodePool, Rack, Server
 from provisioner.api.conditions import find_condition
-from provisioner.cluster.events import EventRecorder
-from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import EVENTS, of
-from provisioner.inventory.controller import InventoryInformers, build_inventory_controllers
-from tests.api.objects import address_block, node_pool, rack, server, subnet
+from tests.api.objects import address_block, node_pool, rack, subnet
+from tests.inventory.site import Site, eventually
 
 if TYPE_CHECKING:
     from provisioner.cluster.client import Cluster
-
-GENEROUS_SECONDS = 60.0
-
-
-def eventually(check: Callable[[], Any], what: str) -> Any:
-    """Wait until `check` gives something true; what it gives."""
-    deadline = time.monotonic() + GENEROUS_SECONDS
-    while time.monotonic() < deadline:
-        if found := check():
-            return found
-        time.sleep(0.05)
-    pytest.fail(f"did not happen within {GENEROUS_SECONDS} s: {what}")
-
-
-@pytest.fixture
-def leadership(controller_account: Cluster) -> Iterator[Callable[[], Callable[[], None]]]:
-    """Starts a leadership of the controllers, as often as it is called; each call returns how to end it."""
-    ends: list[Callable[[], None]] = []
-
-    def begin() -> Callable[[], None]:
-        stop = threading.Event()
-        recorder = EventRecorder(controller_account, "inventory-test")
-        informers = InventoryInformers(
-            racks=Informer(controller_account, of(Rack)),
-            servers=Informer(controller_account, of(Server)),
-            node_pools=Informer(controller_account, of(NodePool)),
-            address_blocks=Informer(controller_account, of(AddressBlock)),
-        )
-        controllers = build_inventory_controllers(controller_account, informers, recorder)
-        for informer in (informers.racks, informers.servers, informers.node_pools, informers.address_blocks):
-            assert isinstance(informer, Informer)
-            informer.start(stop)
-        threads = [threading.Thread(target=each.run, args=(stop,), daemon=True) for each in controllers]
-        for thread in threads:
-            thread.start()
-
-        def end() -> None:
-            stop.set()
-            for thread in threads:
-                thread.join(GENEROUS_SECONDS)
-            recorder.close()
-
-        ends.append(end)
-        return end
-
-    yield begin
-    for end in ends:
-        end()
-
-
-@pytest.fixture(autouse=True)
-def tidy(cluster: Cluster, unique: str) -> Iterator[None]:
-    yield
-    for kind in (Server, Rack, NodePool):
-        for body in cluster.list(of(kind)).items:
-            if body["metadata"]["name"].startswith(unique):
-                cluster.delete(of(kind), body["metadata"]["name"])
-    cluster.delete(of(AddressBlock), Site(cluster, unique).address(0))
-
-
-class Site:
-    """A rack of this test, with a subnet and MAC addresses of its own."""
-
-    def __init__(self, cluster: Cluster, unique: str) -> None:
-        self.cluster, self.name = cluster, unique
-        self._octets = f"{int(unique[1:3], 16)}.{int(unique[3:5], 16)}"
-        self._mac = ":".join(["52", *(unique[1:][i : i + 2] for i in (0, 2, 4, 6))])
-
-    def address(self, host: int) -> str:
-        return f"10.{self._octets}.{host}"
-
-    def mac(self, number: int) -> str:
-        return f"{self._mac}:{number:02x}"
-
-    def add_rack(self, **changes: Any) -> None:
-        fields = {"cidr": f"10.{self._octets}.0/24", "gateway": self.address(1)} | changes
-        self.cluster.apply(rack(self.name, subnets=[subnet(**fields)]), manager="tests")
-
-    def add(self, number: int, **changes: Any) -> str:
-        name = f"{self.name}-u{number:02d}"
-        spec = {"rackRef": self.name, "bootMACAddress": self.mac(number), "acceptance": "Accepted"} | changes
-        self.cluster.apply(server(name, **spec), manager="tests")
-        return name
-
-    def accepted(self, name: str) -> tuple[str, str, str | None] | None:
-        """Status and reason of Accepted, and the address."""
-        status = self.cluster.read(Server, name).status
-        found = find_condition(status.conditions, "Accepted")
-        return (found.status, found.reason, status.address) if found else None
-
-    def becomes(self, name: str, *wanted: str | None) -> None:
-        eventually(lambda: self.accepted(name) == wanted, f"{name} {wanted}; it is {self.accepted(name)}")
-
-
-@pytest.fixture
-def site(cluster: Cluster, unique: str) -> Site:
-    return Site(cluster, unique)
 
 
 def test_a_registered_rack_gets_addresses_once_and_keeps_them(

@@ -111,12 +111,10 @@ def _pinned(server: Server, subnet: Subnet, address: str, holders: Holders, keep
 
 def _fits(server: Server, subnet: Subnet, address: str, holders: Holders) -> bool:
     """Whether the address still fits. Of two servers that ever came to have one, who has claimed it keeps it; where
-    nobody has, the first by name."""
+    neither has, the first by name. Who has it alone keeps it, whatever claims there are: a machine may run with it."""
     try:
         usable = why_unusable(subnet, IPv4Address(address)) is None
     except AddressValueError:
         return False
-    claimants = holders.claimed.get(address, ())
-    if claimants:
-        return usable and server.name in claimants
-    return usable and all(server.name <= other for other in holders.given.get(address, ()))
+    having = {server.name, *holders.given.get(address, ())}
+    return usable and server.name == min(having.intersection(holders.claimed.get(address, ())) or having)

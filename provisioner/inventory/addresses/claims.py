@@ -4,7 +4,8 @@ resourceVersion.
 Of two leaders that choose one address, one meets a conflict, reads that block, and chooses again. Who dies between
 claim and status leaves a claim, which the server takes up. All who wait are claimed for in one write a block, so that a
 fleet that is registered at once costs few. A claim is taken back once its server, read past the cache, is gone or has
-another address.
+another address. What stands in a block and is no claim of an address of it counts for nothing, and goes with the next
+write.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import structlog
 
 from provisioner.api import AddressBlock, Server
-from provisioner.api.address_block import block_name
+from provisioner.api.address_block import block_name, is_of_block
 from provisioner.api.errors import Conflict, NeedsHuman, NotFound, ProvisionerError
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
@@ -32,6 +34,12 @@ log = structlog.get_logger(__name__)
 PAUSE_SECONDS: Final = 0.1
 """Between two writes of claims: what is asked for meanwhile goes into the next one."""
 BATCH: Final = 512
+RETRY_SECONDS: Final = 5.0
+LASTING_SECONDS: Final = 30.0
+"""A failure that may pass by itself is said of the servers that wait once it has lasted so long."""
+REVISIONS: Final = 2**31
+"""A revision only has to differ from the one before."""
+_NONE: Final[Mapping[str, str]] = {}
 
 Object = Mapping[str, Any]
 
@@ -46,13 +54,14 @@ class ClaimBook:
         self._free = free
         self._lock = threading.Lock()
         self._blocks: dict[str, Object] = {}
+        self._claims: dict[str, Mapping[str, str]] = {}
         self._by_server: defaultdict[str, set[str]] = defaultdict(set)
         self._reserved: dict[str, str] = {}
         self._written: set[tuple[str, str]] = set()
 
     def get(self, address: str, default: Collection[str], /) -> Collection[str]:
         with self._lock:
-            holder = _claims(self._blocks.get(block_name(address))).get(address) or self._reserved.get(address)
+            holder = self._claims.get(block_name(address), _NONE).get(address) or self._reserved.get(address)
         return default if holder is None else (holder,)
 
     def of(self, server: str) -> frozenset[str]:
@@ -75,11 +84,11 @@ class ClaimBook:
             known = self._blocks.get(name)
             if new is not None and known is not None and _version(new) <= _version(known):
                 return set()
-            before, after = _claims(known), _claims(new)
+            before, after = self._claims.pop(name, _NONE), claims_of(new)
             if new is None:
                 self._blocks.pop(name, None)
             else:
-                self._blocks[name] = new
+                self._blocks[name], self._claims[name] = new, after
             lost = {(address, server) for address, server in before.items() if after.get(address) != server}
             won = {(address, server) for address, server in after.items() if before.get(address) != server}
             for address, server in lost:
@@ -111,6 +120,15 @@ class ClaimBook:
             self._free.freed(address)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Failure:
+    """What keeps a claim from being written, and since when, by the monotonic clock."""
+
+    words: str
+    since: float
+    lasts: bool
+
+
 class AddressClaimer:
     """Writes the claims that servers ask for and takes back those that are of no more use. One worker."""
 
@@ -121,26 +139,34 @@ class AddressClaimer:
         book: ClaimBook,
         judge: Callable[[Object], Judgement],
         *,
-        served: Callable[[str], None],
+        news: Callable[[str], None],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cluster = cluster
         self._servers = servers
         self._book = book
         self._judge = judge
-        self._served = served
+        self._news = news
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._asked: dict[str, None] = {}
+        self._failures: dict[str, _Failure] = {}
         self._next_at = 0.0
         self.controller = Controller("inventory-addresses", self.reconcile)
 
     def ask(self, server: str) -> None:
-        """Bring the claims of `server` in line with what it is to have; `served` is called with its name then."""
+        """Bring the claims of `server` in line with what it is to have; `news` is called with its name then,
+        and when there is a failure to tell."""
         with self._lock:
             self._asked[server] = None
-            wait = self._next_at - self._monotonic()
+            wait = RETRY_SECONDS if server in self._failures else self._next_at - self._monotonic()
         self.controller.queue.add_after("claims", wait)
+
+    def failure(self, server: str) -> str | None:
+        """Why the claim of `server` cannot be written, in words with a remedy; None if it can, or may by itself."""
+        with self._lock:
+            failure = self._failures.get(server)
+        return failure.words if failure is not None and failure.lasts else None
 
     def reconcile(self, _: str) -> float | None:
         """Serve those who asked. Raises: Conflict if another leader wrote a block first; Retryable; NeedsHuman if a
@@ -149,7 +175,7 @@ class AddressClaimer:
             names = list(self._asked)[:BATCH]
         changes: defaultdict[str, dict[str, str | None]] = defaultdict(dict)
         waiting: defaultdict[str, set[str]] = defaultdict(set)
-        failed: dict[str, ProvisionerError] = {}
+        failed: dict[str, tuple[str, ProvisionerError]] = {}
         try:
             for name in names:
                 try:
@@ -164,21 +190,37 @@ class AddressClaimer:
                 try:
                     self._write(block, claims)
                 except ProvisionerError as error:
-                    failed |= dict.fromkeys(waiting[block], error)
+                    failed |= dict.fromkeys(waiting[block], (block, error))
         finally:
             self._book.clear_reserved()
             with self._lock:
                 self._next_at = self._monotonic() + PAUSE_SECONDS
         served = [name for name in names if name not in failed]
         with self._lock:
-            for name in served:
+            for name in names:
                 self._asked.pop(name, None)
+            self._asked |= dict.fromkeys(failed)  # behind those that were not looked at yet
             left = bool(self._asked)
-        for name in served:
-            self._served(name)
+            said = self._note_failures(served, failed)
+        for name in (*served, *said):
+            self._news(name)
         if failed:
-            raise next(iter(failed.values()))
+            raise next(iter(failed.values()))[1]
         return PAUSE_SECONDS if left else None
+
+    def _note_failures(self, served: Iterable[str], failed: Mapping[str, tuple[str, ProvisionerError]]) -> list[str]:
+        """Returns: the servers of which there is something new to say."""
+        now, new = self._monotonic(), []
+        for name in served:
+            self._failures.pop(name, None)
+        for name, (block, error) in failed.items():
+            before = self._failures.get(name)
+            since = before.since if before is not None else now
+            words, lasts = _explain(block, error), isinstance(error, NeedsHuman) or now - since >= LASTING_SECONDS
+            self._failures[name] = failure = _Failure(words=words, since=since, lasts=lasts)
+            if lasts and (before is None or (before.words, before.lasts) != (failure.words, True)):
+                new.append(name)
+        return new
 
     def _changes(self, name: str) -> dict[str, str | None]:
         """Claims to write for a server: to its name, or to None."""
@@ -202,6 +244,7 @@ class AddressClaimer:
 
     def _write(self, name: str, claims: Mapping[str, str | None]) -> None:
         type_, known = of(AddressBlock), self._book.block(name)
+        strange = set((known or {}).get("spec", {}).get("claims") or ()) - set(claims_of(known))
         try:
             if known is None:
                 spec: dict[str, Any] = {"revision": 1, "claims": {a: s for a, s in claims.items() if s is not None}}
@@ -210,7 +253,10 @@ class AddressClaimer:
             else:
                 patch = {
                     "metadata": {"resourceVersion": known["metadata"]["resourceVersion"]},
-                    "spec": {"revision": known["spec"]["revision"] + 1, "claims": dict(claims)},
+                    "spec": {
+                        "revision": known["spec"]["revision"] % REVISIONS + 1,
+                        "claims": dict.fromkeys(strange) | dict(claims),
+                    },
                 }
                 written = self._cluster.patch(type_, name, patch)
         except (Conflict, NotFound) as error:
@@ -222,14 +268,24 @@ class AddressClaimer:
         self._book.note_written(written, claims)
 
 
+def _explain(block: str, error: ProvisionerError) -> str:
+    remedy = f"the controller must be able to write it: kubectl get addressblock {block} -o yaml"
+    if isinstance(error, NeedsHuman):
+        remedy = f"{remedy}; {error.hint}"
+    return f"claims in AddressBlock {block} cannot be written: {error.args[0]}; {remedy}"
+
+
 def address_of(server: Object | None) -> str | None:
     """status.address of a Server's JSON."""
     return ((server or {}).get("status") or {}).get("address")
 
 
-def _claims(block: Object | None) -> Mapping[str, str]:
-    found: Mapping[str, str] = (block or {}).get("spec", {}).get("claims") or {}
-    return found
+def claims_of(block: Object | None) -> Mapping[str, str]:
+    """The claims in a block of addresses that it holds."""
+    if block is None:
+        return _NONE
+    name, entries = block["metadata"]["name"], block["spec"].get("claims") or {}
+    return {address: server for address, server in entries.items() if is_of_block(address, name)}
 
 
 def _version(block: Object) -> int:
