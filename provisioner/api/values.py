@@ -19,6 +19,7 @@ DIGEST_PATTERN = r"^sha256:[0-9a-f]{64}$"
 
 _MAC_SEPARATORS = re.compile(r"[:\-.\s]")
 _TWELVE_HEX_DIGITS = re.compile(r"^[0-9a-f]{12}$")
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
 
 def parse_mac(text: str) -> MacAddress:
@@ -43,21 +44,18 @@ def parse_digest(text: str) -> Sha256Digest:
     return Sha256Digest(text)
 
 
-def system_uuid_spellings(uuid: str) -> frozenset[str]:
-    """Both ways in which a machine's SMBIOS UUID is told, in lower case.
+def normal_system_uuid(uuid: str) -> str:
+    """One spelling, in lower case, for the two in which a machine's SMBIOS UUID is told; what is no UUID keeps its own.
 
     Firmware before SMBIOS 2.6 and some BMCs write the first three fields in the other byte order, so what was
     registered (from a BMC or a packing list) and what the kernel says may differ in that.
     """
-    uuid = uuid.lower()
-    parts = uuid.split("-")
-    swapped = [bytes.fromhex(part)[::-1].hex() for part in parts[:3]]
-    return frozenset({uuid, "-".join(swapped + parts[3:])})
-
-
-def same_system_uuid(registered: str, claimed: str | None) -> bool:
-    """Whether two SMBIOS UUIDs are one machine's, `registered` being a valid one."""
-    return claimed is not None and claimed.lower() in system_uuid_spellings(registered)
+    told = uuid.lower()
+    if not _UUID.fullmatch(told):
+        return told
+    first, second, third, rest = told.split("-", 3)
+    swapped = (bytes.fromhex(part)[::-1].hex() for part in (first, second, third))
+    return min(told, "-".join((*swapped, rest)))
 
 
 class Secret:

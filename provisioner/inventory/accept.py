@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from provisioner.api import NodePool, Rack, Server
 from provisioner.api.codec import to_json
 from provisioner.api.discovery import is_discovered
 from provisioner.api.errors import Refused
+from provisioner.api.values import normal_system_uuid
 from provisioner.inventory.addresses.subnets import choose_subnet
 from provisioner.inventory.register import Change
 
@@ -97,6 +98,9 @@ def _known(resources: Collection[Any]) -> str:
     return f" (there is {', '.join(names)})" if names else " (there is none yet)"
 
 
+_NORMAL: Final[dict[str, Callable[[str], str]]] = {"serialNumber": str.upper, "systemUUID": normal_system_uuid}
+
+
 def _vouched(server: Server, servers: Iterable[Server]) -> dict[str, str]:
     """Serial number and UUID that the machine claimed: who accepts it vouches for them, so they go into the spec."""
     discovery = server.status.discovery
@@ -106,7 +110,8 @@ def _vouched(server: Server, servers: Iterable[Server]) -> dict[str, str]:
     }
     for other in servers:
         taken = {"serialNumber": other.spec.serial_number, "systemUUID": other.spec.system_uuid}
-        same = [key for key, value in claimed.items() if value and value == taken[key] and other.name != server.name]
+        both = {key: (value, taken[key]) for key, value in claimed.items() if other.name != server.name}
+        same = [key for key, (a, b) in both.items() if a and b and _NORMAL[key](a) == _NORMAL[key](b)]
         if same:
             raise Refused(
                 f"Server {server.name} not accepted: it claims the {same[0]} {claimed[same[0]]} of Server "

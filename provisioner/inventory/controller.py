@@ -26,7 +26,7 @@ from provisioner.inventory.addresses.allocate import Holders
 from provisioner.inventory.addresses.claims import AddressClaimer, ClaimBook, address_of, claims_of
 from provisioner.inventory.addresses.subnets import FreeAddresses
 from provisioner.inventory.counts import Counts, network_keys, overlapping_racks, pool_status, rack_status
-from provisioner.inventory.duplicates import Claim
+from provisioner.inventory.duplicates import Claim, system_uuid_claim
 from provisioner.inventory.judge import Judgement, Surroundings, judge, unclaimed
 from provisioner.inventory.rivals import ClaimIndex, exclusive_claims, find_rivals
 from provisioner.inventory.unknown import UnknownMachines
@@ -152,11 +152,9 @@ class ServerReconciler:
         discovery = server.status.discovery
         if discovery is None or server.spec.acceptance != "Pending":
             return {}
-        claims = [
-            ("serial number", (discovery.serial_number or "").upper()),
-            ("system UUID", discovery.system_uuid or ""),
-        ]
-        found = self._index.claimants(Claim(what, value) for what, value in claims if value)
+        claims = [Claim("serial number", discovery.serial_number.upper())] if discovery.serial_number else []
+        claims += [system_uuid_claim(discovery.system_uuid)] if discovery.system_uuid else []
+        found = self._index.claimants(claims)
         return {name: claim.what for claim, names in found.items() for name in names if name != server.name}
 
     def _write(self, body: Object, judgement: Judgement) -> None:

@@ -12,10 +12,12 @@ from urllib.parse import urlsplit
 
 from provisioner.api import Server
 from provisioner.api.discovery import NAME_PREFIX
+from provisioner.api.values import normal_system_uuid
 from provisioner.inventory.lists.entries import Entry, Mistake, Origin
 
 Object = Mapping[str, Any]
 
+SYSTEM_UUID: Final = "system UUID"
 _USUAL_PORTS: Final = {"https": 443, "ipmi": 623}
 _PORTS: Final = {**_USUAL_PORTS, "http": 80}
 
@@ -40,7 +42,8 @@ class Claim(NamedTuple):
         return self.whole == other.whole and (either_is_whole or self.part == other.part)
 
     def __str__(self) -> str:
-        return f"{self.what} {self.value}" + (f" ({self.part})" if self.part else "")
+        part = "in either byte order" if self.what == SYSTEM_UUID else self.part
+        return f"{self.what} {self.value}" + (f" ({part})" if part else "")
 
 
 def claims_of(kind: str, spec: Object, status: Object | None = None) -> Iterator[Claim]:
@@ -55,7 +58,7 @@ def claims_of(kind: str, spec: Object, status: Object | None = None) -> Iterator
     if spec.get("serialNumber"):
         yield Claim("serial number" if kind == "Server" else f"serial number of a {kind}", spec["serialNumber"].upper())
     if spec.get("systemUUID"):
-        yield Claim("system UUID", spec["systemUUID"])
+        yield system_uuid_claim(spec["systemUUID"])
     if spec.get("endorsementKeySHA256"):
         yield Claim("endorsement key", spec["endorsementKeySHA256"])
     address = spec.get("bootAddress") or (status or {}).get("address")
@@ -67,6 +70,11 @@ def claims_of(kind: str, spec: Object, status: Object | None = None) -> Iterator
         yield Claim("BMC address", bmc_endpoint(bmc["address"]), system)
     if spec.get("position") and spec.get("rackRef"):
         yield Claim("position", f"{spec['position']} of rack {spec['rackRef']}")
+
+
+def system_uuid_claim(uuid: str) -> Claim:
+    """The claim of a system UUID, the same in whichever case and byte order it is written."""
+    return Claim(SYSTEM_UUID, normal_system_uuid(uuid))
 
 
 def bmc_endpoint(address: str) -> str:

@@ -47,10 +47,11 @@ def site(cluster: Cluster, unique: str) -> Iterator[str]:
                 cluster.delete(of(kind), body["metadata"]["name"])
 
 
-def discover(cluster: Cluster, serial: str) -> str:
+def discover(cluster: Cluster, serial: str, system_uuid: str = "") -> str:
     digits = uuid.uuid4().hex[:10]
     mac = ":".join(["52", *(digits[i : i + 2] for i in range(0, 10, 2))])
-    unknown = discovered_server(read_claims({"mac": mac, "serial": serial}), place=None, now=datetime.now(UTC))
+    claims = read_claims({"mac": mac, "serial": serial, "uuid": system_uuid})
+    unknown = discovered_server(claims, place=None, now=datetime.now(UTC))
     body = encode(unknown)
     cluster.create(of(Server), body)
     cluster.apply_status(Server, unknown.name, {"discovery": body["status"]["discovery"]}, manager="provisioner-boot")
@@ -139,6 +140,18 @@ def test_a_machine_with_a_registered_serial_number_is_not_accepted_beside_it(
         refused.value
     )
     assert "if an interface of" in refused.value.hint
+    cluster.delete(of(Server), name)
+
+
+def test_nor_is_one_with_a_registered_uuid_in_another_spelling(run: Accept, cluster: Cluster, site: str) -> None:
+    told = str(uuid.uuid4())
+    swapped = uuid.UUID(bytes_le=uuid.UUID(told).bytes)
+    mac = f"52:{site[1:3]}:{site[3:5]}:{site[5:7]}:00:01"
+    registered = server(f"{site}-u01", rackRef=site, bootMACAddress=mac, systemUUID=str(swapped))
+    cluster.apply(registered, manager="tests")
+    name = discover(cluster, f"serial-{site}", told)
+    with pytest.raises(Refused, match=f"claims the systemUUID {told} of Server {site}-u01"):
+        run(name, "--rack", site)
     cluster.delete(of(Server), name)
 
 

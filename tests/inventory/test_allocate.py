@@ -110,6 +110,19 @@ def test_of_two_servers_with_one_address_the_first_keeps_it() -> None:
     assert address(allocate(a_server("b", has="10.80.0.7"), a_rack(), both)) == "10.80.0.2"
 
 
+def test_who_has_an_address_alone_keeps_it_whoever_claims_it() -> None:
+    """Were it to move, its machine would go on using an address that is free for the next server."""
+    forged = Holders({"10.80.0.7": ["b"]}, {}, {"10.80.0.7": ["a"]})
+    assert allocate(a_server("b", has="10.80.0.7"), a_rack(), forged) == Allocation("10.80.0.7", "boot", new=False)
+    assert address(allocate(a_server("a"), a_rack(), forged, claims=["10.80.0.7"])) == "10.80.0.2"
+
+
+def test_of_two_servers_with_one_address_the_one_that_has_claimed_it_keeps_it() -> None:
+    both = Holders({"10.80.0.7": ["a", "b"]}, {}, {"10.80.0.7": ["b"]})
+    assert address(allocate(a_server("a", has="10.80.0.7"), a_rack(), both)) == "10.80.0.2"
+    assert address(allocate(a_server("b", has="10.80.0.7"), a_rack(), both)) == "10.80.0.7"
+
+
 def test_a_pinned_address_wins_over_the_one_it_has_and_over_the_range() -> None:
     answer = allocate(a_server(has="10.80.0.7", pins="10.80.0.9"), a_rack(rangeStart="10.80.0.100"), given_to(b="7"))
     assert answer == Allocation("10.80.0.9", "boot", new=True)

@@ -23,6 +23,7 @@ def stored(name: str, kind: str = "Server", status: dict[str, Any] | None = None
     return body | ({"status": status} if status else {})
 
 
+UUID, SWAPPED_UUID = "4c4c4544-0042-4410-8056-b4c04f564432", "44454c4c-4200-1044-8056-b4c04f564432"
 ONLY_ONE = [
     (
         "MAC address",
@@ -43,7 +44,8 @@ ONLY_ONE = [
         "52:54:00:aa:00:01",
     ),
     ("serial number", {"serialNumber": "abc1"}, {"serialNumber": "ABC1"}, "ABC1"),
-    ("system UUID", {"systemUUID": "u"}, {"systemUUID": "u"}, "u"),
+    ("system UUID", {"systemUUID": UUID}, {"systemUUID": UUID.upper()}, f"{SWAPPED_UUID} (in either byte order)"),
+    ("system UUID", {"systemUUID": UUID}, {"systemUUID": SWAPPED_UUID}, f"{SWAPPED_UUID} (in either byte order)"),
     ("address", {"bootAddress": "10.80.0.9"}, {"bootAddress": "10.80.0.9"}, "10.80.0.9"),
     ("BMC address", {"bmc": {"address": "https://B"}}, {"bmc": {"address": "https://b/"}}, "b"),
     ("BMC address", {"bmc": {"address": "https://b"}}, {"bmc": {"address": "https://b:443/redfish/v1"}}, "b"),

@@ -19,7 +19,7 @@ from provisioner.api.meta import parse_time
 from provisioner.api.node_contract import PREPARED_ORDER_ANNOTATION
 from provisioner.api.node_pool import NodePool
 from provisioner.api.server import BootOrder, JoinStatus, Server
-from provisioner.api.values import same_system_uuid
+from provisioner.api.values import normal_system_uuid
 from provisioner.join.admission.attestation import Challenge, Proof, Proven
 from provisioner.join.admission.request import JoinRequest
 from provisioner.join.admission.successor import find_successor
@@ -115,7 +115,8 @@ def _judge_identity(facts: JoinFacts, server: Server, request: JoinRequest) -> D
     unaccepted = find_unaccepted(server)
     if unaccepted is not None:
         return Denied("NotAccepted", unaccepted.words, recorded=True)
-    if spec.system_uuid and not same_system_uuid(spec.system_uuid, request.system_uuid):
+    claimed = request.system_uuid or ""
+    if spec.system_uuid and normal_system_uuid(spec.system_uuid) != normal_system_uuid(claimed):
         return Denied(
             "SystemUUIDMismatch",
             f"the machine says that its system UUID is {request.system_uuid or 'none'}, server {server.name} is "
