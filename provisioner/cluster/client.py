@@ -76,6 +76,13 @@ class Cluster:
         """One object as it is now. Raises: NotFound."""
         return self._request("GET", type.item(name, namespace), what=f"GET {type} {name}")
 
+    def find(self, type: ResourceType, name: str, *, namespace: str | None = None) -> Object | None:  # noqa: A002
+        """The same; None if there is none of that name."""
+        try:
+            return self.get(type, name, namespace=namespace)
+        except NotFound:
+            return None
+
     def list(
         self,
         type: ResourceType,  # noqa: A002

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
-from provisioner.api.codec import decode
-from provisioner.api.errors import NotFound
+from provisioner.api.codec import decode_shared
 from provisioner.api.meta import Resource
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import ResourceType, of
@@ -81,17 +80,12 @@ class Reader:
     def get(self, type_: ResourceType, name: str) -> dict[str, Any] | None:
         """The object of that name, if there is one. Raises: Retryable, where the API server is asked."""
         source = self.sources.get(type_)
-        if source is not None:
-            return source.get(name)
-        try:
-            return self.cluster.get(type_, name)
-        except NotFound:
-            return None
+        return source.get(name) if source is not None else self.cluster.find(type_, name)
 
     def read(self, kind: type[R], name: str) -> R | None:
         """The same, typed."""
         found = self.get(of(kind), name)
-        return decode(kind, found) if found is not None else None
+        return decode_shared(kind, found) if found is not None else None
 
     def note(self, group: str, type_: ResourceType, written: Object) -> None:
         """Remember what the API server answered to a write."""

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Iterable
-from typing import Any, Protocol
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, Protocol, TypeVar
 
+from provisioner.api.codec import decode_shared
+from provisioner.api.meta import Resource
+
+R = TypeVar("R", bound=Resource)
 Object = dict[str, Any]
 Watcher = Callable[[str, Object | None, Object | None], None]
 """Called with key, old and new; old None: it appeared; new None: it is gone."""
@@ -33,6 +37,32 @@ class Source(Protocol):
     def index(self, keys_of: KeysOf, /) -> Lookup: ...
 
     def subscribe(self, watcher: Watcher, /) -> None: ...
+
+
+def look_up(kind: type[R], source: Source, name: str | None) -> R | None:
+    """The object of that name as the cache has it, typed; None for no name."""
+    found = source.get(name) if name is not None else None
+    return decode_shared(kind, found) if found is not None else None
+
+
+def spec_of(body: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """The spec of an object's JSON; empty without one."""
+    return (body or {}).get("spec") or {}
+
+
+def phase_of(body: Mapping[str, Any] | None) -> str | None:
+    """status.phase of an object's JSON."""
+    return ((body or {}).get("status") or {}).get("phase")
+
+
+def when_changed(part: Callable[[Object | None], Any], act: Callable[[str], object]) -> Watcher:
+    """A watcher that acts on the key of an object whose `part` is another than before (None: there is no object)."""
+
+    def watcher(key: str, old: Object | None, new: Object | None) -> None:
+        if part(old) != part(new):
+            act(key)
+
+    return watcher
 
 
 class Index:

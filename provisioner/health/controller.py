@@ -10,14 +10,14 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import structlog
 
 from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.api.codec import decode_shared, to_json
 from provisioner.api.maintenance import DISTURBING_PHASES
-from provisioner.api.meta import Resource, parse_time
+from provisioner.api.meta import parse_time
 from provisioner.api.node_contract import NODE_FACTS_ANNOTATION, PREPARED_ORDER_ANNOTATION
 from provisioner.api.server import ServerStatus
 from provisioner.cluster.client import Cluster
@@ -25,7 +25,7 @@ from provisioner.cluster.controller import Controller, Settling, requeue_after
 from provisioner.cluster.events import Events
 from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnWrites
 from provisioner.cluster.resources import NODES, ResourceType, of
-from provisioner.cluster.source import Source
+from provisioner.cluster.source import Source, look_up, when_changed
 from provisioner.health.checked_node import read_node
 from provisioner.health.compose import VERIFIED
 from provisioner.health.decide import decide
@@ -45,8 +45,6 @@ SETTLE_SECONDS: Final = 1.5
 """What is waited for changes quickly while a server boots."""
 
 _OWNED: Final = ("verification", "lifecycle")
-
-R = TypeVar("R", bound=Resource)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +147,7 @@ class HealthController:
 
     def _situation(self, body: Mapping[str, Any], node: Mapping[str, Any] | None) -> Situation:
         server, view = decode_shared(Server, body), read_node(node)
-        pool = self._cached(NodePool, self._informers.pools, server.spec.node_pool_ref)
+        pool = look_up(NodePool, self._informers.pools, server.spec.node_pool_ref)
         order, boot = server.status.order, boot_to_judge(server, view)
         jobs = {}
         if isinstance(boot, str) and pool is not None:
@@ -165,10 +163,10 @@ class HealthController:
         return Situation(
             server=server,
             pool=pool,
-            image=self._cached(Image, self._informers.images, order.image_ref if order is not None else None),
+            image=look_up(Image, self._informers.images, order.image_ref if order is not None else None),
             node=view,
             clock_skew_seconds=self._skew.of(server.name, since=joined_time(server)),
-            has_ntp_servers=_has_ntp_servers(server, self._cached(Rack, self._informers.racks, server.spec.rack_ref)),
+            has_ntp_servers=_has_ntp_servers(server, look_up(Rack, self._informers.racks, server.spec.rack_ref)),
             jobs=jobs,
             maintenance=next((each["metadata"]["name"] for each in self._disturbing.get(server.name)), None),
         )
@@ -180,10 +178,6 @@ class HealthController:
             for regarding in (server, node if event.type == "Warning" else None):
                 if regarding is not None:
                     self._events.record(regarding, event.type, event.reason, event.message)
-
-    def _cached(self, kind: type[R], source: Source, name: str | None) -> R | None:
-        found = source.get(name) if name is not None else None
-        return decode_shared(kind, found) if found is not None else None
 
 
 def build_health_controllers(
@@ -220,17 +214,9 @@ def follow(informers: HealthInformers, skew: ClockSkew, add: Callable[[str], Non
     """Queue the servers that a change concerns. Leases are only measured."""
     servers_by_pool = informers.servers.index(lambda body: [body["spec"].get("nodePoolRef")])
 
-    def server_changed(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
-        add(name)
-
-    def node_changed(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
-        if _of_interest(old) != _of_interest(new):
-            add(name)
-
-    def pool_changed(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
-        if _verification(old) != _verification(new):
-            for server in servers_by_pool.get(name):
-                add(server["metadata"]["name"])
+    def add_members(pool: str) -> None:
+        for server in servers_by_pool.get(pool):
+            add(server["metadata"]["name"])
 
     def owned_changed(owner_of: Callable[[Mapping[str, Any]], str | None]) -> Any:
         def changed(key: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
@@ -243,9 +229,9 @@ def follow(informers: HealthInformers, skew: ClockSkew, add: Callable[[str], Non
     informers.maintenances.subscribe(owned_changed(lambda body: body["spec"].get("serverRef")))
     for source in (informers.jobs, informers.pods):
         source.subscribe(owned_changed(lambda body: labelled_server(body)[0]))
-    informers.pools.subscribe(pool_changed)
-    informers.nodes.subscribe(node_changed)
-    informers.servers.subscribe(server_changed)
+    informers.pools.subscribe(when_changed(_verification, add_members))
+    informers.nodes.subscribe(when_changed(_of_interest, add))
+    informers.servers.subscribe(lambda name, old, new: add(name))
 
 
 def _is_new(server: Mapping[str, Any], now: datetime) -> bool:

@@ -10,7 +10,6 @@ import structlog
 
 from provisioner.api import Server
 from provisioner.api.codec import decode, decode_shared
-from provisioner.api.errors import NotFound
 from provisioner.api.meta import rfc3339
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
@@ -39,12 +38,8 @@ class NodeWriter:
 
         Raises: Conflict, Retryable.
         """
-        try:
-            server = self._cluster.get(of(Server), name)
-        except NotFound:
-            return None
-        node = read_node(body)
-        plan = plan_taints(decode(Server, server), node) if node is not None else None
+        server, node = self._cluster.find(of(Server), name), read_node(body)
+        plan = plan_taints(decode(Server, server), node) if server is not None and node is not None else None
         if plan is None:
             return None
         written = self._cluster.patch(
@@ -63,12 +58,9 @@ class NodeWriter:
 
     def answer(self, name: str, answers: Sequence[Answer]) -> None:
         """Set the conditions that are still True to False, with what came of them. Raises: Conflict, Retryable."""
-        try:
-            body = self._cluster.get(NODES, name)
-        except NotFound:
-            return
+        body = self._cluster.find(NODES, name)
         node = read_node(body)
-        if node is None:
+        if body is None or node is None:
             return
         asked = [each for each in answers if (found := find(node.conditions, each.type)) and found.status == "True"]
         if not asked:

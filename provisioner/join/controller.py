@@ -48,9 +48,7 @@ def build_join_controllers(
     """Three controllers: Nodes of servers, certificates, left-over tokens. The caller runs and stops them."""
     caches = {of(Server): informers.servers, of(NodePool): informers.node_pools, of(Rack): informers.racks}
     caches[NODES], caches[CSRS] = informers.nodes, informers.csrs
-    preparer = NodePreparer(
-        cluster=cluster, recorder=recorder, now=now, look=lambda type_, name: caches[type_].get(name)
-    )
+    preparer = NodePreparer(cluster=cluster, recorder=recorder, now=now, sources=caches)
 
     def prepare(name: str) -> float | None:
         if not all(cache.has_synced for cache in caches.values()):

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Final, TypeVar
+from functools import cached_property
+from typing import Any, Final
 
 import structlog
 
-from provisioner.api.codec import decode_shared, to_json
+from provisioner.api.codec import to_json
 from provisioner.api.conditions import find_condition, settle_condition
-from provisioner.api.errors import Conflict, NotFound, Refused
-from provisioner.api.meta import Condition, Resource, rfc3339
+from provisioner.api.errors import Conflict, Refused
+from provisioner.api.meta import Condition, rfc3339
 from provisioner.api.node_pool import NodePool
 from provisioner.api.rack import Rack
 from provisioner.api.server import Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
-from provisioner.cluster.resources import NODES, ResourceType, of
+from provisioner.cluster.own_writes import OwnWrites, Reader
+from provisioner.cluster.resources import NODES, ResourceType
+from provisioner.cluster.source import Source
 from provisioner.join.node_object import MANAGER, CreateNode, NodeNameTaken, PrepareNode, RecordNode, plan_node
 from provisioner.join.recording import regarding_server
 
@@ -27,31 +30,34 @@ log = structlog.get_logger()
 CONDITION_MANAGER: Final = "provisioner-join-controller"
 WAIT_FOR_POOL_SECONDS: Final = 15.0
 
-R = TypeVar("R", bound=Resource)
-
 
 @dataclass(frozen=True, kw_only=True)
 class NodePreparer:
     """Reconciles one Server at a time, by name.
 
-    `look` gives an object as a cache has it, the API server's answer without one. What is decided on it is written
-    under the Node's resourceVersion, and a Node is created only where there is none.
+    What is decided on a cache is written under the Node's resourceVersion, and a Node is created only where there is
+    none.
     """
 
     cluster: Cluster
     recorder: Events
     now: Callable[[], datetime]
-    look: Callable[[ResourceType, str], Mapping[str, Any] | None] | None = None
+    sources: Mapping[ResourceType, Source] = field(default_factory=dict)
+    """Caches of what may be of a moment ago; without one, the API server is asked."""
+
+    @cached_property
+    def reader(self) -> Reader:
+        return Reader(self.cluster, self.sources, OwnWrites(self.now))
 
     def reconcile(self, name: str) -> float | None:
         """Create or patch the Node for the current order. Raises: Conflict, Retryable, Refused (a label is invalid)."""
-        server = self._typed(Server, name)
+        server = self.reader.read(Server, name)
         if server is None:
             return None
         if server.spec.acceptance != "Accepted" or server.spec.node_pool_ref is None or server.status.order is None:
             return None
-        pool = self._typed(NodePool, server.spec.node_pool_ref)
-        rack = self._typed(Rack, server.spec.rack_ref) if server.spec.rack_ref else None
+        pool = self.reader.read(NodePool, server.spec.node_pool_ref)
+        rack = self.reader.read(Rack, server.spec.rack_ref) if server.spec.rack_ref else None
         if pool is None or (rack is None and server.spec.rack_ref):
             missing = f"NodePool '{server.spec.node_pool_ref}'" if pool is None else f"Rack '{server.spec.rack_ref}'"
             self._say(server, "False", "Incomplete", f"{missing} does not exist; create it, or correct the Server")
@@ -77,7 +83,7 @@ class NodePreparer:
         self, server: Server, pool: NodePool, rack: Rack | None
     ) -> tuple[Mapping[str, Any] | None, PrepareNode | CreateNode | RecordNode | NodeNameTaken | None]:
         """The Node as it is afterwards, and what was done about it."""
-        existing = self._find(NODES, server.name)
+        existing = self.reader.get(NODES, server.name)
         plan = plan_node(server, pool, rack, existing)
         if isinstance(plan, CreateNode):
             try:
@@ -89,18 +95,6 @@ class NodePreparer:
             self._record(server, existing, plan)
             self._prepare(existing, plan)
         return existing, plan
-
-    def _typed(self, kind: type[R], name: str) -> R | None:
-        found = self._find(of(kind), name)
-        return decode_shared(kind, found) if found is not None else None
-
-    def _find(self, type_: ResourceType, name: str) -> Mapping[str, Any] | None:
-        if self.look is not None:
-            return self.look(type_, name)
-        try:
-            return self.cluster.get(type_, name)
-        except NotFound:
-            return None
 
     def _record(self, server: Server, node: Mapping[str, Any], plan: PrepareNode) -> None:
         """Put on record what is about to be done, before it is: a taint that we set is never taken for another's."""

@@ -20,16 +20,17 @@ from provisioner.api import Maintenance, NodePool, Server
 from provisioner.api.codec import decode, to_json
 from provisioner.api.errors import Conflict, Refused
 from provisioner.api.maintenance import DISTURBING_PHASES, FINAL_PHASES
+from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
 from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnWrites
 from provisioner.cluster.resources import of
+from provisioner.cluster.source import Object
 from provisioner.jobs.work import Workloads
-from provisioner.maintenance.client import Client, Json, MaintenanceInformers
 from provisioner.maintenance.decide import RESYNC_SECONDS, cannot_be_taken_back, decide
 from provisioner.maintenance.effects import GONE_SECONDS, MANAGER, Effects
 from provisioner.maintenance.facts import MaintenanceFacts, NodeView, close_reason, taint_value
-from provisioner.maintenance.follow import follow
+from provisioner.maintenance.follow import MaintenanceInformers, follow
 from provisioner.maintenance.phases.kept_drain import has_slurm, why_unverified
 from provisioner.maintenance.phases.leftovers import find_leftover
 from provisioner.maintenance.reads import Caches, Seen, gather, look_at_work, read_budget, see
@@ -53,7 +54,7 @@ class MaintenanceController:
 
     def __init__(
         self,
-        cluster: Client,
+        cluster: Cluster,
         informers: MaintenanceInformers,
         workloads: Workloads,
         events: Events,
@@ -131,7 +132,7 @@ class MaintenanceController:
                 return seconds
         return self._act(facts, body, step)
 
-    def _act(self, facts: MaintenanceFacts, body: Json, step: Step) -> float | None:
+    def _act(self, facts: MaintenanceFacts, body: Object, step: Step) -> float | None:
         if cannot_be_taken_back(facts, step):
             facts = look_at_work(self._workloads, facts, fresh=True)
             step = decide(facts, self._clock())
@@ -213,7 +214,7 @@ class MaintenanceController:
 
 
 def build_maintenance_controllers(
-    cluster: Client,
+    cluster: Cluster,
     informers: MaintenanceInformers,
     workloads: Workloads,
     events: Events,

@@ -22,11 +22,12 @@ from provisioner.api.maintenance import FINAL_PHASES, RELEASE_FINALIZER, Mainten
 from provisioner.api.meta import rfc3339_micro
 from provisioner.api.node_contract import BOOT_INTENT_ANNOTATION, MAINTENANCE_TAINT
 from provisioner.api.schema import API_VERSION
+from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
 from provisioner.cluster.own_writes import OwnWrites
 from provisioner.cluster.resources import NODES, of
+from provisioner.cluster.source import Object
 from provisioner.jobs.work import Workloads
-from provisioner.maintenance.client import Client, Json
 from provisioner.maintenance.facts import MaintenanceFacts, NodeView, close_reason, taint_value
 from provisioner.maintenance.phases.claiming import after_eviction, closed
 from provisioner.maintenance.phases.kept_drain import reopened
@@ -63,7 +64,7 @@ class Effects:
 
     def __init__(
         self,
-        client: Client,
+        client: Cluster,
         workloads: Workloads,
         events: Events,
         own: OwnWrites,
@@ -80,7 +81,7 @@ class Effects:
         self._new_id = new_id
         self._metrics = metrics
 
-    def carry_out(self, facts: MaintenanceFacts, body: Json, step: Step) -> float | None:
+    def carry_out(self, facts: MaintenanceFacts, body: Object, step: Step) -> float | None:
         """Do it; returns after how many seconds to look again, or None: at once. Raises: Conflict, Retryable."""
         now = self._clock()
         match step:
@@ -117,7 +118,7 @@ class Effects:
                 return self._wait(facts, body, step)
         return None
 
-    def _workload(self, facts: MaintenanceFacts, body: Json, step: CloseSlurm | ReopenSlurm | Evict) -> float | None:
+    def _workload(self, facts: MaintenanceFacts, body: Object, step: CloseSlurm | ReopenSlurm | Evict) -> float | None:
         if facts.pool is None or (facts.server is None and not isinstance(step, ReopenSlurm)):
             return None
         if facts.pool.spec.jobs.slurm is not None or isinstance(step, Evict):
@@ -145,7 +146,7 @@ class Effects:
             raise
         return None
 
-    def _say_slurm_waits(self, facts: MaintenanceFacts, body: Json, words: str) -> None:
+    def _say_slurm_waits(self, facts: MaintenanceFacts, body: Object, words: str) -> None:
         status = facts.maintenance.status
         if not any(b.kind == "Slurm" for b in status.blockers):
             there = [(b.kind, b.name, b.message) for b in status.blockers]
@@ -155,7 +156,7 @@ class Effects:
             ]
             self._write(facts, body, set_blockers(status, blocked, self._clock()), self._clock())
 
-    def _wait(self, facts: MaintenanceFacts, body: Json, step: Wait) -> float:
+    def _wait(self, facts: MaintenanceFacts, body: Object, step: Wait) -> float:
         if step.warn is None or facts.server is None or facts.pool is None:
             return step.seconds
         self._same(facts)
@@ -169,7 +170,7 @@ class Effects:
             return 0.5
         return step.seconds
 
-    def _write(self, facts: MaintenanceFacts, body: Json, status: MaintenanceStatus, now: datetime) -> None:
+    def _write(self, facts: MaintenanceFacts, body: Object, status: MaintenanceStatus, now: datetime) -> None:
         before = facts.maintenance.status
         with _gone_is_conflict():
             written = self._client.apply_status(
@@ -192,7 +193,7 @@ class Effects:
         if current["metadata"]["resourceVersion"] != facts.maintenance.metadata.resource_version:
             raise Conflict(f"Maintenance '{facts.maintenance.name}' was written by somebody else", after_seconds=0.1)
 
-    def _finalize(self, maintenance: Maintenance, body: Json, *, present: bool) -> None:
+    def _finalize(self, maintenance: Maintenance, body: Object, *, present: bool) -> None:
         others = [f for f in maintenance.metadata.finalizers if f != RELEASE_FINALIZER]
         wanted = [*others, RELEASE_FINALIZER] if present else others
         metadata = {"resourceVersion": body["metadata"]["resourceVersion"], "finalizers": wanted or None}
@@ -265,11 +266,8 @@ class Effects:
 
     def is_under_way(self, name: str) -> bool:
         """Whether the Maintenance of that name is there now, and not over."""
-        try:
-            found = self._client.get(of(Maintenance), name)
-        except NotFound:
-            return False
-        return (found.get("status") or {}).get("phase") not in FINAL_PHASES
+        found = self._client.find(of(Maintenance), name)
+        return found is not None and (found.get("status") or {}).get("phase") not in FINAL_PHASES
 
     def delete(self, maintenance: Maintenance) -> None:
         self._client.delete(of(Maintenance), maintenance.name, uid=maintenance.metadata.uid)

@@ -1,14 +1,16 @@
-"""Which servers a change in a cache concerns."""
+"""The caches that the executor follows, and which servers a change in one of them concerns."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from provisioner.api.maintenance import DISTURBING_PHASES, FINAL_PHASES
-from provisioner.maintenance.client import MaintenanceInformers
+from provisioner.cluster.source import Source, phase_of, spec_of, when_changed
 from provisioner.maintenance.phases.budget import age_of, part_of
+from provisioner.rules.bootability import availability_of
 
 Json = Mapping[str, Any]
 
@@ -17,10 +19,32 @@ ALL: Final = ""
 WOKEN: Final = 16
 
 
+@dataclass(frozen=True, kw_only=True)
+class MaintenanceInformers:
+    """The caches that the executor follows. They may be stale: nothing that harms is decided on them.
+
+    pods: if given, a pod that comes or ends is noticed at once; else within a minute.
+    """
+
+    servers: Source
+    pools: Source
+    images: Source
+    nodes: Source
+    maintenances: Source
+    pods: Source | None = None
+
+    @property
+    def have_synced(self) -> bool:
+        sources = (self.servers, self.pools, self.images, self.nodes, self.maintenances)
+        return all(source.has_synced for source in sources)
+
+
 def follow(informers: MaintenanceInformers, add: Callable[[str], None]) -> None:
     """Queue, by `add`, the servers that have something to do after a change."""
 
-    unfinished = informers.maintenances.index(lambda each: () if _phase(each) in FINAL_PHASES else (_server(each), ALL))
+    unfinished = informers.maintenances.index(
+        lambda each: () if phase_of(each) in FINAL_PHASES else (_server(each), ALL)
+    )
     waiting = informers.maintenances.index(lambda each: (part_of(each),))
 
     def add_waiting(matches: Callable[[str], bool]) -> None:
@@ -37,7 +61,7 @@ def follow(informers: MaintenanceInformers, add: Callable[[str], None]) -> None:
 
     def pool_of(server: str) -> str | None:
         found = informers.servers.get(server)
-        return _spec(found).get("nodePoolRef")
+        return spec_of(found).get("nodePoolRef")
 
     def maintenance_changed(name: str, old: Json | None, new: Json | None) -> None:
         known = new or old
@@ -45,52 +69,28 @@ def follow(informers: MaintenanceInformers, add: Callable[[str], None]) -> None:
             return
         server = _server(known)
         add(server)
-        if _phase(old) in DISTURBING_PHASES and _phase(new) not in DISTURBING_PHASES:
+        if phase_of(old) in DISTURBING_PHASES and phase_of(new) not in DISTURBING_PHASES:
             add_next(pool_of(server))
 
-    def server_changed(name: str, old: Json | None, new: Json | None) -> None:
-        if _of_server(old) != _of_server(new):
-            add(name)
-
-    def node_changed(name: str, old: Json | None, new: Json | None) -> None:
-        if _of_node(old) != _of_node(new):
-            add(name)
-
-    def pool_changed(name: str, old: Json | None, new: Json | None) -> None:
-        if _spec(old) != _spec(new):
-            add_waiting(lambda server: pool_of(server) == name)
-
-    def image_changed(name: str, old: Json | None, new: Json | None) -> None:
-        if _available(old) != _available(new):
-            add_waiting(lambda server: True)
-
     def pod_changed(name: str, old: Json | None, new: Json | None) -> None:
-        before, after = _spec(old).get("nodeName"), _spec(new).get("nodeName")
-        has_ended = new is None or _phase(new) in ("Succeeded", "Failed")
+        before, after = spec_of(old).get("nodeName"), spec_of(new).get("nodeName")
+        has_ended = new is None or phase_of(new) in ("Succeeded", "Failed")
         has_come = old is not None and not before and after  # and is to be warned, if a deadline is near
         server = str(after or before)
         if ((before and has_ended) or has_come) and unfinished.get(server):
             add(server)
 
     informers.maintenances.subscribe(maintenance_changed)
-    informers.servers.subscribe(server_changed)
-    informers.nodes.subscribe(node_changed)
-    informers.pools.subscribe(pool_changed)
-    informers.images.subscribe(image_changed)
+    informers.servers.subscribe(when_changed(_of_server, add))
+    informers.nodes.subscribe(when_changed(_of_node, add))
+    informers.pools.subscribe(when_changed(spec_of, lambda pool: add_waiting(lambda server: pool_of(server) == pool)))
+    informers.images.subscribe(when_changed(availability_of, lambda image: add_waiting(lambda server: True)))
     if informers.pods is not None:
         informers.pods.subscribe(pod_changed)
 
 
-def _spec(body: Json | None) -> Json:
-    return (body or {}).get("spec") or {}
-
-
 def _server(maintenance: Json) -> str:
-    return str(_spec(maintenance).get("serverRef") or "")
-
-
-def _phase(body: Json | None) -> str | None:
-    return ((body or {}).get("status") or {}).get("phase")
+    return str(spec_of(maintenance).get("serverRef") or "")
 
 
 def _of_server(server: Json | None) -> Any:
@@ -120,8 +120,3 @@ def _of_node(node: Json | None) -> Any:
             for c in status.get("conditions") or ()
         ],
     )
-
-
-def _available(image: Json | None) -> Any:
-    conditions = ((image or {}).get("status") or {}).get("conditions") or ()
-    return image is None, [(c.get("status"), c.get("message")) for c in conditions if c.get("type") == "Available"]

@@ -22,11 +22,11 @@ from provisioner.api.maintenance import holding_maintenance
 from provisioner.api.meta import Resource
 from provisioner.cluster.own_writes import OwnWrites
 from provisioner.cluster.resources import NODES, ResourceType, of
-from provisioner.cluster.source import Lookup, Source
+from provisioner.cluster.source import Lookup, Object, Source
 from provisioner.jobs.work import Workloads
-from provisioner.maintenance.client import Json, MaintenanceInformers
 from provisioner.maintenance.decide import needs_look
 from provisioner.maintenance.facts import MaintenanceFacts, NodeView, read_node
+from provisioner.maintenance.follow import MaintenanceInformers
 from provisioner.maintenance.phases.budget import Budget, asked_before, count_budget, part_of
 from provisioner.maintenance.status.finished import newest_first
 from provisioner.rules.requests import is_active, merge
@@ -54,24 +54,24 @@ class Caches:
         self._by_part = informers.maintenances.index(lambda body: (part_of(body),))
         self._members = informers.servers.index(lambda body: ((body.get("spec") or {}).get("nodePoolRef"),))
         self._claims_lock = threading.Lock()
-        self._claims: dict[str, Json] = {}
+        self._claims: dict[str, Object] = {}
 
-    def get(self, type_: ResourceType, name: str) -> Json | None:
+    def get(self, type_: ResourceType, name: str) -> Object | None:
         return self._sources[type_].get(name)
 
     def show_own_writes(self, server: str) -> bool:
         """Whether all that this process wrote about `server` is seen."""
         return self._own.are_seen(server, self.get)
 
-    def maintenances_of(self, server: str) -> list[Json]:
+    def maintenances_of(self, server: str) -> list[Object]:
         return self._by_server.get(server)
 
-    def note_claim(self, claim: Json) -> None:
+    def note_claim(self, claim: Object) -> None:
         """Remember a claim of this process, which counts before the cache shows it."""
         with self._claims_lock:
             self._claims[claim["metadata"]["name"]] = claim
 
-    def disturbing(self) -> list[Json]:
+    def disturbing(self) -> list[Object]:
         """The Maintenances that have claimed their server and not released it, claims of this process included."""
         with self._claims_lock:
             self._claims = {n: c for n, c in self._claims.items() if not self.show_own_writes(c["spec"]["serverRef"])}
@@ -79,7 +79,7 @@ class Caches:
         # Read after them: a claim that the cache takes in meanwhile is in both, never in neither.
         return list({**{body["metadata"]["name"]: body for body in self._by_part.get("Disturbs")}, **noted}.values())
 
-    def waiting_for_budget(self) -> list[Json]:
+    def waiting_for_budget(self) -> list[Object]:
         """Those that wait for nothing but the budget, or those before them, by their own status."""
         return self._by_part.get("Waits")
 
@@ -112,7 +112,7 @@ class Seen:
 
     server_name: str
     maintenances: tuple[Maintenance, ...]
-    bodies: dict[str, Json]
+    bodies: dict[str, Object]
     node: NodeView | None
 
     @property

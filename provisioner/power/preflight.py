@@ -7,15 +7,15 @@ server counts against its pool's budget. An order that outlived its Maintenance 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from provisioner.api.errors import NotFound, Retryable
 from provisioner.api.maintenance import Maintenance
 from provisioner.api.server import BMC, BootOrder, Server
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.resources import LEASES, NODE_LEASES, NODES, ResourceType
+from provisioner.cluster.resources import LEASES, NODE_LEASES, NODES
 from provisioner.power.bmc.power_controller import ObservedPower
 from provisioner.power.decide import Action, Boot, CutForCycle, decide, is_requested
 from provisioner.rules.liveness import read_life
@@ -85,21 +85,16 @@ class Preflight:
                     after_seconds=_NOT_ASKED_SECONDS,
                 )
             return
-        node = self._find(NODES, server.name)
+        node = self._cluster.find(NODES, server.name)
         # The Lease is read last: what is decided on is as young as it can be.
-        life = read_life(node, self._find(LEASES, server.name, NODE_LEASES) if node is not None else None)
+        lease = self._cluster.find(LEASES, server.name, namespace=NODE_LEASES) if node is not None else None
+        life = read_life(node, lease)
         sign = life.sign_of_life(self._now()) if life is not None else None
         if sign is not None:
             raise NodeAlive(
                 f"boot order {order_id} is pending, but the server is not reset, for Node '{server.name}' "
                 f"is alive: {sign}; to have it booted, drain the Node and switch the server off"
             )
-
-    def _find(self, type_: ResourceType, name: str, namespace: str | None = None) -> Mapping[str, Any] | None:
-        try:
-            return self._cluster.get(type_, name, namespace=namespace)
-        except NotFound:
-            return None
 
 
 def find_objection(cluster: Cluster, server: Server, order: BootOrder) -> str | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.api.conditions import find_condition
@@ -45,6 +46,12 @@ def find_obstacle(server: Server, pool: NodePool | None, image: Image | None, ra
         or _without_proof(pool)
         or find_without_image(server, current_image_name(server, pool), image)
     )
+
+
+def availability_of(image: Mapping[str, Any] | None) -> tuple[bool, list[tuple[str, str]]]:
+    """What of an Image's JSON the words of an obstacle depend on: whether it is there, what is said of its files."""
+    conditions = ((image or {}).get("status") or {}).get("conditions") or ()
+    return image is None, [(c.get("status"), c.get("message")) for c in conditions if c.get("type") == "Available"]
 
 
 def find_unaccepted(server: Server) -> Obstacle | None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from provisioner.api.server import Server
+from provisioner.cluster.source import spec_of
 
 Json = Mapping[str, Any]
 S = TypeVar("S", Server, dict[str, Any])
@@ -21,7 +22,7 @@ def precedence(server: Server | Json) -> tuple[bool, str, str]:
     if isinstance(server, Server):
         return server.spec.acceptance != "Accepted", server.metadata.creation_timestamp or "", server.name
     metadata = server["metadata"]
-    return _spec(server).get("acceptance") != "Accepted", metadata.get("creationTimestamp") or "", metadata["name"]
+    return spec_of(server).get("acceptance") != "Accepted", metadata.get("creationTimestamp") or "", metadata["name"]
 
 
 def find_server(mac: str, claimants: Iterable[S]) -> S | None:
@@ -34,16 +35,11 @@ def macs_of(server: Server | Json) -> tuple[str, ...]:
     """The MAC addresses of a Server, as they are written; the first is the one that it boots from."""
     if isinstance(server, Server):
         return server.spec.boot_mac_address, *(interface.mac_address for interface in server.spec.interfaces)
-    interfaces = _spec(server).get("interfaces")  # an object of a newer version may be written otherwise
+    interfaces = spec_of(server).get("interfaces")  # an object of a newer version may be written otherwise
     further = (each.get("macAddress") for each in interfaces or () if isinstance(each, Mapping))
     return boot_mac(server) or "", *(mac for mac in further if mac)
 
 
 def boot_mac(server: Json) -> str | None:
     """spec.bootMACAddress of a Server's JSON."""
-    return _spec(server).get("bootMACAddress")
-
-
-def _spec(server: Json) -> Json:
-    spec: Json = server.get("spec") or {}
-    return spec
+    return spec_of(server).get("bootMACAddress")

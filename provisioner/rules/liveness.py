@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from provisioner.api.meta import read_time
 from provisioner.api.node_contract import read_boot_id
+from provisioner.cluster.source import spec_of
 
 USUAL_LEASE_SECONDS: Final = 40
 """What a kubelet's Lease lasts, if nothing else is configured. It is renewed after a quarter of that."""
@@ -132,7 +133,7 @@ class LeaseWatch:
 
     def look(self, name: str, lease: Mapping[str, Any] | None) -> Sighting | None:
         """Take note of the Lease of Node `name` as it is now; None without a Lease that was ever renewed."""
-        renewed = _spec(lease).get("renewTime")
+        renewed = spec_of(lease).get("renewTime")
         with self._lock:
             now = self._clock()
             if not renewed:
@@ -147,7 +148,7 @@ class LeaseWatch:
 
 def renewed_time(lease: Mapping[str, Any] | None) -> datetime | None:
     """When a Lease says that it was renewed, by the node's clock."""
-    return read_time(_spec(lease).get("renewTime"))
+    return read_time(spec_of(lease).get("renewTime"))
 
 
 def read_heartbeat(
@@ -164,7 +165,7 @@ def read_heartbeat(
         written=max((at for at in writes if at is not None), default=None) if renewed is not None else None,
         seen=seen,
         moved=seen is not None and sighting is not None and sighting.moved,
-        fresh=fresh_time(_spec(lease).get("leaseDurationSeconds")),
+        fresh=fresh_time(spec_of(lease).get("leaseDurationSeconds")),
     )
 
 
@@ -189,7 +190,3 @@ def read_life(
         has_reported=boot_id is not None or bool(said & {"True", "False"}),
         heartbeat=read_heartbeat(lease, sighting, now),
     )
-
-
-def _spec(lease: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    return (lease or {}).get("spec") or {}

@@ -23,6 +23,7 @@ ROOT: Final = Path(provisioner.__file__).parent
 
 VERBS: Final = {
     "get": ("get", ""),
+    "find": ("get", ""),
     "read": ("get", ""),
     "list": ("list", ""),
     "read_all": ("list", ""),

@@ -59,6 +59,10 @@ class FakeCluster:
         found: Object = copy_json(self._store.find(type, key_of(name, namespace), f"GET {type} {name}"))
         return found
 
+    def find(self, type: ResourceType, name: str, *, namespace: str | None = None) -> Object | None:  # noqa: A002
+        found = self._store.of(type).get(key_of(name, namespace))
+        return copy_json(found) if found is not None else None
+
     def list(
         self,
         type: ResourceType,  # noqa: A002

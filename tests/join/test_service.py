@@ -181,7 +181,7 @@ def test_after_a_crash_at_any_call_the_same_machine_joins_and_one_token_lives(
             crashes += 1
             continue
         break
-    assert reached >= {"get", "apply_status", "create", "read"}
+    assert reached >= {"find", "apply_status", "create", "read"}
     assert crashes >= 7
 
 

@@ -29,8 +29,8 @@ from provisioner.api.pool_settings import MaintenanceSettings
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.own_writes import BEHIND_SECONDS
 from provisioner.cluster.resources import NODES, ResourceType, of
-from provisioner.maintenance.client import MaintenanceInformers
 from provisioner.maintenance.controller import MaintenanceController
+from provisioner.maintenance.follow import MaintenanceInformers
 from tests.boot import objects
 from tests.maintenance.chaos.fake_informer import FakeInformer
 from tests.maintenance.fake_jobs import FakeJobs

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from provisioner.cluster.source import KeysOf
-from provisioner.maintenance.client import MaintenanceInformers
-from provisioner.maintenance.follow import follow
+from provisioner.maintenance.follow import MaintenanceInformers, follow
 from tests.cluster.scanned_index import ScannedIndex
 
 

@@ -33,8 +33,8 @@ from provisioner.boot.orders.informers import BootInformers
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, of
 from provisioner.join.node_controller import NodePreparer
-from provisioner.maintenance.client import MaintenanceInformers
 from provisioner.maintenance.controller import MaintenanceController
+from provisioner.maintenance.follow import MaintenanceInformers
 from tests.health.world import DEADLINE_SECONDS, World, make_world
 from tests.maintenance.fake_jobs import FakeJobs, job
 from tests.maintenance.plane import FakeEvents

@@ -12,15 +12,13 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import structlog
 
 from provisioner.api import Image, Maintenance, NodePool, Rack, Server
 from provisioner.api.codec import decode_shared, to_json
-from provisioner.api.errors import NotFound
 from provisioner.api.maintenance import FINAL_PHASES, holding_maintenance
-from provisioner.api.meta import Resource
 from provisioner.api.server import ServerStatus
 from provisioner.boot.orders.assessment import Decision
 from provisioner.boot.orders.decide import decide
@@ -31,8 +29,8 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller, Settling, requeue_after
 from provisioner.cluster.events import Events
 from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnWrites
-from provisioner.cluster.resources import LEASES, NODE_LEASES, NODES, ResourceType, of
-from provisioner.cluster.source import Source
+from provisioner.cluster.resources import LEASES, NODE_LEASES, NODES, of
+from provisioner.cluster.source import look_up
 from provisioner.rules.assigned_image import next_image_name
 from provisioner.rules.liveness import LeaseWatch, NodeLife, read_life
 
@@ -45,8 +43,6 @@ SETTLE_SECONDS: Final = 3.0
 
 _OWNED: Final = ("nodeRef", "bootStage", "bootID", "imageRef", "imageDigest", "order", "readyTime")
 _OWNED_CONDITIONS: Final = ("Booted", "Ready")
-
-R = TypeVar("R", bound=Resource)
 
 
 class BootController:
@@ -100,8 +96,8 @@ class BootController:
             maintenance = self._read_maintenance(name)
             decision = self._decide(cached, node, lease, maintenance)
             if not decision.orders or decision.status["order"]["reason"] != "Requested":
-                node = self._read(NODES, name)
-                lease = self._read(LEASES, name, namespace=NODE_LEASES) if node is not None else None
+                node = self._cluster.find(NODES, name)
+                lease = self._cluster.find(LEASES, name, namespace=NODE_LEASES) if node is not None else None
                 decision = self._decide(cached, node, lease, maintenance)
             if not _differs(cached, decision):
                 return requeue_after(decision.requeue_after_seconds, self._rng)
@@ -133,14 +129,14 @@ class BootController:
         maintenance: Maintenance | None,
     ) -> Decision:
         server = decode_shared(Server, body)
-        pool = self._cached(NodePool, self._informers.pools, server.spec.node_pool_ref)
+        pool = look_up(NodePool, self._informers.pools, server.spec.node_pool_ref)
         order = server.status.order
         facts = OrderFacts(
             server=server,
-            rack=self._cached(Rack, self._informers.racks, server.spec.rack_ref),
+            rack=look_up(Rack, self._informers.racks, server.spec.rack_ref),
             pool=pool,
-            next_image=self._cached(Image, self._informers.images, next_image_name(server, pool, maintenance)),
-            ordered_image=self._cached(Image, self._informers.images, order.image_ref if order else None),
+            next_image=look_up(Image, self._informers.images, next_image_name(server, pool, maintenance)),
+            ordered_image=look_up(Image, self._informers.images, order.image_ref if order else None),
             node=self._judge_node(node, lease),
             other_node=self._find_other_node(server) if order is None else None,
             maintenance=maintenance,
@@ -165,23 +161,13 @@ class BootController:
 
         return find_other_node(server, self._nodes_by_machine, is_alive)
 
-    def _cached(self, kind: type[R], source: Source, name: str | None) -> R | None:
-        found = source.get(name) if name is not None else None
-        return decode_shared(kind, found) if found is not None else None
-
     def _cached_maintenance(self, server: str) -> Maintenance | None:
         return holding_maintenance((decode_shared(Maintenance, body) for body in self._unfinished.get(server)), server)
-
-    def _read(self, type_: ResourceType, name: str, *, namespace: str | None = None) -> dict[str, Any] | None:
-        try:
-            return self._cluster.get(type_, name, namespace=namespace)
-        except NotFound:
-            return None
 
     def _read_maintenance(self, server: str) -> Maintenance | None:
         """Which of those that the cache knows holds the server now."""
         names = [body["metadata"]["name"] for body in self._unfinished.get(server)]
-        found = [body for name in names if (body := self._read(of(Maintenance), name)) is not None]
+        found = [body for name in names if (body := self._cluster.find(of(Maintenance), name)) is not None]
         return holding_maintenance((decode_shared(Maintenance, body) for body in found), server)
 
 

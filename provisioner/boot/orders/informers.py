@@ -6,7 +6,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from provisioner.cluster.source import Object, Source
+from provisioner.cluster.source import Object, Source, phase_of, spec_of, when_changed
+from provisioner.rules.bootability import availability_of
 from provisioner.rules.liveness import read_life
 
 
@@ -34,32 +35,14 @@ def follow(informers: BootInformers, add: Callable[[str], None]) -> None:
     """Queue the servers that a change concerns. Leases are read when needed; each renewal would be a change."""
 
     servers_by = informers.servers.index(refers_to)
-    pools_by_image = informers.pools.index(lambda pool: [_spec(pool).get("imageRef")])
+    pools_by_image = informers.pools.index(lambda pool: [spec_of(pool).get("imageRef")])
     maintenances_by_image = informers.maintenances.index(lambda each: [_reboot(each).get("imageRef")])
 
     def add_all(kind: str, name: str) -> None:
         for server in servers_by.get((kind, name)):
             add(server["metadata"]["name"])
 
-    def server_changed(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
-        if new is not None:
-            add(name)
-
-    def node_changed(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
-        if read_life(old, None) != read_life(new, None):
-            add(name)
-
-    def pool_changed(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
-        if _spec(old) != _spec(new):
-            add_all("NodePool", name)
-
-    def rack_changed(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
-        if _spec(old) != _spec(new):
-            add_all("Rack", name)
-
-    def image_changed(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
-        if _available(old) == _available(new) and (old is None) == (new is None):
-            return
+    def image_changed(name: str) -> None:
         add_all("Image", name)
         for pool in pools_by_image.get(name):
             add_all("NodePool", pool["metadata"]["name"])
@@ -67,43 +50,30 @@ def follow(informers: BootInformers, add: Callable[[str], None]) -> None:
             add(server_of(maintenance))
 
     def maintenance_changed(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
-        if _phase(old) != _phase(new) or _reboot(old) != _reboot(new):
+        if phase_of(old) != phase_of(new) or _reboot(old) != _reboot(new):
             for body in (old, new):
                 if body is not None:
                     add(server_of(body))
 
-    informers.servers.subscribe(server_changed)
-    informers.nodes.subscribe(node_changed)
-    informers.pools.subscribe(pool_changed)
-    informers.racks.subscribe(rack_changed)
-    informers.images.subscribe(image_changed)
+    informers.servers.subscribe(lambda name, old, new: add(name) if new is not None else None)
+    informers.nodes.subscribe(when_changed(lambda node: read_life(node, None), add))
+    informers.pools.subscribe(when_changed(spec_of, lambda name: add_all("NodePool", name)))
+    informers.racks.subscribe(when_changed(spec_of, lambda name: add_all("Rack", name)))
+    informers.images.subscribe(when_changed(availability_of, image_changed))
     informers.maintenances.subscribe(maintenance_changed)
 
 
 def server_of(maintenance: Mapping[str, Any]) -> str:
     """spec.serverRef of a Maintenance's JSON."""
-    return str(_spec(maintenance).get("serverRef"))
+    return str(spec_of(maintenance).get("serverRef"))
 
 
 def refers_to(server: Object) -> Iterable[Hashable]:
     """Kind and name of what a Server depends on: its pool, its rack, the Images that are ordered and assigned."""
-    status, spec = server.get("status") or {}, _spec(server)
+    status, spec = server.get("status") or {}, spec_of(server)
     images = {(status.get("order") or {}).get("imageRef"), status.get("assignedImageRef")}
     return ("NodePool", spec.get("nodePoolRef")), ("Rack", spec.get("rackRef")), *(("Image", name) for name in images)
 
 
-def _spec(body: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    return (body or {}).get("spec") or {}
-
-
-def _phase(maintenance: Mapping[str, Any] | None) -> str | None:
-    return ((maintenance or {}).get("status") or {}).get("phase")
-
-
 def _reboot(maintenance: Mapping[str, Any] | None) -> Mapping[str, Any]:
     return ((maintenance or {}).get("status") or {}).get("reboot") or {}
-
-
-def _available(image: Mapping[str, Any] | None) -> tuple[Any, ...]:
-    conditions = ((image or {}).get("status") or {}).get("conditions") or ()
-    return tuple((c.get("status"), c.get("message")) for c in conditions if c.get("type") == "Available")

@@ -23,8 +23,9 @@ from provisioner.boot.orders.informers import refers_to
 from provisioner.boot.script.choose import Wait, choose_boot_target
 from provisioner.boot.script.kernel_arguments import BootUrls
 from provisioner.boot.script.render import render_first_script, render_script
-from provisioner.cluster.source import Object, Source
+from provisioner.cluster.source import Object, Source, spec_of
 from provisioner.rules.assigned_image import current_image_name
+from provisioner.rules.bootability import availability_of
 from provisioner.rules.identity import boot_mac
 
 log = structlog.get_logger(__name__)
@@ -66,7 +67,7 @@ class ScriptRenderer:
         """Follow the caches; the ServerIndex must have been attached before."""
         self._index.servers.subscribe(self._server_changed)
         servers = self._index.servers.index(refers_to)
-        pools_by_image = self._pools.index(lambda pool: [_spec(pool).get("imageRef")])
+        pools_by_image = self._pools.index(lambda pool: [spec_of(pool).get("imageRef")])
 
         def boots_image(image: str) -> list[Object]:
             pools = [pool["metadata"]["name"] for pool in pools_by_image.get(image)]
@@ -217,11 +218,6 @@ class _Reader:
         return read
 
 
-def _spec(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    spec: Mapping[str, Any] = body.get("spec") or {}
-    return spec
-
-
 def _inputs(server: Mapping[str, Any]) -> tuple[Any, ...]:
     """What of a Server its script depends on: most changes of a booting server's status are none of it."""
     status = server.get("status") or {}
@@ -232,9 +228,7 @@ def _inputs(server: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def _weight(body: Mapping[str, Any]) -> tuple[Any, ...]:
     """What of a pool, rack or image a script depends on: not the counts in its status."""
-    conditions = (body.get("status") or {}).get("conditions") or ()
-    available = [(c.get("status"), c.get("message")) for c in conditions if c.get("type") == "Available"]
-    return (body.get("spec"), available)
+    return (body.get("spec"), availability_of(body))
 
 
 def _write_atomically(path: Path, text: str) -> None:

@@ -22,8 +22,8 @@ from provisioner.health.jobs.manifest import CHECK_LABEL
 from provisioner.inventory.controller import InventoryInformers, build_inventory_controllers
 from provisioner.jobs.cluster_workloads import ClusterWorkloads
 from provisioner.join.controller import JoinInformers, build_join_controllers
-from provisioner.maintenance.client import MaintenanceInformers
 from provisioner.maintenance.controller import build_maintenance_controllers
+from provisioner.maintenance.follow import MaintenanceInformers
 from provisioner.power.bmc.pool import BmcPool
 from provisioner.power.controller import PowerSettings, build_power_controllers
 

@@ -58,10 +58,7 @@ def read_subject(cluster: Cluster, server: Server, node: Mapping[str, Any] | Non
 
 
 def read_node(cluster: Cluster, name: str) -> Mapping[str, Any] | None:
-    try:
-        return cluster.get(NODES, name)
-    except NotFound:
-        return None
+    return cluster.find(NODES, name)
 
 
 def _pool(cluster: Cluster, server: Server) -> NodePool | None:

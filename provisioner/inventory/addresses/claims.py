@@ -234,10 +234,7 @@ class AddressClaimer:
         surplus = self._book.of(name) - {wanted, address_of(body)}
         if surplus:
             # What is taken back may be given to another at once: the server is asked itself, not a cache.
-            try:
-                now: Object | None = self._cluster.get(of(Server), name)
-            except NotFound:
-                now = None
+            now = self._cluster.find(of(Server), name)
             kept = {address_of(now), self._judge(now).address if now is not None else None}
             changes |= dict.fromkeys(surplus - kept)
         return changes
@@ -260,10 +257,7 @@ class AddressClaimer:
                 }
                 written = self._cluster.patch(type_, name, patch)
         except (Conflict, NotFound) as error:
-            try:
-                self._book.take(name, self._cluster.get(type_, name))
-            except NotFound:
-                self._book.take(name, None)
+            self._book.take(name, self._cluster.find(type_, name))
             raise Conflict(str(error), after_seconds=0.0) from error
         self._book.note_written(written, claims)
 

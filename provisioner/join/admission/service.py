@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import structlog
 
 from provisioner.api.codec import decode
-from provisioner.api.errors import Conflict, NotFound, Retryable
+from provisioner.api.errors import Conflict, Retryable
 from provisioner.api.image import Image
 from provisioner.api.meta import Resource
 from provisioner.api.node_pool import NodePool
@@ -133,8 +133,8 @@ class JoinService:
             server=server,
             pool=pool,
             image=image,
-            node=self._found(NODES, server.name),
-            lease=self._found(LEASES, server.name, NODE_LEASES) if not is_by_bmc(server) else None,
+            node=self._cluster.find(NODES, server.name),
+            lease=None if is_by_bmc(server) else self._cluster.find(LEASES, server.name, namespace=NODE_LEASES),
             proof=prove(server, request, self._verifiers),
         )
 
@@ -143,14 +143,8 @@ class JoinService:
             return None
         source = self._sources.get(of(kind))
         cached = source.get(name) if source is not None and source.has_synced else None
-        found = cached if cached is not None else self._found(of(kind), name)
+        found = cached if cached is not None else self._cluster.find(of(kind), name)
         return decode(kind, found) if found is not None else None
-
-    def _found(self, type_: ResourceType, name: str, namespace: str | None = None) -> dict[str, Any] | None:
-        try:
-            return self._cluster.get(type_, name, namespace=namespace)
-        except NotFound:
-            return None
 
     def _hand_out(self, server: Server, admitted: Admitted, request: JoinRequest, now: datetime) -> Answer:
         before = server.status.join or JoinStatus()

@@ -12,8 +12,8 @@ from provisioner.api import Image, Maintenance, NodePool, Server
 from provisioner.api.errors import NeedsHuman, Retryable
 from provisioner.cluster.controller import NEEDS_HUMAN_RETRY_SECONDS, Controller
 from provisioner.cluster.resources import NODES, of
-from provisioner.maintenance.client import MaintenanceInformers
 from provisioner.maintenance.controller import build_maintenance_controllers
+from provisioner.maintenance.follow import MaintenanceInformers
 from tests.maintenance.chaos.client import ACTS, WRITES, ChaosClient, Meter
 from tests.maintenance.chaos.fake_informer import FakeInformer
 from tests.maintenance.chaos.fake_time import FakeClock
