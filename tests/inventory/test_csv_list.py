@@ -296,3 +296,82 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
         assert bad.mistakes  # noqa: PT017 - nearly all bytes are refused
     else:
         assert packing_list.entries
+
+
+@pytest.mark.parametrize(
+    ("cells", "address"),
+    [
+        ("http://10.90.0.1,yes", "http://10.90.0.1"),
+        ("10.90.0.1,Ja", "http://10.90.0.1"),
+        ("10.90.0.1:8000,x", "http://10.90.0.1:8000"),
+        ("https://10.90.0.1,TRUE", "https://10.90.0.1"),
+    ],
+)
+def test_redfish_without_tls_is_said_in_a_column(cells: str, address: str) -> None:
+    entries, mistakes = read(f"Name,MAC,BMC IP,BMC plain HTTP\na,52:54:00:00:00:01,{cells}\n")
+    assert mistakes == ()
+    assert entries[0].spec["bmc"] == {"address": address, "allowPlainHTTP": True}
+
+
+@pytest.mark.parametrize("said", ["no", "Nein", "0", ""])
+def test_a_bmc_that_is_not_said_to_lack_tls_is_spoken_to_by_it(said: str) -> None:
+    entries, _ = read(f"Name,MAC,BMC IP,BMC plain HTTP\na,52:54:00:00:00:01,10.90.0.1,{said}\n")
+    assert entries[0].spec["bmc"] == {"address": "https://10.90.0.1"}
+
+
+def test_redfish_without_tls_that_nobody_allowed_is_a_mistake_with_its_remedy() -> None:
+    _, mistakes = read(
+        "Name,MAC,BMC IP,Unsicher\na,52:54:00:00:00:01,http://10.90.0.1,maybe\n",
+        columns={"bmc.allowPlainHTTP": "Unsicher"},
+    )
+    assert [str(mistake) for mistake in mistakes] == [
+        "r01.csv:2, column Unsicher: 'maybe', expected yes or no; correct it",
+        "r01.csv:2, column BMC IP: http://10.90.0.1, by which the BMC's password can be read on the way, expected an "
+        "address by https:// or ipmi://; write https://, or, where that network is yours alone, yes in a column "
+        "BMC plain HTTP",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Name;MAC;S/N;Bemerkung\na;5254.0000.0001;x;eins, zwei, drei, vier, fünf, sechs\n",
+        "Name|MAC|S/N\na|52:54:00:00:00:01|x\n",
+        'Name,MAC,S/N\na,"=""525400000001""",="x"\n',
+        "Name,MAC,S/N\na,'525400000001,'x\n",
+        "Name,MAC\u200b,S/N\na,52:54:00:00:00:01\u200b,\ufeffx\u00a0\n",
+        '"Name","MAC\n(PXE)","Serial\nNumber"\na,52-54-00-00-00-01,x\n',
+        "\n" * 40 + ";;;\nName;MAC;S/N\n;;\na;52 54 00 00 00 01;x\n;;\n",
+    ],
+    ids=["commas in remarks", "bars", "formulas", "apostrophes", "invisible", "headers on two lines", "empty lines"],
+)
+def test_what_spreadsheets_make_of_a_list_is_read(text: str) -> None:
+    entries, mistakes = read(text)
+    assert mistakes == ()
+    assert [(e.name, e.spec["bootMACAddress"], e.spec["serialNumber"]) for e in entries] == [
+        ("a", "52:54:00:00:00:01", "x")
+    ]
+
+
+def test_where_no_header_is_known_the_data_tells_the_separator() -> None:
+    _, mistakes = read("Netz;Gerätenr.;Notiz\n52:54:00:00:00:01;7;a, b, c, d\n52:54:00:00:00:02;8;\n")
+    assert "headers not understood: 'Netz', 'Gerätenr.', 'Notiz'" in mistakes[0].observed
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (b"PK\x03\x04\x14\x00", "an Excel workbook or another archive"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1", "an Excel workbook of before 2007"),
+        (b"%PDF-1.7\n", "a PDF"),
+        (b"\x1f\x8b\x08\x00", "a compressed file"),
+    ],
+)
+def test_a_file_that_is_no_text_is_called_what_it_is(data: bytes, what: str) -> None:
+    with pytest.raises(BadPackingList) as bad:
+        read_packing_list(data + bytes(99), "r01.csv", rack="r01")
+    (mistake,) = bad.value.mistakes
+    assert str(mistake) == (
+        f"r01.csv: {what}, expected YAML, or CSV (comma, semicolon, tab or |); "
+        "in the spreadsheet: Save as, CSV UTF-8 or Unicode text"
+    )

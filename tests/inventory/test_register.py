@@ -34,9 +34,9 @@ def digits() -> str:
 
 @pytest.fixture
 def register(control_plane: ControlPlane, tmp_path: Path) -> Register:
-    def run(text: str, *options: str, name: str = "list.yaml") -> Result:
+    def run(text: str | bytes, *options: str, name: str = "list.yaml") -> Result:
         file = tmp_path / name
-        file.write_text(text)
+        file.write_bytes(text if isinstance(text, bytes) else text.encode())
         arguments = ["register", str(file), "--kubeconfig", str(control_plane.kubeconfig), *options]
         return CliRunner().invoke(rack, arguments, catch_exceptions=False)
 
@@ -100,6 +100,29 @@ def test_a_list_is_registered_shown_and_registered_again_without_change(
     assert changed.exit_code == 0
     golden(changed.output, "register-update.txt", unique, digits, tmp_path)
     assert cluster.read(Server, f"{unique}-u02").spec.position is None
+
+
+@pytest.mark.usefixtures("tidy")
+def test_a_german_spreadsheets_list_is_registered_as_it_is(
+    register: Register, cluster: Cluster, unique: str, digits: str
+) -> None:
+    """Windows-1252, semicolons, commas in a remark, MAC addresses as Cisco writes them, a BMC without TLS."""
+    dotted = mac(digits, 1).replace(":", "").upper()
+    dotted = ".".join(dotted[i : i + 4] for i in (0, 4, 8))
+    text = (
+        f"Packliste für Köln;;;;;\r\n\r\n"
+        "Höheneinheit;Seriennummer;MAC-Adresse (PXE);BMC-IP-Adresse;BMC plain HTTP;Bemerkung\r\n"
+        f'12;="{digits}";{dotted};{digits}-bmc;ja;Größe, Gewicht, Farbe, Öse, Höhe, Tür\r\n;;;;;\r\n'
+    ).encode("cp1252")
+    options = ("--rack", unique, "--subnet", "10.80.0.0/24")
+    first = register(text, *options, name="liste.csv")
+    assert (first.exit_code, "2 written, 0 failed, 0 unchanged" in first.output) == (0, True), first.output
+    spec = cluster.read(Server, f"{unique}-u12").spec
+    assert (spec.boot_mac_address, spec.serial_number) == (mac(digits, 1), digits)
+    assert spec.bmc is not None
+    assert (spec.bmc.address, spec.bmc.allow_plain_http) == (f"http://{digits}-bmc", True)
+    again = register(text, *options, name="liste.csv")
+    assert "0 written, 0 failed, 2 unchanged" in again.output
 
 
 @pytest.mark.usefixtures("tidy")

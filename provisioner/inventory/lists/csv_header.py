@@ -62,9 +62,23 @@ def find_header(lines: Sequence[Line], mapped: Mapping[str, str]) -> int | None:
     return above[-1] if data_at < len(candidates) else max(above, key=lambda index: _filled(candidates[index][1]))
 
 
+def understood(lines: Sequence[Line], mapped: Mapping[str, str]) -> tuple[int, int, int]:
+    """How much is understood of a list that was split in some way: headers that one line has, lines with a MAC address,
+    cells of the longest line."""
+    candidates = lines[:WITHIN_LINES]
+
+    def is_known(cell: str) -> bool:
+        named = any(same_header(cell, header) for header in mapped.values())
+        return named or column_of(cell) is not None or interface_of(cell) is not None
+
+    headers = max((sum(map(is_known, cells)) for _, cells in candidates), default=0)
+    macs = sum(any(map(_is_mac, cells)) for _, cells in candidates)
+    return headers, macs, max((len(cells) for _, cells in candidates), default=0)
+
+
 def read_header(line: Line, file: str, mapped: Mapping[str, str], mistakes: list[Mistake]) -> Header:
     """What each column of a header means. `mapped`: headers by field, which go before what is known of them."""
-    number, texts = line
+    number, texts = line[0], [" ".join(text.split()) for text in line[1]]
     columns: dict[int, Column] = {}
     interfaces: dict[int, str] = {}
     unused: list[str] = []

@@ -1,6 +1,6 @@
 """Packing lists in CSV, as they come from vendors and through spreadsheets.
 
-Tolerated: comma, semicolon or tab; a byte order mark; UTF-16 and Windows' encodings; lines above the header; empty
+Tolerated: comma, semicolon, tab or bar; a byte order mark; UTF-16 and Windows' encodings; lines above the header; empty
 lines; columns that mean nothing to us; MAC addresses in every notation. Not tolerated: a row that cannot be a server.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,7 +17,15 @@ from typing import Any, Final
 from provisioner.api import Server
 from provisioner.api.errors import Refused
 from provisioner.api.values import Secret, parse_mac
-from provisioner.inventory.lists.csv_header import WITHIN_LINES, Header, find_header, lacking, read_header
+from provisioner.inventory.lists.csv_header import (
+    WITHIN_LINES,
+    Header,
+    Line,
+    find_header,
+    lacking,
+    read_header,
+    understood,
+)
 from provisioner.inventory.lists.entries import Credentials, Entry, Mistake, Origin, PackingList
 from provisioner.inventory.lists.headers import Column
 
@@ -26,6 +35,9 @@ _ARCHITECTURES: Final = {"x86_64": "x86_64", "x86": "x86_64", "amd64": "x86_64",
     "aarch64": "arm64",
     "arm": "arm64",
 }
+_YES_OR_NO: Final = dict.fromkeys(("yes", "y", "true", "wahr", "ja", "1", "x"), True) | dict.fromkeys(
+    ("no", "n", "false", "falsch", "nein", "0"), False
+)
 _SPREADSHEET_NUMBER: Final = re.compile(r"\d([.,]\d+)?[eE]\+?\d{1,3}")
 _EMPTY: Final = frozenset({"", "-", "n/a", "na", "none", "tbd", "null"})
 
@@ -68,7 +80,7 @@ def read_csv(
     whoever may read a Server would read it. `columns`: headers by the field that they mean (as `headers.field_of`).
     """
     mistakes: list[Mistake] = []
-    lines = _parse(text)
+    lines = _parse(text, columns or {})
     header_at = find_header(lines, columns or {})
     if header_at is None:
         expected = "a header with at least a MAC address and one more known column, such as Serial Number"
@@ -93,22 +105,36 @@ def read_csv(
     return PackingList(tuple(entries), tuple(notes)), tuple(mistakes)
 
 
-def _parse(text: str) -> list[tuple[int, list[str]]]:
-    """Non-empty lines with their numbers; the separator is the one that the header line has most of."""
-    likely = [line for line in text.splitlines()[:WITHIN_LINES] if line.strip()]
-    separator = max(",;\t", key=lambda mark: max((line.count(mark) for line in likely), default=0))
-    rows: list[tuple[int, list[str]]] = []
+def _parse(text: str, mapped: Mapping[str, str]) -> list[Line]:
+    """Non-empty lines with their numbers, split at the separator by which most is understood."""
+    head = "\n".join([line for line in text.splitlines() if line.strip()][:WITHIN_LINES])
+    separator = max(",;\t|", key=lambda mark: understood(_split(head, mark), mapped))
+    return _split(text, separator)
+
+
+def _split(text: str, separator: str) -> list[Line]:
+    rows: list[Line] = []
     reader = csv.reader(io.StringIO(text.replace("\0", ""), newline=""), delimiter=separator, skipinitialspace=True)
     while True:
         line = reader.line_num + 1
         try:
-            cells = [cell.strip().strip("\u00a0") for cell in next(reader)]
+            cells = [_clean(cell) for cell in next(reader)]
         except StopIteration:
             return rows
         except csv.Error:  # a cell longer than csv's limit is no packing list
             continue
         if any(cells) and not cells[0].startswith("#") and not cells[0].lower().startswith("sep="):
             rows.append((line, cells))
+
+
+def _clean(cell: str) -> str:
+    """What a cell shows in a spreadsheet: without invisible characters, and without the marks that make it a text."""
+    if not cell.isascii():
+        cell = "".join(char for char in cell if unicodedata.category(char) != "Cf")
+    cell = cell.strip()
+    if cell.startswith('="') and cell.endswith('"'):
+        cell = cell[2:-1].strip()
+    return cell.removeprefix("'")
 
 
 def _row(line: int, cells: list[str], header: Header) -> Row:
@@ -201,9 +227,10 @@ class _Reading:
         macs = {name: self._mac(name, text) for name, text in self.row.interfaces.items()}
         return [{"name": name, "macAddress": mac} for name, mac in macs.items() if mac]
 
-    def _bmc(self) -> dict[str, str] | None:
+    def _bmc(self) -> dict[str, Any] | None:
         cells = self.row.cells
-        bmc = {
+        by_plain_http = self._by_plain_http()
+        bmc: dict[str, Any] = {
             "address": cells.get("bmc.address"),
             "macAddress": self._mac("bmc.macAddress", cells.get("bmc.macAddress")),
             "credentialsName": cells.get("bmc.credentialsName"),
@@ -213,10 +240,25 @@ class _Reading:
         if not bmc["address"]:
             return None
         if "://" not in bmc["address"]:
-            scheme = "ipmi" if cells.get("bmc.protocol", "").lower() == "ipmi" else "https"
+            scheme = "ipmi" if cells.get("bmc.protocol", "").lower() == "ipmi" else "http" if by_plain_http else "https"
             bmc["address"] = f"{scheme}://{bmc['address']}"
         bmc["protocol"] = self._protocol(bmc["address"])
+        bmc["allowPlainHTTP"] = by_plain_http
+        if bmc["address"].startswith("http://") and not by_plain_http:
+            self._wrong(
+                "bmc.address",
+                f"{bmc['address']}, by which the BMC's password can be read on the way",
+                "an address by https:// or ipmi://",
+                "write https://, or, where that network is yours alone, yes in a column BMC plain HTTP",
+            )
         return {key: value for key, value in bmc.items() if value}
+
+    def _by_plain_http(self) -> bool:
+        sent = self.row.cells.get("bmc.allowPlainHTTP", "no")
+        known = _YES_OR_NO.get(sent.lower())
+        if known is None:
+            self._wrong("bmc.allowPlainHTTP", repr(sent), "yes or no", "correct it")
+        return bool(known)
 
     def _protocol(self, address: str) -> str | None:
         """What the column says, or what the address says; Redfish is not spelt out."""

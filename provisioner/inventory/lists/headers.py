@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeGuard
 Column = Literal[
     "name", "rackRef", "position", "serialNumber", "systemUUID", "architecture", "bootMACAddress", "bootAddress",
     "subnetName", "nodePoolRef", "endorsementKeySHA256", "bmc.address", "bmc.macAddress", "bmc.credentialsName",
-    "bmc.systemID", "bmc.protocol", "username", "password",
+    "bmc.systemID", "bmc.protocol", "bmc.allowPlainHTTP", "username", "password",
 ]  # fmt: skip
 
 _SPELLINGS: Final[dict[Column, tuple[str, ...]]] = {
@@ -26,7 +26,7 @@ _SPELLINGS: Final[dict[Column, tuple[str, ...]]] = {
     "rackRef": ("rack", "rack name", "rack id", "rack no", "rack number", "cabinet", "rackRef"),
     "position": (
         *("position", "slot", "u", "ru", "u position", "slot/u position", "rack unit", "rack position", "rack slot"),
-        *("unit", "he", "he position"),
+        *("slot u", "unit", "he", "he position"),
     ),
     "serialNumber": (
         *("serial", "serial number", "s/n", "sn", "serial no", "serial #", "service tag", "system serial number"),
@@ -50,6 +50,7 @@ _SPELLINGS: Final[dict[Column, tuple[str, ...]]] = {
     "bmc.credentialsName": ("bmc credentials", "bmc secret", "bmc credentials name", "credentials name"),
     "bmc.systemID": ("bmc system id", "redfish system", "redfish system id", "system id"),
     "bmc.protocol": ("bmc protocol", "protocol"),
+    "bmc.allowPlainHTTP": ("bmc plain http", "plain http", "allow plain http", "redfish plain http"),
     "username": (
         *("bmc user", "bmc username", "bmc login", "idrac user", "ipmi user", "ipmi username", "user", "username"),
         "login",

@@ -10,7 +10,12 @@ from provisioner.inventory.lists.csv_list import decode_text, read_csv
 from provisioner.inventory.lists.entries import BadPackingList, Mistake, Origin, PackingList
 from provisioner.inventory.lists.yaml_list import read_yaml
 
-_ZIP: Final = b"PK\x03\x04"
+_NO_TEXT: Final = {
+    b"PK\x03\x04": "an Excel workbook or another archive",
+    b"\xd0\xcf\x11\xe0": "an Excel workbook of before 2007",
+    b"%PDF": "a PDF",
+    b"\x1f\x8b": "a compressed file",
+}
 
 
 def read_packing_list(
@@ -26,10 +31,11 @@ def read_packing_list(
 
     Raises: BadPackingList with all mistakes at once.
     """
-    if data.startswith(_ZIP):
-        wanted = "YAML, or CSV (comma, semicolon or tab)"
+    found = next((what for magic, what in _NO_TEXT.items() if data.startswith(magic)), None)
+    if found is not None:
+        wanted = "YAML, or CSV (comma, semicolon, tab or |)"
         remedy = "in the spreadsheet: Save as, CSV UTF-8 or Unicode text"
-        raise BadPackingList((Mistake(Origin(file), "an Excel workbook or another archive", wanted, remedy),))
+        raise BadPackingList((Mistake(Origin(file), found, wanted, remedy),))
     text = decode_text(data)
     if _is_yaml(file, text):
         packing_list, mistakes = read_yaml(text, file)
