@@ -3,7 +3,9 @@
 An Event's name is computed from what it says, so that a program that was started again, or a second replica, counts on
 where the first one stopped. It is created without a look first; where it exists, it is counted on, by what this process
 wrote last or, if it did not, by one GET. Events are a courtesy: they come slowly where thousands happen at once, and if
-the API server does not take them, or too many wait, they are dropped with a log line, and nobody waits.
+the API server does not take them, or too many wait, they are dropped, which is counted and logged, and nobody waits.
+What thousands of objects say at once does not hide what one says: Warnings go first and are dropped last, and reasons
+take turns, the one that most wait with losing first.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -45,12 +47,12 @@ class Events(Protocol):
 
 
 MAX_PENDING: Final = 3000
-"""A Warning is kept beyond that, up to twice as many, and goes first."""
 MAX_REMEMBERED: Final = 4096
 BURST: Final = 200
 PER_SECOND: Final = 20.0
 """Events written at once, and then each second: a fleet that is registered is no reason to keep its orders waiting."""
-DROPS_TOLD_SECONDS: Final = 10.0
+DROPS_TOLD_SECONDS: Final = 300.0
+"""Of drops the first is logged at once, those after it together, so often."""
 MAX_MESSAGE_LENGTH: Final = 1024
 REQUEST_SECONDS: Final = 5.0
 ATTEMPTS: Final = 3
@@ -86,8 +88,48 @@ class _Tally:
     count: int = 0
 
 
+class _Pending:
+    """What waits to be written, at most `limit`. Not thread-safe."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._tallies: dict[_Occurrence, _Tally] = {}
+        self._queues: OrderedDict[tuple[EventType, str], deque[_Occurrence]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._tallies)
+
+    def find(self, occurrence: _Occurrence) -> _Tally | None:
+        return self._tallies.get(occurrence)
+
+    def add(self, occurrence: _Occurrence, tally: _Tally) -> _Occurrence | None:
+        """Take it in. Returns: what was dropped for it, or itself, if it was; else None."""
+        key, dropped = (occurrence.type, occurrence.reason), None
+        if len(self._tallies) >= self._limit:
+            longest = max(self._queues, key=lambda each: (each[0] != "Warning", len(self._queues[each]), each == key))
+            if longest == key or (occurrence.type != "Warning" and longest[0] == "Warning"):
+                return occurrence
+            dropped = self._queues[longest].pop()
+            del self._tallies[dropped]
+            if not self._queues[longest]:
+                del self._queues[longest]
+        self._tallies[occurrence] = tally
+        self._queues.setdefault(key, deque()).append(occurrence)
+        return dropped
+
+    def pop(self) -> tuple[_Occurrence, _Tally]:
+        """The next to be written."""
+        key = next((each for each in self._queues if each[0] == "Warning"), next(iter(self._queues)))
+        occurrence = self._queues[key].popleft()
+        if self._queues[key]:
+            self._queues.move_to_end(key)
+        else:
+            del self._queues[key]
+        return occurrence, self._tallies.pop(occurrence)
+
+
 class EventRecorder:
-    """Records events as `component`. The first `record` starts its thread."""
+    """Records events as `component`. The first `record` starts its thread. `dropped` is told of each that is lost."""
 
     def __init__(
         self,
@@ -97,17 +139,18 @@ class EventRecorder:
         instance: str | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         max_pending: int = MAX_PENDING,
+        dropped: Callable[[EventType], None] = lambda _: None,
     ) -> None:
         self._cluster = cluster.with_timeout(REQUEST_SECONDS)
         self._component = component
         self._instance = instance or component
         self._now = now
-        self._max_pending = max_pending
+        self._tell_drop = dropped
         self._changed = threading.Condition()
-        self._pending: OrderedDict[_Occurrence, _Tally] = OrderedDict()
+        self._pending = _Pending(max_pending)
         self._written: OrderedDict[str, tuple[str, int]] = OrderedDict()  # resourceVersion and count of ours, by name
         self._allowed, self._allowed_at = float(BURST), time.monotonic()
-        self._dropped, self._told_at = 0, 0.0
+        self._drops, self._told_at = 0, -DROPS_TOLD_SECONDS
         self._thread: threading.Thread | None = None
         self._writing = False
         self._closed = threading.Event()
@@ -147,14 +190,14 @@ class EventRecorder:
             if self._closed.is_set():
                 return
             now = self._now()
-            tally = self._pending.get(occurrence)
+            tally = self._pending.find(occurrence)
             if tally is None:
-                is_warning = occurrence.type == "Warning"
-                if len(self._pending) >= self._max_pending * (2 if is_warning else 1):
-                    self._drop(occurrence)
+                tally = _Tally(first=now, last=now)
+                lost = self._pending.add(occurrence, tally)
+                if lost is not None:
+                    self._drop(lost, "too many wait")
+                if lost is occurrence:
                     return
-                tally = self._pending[occurrence] = _Tally(first=now, last=now)
-                self._pending.move_to_end(occurrence, last=not is_warning)
             tally.count += 1
             tally.last = now
             if self._thread is None:
@@ -162,11 +205,13 @@ class EventRecorder:
                 self._thread.start()
             self._changed.notify_all()
 
-    def _drop(self, occurrence: _Occurrence) -> None:
-        self._dropped += 1
-        if time.monotonic() - self._told_at >= DROPS_TOLD_SECONDS:
-            log.warning("events dropped", count=self._dropped, last=occurrence.name, error="too many wait")
-            self._dropped, self._told_at = 0, time.monotonic()
+    def _drop(self, occurrence: _Occurrence, why: str) -> None:
+        self._tell_drop(occurrence.type)
+        self._drops += 1
+        now = time.monotonic()
+        if now - self._told_at >= DROPS_TOLD_SECONDS:
+            log.warning("events dropped", count=self._drops, reason=occurrence.reason, name=occurrence.name, error=why)
+            self._drops, self._told_at = 0, now
 
     def _pace(self) -> None:
         """Wait until another Event may be written, but not once they are to be written out."""
@@ -185,15 +230,17 @@ class EventRecorder:
                 self._changed.wait_for(lambda: self._pending or self._closed.is_set())
                 if self._closed.is_set():
                     return
-                occurrence, tally = self._pending.popitem(last=False)
+                occurrence, tally = self._pending.pop()
                 self._writing = True
             try:
                 self._pace()
                 self._write_patiently(occurrence, tally)
             except ProvisionerError as error:
-                log.warning("event dropped", reason=occurrence.reason, name=occurrence.name, error=str(error))
+                with self._changed:
+                    self._drop(occurrence, str(error))
             except Exception:
                 log.exception("event dropped", reason=occurrence.reason, name=occurrence.name)
+                self._tell_drop(occurrence.type)
 
     def _write_patiently(self, occurrence: _Occurrence, tally: _Tally) -> None:
         for attempt in range(ATTEMPTS):

@@ -37,6 +37,7 @@ from provisioner.api.maintenance import (
 )
 from provisioner.api.meta import parse_time
 from provisioner.api.server_status import OrderReason
+from provisioner.cluster.events import EventType
 from provisioner.cluster.source import Source
 
 PREFIX: Final = "provisioner"
@@ -249,6 +250,13 @@ class Meters:
         self.registry = CollectorRegistry()
         self.maintenance = MaintenanceMeter(self.registry, causes)
         self.fleet = FleetMeter(self.registry, checks)
+        self._dropped_events = Counter(
+            f"{PREFIX}_events_dropped",
+            "Events that were not written: too many waited, or the API server did not take them.",
+            ("type",),
+            registry=self.registry,
+        )
+        _born(self._dropped_events, get_args(EventType))
         self._now = now
         self._lock = threading.Lock()
         self._collector: FleetCollector | None = None
@@ -268,6 +276,9 @@ class Meters:
             if self._collector is not None:
                 self.registry.unregister(self._collector)
                 self._collector = None
+
+    def event_dropped(self, type_: EventType) -> None:
+        self._dropped_events.labels(type_).inc()
 
     def serve(self, address: str, port: int) -> int:
         """Answer `GET /metrics` in the background; returns the port. Raises: OSError if it is taken."""

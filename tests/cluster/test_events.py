@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import subprocess
+import threading
 import time
 from typing import Any
 
+from structlog.testing import capture_logs
+
 from provisioner.api import Server
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.events import MAX_MESSAGE_LENGTH, EventRecorder
+from provisioner.cluster.events import MAX_MESSAGE_LENGTH, EventRecorder, EventType
 from provisioner.cluster.resources import EVENTS, NODES, of
 from provisioner.lab.binaries.obtain import Binaries
 from provisioner.lab.control_plane.plane import ControlPlane
@@ -143,6 +146,69 @@ def test_a_warning_is_kept_where_nothing_else_is_and_goes_first(
     reasons = [reason for reason, _, _ in said(events_of(cluster, unique))]
     assert "BootHung" in reasons
     assert reasons.count("Booted") <= 4
+
+
+class Flood:
+    """A recorder whose API server hangs; what it would write, in order."""
+
+    def __init__(self, faulty: Cluster, limit: int) -> None:
+        self.dropped: list[str] = []
+        self.recorder = EventRecorder(faulty, "test-recorder", max_pending=limit, dropped=self.dropped.append)
+        self.recorder._thread = threading.current_thread()  # nothing is written
+
+    def record(self, name: str, type_: EventType, reason: str) -> None:
+        self.recorder.record({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}, type_, reason, "words")
+
+    def waiting(self) -> list[tuple[str, str]]:
+        pending = self.recorder._pending
+        popped = [pending.pop()[0] for _ in range(len(pending))]
+        return [(each.reason, each.name) for each in popped]
+
+
+def test_a_registration_of_thousands_does_not_hide_what_one_server_says(faulty: Cluster) -> None:
+    flood = Flood(faulty, 100)
+    for number in range(1000):
+        flood.record(f"n{number}", "Normal", "AddressAllocated")
+    flood.record("r01-u01", "Normal", "Completed")
+    flood.record("r01-u02", "Warning", "JoinRefused")
+    assert flood.dropped == ["Normal"] * 902
+    waiting = flood.waiting()
+    assert len(waiting) == 100
+    assert waiting[0] == ("JoinRefused", "r01-u02")
+    assert ("Completed", "r01-u01") in waiting[1:3], "reasons take turns"
+    assert ("AddressAllocated", "n0") in waiting[1:3], "who said it first is heard first"
+
+
+def test_a_warning_is_never_dropped_while_anything_normal_waits(faulty: Cluster) -> None:
+    flood = Flood(faulty, 10)
+    for number in range(10):
+        flood.record(f"n{number}", "Normal", f"Reason{number}")
+    for number in range(10):
+        flood.record(f"w{number}", "Warning", "BootHung")
+    assert flood.dropped == ["Normal"] * 10
+    flood.record("n", "Normal", "Booted")
+    flood.record("w10", "Warning", "BootHung")
+    flood.record("w", "Warning", "JoinRefused")
+    assert flood.dropped[10:] == ["Normal", "Warning", "Warning"]
+    assert flood.waiting() == [("BootHung", "w0"), ("JoinRefused", "w"), *(("BootHung", f"w{n}") for n in range(1, 9))]
+
+
+def test_what_waits_already_is_counted_and_not_dropped(faulty: Cluster) -> None:
+    flood = Flood(faulty, 1)
+    for _ in range(3):
+        flood.record("n", "Normal", "Booted")
+    assert flood.dropped == []
+    ((_, tally),) = [flood.recorder._pending.pop()]
+    assert tally.count == 3
+
+
+def test_drops_are_logged_once_and_counted(faulty: Cluster) -> None:
+    flood = Flood(faulty, 1)
+    with capture_logs() as logs:
+        for number in range(50):
+            flood.record(f"n{number}", "Normal", "Booted")
+    assert [(entry["event"], entry["count"]) for entry in logs] == [("events dropped", 1)]
+    assert len(flood.dropped) == 49
 
 
 def test_a_record_about_nonsense_does_not_raise(cluster: Cluster) -> None:

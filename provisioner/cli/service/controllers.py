@@ -41,7 +41,7 @@ def run_controllers(
     meters: Meters,
 ) -> None:
     """Run all controllers until `stop` is set; returns when their work under way has ended."""
-    recorder = EventRecorder(cluster, "provisioner-controller")
+    recorder = EventRecorder(cluster, "provisioner-controller", dropped=meters.event_dropped)
     pools, racks, images = (Informer(cluster, of(kind)) for kind in (NodePool, Rack, Image))
     servers = Informer(cluster, of(Server), keep_managed_fields=False)
     nodes, csrs = Informer(cluster, NODES), Informer(cluster, CSRS)
