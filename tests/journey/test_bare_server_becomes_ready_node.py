@@ -51,7 +51,7 @@ def test_the_boot_is_a_record_of_times_conditions_and_events(rack: VirtualRack) 
 
 def test_no_bootstrap_token_outlives_its_use(rack: VirtualRack) -> None:
     secrets = rack.get("secrets", "--namespace=kube-system", "--field-selector=type=bootstrap.kubernetes.io/token")
-    rack.wait("used tokens are deleted", lambda: not secrets["items"] or not _tokens(rack), seconds=30)
+    rack.wait("used tokens are deleted", lambda: not secrets["items"] or not _tokens(rack))
 
 
 def test_no_secret_is_in_a_script_or_on_a_console(rack: VirtualRack) -> None:

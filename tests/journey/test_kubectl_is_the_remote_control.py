@@ -24,7 +24,6 @@ from tests.journey.virtual_rack import VirtualRack, lab_command
 
 pytestmark = pytest.mark.timeout(2400)
 
-BOOT_SECONDS = 900
 JOB_SECONDS = 40
 CLOCKS_DIFFER = timedelta(seconds=5)
 
@@ -41,7 +40,7 @@ def another_image(rack: VirtualRack) -> str:
 
 def test_every_server_was_verified_before_it_was_let_in(rack: VirtualRack) -> None:
     for name in ("r01-u01", "r01-u02"):
-        rack.wait(f"{name} is verified", lambda name=name: _is_verified(rack, name), seconds=300)  # type: ignore[misc]
+        rack.wait(f"{name} is verified", lambda name=name: _is_verified(rack, name))  # type: ignore[misc]
         assert _our_taints(rack, name) == []
         verification = rack.server(name).status.verification
         assert verification is not None
@@ -56,13 +55,13 @@ def test_a_reimage_waits_for_the_job_and_comes_by_kexec(rack: VirtualRack, anoth
     patch = request_patch(REIMAGE_REQUESTED, "WhenIdle", "the new driver, please", asked)
     rack.kubectl("patch", "node", server, "--subresource=status", "-p", patch)
 
-    rack.wait("the request waits for the job", lambda: _blockers(rack, server, asked) == ["Pod"], seconds=60)
+    rack.wait("the request waits for the job", lambda: _blockers(rack, server, asked) == ["Pod"])
     why = rack.kubectl("provision", "why", server)
     assert "training" in why
     assert "the new driver, please" in why
     assert rack.node_boot_id(server) == boot_before
 
-    rack.wait("the job has ended well", lambda: _succeeded(rack, "training"), seconds=JOB_SECONDS + 120)
+    rack.wait("the job has ended well", lambda: _succeeded(rack, "training"))
     done = _wait_for_end(rack, server, asked)
     finished = _job_finished(rack, job)
     assert done.status.phase == "Completed", done.status.timeline
@@ -114,7 +113,7 @@ def _start_job(rack: VirtualRack, name: str, server: str) -> str:
         pods = rack.get("pods", "-l", f"job-name={name}")["items"]
         return bool(pods) and pods[0]["status"]["phase"] == "Running"
 
-    rack.wait(f"job {name} runs", runs, seconds=180)
+    rack.wait(f"job {name} runs", runs)
     return name
 
 
@@ -145,7 +144,7 @@ def _wait_for_end(rack: VirtualRack, server: str, since: datetime) -> Maintenanc
         found = _latest(rack, server, since)
         return found is not None and found.status.phase in FINAL_PHASES
 
-    rack.wait(f"the maintenance of {server} has ended", has_ended, seconds=BOOT_SECONDS)
+    rack.wait(f"the maintenance of {server} has ended", has_ended)
     found = _latest(rack, server, since)
     assert found is not None
     for entry in found.status.timeline:
@@ -158,7 +157,7 @@ def _assert_in_production(rack: VirtualRack, server: str, image: str, boot_befor
     assert status.image_ref == image
     assert rack.node_boot_id(server) == status.boot_id != boot_before
     assert _is_verified(rack, server)
-    rack.wait(f"{server} is in production", lambda: rack.server(server).status.lifecycle == "InProduction", seconds=60)
+    rack.wait(f"{server} is in production", lambda: rack.server(server).status.lifecycle == "InProduction")
     assert _our_taints(rack, server) == []
 
 

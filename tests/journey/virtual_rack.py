@@ -8,21 +8,27 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from provisioner.api import Server
-from provisioner.api.boot_timeline import boot_timeline, format_timeline
+from provisioner.api.boot_stage import BootStage, stage_order
+from provisioner.api.boot_timeline import boot_timeline, format_timeline, stage_moments
 from provisioner.api.codec import decode
-from provisioner.api.conditions import find_condition
+from provisioner.api.meta import parse_time
 from provisioner.cli.lab.parts import lab_environment
 from provisioner.lab.demo.show import is_ready
-from provisioner.lab.demo.state import DemoState
+from provisioner.lab.demo.state import ADDRESS, DemoState, process_start_time
 from provisioner.lab.network import LabNetwork
 from provisioner.lab.rack import Fault, inject_fault
+from tests.journey.cable import Cable
+
+PATIENCE_SECONDS: Final = 900.0
+"""How long anything may take: twice what a boot takes on a machine that is busy with six other things."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,7 @@ class VirtualRack:
     state: DemoState
     kubectl_program: Path
 
-    def kubectl(self, *arguments: str, patience_seconds: float = 60) -> str:
+    def kubectl(self, *arguments: str, patience_seconds: float = 180) -> str:
         """What kubectl printed; asked again while the API server is away."""
         deadline = time.monotonic() + patience_seconds
         while True:
@@ -71,7 +77,7 @@ class VirtualRack:
         """Kernel boot id that the Node reports."""
         return str(self.get("node", name)["status"]["nodeInfo"]["bootID"])
 
-    def wait(self, what: str, true: Callable[[], bool], *, seconds: float) -> None:
+    def wait(self, what: str, true: Callable[[], bool], *, seconds: float = PATIENCE_SECONDS) -> None:
         """Wait until `true`; a failure shows what the servers say of themselves."""
         deadline = time.monotonic() + seconds
         while not true():
@@ -81,35 +87,84 @@ class VirtualRack:
                 )
             time.sleep(0.5)
 
-    def wait_for_boot(self, name: str, boot_id_before: str, *, seconds: float) -> None:
+    def wait_for_boot(self, name: str, boot_id_before: str) -> None:
         """Wait until the server is Ready, checked and in use again, and has booted since `boot_id_before`."""
 
         def is_back() -> bool:
             server = self.server(name)
             return is_ready(server) and server.status.boot_id not in (None, boot_id_before)
 
-        self.wait(f"{name} is in production after another boot", is_back, seconds=seconds)
+        self.wait(f"{name} is in production after another boot", is_back)
 
-    def wait_for_stage(self, name: str, stages: Sequence[str], since: datetime, *, seconds: float) -> None:
-        """Wait until a boot that was ordered after `since` has reached one of `stages`."""
+    def stage(self, name: str, since: datetime) -> BootStage | None:
+        """The stage that the boot ordered after `since` has reached, as the API tells it; None before that order."""
+        status = self.server(name).status
+        if status.order is None or parse_time(status.order.ordered_time) < since:
+            return None
+        return stage_moments(status)[-1][0]
+
+    def wait_for_stage(self, name: str, stage: BootStage, since: datetime) -> None:
+        """Wait until a boot that was ordered after `since` is in `stage`; that it has passed it is an error."""
 
         def has_come() -> bool:
-            server = self.server(name)
-            order = server.status.order
-            ordered = order is not None and datetime.fromisoformat(order.ordered_time) > since
-            return ordered and server.status.boot_stage in stages
+            reached = self.stage(name, since)
+            assert reached is None or stage_order(reached) <= stage_order(stage), (
+                f"{name} has passed {stage}: {reached}"
+            )
+            return reached == stage
 
-        self.wait(f"{name} has reached {' or '.join(stages)}", has_come, seconds=seconds)
+        self.wait(f"{name} is in stage {stage}", has_come)
+
+    def switch_off(self, name: str) -> None:
+        """Until its BMC says so."""
+        self.kubectl("patch", "server", name, "--type=merge", "-p", '{"spec":{"powerState":"Off"}}')
+
+        def is_off() -> bool:
+            power = self.server(name).status.power
+            return power is not None and power.state == "Off"
+
+        self.wait(f"{name} is off", is_off)
+
+    def switch_on(self, name: str) -> None:
+        """Ask for it."""
+        self.kubectl("patch", "server", name, "--type=merge", "-p", '{"spec":{"powerState":"On"}}')
 
     def pid(self, part: str) -> int:
         """Process id of `boot`, `controller`, `kube-apiserver`…"""
         return int(self.state.read()["pids"][part])
 
-    def kill(self, part: str) -> None:
-        """End a part as a power failure would; the lab starts it again elsewhere, with an empty disk."""
-        pid = self.pid(part)
-        os.kill(pid, signal.SIGKILL)
-        self.wait(f"{part} was started again", lambda: self.pid(part) != pid, seconds=90)
+    def kill(self, *parts: str) -> dict[str, int]:
+        """End parts as a power failure would; the lab starts them again, services with an empty disk.
+
+        Returns: the ids of the processes, all of which have ended.
+        """
+        killed = {part: self.pid(part) for part in parts}
+        for pid in killed.values():
+            os.kill(pid, signal.SIGKILL)
+        self.wait(f"{parts} have ended", lambda: not any(map(process_start_time, killed.values())))
+        return killed
+
+    def wait_for_restart(self, killed: Mapping[str, int]) -> None:
+        """Wait until what `kill` has ended runs as another process."""
+        self.wait(f"{[*killed]} run again", lambda: all(self.pid(part) != killed[part] for part in killed))
+
+    def cable(self, name: str) -> Cable:
+        """What the server hangs on."""
+        return Cable(LabNetwork(self.state.name), name)
+
+    @contextmanager
+    def stopped(self, words: str) -> Iterator[None]:
+        """The processes whose command lines contain `words` stand still while the block runs; nobody starts others."""
+        found = self.processes(words)
+        assert found, words
+        for pid in found:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in found:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
 
     def processes(self, words: str) -> list[int]:
         """Ids of the lab's processes whose command line contains `words`."""
@@ -127,18 +182,29 @@ class VirtualRack:
         """Cut a server's power or press its reset button, without asking its BMC."""
         inject_fault(self.state.directory / "rack", name, fault)
 
+    def count(self, log: str, *words: str) -> int:
+        """Lines with all these words in a log of the lab, all processes that wrote it taken together."""
+        lines = (self.state.directory / log).read_text(errors="replace").splitlines()
+        return sum(all(word in line for word in words) for line in lines)
+
     def console(self, name: str) -> str:
         """What the machine wrote to its serial console."""
         return (self.state.directory / "rack" / name / "console.log").read_text(errors="replace")
 
+    def wait_for_console(self, name: str, words: str, *, after: int) -> None:
+        """Wait until the machine has written `words` behind the first `after` characters of its console."""
+        self.wait(f"{name} says {words!r}", lambda: words in self.console(name)[after:])
+
+    def is_served(self) -> bool:
+        """Whether the boot service answers at the lab's address."""
+        asked = LabNetwork(self.state.name).command(
+            ["curl", "-fsS", "-m5", "-o/dev/null", f"http://{ADDRESS}/boot.ipxe"]
+        )
+        return subprocess.run(asked, capture_output=True, check=False).returncode == 0
+
     def timeline(self, name: str) -> str:
         """The phases of its last boot on one line."""
         return format_timeline(boot_timeline(self.server(name).status))
-
-    def ready_reason(self, name: str) -> str:
-        """Reason of the condition Ready."""
-        condition = find_condition(self.server(name).status.conditions, "Ready")
-        return condition.reason if condition else ""
 
 
 def lab_command(*arguments: str) -> list[str]:
