@@ -7,7 +7,8 @@ BUSY ?= 0
 VENV = $(shell bin/setup $(SETUP))
 PYTHON = PYTHONPATH=$(CURDIR) $(VENV)/bin/python
 
-# The tests that need no real parts run beside the others, which mostly wait; 5 is "no such test here".
+# Three runs beside one another, as most tests wait most of the time: those that need no real parts, those about images
+# and machines, and the others. 5 is "no such test here".
 PYTEST = env PYTHONPATH=$(CURDIR) $(VENV)/bin/python -m pytest --durations=20
 
 .PHONY: help setup demo demo-shell demo-reimage demo-down test test-fast chaos lint format golden bench requirements
@@ -35,10 +36,12 @@ test: lint ## Run all tests, the boot of a virtual rack among them; REPEAT=5 run
 	@$(PYTHON) -m tests.prepare
 	@trap 'kill $$(jobs -p) 2>/dev/null' EXIT; \
 	  for each in $$(seq $(BUSY)); do while :; do :; done & done; \
-	  log=$$(mktemp); for run in $$(seq $(REPEAT)); do echo "run $$run of $(REPEAT)"; \
-	    nice $(PYTEST) -m pure $(TESTS) >$$log 2>&1 & pure=$$!; \
-	    $(PYTEST) -m "not pure" $(TESTS); real=$$?; wait $$pure; pure=$$?; cat $$log; \
-	    [[ $$real = [05] && $$pure = [05] && $$real$$pure != 55 ]] || exit 1; done
+	  logs=$$(mktemp -d); for run in $$(seq $(REPEAT)); do echo "run $$run of $(REPEAT)"; \
+	    nice $(PYTEST) -m pure $(TESTS) >$$logs/pure 2>&1 & pure=$$!; \
+	    $(PYTEST) -m machine $(TESTS) >$$logs/machine 2>&1 & machine=$$!; \
+	    $(PYTEST) -m "not pure and not machine" $(TESTS); real=$$?; \
+	    wait $$machine; machine=$$?; cat $$logs/machine; wait $$pure; pure=$$?; cat $$logs/pure; \
+	    [[ $$real$$machine$$pure = [05][05][05] && $$real$$machine$$pure != 555 ]] || exit 1; done
 
 test-fast: SETUP = --python
 test-fast: ## Run the tests that need no real parts and no root: 3 minutes

@@ -28,16 +28,23 @@ REAL_PARTS: Final = frozenset({"binaries", "tools", "programs", "network", "name
 """Fixtures that start real programs, or need root."""
 REAL_HELPERS: Final = frozenset({"need_root", "lab_tools", "installed", "namespaces", "fake_server", "ipmi_sim"})
 """Functions that do; a module that has one is about real parts as a whole."""
+BUILD_AND_BOOT: Final = frozenset({"image", "journey"})
+"""Folders whose real parts are images that are built and machines that boot them."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that need no real parts are `pure`; those of the chaos harness, which play for minutes, are not `fast`."""
+    """Tests that need no real parts are `pure`; those of the chaos harness, which play for minutes, are not `fast`.
+
+    Of the others those about images and machines are `machine`.
+    """
     for item in items:
         fixtures, module = getattr(item, "fixturenames", ()), getattr(item, "module", None)
         if REAL_PARTS.isdisjoint(fixtures) and REAL_HELPERS.isdisjoint(vars(module) if module else ()):
             item.add_marker("pure")
             if "quiet_logs" not in fixtures:
                 item.add_marker("fast")
+        elif item.path.parent.name in BUILD_AND_BOOT:
+            item.add_marker("machine")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -51,3 +52,11 @@ def signify() -> list[str]:
     """OpenBSD's own program."""
     found = shutil.which("signify-openbsd")
     return [found] if found else lab_tools().command(["signify-openbsd"])
+
+
+def is_running(pid: int) -> bool:
+    """Whether there is such a process, and it is no zombie. One may end between open and read."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

@@ -264,7 +264,7 @@ def test_two_controllers_at_once_give_one_order(world: World) -> None:
         controller = BootController(
             world.door, world.informers, world.events, now=lambda: datetime.now(UTC), rng=random.Random(seed)
         )
-        start.wait(10)
+        start.wait(60)
         try:
             controller.reconcile(world.name)
         except Conflict as error:
@@ -274,7 +274,7 @@ def test_two_controllers_at_once_give_one_order(world: World) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     assert world.events.reasons == ["BootOrdered"]
     order = world.read().status.order
     assert order is not None

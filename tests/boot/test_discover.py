@@ -33,8 +33,8 @@ class FakeCluster:
     statuses: list[Mapping[str, Any]] = field(default_factory=list)
 
     def create(self, type: Any, body: dict[str, Any]) -> dict[str, Any]:  # noqa: A002
-        if self.trouble:
-            raise self.trouble.pop(0)
+        if trouble := self.trouble:
+            raise trouble.pop(0)
         self.created.append(body)
         return {**body, "metadata": {**body["metadata"], "resourceVersion": "1"}}
 
@@ -130,9 +130,10 @@ def test_what_is_asked_for_again_is_created_once(world: World) -> None:
 
 
 def test_while_the_api_server_is_away_the_trouble_is_known_and_nothing_is_lost(world: World) -> None:
-    world.cluster.trouble = [Retryable("connection refused", after_seconds=0.5)] * 2
+    world.cluster.trouble = [Retryable("connection refused", after_seconds=0.05)] * 10_000
     world.discoverer.offer(claims())
     wait_until(lambda: world.discoverer.trouble == "connection refused")
+    world.cluster.trouble = []
     wait_until(lambda: len(world.cluster.created) == 1)
     wait_until(lambda: world.discoverer.trouble is None)
 

@@ -16,7 +16,7 @@ import pytest
 from provisioner.boot.host import processes
 from provisioner.boot.host.nginx_upkeep import rotate_access_log
 from provisioner.boot.host.processes import Child
-from tests.tools import need_root
+from tests.tools import is_running, need_root
 
 SLEEP = ["/bin/sleep", "1000"]
 
@@ -26,13 +26,6 @@ def wait_until(true: Callable[[], bool]) -> None:
     while not true():
         assert time.monotonic() < deadline, "waited too long"
         time.sleep(0.02)
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().split(") ")[1][0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def test_a_child_that_dies_is_started_again_and_stopped_in_the_end() -> None:

@@ -28,10 +28,11 @@ def program(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_pause_program_waits_until_it_is_told_to_end(program: Path, number: signal.Signals) -> None:
     process = subprocess.Popen([program])
+    _wait_until_it_pauses(process.pid)
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(0.3)
     process.send_signal(number)
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
 
 
 def test_the_pause_program_reaps_children_that_are_not_its_own(program: Path) -> None:
@@ -42,24 +43,33 @@ def test_the_pause_program_reaps_children_that_are_not_its_own(program: Path) ->
     try:
         pause = _child_of(pod.pid)
         subprocess.run(["nsenter", "--target", str(pause), "--pid", "sh", "-c", "sleep 0.2 & exit"], check=True)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while (children := Path(f"/proc/{pause}/task/{pause}/children").read_text()) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert children == ""
         os.kill(pause, signal.SIGTERM)
-        assert pod.wait(10) == 0, "it is not lost on PID 1, which ignores what it does not handle"
+        assert pod.wait(60) == 0, "it is not lost on PID 1, which ignores what it does not handle"
     finally:
         pod.kill()
 
 
 def _child_of(pid: int) -> int:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         if children and Path(f"/proc/{children[0]}/comm").read_text().strip() == "pause":
+            _wait_until_it_pauses(int(children[0]))
             return int(children[0])
         time.sleep(0.02)
     raise AssertionError("the pause program did not start")
+
+
+def _wait_until_it_pauses(pid: int) -> None:
+    """A signal that comes before it is ready to handle it would end it by itself."""
+    deadline = time.monotonic() + 60
+    while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "S":
+        assert time.monotonic() < deadline, "the pause program does not pause"
+        time.sleep(0.02)
 
 
 def test_the_image_is_the_same_every_time_and_says_its_architecture() -> None:

@@ -61,7 +61,12 @@ spec:
 # One pause program holds the pod's namespaces, the other is its container.
 WATCH = """\
 import pathlib, time
-while [file.read_text() for file in pathlib.Path("/proc").glob("[0-9]*/comm")].count("pause\\n") < 2:
+def name_of(process):
+    try:
+        return (process / "comm").read_text()
+    except OSError:
+        return "it has ended meanwhile"
+while [name_of(process) for process in pathlib.Path("/proc").glob("[0-9]*")].count("pause\\n") < 2:
     time.sleep(1)
 (address,) = pathlib.Path("/run/provisioner/cni/provisioner").glob("10.*")
 open("/dev/ttyS0", "w").write(f"pod: runs with {address.name}\\n")

@@ -29,7 +29,7 @@ from provisioner.lab.binaries.obtain import Binaries
 from provisioner.lab.control_plane.flags import PRODUCTION_FLAGS, production_flags_text
 from provisioner.lab.control_plane.objects import production_objects_text
 from provisioner.lab.control_plane.plane import ControlPlane, free_port
-from tests.tools import need_root
+from tests.tools import is_running, need_root
 
 GENEROUS_SECONDS = 60
 
@@ -233,14 +233,7 @@ def test_in_a_network_namespace_at_a_given_address_and_not_longer_than_its_paren
     finally:
         parent.send_signal(signal.SIGKILL)
         parent.wait()
-    eventually(lambda: not any(running(pid) for pid in pids))
-
-
-def running(pid: int) -> bool:
-    try:
-        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
+    eventually(lambda: not any(is_running(pid) for pid in pids))
 
 
 def test_the_lab_runs_with_the_flags_that_production_is_told_to_set(control_plane: ControlPlane) -> None:

@@ -25,6 +25,7 @@ from provisioner.power.bmc.power_controller import BmcRefused, BmcUnreachable
 from tests.power.ipmi_sim import PASSWORD, SESSIONS, IpmiSim, ipmi_sim
 
 PXE = BootPlan(source="Pxe")
+PATIENCE_SECONDS = 120.0
 
 
 @pytest.fixture
@@ -95,10 +96,9 @@ def test_a_bmc_that_is_silent_is_unreachable_in_time(processes: IpmiProcesses, s
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
         silent.bind(("127.0.0.1", 0))
         access = replace(sim.access, address=f"127.0.0.1:{silent.getsockname()[1]}")
-        began = time.monotonic()
-        with pytest.raises(BmcUnreachable, match="does not answer"):
-            IpmiPower(access, processes).get_power_state()
-        assert time.monotonic() - began < 20.0
+        assert IpmiPower(sim.access, processes).get_power_state() == "Off"  # a process has begun
+        with pytest.raises(BmcUnreachable, match="does not answer"):  # it gave up by itself, before it was given up
+            IpmiPower(access, processes, call_seconds=20.0).get_power_state()
         with pytest.raises(BmcUnreachable, match="no answer in time"):
             IpmiPower(access, processes, call_seconds=0.5).get_power_state()
     assert IpmiPower(sim.access, processes).get_power_state() == "Off"
@@ -107,7 +107,7 @@ def test_a_bmc_that_is_silent_is_unreachable_in_time(processes: IpmiProcesses, s
 def test_a_name_that_nobody_knows_is_unreachable(processes: IpmiProcesses, sim: IpmiSim) -> None:
     access = replace(sim.access, address="ipmi://bmc.invalid")
     with pytest.raises(BmcUnreachable, match=r"ipmi://bmc\.invalid does not answer"):
-        IpmiPower(access, processes, call_seconds=10.0).get_power_state()
+        IpmiPower(access, processes).get_power_state()
 
 
 def test_a_reset_is_sent_once_though_its_answer_takes_long(sim: IpmiSim, processes: IpmiProcesses) -> None:
@@ -130,7 +130,7 @@ def test_many_bmcs_at_once_by_many_threads_do_not_get_into_each_others_way(
         )
 
         def use(number: int) -> list[str]:
-            power = IpmiPower(sims[number].access, processes)
+            power = IpmiPower(sims[number].access, processes, call_seconds=PATIENCE_SECONDS)
             if number % 2:
                 power.set_boot_override("Once", "Pxe")
                 power.power_on()
@@ -143,7 +143,7 @@ def test_many_bmcs_at_once_by_many_threads_do_not_get_into_each_others_way(
         with ThreadPoolExecutor(len(sims) + 1) as threads:
             waiting = threads.submit(use_dead)
             seen = list(threads.map(use, range(len(sims))))
-            waiting.result(timeout=30)
+            waiting.result(timeout=PATIENCE_SECONDS)
         assert seen == [["On" if number % 2 else "Off"] * 10 for number in range(len(sims))]
         assert [sim.machine.boots for sim in sims] == [[PXE] if number % 2 else [] for number in range(len(sims))]
 
@@ -154,8 +154,10 @@ def test_the_password_is_in_no_process_list(sim: IpmiSim, processes: IpmiProcess
     asking = threading.Thread(target=power.get_power_state)
     asking.start()
     try:
-        children = _children()
-        assert children, "it is asked by a process"
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not (children := _children()):
+            assert time.monotonic() < deadline, "it is asked by a process"
+            time.sleep(0.01)
         for pid in children:
             shown = Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
             assert PASSWORD.encode() not in shown
@@ -168,7 +170,7 @@ def test_a_process_that_dies_is_replaced_and_none_is_left_at_the_end(sim: IpmiSi
     assert power.get_power_state() == "Off"
     (child,) = _children()
     os.kill(child, 9)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while processes._idle[0].lives:  # a process that is killed takes a moment to be gone with all its threads
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -53,11 +53,9 @@ from tests.join.world import ask, certificate_pem, connect_as, private_pem
 from tests.people import BOOT, CONTROLLER, kubeconfig_of
 from tests.requests.counted import Counts, lists, table
 
-pytestmark = pytest.mark.timeout(400)
-
 FIRST_BOOT_AT_MOST, REIMAGE_AT_MOST = 60, 80
 NEXT_DIGEST = "sha256:" + "cd" * 32
-SECONDS = 90.0
+SECONDS = 300.0
 
 
 class FakeBmc:

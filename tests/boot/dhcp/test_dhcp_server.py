@@ -24,6 +24,7 @@ from provisioner.boot.dhcp.workers import sockets
 from provisioner.boot.dhcp.workers.steer import worker_of
 from tests.boot.dhcp.messages import mac_bytes, message, rack, request_of, server, subnet, yiaddr
 from tests.boot.dhcp.relay import PATIENCE_SECONDS, RELAY_ADDRESS, SERVER_ADDRESS, Relay, config, wait_until
+from tests.tools import is_running
 
 RACK = rack("r01", subnet(cidr="127.80.0.0/24", gateway=SERVER_ADDRESS, discovery=("127.80.0.200", "127.80.0.209")))
 PXE = {opt.VENDOR_CLASS: b"PXEClient:Arch:00007:UNDI:003016", opt.CLIENT_ARCHITECTURE: b"\x00\x07"}
@@ -273,14 +274,7 @@ def test_workers_end_when_their_parent_is_killed() -> None:
         pids = [int(pid) for pid in parent.stdout.readline().split()]
         assert len(pids) == 2
         parent.kill()
-    wait_until(lambda: not any(_runs(pid) for pid in pids), "a worker outlived its parent")
-
-
-def _runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+    wait_until(lambda: not any(is_running(pid) for pid in pids), "a worker outlived its parent")
 
 
 def test_a_port_that_is_taken_is_refused_with_its_remedy() -> None:

@@ -20,7 +20,7 @@ from tests.maintenance.chaos.scenarios import SCENARIOS, Scenario, run
 SIDES: Final = ("before", "after")
 
 BY_NAME: Final = {scenario.name: scenario for scenario in SCENARIOS}
-pytestmark = pytest.mark.timeout(6 * 3600 if LONG else 300)
+pytestmark = pytest.mark.timeout(6 * 3600 if LONG else 900)
 
 
 @cache
