@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
+from provisioner.api.pool_settings import JobSettings, SlurmJobs
 from provisioner.api.values import Secret
 from provisioner.jobs.slurm.rest import Dialect, SlurmAccess, SlurmFailed, SlurmRest, choose_dialect
+from provisioner.jobs.slurm.workloads import CREDENTIALS_SECONDS, SlurmView, SlurmWorkloads
+from tests.boot import objects
+from tests.maintenance.samples import NOON
 
 STEPS = [{"name": "flags", "schema": {"enum": ["BATCH_JOB", "FULL_STEPS_ONLY"]}}]
 
@@ -30,6 +36,7 @@ class FakeSlurmrestd:
     def __init__(self) -> None:
         self.answers: dict[tuple[str, str], tuple[int, dict[str, Any]]] = {}
         self.asked: list[tuple[str, str, Any]] = []
+        self.tokens: list[str | None] = []
         fake = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -37,6 +44,7 @@ class FakeSlurmrestd:
                 length = int(self.headers.get("Content-Length") or 0)
                 body = json.loads(self.rfile.read(length)) if length else None
                 fake.asked.append((self.command, self.path, body))
+                fake.tokens.append(self.headers.get("X-SLURM-USER-TOKEN"))
                 status, answer = fake.answers.get((self.command, self.path), (404, {}))
                 data = json.dumps(answer).encode()
                 self.send_response(status)
@@ -175,3 +183,57 @@ def test_an_answer_that_is_no_json_is_a_failure(fake: FakeSlurmrestd) -> None:
     fake.answers["GET", "/slurm/v0.0.42/jobs"] = (500, {})
     with pytest.raises(SlurmFailed, match="HTTP 500"):
         connect(fake).jobs()
+
+
+class CountingCluster:
+    """An API server that has one Secret, and counts who asks for it."""
+
+    def __init__(self) -> None:
+        self.token, self.reads = "first", 0
+
+    def get(self, type_: Any, name: str, *, namespace: str) -> dict[str, Any]:
+        self.reads += 1
+        data = {"username": "root", "token": self.token}
+        return {"data": {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}}
+
+
+class Looks:
+    """Looks at one server, as the executor does at thousands."""
+
+    def __init__(self, fake: FakeSlurmrestd) -> None:
+        self.cluster, self.seconds = CountingCluster(), 0.0
+        self._slurm = SlurmWorkloads(
+            self.cluster,  # type: ignore[arg-type]
+            namespace="provisioner-system",
+            now=lambda: NOON,
+            monotonic=lambda: self.seconds,
+        )
+        slurm = SlurmJobs(url=fake.url, credentials_name="slurm")
+        self._pool = replace(objects.pool(), spec=replace(objects.pool().spec, jobs=JobSettings(slurm=slurm)))
+        fake.answers["GET", "/slurm/v0.0.42/node/r1"] = (200, {"nodes": [{"name": "r1", "state": ["IDLE"]}]})
+        fake.answers["GET", "/slurm/v0.0.42/jobs"] = (200, {"jobs": []})
+
+    def look(self) -> SlurmView:
+        return self._slurm.look("r1", self._pool)
+
+
+def test_the_secret_is_not_read_for_each_look_and_a_rotated_one_counts_within_its_time(fake: FakeSlurmrestd) -> None:
+    looks = Looks(fake)
+    for looks.seconds in (0.0, 10.0, CREDENTIALS_SECONDS - 1):
+        assert looks.look().unknown == ()
+    assert looks.cluster.reads == 1
+    looks.cluster.token = "rotated"
+    looks.seconds = CREDENTIALS_SECONDS
+    looks.look()
+    assert looks.cluster.reads == 2
+    assert fake.tokens[-1] == "rotated"
+
+
+def test_a_token_that_slurm_refuses_is_read_again_at_the_next_look(fake: FakeSlurmrestd) -> None:
+    looks = Looks(fake)
+    looks.look()
+    fake.answers["GET", "/slurm/v0.0.42/node/r1"] = (401, {})
+    assert "refused user 'root'" in looks.look().unknown[0]
+    looks.cluster.token = "rotated"
+    looks.look()
+    assert (looks.cluster.reads, fake.tokens[-1]) == (2, "rotated")

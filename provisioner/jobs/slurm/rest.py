@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
@@ -59,11 +59,19 @@ class Dialect:
 
 
 class SlurmRest:
-    """One slurmrestd. `dialects` keeps, by URL, what was found out; that changes only with Slurm's own version."""
+    """One slurmrestd. `dialects` keeps, by URL, what was found out; that changes only with Slurm's own version.
+    `refused` is called where it does not take the token."""
 
-    def __init__(self, access: SlurmAccess, dialects: MutableMapping[str, Dialect]) -> None:
+    def __init__(
+        self,
+        access: SlurmAccess,
+        dialects: MutableMapping[str, Dialect],
+        *,
+        refused: Callable[[], None] = lambda: None,
+    ) -> None:
         self._access = access
         self._dialects = dialects
+        self._refused = refused
 
     def node(self, name: str) -> SlurmNode | None:
         """The node; None if Slurm does not know it."""
@@ -183,6 +191,7 @@ class SlurmRest:
         access = self._access
         said = "; ".join(_words(error) for error in errors) or response.text.strip()[:200] or "no reason given"
         if _is_refusal(response, errors):
+            self._refused()
             return SlurmFailed(
                 f"slurmrestd at {access.url} refused user {access.username!r} ({what}: {said}): put a token of one of "
                 f"Slurm's operators into Secret {access.source} (scontrol token username=… lifespan=…)",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -37,6 +38,8 @@ from provisioner.jobs.work import EvictionBlocked, Job, JobKind, SlurmDrained
 
 log = structlog.get_logger()
 
+CREDENTIALS_SECONDS: Final = 30.0
+"""A Secret is read again so often, and once slurmrestd refuses what it held."""
 SIGNALS: Final = frozenset(get_args(WarningSignal))
 
 
@@ -53,10 +56,19 @@ class SlurmView:
 class SlurmWorkloads:
     """Usable from several threads. `namespace`: where the Secrets with credentials are."""
 
-    def __init__(self, cluster: Cluster, *, namespace: str, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        namespace: str,
+        now: Callable[[], datetime],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._cluster = cluster
         self._namespace = namespace
         self._now = now
+        self._monotonic = monotonic
+        self._credentials: dict[str, tuple[float, str, Secret]] = {}  # by Secret: when they were read, user, token
         self._dialects: dict[str, Dialect] = {}
 
     def look(self, server: str, pool: NodePool) -> SlurmView:
@@ -150,16 +162,25 @@ class SlurmWorkloads:
     def _connect(self, settings: SlurmJobs) -> SlurmRest:
         name = settings.credentials_name
         source = f"{self._namespace}/{name}"
+        read = self._credentials.get(name)
+        if read is None or self._monotonic() - read[0] >= CREDENTIALS_SECONDS:
+            read = self._credentials[name] = (self._monotonic(), *self._read_credentials(name, source))
+        access = SlurmAccess(settings.url, read[1], read[2], source, settings.certificate)
+        return SlurmRest(access, self._dialects, refused=lambda: self._forget(name))
+
+    def _read_credentials(self, name: str, source: str) -> tuple[str, Secret]:
+        self._forget(name)
         try:
             secret = self._cluster.get(SECRETS, name, namespace=self._namespace)
             data = {key: base64.b64decode(value).decode() for key, value in (secret.get("data") or {}).items()}
-            username, token = data["username"].strip(), data["token"].strip()
+            return data["username"].strip(), Secret(data["token"].strip())
         except NotFound as error:
             raise _unusable(source, "does not exist") from error
         except (KeyError, binascii.Error, UnicodeDecodeError) as error:
             raise _unusable(source, "lacks username or token") from error
-        access = SlurmAccess(settings.url, username, Secret(token), source, settings.certificate)
-        return SlurmRest(access, self._dialects)
+
+    def _forget(self, name: str) -> None:
+        self._credentials.pop(name, None)
 
 
 def _end(rest: SlurmRest, node: SlurmNode, found: NodeJobs, now: datetime) -> bool:
