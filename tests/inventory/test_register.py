@@ -338,3 +338,14 @@ def test_a_column_that_maps_nothing_is_refused_with_what_to_write(tmp_path: Path
     done = CliRunner().invoke(rack, ["register", str(file), "--rack", "r01", "--column", option])
     assert done.exit_code == 2
     assert words in done.output
+
+
+def test_who_interrupts_while_it_is_read_what_is_registered_is_told_that_too(
+    register: Register, monkeypatch: pytest.MonkeyPatch, unique: str, digits: str
+) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("provisioner.cluster.client.Cluster.list", interrupted)
+    result = register(two_servers(unique, digits))
+    assert (result.exit_code, "Run the same command again" in result.stderr) == (130, True)

@@ -148,6 +148,9 @@ def register(
     except BadPackingList as bad:
         _show_mistakes(bad, output)
         sys.exit(EXIT_BAD_INPUT)
+    except KeyboardInterrupt:  # while it was read what is registered, or a second one
+        click.echo("interrupted; what is written stays as it is. Run the same command again: it goes on", err=True)
+        sys.exit(EXIT_INTERRUPTED)
     (_show_json if output == "json" else _show_text)(outcome, plan.notes, dry_run)
     if outcome.untried or outcome.interrupted:
         click.echo(
