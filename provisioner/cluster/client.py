@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,15 +90,16 @@ class Cluster:
         namespace: str | None = None,
         label_selector: str | None = None,
         field_selector: str | None = None,
+        trim: Callable[[Object], Object | None] | None = None,
     ) -> ListResult:
-        """All objects, of one moment, fetched in pages."""
+        """All objects, of one moment, fetched in pages; of each page only what `trim` makes of its objects is kept."""
         query = {"labelSelector": label_selector, "fieldSelector": field_selector}
         path = type.collection(namespace)
         try:
-            return self._list_pages(type, path, {**query, "limit": PAGE_SIZE})
+            return self._list_pages(type, path, {**query, "limit": PAGE_SIZE}, trim)
         except Expired:
             # The moment of the first page was forgotten before the last one was fetched: once more, in one piece.
-            return self._list_pages(type, path, query)
+            return self._list_pages(type, path, query, trim)
 
     def create(
         self,
@@ -295,14 +296,21 @@ class Cluster:
         with self._transport.stream(path, what=f"WATCH {type}", query=query, silence_seconds=silence_seconds) as stream:
             yield stream
 
-    def _list_pages(self, type_: ResourceType, path: str, query: Mapping[str, Any]) -> ListResult:
+    def _list_pages(
+        self,
+        type_: ResourceType,
+        path: str,
+        query: Mapping[str, Any],
+        trim: Callable[[Object], Object | None] | None,
+    ) -> ListResult:
         items: builtins.list[Object] = []
         following: str | None = None
         while True:
             page = self._request("GET", path, what=f"LIST {type_}", query={**query, "continue": following})
             # Items of a built-in kind's list come without these two.
             named = {"apiVersion": type_.api_version, "kind": type_.kind}
-            items += [{**named, **item} for item in page.get("items") or []]
+            whole = ({**named, **item} for item in page.get("items") or [])
+            items += whole if trim is None else (kept for item in whole if (kept := trim(item)) is not None)
             following = page["metadata"].get("continue")
             if not following:
                 return ListResult(items, page["metadata"]["resourceVersion"])

@@ -35,6 +35,16 @@ Object = dict[str, Any]
 Handler = Callable[[str, Object | None, Object | None], None]
 """Called with key, old and new; old None: it appeared; new None: it is gone."""
 
+Trim = Callable[[Object], Object | None]
+"""What a copy keeps of an object, which it may change; None if it is of no interest, as if it were not there."""
+
+
+def without_managed_fields(object_: Object) -> Object:
+    """All but who owns which field: that is as much again as the object itself."""
+    object_["metadata"].pop("managedFields", None)
+    return object_
+
+
 GRACE_SECONDS: Final = 5.0
 FAILED_WATCHES_BEFORE_LIST: Final = 3
 SHORT_WATCH_SECONDS: Final = 5.0
@@ -55,7 +65,7 @@ class Informer:
         namespace: str | None = None,
         label_selector: str | None = None,
         field_selector: str | None = None,
-        keep_managed_fields: bool = True,
+        trim: Trim | None = None,
         watch_seconds: int = 60,
         clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
@@ -67,7 +77,7 @@ class Informer:
             "label_selector": label_selector,
             "field_selector": field_selector,
         }
-        self._keep_managed_fields = keep_managed_fields  # who owns which field: as much again as the object itself
+        self._trim = trim
         self._watch_seconds = watch_seconds
         self._clock = clock
         self._jitter = jitter
@@ -160,7 +170,7 @@ class Informer:
 
     def _list(self) -> str:
         """Make the copy equal to the collection; returns the moment that it shows."""
-        listed = self._cluster.list(self._type, **self._where)
+        listed = self._cluster.list(self._type, trim=self._trim, **self._where)
         # In the order in which they were written, as a watch tells them: who finds one here finds all before it.
         ordered = sorted(listed.items, key=lambda item: int(item["metadata"]["resourceVersion"]))
         now = {self._key(item): item for item in ordered}
@@ -203,8 +213,11 @@ class Informer:
     def _take(self, change: Change) -> None:
         if change.type == "BOOKMARK":
             return
+        key, new = self._key(change.object), None if change.type == "DELETED" else change.object
+        if new is not None and self._trim is not None:
+            new = self._trim(new)
         with self._delivery_lock:
-            self._put(self._key(change.object), None if change.type == "DELETED" else change.object)
+            self._put(key, new)
 
     def _put(self, key: str, new: Object | None) -> None:
         old = self._objects.get(key)
@@ -212,8 +225,6 @@ class Informer:
             return
         if old and new and old["metadata"]["resourceVersion"] == new["metadata"]["resourceVersion"]:
             return
-        if new is not None and not self._keep_managed_fields:
-            new["metadata"].pop("managedFields", None)
         with self._store_lock:
             if new is None:
                 del self._objects[key]

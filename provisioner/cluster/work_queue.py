@@ -42,6 +42,7 @@ class WorkQueue:
         self._working: set[str] = set()
         self._due: dict[str, float] = {}
         self._waiting: list[tuple[float, str]] = []  # heap; an entry is stale if _due says another time
+        self._watched: float | None = None  # the moment at which one of the idle workers wakes up by itself
         self._failures: dict[str, int] = {}
         self._shut_down = False
 
@@ -66,7 +67,7 @@ class WorkQueue:
                 return
             self._due[key] = due
             heapq.heappush(self._waiting, (due, key))
-            self._changed.notify_all()  # each worker must know the earliest moment: the one that did may be busy
+            self._ask_for_a_watch()
 
     def retry(self, key: str, at_least_seconds: float = 0.0) -> float:
         """Work on `key` again after its backoff, and not before `at_least_seconds`; returns the seconds."""
@@ -99,11 +100,12 @@ class WorkQueue:
                     key = self._take()
                     self._dirty.discard(key)
                     self._working.add(key)
+                    self._ask_for_a_watch()
                     return key
                 if deadline is not None and now >= deadline:
+                    self._ask_for_a_watch()
                     return None
-                moments = ([] if deadline is None else [deadline]) + [due for due, _ in self._waiting[:1]]
-                self._changed.wait(min(moments) - now if moments else None)
+                self._wait(now, deadline)
             return None
 
     def done(self, key: str) -> None:
@@ -152,6 +154,24 @@ class WorkQueue:
         if self._backlog and (not self._ready or self._taken % BACKLOG_SHARE == 0):
             return self._backlog.popitem(last=False)[0]
         return self._ready.popleft()
+
+    def _wait(self, now: float, deadline: float | None) -> None:
+        """For a key. One idle worker watches the earliest moment; the others sleep until they are notified, so that
+        a key which is put off wakes nobody, or one."""
+        mine = self._waiting[0][0] if self._must_be_watched() else None
+        moments = [moment for moment in (mine, deadline) if moment is not None]
+        if mine is not None:
+            self._watched = mine
+        self._changed.wait(min(moments) - now if moments else None)
+        if mine is not None and self._watched == mine:
+            self._watched = None
+
+    def _must_be_watched(self) -> bool:
+        return bool(self._waiting) and (self._watched is None or self._waiting[0][0] < self._watched)
+
+    def _ask_for_a_watch(self) -> None:
+        if self._must_be_watched():
+            self._changed.notify()
 
     def _promote(self, now: float) -> None:
         while self._waiting and self._waiting[0][0] <= now:

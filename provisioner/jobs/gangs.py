@@ -19,6 +19,7 @@ _ANNOTATIONS: Final = (
     ("scheduling.k8s.io/group-name", "PodGroup"),  # Volcano
     ("scheduling.volcano.sh/group-name", "PodGroup"),
 )
+GANG_ANNOTATIONS: Final = tuple(annotation for annotation, _ in _ANNOTATIONS)
 _POD_GROUP_LABELS: Final = (
     "scheduling.x-k8s.io/pod-group",
     "pod-group.scheduling.sigs.k8s.io",

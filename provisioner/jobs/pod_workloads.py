@@ -22,6 +22,7 @@ from provisioner.jobs.gangs import Gang, gang_of
 from provisioner.jobs.pod_evictions import plan_evictions, refused, still_there
 from provisioner.jobs.pod_jobs import PodJob, find_jobs, gangs_of
 from provisioner.jobs.pods import (
+    NOT_OVER,
     JobRules,
     Pod,
     annotations_of,
@@ -38,7 +39,6 @@ log = structlog.get_logger()
 
 MANAGER: Final = "provisioner-jobs"
 WARNING_REASON: Final = "MaintenanceDeadline"
-_NOT_OVER: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 @dataclass(frozen=True)
@@ -101,12 +101,12 @@ class PodWorkloads:
         return still_there(remaining, reasons, self._now())
 
     def _pods_of(self, node: str) -> tuple[Pod, ...]:
-        return tuple(self._cluster.list(PODS, field_selector=f"spec.nodeName={node},{_NOT_OVER}").items)
+        return tuple(self._cluster.list(PODS, field_selector=f"spec.nodeName={node},{NOT_OVER}").items)
 
     def _candidates(self, gang: Gang) -> Sequence[Pod]:
         """All pods that may be members of `gang`."""
         return self._cluster.list(
-            PODS, namespace=gang.namespace, label_selector=gang.selector, field_selector=_NOT_OVER
+            PODS, namespace=gang.namespace, label_selector=gang.selector, field_selector=NOT_OVER
         ).items
 
     def _budgets(self, pods: Iterable[Pod]) -> tuple[Budget, ...]:

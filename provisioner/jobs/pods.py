@@ -9,9 +9,13 @@ from typing import Any, Final
 
 from provisioner.api.errors import Refused
 from provisioner.api.meta import parse_time
-from provisioner.api.node_contract import DO_NOT_DISRUPT_ANNOTATION, FOREIGN_DO_NOT_DISRUPT_ANNOTATIONS
+from provisioner.api.node_contract import (
+    DO_NOT_DISRUPT_ANNOTATION,
+    FOREIGN_DO_NOT_DISRUPT_ANNOTATIONS,
+    POD_WARNING_ANNOTATION,
+)
 from provisioner.api.node_pool import NodePool
-from provisioner.jobs.gangs import gang_of
+from provisioner.jobs.gangs import GANG_ANNOTATIONS, gang_of
 from provisioner.jobs.selectors import Selector, parse_selector
 
 Pod = Mapping[str, Any]
@@ -19,8 +23,22 @@ Pod = Mapping[str, Any]
 CHECK_LABEL: Final = "provisioner.dev/check"
 """On the pods of our own verification checks, which are no jobs."""
 
+NOT_OVER: Final = "status.phase!=Succeeded,status.phase!=Failed"
+"""Field selector of pods of which something may run."""
+
 _MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 _KUEUE_LABELS: Final = ("kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/prebuilt-workload-name", "kueue.x-k8s.io/podset")
+_READ_ANNOTATIONS: Final = (
+    DO_NOT_DISRUPT_ANNOTATION,
+    *FOREIGN_DO_NOT_DISRUPT_ANNOTATIONS,
+    POD_WARNING_ANNOTATION,
+    *GANG_ANNOTATIONS,
+)
+_KEPT_METADATA: Final = (
+    *("name", "namespace", "uid", "resourceVersion"),
+    *("labels", "ownerReferences", "creationTimestamp", "deletionTimestamp"),
+)
+_KEPT_SPEC: Final = ("nodeName", "resources", "resourceClaims", "schedulingGroup", "workloadRef")
 _NO: Final = frozenset({"", "0", "false", "no"})
 
 
@@ -107,6 +125,27 @@ def forbids_disruption(pod: Pod) -> bool:
         or annotations.get(do_not_disrupt, "").lower() == "true"
         or annotations.get(safe_to_evict, "").lower() == "false"
     )
+
+
+def trim_pod(pod: dict[str, Any]) -> dict[str, Any] | None:
+    """What a cache of a fleet's pods has to know to find the jobs among them, some 2 KiB each whatever a tenant writes
+    into them; None of those that come with their node. What is evicted is read anew, and whole."""
+    if belongs_to_node(pod):
+        return None
+    metadata, spec, annotations = pod["metadata"], pod["spec"], annotations_of(pod)
+    kept = {key: metadata[key] for key in _KEPT_METADATA if key in metadata}
+    return {
+        "apiVersion": pod["apiVersion"],
+        "kind": pod["kind"],
+        "metadata": kept | {"annotations": {key: annotations[key] for key in _READ_ANNOTATIONS if key in annotations}},
+        "spec": {key: spec[key] for key in _KEPT_SPEC if key in spec}
+        | {
+            containers: [{"resources": each["resources"]} for each in spec[containers] or () if each.get("resources")]
+            for containers in ("containers", "initContainers")
+            if containers in spec
+        },
+        "status": {"phase": (pod.get("status") or {}).get("phase")},
+    }
 
 
 def belongs_to_batch(pod: Pod) -> bool:

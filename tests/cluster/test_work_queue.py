@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
+from queue import SimpleQueue
 
 import pytest
 from hypothesis import given
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 
 from provisioner.cluster.backoff import backoff_seconds
 from provisioner.cluster.work_queue import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS, WorkQueue
+from tests.people import until
 
 
 class FakeClock:
@@ -129,6 +132,48 @@ def test_a_second_worker_takes_what_becomes_due_while_the_first_is_busy() -> Non
     assert taken["first"].wait(60)
     assert taken["second"].wait(60)
     release.set()
+    queue.shut_down()
+    for worker in workers:
+        worker.join(60)
+
+
+def test_a_key_that_is_put_off_wakes_at_most_one_of_the_idle_workers() -> None:
+    looks: Counter[str] = Counter()
+
+    def clock() -> float:
+        looks[threading.current_thread().name] += 1
+        return time.monotonic()
+
+    queue = WorkQueue(clock=clock)
+    workers = [threading.Thread(target=queue.get, name=f"worker-{number}") for number in range(8)]
+    for worker in workers:
+        worker.start()
+    until(lambda: sum(looks.values()) >= 8)
+    looks.clear()
+    for number in range(100):
+        queue.add_after(f"key-{number}", 3600 + number)
+    queue.shut_down()
+    for worker in workers:
+        worker.join(60)
+    assert sum(count for name, count in looks.items() if name.startswith("worker")) <= 4
+
+
+def test_a_key_is_taken_by_an_idle_worker_when_it_is_due_whoever_waited_for_the_earlier_ones() -> None:
+    queue = WorkQueue()
+    taken: SimpleQueue[str | None] = SimpleQueue()
+
+    def work() -> None:
+        while (key := queue.get()) is not None:
+            taken.put(key)
+            queue.done(key)
+
+    workers = [threading.Thread(target=work) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for number in range(30):
+        queue.add_after(f"key-{number}", 0.3 - number / 100)
+    queue.add("at once")
+    assert {taken.get(timeout=60) for _ in range(31)} == {"at once", *(f"key-{number}" for number in range(30))}
     queue.shut_down()
     for worker in workers:
         worker.join(60)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import json
 from typing import Any
 
 import pytest
 
 from provisioner.jobs.gangs import gang_of
 from provisioner.jobs.pod_jobs import evictable_keys, find_jobs, gangs_of
-from provisioner.jobs.pods import is_evictable, is_job, job_rules
+from provisioner.jobs.pods import belongs_to_node, is_evictable, is_job, job_rules, trim_pod
 from tests.jobs.pod_samples import GPU, gang_member, pod, pool
 
 DEFAULT = job_rules(pool())
@@ -127,6 +129,37 @@ GANGS = {
 def test_a_gang_is_known_by_its_mark(which: str) -> None:
     name, member = GANGS[which]
     assert str(gang_of(member)) == name
+
+
+SAMPLES = {**JOBS, **NO_JOBS, **{name: member for name, (_, member) in GANGS.items()}}
+
+
+@pytest.mark.parametrize("which", SAMPLES)
+def test_what_a_cache_keeps_of_a_pod_says_the_same_of_it(which: str) -> None:
+    whole = SAMPLES[which]
+    kept = trim_pod(copy.deepcopy(whole))
+    if kept is None:
+        assert belongs_to_node(whole)
+        return
+    told = [
+        job
+        for pods in (whole, kept)
+        for job in find_jobs([pods], {g: [pods] for g in gangs_of([pods], DEFAULT)}, DEFAULT)
+    ]
+    assert [job.job for job in told[: len(told) // 2]] == [job.job for job in told[len(told) // 2 :]]
+    assert evictable_keys([kept]) == evictable_keys([whole])
+    assert gang_of(kept) == gang_of(whole)
+
+
+def test_a_cache_keeps_little_of_a_pod_however_much_its_owner_writes_into_it() -> None:
+    environment = [{"name": f"PAD_{number}", "value": "x" * 1000} for number in range(500)]
+    large = pod(annotations={"example.com/notes": "x" * 200_000}, resources=GPU)
+    large["spec"]["containers"][0]["env"] = environment
+    large["status"]["containerStatuses"] = [{"name": "main", "state": {"waiting": {"message": "x" * 10_000}}}]
+    kept = trim_pod(large)
+    assert kept is not None
+    assert len(json.dumps(kept)) < 2048
+    assert is_job(kept, DEFAULT)
 
 
 def test_a_plain_jobs_pods_stand_for_themselves() -> None:

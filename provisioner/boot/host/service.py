@@ -44,7 +44,7 @@ from provisioner.boot.script.render import render_first_script
 from provisioner.boot.script.renderer import ScriptRenderer
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
-from provisioner.cluster.informer import Informer
+from provisioner.cluster.informer import Informer, without_managed_fields
 from provisioner.cluster.resources import of
 
 log = structlog.get_logger(__name__)
@@ -100,7 +100,7 @@ class BootCaches:
     @classmethod
     def over(cls, cluster: Cluster) -> BootCaches:
         return cls(
-            *(Informer(cluster, of(kind), keep_managed_fields=False) for kind in (Server, Rack, NodePool, Image))
+            *(Informer(cluster, of(kind), trim=without_managed_fields) for kind in (Server, Rack, NodePool, Image))
         )
 
 

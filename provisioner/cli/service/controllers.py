@@ -14,13 +14,14 @@ from provisioner.boot.orders.informers import BootInformers
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import EventRecorder
-from provisioner.cluster.informer import Informer
+from provisioner.cluster.informer import Informer, without_managed_fields
 from provisioner.cluster.metrics import Meters
 from provisioner.cluster.resources import CSRS, JOBS, LEASES, NODE_LEASES, NODES, PODS, of
 from provisioner.health.controller import HealthInformers, build_health_controllers
 from provisioner.health.jobs.manifest import CHECK_LABEL
 from provisioner.inventory.controller import InventoryInformers, build_inventory_controllers
 from provisioner.jobs.cluster_workloads import ClusterWorkloads
+from provisioner.jobs.pods import NOT_OVER, trim_pod
 from provisioner.join.controller import JoinInformers, build_join_controllers
 from provisioner.maintenance.controller import build_maintenance_controllers
 from provisioner.maintenance.follow import MaintenanceInformers
@@ -43,17 +44,17 @@ def run_controllers(
     """Run all controllers until `stop` is set; returns when their work under way has ended."""
     recorder = EventRecorder(cluster, "provisioner-controller", dropped=meters.event_dropped)
     pools, racks, images = (Informer(cluster, of(kind)) for kind in (NodePool, Rack, Image))
-    servers = Informer(cluster, of(Server), keep_managed_fields=False)
+    servers = Informer(cluster, of(Server), trim=without_managed_fields)
     nodes, csrs = Informer(cluster, NODES), Informer(cluster, CSRS)
     # Who owns which field is asked of Nodes and Leases alone; of the others it would be half of the memory.
     maintenances, blocks = (
-        Informer(cluster, of(kind), keep_managed_fields=False) for kind in (Maintenance, AddressBlock)
+        Informer(cluster, of(kind), trim=without_managed_fields) for kind in (Maintenance, AddressBlock)
     )
     leases = Informer(cluster, LEASES, namespace=NODE_LEASES)
     check_jobs, check_pods = (
-        Informer(cluster, kind, label_selector=CHECK_LABEL, keep_managed_fields=False) for kind in (JOBS, PODS)
+        Informer(cluster, kind, label_selector=CHECK_LABEL, trim=without_managed_fields) for kind in (JOBS, PODS)
     )
-    pods = Informer(cluster, PODS, keep_managed_fields=False)
+    pods = Informer(cluster, PODS, field_selector=NOT_OVER, trim=trim_pod)
     controllers: list[Controller] = [
         *build_inventory_controllers(
             cluster,
