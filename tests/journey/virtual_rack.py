@@ -77,7 +77,9 @@ class VirtualRack:
         """Kernel boot id that the Node reports."""
         return str(self.get("node", name)["status"]["nodeInfo"]["bootID"])
 
-    def wait(self, what: str, true: Callable[[], bool], *, seconds: float = PATIENCE_SECONDS) -> None:
+    def wait(
+        self, what: str, true: Callable[[], bool], *, seconds: float = PATIENCE_SECONDS, every_seconds: float = 0.5
+    ) -> None:
         """Wait until `true`; a failure shows what the servers say of themselves."""
         deadline = time.monotonic() + seconds
         while not true():
@@ -85,7 +87,7 @@ class VirtualRack:
                 raise AssertionError(
                     f"after {seconds:.0f} s still not: {what}\n{self.kubectl('get', 'servers', '-o', 'wide')}"
                 )
-            time.sleep(0.5)
+            time.sleep(every_seconds)
 
     def wait_for_boot(self, name: str, boot_id_before: str) -> None:
         """Wait until the server is Ready, checked and in use again, and has booted since `boot_id_before`."""
@@ -103,7 +105,7 @@ class VirtualRack:
             return None
         return stage_moments(status)[-1][0]
 
-    def wait_for_stage(self, name: str, stage: BootStage, since: datetime) -> None:
+    def wait_for_stage(self, name: str, stage: BootStage, since: datetime, *, every_seconds: float = 0.5) -> None:
         """Wait until a boot that was ordered after `since` is in `stage`; that it has passed it is an error."""
 
         def has_come() -> bool:
@@ -113,7 +115,7 @@ class VirtualRack:
             )
             return reached == stage
 
-        self.wait(f"{name} is in stage {stage}", has_come)
+        self.wait(f"{name} is in stage {stage}", has_come, every_seconds=every_seconds)
 
     def switch_off(self, name: str) -> None:
         """Until its BMC says so."""
