@@ -323,6 +323,22 @@ def fell_back_to_reset() -> Subject:
     return subject(server(lifecycle="Maintenance"), None, second)
 
 
+def lost_its_image() -> Subject:
+    words = (
+        "Image 'gpu-node-2' does not exist; remedy: on the boot host: provisioner image publish DIRECTORY --store "
+        "IMAGE-STORE --key IMAGE.PUB"
+    )
+    waiting = maintenance(
+        phase="Rebooting",
+        reboot=attempt("Reset", began=3000, lasted=3600),
+        image_ref="gpu-node-2",
+        blockers=(blocker("Image", "gpu-node-2", words, seconds=2900),),
+        next_step="is rebooted by Reset; its boot is awaited for longer while its Image is missing",
+        timeline=(ASKED, entry("Rebooting", "RebootStarted", "Reset into Image gpu-node-2, attempt 1", seconds=3000)),
+    )
+    return subject(server(lifecycle="Maintenance"), None, waiting)
+
+
 def held() -> Subject:
     asked = node_condition("provisioner.dev/HoldRequested", "True", "Held", "ada: its fan", hours=3)
     return subject(server(lifecycle="Held"), node(asked, taints=(taint("hold", "NoSchedule"),)))
@@ -346,6 +362,7 @@ SITUATIONS = {
     "blocked-by-a-budget": blocked_by_a_budget,
     "boots-by-kexec": boots_by_kexec,
     "fell-back-to-reset": fell_back_to_reset,
+    "lost-its-image": lost_its_image,
     "failed-verification": failed_verification,
     "held": held,
     "failed-maintenance": failed_maintenance,

@@ -48,6 +48,7 @@ def test_golden_each_situation_is_told_on_one_screen(situation: str) -> None:
         ("blocked-by-a-budget", "is being drained, to be reimaged into Image gpu-node-2, since 14 min"),
         ("boots-by-kexec", "boots anew into Image gpu-node-2 by kexec"),
         ("fell-back-to-reset", "by a reset of its BMC"),
+        ("lost-its-image", "boots anew into Image gpu-node-2 by a reset of its BMC, once that is there, since 50 min"),
         ("failed-verification", "failed its checks before use"),
         ("held", "is held by a person"),
         ("failed-maintenance", "is not Ready (NodeNotReady)"),

@@ -76,7 +76,7 @@ def _maintenance(subject: Subject, m: Maintenance) -> str:
         "Claiming": f"is being claimed, to be {done}{image}",
         "Draining": f"is being drained, to be {done}{image}",
         "Drained": "is drained, until the request is withdrawn" if action == "Drain" else f"is drained, to be {done}",
-        "Rebooting": f"boots anew{image} {_method(m)}",
+        "Rebooting": f"boots anew{image} {_method(m)}" + ", once that is there" * lacks_image(m),
         "Verifying": f"has booted{image}, and {_verified(subject)}",
     }
     return told.get(phase, f"is in phase {phase}") + lasted
@@ -108,6 +108,11 @@ def _waits(subject: Subject, m: Maintenance) -> str:
     kinds = [b.kind for b in m.status.blockers]
     other = next((WAITS[kind] for kind in kinds if kind in WAITS), None)
     return f" {other}" if other and not JOBS.intersection(kinds) else _policy(subject, m)
+
+
+def lacks_image(m: Maintenance) -> bool:
+    """Whether its Image is waited for."""
+    return any(b.kind == "Image" for b in m.status.blockers)
 
 
 def _method(m: Maintenance) -> str:

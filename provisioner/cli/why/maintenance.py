@@ -10,7 +10,7 @@ from provisioner.api.meta import parse_time
 from provisioner.api.node_contract import HOLD_REQUESTED
 from provisioner.cli.kubectl.moments import ago
 from provisioner.cli.kubectl.node_requests import true_conditions
-from provisioner.cli.why.headline import METHOD_WORDS
+from provisioner.cli.why.headline import METHOD_WORDS, lacks_image
 from provisioner.cli.why.subject import Subject
 
 SHOWN_BLOCKERS: Final = 8
@@ -76,7 +76,9 @@ def _attempt(subject: Subject, a: RebootAttempt) -> str:
     if a.outcome is None:
         until = ago(parse_time(a.deadline_time), subject.now)
         side = "the next method is tried in" if parse_time(a.deadline_time) > subject.now else "its time is over since"
-        return f"{path}: under way since {ago(began, subject.now)}; {side} {until}"
+        waits = subject.current is not None and lacks_image(subject.current)
+        side = "its Image is waited for, however long" if waits else f"{side} {until}"
+        return f"{path}: under way since {ago(began, subject.now)}; {side}"
     seconds = f" after {ago(began, parse_time(a.ended_time))}" if a.ended_time else ""
     words = f": {a.message}" if a.message else ""
     return f"{path}: {a.outcome}{seconds}{words}"
