@@ -21,6 +21,12 @@ _new: Final = tuple.__new__
 """For what each packet makes: a NamedTuple's own __new__ is a Python function."""
 
 
+_OFFER: Final = Kind.OFFER
+_ACK: Final = Kind.ACK
+_PLAIN: Final = Client.PLAIN
+"""A member of an enumeration costs several times as much where it is looked up in its class."""
+
+
 class Outcome(NamedTuple):
     """What to do with a packet. `verdict` is the counter to raise; without `reply` nothing is sent."""
 
@@ -87,14 +93,14 @@ def _respond_to_known(request: _Request, address: bytes, subnet: TableSubnet | N
         if subnet is None:
             # Cabled to another rack's network. Its own address does not work there and no other is its own.
             return Outcome("dropped-wrong-subnet", sighting=_sighting(request, None, "WrongSubnet"))
-        return _say(request, Kind.OFFER, subnet, address)
+        return _say(request, _OFFER, subnet, address)
     if message_type == opt.REQUEST:
         asked = _asked(request.packet)
         if asked is None:
             return Outcome("dropped-no-requested-address")
         if subnet is None or asked != address:
             return _refuse(request)
-        return _say(request, Kind.ACK, subnet, address)
+        return _say(request, _ACK, subnet, address)
     if message_type == opt.DECLINE:
         # Somebody else uses a server's own address. Nothing here can mend that; a person must know.
         return Outcome("declined", sighting=_sighting(request, address, "Declined"))
@@ -150,7 +156,6 @@ def _asked(packet: Packet) -> bytes | None:
 _VERDICTS: Final = ("offered", "acknowledged", "offered-lent", "acknowledged-lent", "informed")
 """By Kind."""
 _LENT: Final = (Kind.OFFER_LENT, Kind.ACK_LENT)
-_PLAIN: Final = Client.PLAIN
 
 
 def _say(request: _Request, kind: Kind, subnet: TableSubnet, address: bytes) -> Outcome:
@@ -159,7 +164,7 @@ def _say(request: _Request, kind: Kind, subnet: TableSubnet, address: bytes) -> 
         Outcome,
         (
             _VERDICTS[kind],
-            acknowledge(packet, subnet.templates, kind, client, address),
+            acknowledge(packet, subnet.templates[kind][client], kind, client, address),
             destination(packet, arrival, table.config),
             _sighting(request, address) if client is not _PLAIN or kind in _LENT else None,
         ),
@@ -171,18 +176,21 @@ def _refuse(request: _Request) -> Outcome:
     return Outcome("refused", reply, destination(request.packet, request.arrival, request.table.config, refused=True))
 
 
-_STAGES: Final[dict[Client, SightingKind]] = {Client.PLAIN: "System", Client.IPXE: "IPXE"}
+_STAGES: Final[tuple[SightingKind, ...]] = tuple(
+    "System" if client is Client.PLAIN else "IPXE" if client is Client.IPXE else "Firmware" for client in Client
+)
+"""By Client."""
 
 
 def _sighting(request: _Request, address: bytes | None, kind: SightingKind | None = None) -> Sighting:
-    packet, identity = request.packet, request.identity
+    packet, _, link, (client, architecture), _ = request
     return Sighting(
-        mac=packet.mac,
-        xid=packet.data[4:8],
-        kind=kind or _STAGES.get(identity.client, "Firmware"),
-        address=address,
-        subnet=request.link.subnets[0].served.key,
-        architecture=identity.architecture,
-        machine_identifier=packet.options.get(opt.MACHINE_IDENTIFIER, b"")[:17],
-        vendor_class=packet.options.get(opt.VENDOR_CLASS, b"")[:64],
+        packet.mac,
+        packet.data[4:8],
+        kind or _STAGES[client],
+        address,
+        link.subnets[0].served.key,
+        architecture,
+        packet.options.get(opt.MACHINE_IDENTIFIER, b"")[:17],
+        packet.options.get(opt.VENDOR_CLASS, b"")[:64],
     )

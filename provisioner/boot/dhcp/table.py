@@ -77,25 +77,29 @@ class Table:
 
     def link_of_relay(self, address: bytes) -> Link | None:
         """Subnets that name this relay address; if none does, those that contain it."""
-        if address not in self._links:
+        try:
+            return self._links[address]
+        except KeyError:
             named = [subnet for subnet in self._subnets.values() if address in subnet.served.relays]
-            self._remember(address, named or self._containing((address,)))
-        return self._links[address]
+            return self._remember(address, named or self._containing((address,)))
 
     def link_of_addresses(self, addresses: tuple[bytes, ...]) -> Link | None:
         """Subnets that contain one of the addresses, such as those of an interface."""
-        if addresses not in self._links:
-            self._remember(addresses, self._containing(addresses))
-        return self._links[addresses]
+        try:
+            return self._links[addresses]
+        except KeyError:
+            return self._remember(addresses, self._containing(addresses))
 
     def _containing(self, addresses: tuple[bytes, ...]) -> list[TableSubnet]:
         return [
             subnet for subnet in self._subnets.values() if any(subnet.served.contains(address) for address in addresses)
         ]
 
-    def _remember(self, key: bytes | tuple[bytes, ...], subnets: Iterable[TableSubnet]) -> None:
+    def _remember(self, key: bytes | tuple[bytes, ...], subnets: Iterable[TableSubnet]) -> Link | None:
         if len(self._links) >= _MOST_CACHED_LINKS:
             # Anybody can send any giaddr: what is remembered of them is bounded.
             self._links.clear()
         found = tuple(subnets)
-        self._links[key] = Link(found, {subnet.served.key: subnet for subnet in found}) if found else None
+        link = Link(found, {subnet.served.key: subnet for subnet in found}) if found else None
+        self._links[key] = link
+        return link

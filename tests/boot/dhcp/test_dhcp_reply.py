@@ -18,7 +18,7 @@ from provisioner.boot.dhcp.subnet import read_subnet
 from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.dhcp.wire.client import Client
 from provisioner.boot.dhcp.wire.packet import decode
-from provisioner.boot.dhcp.wire.template import Kind, build_templates, template_index
+from provisioner.boot.dhcp.wire.template import Kind, build_templates
 from tests.boot.dhcp.messages import (
     CAPTURED,
     CONFIG,
@@ -78,7 +78,7 @@ def worst_templates() -> dict[tuple[Kind, Client], bytes]:
     )
     full = subnet(dns_servers=("10.80.0.2",) * 9, ntp_servers=("10.80.0.3",) * 9, mtu=9000)
     templates = build_templates(read_subnet("r01", full), config)
-    return {(kind, client): templates[template_index(kind, client)].complete for kind in Kind for client in Client}
+    return {(kind, client): templates[kind][client].complete for kind in Kind for client in Client}
 
 
 def test_no_reply_is_ever_larger_than_every_client_accepts() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from struct import Struct
 from typing import Final, NamedTuple
 
 from provisioner.boot.dhcp.wire import options as opt
@@ -33,70 +34,67 @@ class Packet(NamedTuple):
 
 
 _new: Final = tuple.__new__
+"""Past a NamedTuple's own __new__, which is a Python function: that call is a tenth of the decoding."""
 NO_ADDRESS: Final = bytes(4)
 _NO_MAC: Final = bytes(6)
-_FIXED_LENGTHS: Final = (
-    (opt.REQUESTED_ADDRESS, 4),
-    (opt.SERVER_IDENTIFIER, 4),
-    (opt.MAXIMUM_MESSAGE_SIZE, 2),
-)
-_FILE_FIELD: Final = (108, 236)
-_SNAME_FIELD: Final = (44, 108)
+_HEADER: Final = Struct("!3s9x4s8x4s6s202x4s")
+"""op with htype and hlen, ciaddr, giaddr, the MAC address in chaddr, and the cookie before the options."""
+_REQUEST_BY_ETHERNET: Final = b"\x01\x01\x06"
+_TWO_BYTES: Final = bytes(2)
+_FILE_FIELD: Final = slice(108, 236)
+_SNAME_FIELD: Final = slice(44, 108)
 
 
 def decode(data: bytes) -> Packet | Malformed:
     """Read a BOOTREQUEST with DHCP options from an Ethernet client (RFC 2131)."""
     if len(data) < opt.OPTIONS_OFFSET:
         return Malformed.SHORT
-    if data[0] != 1:
-        return Malformed.NOT_REQUEST
-    if data[1] != 1 or data[2] != 6:
-        return Malformed.NOT_ETHERNET
-    if data[236:240] != opt.MAGIC_COOKIE:
+    hardware, ciaddr, giaddr, mac, cookie = _HEADER.unpack_from(data)
+    if hardware != _REQUEST_BY_ETHERNET:
+        return Malformed.NOT_REQUEST if hardware[0] != 1 else Malformed.NOT_ETHERNET
+    if cookie != opt.MAGIC_COOKIE:
         return Malformed.NO_COOKIE
-    mac = data[28:34]
     if mac[0] & 1 or mac == _NO_MAC:
         return Malformed.BAD_MAC
     options: dict[int, bytes] = {}
-    if not _walk(data, opt.OPTIONS_OFFSET, len(data), options):
+    if not _walk(data, opt.OPTIONS_OFFSET, options):
         return Malformed.TRUNCATED_OPTION
     if opt.OVERLOAD in options and not _walk_overloaded(data, options):
         return Malformed.TRUNCATED_OPTION
-    message_type = options.get(opt.MESSAGE_TYPE)
+    get = options.get
+    message_type = get(opt.MESSAGE_TYPE)
     if message_type is None:
         return Malformed.NO_MESSAGE_TYPE
-    if len(message_type) != 1:
+    if (
+        len(message_type) != 1
+        or len(get(opt.REQUESTED_ADDRESS, NO_ADDRESS)) != 4
+        or len(get(opt.SERVER_IDENTIFIER, NO_ADDRESS)) != 4
+        or len(get(opt.MAXIMUM_MESSAGE_SIZE, _TWO_BYTES)) != 2
+    ):
         return Malformed.BAD_OPTION
-    for code, length in _FIXED_LENGTHS:
-        if code in options and len(options[code]) != length:
-            return Malformed.BAD_OPTION
-    # Past the class's own __new__, which is a Python function: that call is a tenth of the decoding.
-    return _new(Packet, (data, message_type[0], mac, data[12:16], data[24:28], options))
+    return _new(Packet, (data, message_type[0], mac, ciaddr, giaddr, options))
 
 
-def _walk(data: bytes, start: int, end: int, options: dict[int, bytes]) -> bool:
-    """Collect the options of `data[start:end]`; False if one reaches beyond `end`.
+def _walk(data: bytes, at: int, options: dict[int, bytes]) -> bool:
+    """Collect the options of `data` from `at` on; False if one reaches beyond its end.
 
     An option that comes several times is joined (RFC 3396). A missing END is forgiven: old ROMs fill the packet.
     """
-    at = start
-    while at < end:
-        code = data[at]
-        if code == 255:  # END; as numbers, because this loop is most of the work that a packet makes
-            return True
-        if code == 0:  # PAD
-            at += 1
-            continue
-        if at + 1 >= end:
-            return False
-        value_at = at + 2
-        at = value_at + data[at + 1]
-        if at > end:
-            return False
-        if code in options:
-            options[code] += data[value_at:at]
-        else:
-            options[code] = data[value_at:at]
+    # This loop is most of the work that a packet makes: hence the numbers for PAD (0) and END (255), and the end of the
+    # data is met, not looked out for.
+    try:
+        while (code := data[at]) != 255:
+            if code == 0:
+                at += 1
+                continue
+            value_at = at + 2
+            at = value_at + data[at + 1]
+            if code in options:
+                options[code] += data[value_at:at]
+            else:
+                options[code] = data[value_at:at]
+    except IndexError:
+        return at == len(data)
     return True
 
 
@@ -105,9 +103,9 @@ def _walk_overloaded(data: bytes, options: dict[int, bytes]) -> bool:
     fields = options[opt.OVERLOAD]
     if len(fields) != 1:
         return False
-    if fields[0] & 1 and not _walk(data, *_FILE_FIELD, options):
+    if fields[0] & 1 and not _walk(data[_FILE_FIELD], 0, options):
         return False
-    return not fields[0] & 2 or _walk(data, *_SNAME_FIELD, options)
+    return not fields[0] & 2 or _walk(data[_SNAME_FIELD], 0, options)
 
 
 def relay_link(relay_information: bytes) -> bytes | None:

@@ -10,7 +10,7 @@ from provisioner.boot.dhcp.config import DhcpConfig
 from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.dhcp.wire.client import Client
 from provisioner.boot.dhcp.wire.packet import NO_ADDRESS, Packet
-from provisioner.boot.dhcp.wire.template import Kind, Templates, finish, template_index
+from provisioner.boot.dhcp.wire.template import Kind, Template, finish
 
 
 class Arrival(NamedTuple):
@@ -32,17 +32,20 @@ BROADCAST: Final = "255.255.255.255"
 _BROADCAST_FLAG: Final = 0x80
 _NO_NAMES: Final = bytes(64 + 128)
 _OFFERS: Final = (Kind.OFFER, Kind.OFFER_LENT)
-_ECHOED: Final = frozenset((opt.CLIENT_IDENTIFIER, opt.MACHINE_IDENTIFIER, opt.RELAY_INFORMATION))
+_ECHOED_TO_ALL: Final = (opt.CLIENT_IDENTIFIER,)
+_ECHOED_TO_FIRMWARE: Final = (opt.CLIENT_IDENTIFIER, opt.MACHINE_IDENTIFIER)
+_PLAIN: Final = Client.PLAIN
 _REPLY: Final = b"\x02\x01\x06\x00"
 """op, htype, hlen, hops"""
 
 
-def acknowledge(packet: Packet, templates: Templates, kind: Kind, client: Client, address: bytes) -> bytes:
-    """An OFFER or ACK of `address`."""
-    data, template = packet.data, templates[template_index(kind, client)]
-    echoed = b""
-    if not _ECHOED.isdisjoint(packet.options):
-        echoed = _echoed(packet, len(template.tail), firmware=client is not Client.PLAIN)
+def acknowledge(packet: Packet, template: Template, kind: Kind, client: Client, address: bytes) -> bytes:
+    """An OFFER or ACK of `address`; `template` is that of its kind and client."""
+    data, options = packet.data, packet.options
+    siaddr, tail, complete = template
+    if opt.CLIENT_IDENTIFIER in options or opt.RELAY_INFORMATION in options or opt.MACHINE_IDENTIFIER in options:
+        echoed = _echoed(packet, len(tail), firmware=client is not _PLAIN)
+        complete = finish(tail + echoed) if echoed else complete
     return b"".join(
         (
             _REPLY,
@@ -51,9 +54,9 @@ def acknowledge(packet: Packet, templates: Templates, kind: Kind, client: Client
             data[10:12],  # flags
             NO_ADDRESS if kind in _OFFERS else packet.ciaddr,
             address,
-            template.siaddr,
+            siaddr,
             data[24:44],  # giaddr, chaddr
-            finish(template.tail + echoed) if echoed else template.complete,
+            complete,
         )
     )
 
@@ -84,7 +87,7 @@ def _echoed(packet: Packet, tail_bytes: int, *, firmware: bool) -> bytes:
     """
     options = packet.options
     echoed = b""
-    codes = (opt.CLIENT_IDENTIFIER, opt.MACHINE_IDENTIFIER) if firmware else (opt.CLIENT_IDENTIFIER,)
+    codes = _ECHOED_TO_FIRMWARE if firmware else _ECHOED_TO_ALL
     room = message_limit(options) - 44 - tail_bytes - 1
     for code in codes:
         value = options.get(code)

@@ -17,7 +17,7 @@ from provisioner.boot.dhcp.wire.client import Client
 
 
 class Kind(IntEnum):
-    """What is said. The numbers index templates, together with those of Client."""
+    """What is said. The numbers index templates."""
 
     OFFER = 0
     ACK = 1
@@ -49,18 +49,13 @@ _BY_HTTP: Final = frozenset({Client.BIOS_HTTP, Client.X64_HTTP, Client.ARM64_HTT
 _BEFORE_TAIL: Final = 44
 """Bytes of a message before `sname`."""
 
-Templates = tuple[Template, ...]
-
-_CLIENTS: Final = len(Client)
-
-
-def template_index(kind: Kind, client: Client) -> int:
-    return kind * _CLIENTS + client
+Templates = tuple[tuple[Template, ...], ...]
+"""By Kind, then by Client."""
 
 
 def build_templates(subnet: ServedSubnet, config: DhcpConfig) -> Templates:
-    """All templates of a subnet, at `template_index(kind, client)`."""
-    return tuple(_build(kind, client, subnet, config) for kind in Kind for client in Client)
+    """All templates of a subnet."""
+    return tuple(tuple(_build(kind, client, subnet, config) for client in Client) for kind in Kind)
 
 
 def _build(kind: Kind, client: Client, subnet: ServedSubnet, config: DhcpConfig) -> Template:
