@@ -45,6 +45,13 @@ def ours(workers: int) -> Start:
     return start
 
 
+@contextlib.contextmanager
+def floor(course: Course, _: int, folder: Path) -> Iterator[None]:
+    """No server: see floor.py."""
+    with _process(course.at_server(sys.executable, "-m", "tests.benchmarks.dhcp.floor"), folder):
+        yield
+
+
 def kea(program: str, threads: int) -> Start:
     """With one thread Kea's multi-threading is off, which spares it the queues between threads."""
     multi_threading: dict[str, object] = {"enable-multi-threading": threads > 1}

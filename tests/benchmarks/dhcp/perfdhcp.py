@@ -12,6 +12,7 @@ DROP_SECONDS = 1.0
 """An answer that takes longer counts as lost: firmware would have asked again."""
 
 _SENT = re.compile(r"^sent packets: (\d+)", re.MULTILINE)
+_DELAY = re.compile(r"^avg delay: ([\d.]+) ms", re.MULTILINE)
 _RECEIVED = re.compile(r"^received packets: (\d+)", re.MULTILINE)
 
 
@@ -24,6 +25,8 @@ class Load:
     discovers: int
     exchanges: int
     server_processor_seconds: float
+    delay_milliseconds: float
+    """From a question to its answer, on average."""
 
     @property
     def offered_per_second(self) -> float:
@@ -50,7 +53,15 @@ def run_perfdhcp(course: Course, program: str, rate: int, seconds: int, clients:
     sent, received = _SENT.findall(done.stdout), _RECEIVED.findall(done.stdout)
     if len(sent) < 2 or len(received) < 2:
         raise RuntimeError(f"perfdhcp failed: {done.stdout[-500:]}{done.stderr[-500:]}")
-    return Load(rate, seconds, discovers=int(sent[0]), exchanges=int(received[1]), server_processor_seconds=used)
+    delays = [float(delay) for delay in _DELAY.findall(done.stdout)]
+    return Load(
+        rate,
+        seconds,
+        discovers=int(sent[0]),
+        exchanges=int(received[1]),
+        server_processor_seconds=used,
+        delay_milliseconds=sum(delays) / len(delays) if delays else 0.0,
+    )
 
 
 def wait_for_answer(course: Course, program: str, attempts: int = 40) -> None:
