@@ -149,6 +149,21 @@ def labels_set_before(node: Mapping[str, Any]) -> set[str]:
     """Labels that we put on a Node and nobody else, by what the API server says of its fields."""
     ours, theirs = set[str](), set[str]()
     for entry in node["metadata"].get("managedFields") or ():
-        fields = ((entry.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:labels") or {}
-        (ours if entry.get("manager") == MANAGER else theirs).update(fields)
+        (ours if entry.get("manager") == MANAGER else theirs).update(_owned_labels(entry))
     return {key.removeprefix("f:") for key in ours - theirs if key != "."}
+
+
+def trim_node(node: dict[str, Any]) -> dict[str, Any]:
+    """`node` without what its kubelet lists for the scheduler and who owns which field, but for the labels: most of a
+    Node in use, and read by none of the controllers that share a cache of them."""
+    for field in ("images", "volumesAttached", "volumesInUse"):
+        (node.get("status") or {}).pop(field, None)
+    for entry in node["metadata"].get("managedFields") or ():
+        labels = _owned_labels(entry)
+        entry["fieldsV1"] = {"f:metadata": {"f:labels": labels}} if labels else {}
+    return node
+
+
+def _owned_labels(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Of an entry of managedFields."""
+    return ((entry.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:labels") or {}

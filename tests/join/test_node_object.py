@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -16,12 +18,15 @@ from provisioner.api.node_pool import KubeletSettings, NodePool
 from provisioner.api.rack import Rack
 from provisioner.cluster.resources import NODES, of
 from provisioner.join.node_object import (
+    MANAGER,
     CreateNode,
     NodeNameTaken,
     PrepareNode,
+    labels_set_before,
     merge_taints,
     node_labels,
     plan_node,
+    trim_node,
 )
 from tests.join.samples import ORDER, node, pool, rack, server, with_spec, with_status
 from tests.join.world import World, again
@@ -417,3 +422,22 @@ def test_a_failed_write_leaves_the_record_of_what_was_set(world: World) -> None:
     world.prepare_node()
     assert world.server().status.node_taints == ("new:NoSchedule",)
     assert ("gpu.example/reserved", "NoSchedule") not in taints_of(world)
+
+
+def test_what_the_controllers_keep_of_a_node_still_says_whose_labels_it_has() -> None:
+    fields = {"f:labels": {"f:ours": {}, "f:both": {}}, "f:annotations": {"f:theirs": {}}}
+    whole: dict[str, Any] = {
+        "metadata": {
+            "name": "r01-u01",
+            "managedFields": [
+                {"manager": MANAGER, "operation": "Apply", "fieldsV1": {"f:metadata": fields}},
+                {"manager": "kubectl", "operation": "Update", "fieldsV1": {"f:metadata": {"f:labels": {"f:both": {}}}}},
+                {"manager": "kubelet", "subresource": "status", "fieldsV1": {"f:status": {"f:images": {}}}},
+            ],
+        },
+        "status": {"conditions": [{"type": "Ready", "status": "True"}], "images": [{"names": ["a"], "sizeBytes": 1}]},
+    }
+    kept = trim_node(copy.deepcopy(whole))
+    assert labels_set_before(kept) == labels_set_before(whole) == {"ours"}
+    assert kept["status"] == {"conditions": [{"type": "Ready", "status": "True"}]}
+    assert "f:status" not in json.dumps(kept)

@@ -23,6 +23,7 @@ from provisioner.inventory.controller import InventoryInformers, build_inventory
 from provisioner.jobs.cluster_workloads import ClusterWorkloads
 from provisioner.jobs.pods import NOT_OVER, trim_pod
 from provisioner.join.controller import JoinInformers, build_join_controllers
+from provisioner.join.node_object import trim_node
 from provisioner.maintenance.controller import build_maintenance_controllers
 from provisioner.maintenance.follow import MaintenanceInformers
 from provisioner.power.bmc.pool import BmcPool
@@ -45,8 +46,8 @@ def run_controllers(
     recorder = EventRecorder(cluster, "provisioner-controller", dropped=meters.event_dropped)
     pools, racks, images = (Informer(cluster, of(kind)) for kind in (NodePool, Rack, Image))
     servers = Informer(cluster, of(Server), trim=without_managed_fields)
-    nodes, csrs = Informer(cluster, NODES), Informer(cluster, CSRS)
-    # Who owns which field is asked of Nodes and Leases alone; of the others it would be half of the memory.
+    nodes, csrs = Informer(cluster, NODES, trim=trim_node), Informer(cluster, CSRS)
+    # Who owns which field is asked of Nodes (labels) and Leases alone; of the others it would be half of the memory.
     maintenances, blocks = (
         Informer(cluster, of(kind), trim=without_managed_fields) for kind in (Maintenance, AddressBlock)
     )
