@@ -56,6 +56,17 @@ def test_a_mac_address_without_quotes_is_no_number_to_the_base_60() -> None:
     assert read(COMPACT).entries[1].spec["bootMACAddress"] == "52:54:00:12:34:56"
 
 
+def test_a_switch_is_a_switch_and_no_word() -> None:
+    """The API server takes no string for it."""
+    text = "rack: r01\nservers:\n- {name: a, bootMACAddress: 52:54:00:00:00:01, bmc: {address: b, allowPlainHTTP: %s}}"
+    (entry,) = read(text % "true").entries
+    assert entry.spec["bmc"]["allowPlainHTTP"] is True
+    with pytest.raises(BadPackingList) as bad:
+        read(text % "yes")
+    (mistake,) = bad.value.mistakes
+    assert str(mistake) == "r01.yaml:3: server.bmc.allowPlainHTTP is 'yes', expected true or false; write one of them"
+
+
 def test_servers_of_a_rack_that_exists() -> None:
     entries = read("rack: r01\nservers:\n- {name: a, bootMACAddress: 52:54:00:00:00:01}\n").entries
     assert [(entry.kind, entry.spec.get("rackRef")) for entry in entries] == [("Server", "r01")]

@@ -112,6 +112,10 @@ class _Reader:
                 return int(text)
             except ValueError:
                 return self.wrong(node, f"{path} is {text!r}", "a whole number", "write digits only")
+        if hint is bool:
+            if text.lower() in ("true", "false"):
+                return text.lower() == "true"
+            return self.wrong(node, f"{path} is {text!r}", "true or false", "write one of them")
         if path.endswith(("MACAddress", "macAddress")):
             try:
                 return parse_mac(text)
