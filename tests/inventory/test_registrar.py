@@ -213,39 +213,43 @@ def test_a_run_that_is_ended_in_the_middle_is_finished_by_the_next(
     file.write_text(text)
     command = [sys.executable, "-m", "provisioner.cli", "rack", "register", str(file)]
     command += ["--kubeconfig", str(control_plane.kubeconfig)]
-    # A slow API server, so that there is a middle: each apply takes a moment longer.
-    slow = (
-        "import sys, time\n"
+    # It is struck at its twentieth write, with others under way; what comes later waits until it has noticed.
+    struck = (
+        "import itertools, os, sys, threading\n"
         "from provisioner.cluster.client import Cluster\n"
-        "apply = Cluster.apply\n"
-        "def slow(self, *given, **named):\n"
-        "    time.sleep(1.0)\n"
+        "from provisioner.inventory import registrar\n"
+        "numbers, noticed = itertools.count(1), threading.Event()\n"
+        "apply, end = Cluster.apply, registrar._Patience.end\n"
+        "def count(self, *given, **named):\n"
+        "    number = 0 if named.get('dry_run') else next(numbers)\n"
+        "    if number == 20:\n"
+        f"        os.kill(os.getpid(), {int(number)})\n"
+        "    if number >= 20:\n"
+        "        noticed.wait()\n"
         "    return apply(self, *given, **named)\n"
-        "Cluster.apply = slow\n"
+        "def notice(self):\n"
+        "    end(self)\n"
+        "    noticed.set()\n"
+        "Cluster.apply, registrar._Patience.end = count, notice\n"
         "from provisioner.cli.main import main\n"
         "main()\n"
     )
     running = subprocess.Popen(
-        [sys.executable, "-c", slow, *command[3:]], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", struck, *command[3:]], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    deadline = time.monotonic() + 60
-    while len(registered(watched, unique)) < 5 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    running.send_signal(number)
-    out, err = running.communicate(timeout=60)
+    out, err = running.communicate(timeout=240)
     assert running.returncode == code, out + err
-    before = registered(watched, unique)
-    while True:  # what was under way when the client was killed may still be written
+    before, quiet_seconds = registered(watched, unique), 0
+    while quiet_seconds < 3:  # what was under way when the client was killed may still be written
         time.sleep(1.0)
         seen, before = before, registered(watched, unique)
-        if before == seen:
-            break
+        quiet_seconds = quiet_seconds + 1 if before == seen else 0
     assert 5 <= len(before) < SERVERS
     if number == signal.SIGINT:
         assert f"interrupted: {SERVERS - len(before)} of {SERVERS + 1} were not tried" in err
         assert "Run the same command again" in err
 
-    again = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    again = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
     assert again.returncode == 0, again.stderr
     assert f"{SERVERS - len(before)} written, 0 failed, {len(before) + 1} unchanged" in again.stdout
     after = registered(watched, unique)
