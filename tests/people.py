@@ -16,7 +16,7 @@ from provisioner.lab.control_plane.plane import ControlPlane, render_kubeconfig
 
 CONTROLLER = "system:serviceaccount:provisioner-system:provisioner-controller"
 BOOT = "system:serviceaccount:provisioner-system:provisioner-boot"
-IN_FORCE_SECONDS = 60
+IN_FORCE_SECONDS = 180
 
 
 def kubeconfig_of(plane: ControlPlane, directory: Path, user: str, *, group: str | None = None) -> Path:

@@ -30,7 +30,7 @@ from tests.boot.objects import image, pool, rack, server
 from tests.cluster.scanned_index import ScannedIndex
 
 BOOT = "11111111-1111-4111-8111-111111111111"
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = 180
 
 
 @dataclass

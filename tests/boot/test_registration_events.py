@@ -22,7 +22,7 @@ from provisioner.cluster.resources import EVENTS, LEASES, NODE_LEASES, NODES, of
 from provisioner.inventory.controller import InventoryInformers, build_inventory_controllers
 from tests.boot.objects import image, pool, rack, server
 
-GENEROUS_SECONDS = 60.0
+GENEROUS_SECONDS = 180.0
 
 
 @pytest.fixture

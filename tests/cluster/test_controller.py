@@ -11,7 +11,7 @@ from provisioner.api.errors import Conflict, NeedsHuman, Retryable
 from provisioner.cluster.controller import NEEDS_HUMAN_RETRY_SECONDS, Controller
 from provisioner.cluster.work_queue import FIRST_RETRY_SECONDS, WorkQueue
 
-GENEROUS_SECONDS = 60
+GENEROUS_SECONDS = 180
 
 
 class RecordingQueue(WorkQueue):

@@ -17,7 +17,7 @@ from provisioner.lab.binaries.obtain import Binaries
 from provisioner.lab.control_plane.plane import ControlPlane
 from tests.cluster.fault_injecting_proxy import FaultInjectingProxy, Injected, status_body
 
-GENEROUS_SECONDS = 60
+GENEROUS_SECONDS = 180
 
 
 def create_node(cluster: Cluster, name: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from provisioner.cluster.resources import CONFIG_MAPS
 from provisioner.lab.control_plane.plane import ControlPlane
 from tests.cluster.fault_injecting_proxy import FaultInjectingProxy, Injected, Seen, status_body
 
-GENEROUS_SECONDS = 60
+GENEROUS_SECONDS = 180
 
 
 class Told:

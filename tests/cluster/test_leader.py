@@ -15,7 +15,7 @@ from provisioner.cluster.leader import LeaderElector, boot_time
 from provisioner.cluster.resources import LEASES
 from tests.cluster.fault_injecting_proxy import FaultInjectingProxy
 
-GENEROUS_SECONDS = 60
+GENEROUS_SECONDS = 180
 NAMESPACE = "provisioner-system"
 NEVER_IN_THIS_TEST = 3600  # a lease that no test outlives: who gets it, got it without its expiry
 

@@ -20,7 +20,7 @@ from provisioner.api.node_contract import (
 from provisioner.api.pool_settings import JobCheck
 from provisioner.cluster.client import Cluster
 from tests.health.objects import BOOT, OTHER_BOOT, job_check
-from tests.health.world import FOREIGN_TAINT, Crash, FailingCluster, World, make_world
+from tests.health.world import FOREIGN_TAINT, Crash, FailingCluster, World, follow_all, make_world
 
 MOST_WRITES = 40
 
@@ -96,11 +96,13 @@ def test_whatever_happens_to_one_write_the_outcome_is_the_same(
     checks: tuple[JobCheck, ...],
     fault: BaseException,
 ) -> None:
-    for writes in range(MOST_WRITES):
-        with make_world(cluster, controller_account, f"{unique}-{writes}", *checks) as world:
-            reconcile = Restarted(world, writes, fault)
-            story(world, reconcile)
-            if not reconcile.door.failed:
-                assert writes > 4, "the story has more writes than that"
-                return
+    with follow_all(controller_account) as informers:
+        for writes in range(MOST_WRITES):
+            name = f"{unique}-{writes}"
+            with make_world(cluster, controller_account, name, *checks, informers=informers) as world:
+                reconcile = Restarted(world, writes, fault)
+                story(world, reconcile)
+                if not reconcile.door.failed:
+                    assert writes > 4, "the story has more writes than that"
+                    return
     raise AssertionError(f"the story takes more than {MOST_WRITES} writes")

@@ -29,7 +29,7 @@ from provisioner.health.skew import ClockSkew
 from tests.boot.objects import image, pool, rack, server
 from tests.health.objects import BOOT, good_facts, nic
 
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = 180
 FOREIGN_TAINT = {"key": "example.com/foreign", "effect": "NoSchedule", "value": "kept"}
 FOREIGN_CONDITION = {"type": "ExampleProblem", "status": "False", "reason": "NoProblem", "message": "of npd"}
 
@@ -110,6 +110,23 @@ class World:
         skew.saw(self.name, {"spec": {"renewTime": rfc3339_micro(self.now() - timedelta(seconds=10))}},
                  {"spec": {"renewTime": rfc3339_micro(self.now())}})  # fmt: skip
         return controller.reconcile
+
+    def wait_for_caches(self) -> None:
+        """Until they show what the world begins with."""
+        caches, deadline = self.informers, time.monotonic() + DEADLINE_SECONDS
+
+        def node_is_whole() -> bool:
+            return bool(((caches.nodes.get(self.name) or {}).get("status") or {}).get("conditions"))
+
+        while not (
+            caches.servers.get(self.name)
+            and caches.pools.get(f"{self.name}-pool")
+            and caches.images.get(f"{self.name}-image")
+            and caches.racks.get(f"{self.name}-rack")
+            and node_is_whole()
+        ):
+            assert time.monotonic() < deadline, "the caches do not follow"
+            time.sleep(0.01)
 
     def settle(self, reconcile: Callable[[str], float | None], until: Callable[[], bool]) -> None:
         """Reconcile as the work queue would, until it looks as wanted."""
@@ -216,8 +233,36 @@ class World:
 
 
 @contextlib.contextmanager
-def make_world(cluster: Cluster, door: Cluster, unique: str, *checks: JobCheck, attempts: int = 1) -> Iterator[World]:
-    """The objects, and caches in sync; taken away at the end. The Node bears a foreign taint and condition."""
+def follow_all(door: Cluster) -> Iterator[HealthInformers]:
+    """The caches of a health controller, in sync."""
+    stop = threading.Event()
+    informers = {
+        "servers": Informer(door, of(Server)), "pools": Informer(door, of(NodePool)),
+        "images": Informer(door, of(Image)), "racks": Informer(door, of(Rack)), "nodes": Informer(door, NODES),
+        "leases": Informer(door, LEASES, namespace="kube-node-lease"),
+        "maintenances": Informer(door, of(Maintenance)),
+        "jobs": Informer(door, JOBS, label_selector=CHECK_LABEL),
+        "pods": Informer(door, PODS, label_selector=CHECK_LABEL),
+    }  # fmt: skip
+    for informer in informers.values():
+        informer.start(stop)
+    assert all(informer.wait_for_sync(DEADLINE_SECONDS) for informer in informers.values())
+    try:
+        yield HealthInformers(**informers)
+    finally:
+        stop.set()
+
+
+@contextlib.contextmanager
+def make_world(
+    cluster: Cluster,
+    door: Cluster,
+    unique: str,
+    *checks: JobCheck,
+    attempts: int = 1,
+    informers: HealthInformers | None = None,
+) -> Iterator[World]:
+    """The objects, and caches that have them; taken away at the end. The Node bears a foreign taint and condition."""
 
     def create(resource: Any) -> None:
         body = encode(resource)
@@ -240,25 +285,15 @@ def make_world(cluster: Cluster, door: Cluster, unique: str, *checks: JobCheck, 
     create(server(unique, boot_mac_address=mac, rack_ref=f"{unique}-rack", node_pool_ref=f"{unique}-pool"))
     cluster.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": unique}})
     cluster.strategic_patch(NODES, unique, {"status": {"conditions": [FOREIGN_CONDITION]}}, subresource="status")
-    stop = threading.Event()
-    follow_all = {
-        "servers": Informer(door, of(Server)), "pools": Informer(door, of(NodePool)),
-        "images": Informer(door, of(Image)), "racks": Informer(door, of(Rack)), "nodes": Informer(door, NODES),
-        "leases": Informer(door, LEASES, namespace="kube-node-lease"),
-        "maintenances": Informer(door, of(Maintenance)),
-        "jobs": Informer(door, JOBS, label_selector=CHECK_LABEL),
-        "pods": Informer(door, PODS, label_selector=CHECK_LABEL),
-    }  # fmt: skip
-    for informer in follow_all.values():
-        informer.start(stop)
-    assert all(informer.wait_for_sync(30) for informer in follow_all.values())
-    world = World(cluster, door, unique, HealthInformers(**follow_all), mac)
-    try:
-        yield world
-    finally:
-        stop.set()
-        for job in world.jobs():
-            cluster.delete(JOBS, job["metadata"]["name"], namespace=job["metadata"]["namespace"])
-        for type_, name in ((NODES, unique), (of(Server), unique), (of(NodePool), f"{unique}-pool"),
-                            (of(Rack), f"{unique}-rack")):  # fmt: skip
-            cluster.delete(type_, name)
+    with contextlib.ExitStack() as stack:
+        followed = informers or stack.enter_context(follow_all(door))
+        world = World(cluster, door, unique, followed, mac)
+        try:
+            world.wait_for_caches()
+            yield world
+        finally:
+            for job in world.jobs():
+                cluster.delete(JOBS, job["metadata"]["name"], namespace=job["metadata"]["namespace"])
+            for type_, name in ((NODES, unique), (of(Server), unique), (of(NodePool), f"{unique}-pool"),
+                                (of(Rack), f"{unique}-rack"), (of(Image), f"{unique}-image")):  # fmt: skip
+                cluster.delete(type_, name)

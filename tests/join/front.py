@@ -29,7 +29,7 @@ from provisioner.lab.control_plane.plane import free_port
 from tests.node.fake_join_server import Authority
 from tests.tools import lab_tools
 
-SECONDS = 30.0
+SECONDS = 180.0
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from tests.join import samples
 from tests.join.conftest import Accounts
 from tests.join.world import Recorded, World, ask, certificate_pem
 
-SECONDS = 60.0
+SECONDS = 180.0
 
 
 @pytest.fixture(scope="module")

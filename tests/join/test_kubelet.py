@@ -31,7 +31,7 @@ from tests.tools import need_root
 __all__ = ["informers"]
 
 ADDRESS = "127.0.0.21"
-SECONDS = 60.0
+SECONDS = 180.0
 
 # Nothing of the kubelet reaches the host: /run is its own, and so is everything else that it might write to.
 MACHINE = """

@@ -31,7 +31,7 @@ from provisioner.lab.control_plane.objects import production_objects_text
 from provisioner.lab.control_plane.plane import ControlPlane, free_port
 from tests.tools import is_running, need_root
 
-GENEROUS_SECONDS = 60
+GENEROUS_SECONDS = 180
 
 
 def eventually(condition: Callable[[], Any]) -> Any:

@@ -24,7 +24,7 @@ from tests.node.machine import BOOT_ID, boot_machine, install_agent, start_agent
 from tests.node.made_machine import make_machine, write
 from tests.node.test_stage import KEY, manifest_of, publish
 
-SECONDS = 60.0
+SECONDS = 180.0
 T = TypeVar("T")
 
 

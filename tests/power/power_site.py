@@ -25,7 +25,7 @@ from provisioner.power.controller import PowerSettings, build_power_controllers
 from tests.lab.fake_machine import PASSWORD, USERNAME, FakeServer
 
 PINNED = "http://10.80.0.1/snponly.efi"
-BOUND_SECONDS = 60.0
+BOUND_SECONDS = 180.0
 NAMESPACE = "provisioner-system"
 
 

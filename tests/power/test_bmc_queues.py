@@ -10,7 +10,7 @@ import pytest
 from provisioner.power.bmc.power_controller import BmcUnreachable
 from provisioner.power.bmc_queues import BmcQueues, retry_seconds
 
-BOUND_SECONDS = 60
+BOUND_SECONDS = 180
 
 
 class FakeReconcile:

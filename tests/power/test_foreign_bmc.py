@@ -35,7 +35,7 @@ from tests.lab.fake_machine import fake_server
 from tests.power.conftest import create_namespace
 from tests.power.power_site import NAMESPACE, Site
 
-BOUND_SECONDS = 60.0
+BOUND_SECONDS = 180.0
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from tests.boot.dhcp.messages import read_reply
 
 SERVER_ADDRESS = "127.80.0.1"
 RELAY_ADDRESS = "127.80.0.2"
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 120.0
 """Generous: a loaded machine starts a Python process in seconds."""
 
 
