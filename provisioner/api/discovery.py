@@ -224,25 +224,3 @@ def discovered_server(claims: Claims, *, place: Place | None, now: datetime, by_
             )
         ),
     )
-
-
-@dataclass(frozen=True)
-class TokenBucket:
-    """A rate limit without a clock of its own: `rate_per_second` on average, `burst` at once."""
-
-    rate_per_second: float
-    burst: float
-    tokens: float
-    updated_seconds: float
-
-    @classmethod
-    def full(cls, *, rate_per_second: float, burst: float, now_seconds: float) -> TokenBucket:
-        return cls(rate_per_second, burst, burst, now_seconds)
-
-    def take(self, now_seconds: float) -> tuple[TokenBucket, bool]:
-        """The bucket afterwards, and whether there was a token. `now_seconds` is monotonic; going back adds nothing."""
-        elapsed = max(0.0, now_seconds - self.updated_seconds)
-        tokens = min(self.burst, self.tokens + elapsed * self.rate_per_second)
-        taken = tokens >= 1.0
-        updated = max(now_seconds, self.updated_seconds)
-        return TokenBucket(self.rate_per_second, self.burst, tokens - taken, updated), taken

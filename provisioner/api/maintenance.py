@@ -79,7 +79,7 @@ class Requestor:
     )
     action: MaintenanceAction = described(
         "Drain: take it out of use until the request is withdrawn. Reboot, PowerCycle: boot anew, on the image that "
-        "its pool wants now. Reimage: as Reboot, and it counts as done only on that image."
+        "is assigned to it. Reimage: as Reboot, and it counts as done only on that image."
     )
     policy: MaintenancePolicy = described(
         "WhenIdle: never interrupts a job. Deadline: warns jobs, and evicts them at deadlineTime. Now: evicts at once.",
@@ -90,7 +90,7 @@ class Requestor:
         "With policy Deadline: when running jobs are evicted.", default=None, format="date-time"
     )
     image_ref: str | None = described(
-        "Image to boot once; the one that the pool wants if absent.", default=None, max_length=253, rules=NAME_RULES
+        "Image to boot once; the assigned one if absent.", default=None, max_length=253, rules=NAME_RULES
     )
     message: str | None = described("Why, in words.", default=None, max_length=1024)
     requested_time: str | None = described("When it was asked for.", default=None, format="date-time")

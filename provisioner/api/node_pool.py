@@ -80,7 +80,7 @@ class KubeletSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class StageTimeouts:
-    """How long each stage of a boot may take before it counts as hung, in seconds."""
+    """How long each stage of a boot may take, in seconds."""
 
     firmware: int | None = described(
         "Firmware: power-on to iPXE's DHCP request.", default=None, minimum=10, maximum=7200
@@ -99,7 +99,11 @@ class StageTimeouts:
 class NodePoolSpec:
     """What the pool's servers boot and become."""
 
-    image_ref: str = described("Image that the pool's servers boot.", max_length=253, rules=NAME_RULES)
+    image_ref: str = described(
+        "Image that is assigned to the pool's accepted servers (status.assignedImageRef), which they boot.",
+        max_length=253,
+        rules=NAME_RULES,
+    )
     attestation: Literal["Required", "Optional"] = described(
         "Required: a server joins only after its TPM proved its identity. Optional: a server joins once per boot "
         "that the controller itself ordered.",
@@ -111,7 +115,9 @@ class NodePoolSpec:
         "Further kernel arguments.", default=(), max_items=64, item=KERNEL_ARGUMENT
     )
     stage_timeout_seconds: StageTimeouts = described(
-        "How long each stage of a boot may take before it counts as hung.", default_factory=StageTimeouts
+        "How long each stage of a boot may take. What takes longer is told; a boot is given up after the stages up to "
+        "the join together, or after that of the kubelet.",
+        default_factory=StageTimeouts,
     )
     jobs: JobSettings = described("Which jobs must not notice.", default_factory=JobSettings)
     maintenance: MaintenanceSettings = described(

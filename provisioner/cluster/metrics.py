@@ -3,7 +3,7 @@
 Each series is there with the value 0 before its first event, as far as its labels can be known: `increase()` of a
 series that is born with a 1 is 0, and the first failure would be in no alert.
 
-`MaintenanceMeter` is told by the executor (its protocol is in `provisioner.maintenance.status.metrics`). `FleetMeter`
+`MaintenanceMeter` is told by the executor. `FleetMeter`
 follows the caches: it counts what changes (boots, failed checks) and tells at each scrape how many servers and
 Maintenances are where.
 """
@@ -75,7 +75,7 @@ class MaintenanceMeter:
         )
         self._attempts = Histogram(
             f"{PREFIX}_reboot_attempt_seconds",
-            "How long each try at a reboot path took, by how it ended.",
+            "How long each attempt at a reboot method took, by how it ended.",
             ("method", "outcome"),
             buckets=SHORT,
             registry=registry,

@@ -15,15 +15,14 @@ from typing import Any, Final
 import structlog
 
 from provisioner.api import Image, NodePool, Rack, Server
-from provisioner.api.codec import decode_shared, to_json
+from provisioner.api.codec import decode_shared
 from provisioner.api.maintenance import DISTURBING_PHASES
 from provisioner.api.meta import parse_time
 from provisioner.api.node_contract import NODE_FACTS_ANNOTATION, PREPARED_ORDER_ANNOTATION
-from provisioner.api.server import ServerStatus
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller, Settling, requeue_after
 from provisioner.cluster.events import Events
-from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnWrites
+from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnedStatus, OwnWrites
 from provisioner.cluster.resources import NODES, ResourceType, of
 from provisioner.cluster.source import Source, look_up, when_changed
 from provisioner.health.checked_node import read_node
@@ -44,7 +43,7 @@ NEW_SECONDS: Final = 5.0
 SETTLE_SECONDS: Final = 1.5
 """What is waited for changes quickly while a server boots."""
 
-_OWNED: Final = ("verification", "lifecycle")
+_OWNED: Final = OwnedStatus(("verification", "lifecycle"), (VERIFIED,))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +116,7 @@ class HealthController:
         node = self._informers.nodes.get(name)
         decision = decide(self._situation(cached, node), self._now())
         current: Mapping[str, Any] = cached
-        differs = _differs(cached, decision)
+        differs = _OWNED.differs(cached, decision.status)
         if differs and _is_words(cached, decision) and (rest := self._settling.rest(name)) > 0:
             return rest
         self._settling.is_written(name)
@@ -271,17 +270,5 @@ def _verification(pool: dict[str, Any] | None) -> Any:
 
 def _is_words(body: Mapping[str, Any], decision: Decision) -> bool:
     """Whether only what is waited for is new: no check came out, none is to be started, nothing is to be told."""
-    if decision.start is not None or decision.events:
-        return False
-    before = [c.status for c in decode_shared(Server, body).status.conditions if c.type == VERIFIED]
-    return before == [c["status"] for c in decision.status["conditions"]]
-
-
-def _differs(body: Mapping[str, Any], decision: Decision) -> bool:
-    """Whether what the controller owns in `body` is not what was decided."""
-    written = to_json(decode_shared(Server, body).status)
-    wanted = to_json(ServerStatus()) | decision.status
-    conditions = [each for each in written.get("conditions", ()) if each["type"] == VERIFIED]
-    return (
-        any(written.get(field) != wanted.get(field) for field in _OWNED) or conditions != decision.status["conditions"]
-    )
+    tells = decision.start is not None or bool(decision.events)
+    return not tells and _OWNED.keeps_conditions(body, decision.status)

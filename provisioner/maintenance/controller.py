@@ -23,6 +23,7 @@ from provisioner.api.maintenance import DISTURBING_PHASES, FINAL_PHASES
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
+from provisioner.cluster.metrics import MaintenanceMeter
 from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnWrites
 from provisioner.cluster.resources import of
 from provisioner.cluster.source import Object
@@ -32,11 +33,10 @@ from provisioner.maintenance.effects import GONE_SECONDS, MANAGER, Effects
 from provisioner.maintenance.facts import MaintenanceFacts, NodeView, close_reason, taint_value
 from provisioner.maintenance.follow import MaintenanceInformers, follow
 from provisioner.maintenance.phases.kept_drain import has_slurm, why_unverified
-from provisioner.maintenance.phases.leftovers import find_leftover
+from provisioner.maintenance.phases.release import find_leftover
 from provisioner.maintenance.reads import Caches, Seen, gather, look_at_work, read_budget, see
 from provisioner.maintenance.requests.intake import File, Intake, SetConditions, Withdraw, take_in
 from provisioner.maintenance.status.finished import is_due
-from provisioner.maintenance.status.metrics import MaintenanceMetrics, NoMetrics
 from provisioner.maintenance.status.record import clip
 from provisioner.maintenance.steps import NeedBudget, SetIntent, SetNodeConditions, SetTaint, Step, WriteStatus
 
@@ -61,7 +61,7 @@ class MaintenanceController:
         *,
         clock: Callable[[], datetime],
         new_id: Callable[[], str],
-        metrics: MaintenanceMetrics | None = None,
+        metrics: MaintenanceMeter | None = None,
     ) -> None:
         self._informers = informers
         self._workloads = workloads
@@ -69,9 +69,7 @@ class MaintenanceController:
         self._clock = clock
         own = OwnWrites(clock)
         self._caches = Caches(informers, own)
-        self._effects = Effects(
-            cluster, workloads, events, own, clock=clock, new_id=new_id, metrics=metrics or NoMetrics()
-        )
+        self._effects = Effects(cluster, workloads, events, own, clock=clock, new_id=new_id, metrics=metrics)
         self._one_claims = threading.Lock()
 
     def reconcile(self, name: str) -> float | None:
@@ -222,7 +220,7 @@ def build_maintenance_controllers(
     new_id: Callable[[], str] | None = None,
     *,
     rng: random.Random | None = None,
-    metrics: MaintenanceMetrics | None = None,
+    metrics: MaintenanceMeter | None = None,
     workers: int = 4,
 ) -> list[Controller]:
     """The executor, following its caches. Build it anew for each leadership, run it while leading."""

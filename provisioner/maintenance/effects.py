@@ -24,6 +24,7 @@ from provisioner.api.node_contract import BOOT_INTENT_ANNOTATION, MAINTENANCE_TA
 from provisioner.api.schema import API_VERSION
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
+from provisioner.cluster.metrics import MaintenanceMeter
 from provisioner.cluster.own_writes import OwnWrites
 from provisioner.cluster.resources import NODES, of
 from provisioner.cluster.source import Object
@@ -32,7 +33,6 @@ from provisioner.maintenance.facts import MaintenanceFacts, NodeView, close_reas
 from provisioner.maintenance.phases.claiming import after_eviction, closed
 from provisioner.maintenance.phases.kept_drain import reopened
 from provisioner.maintenance.status.measure import tell_events, tell_metrics
-from provisioner.maintenance.status.metrics import MaintenanceMetrics
 from provisioner.maintenance.status.node_status import NodeCondition, conditions_patch
 from provisioner.maintenance.status.record import note, set_blockers
 from provisioner.maintenance.steps import (
@@ -71,7 +71,7 @@ class Effects:
         *,
         clock: Callable[[], datetime],
         new_id: Callable[[], str],
-        metrics: MaintenanceMetrics,
+        metrics: MaintenanceMeter | None,
     ) -> None:
         self._client = client
         self._workloads = workloads
@@ -184,7 +184,8 @@ class Effects:
         if before.phase != status.phase:
             log.info("maintenance went on", maintenance=facts.maintenance.name, phase=status.phase, was=before.phase)
         tell_events(self._events, body, facts.node.body if facts.node is not None else None, before, status)
-        tell_metrics(self._metrics, before, status, now)
+        if self._metrics is not None:
+            tell_metrics(self._metrics, before, status, now)
 
     def _same(self, facts: MaintenanceFacts) -> None:
         """Raises: Conflict if the Maintenance is no longer the one that was decided on."""

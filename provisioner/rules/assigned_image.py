@@ -7,9 +7,9 @@ which the inventory controller alone writes.
 from __future__ import annotations
 
 from provisioner.api.maintenance import FINAL_PHASES, Maintenance
-from provisioner.api.meta import parse_time
 from provisioner.api.node_pool import NodePool
 from provisioner.api.server import Server
+from provisioner.rules.boot_order import is_settled
 
 
 def next_image_name(server: Server | None, pool: NodePool | None, maintenance: Maintenance | None = None) -> str | None:
@@ -37,9 +37,3 @@ def assign_image(server: Server, pool: NodePool | None) -> str | None:
     if server.spec.acceptance != "Accepted" or server.spec.node_pool_ref is None:
         return None
     return pool.spec.image_ref if pool is not None else server.status.assigned_image_ref
-
-
-def is_settled(server: Server) -> bool:
-    """Whether the Node of the current order was Ready once: its boot is over, whatever became of it."""
-    order, ready = server.status.order, server.status.ready_time
-    return order is not None and ready is not None and parse_time(ready) >= parse_time(order.ordered_time)

@@ -17,7 +17,6 @@ from provisioner.api.discovery import (
     Claims,
     DiscoverySubnets,
     Place,
-    TokenBucket,
     Waiting,
     discovered_name,
     discovered_server,
@@ -186,15 +185,6 @@ def test_only_what_is_as_discovery_made_it_is_untouched() -> None:
     for changes in touches:
         assert not is_untouched({**made, "metadata": {**made["metadata"], **changes}})
     assert not is_untouched({**made, "spec": {**made["spec"], "acceptance": "Rejected"}})
-
-
-def test_the_rate_limit_allows_a_burst_and_then_the_rate() -> None:
-    bucket = TokenBucket.full(rate_per_second=2.0, burst=3, now_seconds=100.0)
-    taken = []
-    for now in (100.0, 100.0, 100.0, 100.0, 100.4, 100.5, 100.6, 99.0, 101.1, 200.0):
-        bucket, token = bucket.take(now)
-        taken.append(token)
-    assert taken == [True, True, True, False, False, True, False, False, True, True]
 
 
 def test_the_api_server_takes_a_discovered_server(cluster: Cluster) -> None:

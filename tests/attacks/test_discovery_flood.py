@@ -38,7 +38,7 @@ from provisioner.inventory.unknown import KEY, UnknownMachines
 from provisioner.lab.control_plane.plane import ControlPlane
 from tests.boot.dhcp.messages import message, rack, subnet
 from tests.boot.dhcp.relay import RELAY_ADDRESS, SERVER_ADDRESS, Relay, config
-from tests.join.world import Recorded
+from tests.cluster.fake_events import FakeEvents
 from tests.people import BOOT, kubeconfig_of
 from tests.power.power_site import wait_for
 
@@ -121,7 +121,7 @@ def site(
     }
     for name, network in networks.items():
         cluster.create(of(Rack), encode(rack(name, network)))
-    stop, told = threading.Event(), Recorded()
+    stop, told = threading.Event(), FakeEvents()
     servers, racks = Informer(boot_account, of(Server)), Informer(boot_account, of(Rack))
     index = ServerIndex(servers)
     index.attach()

@@ -37,7 +37,7 @@ def test_no_log_event_or_status_holds_the_token_or_the_request_key(world: World,
             assert post_as_nginx(path, body(macAddress=world.mac, requestKey=KEY + "0"), world.address).status == 400
     finally:
         structlog.configure(**before)
-    told = written.getvalue() + json.dumps(encode(world.server())) + repr(world.recorded.events)
+    told = written.getvalue() + json.dumps(encode(world.server())) + repr(world.recorded.told)
     assert "join configuration handed out" in told
     assert minted[0].id in told
     for secret in (minted[0].secret.reveal(), KEY, OTHER_KEY):

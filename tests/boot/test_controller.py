@@ -6,8 +6,8 @@ import contextlib
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,28 +19,18 @@ from provisioner.api.errors import Conflict
 from provisioner.api.meta import rfc3339, rfc3339_micro
 from provisioner.api.server import JoinStatus, PowerStatus, ServerStatus
 from provisioner.boot.orders.controller import MANAGER, BootController, build_boot_controllers
-from provisioner.boot.orders.informers import BootInformers
-from provisioner.boot.orders.other_node import find_other_node, machine_keys
+from provisioner.boot.orders.informers import BootInformers, find_other_node, machine_keys
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import LEASES, NODES, of
 from provisioner.cluster.source import Index, KeysOf
 from provisioner.rules.liveness import LeaseWatch
 from tests.boot.objects import image, pool, rack, server
+from tests.cluster.fake_events import FakeEvents
 from tests.cluster.scanned_index import ScannedIndex
 
 BOOT = "11111111-1111-4111-8111-111111111111"
 DEADLINE_SECONDS = 180
-
-
-@dataclass
-class FakeEvents:
-    """Keeps what would become Events."""
-
-    reasons: list[str] = field(default_factory=list)
-
-    def record(self, regarding: Mapping[str, Any], type: Any, reason: str, message: str) -> None:  # noqa: A002
-        self.reasons.append(reason)
 
 
 class Crash(BaseException):
@@ -206,7 +196,7 @@ def test_a_boot_is_ordered_followed_and_ends_ready(world: World) -> None:
     assert ready.status.boot_id == BOOT
     assert ready.status.ready_time is not None
     assert reason(ready, "Booted") == "Joined"
-    assert world.events.reasons == ["BootOrdered", "Ready"]
+    assert world.events.reasons() == ["BootOrdered", "Ready"]
 
 
 def test_the_controller_owns_its_fields_and_no_others(world: World) -> None:
@@ -275,7 +265,7 @@ def test_two_controllers_at_once_give_one_order(world: World) -> None:
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert world.events.reasons == ["BootOrdered"]
+    assert world.events.reasons() == ["BootOrdered"]
     order = world.read().status.order
     assert order is not None
     assert order.attempt == 1
@@ -336,7 +326,7 @@ def test_a_renewed_lease_forbids_what_a_refused_join_asks_for(world: World) -> N
     world.node(ready=True)
     back = world.settle(controller, lambda s: s.status.order is not None and s.status.order.id == order.id)
     assert (reason(back), back.status.image_ref) == ("Ready", f"{world.name}-image")
-    assert world.events.reasons[-1] == "OrderRevoked"
+    assert world.events.reasons()[-1] == "OrderRevoked"
 
 
 @pytest.mark.parametrize("uuid", ["33221100-5544-7766-8899-AABBCCDDEEFF", "00112233-4455-6677-8899-aabbccddeeff"])

@@ -22,6 +22,7 @@ from provisioner.boot.observe.discover import CREATED_AT_ONCE, Discoverer
 from provisioner.boot.observe.server_index import ServerIndex
 from tests.boot.fake_source import FakeSource
 from tests.boot.objects import rack, server
+from tests.cluster.fake_events import FakeEvents
 
 
 @dataclass
@@ -67,10 +68,6 @@ class World:
     servers: FakeSource
     racks: FakeSource
     discoverer: Discoverer
-
-
-class FakeEvents:
-    def record(self, regarding: Mapping[str, Any], type: Any, reason: str, message: str) -> None: ...  # noqa: A002
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from provisioner.boot.observe.recorder import MAX_REPORTS_PER_SERVER, ProgressRe
 from provisioner.boot.observe.server_index import ServerIndex
 from tests.boot.fake_source import FakeSource
 from tests.boot.objects import server
+from tests.cluster.fake_events import FakeEvents
 
 MAC = MacAddress("52:54:00:12:34:56")
 BOOT = "11111111-1111-4111-8111-111111111111"
@@ -56,7 +57,7 @@ class FakeCluster:
 class World:
     cluster: FakeCluster
     recorder: ProgressRecorder
-    events: list[str]
+    events: FakeEvents
     stop: threading.Event
     threads: list[threading.Thread]
 
@@ -76,15 +77,11 @@ class World:
 def world() -> Iterator[World]:
     source = FakeSource(server())
     source.objects["r01-u01"]["metadata"]["resourceVersion"] = "1"
-    cluster, events = FakeCluster(source.objects["r01-u01"]), list[str]()
-
-    class FakeEvents:
-        def record(self, regarding: Mapping[str, Any], type: Any, reason: str, message: str) -> None:  # noqa: A002
-            events.append(reason)
+    cluster, events = FakeCluster(source.objects["r01-u01"]), FakeEvents()
 
     index = ServerIndex(source)
     index.attach()
-    recorder = ProgressRecorder(cluster, index, FakeEvents())  # type: ignore[arg-type]
+    recorder = ProgressRecorder(cluster, index, events)  # type: ignore[arg-type]
     stop = threading.Event()
     threads = [threading.Thread(target=recorder.run, args=(stop,)) for _ in range(3)]
     for thread in threads:
@@ -101,7 +98,7 @@ def test_a_report_is_written_with_its_event(world: World) -> None:
     world.report("IPXE")
     world.drain()
     assert world.stages == ["IPXE"]
-    assert world.events == ["BootStageIPXE"]
+    assert world.events.reasons() == ["BootStageIPXE"]
 
 
 def test_many_reports_of_one_server_become_few_writes_and_lose_no_stage(world: World) -> None:
@@ -113,7 +110,7 @@ def test_many_reports_of_one_server_become_few_writes_and_lose_no_stage(world: W
     world.drain()
     assert world.stages == ["IPXE", "Stage1", "Root", "System", "Token"]
     assert len(world.cluster.writes) <= 3
-    assert world.events == [f"BootStage{stage}" for stage in ("IPXE", "Stage1", "Root")]
+    assert world.events.reasons() == [f"BootStage{stage}" for stage in ("IPXE", "Stage1", "Root")]
 
 
 def test_repeated_requests_cost_no_write(world: World) -> None:
@@ -122,7 +119,7 @@ def test_repeated_requests_cost_no_write(world: World) -> None:
     world.drain()
     writes = len(world.cluster.writes)
     assert writes == 1
-    assert world.events == ["BootStageIPXE"]
+    assert world.events.reasons() == ["BootStageIPXE"]
 
 
 def test_while_the_api_server_is_away_everything_is_kept(world: World) -> None:

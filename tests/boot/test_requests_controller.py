@@ -102,7 +102,7 @@ def test_an_order_that_nobody_carried_out_is_taken_back_when_its_maintenance_has
     executor(drained, phase="Failed", reboot=to_json(asking(drained).status.reboot))
     back = drained.settle(leading(drained), lambda s: s.status.order is not None and s.status.order.id == first.id)
     assert reason(back) == "Ready"
-    assert drained.events.reasons[-1] == "OrderRevoked"
+    assert drained.events.reasons()[-1] == "OrderRevoked"
 
 
 def test_the_running_controller_reacts_to_a_request_and_to_its_end(drained: World) -> None:

@@ -42,7 +42,7 @@ OPAQUE: Final[dict[str, set[tuple[str, str]]]] = {
     # The one call that names no kind, because there is only one.
     "jobs/pod_workloads.py": {("create", "pods/eviction")},
 }
-NOT_BY_SERVICES: Final = {"inventory/registrar.py", "join/rbac.py"}
+NOT_BY_SERVICES: Final = {"inventory/registrar.py"}
 """Stages' modules that people's commands use."""
 OF_BOOT: Final = (
     *("boot/dhcp/", "boot/host/", "boot/observe/", "boot/script/"),

@@ -55,12 +55,12 @@ def without_time(taints: list[dict[str, str]]) -> list[dict[str, str]]:
 def test_a_booted_node_is_verified_and_let_in_and_foreign_taints_stay(world: World) -> None:
     reconcile = world.controller()
     world.boot(ready=False)
-    world.settle(reconcile, lambda: world.events.reasons() != [])
+    world.settle(reconcile, lambda: world.events.reasons("Server") != [])
     world.report(BOOT)
     world.settle(reconcile, lambda: VERIFICATION_TAINT not in {taint["key"] for taint in world.taints()})
     assert world.taints() == [FOREIGN_TAINT]
     assert world.verified() == ("True", "Passed")
-    assert world.events.reasons() == ["VerificationStarted", "VerificationPassed"]
+    assert world.events.reasons("Server") == ["VerificationStarted", "VerificationPassed"]
     assert world.events.reasons("Node") == ["NodeAdmitted"]
     world.settle(reconcile, lambda: world.server().status.lifecycle == "InProduction")
 
@@ -87,7 +87,7 @@ def test_a_release_lets_in_this_boot_and_the_next_one_is_checked_anew(world: Wor
     world.ask(VERIFICATION_RELEASE_REQUESTED, message="alice, for the demo")
     world.settle(reconcile, lambda: world.taints() == [FOREIGN_TAINT])
     world.settle(reconcile, lambda: world.condition(VERIFICATION_RELEASE_REQUESTED) == [("False", "Released")])
-    assert "VerificationReleased" in world.events.reasons()
+    assert "VerificationReleased" in world.events.reasons("Server")
     world.order("order-2")
     world.prepare("order-2")
     world.settle(reconcile, lambda: world.verified() == ("Unknown", "WaitsForBoot"))

@@ -7,7 +7,7 @@ import json
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -27,6 +27,7 @@ from provisioner.health.controller import HealthController, HealthInformers, bui
 from provisioner.health.jobs.manifest import CHECK_LABEL
 from provisioner.health.skew import ClockSkew
 from tests.boot.objects import image, pool, rack, server
+from tests.cluster.fake_events import FakeEvents
 from tests.health.objects import BOOT, good_facts, nic
 
 DEADLINE_SECONDS = 180
@@ -67,19 +68,6 @@ class FailingCluster:
             raise self._fault
 
         return write
-
-
-@dataclass
-class FakeEvents:
-    """Keeps what would become Events."""
-
-    told: list[tuple[str, str, str]] = field(default_factory=list)
-
-    def record(self, regarding: Mapping[str, Any], type: Any, reason: str, message: str) -> None:  # noqa: A002
-        self.told.append((regarding["kind"], reason, message))
-
-    def reasons(self, kind: str = "Server") -> list[str]:
-        return [reason for of_kind, reason, _ in self.told if of_kind == kind]
 
 
 @dataclass

@@ -10,18 +10,9 @@ from provisioner.api.server import Server, ServerSpec
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NAMESPACES, POD_DISRUPTION_BUDGETS, PODS
 from provisioner.jobs.cluster_workloads import ClusterWorkloads
+from tests.cluster.fake_events import FakeEvents
 
 Body = dict[str, Any]
-
-
-class FakeEvents:
-    """Keeps what was recorded, as (pod, reason, message)."""
-
-    def __init__(self) -> None:
-        self.recorded: list[tuple[str, str, str]] = []
-
-    def record(self, regarding: Any, type: str, reason: str, message: str) -> None:  # noqa: A002
-        self.recorded.append((regarding["metadata"]["name"], reason, message))
 
 
 class Site:

@@ -142,7 +142,7 @@ def test_every_pod_of_a_gang_is_warned_once_and_others_are_not(site: Site) -> No
     assert site.read("train-1")["metadata"]["annotations"][WARNING] == rfc3339(deadline)
     assert "annotations" not in site.read("web")["metadata"]
     message = f"node {site.node} is taken out of use at {rfc3339(deadline)}: image gpu-2; checkpoint before that"
-    assert sorted(site.events.recorded) == [
+    assert sorted((told.name, told.reason, told.message) for told in site.events.told) == [
         ("train-0", "MaintenanceDeadline", message),
         ("train-1", "MaintenanceDeadline", message),
     ]

@@ -13,7 +13,8 @@ from provisioner.cluster.client import Cluster
 from provisioner.join.certificates.controller import Approver
 from provisioner.join.node_controller import NodePreparer
 from provisioner.lab.control_plane.plane import ControlPlane
-from tests.join.world import Clock, Recorded, World, connect_as_account, grant_rights, register
+from tests.cluster.fake_events import FakeEvents
+from tests.join.world import Clock, World, connect_as_account, grant_rights, register
 
 Accounts = tuple[Cluster, Cluster]
 
@@ -35,7 +36,7 @@ def make_world(
 
     def make(suffix: str = "a", **changes: Any) -> World:
         digits = uuid.uuid4().bytes
-        clock, recorded = Clock(), Recorded()
+        clock, recorded = Clock(), FakeEvents()
         world = World(
             admin=cluster,
             plane=control_plane,

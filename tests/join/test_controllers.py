@@ -20,9 +20,10 @@ from provisioner.cluster.resources import CSRS, NODES, of
 from provisioner.join.admission.configuration import JoinConfiguration
 from provisioner.join.admission.service import find_server_in
 from provisioner.join.controller import JoinInformers, build_join_controllers
+from tests.cluster.fake_events import FakeEvents
 from tests.join import samples
 from tests.join.conftest import Accounts
-from tests.join.world import Recorded, World, ask, certificate_pem
+from tests.join.world import World, ask, certificate_pem
 
 SECONDS = 180.0
 
@@ -39,7 +40,7 @@ def informers(accounts: Accounts) -> Iterator[JoinInformers]:
         csrs=Informer(cluster, CSRS),
     )
     stop = threading.Event()
-    controllers = build_join_controllers(cluster, followed, Recorded(), settle_seconds=1.0)
+    controllers = build_join_controllers(cluster, followed, FakeEvents(), settle_seconds=1.0)
     threads = [threading.Thread(target=controller.run, args=(stop,), daemon=True) for controller in controllers]
     for informer in vars(followed).values():
         informer.start(stop)

@@ -140,7 +140,7 @@ def test_a_token_is_good_for_its_own_servers_client_certificate_alone(
     assert join is not None
     assert (join.certificate_request_name == csr) is (forged.verdict == "Approved")
     if forged.verdict != "Approved":
-        denied = [name for name, _, reason, _ in world.recorded.events if reason == "CertificateDenied"]
+        denied = [name for _, name, _, reason, _ in world.recorded.told if reason == "CertificateDenied"]
         assert csr in denied
 
 

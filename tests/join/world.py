@@ -7,7 +7,7 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from provisioner.api.errors import Conflict
 from provisioner.api.maintenance import AGENT_METHODS
 from provisioner.api.meta import ObjectMeta, rfc3339, rfc3339_micro
 from provisioner.api.server import BootOrder, PowerStatus, Server, ServerSpec
+from provisioner.cli.service.manifests import all_manifests
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import CSRS, SECRETS, ResourceType, of
 from provisioner.join.admission.admit import Denied
@@ -33,26 +34,13 @@ from provisioner.join.admission.service import Answer, JoinService
 from provisioner.join.certificates.approve import CLIENT_SIGNER
 from provisioner.join.certificates.controller import Approver
 from provisioner.join.node_controller import NodePreparer
-from provisioner.join.rbac import rbac_objects
 from provisioner.lab.control_plane.plane import ControlPlane
+from tests.cluster.fake_events import FakeEvents
 from tests.join import samples
 
 SYSTEM_NAMESPACE = "provisioner-system"
 ACCOUNTS = ResourceType("", "v1", "ServiceAccount", "serviceaccounts", namespaced=True)
 Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
-
-
-@dataclass
-class Recorded:
-    """A recorder that remembers."""
-
-    events: list[tuple[str, str, str, str]] = field(default_factory=list)
-
-    def record(self, regarding: Any, type: str, reason: str, message: str) -> None:  # noqa: A002
-        self.events.append((regarding["metadata"]["name"], type, reason, message))
-
-    def reasons(self) -> list[str]:
-        return [reason for _, _, reason, _ in self.events]
 
 
 class Clock:
@@ -102,12 +90,14 @@ def connect_as_account(admin: Cluster, plane: ControlPlane, folder: Path, name: 
 
 
 def grant_rights(admin: Cluster, service: str, controller: str) -> None:
-    """What rbac_objects says, to two ServiceAccounts."""
-    subjects = [
-        {"kind": "ServiceAccount", "name": name, "namespace": SYSTEM_NAMESPACE} for name in (service, controller)
-    ]
-    for body in rbac_objects(service_subject=subjects[0], controller_subject=subjects[1]):
-        admin.apply(body, manager="tests")
+    """What the boot service and the controller may do for a join, to two ServiceAccounts."""
+    accounts = {"provisioner-boot": service, "provisioner-controller": controller}
+    for body in all_manifests():
+        if str(body["metadata"]["name"]).startswith("provisioner:"):
+            for subject in body.get("subjects", ()):
+                if subject["name"] in accounts:
+                    subject.update(name=accounts[subject["name"]], namespace=SYSTEM_NAMESPACE)
+            admin.apply(body, manager="tests")
 
 
 def again(reconcile: Callable[[], object]) -> None:
@@ -181,7 +171,7 @@ class World:
     service_cluster: Cluster
     approver: Approver
     preparer: NodePreparer
-    recorded: Recorded
+    recorded: FakeEvents
     clock: Clock
 
     def service(self, cluster: Any = None, **changes: Any) -> JoinService:

@@ -25,7 +25,7 @@ from provisioner.lab.network import LabNetwork
 from provisioner.lab.rack import VirtualRack
 from provisioner.lab.rack_description import RackDescription, describe_rack, from_json, to_json
 from provisioner.lab.tools import Tools
-from provisioner.power.bmc.access import BmcAccess
+from provisioner.power.bmc.power_controller import BmcAccess
 from provisioner.power.bmc.redfish import RedfishPower
 
 T = TypeVar("T")

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -32,6 +30,7 @@ from provisioner.cluster.resources import NODES, ResourceType, of
 from provisioner.maintenance.controller import MaintenanceController
 from provisioner.maintenance.follow import MaintenanceInformers
 from tests.boot import objects
+from tests.cluster.fake_events import FakeEvents
 from tests.maintenance.chaos.fake_informer import FakeInformer
 from tests.maintenance.fake_jobs import FakeJobs
 
@@ -61,21 +60,6 @@ class CaughtUpExecutor:
             if again != BEHIND_SECONDS:
                 return again
         raise AssertionError(f"{name} does not come to rest")
-
-
-@dataclass
-class FakeEvents:
-    """Keeps what would become Events: kind of the object and reason."""
-
-    told: list[tuple[str, str]] = field(default_factory=list)
-    messages: list[str] = field(default_factory=list)
-
-    def record(self, regarding: Mapping[str, Any], type: Any, reason: str, message: str) -> None:  # noqa: A002
-        self.told.append((regarding["kind"], reason))
-        self.messages.append(message)
-
-    def reasons(self, kind: str) -> list[str]:
-        return [reason for k, reason in self.told if k == kind]
 
 
 class Plane:

@@ -6,7 +6,7 @@ from typing import Any
 
 from provisioner.api.node_contract import DRAIN_IN_PROGRESS, MAINTENANCE_PLANNED
 from provisioner.api.node_facts import BootIntent
-from provisioner.maintenance.phases.leftovers import find_leftover
+from provisioner.maintenance.phases.release import find_leftover
 from provisioner.maintenance.steps import SetIntent, SetNodeConditions, SetTaint
 from tests.maintenance.situations import BOOT, DIGEST, NODE, node
 

@@ -9,7 +9,7 @@ from typing import Any
 from provisioner.api.maintenance import MaintenanceStatus
 from provisioner.maintenance.status.measure import tell_events, tell_metrics
 from provisioner.maintenance.status.record import end_attempt, judge, note, set_blockers
-from tests.maintenance.plane import FakeEvents
+from tests.cluster.fake_events import FakeEvents
 from tests.maintenance.samples import NOON, at, maintenance
 
 
@@ -72,5 +72,6 @@ def test_a_nodes_event_names_the_maintenance_once() -> None:
     after = note(after, NOON, "Drained", "nothing runs there any more")
     body = {"kind": "Maintenance", "metadata": {"name": "r01-u01-1"}}
     tell_events(events, body, {"kind": "Node", "metadata": {"name": "r01-u01"}}, before, after)
-    assert [words for words in events.messages if words.count("Maintenance r01-u01-1") > 1] == []
-    assert "Maintenance r01-u01-1: nothing runs there any more" in events.messages
+    messages = [each.message for each in events.told]
+    assert [words for words in messages if words.count("Maintenance r01-u01-1") > 1] == []
+    assert "Maintenance r01-u01-1: nothing runs there any more" in messages

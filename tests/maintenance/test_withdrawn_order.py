@@ -35,9 +35,9 @@ from provisioner.cluster.resources import NODES, of
 from provisioner.join.node_controller import NodePreparer
 from provisioner.maintenance.controller import MaintenanceController
 from provisioner.maintenance.follow import MaintenanceInformers
+from tests.cluster.fake_events import FakeEvents
 from tests.health.world import DEADLINE_SECONDS, World, make_world
 from tests.maintenance.fake_jobs import FakeJobs, job
-from tests.maintenance.plane import FakeEvents
 
 
 @dataclass

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from provisioner.api.values import Secret
 from provisioner.lab.bmc.server_power import PowerStateError, ServerPower
-from provisioner.power.bmc.access import BmcAccess
+from provisioner.power.bmc.power_controller import BmcAccess
 from tests.lab.fake_machine import FakeMachine
 from tests.tools import installed
 

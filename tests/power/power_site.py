@@ -18,9 +18,8 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import EVENTS, of
-from provisioner.power.bmc.access import BmcAccess
 from provisioner.power.bmc.pool import BmcPool
-from provisioner.power.bmc.power_controller import PowerController
+from provisioner.power.bmc.power_controller import BmcAccess, PowerController
 from provisioner.power.controller import PowerSettings, build_power_controllers
 from tests.lab.fake_machine import PASSWORD, USERNAME, FakeServer
 

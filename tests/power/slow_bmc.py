@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from provisioner.power.bmc.access import BmcAccess
+from provisioner.power.bmc.power_controller import BmcAccess
 from provisioner.power.bmc.redfish import RedfishPower
 from tests.power.power_site import BOUND_SECONDS
 

@@ -16,9 +16,8 @@ from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import of
 from provisioner.lab.machine.machine import BootPlan
-from provisioner.power.bmc.access import BmcAccess
 from provisioner.power.bmc.pool import BmcPool
-from provisioner.power.bmc.power_controller import BmcUnreachable
+from provisioner.power.bmc.power_controller import BmcAccess, BmcUnreachable
 from provisioner.power.bmc.redfish import RedfishPower
 from provisioner.power.controller import MANAGER, build_power_controllers
 from tests.lab.fake_machine import PASSWORD

@@ -28,8 +28,7 @@ from provisioner.api.values import Secret
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import SECRETS, of
 from provisioner.lab.bmc.certificate import obtain_certificate
-from provisioner.power.bmc.access import BmcAccess
-from provisioner.power.bmc.power_controller import BmcRefused, BmcUnreachable
+from provisioner.power.bmc.power_controller import BmcAccess, BmcRefused, BmcUnreachable
 from provisioner.power.bmc.redfish import RedfishPower
 from tests.lab.fake_machine import fake_server
 from tests.power.conftest import create_namespace

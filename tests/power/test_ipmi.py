@@ -18,10 +18,9 @@ import pytest
 
 from provisioner.api.values import Secret
 from provisioner.lab.machine.machine import BootPlan
-from provisioner.power.bmc.access import BmcAccess
 from provisioner.power.bmc.ipmi import IpmiPower, split_address
 from provisioner.power.bmc.ipmi_processes import IpmiProcesses, NoAnswer
-from provisioner.power.bmc.power_controller import BmcRefused, BmcUnreachable
+from provisioner.power.bmc.power_controller import BmcAccess, BmcRefused, BmcUnreachable
 from tests.power.ipmi_sim import PASSWORD, SESSIONS, IpmiSim, ipmi_sim
 
 PXE = BootPlan(source="Pxe")

@@ -18,8 +18,7 @@ from provisioner.api.values import Secret
 from provisioner.lab.bmc.certificate import obtain_certificate
 from provisioner.lab.bmc.handler import BmcHandler
 from provisioner.lab.machine.machine import NETWORK_BOOT, BootPlan
-from provisioner.power.bmc.access import BmcAccess
-from provisioner.power.bmc.power_controller import BmcRefused, BmcUnreachable
+from provisioner.power.bmc.power_controller import BmcAccess, BmcRefused, BmcUnreachable
 from provisioner.power.bmc.redfish import RedfishPower
 from tests.lab.fake_machine import PASSWORD, USERNAME, FakeServer, fake_server
 

@@ -12,9 +12,8 @@ import pytest
 from provisioner.api.errors import Retryable
 from provisioner.api.server import BMC
 from provisioner.lab.bmc import resources
-from provisioner.power.bmc.access import BmcAccess
 from provisioner.power.bmc.pool import NAMESPACE, BmcPool
-from provisioner.power.bmc.power_controller import BmcRefused, BmcUnreachable
+from provisioner.power.bmc.power_controller import BmcAccess, BmcRefused, BmcUnreachable
 from provisioner.power.bmc.redfish import RedfishPower
 from tests.cluster.fake_cluster import FakeCluster
 from tests.lab.fake_machine import FakeServer, fake_server

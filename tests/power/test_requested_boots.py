@@ -11,8 +11,7 @@ import pytest
 
 from provisioner.api.maintenance import Maintenance
 from provisioner.lab.machine.machine import BootPlan
-from provisioner.power.bmc.access import BmcAccess
-from provisioner.power.bmc.power_controller import BmcRefused
+from provisioner.power.bmc.power_controller import BmcAccess, BmcRefused
 from provisioner.power.bmc.redfish import RedfishPower
 from tests.power.node_on_server import node_on, renew_lease
 from tests.power.power_site import PINNED, Site

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
@@ -13,7 +11,7 @@ from flask import Blueprint, Response, request
 from werkzeug.exceptions import BadRequest, RequestEntityTooLarge
 
 from provisioner.api.boot_stage import BootStage
-from provisioner.api.discovery import Claims, TokenBucket, read_claims
+from provisioner.api.discovery import Claims, read_claims
 from provisioner.api.errors import Refused
 from provisioner.api.values import parse_mac
 from provisioner.boot.observe.discover import Discoverer
@@ -23,6 +21,7 @@ from provisioner.boot.observe.server_index import ServerIndex
 from provisioner.boot.script.choose import Wait
 from provisioner.boot.script.render import render_script
 from provisioner.boot.script.renderer import STARTING
+from provisioner.rules.rate import SourceLimit
 
 REPORTED_STAGES: Final = ("Stage1", "Root", "System", "Token")
 """What a machine may say of itself; firmware and iPXE are seen in DHCP, the rest is known from the cluster."""
@@ -43,27 +42,6 @@ TOO_OFTEN: Final = Wait(
 _BOOT_ID = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
 
-class SourceLimit:
-    """A token bucket per source address; of too many sources the longest silent one is forgotten."""
-
-    def __init__(self, *, rate_per_second: float, burst: float, monotonic: Callable[[], float]) -> None:
-        self._rate, self._burst, self._monotonic = rate_per_second, burst, monotonic
-        self._lock = threading.Lock()
-        self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
-
-    def admits(self, source: str) -> bool:
-        """Count one request of `source`; whether it may pass."""
-        now = self._monotonic()
-        with self._lock:
-            bucket = self._buckets.pop(source, None) or TokenBucket.full(
-                rate_per_second=self._rate, burst=self._burst, now_seconds=now
-            )
-            self._buckets[source], admitted = bucket.take(now)
-            if len(self._buckets) > MAX_SOURCES:
-                self._buckets.popitem(last=False)
-        return admitted
-
-
 def boot_blueprint(
     *,
     index: ServerIndex,
@@ -74,15 +52,15 @@ def boot_blueprint(
 ) -> Blueprint:
     """The routes. `ready`: whether the inventory is known and all scripts are written."""
     blueprint = Blueprint("boot", __name__)
-    limit = SourceLimit(rate_per_second=REPORTS_PER_SECOND, burst=REPORTS_AT_ONCE, monotonic=monotonic)
+    limit = SourceLimit(rate_per_second=REPORTS_PER_SECOND, burst=REPORTS_AT_ONCE, max_sources=MAX_SOURCES)
     # Of its own: what a system reports must not keep the firmware at the same address from its script.
-    unknown_limit = SourceLimit(rate_per_second=REPORTS_PER_SECOND, burst=REPORTS_AT_ONCE, monotonic=monotonic)
+    unknown_limit = SourceLimit(rate_per_second=REPORTS_PER_SECOND, burst=REPORTS_AT_ONCE, max_sources=MAX_SOURCES)
     too_often = render_script(TOO_OFTEN)
 
     @blueprint.post("/v1/progress")
     def progress() -> Response:
         request.max_content_length = MAX_BODY_BYTES
-        if not limit.admits(request.remote_addr or ""):
+        if limit.wait_seconds(request.remote_addr or "", monotonic()):
             return _plain(429, "too many reports\n")
         try:
             report = read_report(_sent())
@@ -96,7 +74,7 @@ def boot_blueprint(
     @blueprint.get("/v1/ipxe")
     def ipxe() -> Response:
         """iPXE runs on the firmware's lease; with one of its own, DHCP has seen it."""
-        if not limit.admits(request.remote_addr or ""):
+        if limit.wait_seconds(request.remote_addr or "", monotonic()):
             return _plain(429, "too many reports\n")
         try:
             recorder.observe(Report(mac=parse_mac(request.args.get("mac", "")[:32]), stage="IPXE"))
@@ -107,7 +85,7 @@ def boot_blueprint(
     @blueprint.get("/v1/unknown")
     def unknown() -> Response:
         source = request.remote_addr
-        if not unknown_limit.admits(source or ""):
+        if unknown_limit.wait_seconds(source or "", monotonic()):
             return _plain(200, too_often)  # a script all the same: firmware would give up on an error
         sent = {name: request.args.get(name, "") for name in ("uuid", "serial", "manufacturer", "product", "buildarch")}
         sent["mac"] = request.args.get("mac", "")

@@ -23,7 +23,6 @@ from provisioner.api.discovery import (
     Claims,
     DiscoverySubnets,
     Place,
-    TokenBucket,
     discovered_name,
     discovered_server,
     is_waiting,
@@ -37,6 +36,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
 from provisioner.cluster.resources import of
 from provisioner.cluster.source import Source
+from provisioner.rules.rate import TokenBucket
 
 log = structlog.get_logger(__name__)
 
@@ -160,9 +160,9 @@ class Discoverer:
                     continue
                 offered = next(iter(self._offered.items()), None)
                 name = offered[0] if offered is not None else next(iter(self._unmarked))
-            bucket, taken = bucket.take(self._monotonic())
-            if not taken:
-                stop.wait(1 / CREATED_PER_SECOND)
+            bucket, wait = bucket.take(self._monotonic())
+            if wait:
+                stop.wait(wait)
                 continue
             try:
                 if offered is not None:

@@ -17,18 +17,16 @@ from typing import Any, Final
 import structlog
 
 from provisioner.api import Image, Maintenance, NodePool, Rack, Server
-from provisioner.api.codec import decode_shared, to_json
+from provisioner.api.codec import decode_shared
 from provisioner.api.maintenance import FINAL_PHASES, holding_maintenance
-from provisioner.api.server import ServerStatus
 from provisioner.boot.orders.assessment import Decision
 from provisioner.boot.orders.decide import decide
 from provisioner.boot.orders.facts import OrderFacts
-from provisioner.boot.orders.informers import BootInformers, follow, server_of
-from provisioner.boot.orders.other_node import find_other_node, machine_keys
+from provisioner.boot.orders.informers import BootInformers, find_other_node, follow, machine_keys, server_of
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller, Settling, requeue_after
 from provisioner.cluster.events import Events
-from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnWrites
+from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnedStatus, OwnWrites
 from provisioner.cluster.resources import LEASES, NODE_LEASES, NODES, of
 from provisioner.cluster.source import look_up
 from provisioner.rules.assigned_image import next_image_name
@@ -41,8 +39,9 @@ UNSYNCED_SECONDS: Final = 0.2
 SETTLE_SECONDS: Final = 3.0
 """A stage that a booting machine has left so soon is in its progress, and not written once more."""
 
-_OWNED: Final = ("nodeRef", "bootStage", "bootID", "imageRef", "imageDigest", "order", "readyTime")
-_OWNED_CONDITIONS: Final = ("Booted", "Ready")
+_OWNED: Final = OwnedStatus(
+    ("nodeRef", "bootStage", "bootID", "imageRef", "imageDigest", "order", "readyTime"), ("Booted", "Ready")
+)
 
 
 class BootController:
@@ -84,7 +83,7 @@ class BootController:
         node = self._informers.nodes.get(name)
         lease = self._informers.leases.get(f"{NODE_LEASES}/{name}")
         decision = self._decide(cached, node, lease, self._cached_maintenance(name))
-        if not _differs(cached, decision):
+        if not _OWNED.differs(cached, decision.status):
             self._settling.is_written(name)
             return requeue_after(decision.requeue_after_seconds, self._rng)
         if _is_words(cached, decision) and (rest := self._settling.rest(name)) > 0:
@@ -99,7 +98,7 @@ class BootController:
                 node = self._cluster.find(NODES, name)
                 lease = self._cluster.find(LEASES, name, namespace=NODE_LEASES) if node is not None else None
                 decision = self._decide(cached, node, lease, maintenance)
-            if not _differs(cached, decision):
+            if not _OWNED.differs(cached, decision.status):
                 return requeue_after(decision.requeue_after_seconds, self._rng)
         written = self._cluster.apply_status(
             Server,
@@ -216,20 +215,5 @@ def _note(leases: LeaseWatch, key: str, lease: Mapping[str, Any] | None) -> None
 
 def _is_words(body: Mapping[str, Any], decision: Decision) -> bool:
     """Whether what is new is how far a boot is, and nobody waits for that."""
-    if decision.orders or decision.revokes or decision.events:
-        return False
-    before = {c.type: c.status for c in decode_shared(Server, body).status.conditions if c.type in _OWNED_CONDITIONS}
-    return before == {c["type"]: c["status"] for c in decision.status["conditions"]}
-
-
-def _differs(body: Mapping[str, Any], decision: Decision) -> bool:
-    """Whether what the controller owns in `body` is not what was decided."""
-    written = to_json(decode_shared(Server, body).status)
-    wanted = to_json(ServerStatus()) | decision.status
-    conditions = [c for c in written.get("conditions", ()) if c["type"] in _OWNED_CONDITIONS]
-    by_type = {c["type"]: c for c in conditions}
-    return (
-        any(written.get(field) != wanted.get(field) for field in _OWNED)
-        or by_type != {c["type"]: c for c in decision.status["conditions"]}
-        or len(conditions) != len(by_type)
-    )
+    tells = decision.orders or decision.revokes or bool(decision.events)
+    return not tells and _OWNED.keeps_conditions(body, decision.status)

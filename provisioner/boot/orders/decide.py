@@ -16,11 +16,10 @@ from provisioner.boot.orders.facts import OrderFacts
 from provisioner.boot.orders.needs import Need, find_need
 from provisioner.boot.orders.order import former_order, next_order, not_before
 from provisioner.boot.orders.requests import pending_request
-from provisioner.boot.orders.stages import current_stage, describe_delay, has_fetched
+from provisioner.boot.orders.stages import current_stage, describe_delay, is_abandoned, waiting_words
 from provisioner.boot.orders.status import compose
-from provisioner.boot.orders.words import is_abandoned, waiting_words
 from provisioner.boot.script.choose import find_obstacle
-from provisioner.rules.assigned_image import is_settled
+from provisioner.rules.boot_order import has_fetched, is_settled
 from provisioner.rules.bootability import Obstacle, runs_as_other_node
 
 ALIVE_AGAIN_SECONDS: Final = 5.0

@@ -11,8 +11,9 @@ from provisioner.api.meta import parse_time, rfc3339
 from provisioner.api.server import OrderReason, Server
 from provisioner.boot.orders.facts import OrderFacts
 from provisioner.boot.orders.requests import pending_request
-from provisioner.boot.orders.stages import current_stage, describe_time_out, has_fetched, is_by_agent
-from provisioner.rules.assigned_image import is_settled, next_image_name
+from provisioner.boot.orders.stages import current_stage, describe_time_out
+from provisioner.rules.assigned_image import next_image_name
+from provisioner.rules.boot_order import has_fetched, is_by_agent, is_settled
 
 _REARMING_REFUSALS: Final = ("AlreadyFetched", "OrderExpired")
 

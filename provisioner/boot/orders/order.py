@@ -12,7 +12,8 @@ from provisioner.api.server import BootOrder, Server
 from provisioner.boot.orders.facts import OrderFacts
 from provisioner.boot.orders.needs import Need
 from provisioner.boot.orders.requests import belongs_to, is_awaited, pending_request
-from provisioner.rules.assigned_image import is_settled, next_image_name
+from provisioner.rules.assigned_image import next_image_name
+from provisioner.rules.boot_order import is_settled
 
 FIRST_PAUSE_SECONDS: Final = 30.0
 LONGEST_PAUSE_SECONDS: Final = 1800.0

@@ -1,4 +1,4 @@
-"""Where the ordered boot of a server is, when it is late there, and when it is given up. Pure.
+"""Where the ordered boot of a server is, what it waits for, when it is late there, and when it is given up. Pure.
 
 The stages between the BMC's word and the join are heard of in DHCP and in reports, which anybody can send. They choose
 the words and nothing else. A boot is given up by what is proven: so long after the BMC accepted its order as all stages
@@ -13,11 +13,12 @@ from datetime import datetime, timedelta
 
 from provisioner.api.boot_stage import WAITS_FOR, BootStage
 from provisioner.api.boot_timeline import PHASE_NAMES, stage_moments
-from provisioner.api.maintenance import AGENT_METHODS
 from provisioner.api.meta import parse_time, rfc3339
 from provisioner.api.node_pool import NodePool
 from provisioner.api.server import BootOrder, Server
-from provisioner.rules.assigned_image import is_settled
+from provisioner.boot.orders.facts import OrderFacts
+from provisioner.boot.orders.requests import belongs_to, describe_request
+from provisioner.rules.boot_order import has_fetched, is_by_agent, is_settled
 from provisioner.rules.stage_timeouts import stage_timeout_seconds, time_to_join
 
 
@@ -49,15 +50,50 @@ def current_stage(server: Server, pool: NodePool | None) -> Stage | None:
     return Stage(stage=stage, began=began, late=late, deadline=_deadline(server, order, pool))
 
 
-def has_fetched(server: Server) -> bool:
-    """Whether the join configuration of the current order was handed out."""
-    order, join = server.status.order, server.status.join
-    return order is not None and join is not None and join.order_id == order.id
+def waiting_words(facts: OrderFacts, stage: Stage) -> str:
+    """What a boot under way waits for, since when and until when, and what is known that may explain it."""
+    server, node = facts.server, facts.node
+    waits_for = _ordered_waits_for(facts) if stage.stage == "Ordered" else WAITS_FOR[stage.stage]
+    words = f"{PHASE_NAMES[stage.stage]} since {rfc3339(stage.began)}: waits for {waits_for}"
+    until = min((moment for moment in (stage.late, stage.deadline) if moment is not None), default=None)
+    if until is not None:
+        words += f", until {rfc3339(until)} at most"
+    order = server.status.order
+    if order is not None and order.reason == "Requested" and order.maintenance_ref is not None:
+        words += f"; {describe_request(order)}"
+    if stage.stage == "Kubelet" and node is not None and node.ready and node.boot_id is not None:
+        words += f"; Node '{node.name}' is Ready, but reports another boot ({node.boot_id})"
+    elif stage.stage == "Kubelet" and node is not None and node.ready_message:
+        words += f"; Node '{node.name}' says: {node.ready_message}"
+    progress = server.status.progress
+    if progress is not None and progress.message and progress.stage == stage.stage:
+        words += f"; the machine says: {progress.message}"
+    refused = server.status.join.refused_reason if server.status.join is not None else None
+    if stage.stage == "Token" and refused is not None:
+        words += f"; its last request was refused ({refused}), see its condition Joined"
+    return words
 
 
-def is_by_agent(order: BootOrder) -> bool:
-    """Whether the running system's agent carries the order out; the BMC does otherwise."""
-    return order.method in AGENT_METHODS
+def is_abandoned(facts: OrderFacts) -> bool:
+    """Whether the boot was left to the agent, and nobody waits for it: no BMC is told, whatever is reported."""
+    server, order = facts.server, facts.server.status.order
+    if order is None or not is_by_agent(order) or has_fetched(server):
+        return False
+    return not belongs_to(order, facts.maintenance)
+
+
+def _ordered_waits_for(facts: OrderFacts) -> str:
+    """Who is to carry the order out."""
+    server, order = facts.server, facts.server.status.order
+    if order is not None and is_by_agent(order):
+        if is_abandoned(facts):
+            return "nobody any more: its Maintenance is over"
+        if order.method == "Kexec":
+            return "the agent on it to start the new image by kexec"
+        return "the agent on it to reboot it"
+    if server.spec.bmc is None:
+        return "somebody to press its power button, as it has no BMC (spec.bmc)"
+    return WAITS_FOR["Ordered"]
 
 
 def describe_delay(server: Server, stage: Stage) -> str:

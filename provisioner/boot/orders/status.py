@@ -14,9 +14,8 @@ from provisioner.api.meta import Condition, rfc3339, rfc3339_micro
 from provisioner.api.server import Server, ServerStatus
 from provisioner.boot.orders.assessment import Assessment, ConditionUpdate, Decision
 from provisioner.boot.orders.facts import OrderFacts
-from provisioner.boot.orders.stages import has_fetched
 from provisioner.cluster.events import Happened
-from provisioner.rules.assigned_image import is_settled
+from provisioner.rules.boot_order import has_fetched, is_settled
 
 MAX_MESSAGE: Final = 4096
 

@@ -12,25 +12,14 @@ import yaml
 from provisioner.api.crd import all_crds, crds_yaml
 
 NAMESPACE: Final = "provisioner-system"
-DATA: Final = ("rbac.yaml", "people.yaml", "requests.yaml", "controller_limits.yaml")
+DATA: Final = ("rbac.yaml", "people.yaml", "requests.yaml", "controller_limits.yaml", "join.yaml")
 
 
 def all_manifests() -> list[dict[str, Any]]:
     """CRDs, namespace, accounts, rights and admission policies, in the order in which they are applied."""
-    from provisioner.join.rbac import rbac_objects
-
-    def account(name: str) -> dict[str, Any]:
-        return {"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}
-
     data = files("provisioner.cli").joinpath("data")
     rights = [yaml.safe_load_all(data.joinpath(name).read_text()) for name in DATA]
-    return [
-        *all_crds(),
-        *itertools.chain.from_iterable(rights),
-        *rbac_objects(
-            service_subject=account("provisioner-boot"), controller_subject=account("provisioner-controller")
-        ),
-    ]
+    return [*all_crds(), *itertools.chain.from_iterable(rights)]
 
 
 @click.command("manifests")

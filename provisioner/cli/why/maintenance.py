@@ -64,10 +64,10 @@ def attempts(subject: Subject) -> Iterable[str]:
 
 
 def _attempts(subject: Subject, m: Maintenance) -> list[str]:
-    tries = list(m.status.attempts)
-    if m.status.reboot is not None and all(a.id != m.status.reboot.id for a in tries):
-        tries.append(m.status.reboot)
-    return [_attempt(subject, a) for a in tries]
+    attempts = list(m.status.attempts)
+    if m.status.reboot is not None and all(a.id != m.status.reboot.id for a in attempts):
+        attempts.append(m.status.reboot)
+    return [_attempt(subject, a) for a in attempts]
 
 
 def _attempt(subject: Subject, a: RebootAttempt) -> str:

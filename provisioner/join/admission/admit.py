@@ -14,7 +14,6 @@ from datetime import datetime
 from typing import Any
 
 from provisioner.api.image import Image
-from provisioner.api.maintenance import AGENT_METHODS
 from provisioner.api.meta import parse_time
 from provisioner.api.node_contract import PREPARED_ORDER_ANNOTATION
 from provisioner.api.node_pool import NodePool
@@ -25,6 +24,7 @@ from provisioner.join.admission.request import JoinRequest
 from provisioner.join.admission.successor import find_successor
 from provisioner.join.node_object import SERVER_UID_ANNOTATION
 from provisioner.rules.assigned_image import next_image_name
+from provisioner.rules.boot_order import is_by_bmc
 from provisioner.rules.bootability import find_unaccepted, find_without_pool
 from provisioner.rules.liveness import read_heartbeat
 from provisioner.rules.stage_timeouts import time_to_join
@@ -102,12 +102,6 @@ def admit(facts: JoinFacts, request: JoinRequest, source_address: str, now: date
             "boot the server so that it gets its own address",
         )
     return _judge_identity(facts, server, request) or _judge_order(facts, server, request, now)
-
-
-def is_by_bmc(server: Server) -> bool:
-    """Whether the BMC carries the current order out, and with that ends what runs. Otherwise the order arms it."""
-    order = server.status.order
-    return server.spec.bmc is not None and (order is None or order.method not in AGENT_METHODS)
 
 
 def _judge_identity(facts: JoinFacts, server: Server, request: JoinRequest) -> Decision | None:

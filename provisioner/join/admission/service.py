@@ -39,7 +39,6 @@ from provisioner.join.admission.admit import (
     JoinFacts,
     NotYet,
     admit,
-    is_by_bmc,
 )
 from provisioner.join.admission.attestation import VERIFIERS, Verifier, prove
 from provisioner.join.admission.configuration import JoinConfiguration, JoinSettings
@@ -55,6 +54,7 @@ from provisioner.join.mint import (
 )
 from provisioner.join.recording import regarding_server
 from provisioner.rules.assigned_image import next_image_name
+from provisioner.rules.boot_order import is_by_bmc
 from provisioner.rules.identity import boot_mac, find_server
 
 log = structlog.get_logger()

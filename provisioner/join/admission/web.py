@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -16,10 +15,10 @@ from provisioner.api.errors import ProvisionerError, Retryable
 from provisioner.api.errors import Refused as Malformed
 from provisioner.join.admission.admit import Challenged, Denied, NotYet
 from provisioner.join.admission.configuration import JoinConfiguration
-from provisioner.join.admission.rate import Buckets
 from provisioner.join.admission.request import MAX_REQUEST_BYTES, JoinRequest, parse_join_request
 from provisioner.join.admission.service import Answer
 from provisioner.join.admission.source import TrustedProxies, source_address
+from provisioner.rules.rate import SourceLimit
 
 log = structlog.get_logger()
 
@@ -48,8 +47,7 @@ def join_blueprint(
     Behind a middleware that has put the client's address into REMOTE_ADDR already, trust nobody: TrustedProxies().
     """
     blueprint = Blueprint("join", __name__)
-    buckets = Buckets(per_second=requests_per_second, burst=burst)
-    lock = threading.Lock()
+    limit = SourceLimit(rate_per_second=requests_per_second, burst=burst)
 
     @blueprint.post("/v1/join")
     def join() -> Response:
@@ -59,8 +57,7 @@ def join_blueprint(
         if source is None:
             log.error("join request came without a source address", peer=request.environ.get("REMOTE_ADDR"))
             return _reply(400, "NoSourceAddress", "the proxy in front of the join service sent no usable address")
-        with lock:
-            wait = buckets.wait_seconds(source, monotonic())
+        wait = limit.wait_seconds(source, monotonic())
         if wait > 0.0:
             return _reply(429, "TooManyRequests", f"{source} asks too often", retry_after_seconds=wait)
         if request.mimetype != "application/json":

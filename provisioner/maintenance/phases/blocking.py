@@ -10,7 +10,7 @@ from provisioner.maintenance.facts import MaintenanceFacts, image_obstacle
 from provisioner.maintenance.phases.reboot_methods import explain_no_method, possible_methods
 from provisioner.maintenance.requests.effective import may_interrupt, protected_jobs
 from provisioner.maintenance.status.record import Blocked, is_over
-from provisioner.rules.assigned_image import is_settled
+from provisioner.rules.boot_order import is_settled
 from provisioner.rules.bootability import find_duplicate, find_switched_off, find_unaccepted, find_without_pool
 
 TURN_SECONDS: Final = 20.0

@@ -11,7 +11,7 @@ from provisioner.api.maintenance import MaintenanceStatus, SlurmDrain
 from provisioner.api.meta import rfc3339_micro
 from provisioner.jobs.work import EvictionBlocked, JobKind, SlurmDrained
 from provisioner.maintenance.facts import MaintenanceFacts, close_reason, image_obstacle, taint_value
-from provisioner.maintenance.phases.reboot_methods import explain_no_method, next_path
+from provisioner.maintenance.phases.reboot_methods import explain_no_method, next_method
 from provisioner.maintenance.phases.rebooting import begin_attempt
 from provisioner.maintenance.phases.verdict import Cause
 from provisioner.maintenance.phases.waiting import record_drain
@@ -124,7 +124,7 @@ def decide_drained(facts: MaintenanceFacts, now: datetime) -> Step:
     obstacle = image_obstacle(facts)
     if obstacle is not None:
         return _judge(facts, "ImageUnavailable", obstacle, now)
-    method = next_path(facts, wanted.action)
+    method = next_method(facts, wanted.action)
     if method is None:
         words = f"no method to reboot the server is open: {explain_no_method(facts, wanted.action)}"
         return _judge(facts, "NoRebootMethod", words, now)

@@ -52,7 +52,7 @@ def timeout_seconds(pool: NodePool | None, method: RebootMethod) -> int:
     return {"Kexec": times.kexec, "Reboot": times.reboot, "Reset": times.reset, "PowerCycle": times.power_cycle}[method]
 
 
-def next_path(facts: MaintenanceFacts, action: MaintenanceAction) -> RebootMethod | None:
+def next_method(facts: MaintenanceFacts, action: MaintenanceAction) -> RebootMethod | None:
     """The first open method that was not tried since the claim."""
     tried = {a.method for a in facts.maintenance.status.attempts}
     return next((m for m in possible_methods(facts, action) if m not in tried), None)

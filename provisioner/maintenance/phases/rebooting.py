@@ -20,7 +20,7 @@ from provisioner.api.node_facts import BootIntent
 from provisioner.jobs.work import Job
 from provisioner.maintenance.facts import MaintenanceFacts, attempt_obstacle, taint_value
 from provisioner.maintenance.phases.new_boot import NOT_ORDERED, awaited_order, new_boot
-from provisioner.maintenance.phases.reboot_methods import next_path, timeout_seconds
+from provisioner.maintenance.phases.reboot_methods import next_method, timeout_seconds
 from provisioner.maintenance.phases.verdict import Cause
 from provisioner.maintenance.requests.effective import effective, protected_jobs
 from provisioner.maintenance.status.record import (
@@ -118,17 +118,17 @@ def _next_try(facts: MaintenanceFacts, attempt: RebootAttempt, now: datetime) ->
     jobs = _jobs_of_old_boot(facts, attempt, now)
     if jobs:
         return _job_started(facts, jobs, now)
-    tries = status.attempts
-    wrong = sum(a.outcome == "WrongImage" for a in tries)
-    method = next_path(facts, status.action or "Reboot") if wrong < 2 and len(tries) < MAX_ATTEMPTS else None
+    attempts = status.attempts
+    wrong = sum(a.outcome == "WrongImage" for a in attempts)
+    method = next_method(facts, status.action or "Reboot") if wrong < 2 and len(attempts) < MAX_ATTEMPTS else None
     missing = attempt_obstacle(facts)
-    if missing is not None and wrong < 2 and len(tries) < MAX_ATTEMPTS:
+    if missing is not None and wrong < 2 and len(attempts) < MAX_ATTEMPTS:
         # No method leads to an Image that is not there: each waits for it, and none is used up.
         return _wait_for_image(facts, missing, facts.maintenance.status, now)
     if method is not None:
         return begin_attempt(facts, effective(facts, now), method, now)
     cause: Cause = "WrongImage" if attempt.outcome == "WrongImage" else "RebootFailed"
-    words = "; ".join(f"{a.method} {a.outcome}: {a.message}" for a in tries)
+    words = "; ".join(f"{a.method} {a.outcome}: {a.message}" for a in attempts)
     return _judge(facts, cause, f"no other method to reboot the server is open: {words}", now)
 
 

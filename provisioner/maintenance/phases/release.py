@@ -8,22 +8,42 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
+from typing import Final, get_args
 
-from provisioner.api.maintenance import SUCCEEDED, MaintenanceStatus, RebootAttempt, Requestor
+from provisioner.api.maintenance import SUCCEEDED, MaintenancePhase, MaintenanceStatus, RebootAttempt, Requestor
 from provisioner.api.meta import parse_time, rfc3339_micro
-from provisioner.maintenance.facts import MaintenanceFacts, close_reason
+from provisioner.maintenance.facts import MaintenanceFacts, NodeView, close_reason
 from provisioner.maintenance.phases.kept_drain import may_reopen, stays_drained
 from provisioner.maintenance.phases.verdict import Verdict
 from provisioner.maintenance.phases.waiting import closes_when_planned
-from provisioner.maintenance.requests.request import CONDITION_OF, RequestCondition, read_requests
+from provisioner.maintenance.requests.request import CONDITION_OF, RequestCondition, conditions_of, read_requests
 from provisioner.maintenance.status.node_status import NodeCondition, missing, none_planned
 from provisioner.maintenance.status.record import next_step, note, noted, with_conditions
 from provisioner.maintenance.steps import ReopenSlurm, SetIntent, SetNodeConditions, SetTaint, Step, WriteStatus
+
+_PHASES: Final = frozenset(get_args(MaintenancePhase))
 
 
 def decide_release(facts: MaintenanceFacts, verdict: Verdict, now: datetime) -> Step:
     """The next thing to undo; when nothing is left, the end."""
     return _undo(facts, verdict) or _answer(facts, verdict) or WriteStatus(status=_ended(facts, verdict, now))
+
+
+def find_leftover(node: NodeView, *, keeps_taint: bool = False) -> SetIntent | SetTaint | SetNodeConditions | None:
+    """The next thing to clear away: first what the agent might still obey.
+
+    keeps_taint: the taint stays, as the only record of what is to be lifted in Slurm later. Conditions of these names
+    are not ours alone: those are taken back whose reason is a phase of a Maintenance, as we alone write it.
+    """
+    if node.has_intent:
+        return SetIntent(intent=None)
+    if node.taint is not None and not keeps_taint:
+        return SetTaint(value=None)
+    unsaid = missing(node.body, none_planned("NoMaintenance", "no Maintenance is planned"))
+    conditions = conditions_of(node.body)
+    there = {c.get("type") for c in conditions if c.get("status") == "True" and c.get("reason") in _PHASES}
+    said = tuple(c for c in unsaid if c.type in there)
+    return SetNodeConditions(conditions=said) if said else None
 
 
 def _undo(facts: MaintenanceFacts, verdict: Verdict) -> Step | None:

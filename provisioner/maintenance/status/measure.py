@@ -9,8 +9,8 @@ from typing import Any, Final
 from provisioner.api.maintenance import FINAL_PHASES, MaintenanceStatus
 from provisioner.api.meta import parse_time
 from provisioner.cluster.events import Events
+from provisioner.cluster.metrics import MaintenanceMeter
 from provisioner.maintenance.phases.verdict import FINAL_PHASE_OF, read_verdict
-from provisioner.maintenance.status.metrics import MaintenanceMetrics
 from provisioner.maintenance.status.record import OWN_STEPS, attempt_seconds, phase_since
 
 _WARNINGS: Final = frozenset(
@@ -37,10 +37,8 @@ _TOLD_AT_THE_END: Final = frozenset((*FINAL_PHASE_OF, "Closed")) - {"WrongImage"
 """How it ends is told once it has ended; that it is closed, by what follows. WrongImage may lead to another attempt."""
 
 
-def tell_metrics(
-    metrics: MaintenanceMetrics, before: MaintenanceStatus, after: MaintenanceStatus, now: datetime
-) -> None:
-    """Durations of what has ended with this write."""
+def tell_metrics(metrics: MaintenanceMeter, before: MaintenanceStatus, after: MaintenanceStatus, now: datetime) -> None:
+    """Durations of what has ended with a write, after it: a crash in between loses one, and never repeats one."""
     action, policy = after.action or "Reboot", after.policy or "WhenIdle"
     began = phase_since(before)
     if before.phase is not None and before.phase != after.phase and began is not None:

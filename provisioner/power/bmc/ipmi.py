@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from provisioner.power.bmc.access import BmcAccess
 from provisioner.power.bmc.ipmi_processes import IpmiProcesses, NoAnswer
 from provisioner.power.bmc.power_controller import (
+    BmcAccess,
     BmcRefused,
     BmcUnreachable,
     ObservedPower,

@@ -14,10 +14,9 @@ from provisioner.api.server import BMC
 from provisioner.api.values import Secret
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import SECRETS
-from provisioner.power.bmc.access import BmcAccess
 from provisioner.power.bmc.ipmi import IpmiPower
 from provisioner.power.bmc.ipmi_processes import IpmiProcesses
-from provisioner.power.bmc.power_controller import BmcRefused, PowerController
+from provisioner.power.bmc.power_controller import BmcAccess, BmcRefused, PowerController
 from provisioner.power.bmc.redfish import RedfishPower
 
 NAMESPACE: Final = "provisioner-system"

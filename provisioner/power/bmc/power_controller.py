@@ -1,4 +1,4 @@
-"""What the controller needs of a BMC, whatever it speaks; and how BMCs fail.
+"""What it takes to reach a BMC, what the controller needs of it, whatever it speaks, and how BMCs fail.
 
 ProvisionerError
 ├── Retryable
@@ -9,9 +9,12 @@ ProvisionerError
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from provisioner.api.errors import NeedsHuman, Retryable
+from provisioner.api.server import BmcFirmware, BmcProtocol
+from provisioner.api.values import Secret
 
 ObservedPower = Literal["On", "Off"]
 OverrideEnabled = Literal["Once", "Continuous"]
@@ -30,6 +33,21 @@ class BmcRefused(NeedsHuman):
     def __init__(self, message: str, *, reason: str, hint: str) -> None:
         super().__init__(message, hint=hint)
         self.reason = reason
+
+
+@dataclass(frozen=True, kw_only=True)
+class BmcAccess:
+    """What it takes to talk to one BMC. `credentials_name` is the Secret, for messages."""
+
+    address: str
+    username: str
+    password: Secret
+    credentials_name: str
+    protocol: BmcProtocol = "Redfish"
+    certificate: str | None = None
+    allow_plain_http: bool = False
+    system_id: str | None = None
+    firmware: BmcFirmware = "UEFI"
 
 
 class PowerController(Protocol):

@@ -12,8 +12,8 @@ import sushy
 import sushy.exceptions
 
 from provisioner.api.errors import Retryable
-from provisioner.power.bmc.access import BmcAccess
 from provisioner.power.bmc.power_controller import (
+    BmcAccess,
     BmcRefused,
     BmcUnreachable,
     ObservedPower,

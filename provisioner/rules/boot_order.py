@@ -1,0 +1,30 @@
+"""What a boot order has come to, by the word of the BMC and of the join alone. Pure."""
+
+from __future__ import annotations
+
+from provisioner.api.maintenance import AGENT_METHODS
+from provisioner.api.meta import parse_time
+from provisioner.api.server import BootOrder, Server
+
+
+def is_by_agent(order: BootOrder) -> bool:
+    """Whether the running system's agent carries the order out; the BMC, or a hand, does otherwise."""
+    return order.method in AGENT_METHODS
+
+
+def is_by_bmc(server: Server) -> bool:
+    """Whether the BMC carries the current order out, and with that ends what runs. Otherwise the order arms it."""
+    order = server.status.order
+    return server.spec.bmc is not None and (order is None or not is_by_agent(order))
+
+
+def has_fetched(server: Server) -> bool:
+    """Whether the join configuration of the current order was handed out."""
+    order, join = server.status.order, server.status.join
+    return order is not None and join is not None and join.order_id == order.id
+
+
+def is_settled(server: Server) -> bool:
+    """Whether the Node of the current order was Ready once: its boot is over, whatever became of it."""
+    order, ready = server.status.order, server.status.ready_time
+    return order is not None and ready is not None and parse_time(ready) >= parse_time(order.ordered_time)
