@@ -27,6 +27,7 @@ def _environment() -> Environment:
         # The output is iPXE's and nginx's language, not HTML. Values are checked before (choose.py, nginx.py).
         autoescape=False,  # noqa: S701
         keep_trailing_newline=True,
+        auto_reload=False,  # else each script looks at the template's file first
         trim_blocks=True,
         lstrip_blocks=True,
     )

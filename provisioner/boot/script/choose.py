@@ -47,7 +47,7 @@ def choose_boot_target(
 
     Never raises for what is written in objects: an unusable value becomes a Wait that names it.
     """
-    obstacle = find_obstacle(server, pool, image, rack)
+    obstacle = bootability.find_obstacle(server, pool, image, rack)
     if obstacle is not None:
         return _wait(server, obstacle)
     if pool is None or image is None or rack is None:
@@ -55,11 +55,12 @@ def choose_boot_target(
     try:
         arguments = kernel_arguments(server, pool, image, rack, urls)
         kernel_url, stage1_url = (
-            check_word(f"{urls.boot}/images/{artifact.path}", f"Image '{image.name}'")
+            f"{urls.boot}/images/" + check_word(artifact.path, f"Image '{image.name}'")
             for artifact in (image.spec.kernel, image.spec.stage1)
         )
     except Refused as refused:
-        return _wait(server, _invalid_arguments(refused))  # an address of this boot host: find_obstacle knows none
+        # What find_obstacle does not know of is an address of this boot host.
+        return _wait(server, _without_arguments(server, pool, image, rack) or _invalid_arguments(refused))
     return Boot(server=server.name, image=image.name, kernel_url=kernel_url, stage1_url=stage1_url, arguments=arguments)
 
 
