@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -68,6 +69,8 @@ class Result:
     failover: float = 0.0
     failover_addressed: float = 0.0
     calls: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    processor: dict[str, float] = field(default_factory=dict)
+    """Seconds of processor time from the registration until all was prepared, by program."""
 
     @property
     def bound(self) -> float:
@@ -114,7 +117,10 @@ def measure(servers: int, folder: Path, limit_seconds: float) -> Result:
         with controller(account, "first", folder) as leader:
             until(lambda: holder(cluster) == "first")
             before = calls(plane, binaries)
+            pids = {name: plane.pids()[name] for name in ("kube-apiserver", "etcd")} | {"controller": leader.pid}
+            used_before = {name: processor_seconds(pid) for name, pid in pids.items()}
             register(cluster, plane, folder, result, limit_seconds)
+            result.processor |= {name: processor_seconds(pid) - used_before[name] for name, pid in pids.items()}
             result.calls = calls(plane, binaries)
             result.calls.subtract(before)
             settle(plane, binaries)
@@ -207,7 +213,9 @@ def register(cluster: Cluster, plane: ControlPlane, folder: Path, result: Result
     began = datetime.now().astimezone()
     with (folder / "register.log").open("w") as log:
         command = [sys.executable, "-m", "provisioner.cli", "rack", "register", str(listed)]
+        before = children_seconds()
         subprocess.run([*command, "--kubeconfig", str(plane.kubeconfig)], check=True, stdout=log, stderr=log)
+    result.processor["rack register"] = children_seconds() - before
     result.register = (datetime.now().astimezone() - began).total_seconds()
     say(f"registered after {result.register:.1f} s")
     # The last ones are asked for one by one: a list of all would be load that is none of ours.
@@ -309,6 +317,12 @@ def processor_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def children_seconds() -> float:
+    """User and system time of the processes that were started here and have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def peak_mib(pid: int) -> float:
     """The most memory that a process had."""
     found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
@@ -349,6 +363,12 @@ def write_table(results: Sequence[Result]) -> None:
             f"| {f'{each.prepared / half.prepared:.2f}' if half else ''} | {each.idle_percent:.1f} "
             f"| {each.memory_mib:.0f} | {each.failover_addressed:.1f}, {each.failover:.1f} |"
         )
+    programs = list(results[-1].processor)
+    rows += ["", "Processor time from the registration until all was prepared, in ms a server:", ""]
+    rows += ["| servers | " + " | ".join(programs) + " | all |", "|" + "---|" * (len(programs) + 2)]
+    for each in results:
+        used = [1000 * each.processor[program] / each.servers for program in programs]
+        rows.append(f"| {each.servers:,} | " + " | ".join(f"{ms:.1f}" for ms in (*used, sum(used))) + " |")
     last = results[-1]
     rows += ["", f"Requests a server, of {last.servers:,} (apiserver_request_total):", ""]
     rows += ["| component | verb | resource | requests | a server |", "|---|---|---|---|---|"]
