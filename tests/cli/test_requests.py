@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from provisioner.api import Image, Maintenance
+from provisioner.api import Image, Maintenance, Server
 from provisioner.api.meta import parse_time
 from provisioner.cli.kubectl import waiting
 from provisioner.cli.kubectl.filing import Filed
@@ -234,6 +234,21 @@ def test_bad_input_is_told_before_anything_is_written(
     assert words.format(**names) in result.stderr
     assert "Traceback" not in result.stderr
     assert [rack.filed(name) for name in rack.names] == [[]] * len(rack.names)
+
+
+def test_a_server_whose_node_was_deleted_can_be_booted_anew_and_nothing_else(rack: RackOfNodes) -> None:
+    name = rack.add(node=False)
+    moment = "2026-01-02T12:00:00.000000Z"
+    order = {"id": "o1", "reason": "FirstBoot", "orderedTime": moment, "attempt": 1}
+    settled = {"order": order, "readyTime": moment}
+    rack.admin.apply_status(Server, name, settled, manager="provisioner-boot-controller")
+    for command in (["drain", name], ["hold", name, "-m", "its fan"]):
+        refused = rack.run(*command)
+        assert refused.exit_code == 1
+        assert f"the Node of Server {name} was deleted: restart its kubelet, or have it booted" in refused.stderr
+    rack.done("reboot", name)
+    ((requestor,),) = [m.spec.requestors for m in rack.filed(name)]
+    assert requestor.action == "Reboot"
 
 
 def test_an_image_for_another_architecture_is_refused(rack: RackOfNodes) -> None:

@@ -178,7 +178,7 @@ def _settled(facts: OrderFacts) -> Assessment | None:
     if node is None or node.boot_id is None:
         message = (
             f"Node '{server.name}' is gone, though its server was not told to leave; "
-            f"restart its kubelet, or power-cycle it to have it booted anew"
+            f"restart its kubelet, or have it booted anew: kubectl provision reboot {server.name}"
         )
     else:
         message = (

@@ -231,7 +231,7 @@ def ask_for(action: MaintenanceAction, options: dict[str, Any], cluster: Cluster
         pool=options.pop("pool"),
         everything=options.pop("everything"),
     )
-    targets = find_targets(cluster, wish, for_requests=True)
+    targets = find_targets(cluster, wish, for_requests=True, boots=action != "Drain")
     check_ask(cluster, ask, targets)
     dry_run, yes = options.pop("dry_run"), options.pop("yes")
     if dry_run == "none":

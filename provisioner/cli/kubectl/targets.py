@@ -12,6 +12,7 @@ from provisioner.api.errors import NotFound
 from provisioner.cli.kubectl.failing import BadInput
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, of
+from provisioner.rules.assigned_image import is_settled
 from provisioner.rules.bootability import find_unaccepted, find_without_pool
 
 POOL_LABEL = "provisioner.dev/pool"
@@ -30,7 +31,7 @@ class Wish:
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """A server and its Node, as they are now; a server that never joined has no Node."""
+    """A server and its Node, as they are now; a server that never joined, or whose Node was deleted, has no Node."""
 
     server: Server
     node: Mapping[str, Any] | None
@@ -40,10 +41,11 @@ class Target:
         return self.server.name
 
 
-def find_targets(cluster: Cluster, wish: Wish, *, for_requests: bool) -> list[Target]:
+def find_targets(cluster: Cluster, wish: Wish, *, for_requests: bool, boots: bool = False) -> list[Target]:
     """The servers that are meant, by name; each once. Raises: BadInput with every one that cannot be meant.
 
     for_requests: whether something shall be done to them; to be looked at, a server needs no Node and no acceptance.
+    boots: whether they shall boot anew, for which one that is named needs no Node if its Node was deleted.
     """
     _check(wish)
     if wish.names:
@@ -53,18 +55,21 @@ def find_targets(cluster: Cluster, wish: Wish, *, for_requests: bool) -> list[Ta
     else:
         targets, wrong = _select(cluster, wish, for_requests=for_requests), []
     if for_requests:
-        wrong += [words for target in targets if (words := why_not(target))]
+        wrong += [words for target in targets if (words := why_not(target, boots=boots))]
     if wrong:
         raise BadInput("; ".join(wrong), hint="kubectl provision status")
     return targets
 
 
-def why_not(target: Target) -> str | None:
+def why_not(target: Target, *, boots: bool = False) -> str | None:
     """Why nothing can be asked of that server, in words; None if something can."""
     server = target.server
     obstacle = find_unaccepted(server) or (find_without_pool(server, None) if not server.spec.node_pool_ref else None)
     if obstacle is not None:
         return obstacle.words
+    if target.node is None and is_settled(server):
+        remedy = f"restart its kubelet, or have it booted anew: kubectl provision reboot {server.name}"
+        return None if boots else f"the Node of Server {server.name} was deleted: {remedy}"
     if target.node is None:
         return f"Server {server.name} has no Node yet: kubectl provision why {server.name} says what its boot waits for"
     return None
