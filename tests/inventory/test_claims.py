@@ -40,6 +40,9 @@ class Blocks:
             raise NotFound(f"{name} is gone", hint="")
         return self.blocks[name]
 
+    def find(self, type_: Any, name: str) -> dict[str, Any] | None:
+        return self.blocks.get(name)
+
     def _store(self, name: str, spec: dict[str, Any]) -> dict[str, Any]:
         if name in self.broken:
             raise NeedsHuman(f"{name} was refused", hint="ask its owner")

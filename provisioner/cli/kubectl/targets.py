@@ -12,7 +12,7 @@ from provisioner.api.errors import NotFound
 from provisioner.cli.kubectl.failing import BadInput
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, of
-from provisioner.rules.assigned_image import is_settled
+from provisioner.rules.boot_order import is_settled
 from provisioner.rules.bootability import find_unaccepted, find_without_pool
 
 POOL_LABEL = "provisioner.dev/pool"
