@@ -24,7 +24,7 @@ from tests.journey.virtual_rack import VirtualRack, lab_command
 
 pytestmark = pytest.mark.timeout(2400)
 
-JOB_SECONDS = 40
+SHELL = "/host/usr/bin/dash"
 CLOCKS_DIFFER = timedelta(seconds=5)
 
 
@@ -61,7 +61,7 @@ def test_a_reimage_waits_for_the_job_and_comes_by_kexec(rack: VirtualRack, anoth
     assert "the new driver, please" in why
     assert rack.node_boot_id(server) == boot_before
 
-    rack.wait("the job has ended well", lambda: _succeeded(rack, "training"))
+    _end_job(rack, job)
     done = _wait_for_end(rack, server, asked)
     finished = _job_finished(rack, job)
     assert done.status.phase == "Completed", done.status.timeline
@@ -107,7 +107,12 @@ def test_now_is_refused_to_somebody_who_may_not(rack: VirtualRack) -> None:
 
 
 def _start_job(rack: VirtualRack, name: str, server: str) -> str:
-    rack.create(demo_job(name, server, JOB_SECONDS))
+    """A shell of the node's that runs until it is told to end well; an interrupted one does not."""
+    job = demo_job(name, server, 1)
+    container = job["spec"]["template"]["spec"]["containers"][0]
+    nap = " ".join(container["command"])
+    container["command"] = [*container["command"][:-2], SHELL, "-c", f"trap 'exit 0' USR1; while :; do {nap}; done"]
+    rack.create(job)
 
     def runs() -> bool:
         pods = rack.get("pods", "-l", f"job-name={name}")["items"]
@@ -115,6 +120,18 @@ def _start_job(rack: VirtualRack, name: str, server: str) -> str:
 
     rack.wait(f"job {name} runs", runs)
     return name
+
+
+def _end_job(rack: VirtualRack, name: str) -> None:
+    loader = demo_job(name, "", 1)["spec"]["template"]["spec"]["containers"][0]["command"][:-2]
+
+    def has_ended() -> bool:
+        if _succeeded(rack, name):
+            return True
+        rack.try_kubectl("exec", f"job/{name}", "--", *loader, SHELL, "-c", "kill -USR1 1")  # may end with the job
+        return False
+
+    rack.wait(f"job {name} has ended well", has_ended, every_seconds=3)
 
 
 def _succeeded(rack: VirtualRack, job: str) -> bool:
