@@ -42,7 +42,9 @@ def origin(load: float) -> str:
     """When, of which commit and where a table was measured; `load` is the load average of the quarter before."""
     commit = git("rev-parse", "--short=12", "HEAD") or "unknown"
     changed = (
-        " with changes" if git("status", "--porcelain", "--untracked-files=no", "--", ":!tests/benchmarks") else ""
+        " with changes"
+        if git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)tests/benchmarks")
+        else ""
     )
     return (
         f"Measured {datetime.now(UTC):%Y-%m-%d} at commit {commit}{changed}; {cpu_count()} cores, Linux "
