@@ -11,6 +11,7 @@ from provisioner.api.meta import parse_time
 from provisioner.api.node_contract import HOLD_REQUESTED
 from provisioner.health.checked_node import CheckedNode, find
 from provisioner.health.jobs.outcome import ABSENT, JobState
+from provisioner.rules.boot_order import joined_boot_id
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,15 +46,14 @@ class NoBoot:
 
 def boot_to_judge(server: Server, node: CheckedNode | None) -> str | NoBoot | None:
     """Kernel boot id of the ordered boot, once it is the one that runs; None if none was ever ordered."""
-    order, join = server.status.order, server.status.join
+    order, boot_id = server.status.order, joined_boot_id(server)
     if order is None:
         if node is None or node.boot_id is None:
             return None
         words = f"Node {node.name} ran before the provisioner knew it: it is neither checked nor kept out of use"
         return NoBoot("Adopted", words)
-    if join is None or join.order_id != order.id or join.boot_id is None:
+    if boot_id is None:
         return NoBoot("WaitsForBoot", f"waits until the boot of order {order.id} ({order.reason}) joins")
-    boot_id = join.boot_id.lower()
     if node is None or node.boot_id is None:
         return NoBoot("WaitsForNode", f"waits until Node {server.name} reports boot {boot_id}")
     if node.boot_id != boot_id:

@@ -26,6 +26,7 @@ from provisioner.api.maintenance import RebootMethod
 from provisioner.api.meta import ConditionStatus, parse_time
 from provisioner.api.server import BootOrder, PowerStatus, Server
 from provisioner.power.bmc.power_controller import ObservedPower, OverrideTarget
+from provisioner.rules.boot_order import has_fetched
 from provisioner.rules.bootability import find_duplicate, find_unaccepted
 
 SHUTDOWN_PATIENCE: Final = timedelta(seconds=120)
@@ -101,7 +102,7 @@ def decide(server: Server, observed: ObservedPower, now: datetime, unanswered: s
     order = pending_order(server)
     if order is None:
         return Look()
-    if observed == "On" and _has_joined(server, order):
+    if observed == "On" and has_fetched(server):  # by the join's own rules: without a BMC then, or none was needed
         return RecordOrder(order.id)
     power = server.status.power
     if is_power_cycle(order, power) or order.id == unanswered:
@@ -154,13 +155,6 @@ def is_power_cycle(order: BootOrder, power: PowerStatus | None) -> bool:
 
 def _requested(order: BootOrder, *methods: RebootMethod) -> bool:
     return order.reason == "Requested" and order.method in methods
-
-
-def _has_joined(server: Server, order: BootOrder) -> bool:
-    """Whether the boot of this order took its join configuration, by the join service's own rules: there was no BMC in
-    `spec.bmc` then, or none that was needed."""
-    join = server.status.join
-    return join is not None and join.order_id == order.id
 
 
 def _switch_off(server: Server, observed: ObservedPower, now: datetime) -> Action:

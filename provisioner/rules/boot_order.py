@@ -24,6 +24,12 @@ def has_fetched(server: Server) -> bool:
     return order is not None and join is not None and join.order_id == order.id
 
 
+def joined_boot_id(server: Server) -> str | None:
+    """The kernel boot id, lower case, to which the join configuration of the current order was handed out."""
+    join = server.status.join
+    return (join.boot_id or "").lower() or None if join is not None and has_fetched(server) else None
+
+
 def is_settled(server: Server) -> bool:
     """Whether the Node of the current order was Ready once: its boot is over, whatever became of it."""
     order, ready = server.status.order, server.status.ready_time

@@ -17,6 +17,7 @@ from provisioner.api.meta import Condition, ConditionStatus, rfc3339
 from provisioner.maintenance.facts import MaintenanceFacts, NodeView
 from provisioner.maintenance.status.record import clip, next_step, note
 from provisioner.maintenance.steps import ReopenSlurm, Step, WriteStatus
+from provisioner.rules.boot_order import joined_boot_id
 
 SLURM_DRAINED: Final = "SlurmDrained"
 
@@ -28,10 +29,10 @@ def why_unverified(server: Server | None, node: NodeView | None) -> str | None:
     """
     if server is None or server.status.order is None:
         return None
-    order, join, checked = server.status.order, server.status.join, server.status.verification
+    order, checked = server.status.order, server.status.verification
     if node is None or node.boot_id is None:
         return f"Node '{server.name}' reports no boot"
-    if join is None or join.order_id != order.id or (join.boot_id or "").lower() != node.boot_id:
+    if joined_boot_id(server) != node.boot_id:
         return f"boot order {order.id} has not joined as Node '{server.name}'"
     if checked is None or checked.boot_id.lower() != node.boot_id or not is_true(server.status.conditions, "Verified"):
         return f"boot {node.boot_id} is not verified"

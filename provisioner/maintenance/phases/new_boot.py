@@ -9,6 +9,7 @@ from typing import Final
 
 from provisioner.api.conditions import find_condition
 from provisioner.maintenance.facts import MaintenanceFacts
+from provisioner.rules.boot_order import joined_boot_id
 
 NOT_ORDERED: Final = "the boot controller has not ordered the boot yet"
 
@@ -23,12 +24,9 @@ def new_boot(facts: MaintenanceFacts) -> str | None:
     attempt, before = status.reboot, (status.boot_id_before or "").lower()
     if attempt is None or server is None:
         return None
-    order, join = server.status.order, server.status.join
-    joined = None
-    if order is not None and join is not None and order.attempt_id == attempt.id and join.order_id == order.id:
-        joined = (join.boot_id or "").lower()
-        if joined and joined != before:
-            return joined
+    order, joined = server.status.order, joined_boot_id(server)
+    if order is not None and order.attempt_id == attempt.id and joined not in (None, before):
+        return joined
     if node is None or node.boot_id is None or not before or node.boot_id == before:
         return None
     return node.boot_id

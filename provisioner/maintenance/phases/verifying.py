@@ -16,6 +16,7 @@ from provisioner.maintenance.phases.verdict import Cause
 from provisioner.maintenance.requests.effective import effective
 from provisioner.maintenance.status.record import end_attempt, judge, next_step, note, set_blockers, with_conditions
 from provisioner.maintenance.steps import Step, Wait, WriteStatus
+from provisioner.rules.boot_order import has_fetched
 
 POLL_SECONDS: Final = 5.0
 
@@ -67,9 +68,9 @@ def _doubt(facts: MaintenanceFacts, attempt: RebootAttempt) -> tuple[Cause, Bloc
         return "NodeNotReady", "Server", f"the kubelet of the new boot has not reported to Node '{facts.server_name}'"
     if server is None:
         return "NodeNotReady", "Server", "its Server is gone"
-    order, join = server.status.order, server.status.join
+    order = server.status.order
     ours = order is not None and order.attempt_id == attempt.id
-    if ours and order is not None and (join is None or join.order_id != order.id):
+    if ours and order is not None and not has_fetched(server):
         return "NodeNotReady", "Server", f"boot order {order.id} has not joined yet: another boot may follow"
     verification = server.status.verification
     checked = verification is not None and verification.boot_id.lower() == node.boot_id
@@ -101,8 +102,8 @@ def _given_up(facts: MaintenanceFacts, attempt: RebootAttempt) -> str | None:
     server, node, pool = facts.server, facts.node, facts.pool
     if server is None or node is None or pool is None:
         return None
-    order, join, checked = server.status.order, server.status.join, server.status.verification
-    if order is not None and order.attempt_id == attempt.id and (join is None or join.order_id != order.id):
+    order, checked = server.status.order, server.status.verification
+    if order is not None and order.attempt_id == attempt.id and not has_fetched(server):
         return None  # another boot may follow
     verified = find_condition(server.status.conditions, "Verified")
     if checked is None or checked.boot_id.lower() != node.boot_id or verified is None or verified.status != "False":
