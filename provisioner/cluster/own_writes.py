@@ -1,20 +1,22 @@
 """What this process wrote last, so that it decides on no copy that is older than its own write.
 
 A controller that reads caches sees its own write a moment later. Until then it waits: a decision on the older copy
-would do what was done already, or meet a conflict. ResourceVersions of a kind are numbers that grow (Kubernetes 1.35,
-KEP-5504).
+would do what was done already, or meet a conflict. Nor does it write once more on the copy with which it met another
+writer: that would meet the same conflict. ResourceVersions of a kind are numbers that grow (Kubernetes 1.35, KEP-5504).
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
 from provisioner.api import Server
 from provisioner.api.codec import decode_shared, to_json
+from provisioner.api.errors import Conflict
 from provisioner.api.meta import Resource
 from provisioner.api.server import ServerStatus
 from provisioner.cluster.client import Cluster
@@ -29,7 +31,19 @@ BEHIND_SECONDS: Final = 0.2
 FORGET: Final = timedelta(seconds=90)
 """An object that is missing from a cache so long after it was written is gone: a dead watch is noticed before."""
 
+BEHIND_AT_MOST: Final = timedelta(seconds=2)
+"""So long a newer copy is waited for after a conflict: one may have had another cause."""
+
 Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _Awaited:
+    """The resourceVersion that a cache has to show, and until when at most it is waited for where it may not come."""
+
+    version: int
+    at_most_until: datetime
+    met_conflict: bool = False
 
 
 class OwnWrites:
@@ -38,34 +52,45 @@ class OwnWrites:
     def __init__(self, now: Callable[[], datetime]) -> None:
         self._now = now
         self._lock = threading.Lock()
-        self._written: dict[str, dict[tuple[ResourceType, str], tuple[int, datetime]]] = {}
+        self._awaited: dict[str, dict[tuple[ResourceType, str], _Awaited]] = {}
+
+    @contextmanager
+    def written_on(self, group: str, type_: ResourceType, copy: Object) -> Iterator[None]:
+        """Around a write under the resourceVersion of `copy`: on a Conflict a newer copy is waited for, for a while."""
+        try:
+            yield
+        except Conflict:
+            awaited = _Awaited(version_of(copy) + 1, self._now() + BEHIND_AT_MOST, met_conflict=True)
+            with self._lock:
+                self._awaited.setdefault(group, {}).setdefault((type_, str(copy["metadata"]["name"])), awaited)
+            raise
 
     def note(self, group: str, type_: ResourceType, written: Object) -> None:
         """Remember what the API server answered to a write."""
-        key, version = (type_, str(written["metadata"]["name"])), version_of(written)
+        awaited = _Awaited(version_of(written), self._now() + FORGET)
         with self._lock:
-            self._written.setdefault(group, {})[key] = (version, self._now())
+            self._awaited.setdefault(group, {})[type_, str(written["metadata"]["name"])] = awaited
 
     def are_seen(self, group: str, look: Callable[[ResourceType, str], Object | None]) -> bool:
         """Whether the caches, as `look` reads them, show every object of `group` as we wrote it, or later."""
         with self._lock:
-            waiting = dict(self._written.get(group, {}))
+            waiting = dict(self._awaited.get(group, {}))
         if not waiting:
             return True
-        seen = {key: each for key, each in waiting.items() if self._is_seen(look(*key), *each)}
+        seen = {key: each for key, each in waiting.items() if self._is_seen(look(*key), each)}
         with self._lock:
-            ours = self._written.get(group, {})
+            ours = self._awaited.get(group, {})
             for key, each in seen.items():
                 if ours.get(key) == each:
                     del ours[key]
             if not ours:
-                self._written.pop(group, None)
+                self._awaited.pop(group, None)
         return len(seen) == len(waiting)
 
-    def _is_seen(self, cached: Object | None, version: int, written: datetime) -> bool:
-        if cached is None:
-            return self._now() - written > FORGET
-        return version_of(cached) >= version
+    def _is_seen(self, cached: Object | None, awaited: _Awaited) -> bool:
+        if cached is not None and version_of(cached) >= awaited.version:
+            return True
+        return (cached is None or awaited.met_conflict) and self._now() > awaited.at_most_until
 
 
 @dataclass(frozen=True)
@@ -94,6 +119,12 @@ class Reader:
         if type_ in self.sources:
             self.own.note(group, type_, written)
 
+    def written_on(self, server: Server) -> AbstractContextManager[None]:
+        """OwnWrites.written_on, of a Server and its own group."""
+        if of(Server) not in self.sources:
+            return nullcontext()
+        return self.own.written_on(server.name, of(Server), {"metadata": to_json(server.metadata)})
+
     def shows_own_writes(self, group: str) -> bool:
         """Whether all that was noted is seen."""
         return self.own.are_seen(group, self.get)
@@ -117,11 +148,11 @@ class OwnedStatus:
             or len(found) != len(by_type)
         )
 
-    def keeps_conditions(self, server: Object, wanted: Object) -> bool:
-        """Whether no condition changes its status by what is wanted."""
-        found = decode_shared(Server, server).status.conditions
-        before = {each.type: each.status for each in found if each.type in self.conditions}
-        return before == {each["type"]: each["status"] for each in wanted["conditions"]}
+    def keeps(self, type_: str, server: Object, wanted: Object) -> bool:
+        """Whether condition `type_` keeps its status by what is wanted; one that is not there is Unknown."""
+        before = {each.type: str(each.status) for each in decode_shared(Server, server).status.conditions}
+        after = {each["type"]: str(each["status"]) for each in wanted["conditions"]}
+        return before.get(type_, "Unknown") == after.get(type_, "Unknown")
 
 
 def version_of(body: Object) -> int:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from provisioner.api.codec import to_json
-from provisioner.api.conditions import settle_condition
+from provisioner.api.conditions import find_condition, settle_condition
 from provisioner.api.meta import Condition, ConditionStatus, rfc3339
 from provisioner.api.server import ServerStatus, Verification
 from provisioner.cluster.events import Happened
@@ -17,6 +17,8 @@ from provisioner.health.requests import Answer
 from provisioner.health.situation import NoBoot, Situation
 
 VERIFIED: Final = "Verified"
+STARTED: Final = "VerificationStarted"
+"""The Event of a round that began, and did not come out at once."""
 MAX_MESSAGE: Final = 4096
 
 _EVENTS: Final = {"Passed": "VerificationPassed", "Released": "VerificationReleased"}
@@ -42,9 +44,10 @@ def compose(
 ) -> Decision:
     """The decision. no_boot: why there is nothing to judge; `verification` is then that of an earlier boot."""
     said: tuple[ConditionStatus, str, str] | None = None
-    if no_boot is not None:
+    if no_boot is not None and (no_boot.reason != "WaitsForBoot" or _is_said(situation)):
+        # Of a server that is on its way to its first boot the boot controller says all that there is to say.
         said = ("Unknown", no_boot.reason, no_boot.message)
-    elif verification is not None:
+    elif no_boot is None and verification is not None:
         said = _say(situation, verification, repeats_at)
     condition = _condition(situation, said, now) if said is not None else None
     verified = condition is not None and condition.status == "True"
@@ -96,6 +99,10 @@ def _word(check: str) -> str:
     return "".join(part[:1].upper() + part[1:] for part in check.replace(".", "-").split("-"))
 
 
+def _is_said(situation: Situation) -> bool:
+    return find_condition(situation.server.status.conditions, VERIFIED) is not None
+
+
 def _condition(situation: Situation, said: tuple[ConditionStatus, str, str], now: datetime) -> Condition:
     server, (status, reason, message) = situation.server, said
     wanted = Condition(
@@ -123,7 +130,7 @@ def _events(
     over = verification.finished_time is not None
     if not same_round and not over and verification.released_by is None:
         words = f"round {verification.attempt} of the checks of boot {verification.boot_id} began"
-        events.append(Happened(type="Normal", reason="VerificationStarted", message=words))
+        events.append(Happened(type="Normal", reason=STARTED, message=words))
     if over and (not was_over or (verification.released_by is not None and not was_released)):
         reason = (
             _EVENTS.get(condition.reason, "VerificationFailed") if condition.status == "True" else "VerificationFailed"

@@ -26,7 +26,7 @@ from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnedStatus, OwnWrite
 from provisioner.cluster.resources import NODES, ResourceType, of
 from provisioner.cluster.source import Source, look_up, when_changed
 from provisioner.health.checked_node import read_node
-from provisioner.health.compose import VERIFIED
+from provisioner.health.compose import STARTED, VERIFIED
 from provisioner.health.decide import decide
 from provisioner.health.decision import Decision
 from provisioner.health.jobs.runner import JobRunner, labelled_server
@@ -40,8 +40,8 @@ UNSYNCED_SECONDS: Final = 0.2
 AT_ONCE_SECONDS: Final = 0.1
 NEW_SECONDS: Final = 5.0
 """A server that is registered is ordered to boot within a moment: what is said of it then is not said before, too."""
-SETTLE_SECONDS: Final = 1.5
-"""What is waited for changes quickly while a server boots."""
+SETTLE_SECONDS: Final = 5.0
+"""What is waited for changes quickly while a server boots. Taints, Jobs and results do not wait for it."""
 
 _OWNED: Final = OwnedStatus(("verification", "lifecycle"), (VERIFIED,))
 
@@ -115,31 +115,42 @@ class HealthController:
             return BEHIND_SECONDS
         node = self._informers.nodes.get(name)
         decision = decide(self._situation(cached, node), self._now())
-        current: Mapping[str, Any] = cached
-        differs = _OWNED.differs(cached, decision.status)
-        if differs and _is_words(cached, decision) and (rest := self._settling.rest(name)) > 0:
-            return rest
-        self._settling.is_written(name)
-        if differs:
-            current = self._cluster.apply_status(
+        differs, again = _OWNED.differs(cached, decision.status), decision.requeue_after_seconds
+        rest = self._settling.rest(name) if differs and _is_words(cached, decision) else 0.0
+        written = None
+        if rest > 0:
+            again = rest if again is None else min(rest, again)
+        else:
+            self._settling.is_written(name)
+            written = self._write(cached, node, decision) if differs else None
+            self._runner.clean_up(name, decision.current)
+            if decision.start is not None and not self._runner.start(decision.start, name):
+                return AT_ONCE_SECONDS  # refused: that is a result, too
+        if node is not None and taints_differ(written or cached, node):
+            with self._own.written_on(name, NODES, node):
+                tainted = self._nodes.taint(name, node, just_written=written)
+            if tainted is not None:
+                self._own.note(name, NODES, tainted)
+        if decision.answers:
+            self._nodes.answer(name, decision.answers)
+        return requeue_after(again, self._rng)
+
+    def _write(
+        self, cached: Mapping[str, Any], node: Mapping[str, Any] | None, decision: Decision
+    ) -> Mapping[str, Any]:
+        """The Server as the API server has it then. Raises: Conflict, if it is no longer what was decided on."""
+        name = cached["metadata"]["name"]
+        with self._own.written_on(name, of(Server), cached):
+            written = self._cluster.apply_status(
                 Server,
                 name,
                 decision.status,
                 manager=MANAGER,
                 resource_version=cached["metadata"]["resourceVersion"],
             )
-            self._own.note(name, of(Server), current)
-            self._tell(cached, node, decision)
-        self._runner.clean_up(name, decision.current)
-        if decision.start is not None and not self._runner.start(decision.start, name):
-            return AT_ONCE_SECONDS  # refused: that is a result, too
-        if node is not None and taints_differ(current, node):
-            written = self._nodes.taint(name, node)
-            if written is not None:
-                self._own.note(name, NODES, written)
-        if decision.answers:
-            self._nodes.answer(name, decision.answers)
-        return requeue_after(decision.requeue_after_seconds, self._rng)
+        self._own.note(name, of(Server), written)
+        self._tell(cached, node, decision)
+        return written
 
     def _look(self, type_: ResourceType, name: str) -> Mapping[str, Any] | None:
         return (self._informers.nodes if type_ == NODES else self._informers.servers).get(name)
@@ -269,6 +280,7 @@ def _verification(pool: dict[str, Any] | None) -> Any:
 
 
 def _is_words(body: Mapping[str, Any], decision: Decision) -> bool:
-    """Whether only what is waited for is new: no check came out, none is to be started, nothing is to be told."""
-    tells = decision.start is not None or bool(decision.events)
-    return not tells and _OWNED.keeps_conditions(body, decision.status)
+    """Whether only what is waited for is new: no check came out, none is to be started, nothing is to be told but that
+    a round began, which is told of one that does not come out at once."""
+    tells = decision.start is not None or any(each.reason != STARTED for each in decision.events)
+    return not tells and _OWNED.keeps(VERIFIED, body, decision.status)

@@ -31,14 +31,17 @@ class NodeWriter:
         self._events = events
         self._now = now
 
-    def taint(self, name: str, body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    def taint(
+        self, name: str, body: Mapping[str, Any], just_written: Mapping[str, Any] | None = None
+    ) -> Mapping[str, Any] | None:
         """Bring the taints of Node `name`, which was seen as `body`, up to date; the Node, if it was written.
 
-        Of the Node the resourceVersion says whether it is still so; the Server is read as it is now.
+        Of the Node the resourceVersion says whether it is still so; the Server is read as it is now, unless the API
+        server has just said so in answer to a write (`just_written`).
 
         Raises: Conflict, Retryable.
         """
-        server, node = self._cluster.find(of(Server), name), read_node(body)
+        server, node = just_written or self._cluster.find(of(Server), name), read_node(body)
         plan = plan_taints(decode(Server, server), node) if server is not None and node is not None else None
         if plan is None:
             return None

@@ -8,10 +8,10 @@ Each step is decided on what is there, not on what was done last: whoever comes 
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
-from provisioner.api.maintenance import FINAL_PHASES, RELEASE_FINALIZER
+from provisioner.api.maintenance import FINAL_PHASES, RELEASE_FINALIZER, MaintenanceStatus
 from provisioner.maintenance.facts import MaintenanceFacts
 from provisioner.maintenance.phases.claiming import decide_claiming, decide_drained, decide_draining
 from provisioner.maintenance.phases.ends import find_end
@@ -21,12 +21,13 @@ from provisioner.maintenance.phases.release import decide_release
 from provisioner.maintenance.phases.verdict import read_verdict
 from provisioner.maintenance.phases.verifying import decide_verifying
 from provisioner.maintenance.phases.waiting import decide_behind, decide_waiting
-from provisioner.maintenance.status.node_status import mirrored, turned
-from provisioner.maintenance.status.record import judge, rests
+from provisioner.maintenance.status.node_status import NodeCondition, mirrored, turned
+from provisioner.maintenance.status.record import judge, phase_since, rests
 from provisioner.maintenance.steps import NeedId, SetFinalizer, SetIntent, SetNodeConditions, Step, Wait, WriteStatus
 
 RESYNC_SECONDS = 300.0
 POLL_SECONDS: Final = 3.0
+CLAIM_SECONDS: Final = 5.0
 _RUNS_ON: Final = {"Draining": decide_draining, "Drained": decide_drained, "Verifying": decide_verifying}
 """Phases that begin with a decision of their own, in the same write."""
 
@@ -79,7 +80,9 @@ def _decide(facts: MaintenanceFacts, now: datetime) -> Step:
         return WriteStatus(status=judge(m, *end, now))
     if facts.ahead is not None:
         return decide_behind(facts, now)
-    unsaid = turned(facts.node.body, mirrored(m.status)) if facts.node is not None else ()
+    unsaid: tuple[NodeCondition, ...] = ()
+    if facts.node is not None and not _is_claimed_lately(m.status, now):
+        unsaid = turned(facts.node.body, mirrored(m.status))
     if unsaid:
         return SetNodeConditions(conditions=unsaid)
     match m.status.phase:
@@ -95,6 +98,12 @@ def _decide(facts: MaintenanceFacts, now: datetime) -> Step:
             return decide_verifying(facts, now)
         case _:
             return decide_waiting(facts, now)
+
+
+def _is_claimed_lately(status: MaintenanceStatus, now: datetime) -> bool:
+    """A claim is over in seconds: that it is planned was said while it waited, and what comes of it is said next."""
+    since = phase_since(status) if status.phase == "Claiming" else None
+    return since is not None and timedelta() <= now - since < timedelta(seconds=CLAIM_SECONDS)
 
 
 def needs_look(facts: MaintenanceFacts) -> bool:

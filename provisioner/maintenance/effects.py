@@ -20,7 +20,7 @@ from provisioner.api.codec import to_json
 from provisioner.api.errors import Conflict, NotFound, Retryable
 from provisioner.api.maintenance import FINAL_PHASES, RELEASE_FINALIZER, MaintenanceStatus, Requestor
 from provisioner.api.meta import rfc3339_micro
-from provisioner.api.node_contract import BOOT_INTENT_ANNOTATION, MAINTENANCE_TAINT
+from provisioner.api.node_contract import BOOT_INTENT_ANNOTATION, MAINTENANCE_CONDITIONS, MAINTENANCE_TAINT
 from provisioner.api.schema import API_VERSION
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
@@ -172,7 +172,7 @@ class Effects:
 
     def _write(self, facts: MaintenanceFacts, body: Object, status: MaintenanceStatus, now: datetime) -> None:
         before = facts.maintenance.status
-        with _gone_is_conflict():
+        with self._own.written_on(facts.server_name, of(Maintenance), body), _gone_is_conflict():
             written = self._client.apply_status(
                 Maintenance,
                 facts.maintenance.name,
@@ -218,17 +218,22 @@ class Effects:
         self._patch_node(node, {"metadata": {"annotations": {BOOT_INTENT_ANNOTATION: text}}})
 
     def set_conditions(self, node: NodeView, conditions: tuple[NodeCondition, ...]) -> None:
+        """An answer to a request is only for the request that was seen. What is said of a Maintenance is ours alone,
+        and set by its type whatever else is written to the Node; what is out of date is said anew by the next step."""
         patch, strategic = conditions_patch(node.body, conditions, self._clock())
         write = self._client.strategic_patch if strategic else self._client.patch
-        patch["metadata"] = {"resourceVersion": node.body["metadata"]["resourceVersion"]}
-        with _gone_is_conflict():
+        ours = strategic and all(c.type in MAINTENANCE_CONDITIONS for c in conditions)
+        patch["metadata"] = {"uid": node.uid}
+        if not ours:
+            patch["metadata"]["resourceVersion"] = node.body["metadata"]["resourceVersion"]
+        with self._own.written_on(node.name, NODES, node.body), _gone_is_conflict():
             written = write(NODES, node.name, patch, subresource="status", manager=MANAGER)
         self._own.note(node.name, NODES, written)
 
     def _patch_node(self, node: NodeView, patch: dict[str, Any]) -> None:
         metadata = {"resourceVersion": node.body["metadata"]["resourceVersion"], "uid": node.uid}
         patch = {**patch, "metadata": {**metadata, **patch.get("metadata", {})}}
-        with _gone_is_conflict():
+        with self._own.written_on(node.name, NODES, node.body), _gone_is_conflict():
             written = self._client.patch(NODES, node.name, patch, manager=MANAGER)
         self._own.note(node.name, NODES, written)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 import structlog
@@ -11,6 +11,7 @@ import structlog
 from provisioner.api.codec import decode_shared
 from provisioner.api.conditions import find_condition
 from provisioner.api.errors import NotFound
+from provisioner.api.meta import parse_time
 from provisioner.api.server import BMC, PowerStatus, Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
@@ -28,6 +29,9 @@ log = structlog.get_logger()
 _REFUSED_SECONDS: Final = 60.0
 _LEFT_ON_SECONDS: Final = 5.0
 """A server that is not disturbed although an order waits is looked at again so soon."""
+NEW_SECONDS: Final = 15.0
+"""Of a server that was registered so lately the first boot is ordered within a moment: that it is off is not said
+before."""
 _NO_BMC: Final = PoweredOn("Unknown", "NoBMC", "spec.bmc is not set: a person switches the server on and off")
 
 
@@ -138,6 +142,8 @@ class ServerPowerReconciler:
                 return AGAIN_SECONDS  # another leads, and may have recorded more; it tells the BMC once more
         elif before is not None and (before.state, power.state, server.spec.power_state) == ("On", "Off", "On"):
             self._record.tell(server, "Warning", "PowerLost", "the BMC says that the server lost its power")
+        if isinstance(action, Look) and _awaits_first_order(server, power, self._now()):
+            return NEW_SECONDS
         self._record.write(server, power, describe(server, power), acted=not isinstance(action, Look))
         if isinstance(action, RecordCut):
             return self._settings.off_seconds
@@ -154,3 +160,13 @@ class ServerPowerReconciler:
         self._record.tell_once(server, reason, message)
         power = after_look(server.status.power, "Unknown", server.spec.power_state, self._now())
         self._record.write(server, power, PoweredOn("Unknown", reason, message), acted=True)
+
+
+def _awaits_first_order(server: Server, power: PowerStatus, now: datetime) -> bool:
+    """Whether all there is to say of a new server is that it is off until its first boot is ordered."""
+    status, created = server.status, server.metadata.creation_timestamp
+    if status.order is not None or status.power is not None or power.state != "Off" or created is None:
+        return False
+    if find_condition(status.conditions, "PoweredOn") is not None or server.spec.power_state == "Off":
+        return False
+    return timedelta() <= now - parse_time(created) < timedelta(seconds=NEW_SECONDS)

@@ -40,7 +40,8 @@ class Record:
         if power is not None:
             status["power"] = to_json(power)
         version = None if acted else server.metadata.resource_version
-        written = self._cluster.apply_status(Server, server.name, status, manager=MANAGER, resource_version=version)
+        with self._own.written_on(server.name, of(Server), {"metadata": to_json(server.metadata)}):
+            written = self._cluster.apply_status(Server, server.name, status, manager=MANAGER, resource_version=version)
         self._own.note(server.name, of(Server), written)
 
     def is_seen(self, name: str, cached: Mapping[str, Any] | None) -> bool:

@@ -205,10 +205,22 @@ def test_the_controller_owns_its_fields_and_no_others(world: World) -> None:
     mine = [entry for entry in body["metadata"]["managedFields"] if entry["manager"] == MANAGER]
     assert [entry.get("subresource") for entry in mine] == ["status"]
     assert set(mine[0]["fieldsV1"]["f:status"]) == {
-        "f:order", "f:bootStage", "f:bootID", "f:imageRef", "f:imageDigest", "f:nodeRef", "f:readyTime", "f:conditions"
+        "f:order", "f:bootStage", "f:bootID", "f:imageRef", "f:imageDigest", "f:nodeRef", "f:readyTime", "f:conditions",
+        "f:lifecycle"
     }  # fmt: skip
     assert body["status"]["address"] == "10.80.0.21"
     assert body["status"]["power"]["state"] == "On"
+
+
+def test_the_first_order_says_booting_and_the_health_stage_takes_the_lifecycle_over(world: World) -> None:
+    ordered = world.settle(world.controller(), lambda s: s.status.order is not None)
+    assert ordered.status.lifecycle == "Booting"
+    world.cluster.apply_status(Server, world.name, {"lifecycle": "Held"}, manager="provisioner-health")
+    boot_to_ready(world, world.controller)
+    assert world.read().status.lifecycle == "Held"
+    body = world.cluster.get(of(Server), world.name)
+    mine = next(entry for entry in body["metadata"]["managedFields"] if entry["manager"] == MANAGER)
+    assert "f:lifecycle" not in mine["fieldsV1"]["f:status"]
 
 
 def test_looking_again_writes_nothing(world: World) -> None:

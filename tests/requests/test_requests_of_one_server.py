@@ -53,7 +53,7 @@ from tests.join.world import ask, certificate_pem, connect_as, private_pem
 from tests.people import BOOT, CONTROLLER, kubeconfig_of
 from tests.requests.counted import Counts, lists, table
 
-FIRST_BOOT_AT_MOST, REIMAGE_AT_MOST = 60, 80
+FIRST_BOOT_AT_MOST, REIMAGE_AT_MOST = 50, 75
 NEXT_DIGEST = "sha256:" + "cd" * 32
 SECONDS = 300.0
 
@@ -211,12 +211,12 @@ class Site:
             and not [t for t in taints if t["key"].startswith("provisioner.dev/")]
         )
 
-    def take(self, title: str) -> tuple[Counter[tuple[str, str, str]], int]:
-        """What was counted since the last time, and how many of it met a conflict; printed, too."""
+    def take(self, title: str) -> Counter[tuple[str, str, str]]:
+        """What was counted since the last time; printed, too."""
         conflicts, log = self.counts.conflicts, list(self.counts.log)
         counted = self.counts.take()
         print(title, table(counted), f"{conflicts:4}  of them met a conflict", *log, sep="\n")
-        return counted, conflicts
+        return counted
 
     def comes_to_rest(self) -> None:
         """Until nobody has asked for anything for a while."""
@@ -321,7 +321,7 @@ def test_what_a_first_boot_and_a_reimage_by_kexec_cost(site: Site) -> None:
     site.boots(samples.DIGEST, secrets.token_hex(32), ("IPXE", "Stage1", "Root", "System", "Token"))
     site.until("the server is in production", site.is_in_production)
     site.comes_to_rest()
-    first, first_conflicts = site.take("FIRST BOOT")
+    first = site.take("FIRST BOOT")
 
     site.admin.patch(of(NodePool), site.name, {"spec": {"imageRef": f"{site.name}-new"}})
     site.comes_to_rest()
@@ -337,14 +337,14 @@ def test_what_a_first_boot_and_a_reimage_by_kexec_cost(site: Site) -> None:
     site.boots(NEXT_DIGEST, key, ("Stage1", "System", "Token"))
     site.until("the server is back", lambda: _is_over(site) and site.is_in_production())
     site.comes_to_rest()
-    reimage, reimage_conflicts = site.take("REIMAGE")
+    reimage = site.take("REIMAGE")
 
     assert site.bmc.boots == 1
     assert lists(first) == []
     assert lists(reimage, allowed=["Pod"]) == []
-    # How often two writers of one Server meet is for the load of the machine to decide, so conflicts are counted apart.
-    assert sum(first.values()) - first_conflicts <= FIRST_BOOT_AT_MOST, table(first)
-    assert sum(reimage.values()) - reimage_conflicts <= REIMAGE_AT_MOST, table(reimage)
+    # Requests that met another writer are requests, too: how many do is for the load of the machine to decide.
+    assert sum(first.values()) <= FIRST_BOOT_AT_MOST, table(first)
+    assert sum(reimage.values()) <= REIMAGE_AT_MOST, table(reimage)
 
 
 def _is_over(site: Site) -> bool:

@@ -30,6 +30,9 @@ MANAGER: Final = "provisioner-boot"
 MAX_REPORTS_PER_SERVER: Final = 32
 SECONDS_BETWEEN_WRITES: Final = 3.0
 """Per server: the first report is written at once, what follows within this time together."""
+JOIN_SECONDS: Final = 1.0
+"""So long after it said that it is about to join, a machine has mostly joined: the two writes do not meet, and there is
+nothing left to write."""
 LONGEST_PAUSE_SECONDS: Final = 15.0
 
 STAGE_WORDS: Final[dict[BootStage, str]] = {
@@ -76,6 +79,9 @@ class ProgressRecorder:
             if len(waiting) >= MAX_REPORTS_PER_SERVER:
                 del waiting[MAX_REPORTS_PER_SERVER // 2]  # the first ones tell of stages, the last one is the latest
             waiting.append((report, self._now()))
+            if report.stage == "Token":
+                name, later = server["metadata"]["name"], self._monotonic() + JOIN_SECONDS
+                self._not_before[name] = max(later, self._not_before.get(name, later))
             self._changed.notify_all()
         return True
 
@@ -164,7 +170,10 @@ class ProgressRecorder:
 def _fold(server: Server, reports: list[tuple[Report, datetime]]) -> tuple[BootProgress | None, list[BootStage]]:
     """Progress after all `reports` (None if they change nothing), and the stages that they began."""
     progress, changed, stages = server.status.progress, False, list[BootStage]()
+    join = server.status.join
     for report, moment in reports:
+        if report.stage == "Token" and join is not None and join.boot_id == report.boot_id and not report.message:
+            continue  # it has joined: that is proved, and says more
         after = record_report(progress, report, server.status.order, moment)
         if after is None:
             continue

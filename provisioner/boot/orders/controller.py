@@ -36,8 +36,9 @@ log = structlog.get_logger(__name__)
 
 MANAGER: Final = "provisioner-boot-controller"
 UNSYNCED_SECONDS: Final = 0.2
-SETTLE_SECONDS: Final = 3.0
-"""A stage that a booting machine has left so soon is in its progress, and not written once more."""
+SETTLE_SECONDS: Final = 4.0
+"""A stage that a booting machine has left so soon is in its progress, and not written once more. Longer than the pause
+between two writes of progress: they would meet."""
 
 _OWNED: Final = OwnedStatus(
     ("nodeRef", "bootStage", "bootID", "imageRef", "imageDigest", "order", "readyTime"), ("Booted", "Ready")
@@ -100,13 +101,15 @@ class BootController:
                 decision = self._decide(cached, node, lease, maintenance)
             if not _OWNED.differs(cached, decision.status):
                 return requeue_after(decision.requeue_after_seconds, self._rng)
-        written = self._cluster.apply_status(
-            Server,
-            name,
-            decision.status,
-            manager=MANAGER,
-            resource_version=cached["metadata"]["resourceVersion"],
-        )
+        # Under the resourceVersion always: whoever led before must not bring an order back that was replaced.
+        with self._own.written_on(name, of(Server), cached):
+            written = self._cluster.apply_status(
+                Server,
+                name,
+                decision.status,
+                manager=MANAGER,
+                resource_version=cached["metadata"]["resourceVersion"],
+            )
         self._own.note(name, of(Server), written)
         self._settling.is_written(name)
         if decision.orders:
@@ -216,4 +219,4 @@ def _note(leases: LeaseWatch, key: str, lease: Mapping[str, Any] | None) -> None
 def _is_words(body: Mapping[str, Any], decision: Decision) -> bool:
     """Whether what is new is how far a boot is, and nobody waits for that."""
     tells = decision.orders or decision.revokes or bool(decision.events)
-    return not tells and _OWNED.keeps_conditions(body, decision.status)
+    return not tells and _OWNED.keeps("Ready", body, decision.status)

@@ -11,7 +11,7 @@ from provisioner.api.boot_timeline import boot_timeline, format_timeline
 from provisioner.api.codec import to_json
 from provisioner.api.conditions import find_condition, settle_condition
 from provisioner.api.meta import Condition, rfc3339, rfc3339_micro
-from provisioner.api.server import Server, ServerStatus
+from provisioner.api.server import Lifecycle, Server, ServerStatus
 from provisioner.boot.orders.assessment import Assessment, ConditionUpdate, Decision
 from provisioner.boot.orders.facts import OrderFacts
 from provisioner.cluster.events import Happened
@@ -37,6 +37,7 @@ def compose(facts: OrderFacts, assessment: Assessment, now: datetime) -> Decisio
         image_digest=image_digest,
         order=order,
         ready_time=_ready_time(facts, assessment, now),
+        lifecycle=_lifecycle(facts, assessment),
         conditions=tuple(_condition(facts.server, type_, say, now) for type_, say in _conditions(assessment)),
     )
     again = assessment.requeue_after_seconds
@@ -60,6 +61,14 @@ def _running_image(facts: OrderFacts) -> tuple[str | None, str | None]:
     if facts.ordered_image is not None and facts.ordered_image.name == ref:
         return ref, facts.ordered_image.spec.digest
     return ref, status.image_digest if status.image_ref == ref else None
+
+
+def _lifecycle(facts: OrderFacts, assessment: Assessment) -> Lifecycle | None:
+    """Booting, with the first order of a server of which nothing was said: the health stage, whose field it is, says
+    what comes after, and takes it over with that. Until then each write has to repeat it: server-side apply takes away
+    what is left out."""
+    said = facts.server.status.lifecycle
+    return "Booting" if said == "Booting" or (said is None and assessment.order is not None) else None
 
 
 def _ready_time(facts: OrderFacts, assessment: Assessment, now: datetime) -> str | None:

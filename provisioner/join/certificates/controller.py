@@ -156,16 +156,17 @@ class Approver:
             last_transition_time=rfc3339(self.now()),
             observed_generation=server.metadata.generation,
         )
-        written = self.cluster.apply_status(
-            Server,
-            server.name,
-            {
-                "join": to_json(join),
-                "conditions": [to_json(settle_condition(server.status.conditions, condition))],
-            },
-            manager=APPROVER_MANAGER,
-            resource_version=server.metadata.resource_version,
-        )
+        with self.reader.written_on(server):
+            written = self.cluster.apply_status(
+                Server,
+                server.name,
+                {
+                    "join": to_json(join),
+                    "conditions": [to_json(settle_condition(server.status.conditions, condition))],
+                },
+                manager=APPROVER_MANAGER,
+                resource_version=server.metadata.resource_version,
+            )
         self.reader.note(server.name, of(Server), written)
 
     def _approve(self, csr: dict[str, Any], request: CertificateRequest, server: Server) -> None:
@@ -173,9 +174,6 @@ class Approver:
         message = f"server {server.name}, boot order {(server.status.join or JoinStatus()).order_id}"
         self._decide(csr, "Approved", "ProvisionerApproved", message)
         log.info("certificate approved", csr=request.name, server=server.name, kind=kind, username=request.username)
-        if request.signer == CLIENT_SIGNER:  # with it the kubelet asks for the other one
-            words = "Approved the kubelet's client certificate"
-            self.recorder.record(regarding_server(server), "Normal", "CertificateApproved", words)
 
     def _deny(self, csr: dict[str, Any], request: CertificateRequest, verdict: Deny, facts: CertificateFacts) -> None:
         self._decide(csr, "Denied", verdict.reason, verdict.message[:MAX_MESSAGE_LENGTH])
