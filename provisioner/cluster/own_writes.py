@@ -31,7 +31,7 @@ BEHIND_SECONDS: Final = 0.2
 FORGET: Final = timedelta(seconds=90)
 """An object that is missing from a cache so long after it was written is gone: a dead watch is noticed before."""
 
-BEHIND_AT_MOST: Final = timedelta(seconds=2)
+BEHIND_AT_MOST: Final = timedelta(seconds=1)
 """So long a newer copy is waited for after a conflict: one may have had another cause."""
 
 Object = Mapping[str, Any]
