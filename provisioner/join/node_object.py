@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from provisioner.api.codec import to_json
+from provisioner.api.conditions import find_condition
 from provisioner.api.node_contract import PREPARED_ORDER_ANNOTATION, VERIFICATION_TAINT
 from provisioner.api.node_pool import NodePool
 from provisioner.api.rack import Rack
@@ -62,7 +63,7 @@ class PrepareNode:
 
 @dataclass(frozen=True)
 class RecordNode:
-    """The Node is prepared; whoever did it died before it was on record."""
+    """The Node is prepared, and the record does not say so: whoever did it died before, or its pool was gone since."""
 
     node_taints: tuple[str, ...]
 
@@ -93,7 +94,10 @@ def plan_node(
         )
     prepared = annotations.get(PREPARED_ORDER_ANNOTATION) == order.id
     if prepared and marked:
-        return None if recorded or existing["metadata"].get("uid") is None else RecordNode(node_taints)
+        said = find_condition(server.status.conditions, "NodePrepared")
+        if recorded:
+            return None if said is not None and said.status == "True" else RecordNode(server.status.node_taints)
+        return RecordNode(node_taints) if existing["metadata"].get("uid") is not None else None
     present: Taints = (existing.get("spec") or {}).get("taints") or []
     return PrepareNode(
         labels=dict.fromkeys(labels_set_before(existing) - labels.keys()) | labels,

@@ -23,7 +23,7 @@ from provisioner.lab.network import LabNetwork, tap_name
 from provisioner.lab.rack_description import RackDescription, to_json
 from provisioner.lab.tools import Tools
 
-Fault = Literal["PowerCut", "ResetButton", "Slow", "Unavailable", "None"]
+Fault = Literal["PowerCut", "ResetButton", "Slow", "ResetsUnavailable", "None"]
 
 _START_SECONDS: Final = 60.0
 

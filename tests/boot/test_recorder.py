@@ -113,6 +113,18 @@ def test_many_reports_of_one_server_become_few_writes_and_lose_no_stage(world: W
     assert world.events.reasons() == [f"BootStage{stage}" for stage in ("IPXE", "Stage1", "Root")]
 
 
+def test_reports_of_a_join_that_never_comes_put_off_nothing_that_waits(world: World) -> None:
+    world.cluster.gate.clear()
+    world.report("IPXE")
+    world.report("Stage1")
+    puts_off = dict(world.recorder._not_before)
+    for number in range(20):
+        world.report("Token", f"attempt {number}")
+    assert world.recorder._not_before == puts_off
+    world.cluster.gate.set()
+    world.drain()
+
+
 def test_repeated_requests_cost_no_write(world: World) -> None:
     for _ in range(50):
         world.report("IPXE")

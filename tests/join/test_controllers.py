@@ -121,3 +121,23 @@ def test_a_pool_that_appears_late_is_noticed(informers: JoinInformers, make_worl
     wait_until(lambda: reason() == "Incomplete", "the missing pool is reported")
     world.admin.apply(encode(samples.pool(world.name, image_ref=world.name)), manager="tests")
     wait_until(lambda: reason() == "Prepared", "the Node is prepared")
+
+
+def test_a_pool_that_goes_and_comes_back_leaves_a_prepared_node_prepared(
+    informers: JoinInformers, make_world: Callable[..., World]
+) -> None:
+    world = make_world()
+    world.prepare_node = lambda: None  # type: ignore[method-assign]
+    world.order("order-1")
+
+    def prepared() -> tuple[str | None, tuple[str, ...]]:
+        status = world.server().status
+        return next((c.reason for c in status.conditions if c.type == "NodePrepared"), None), status.node_taints
+
+    wait_until(lambda: prepared()[0] == "Prepared", "the Node is prepared")
+    before, (_, taints) = world.admin.get(NODES, world.name), prepared()
+    world.admin.delete(of(NodePool), world.name)
+    wait_until(lambda: prepared() == ("Incomplete", taints), "the missing pool is reported")
+    world.admin.apply(encode(samples.pool(world.name, image_ref=world.name)), manager="tests")
+    wait_until(lambda: prepared() == ("Prepared", taints), "the Node is known as prepared again")
+    assert world.admin.get(NODES, world.name) == before

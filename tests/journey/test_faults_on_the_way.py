@@ -24,7 +24,7 @@ def test_a_boot_comes_to_ready_though_boot_service_and_controller_die_in_each_of
     name, before = "r01-u01", rack.node_boot_id("r01-u01")
     powered_on, handed_out = _powered_on(rack, name), _handed_out(rack, name)
     rack.switch_off(name)
-    rack.inject(name, "Unavailable")
+    rack.inject(name, "ResetsUnavailable")
     began = datetime.now(UTC)
     hit, written = list[BootStage](), len(rack.console(name))
     with rack.cable(name) as cable:

@@ -200,6 +200,9 @@ def test_faults_come_and_go(server: FakeServer, client: Client) -> None:
     busy = client.call("GET", SYSTEM)
     assert (busy.status_code, busy.headers["Retry-After"]) == (503, "2")
     server.endpoint.faults.unavailable = False
+    server.endpoint.faults.resets_unavailable = True
+    asked = [client.call("GET", SYSTEM), client.call("POST", RESET, json={"ResetType": "On"})]
+    assert [answer.status_code for answer in asked] == [200, 503]
     server.endpoint.faults.delay_seconds = 3600
     with pytest.raises(requests.exceptions.ReadTimeout):
         client.session.get(client.url + SYSTEM, timeout=0.5)

@@ -13,12 +13,13 @@ from provisioner.api.pool_settings import VerificationSettings
 from provisioner.api.server import CheckResult, PowerStatus, Verification
 from provisioner.jobs.work import Work
 from provisioner.maintenance.facts import MaintenanceFacts
-from provisioner.maintenance.phases.reboot_methods import timeout_seconds
 from provisioner.maintenance.phases.rebooting import decide_rebooting
 from provisioner.maintenance.phases.verdict import read_verdict
 from provisioner.maintenance.phases.verifying import decide_verifying
 from provisioner.maintenance.steps import NeedId, SetIntent, SetTaint, Step, Wait, WriteStatus
+from provisioner.power.preflight import what_differs
 from provisioner.rules.bootability import find_without_image
+from provisioner.rules.stage_timeouts import method_timeout_seconds
 from tests.boot import objects
 from tests.maintenance.fake_jobs import job
 from tests.maintenance.samples import NOON, requestor
@@ -59,6 +60,11 @@ def told(given: MaintenanceFacts, **changes: Any) -> MaintenanceFacts:
     step = decide_rebooting(given, later(10))
     assert isinstance(step, SetIntent)
     return replace(given, node=node(**{"taint": NAME, "prepared": "o2", "intent": step.intent, **changes}))
+
+
+def deleted(given: MaintenanceFacts) -> MaintenanceFacts:
+    meta = replace(given.maintenance.metadata, deletion_timestamp=rfc3339(NOON))
+    return replace(given, maintenance=replace(given.maintenance, metadata=meta))
 
 
 def says(state: Any, of: str = "try-1") -> BootReport:
@@ -182,10 +188,21 @@ REBOOTING: dict[str, tuple[MaintenanceFacts, float, str]] = {
     ),
     "a Node that is gone is waited for": (trying("Reset", node=None), 20, "says: a boot by the BMC is awaited"),
     "an Image that goes before anybody was told sends it back to waiting": (
-        trying("Reset", image=None),
+        trying("Reset", server=server(order="o1"), image=None),
         10,
         "ends: ImageUnavailable",
     ),
+    "also where no system was running": (
+        trying("Reset", server=server(order="o1"), node=node(taint=NAME, ready="False"), image=GONE),
+        10_000,
+        "ends: ImageUnavailable",
+    ),
+    "once the BMC may act it is not let go: jobs would come, and the reset": (
+        trying("Reset", image=GONE),
+        100,
+        "says: a boot by the BMC is awaited",
+    ),
+    "it has its time then, and no more": (trying("Reset", image=GONE), 180, "TimedOut, Rebooting"),
     "so it does before the agent was told": (trying(image=GONE), 10, "ends: ImageUnavailable"),
     "an agent that was told has its time, for it may have staged the Image": (
         replace(told(trying()), image=GONE),
@@ -213,7 +230,61 @@ REBOOTING: dict[str, tuple[MaintenanceFacts, float, str]] = {
         f"says: {GONE_WORDS}",
     ),
     "so is one whose Node is gone": (trying("Reset", node=None, image=None), 10_000, f"says: {MISSING_WORDS}"),
-    "so is one that booted something else": (
+    "so is one that an attempt brought down before this one": (
+        trying(
+            "Reset",
+            server=server(order="o1"),
+            node=node(taint=NAME, ready="False"),
+            tries=(attempt("Kexec", outcome="TimedOut"),),
+            image=GONE,
+        ),
+        10_000,
+        f"says: {GONE_WORDS}",
+    ),
+    "and between the two": (
+        trying(
+            ended={"outcome": "TimedOut"},
+            node=node(taint=NAME, ready="False"),
+            tries=(attempt("Kexec", outcome="TimedOut"),),
+            image=GONE,
+        ),
+        10_000,
+        f"says: {GONE_WORDS}",
+    ),
+    "but not for its own sake": (
+        replace(trying("Reset", node=node(taint=NAME, ready="False"), image=GONE), wanted=None),
+        180,
+        "TimedOut, Rebooting",
+    ),
+    "nor where its Maintenance was deleted": (
+        deleted(trying("Reset", node=node(taint=NAME, ready="False"), image=GONE)),
+        180,
+        "TimedOut, Rebooting",
+    ),
+    "then it ends": (
+        deleted(
+            trying(
+                ended={"outcome": "TimedOut"},
+                node=node(taint=NAME, ready="False"),
+                tries=(attempt("Kexec", outcome="TimedOut"),),
+                image=GONE,
+            )
+        ),
+        200,
+        "ends: RebootFailed",
+    ),
+    "and where no method is left": (
+        trying(
+            "PowerCycle",
+            ended={"outcome": "TimedOut"},
+            node=node(taint=NAME, ready="False"),
+            tries=tuple(attempt(m, outcome="TimedOut") for m in ("Kexec", "Reboot", "Reset", "PowerCycle")),
+            image=GONE,
+        ),
+        200,
+        "ends: RebootFailed",
+    ),
+    "one that runs something else is not kept for it": (
         trying(
             ended={"outcome": "WrongImage"},
             node=node(NEW_BOOT, taint=NAME),
@@ -221,7 +292,7 @@ REBOOTING: dict[str, tuple[MaintenanceFacts, float, str]] = {
             image=GONE,
         ),
         200,
-        f"says: {GONE_WORDS}",
+        "ends: WrongImage",
     ),
     "a boot that is seen counts, whatever became of the Image": (
         trying(node=node(NEW_BOOT, taint=NAME), image=None),
@@ -426,9 +497,23 @@ def test_an_attempt_has_half_of_its_time_at_least_once_its_image_is_back() -> No
             given = replace(given, maintenance=replace(given.maintenance, status=step.status))
         assert [(b.kind, b.name) for b in given.maintenance.status.blockers] == [("Image", "gpu-node-abababababab")]
         back_again = replace(given, image=objects.image())
-        half = 0.5 * timeout_seconds(given.pool, "Reset")
+        half = 0.5 * method_timeout_seconds("Reset", given.pool)
         assert words(decide_rebooting(back_again, later(seconds + half - 1))) == "says: a boot by the BMC is awaited"
     assert words(decide_rebooting(back_again, later(seconds + 2 * half))) == "TimedOut, Rebooting"
+
+
+def test_who_goes_back_to_waiting_has_no_attempt_that_a_bmc_may_still_carry_out() -> None:
+    given = trying("Reset", work=Work(jobs=(job(),)))
+    assert given.server is not None
+    order = given.server.status.order
+    assert order is not None
+    order = replace(order, method="Reset", maintenance_ref=given.maintenance.name)
+    assert what_differs(given.maintenance, NODE, order) is None
+    step = decide_rebooting(given, later(10))
+    assert isinstance(step, WriteStatus)
+    judged = replace(given.maintenance, status=step.status)
+    assert what_differs(judged, NODE, order) == "its attempt try-1 has ended"
+    assert step.status.attempts == ()  # its method stays open
 
 
 def test_a_look_at_a_missing_image_writes_nothing_twice() -> None:

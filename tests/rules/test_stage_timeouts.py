@@ -12,7 +12,7 @@ from provisioner.api.node_pool import NodePool, StageTimeouts
 from provisioner.api.server import PowerStatus
 from provisioner.boot.orders.stages import current_stage
 from provisioner.join.admission.admit import Admitted, Denied, JoinFacts, admit
-from provisioner.rules.stage_timeouts import stage_timeout_seconds, time_to_join
+from provisioner.rules.stage_timeouts import method_timeout_seconds, stage_timeout_seconds, time_to_join
 from tests.join import samples
 from tests.join.samples import ADDRESS, NOW, ORDER, image, node, request, server, with_status
 
@@ -46,4 +46,17 @@ def test_a_boot_may_join_until_the_moment_at_which_it_is_given_up(seconds: dict[
     refused = admit(facts, request(), ADDRESS, later)
     assert isinstance(refused, Denied)
     assert refused.reason == "OrderExpired"
-    assert f"the {int((last - NOW).total_seconds())} s that all stages of a boot may take together" in refused.message
+    assert f"the {int((last - NOW).total_seconds())} s that a boot may take" in refused.message
+
+
+def test_a_boot_that_the_running_system_begins_may_join_for_as_long_as_it_is_awaited() -> None:
+    in_a_hurry = pool(firmware=60, ipxe=30, stage1=30, root=60, system=60, token=60)
+    assert time_to_join(in_a_hurry) == timedelta(seconds=300)
+    assert time_to_join(in_a_hurry, by_agent="Reboot") == timedelta(
+        seconds=method_timeout_seconds("Reboot", in_a_hurry)
+    )
+    assert time_to_join(in_a_hurry, by_agent="Kexec") == timedelta(seconds=300)
+    began = samples.order(method="Reboot", attempt_id="a", maintenance_ref="r01-u01-1", ordered_time=rfc3339_micro(NOW))
+    facts = JoinFacts(server=with_status(server(), order=began, power=None), pool=in_a_hurry, image=image(), node=None)
+    refused = [admit(facts, request(), ADDRESS, NOW + timedelta(seconds=seconds)) for seconds in (899, 901)]
+    assert [isinstance(each, Denied) and each.reason == "OrderExpired" for each in refused] == [False, True]

@@ -79,7 +79,7 @@ class ProgressRecorder:
             if len(waiting) >= MAX_REPORTS_PER_SERVER:
                 del waiting[MAX_REPORTS_PER_SERVER // 2]  # the first ones tell of stages, the last one is the latest
             waiting.append((report, self._now()))
-            if report.stage == "Token":
+            if report.stage == "Token" and len(waiting) == 1:  # what waits already is not put off
                 name, later = server["metadata"]["name"], self._monotonic() + JOIN_SECONDS
                 self._not_before[name] = max(later, self._not_before.get(name, later))
             self._changed.notify_all()

@@ -24,7 +24,7 @@ from provisioner.join.admission.request import JoinRequest
 from provisioner.join.admission.successor import find_successor
 from provisioner.join.node_object import SERVER_UID_ANNOTATION
 from provisioner.rules.assigned_image import next_image_name
-from provisioner.rules.boot_order import is_by_bmc
+from provisioner.rules.boot_order import is_by_agent, is_by_bmc
 from provisioner.rules.bootability import find_unaccepted, find_without_pool
 from provisioner.rules.liveness import read_heartbeat
 from provisioner.rules.stage_timeouts import time_to_join
@@ -164,12 +164,12 @@ def _judge_order(facts: JoinFacts, server: Server, request: JoinRequest, now: da
         if obstacle is not None:
             return obstacle
     # Armed since the BMC accepted the order; since it was given, where there is no BMC or the agent carries it out.
-    window = time_to_join(facts.pool)
+    window = time_to_join(facts.pool, by_agent=order.method if is_by_agent(order) else None)
     if now > armed + window:
         return Denied(
             "OrderExpired",
             f"boot order {order.id} was armed at {armed:%Y-%m-%dT%H:%M:%SZ}, longer ago than the "
-            f"{int(window.total_seconds())} s that all stages of a boot may take together; a new order is needed",
+            f"{int(window.total_seconds())} s that a boot may take; a new order is needed",
             recorded=True,
         )
     return _judge_image(facts, server, order, request) or _judge_node(

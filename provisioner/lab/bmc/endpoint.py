@@ -30,6 +30,8 @@ class Faults:
 
     delay_seconds: float = 0.0
     unavailable: bool = False
+    resets_unavailable: bool = False
+    """All else is answered."""
     tokens_refused: int = 0
     """So many of the next requests by a session get 401, however valid its token."""
     answers_lost: list[str] = field(default_factory=list)

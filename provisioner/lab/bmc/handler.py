@@ -121,7 +121,7 @@ class BmcHandler(BaseHTTPRequestHandler):
         faults = self.endpoint.faults
         if faults.delay_seconds:
             time.sleep(faults.delay_seconds)
-        if faults.unavailable:
+        if faults.unavailable or (faults.resets_unavailable and self._resource_path() == bmc_resources.RESET_ACTION):
             self._refuse(
                 HTTPStatus.SERVICE_UNAVAILABLE,
                 "ServiceTemporarilyUnavailable",

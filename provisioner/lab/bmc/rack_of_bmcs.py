@@ -90,8 +90,8 @@ def carry_out(endpoints: Mapping[str, BmcEndpoint], request: Mapping[str, Any]) 
     """One request of the control socket: {"server": NAME, "fault": FAULT, …} → {} or {"error": …}.
 
     FAULT is PowerCut (the machine is off at once), ResetButton (it starts anew, and nobody asked the BMC), Slow with
-    "seconds" (every request waits), Unavailable (503 to every request) or None (healthy again). Without a server it
-    answers whether the BMCs are up.
+    "seconds" (every request waits), ResetsUnavailable (503 to whoever wants it on or off) or None (healthy again).
+    Without a server it answers whether the BMCs are up.
     """
     if "server" not in request:
         return {"servers": sorted(endpoints)}
@@ -105,12 +105,12 @@ def carry_out(endpoints: Mapping[str, BmcEndpoint], request: Mapping[str, Any]) 
             endpoint.power.press_reset_button()
         case "Slow":
             endpoint.faults.delay_seconds = float(request["seconds"])
-        case "Unavailable":
-            endpoint.faults.unavailable = True
+        case "ResetsUnavailable":
+            endpoint.faults.resets_unavailable = True
         case "None":
-            endpoint.faults.delay_seconds, endpoint.faults.unavailable = 0.0, False
+            endpoint.faults.delay_seconds, endpoint.faults.resets_unavailable = 0.0, False
         case other:
-            return {"error": f"fault {other!r} is unknown; use PowerCut, ResetButton, Slow, Unavailable or None"}
+            return {"error": f"fault {other!r} is unknown; use PowerCut, ResetButton, Slow, ResetsUnavailable or None"}
     return {}
 
 

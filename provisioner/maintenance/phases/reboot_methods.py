@@ -43,15 +43,6 @@ def why_no_kexec(node: NodeView, pool: NodePool | None) -> str | None:
     return None
 
 
-def timeout_seconds(pool: NodePool | None, method: RebootMethod) -> int:
-    """How long the method may take until something of the new boot is seen."""
-    default = {"Kexec": 180, "Reboot": 900, "Reset": 900, "PowerCycle": 900}
-    if pool is None:
-        return default[method]
-    times = pool.spec.maintenance.method_timeout_seconds
-    return {"Kexec": times.kexec, "Reboot": times.reboot, "Reset": times.reset, "PowerCycle": times.power_cycle}[method]
-
-
 def next_method(facts: MaintenanceFacts, action: MaintenanceAction) -> RebootMethod | None:
     """The first open method that was not tried since the claim."""
     tried = {a.method for a in facts.maintenance.status.attempts}

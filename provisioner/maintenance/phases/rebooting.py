@@ -20,7 +20,7 @@ from provisioner.api.node_facts import BootIntent
 from provisioner.jobs.work import Job
 from provisioner.maintenance.facts import MaintenanceFacts, attempt_obstacle, taint_value
 from provisioner.maintenance.phases.new_boot import NOT_ORDERED, awaited_order, new_boot
-from provisioner.maintenance.phases.reboot_methods import next_method, timeout_seconds
+from provisioner.maintenance.phases.reboot_methods import next_method
 from provisioner.maintenance.phases.verdict import Cause
 from provisioner.maintenance.requests.effective import effective, protected_jobs
 from provisioner.maintenance.status.record import (
@@ -34,6 +34,7 @@ from provisioner.maintenance.status.record import (
     with_conditions,
 )
 from provisioner.maintenance.steps import NeedId, SetIntent, SetTaint, Step, Wait, WriteStatus
+from provisioner.rules.stage_timeouts import method_timeout_seconds
 
 POLL_SECONDS: Final = 5.0
 
@@ -51,7 +52,7 @@ def _begin(
         image, digest = before.image_ref, before.image_digest
     else:
         image, digest = facts.image_name or "", facts.image.spec.digest if facts.image is not None else ""
-    deadline = now + timedelta(seconds=timeout_seconds(facts.pool, method))
+    deadline = now + timedelta(seconds=method_timeout_seconds(method, facts.pool))
     attempt = RebootAttempt(
         id=new_id,
         method=method,
@@ -121,32 +122,37 @@ def _next_try(facts: MaintenanceFacts, attempt: RebootAttempt, now: datetime) ->
     attempts = status.attempts
     wrong = sum(a.outcome == "WrongImage" for a in attempts)
     method = next_method(facts, status.action or "Reboot") if wrong < 2 and len(attempts) < MAX_ATTEMPTS else None
-    missing = attempt_obstacle(facts)
-    if missing is not None and wrong < 2 and len(attempts) < MAX_ATTEMPTS:
-        # No method leads to an Image that is not there: each waits for it, and none is used up.
-        return _wait_for_image(facts, missing, facts.maintenance.status, now)
-    if method is not None:
+    why_not = "no other method to reboot the server is open"
+    missing = attempt_obstacle(facts) if method is not None else None
+    if missing is not None:  # then no method leads to it, and none is used up
+        if _runs_on(facts):
+            return _judge(facts, "ImageUnavailable", missing, now)
+        if attempt.outcome != "WrongImage" and _is_asked_for(facts):
+            return _wait_for_image(facts, missing, status, now)
+        why_not = missing
+    elif method is not None:
         return begin_attempt(facts, effective(facts, now), method, now)
     cause: Cause = "WrongImage" if attempt.outcome == "WrongImage" else "RebootFailed"
     words = "; ".join(f"{a.method} {a.outcome}: {a.message}" for a in attempts)
-    return _judge(facts, cause, f"no other method to reboot the server is open: {words}", now)
+    return _judge(facts, cause, f"{why_not}: {words}", now)
 
 
 def _without_image(facts: MaintenanceFacts, attempt: RebootAttempt, now: datetime) -> Step | None:
     """Its Image was deleted, or its files are gone, while the attempt is under way; None if that changes nothing.
 
-    A machine that is on its way stands before its boot script, which says what is missing, and goes on when that is
-    back: the attempt is not over before it has had half of its time with the Image. One that was told and still runs
-    has its time: it may have staged the Image.
+    Where nobody was told of it and the machine was not brought down before, it goes back to waiting. A machine that is
+    down, and stands before its boot script, boots by itself when the Image is back: the attempt is not over before it
+    has had half of its time with it, as long as somebody asks for it. Else the attempt has its time and no more.
     """
     missing = attempt_obstacle(facts)
     if missing is None:
         return None
-    node, status = facts.node, facts.maintenance.status
-    if _runs_on(facts):
-        was_told = node is not None and node.intent is not None and node.intent.id == attempt.id
-        return None if was_told or _has_bmc_acted(facts, attempt) else _wait_for_image(facts, missing, status, now)
-    seconds = timeout_seconds(facts.pool, attempt.method)
+    runs, status = _runs_on(facts), facts.maintenance.status
+    if not _was_told(facts, attempt) and (runs or not status.attempts):
+        return _judge(facts, "ImageUnavailable", missing, now)
+    if runs or not _is_asked_for(facts):
+        return None
+    seconds = method_timeout_seconds(attempt.method, facts.pool)
     if now + timedelta(seconds=seconds / 2) >= parse_time(attempt.deadline_time):
         extended = replace(attempt, deadline_time=rfc3339_micro(now + timedelta(seconds=seconds)))
         words = f"is rebooted by {attempt.method}; its boot is awaited until {extended.deadline_time}, or for longer"
@@ -155,14 +161,24 @@ def _without_image(facts: MaintenanceFacts, attempt: RebootAttempt, now: datetim
 
 
 def _wait_for_image(facts: MaintenanceFacts, missing: str, status: MaintenanceStatus, now: datetime) -> Step:
-    """While the old boot runs, back to waiting: jobs may use it meanwhile. A machine that is down stays claimed."""
-    if _runs_on(facts):
-        return _judge(facts, "ImageUnavailable", missing, now)
     before, image = facts.maintenance.status, status.reboot.image_ref if status.reboot is not None else ""
     facts = replace(facts, maintenance=replace(facts.maintenance, status=status))
     blocked = set_blockers(effective(facts, now), [("Image", image, missing)], now)
     blocked = with_conditions(facts.maintenance, blocked, now)
     return WriteStatus(status=blocked) if blocked != before else Wait(seconds=POLL_SECONDS)
+
+
+def _was_told(facts: MaintenanceFacts, attempt: RebootAttempt) -> bool:
+    """Whether the attempt's agent or BMC may act: the one has its intent, the other its order, carried out or not."""
+    if attempt.method in AGENT_METHODS:
+        return facts.node is not None and facts.node.intent is not None and facts.node.intent.id == attempt.id
+    order = facts.server.status.order if facts.server is not None else None
+    return order is not None and order.attempt_id == attempt.id
+
+
+def _is_asked_for(facts: MaintenanceFacts) -> bool:
+    """Whether anybody still wants the boot: only then a wait may be without end."""
+    return facts.wanted is not None and facts.maintenance.metadata.deletion_timestamp is None
 
 
 def _runs_on(facts: MaintenanceFacts) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final, get_args
 
-from provisioner.api.maintenance import SUCCEEDED, MaintenancePhase, MaintenanceStatus, RebootAttempt, Requestor
+from provisioner.api.maintenance import SUCCEEDED, MaintenancePhase, MaintenanceStatus, Requestor
 from provisioner.api.meta import parse_time, rfc3339_micro
 from provisioner.maintenance.facts import MaintenanceFacts, NodeView, close_reason
 from provisioner.maintenance.phases.kept_drain import may_reopen, stays_drained
@@ -115,13 +115,6 @@ def _ended(facts: MaintenanceFacts, verdict: Verdict, now: datetime) -> Maintena
         )
         status = note(status, now, verdict.cause, "released; waits again", phase="Waiting")
         return with_conditions(m, next_step(status, "is claimed when nothing stands in the way any more"), now)
-    status = replace(status, finished_time=rfc3339_micro(now), blockers=(), reboot=_over(status, now))
+    status = replace(status, finished_time=rfc3339_micro(now), blockers=())
     status = note(status, now, verdict.phase, f"{verdict.cause}: {verdict.message}", phase=verdict.phase)
     return with_conditions(m, stays_drained(facts, status, now), now)
-
-
-def _over(status: MaintenanceStatus, now: datetime) -> RebootAttempt | None:
-    attempt = status.reboot
-    if attempt is None or attempt.outcome is not None:
-        return attempt
-    return replace(attempt, ended_time=rfc3339_micro(now), outcome="Failed", message="the Maintenance ended")

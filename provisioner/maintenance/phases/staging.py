@@ -10,8 +10,9 @@ from provisioner.api.maintenance import MaintenanceStatus
 from provisioner.api.meta import parse_time, rfc3339
 from provisioner.api.node_facts import BootIntent
 from provisioner.maintenance.facts import MaintenanceFacts, image_obstacle
-from provisioner.maintenance.phases.reboot_methods import possible_methods, timeout_seconds
+from provisioner.maintenance.phases.reboot_methods import possible_methods
 from provisioner.maintenance.status.record import Blocked, note
+from provisioner.rules.stage_timeouts import method_timeout_seconds
 
 NOT_STAGED: Final = "NotStaged"
 
@@ -52,7 +53,7 @@ def awaits_staging(facts: MaintenanceFacts, now: datetime) -> list[Blocked]:
     said = f"it says {report.state}: {report.message}" if report is not None else "it has not answered yet"
     words = (
         f"its agent fetches and verifies Image '{intent.image}' while the server is still in use; {said}; it is "
-        f"waited for at most {timeout_seconds(facts.pool, 'Kexec')} s; to skip this, ask with policy Now"
+        f"waited for at most {method_timeout_seconds('Kexec', facts.pool)} s; to skip this, ask with policy Now"
     )
     return [("Agent", node.name, words)]
 
@@ -60,13 +61,13 @@ def awaits_staging(facts: MaintenanceFacts, now: datetime) -> list[Blocked]:
 def staging_ends(facts: MaintenanceFacts) -> datetime | None:
     """Until when the agent is waited for; None while it is not on record as waited for."""
     since = [parse_time(b.since_time) for b in facts.maintenance.status.blockers if _is_staging(facts, b.kind, b.name)]
-    return min(since) + timedelta(seconds=timeout_seconds(facts.pool, "Kexec")) if since else None
+    return min(since) + timedelta(seconds=method_timeout_seconds("Kexec", facts.pool)) if since else None
 
 
 def give_up_staging(facts: MaintenanceFacts, now: datetime) -> MaintenanceStatus | None:
     """The record that the agent took too long, so that it is not waited for again; None while its time lasts."""
     intent, ends = stage_intent(facts), staging_ends(facts)
-    limit = timedelta(seconds=timeout_seconds(facts.pool, "Kexec"))
+    limit = timedelta(seconds=method_timeout_seconds("Kexec", facts.pool))
     if intent is None or ends is None or now < ends <= now + limit:  # later only by a clock that was ahead
         return None
     words = f"{intent.id}: not staged by {rfc3339(ends)}; the server is claimed nevertheless"

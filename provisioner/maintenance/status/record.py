@@ -106,11 +106,14 @@ def next_step(status: MaintenanceStatus, words: str | None) -> MaintenanceStatus
 
 
 def judge(maintenance: Maintenance, cause: Cause, message: str, now: datetime) -> MaintenanceStatus:
-    """The status that holds the verdict, before anything is undone."""
+    """The status that holds the verdict, before anything is undone.
+
+    An attempt under way is over: no boot is ordered for it any more, and none that was ordered is carried out.
+    """
     verdict: ConditionStatus = "Unknown"
     if cause in FINAL_PHASE_OF:
         verdict = "True" if FINAL_PHASE_OF[cause] == "Completed" else "False"
-    status = note(maintenance.status, now, cause, message)
+    status = note(replace(maintenance.status, reboot=_over(maintenance.status, message, now)), now, cause, message)
     condition = Condition(
         type=SUCCEEDED,
         status=verdict,
@@ -125,6 +128,14 @@ def judge(maintenance: Maintenance, cause: Cause, message: str, now: datetime) -
     return next_step(
         replace(status, conditions=(*kept, condition), blockers=blockers), f"is released: {words} ({cause})"
     )
+
+
+def _over(status: MaintenanceStatus, message: str, now: datetime) -> RebootAttempt | None:
+    """It is not among those that were tried: its method stays open."""
+    attempt = status.reboot
+    if attempt is None or attempt.outcome is not None:
+        return attempt
+    return replace(attempt, ended_time=rfc3339_micro(now), outcome="Failed", message=clip(message))
 
 
 def with_conditions(maintenance: Maintenance, status: MaintenanceStatus, now: datetime) -> MaintenanceStatus:
