@@ -18,7 +18,8 @@ class Asked:
     """One request: a condition of a Node, or a requestor of a Maintenance. `image`: the one that was named.
 
     carriers: uids of the Maintenances that took it over, in that order. lost_at: when its Node was deleted, and the
-    condition with it. drained_at: when the server was first out of use and empty for its sake.
+    condition with it. drained_at: when the server was first out of use and empty for its sake. again_at: when it was
+    set once more before it was decided.
     """
 
     server: str
@@ -30,6 +31,7 @@ class Asked:
     lost_at: datetime | None = None
     drained_at: datetime | None = None
     carriers: list[str] = field(default_factory=list)
+    again_at: list[datetime] = field(default_factory=list)
 
     @property
     def is_condition(self) -> bool:
@@ -75,6 +77,7 @@ class History:
                 return
             if again and not decided:
                 open_.image = image
+                open_.again_at.append(self._clock.now)
                 return
         self.asked.append(Asked(server, requestor, action, image, self._clock.now))
 
@@ -93,6 +96,10 @@ class History:
         for asked in self.asked:
             if asked.server == server and asked.is_condition and asked.stands:
                 asked.lost_at = self._clock.now
+
+    def may_be_two(self, asked: Asked, done: Object) -> bool:
+        """Whether it was set again in the second in which that was decided: nobody can tell which came first."""
+        return any(rfc3339(at) == verdict_of(done)["lastTransitionTime"] for at in asked.again_at)
 
     # What the API server shows
 

@@ -49,7 +49,7 @@ def _fault(world: World, asked: Asked, permits: Collection[str] | None) -> str |
     """What is wrong with what became of a request; None if nothing is."""
     carriers = world.history.carriers(asked)
     begun = [b for b in carriers if (b.get("status") or {}).get("reboot")]
-    if len(begun) > 1:
+    if len(begun) > 1 and not world.history.may_be_two(asked, begun[0]):
         return f"it was done twice: {', '.join(b['metadata']['name'] for b in begun)}"
     if not asked.stands:
         return None
@@ -79,19 +79,26 @@ def _fault(world: World, asked: Asked, permits: Collection[str] | None) -> str |
 
 
 def _proof(world: World, asked: Asked, end: datetime) -> bool:
-    """Whether a boot as asked for was seen after it was asked for, and passed its checks before it was called done."""
+    """Whether a boot as asked for was seen after it was asked for, and passed its checks before it was called done.
+
+    After a power cycle it may be a later boot, where somebody reset the machine once more before its checks.
+    """
     named = {a.image for a in world.history.asked if a.server == asked.server and a.image}
+    was_cold = False
     for boot in world.machines[asked.server].log:
-        if boot.joined_at is None or boot.joined_at < asked.at - SLACK or boot.passed_at is None:
+        if boot.joined_at is None or boot.joined_at < asked.at - SLACK:
+            continue
+        was_cold = was_cold or boot.cold
+        if boot.passed_at is None:
             continue
         images = {asked.image} if asked.image else world.history.images_since(asked.at) | named
-        if boot.image in images and boot.passed_at <= end + SLACK and (asked.action != "PowerCycle" or boot.cold):
+        if boot.image in images and boot.passed_at <= end + SLACK and (asked.action != "PowerCycle" or was_cold):
             return True
     return False
 
 
 def _lacks(asked: Asked) -> str:
-    cold = "by a power cycle " if asked.action == "PowerCycle" else ""
+    cold = "after a power cycle " if asked.action == "PowerCycle" else ""
     return f"no boot {cold}into {asked.image or 'its image'} passed its checks since"
 
 
