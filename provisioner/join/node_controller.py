@@ -75,8 +75,10 @@ class NodePreparer:
             server = replace(server, status=replace(server.status, node_uid=uid, node_taints=plan.node_taints))
             order_id = server.status.order.id if server.status.order is not None else None
             message = f"labels and taints of NodePool {pool.name} are on the Node for boot order {order_id}"
+            if isinstance(plan, RecordNode):
+                message = f"the Node was prepared for boot order {order_id}"
             log.info("node prepared", server=name, order=order_id)
-            self._say(server, "True", "Prepared", message, changed=True)
+            self._say(server, "True", "Prepared", message, changed=True, guarded=isinstance(plan, RecordNode))
         return None
 
     def _carry_out(
@@ -126,8 +128,13 @@ class NodePreparer:
             Server, server.name, status, manager=CONDITION_MANAGER, resource_version=resource_version
         )
 
-    def _say(self, server: Server, status: str, reason: str, message: str, *, changed: bool = False) -> None:
-        """Condition NodePrepared, and an Event when it changed. `changed`: the record of the Node did, in any case."""
+    def _say(
+        self, server: Server, status: str, reason: str, message: str, *, changed: bool = False, guarded: bool = True
+    ) -> None:
+        """Condition NodePrepared, and an Event when it changed. `changed`: the record of the Node did, in any case.
+
+        guarded: it must not be older than what is there. What was just prepared is written whole.
+        """
         before = find_condition(server.status.conditions, "NodePrepared")
         same = before is not None and (before.status, before.reason, before.message) == (status, reason, message)
         if same and not changed:
@@ -140,8 +147,7 @@ class NodePreparer:
             last_transition_time=rfc3339(self.now()),
             observed_generation=server.metadata.generation,
         )
-        # What was just prepared is written whole; what is only repeated must not be older than what is there.
-        version = None if changed else server.metadata.resource_version
+        version = server.metadata.resource_version if guarded else None
         self._apply(server, settle_condition(server.status.conditions, condition), version)
         if same:
             return

@@ -10,7 +10,7 @@ from provisioner.api import Image, Maintenance, NodePool, Rack
 from provisioner.api.node_pool import StageTimeouts
 from provisioner.api.server import BootOrder, BootProgress, JoinStatus, PowerStatus, ServerStatus, StageTime
 from provisioner.rules.liveness import Heartbeat, NodeLife, fresh_time
-from tests.boot.objects import DIGEST, NOON, at, condition, image, pool
+from tests.boot.objects import DIGEST, NOON, at, attempt, condition, image, maintenance, pool
 
 NEW = "new-order"
 BOOT = "11111111-1111-4111-8111-111111111111"
@@ -19,6 +19,8 @@ OTHER_BOOT = "22222222-2222-4222-8222-222222222222"
 ORDER = BootOrder(id="o1", reason="FirstBoot", ordered_time=at(0), attempt=1, image_ref="gpu-node-abababababab")
 POWERED = PowerStatus(order_id="o1", order_time=at(1), state="On", observed_time=at(1))
 JOINED = JoinStatus(order_id="o1", boot_id=BOOT, fetched_time=at(35))
+EXPIRED = JoinStatus(refused_time=at(8990), refused_reason="OrderExpired")
+BY_AGENT = replace(ORDER, reason="Requested", method="Reboot", maintenance_ref="r01-u01-1", attempt_id="try-1")
 REFUSED = replace(JOINED, refused_time=at(500), refused_reason="AlreadyFetched")
 
 
@@ -375,9 +377,16 @@ ORDERING = [
         seconds=9000,
         orders="Unordered",
         spec=NO_BMC,
-        status=status(
-            join=JoinStatus(refused_time=at(8990), refused_reason="OrderExpired"), progress=heard("Token", 8980)
-        ),
+        status=status(join=EXPIRED, progress=heard("Token", 8980)),
+    ),
+    Row(
+        "so is one that the system itself was to carry out, and for which its Maintenance waits",
+        "Ordered",
+        seconds=9000,
+        orders="Unordered",
+        maintenance=maintenance(reboot=attempt("Reboot")),
+        status=status(order=BY_AGENT, join=EXPIRED, progress=heard("Token", 8980)),
+        node=node(False, lease=40),
     ),
     Row(
         "the pool's image changed before anything was fetched",
@@ -411,6 +420,22 @@ ORDERING = [
 ]
 
 NEVER_ORDERING = [
+    Row(
+        "one for which nobody waits any more is left to people, whatever is asked in its name",
+        "Token",
+        seconds=9000,
+        status=status(order=BY_AGENT, join=EXPIRED, progress=heard("Token", 8980)),
+        node=node(False, lease=40),
+        says="kubectl provision power-cycle r01-u01",
+    ),
+    Row(
+        "one that expired is not armed again while its Node lives",
+        "Token",
+        seconds=9000,
+        maintenance=maintenance(reboot=attempt("Reboot")),
+        status=status(order=BY_AGENT, join=EXPIRED, progress=heard("Token", 8980)),
+        node=node(lease=8985),
+    ),
     Row(
         "a BMC that says Off of a machine that its agent shall start by kexec resets no Node that lives",
         "PowerLost",

@@ -100,6 +100,7 @@ def words(step: Step) -> str:
 GONE = objects.image(available="False")
 GONE_WORDS, MISSING_WORDS = (
     find_without_image(server(), "gpu-node-abababababab", image).words  # type: ignore[union-attr]
+    + f"; to give up: kubectl delete maintenance {NAME}"
     for image in (GONE, None)
 )
 REBOOTING: dict[str, tuple[MaintenanceFacts, float, str]] = {
@@ -260,6 +261,70 @@ REBOOTING: dict[str, tuple[MaintenanceFacts, float, str]] = {
         deleted(trying("Reset", node=node(taint=NAME, ready="False"), image=GONE)),
         180,
         "TimedOut, Rebooting",
+    ),
+    "nor for those who want it out of use alone": (
+        replace(
+            trying("Reset", node=node(taint=NAME, ready="False"), image=GONE),
+            wanted=facts(requestor(action="Drain")).wanted,
+        ),
+        180,
+        "TimedOut, Rebooting",
+    ),
+    "nor for an Image that its pool does not want any more": (
+        trying("Reset", node=node(taint=NAME, ready="False"), image=None, pool=objects.pool(image_ref="newer")),
+        180,
+        "TimedOut, Rebooting",
+    ),
+    "it waits again then, for the other one": (
+        trying(
+            ended={"outcome": "TimedOut"},
+            node=node(taint=NAME, ready="False"),
+            tries=(attempt("Kexec", outcome="TimedOut"),),
+            image=None,
+            pool=objects.pool(image_ref="newer"),
+        ),
+        200,
+        "ends: ImageUnavailable",
+    ),
+    "nobody is told of a boot that nobody asks for into an Image that is gone": (
+        replace(
+            trying(
+                "Reboot",
+                server=server(order="o1"),
+                node=node(taint=NAME, ready="False"),
+                tries=(attempt("Kexec", outcome="TimedOut"),),
+                image=GONE,
+            ),
+            wanted=None,
+        ),
+        10,
+        "Failed, Rebooting",
+    ),
+    "one whose agent was told, and whose Node was deleted since, is down for it": (
+        trying("Reboot", node=None, image=GONE),
+        100,
+        f"says: {GONE_WORDS}",
+    ),
+    "a machine that the BMC has just reset is not released because its Node was not missed yet": (
+        trying(
+            "Reset",
+            ended={"outcome": "TimedOut"},
+            server=server(order="o2", request="try-1", joined=None, power=PowerStatus(order_id="o2", state="On")),
+            tries=(attempt("Reset", outcome="TimedOut"),),
+            image=GONE,
+        ),
+        200,
+        f"says: {GONE_WORDS}",
+    ),
+    "a boot that comes while the next method waits for the Image counts": (
+        trying(
+            ended={"outcome": "TimedOut"},
+            node=node(NEW_BOOT, taint=NAME),
+            tries=(attempt("Kexec", outcome="TimedOut"),),
+            image=GONE,
+        ),
+        500,
+        "Booted, Verifying",
     ),
     "then it ends": (
         deleted(

@@ -11,7 +11,7 @@ from provisioner.api.meta import parse_time, rfc3339
 from provisioner.api.server import OrderReason, Server
 from provisioner.boot.orders.facts import OrderFacts
 from provisioner.boot.orders.requests import pending_request
-from provisioner.boot.orders.stages import current_stage, describe_time_out
+from provisioner.boot.orders.stages import current_stage, describe_time_out, is_abandoned
 from provisioner.rules.assigned_image import next_image_name
 from provisioner.rules.boot_order import has_fetched, is_by_agent, is_settled
 
@@ -83,12 +83,13 @@ def _booted_unordered(facts: OrderFacts, now: datetime) -> Need | None:
         # its network fails later; a machine that did boot goes on asking.
         return None
     if join.refused_reason == "OrderExpired":
-        if server.spec.bmc is None and refused > parse_time(order.ordered_time):
+        by_nobody = server.spec.bmc is None or (is_by_agent(order) and not is_abandoned(facts))
+        if by_nobody and refused > parse_time(order.ordered_time):
             return Need(
                 reason="Unordered",
                 message=f"it booted long after order {order.id} was given and asked to join at {rfc3339(refused)}",
             )
-        return None  # with a BMC the boot is given up by the same time: rules/stage_timeouts.py
+        return None  # what a BMC began is given up by the same time: rules/stage_timeouts.py
     fetched = parse_time(join.fetched_time) if join.fetched_time is not None else None
     if not has_fetched(server) or fetched is None or refused <= fetched:
         return None

@@ -125,9 +125,12 @@ def _next_try(facts: MaintenanceFacts, attempt: RebootAttempt, now: datetime) ->
     why_not = "no other method to reboot the server is open"
     missing = attempt_obstacle(facts) if method is not None else None
     if missing is not None:  # then no method leads to it, and none is used up
-        if _runs_on(facts):
+        wished, seen = _wished_image(facts), new_boot(facts)
+        if wished not in (None, attempt.image_ref) or (_runs_on(facts) and not _has_bmc_acted(facts, attempt)):
             return _judge(facts, "ImageUnavailable", missing, now)
-        if attempt.outcome != "WrongImage" and _is_asked_for(facts):
+        if attempt.outcome != "WrongImage" and seen is not None:
+            return _end(facts, "Booted", f"boot {seen} was seen after {_seconds(attempt, now)}", now)
+        if attempt.outcome != "WrongImage" and wished is not None:
             return _wait_for_image(facts, missing, status, now)
         why_not = missing
     elif method is not None:
@@ -142,15 +145,19 @@ def _without_image(facts: MaintenanceFacts, attempt: RebootAttempt, now: datetim
 
     Where nobody was told of it and the machine was not brought down before, it goes back to waiting. A machine that is
     down, and stands before its boot script, boots by itself when the Image is back: the attempt is not over before it
-    has had half of its time with it, as long as somebody asks for it. Else the attempt has its time and no more.
+    has had half of its time with it, as long as somebody asks for it. Else it has its time and no more, and nobody is
+    told of it any more.
     """
     missing = attempt_obstacle(facts)
     if missing is None:
         return None
     runs, status = _runs_on(facts), facts.maintenance.status
-    if not _was_told(facts, attempt) and (runs or not status.attempts):
+    told, asked = _was_told(facts, attempt), _wished_image(facts) == attempt.image_ref
+    if not told and (runs or not status.attempts):
         return _judge(facts, "ImageUnavailable", missing, now)
-    if runs or not _is_asked_for(facts):
+    if not told and not asked:
+        return _end(facts, "Failed", missing, now)
+    if runs or not asked:
         return None
     seconds = method_timeout_seconds(attempt.method, facts.pool)
     if now + timedelta(seconds=seconds / 2) >= parse_time(attempt.deadline_time):
@@ -163,22 +170,29 @@ def _without_image(facts: MaintenanceFacts, attempt: RebootAttempt, now: datetim
 def _wait_for_image(facts: MaintenanceFacts, missing: str, status: MaintenanceStatus, now: datetime) -> Step:
     before, image = facts.maintenance.status, status.reboot.image_ref if status.reboot is not None else ""
     facts = replace(facts, maintenance=replace(facts.maintenance, status=status))
-    blocked = set_blockers(effective(facts, now), [("Image", image, missing)], now)
+    words = f"{missing}; to give up: kubectl delete maintenance {facts.maintenance.name}"
+    blocked = set_blockers(effective(facts, now), [("Image", image, words)], now)
     blocked = with_conditions(facts.maintenance, blocked, now)
     return WriteStatus(status=blocked) if blocked != before else Wait(seconds=POLL_SECONDS)
 
 
 def _was_told(facts: MaintenanceFacts, attempt: RebootAttempt) -> bool:
-    """Whether the attempt's agent or BMC may act: the one has its intent, the other its order, carried out or not."""
-    if attempt.method in AGENT_METHODS:
-        return facts.node is not None and facts.node.intent is not None and facts.node.intent.id == attempt.id
+    """Whether the attempt's agent or BMC may act: the one has its intent, the other its order, carried out or not.
+
+    A Node that was deleted tells of no intent any more.
+    """
+    intent = facts.node.intent if facts.node is not None else None
+    if attempt.method in AGENT_METHODS and _runs_on(facts):
+        return intent is not None and intent.id == attempt.id
     order = facts.server.status.order if facts.server is not None else None
-    return order is not None and order.attempt_id == attempt.id
+    return (order is not None and order.attempt_id == attempt.id) or (intent is not None and intent.id == attempt.id)
 
 
-def _is_asked_for(facts: MaintenanceFacts) -> bool:
-    """Whether anybody still wants the boot: only then a wait may be without end."""
-    return facts.wanted is not None and facts.maintenance.metadata.deletion_timestamp is None
+def _wished_image(facts: MaintenanceFacts) -> str | None:
+    """The Image into which a boot is asked for now; None if nobody asks. Only that one is waited for without end."""
+    if facts.wanted is None or not facts.wanted.boots or facts.maintenance.metadata.deletion_timestamp is not None:
+        return None
+    return facts.image_name
 
 
 def _runs_on(facts: MaintenanceFacts) -> bool:
