@@ -79,9 +79,11 @@ def test_children_die_with_a_parent_that_is_killed(user: str | None) -> None:
     if user is not None:
         need_root("run a program as another user")
     program = (
-        "import threading, time\n"
+        "import sys, threading, time\n"
+        "import structlog\n"
         "from provisioner.boot.host.processes import Child\n"
         "from provisioner.boot.host.tftp import run_as\n"
+        "structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))\n"
         f"child = Child('sleep', ['/bin/sleep', '1000'], privileges=run_as({user!r}))\n"
         "stop = threading.Event()\n"
         "threading.Thread(target=child.run, args=(stop,)).start()\n"
