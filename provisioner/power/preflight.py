@@ -81,7 +81,8 @@ class Preflight:
             if objection is not None:
                 raise NotAskedFor(
                     f"boot order {order.id} ({order.method}) is pending, but the server is not disturbed: {objection}; "
-                    f"the order is withdrawn or replaced when its Maintenance is over",
+                    f"the order is revoked if its Node lives; to have it booted: "
+                    f"kubectl provision power-cycle {server.name}",
                     after_seconds=_NOT_ASKED_SECONDS,
                 )
             return

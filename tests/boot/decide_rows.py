@@ -429,6 +429,22 @@ NEVER_ORDERING = [
         says="kubectl provision power-cycle r01-u01",
     ),
     Row(
+        "one that the BMC was to carry out says so, too",
+        "Ordered",
+        seconds=100,
+        status=status(order=replace(BY_AGENT, method="Reset")),
+        node=node(False, lease=40),
+        says="nobody any more: its Maintenance is over; requested by Maintenance 'r01-u01-1' (method Reset)",
+    ),
+    Row(
+        "also when it has stood for longer than it may",
+        "StageTimedOut",
+        seconds=9000,
+        status=status(order=replace(BY_AGENT, method="Reset")),
+        node=node(False, lease=40),
+        says="nobody any more: its Maintenance is over; requested by Maintenance 'r01-u01-1' (method Reset)",
+    ),
+    Row(
         "one that expired is not armed again while its Node lives",
         "Token",
         seconds=9000,

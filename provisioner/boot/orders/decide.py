@@ -197,10 +197,11 @@ def _under_way(facts: OrderFacts, now: datetime) -> Assessment:
     if stage is None:
         raise AssertionError("a server without an order is needy, adopted or revoked")
     late = stage.late is not None and now >= stage.late
-    words = describe_delay(server, stage) if late else waiting_words(facts, stage)
+    abandoned = is_abandoned(facts)
+    words = describe_delay(server, stage) if late and not abandoned else waiting_words(facts, stage)
     if late and stage.stage == "Ordered":
         words += f"; see its condition PoweredOn: kubectl describe server {server.name}"
-    if is_abandoned(facts):
+    if abandoned:
         words += f"; to have it booted: kubectl provision power-cycle {server.name}"
     elif stage.deadline is not None and late:
         words += f"; unless it goes on, another boot is ordered at {rfc3339(stage.deadline)}"

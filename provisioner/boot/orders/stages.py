@@ -56,7 +56,7 @@ def waiting_words(facts: OrderFacts, stage: Stage) -> str:
     waits_for = _ordered_waits_for(facts) if stage.stage == "Ordered" else WAITS_FOR[stage.stage]
     words = f"{PHASE_NAMES[stage.stage]} since {rfc3339(stage.began)}: waits for {waits_for}"
     until = min((moment for moment in (stage.late, stage.deadline) if moment is not None), default=None)
-    if until is not None:
+    if until is not None and not is_abandoned(facts):
         words += f", until {rfc3339(until)} at most"
     order = server.status.order
     if order is not None and order.reason == "Requested" and order.maintenance_ref is not None:
@@ -75,19 +75,20 @@ def waiting_words(facts: OrderFacts, stage: Stage) -> str:
 
 
 def is_abandoned(facts: OrderFacts) -> bool:
-    """Whether the boot was left to the agent, and nobody waits for it: no BMC is told, whatever is reported."""
-    server, order = facts.server, facts.server.status.order
-    if order is None or not is_by_agent(order) or has_fetched(server):
+    """Whether a Maintenance asked for the boot, and is over: neither agent nor BMC is told, whatever is reported."""
+    server, order, power = facts.server, facts.server.status.order, facts.server.status.power
+    if order is None or has_fetched(server) or belongs_to(order, facts.maintenance):
         return False
-    return not belongs_to(order, facts.maintenance)
+    is_accepted = power is not None and power.order_id == order.id
+    return is_by_agent(order) or (order.reason == "Requested" and not is_accepted)
 
 
 def _ordered_waits_for(facts: OrderFacts) -> str:
     """Who is to carry the order out."""
     server, order = facts.server, facts.server.status.order
+    if is_abandoned(facts):
+        return "nobody any more: its Maintenance is over"
     if order is not None and is_by_agent(order):
-        if is_abandoned(facts):
-            return "nobody any more: its Maintenance is over"
         if order.method == "Kexec":
             return "the agent on it to start the new image by kexec"
         return "the agent on it to reboot it"
