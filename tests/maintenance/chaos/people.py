@@ -13,7 +13,7 @@ from provisioner.api.node_contract import REQUEST_CONDITIONS
 from provisioner.cluster.resources import NODES, of
 from provisioner.maintenance.requests.request import ACTION_OF, REQUESTOR_OF
 from tests.maintenance.chaos.accounts import PERSON
-from tests.maintenance.chaos.world import World
+from tests.maintenance.chaos.world import World, renamed
 
 FOREIGN_TAINT = {"key": "example.com/mine", "value": "admin", "effect": "NoSchedule"}
 FOREIGN_DRAIN = "broken fan, ask bob"
@@ -124,11 +124,11 @@ def rename(world: World, name: str) -> None:
     """Somebody registered the machine under another name: the Server and its Node are gone."""
     body = world.cluster.get(of(Server), name)
     world.history.servers_gone.add(name)
-    world.story.tell("admin", f"renames Server {name} to {name}-new")
+    world.story.tell("admin", f"renames Server {name} to {renamed(name)}")
     delete_node(world, name)
     world.cluster.delete(of(Server), name)
     spec = {**body["spec"], "acceptance": "Accepted"}
     world.cluster.apply(
-        {**{k: body[k] for k in ("apiVersion", "kind")}, "metadata": {"name": f"{name}-new"}, "spec": spec},
+        {**{k: body[k] for k in ("apiVersion", "kind")}, "metadata": {"name": renamed(name)}, "spec": spec},
         manager="kubectl",
     )

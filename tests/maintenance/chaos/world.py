@@ -33,6 +33,13 @@ from tests.maintenance.chaos.story import SimulatedCrash, Story
 NOON: Final = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
 OURS: Final = (MAINTENANCE_TAINT, VERIFICATION_TAINT, HOLD_TAINT)
 OLD, NEW, STALE = "image-old", "image-new", "image-stale"
+
+
+def renamed(server: str) -> str:
+    """What a Server is called once somebody has registered its machine under another name."""
+    return f"{server}-new"
+
+
 NO_SCHEDULE: Final = ("NoSchedule", "NoExecute")
 RESTART_SECONDS: Final = 20
 Object = dict[str, Any]
@@ -161,10 +168,23 @@ class World:
         writes = self._count_changes()
         known = self._listed.get(type_)
         if known is None or known[0] != writes:
-            found = self.cluster.list(type_).items
-            mine = {i["metadata"]["name"]: i for i in found if i["metadata"]["name"].startswith(self.fleet.prefix)}
-            known = self._listed[type_] = (writes, mine)
+            known = self._listed[type_] = (writes, self._mine(type_))
         return known[1]
+
+    def _mine(self, type_: ResourceType) -> dict[str, Object]:
+        """One by one where the names are known: other tests have left hundreds in the same API server."""
+        servers = [each for name in self.names for each in (name, renamed(name))]
+        names = {
+            NODES: servers,
+            of(Server): servers,
+            of(NodePool): [self.pool_name],
+            of(Image): [*self.images.values()],
+        }
+        if type_ in names:
+            found = [item for name in names[type_] if (item := self.cluster.find(type_, name)) is not None]
+        else:
+            found = [i for i in self.cluster.list(type_).items if i["metadata"]["name"].startswith(self.fleet.prefix)]
+        return {item["metadata"]["name"]: item for item in found}
 
     def nodes(self) -> dict[str, Object]:
         return self.look(NODES)()
