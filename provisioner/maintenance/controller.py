@@ -71,6 +71,8 @@ class MaintenanceController:
         self._caches = Caches(informers, own)
         self._effects = Effects(cluster, workloads, events, own, clock=clock, new_id=new_id, metrics=metrics)
         self._one_claims = threading.Lock()
+        self._taken_back: set[str] = set()
+        """Nodes whose conditions were taken back since a Maintenance had them; who says them again means it."""
 
     def reconcile(self, name: str) -> float | None:
         """Bring the Maintenances of server `name` on; returns when to look again. Raises: Retryable, NeedsHuman."""
@@ -101,9 +103,11 @@ class MaintenanceController:
             if seconds is None:
                 return None
             again = min(again, seconds)
-        if holder is None and seen.node is not None:
+        if holder is not None:
+            self._taken_back.discard(name)
+        elif seen.node is not None:
             leftover = find_leftover(seen.node, keeps_taint=self._keeps_taint(name, seen.node))
-            if leftover is not None:
+            if leftover is not None and not (isinstance(leftover, SetNodeConditions) and name in self._taken_back):
                 self._clear(name, seen.node, leftover)
                 return None
         due = is_due(seen.maintenances, self._clock())
@@ -177,6 +181,7 @@ class MaintenanceController:
                 self._events.record(node.body, "Warning", "LeftoverCleared", f"taint of {node.taint} taken off")
             case SetNodeConditions(conditions=conditions):
                 self._effects.set_conditions(node, conditions)
+                self._taken_back.add(name)
 
     def _keeps_taint(self, name: str, node: NodeView) -> bool:
         """Whether a taint that was left stays for now: the server has a drain in Slurm, too, and is not verified."""

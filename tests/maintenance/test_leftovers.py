@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from provisioner.api.meta import rfc3339
 from provisioner.api.node_contract import DRAIN_IN_PROGRESS, MAINTENANCE_PLANNED
 from provisioner.api.node_facts import BootIntent
 from provisioner.maintenance.phases.release import find_leftover
 from provisioner.maintenance.steps import SetIntent, SetNodeConditions, SetTaint
+from tests.maintenance.plane import Plane
 from tests.maintenance.situations import BOOT, DIGEST, NODE, node
 
 
@@ -35,3 +37,11 @@ def test_a_condition_that_another_tool_set_stays_whatever_its_words() -> None:
         said(MAINTENANCE_PLANNED, "MaintenanceWindow", "on Sunday"),
     )
     assert find_leftover(node(conditions=theirs)) is None
+
+
+def test_who_sets_it_again_after_it_was_taken_back_is_another_tool_and_keeps_it(plane: Plane) -> None:
+    planned = {**said(MAINTENANCE_PLANNED, "Draining", "Wartung geplant"), "lastTransitionTime": rfc3339(plane.now)}
+    for expected in ("False", "True"):
+        plane.set_condition(planned)
+        plane.work(seconds=60)
+        assert plane.condition(MAINTENANCE_PLANNED)["status"] == expected

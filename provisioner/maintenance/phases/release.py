@@ -33,7 +33,7 @@ def find_leftover(node: NodeView, *, keeps_taint: bool = False) -> SetIntent | S
     """The next thing to clear away: first what the agent might still obey.
 
     keeps_taint: the taint stays, as the only record of what is to be lifted in Slurm later. Conditions of these names
-    are not ours alone: those are taken back whose reason is a phase of a Maintenance, as we alone write it.
+    are not ours alone: those are taken back whose reason is a phase of a Maintenance. Another tool may use that word.
     """
     if node.has_intent:
         return SetIntent(intent=None)
