@@ -71,7 +71,6 @@ def test_a_pod_runs_on_each_node_and_the_api_server_reaches_its_kubelet(rack: Vi
         rack.wait(
             f"pod on {name} runs",
             lambda name=name: rack.get("pod", f"pause-{name}")["status"]["phase"] == "Running",  # type: ignore[misc]
-            seconds=180,
         )
         assert rack.get("pod", f"pause-{name}")["status"]["podIP"]
         rack.kubectl(
