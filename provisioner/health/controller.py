@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import structlog
@@ -40,6 +40,8 @@ UNSYNCED_SECONDS: Final = 0.2
 AT_ONCE_SECONDS: Final = 0.1
 NEW_SECONDS: Final = 5.0
 """A server that is registered is ordered to boot within a moment: what is said of it then is not said before, too."""
+UNORDERED_SECONDS: Final = 600.0
+"""In a fleet that is registered at once it takes minutes: so long at most the boot controller is waited for."""
 SETTLE_SECONDS: Final = 5.0
 """What is waited for changes quickly while a server boots. Taints, Jobs and results do not wait for it."""
 
@@ -109,8 +111,8 @@ class HealthController:
         if cached is None or cached["metadata"].get("deletionTimestamp"):
             self._runner.clean_up(name, None)
             return None
-        if _is_new(cached, self._now()):
-            return NEW_SECONDS
+        if (seconds := _new_for(cached, self._now())) > 0:
+            return seconds
         if not self._own.are_seen(name, self._look):
             return BEHIND_SECONDS
         node = self._informers.nodes.get(name)
@@ -244,12 +246,18 @@ def follow(informers: HealthInformers, skew: ClockSkew, add: Callable[[str], Non
     informers.servers.subscribe(lambda name, old, new: add(name))
 
 
-def _is_new(server: Mapping[str, Any], now: datetime) -> bool:
-    """Whether it was registered a moment ago and nothing was said of its life yet."""
+def _new_for(server: Mapping[str, Any], now: datetime) -> float:
+    """Seconds for which nothing is said of the life of a server that was registered a moment ago; 0 once that is over.
+
+    An accepted one is ordered to boot, which says it; or the boot controller says in its condition Ready why not.
+    """
     status, created = server.get("status") or {}, server["metadata"].get("creationTimestamp")
     if status.get("order") is not None or status.get("lifecycle") is not None or created is None:
-        return False
-    return timedelta() <= now - parse_time(created) < timedelta(seconds=NEW_SECONDS)
+        return 0.0
+    is_judged = any(condition.get("type") == "Ready" for condition in status.get("conditions") or ())
+    is_ordered_next = server["spec"].get("acceptance") == "Accepted" and not is_judged
+    age = (now - parse_time(created)).total_seconds()
+    return max(0.0, (UNORDERED_SECONDS if is_ordered_next else NEW_SECONDS) - age) if age >= 0 else 0.0
 
 
 def _has_ntp_servers(server: Server, rack: Rack | None) -> bool:
