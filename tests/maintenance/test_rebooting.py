@@ -98,6 +98,7 @@ def words(step: Step) -> str:
 
 
 GONE = objects.image(available="False")
+DOWN = node(taint=NAME, ready="False")
 GONE_WORDS, MISSING_WORDS = (
     find_without_image(server(), "gpu-node-abababababab", image).words  # type: ignore[union-attr]
     + f"; to give up: kubectl delete maintenance {NAME}"
@@ -194,7 +195,7 @@ REBOOTING: dict[str, tuple[MaintenanceFacts, float, str]] = {
         "ends: ImageUnavailable",
     ),
     "also where no system was running": (
-        trying("Reset", server=server(order="o1"), node=node(taint=NAME, ready="False"), image=GONE),
+        trying("Reset", server=server(order="o1"), node=DOWN, image=GONE),
         10_000,
         "ends: ImageUnavailable",
     ),
@@ -226,7 +227,7 @@ REBOOTING: dict[str, tuple[MaintenanceFacts, float, str]] = {
         "ends: ImageUnavailable",
     ),
     "a machine that is down for it is waited for, however long": (
-        trying("Reset", node=node(taint=NAME, ready="False"), image=GONE),
+        trying("Reset", node=DOWN, image=GONE),
         10_000,
         f"says: {GONE_WORDS}",
     ),
@@ -235,7 +236,7 @@ REBOOTING: dict[str, tuple[MaintenanceFacts, float, str]] = {
         trying(
             "Reset",
             server=server(order="o1"),
-            node=node(taint=NAME, ready="False"),
+            node=DOWN,
             tries=(attempt("Kexec", outcome="TimedOut"),),
             image=GONE,
         ),
@@ -245,7 +246,7 @@ REBOOTING: dict[str, tuple[MaintenanceFacts, float, str]] = {
     "and between the two": (
         trying(
             ended={"outcome": "TimedOut"},
-            node=node(taint=NAME, ready="False"),
+            node=DOWN,
             tries=(attempt("Kexec", outcome="TimedOut"),),
             image=GONE,
         ),
@@ -253,32 +254,32 @@ REBOOTING: dict[str, tuple[MaintenanceFacts, float, str]] = {
         f"says: {GONE_WORDS}",
     ),
     "but not for its own sake": (
-        replace(trying("Reset", node=node(taint=NAME, ready="False"), image=GONE), wanted=None),
+        replace(trying("Reset", node=DOWN, image=GONE), wanted=None),
         180,
         "TimedOut, Rebooting",
     ),
     "nor where its Maintenance was deleted": (
-        deleted(trying("Reset", node=node(taint=NAME, ready="False"), image=GONE)),
+        deleted(trying("Reset", node=DOWN, image=GONE)),
         180,
         "TimedOut, Rebooting",
     ),
     "nor for those who want it out of use alone": (
         replace(
-            trying("Reset", node=node(taint=NAME, ready="False"), image=GONE),
+            trying("Reset", node=DOWN, image=GONE),
             wanted=facts(requestor(action="Drain")).wanted,
         ),
         180,
         "TimedOut, Rebooting",
     ),
     "nor for an Image that its pool does not want any more": (
-        trying("Reset", node=node(taint=NAME, ready="False"), image=None, pool=objects.pool(image_ref="newer")),
+        trying("Reset", node=DOWN, image=None, pool=objects.pool(image_ref="newer")),
         180,
         "TimedOut, Rebooting",
     ),
     "it waits again then, for the other one": (
         trying(
             ended={"outcome": "TimedOut"},
-            node=node(taint=NAME, ready="False"),
+            node=DOWN,
             tries=(attempt("Kexec", outcome="TimedOut"),),
             image=None,
             pool=objects.pool(image_ref="newer"),
@@ -291,7 +292,7 @@ REBOOTING: dict[str, tuple[MaintenanceFacts, float, str]] = {
             trying(
                 "Reboot",
                 server=server(order="o1"),
-                node=node(taint=NAME, ready="False"),
+                node=DOWN,
                 tries=(attempt("Kexec", outcome="TimedOut"),),
                 image=GONE,
             ),
@@ -330,7 +331,7 @@ REBOOTING: dict[str, tuple[MaintenanceFacts, float, str]] = {
         deleted(
             trying(
                 ended={"outcome": "TimedOut"},
-                node=node(taint=NAME, ready="False"),
+                node=DOWN,
                 tries=(attempt("Kexec", outcome="TimedOut"),),
                 image=GONE,
             )
@@ -342,7 +343,7 @@ REBOOTING: dict[str, tuple[MaintenanceFacts, float, str]] = {
         trying(
             "PowerCycle",
             ended={"outcome": "TimedOut"},
-            node=node(taint=NAME, ready="False"),
+            node=DOWN,
             tries=tuple(attempt(m, outcome="TimedOut") for m in ("Kexec", "Reboot", "Reset", "PowerCycle")),
             image=GONE,
         ),

@@ -81,7 +81,7 @@ def decide_rebooting(facts: MaintenanceFacts, now: datetime) -> Step:
         return _next_try(facts, attempt, now)
     seen = new_boot(facts)
     if seen is not None:
-        return _end(facts, "Booted", f"boot {seen} was seen after {_seconds(attempt, now)}", now)
+        return _booted(facts, attempt, seen, now)
     report = node.report if node is not None else None
     if report is not None and report.id == attempt.id and report.state == "Failed":
         return _end(facts, "Failed", f"the agent says: {report.message}", now)
@@ -129,7 +129,7 @@ def _next_try(facts: MaintenanceFacts, attempt: RebootAttempt, now: datetime) ->
         if wished not in (None, attempt.image_ref) or (_runs_on(facts) and not _has_bmc_acted(facts, attempt)):
             return _judge(facts, "ImageUnavailable", missing, now)
         if attempt.outcome != "WrongImage" and seen is not None:
-            return _end(facts, "Booted", f"boot {seen} was seen after {_seconds(attempt, now)}", now)
+            return _booted(facts, attempt, seen, now)
         if attempt.outcome != "WrongImage" and wished is not None:
             return _wait_for_image(facts, missing, status, now)
         why_not = missing
@@ -226,6 +226,10 @@ def _has_bmc_acted(facts: MaintenanceFacts, attempt: RebootAttempt) -> bool:
 
 def _job_started(facts: MaintenanceFacts, jobs: Sequence[Job], now: datetime) -> WriteStatus:
     return _judge(facts, "JobStarted", f"a job is there that may not be interrupted: {jobs[0].name}", now)
+
+
+def _booted(facts: MaintenanceFacts, attempt: RebootAttempt, boot_id: str, now: datetime) -> WriteStatus:
+    return _end(facts, "Booted", f"boot {boot_id} was seen after {_seconds(attempt, now)}", now)
 
 
 def _end(facts: MaintenanceFacts, outcome: AttemptOutcome, words: str, now: datetime) -> WriteStatus:

@@ -135,7 +135,11 @@ def _over(status: MaintenanceStatus, message: str, now: datetime) -> RebootAttem
     attempt = status.reboot
     if attempt is None or attempt.outcome is not None:
         return attempt
-    return replace(attempt, ended_time=rfc3339_micro(now), outcome="Failed", message=clip(message))
+    return _ended(attempt, "Failed", message, now)
+
+
+def _ended(attempt: RebootAttempt, outcome: AttemptOutcome, message: str, now: datetime) -> RebootAttempt:
+    return replace(attempt, ended_time=rfc3339_micro(now), outcome=outcome, message=clip(message))
 
 
 def with_conditions(maintenance: Maintenance, status: MaintenanceStatus, now: datetime) -> MaintenanceStatus:
@@ -171,7 +175,7 @@ def end_attempt(
     attempt = status.reboot
     if attempt is None:
         return status
-    ended = replace(attempt, ended_time=rfc3339_micro(now), outcome=outcome, message=clip(message))
+    ended = _ended(attempt, outcome, message, now)
     others = tuple(a for a in status.attempts if a.id != attempt.id)
     return replace(status, reboot=ended, attempts=(*others, ended)[-MAX_ATTEMPTS:])
 
