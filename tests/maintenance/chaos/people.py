@@ -85,8 +85,10 @@ def withdraw_conditions(world: World, name: str, *types: str) -> None:
 
 
 def delete_maintenances(world: World) -> None:
-    """`kubectl delete maintenance --all`."""
+    """`kubectl delete maintenance --all`; also one that was filed in this second, and that nobody has looked at."""
     for body in world.maintenances():
+        fault = world.history.observe(body)
+        world.story.must(fault is None, str(fault))
         world.story.tell("admin", f"deletes Maintenance {body['metadata']['name']}")
         if (body.get("status") or {}).get("phase") not in FINAL_PHASES:
             world.history.maintenances_deleted.add(body["metadata"]["uid"])
