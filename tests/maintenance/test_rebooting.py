@@ -171,6 +171,15 @@ REBOOTING: dict[str, tuple[MaintenanceFacts, float, str]] = {
         20,
         "says: the agent was told, and has not answered",
     ),
+    "a boot that was seen late is what was asked for: no other is begun": (
+        trying(
+            ended={"outcome": "TimedOut"},
+            server=server(order="o2", request="try-1", joined=NEW_BOOT),
+            node=node(NEW_BOOT, taint=NAME, prepared="o2"),
+        ),
+        200,
+        "Booted, Verifying",
+    ),
     "a try has its time and no more": (told(trying()), 180, "TimedOut, Rebooting"),
     "a new boot id of the Node is a boot": (trying(node=node(NEW_BOOT, taint=NAME)), 20, "Booted, Verifying"),
     "so is the join of the order, before the kubelet reports": (

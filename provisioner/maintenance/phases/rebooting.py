@@ -112,8 +112,11 @@ def decide_rebooting(facts: MaintenanceFacts, now: datetime) -> Step:
 
 
 def _next_try(facts: MaintenanceFacts, attempt: RebootAttempt, now: datetime) -> Step:
-    """The attempt is over. What the agent was told is taken back first: it must not obey later."""
-    node, status = facts.node, facts.maintenance.status
+    """The attempt is over. What the agent was told is taken back first: it must not obey later. Its boot may have come
+    late, or been seen late: that is what was asked for, and no other is begun."""
+    node, status, seen = facts.node, facts.maintenance.status, new_boot(facts)
+    if attempt.outcome != "WrongImage" and seen is not None:
+        return _booted(facts, attempt, seen, now)
     if node is not None and node.has_intent:
         return SetIntent(intent=None)
     jobs = _jobs_of_old_boot(facts, attempt, now)
@@ -125,11 +128,9 @@ def _next_try(facts: MaintenanceFacts, attempt: RebootAttempt, now: datetime) ->
     why_not = "no other method to reboot the server is open"
     missing = attempt_obstacle(facts) if method is not None else None
     if missing is not None:  # then no method leads to it, and none is used up
-        wished, seen = _wished_image(facts), new_boot(facts)
+        wished = _wished_image(facts)
         if wished not in (None, attempt.image_ref) or (_runs_on(facts) and not _has_bmc_acted(facts, attempt)):
             return _judge(facts, "ImageUnavailable", missing, now)
-        if attempt.outcome != "WrongImage" and seen is not None:
-            return _booted(facts, attempt, seen, now)
         if attempt.outcome != "WrongImage" and wished is not None:
             return _wait_for_image(facts, missing, status, now)
         why_not = missing

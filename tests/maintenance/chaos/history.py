@@ -79,7 +79,13 @@ class History:
                 open_.image = image
                 open_.again_at.append(self._clock.now)
                 return
-        self.asked.append(Asked(server, requestor, action, image, self._clock.now))
+        self.asked.append(Asked(server, requestor, action, image, self._clock.now, carriers=self._keep_it(open_)))
+
+    def _keep_it(self, withdrawn: Asked | None) -> list[str]:
+        """The Maintenances from which nobody took out yet what was withdrawn: asked for again, it is in them."""
+        if withdrawn is None or withdrawn.stands:
+            return []
+        return [b["metadata"]["uid"] for b in self.carriers(withdrawn) if not is_decided(b)]
 
     def _was_all_in_this_second(self, uid: str, requestor: str) -> bool:
         now = rfc3339(self._clock.now)
