@@ -77,11 +77,12 @@ def decide_rebooting(facts: MaintenanceFacts, now: datetime) -> Step:
     attempt = status.reboot
     if attempt is None:
         return Wait(seconds=POLL_SECONDS)
+    seen = new_boot(facts)
+    if seen is not None and attempt.outcome != "WrongImage":
+        # Of an attempt that was given up, too: what was asked for may come, or be seen, late.
+        return _end(facts, "Booted", f"boot {seen} was seen after {_seconds(attempt, now)}", now)
     if attempt.outcome is not None:
         return _next_try(facts, attempt, now)
-    seen = new_boot(facts)
-    if seen is not None:
-        return _booted(facts, attempt, seen, now)
     report = node.report if node is not None else None
     if report is not None and report.id == attempt.id and report.state == "Failed":
         return _end(facts, "Failed", f"the agent says: {report.message}", now)
@@ -112,11 +113,8 @@ def decide_rebooting(facts: MaintenanceFacts, now: datetime) -> Step:
 
 
 def _next_try(facts: MaintenanceFacts, attempt: RebootAttempt, now: datetime) -> Step:
-    """The attempt is over. What the agent was told is taken back first: it must not obey later. Its boot may have come
-    late, or been seen late: that is what was asked for, and no other is begun."""
-    node, status, seen = facts.node, facts.maintenance.status, new_boot(facts)
-    if attempt.outcome != "WrongImage" and seen is not None:
-        return _booted(facts, attempt, seen, now)
+    """The attempt is over. What the agent was told is taken back first: it must not obey later."""
+    node, status = facts.node, facts.maintenance.status
     if node is not None and node.has_intent:
         return SetIntent(intent=None)
     jobs = _jobs_of_old_boot(facts, attempt, now)
@@ -227,10 +225,6 @@ def _has_bmc_acted(facts: MaintenanceFacts, attempt: RebootAttempt) -> bool:
 
 def _job_started(facts: MaintenanceFacts, jobs: Sequence[Job], now: datetime) -> WriteStatus:
     return _judge(facts, "JobStarted", f"a job is there that may not be interrupted: {jobs[0].name}", now)
-
-
-def _booted(facts: MaintenanceFacts, attempt: RebootAttempt, boot_id: str, now: datetime) -> WriteStatus:
-    return _end(facts, "Booted", f"boot {boot_id} was seen after {_seconds(attempt, now)}", now)
 
 
 def _end(facts: MaintenanceFacts, outcome: AttemptOutcome, words: str, now: datetime) -> WriteStatus:
