@@ -306,7 +306,7 @@ class Cluster:
         items: builtins.list[Object] = []
         following: str | None = None
         while True:
-            page = self._request("GET", path, what=f"LIST {type_}", query={**query, "continue": following})
+            page = self._request("GET", path, what=f"LIST {type_}", query={**query, "continue": following}, many=True)
             # Items of a built-in kind's list come without these two.
             named = {"apiVersion": type_.api_version, "kind": type_.kind}
             whole = ({**named, **item} for item in page.get("items") or [])

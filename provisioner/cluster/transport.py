@@ -20,11 +20,20 @@ import urllib3
 
 from provisioner.api.errors import NeedsHuman, Retryable
 from provisioner.cluster.failures import raise_failure
+from provisioner.outbound.deadline import bounded_call
+from provisioner.outbound.sockets import BoundedSocket, bound, read_body
 
 log = structlog.get_logger()
 
 CONNECT_SECONDS: Final = 5.0
 READ_SECONDS: Final = 30.0
+"""For a whole request, from connecting to the last byte of its answer."""
+MANY_TIMES: Final = 4
+"""A request for many objects may take so many times as long, as long as none of its silences does."""
+OBJECT_BYTES: Final = 16 * 1024 * 1024
+"""An answer about one object. etcd takes 1.5 MiB."""
+MANY_BYTES: Final = 1024 * 1024 * 1024
+"""One about many: the Pods of a large fleet, in one piece."""
 CONNECTIONS: Final = 64
 """Kept open: each worker of each controller, and a watch of each kind."""
 
@@ -52,16 +61,18 @@ class Stream:
             for chunk in self._response.stream(65536):
                 *complete, buffer = (buffer + chunk).split(b"\n")
                 yield from complete
+                if len(buffer) > OBJECT_BYTES:
+                    raise ValueError(f"one line has more than {OBJECT_BYTES} bytes, expected one object in each")
         except (urllib3.exceptions.HTTPError, OSError, ValueError, AttributeError) as error:
             # ValueError and AttributeError: abort() from another thread pulled the file away under the reader
             raise Retryable(f"{self._what}: {error}", after_seconds=0.0) from error
 
     def abort(self) -> None:
         """End it from another thread: the reader wakes up at once."""
-        connection = getattr(self._response, "connection", None)
-        with suppress(OSError, AttributeError):
-            # The plain socket's shutdown: that of SSLSocket would take the session from under the reader.
-            socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)  # type: ignore[union-attr]
+        sock = getattr(getattr(self._response, "connection", None), "sock", None)
+        if isinstance(sock, BoundedSocket):
+            with suppress(OSError):
+                sock.abort()
 
 
 class Transport:
@@ -79,6 +90,7 @@ class Transport:
         # The package's pool honours proxies, client certificates, tls-server-name; only its verbs are not ours.
         self._pool: urllib3.PoolManager = RESTClientObject(configuration).pool_manager
         self._pool.connection_pool_kw |= {"socket_options": _KEEPALIVE, "maxsize": CONNECTIONS}
+        bound(self._pool)
 
     @classmethod
     def connect(
@@ -128,50 +140,61 @@ class Transport:
         body: Any = None,
         content_type: str = "application/json",
         timeout_seconds: float = READ_SECONDS,
+        many: bool = False,
     ) -> dict[str, Any]:
-        """One request and its JSON answer. Raises: the errors of `failures`, Retryable if there was no answer."""
+        """One request and its JSON answer. Raises: the errors of `failures`, Retryable if there was no answer.
+
+        It takes `timeout_seconds` at most, and has `OBJECT_BYTES`. `many`: about many objects; more of both.
+        """
+        headers, seconds = self._headers(content_type), timeout_seconds * (MANY_TIMES if many else 1)
         try:
-            response = self._pool.request(
-                method,
-                self._url(path, query),
-                body=None if body is None else json.dumps(body).encode(),
-                headers=self._headers(content_type),
-                timeout=urllib3.Timeout(connect=min(CONNECT_SECONDS, timeout_seconds), read=timeout_seconds),
-                retries=False,
-                redirect=False,
-            )
+            with bounded_call("the API server", seconds=seconds, max_bytes=MANY_BYTES if many else OBJECT_BYTES):
+                response = self._pool.request(
+                    method,
+                    self._url(path, query),
+                    body=None if body is None else json.dumps(body).encode(),
+                    headers=headers,
+                    timeout=urllib3.Timeout(connect=min(CONNECT_SECONDS, timeout_seconds), read=timeout_seconds),
+                    retries=False,
+                    redirect=False,
+                    preload_content=False,
+                )
+                data = read_body(response)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise Retryable(f"{what}: no answer from {self._host}: {error}") from error
         for warning in response.headers.getlist("Warning"):
             log.warning("api server warned", request=what, warning=warning)
         if response.status >= HTTPStatus.MULTIPLE_CHOICES:
-            raise_failure(response.status, response.headers, response.data, what)
+            raise_failure(response.status, response.headers, data, what)
         try:
-            answer = json.loads(response.data)
+            answer = json.loads(data)
         except ValueError as error:
-            raise Retryable(f"{what}: {self._host} answered no JSON: {response.data[:200]!r}") from error
+            raise Retryable(f"{what}: {self._host} answered no JSON: {data[:200]!r}") from error
         if not isinstance(answer, dict):
-            raise Retryable(f"{what}: {self._host} answered no object: {response.data[:200]!r}")
+            raise Retryable(f"{what}: {self._host} answered no object: {data[:200]!r}")
         return answer
 
     @contextmanager
     def stream(self, path: str, *, what: str, query: Mapping[str, Any], silence_seconds: float) -> Iterator[Stream]:
         """A GET whose answer comes bit by bit; more than `silence_seconds` without any of it breaks it off."""
+        headers = self._headers(None)
         try:
-            response = self._pool.request(
-                "GET",
-                self._url(path, query),
-                headers=self._headers(None),
-                timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=silence_seconds),
-                retries=False,
-                redirect=False,
-                preload_content=False,
-            )
+            with bounded_call("the API server", seconds=READ_SECONDS + silence_seconds, max_bytes=OBJECT_BYTES):
+                response = self._pool.request(
+                    "GET",
+                    self._url(path, query),
+                    headers=headers,
+                    timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=silence_seconds),
+                    retries=False,
+                    redirect=False,
+                    preload_content=False,
+                )
+                refusal = read_body(response) if response.status >= HTTPStatus.MULTIPLE_CHOICES else None
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise Retryable(f"{what}: no answer from {self._host}: {error}") from error
         try:
-            if response.status >= HTTPStatus.MULTIPLE_CHOICES:
-                raise_failure(response.status, response.headers, response.data, what)
+            if refusal is not None:
+                raise_failure(response.status, response.headers, refusal, what)
             yield Stream(response, what)
         finally:
             response.close()  # not back into the pool: what is left of the answer would be read by the next request

@@ -5,9 +5,7 @@ from __future__ import annotations
 import gzip
 import socket
 import ssl
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from ipaddress import IPv4Address
 
@@ -19,45 +17,13 @@ from provisioner.lab.bmc.certificate import obtain_certificate, server_context
 from provisioner.outbound.adapter import BoundedAdapter
 from provisioner.outbound.deadline import HEAD_BYTES, TooLarge, TooSlow, bounded_call, current_call
 from provisioner.outbound.sockets import bound, read_body
+from tests.outbound.backend import HEAD, Script, answer, backend
 
 SECONDS = 0.4
-"""Of a whole call. Each byte of a dripping backend comes well within it."""
-DRIP_SECONDS = 0.05
+"""Of a whole call."""
 SILENCE_SECONDS = 60.0
 """What the client's time-outs allow between two bytes: a call that ends here was ended by its deadline."""
 LIMIT = 200_000
-
-Script = Callable[[Callable[[bytes], None], Callable[[bytes], None]], None]
-"""What a backend does once it has read the request, given `send` and `drip` (which never ends)."""
-
-
-@contextmanager
-def backend(script: Script, context: ssl.SSLContext | None = None) -> Iterator[str]:
-    """Its URL. It serves one connection after another, until its clients go away."""
-    over = threading.Event()
-    listener = socket.create_server(("127.0.0.1", 0))
-
-    def drip(sock: socket.socket, data: bytes) -> None:
-        while not over.wait(DRIP_SECONDS):
-            sock.sendall(data)
-
-    def serve() -> None:
-        while not over.is_set():
-            with suppress(OSError):
-                plain, _ = listener.accept()
-                with context.wrap_socket(plain, server_side=True) if context else plain as sock:
-                    sock.recv(65536)
-                    script(sock.sendall, lambda data: drip(sock, data))
-
-    thread = threading.Thread(target=serve, daemon=True)
-    thread.start()
-    try:
-        yield f"http{'s' * (context is not None)}://127.0.0.1:{listener.getsockname()[1]}/"
-    finally:
-        over.set()
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-        thread.join(10)
 
 
 def get(url: str, *, seconds: float = SECONDS, redirects: bool = False, verify: bool = False) -> requests.Response:
@@ -69,12 +35,6 @@ def get(url: str, *, seconds: float = SECONDS, redirects: bool = False, verify: 
         return session.get(url, timeout=SILENCE_SECONDS, verify=verify)
 
 
-def answer(body: bytes, *headers: bytes) -> bytes:
-    lines = (b"HTTP/1.1 200 OK", b"Content-Length: %d" % len(body), b"Connection: close", *headers)
-    return b"\r\n".join(lines) + b"\r\n\r\n" + body
-
-
-HEAD = b"HTTP/1.1 200 OK\r\n"
 DRIPS: dict[str, Script] = {
     "nothing at all": lambda send, drip: drip(b""),
     "status line": lambda send, drip: (send(b"HTTP/1.1 200 "), drip(b"O")),

@@ -1,0 +1,84 @@
+"""Requests to an API server that drips, floods or packs its answers."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+from provisioner.api.errors import Retryable
+from provisioner.cluster import transport
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.resources import NODES
+from tests.outbound.backend import HEAD, Script, answer, backend
+
+SECONDS = 0.4
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+@contextmanager
+def connected(folder: Path, script: Script) -> Iterator[Cluster]:
+    with backend(script) as url:
+        named = {"clusters": [{"name": "c", "cluster": {"server": url}}], "users": [{"name": "u", "user": {}}]}
+        contexts = [{"name": "x", "context": {"cluster": "c", "user": "u"}}]
+        content = {"apiVersion": "v1", "kind": "Config", **named, "contexts": contexts, "current-context": "x"}
+        (folder / "kubeconfig").write_text(yaml.safe_dump(content))
+        yield Cluster.connect(folder / "kubeconfig")
+
+
+def test_a_request_ends_at_its_deadline_though_bytes_keep_coming(folder: Path) -> None:
+    with (
+        connected(folder, lambda send, drip: (send(HEAD + b"Content-Length: 5000\r\n\r\n"), drip(b" "))) as cluster,
+        pytest.raises(Retryable, match=r"GET Node r01-u01: no answer .* may take 0\.4 s in all"),
+    ):
+        cluster.with_timeout(SECONDS).get(NODES, "r01-u01")
+
+
+def test_a_list_may_take_longer_but_not_for_ever(folder: Path) -> None:
+    with (
+        connected(folder, lambda send, drip: (send(HEAD + b"Content-Length: 5000\r\n\r\n"), drip(b" "))) as cluster,
+        pytest.raises(Retryable, match=r"LIST Node: no answer .* may take 1\.6 s in all"),
+    ):
+        cluster.with_timeout(SECONDS).list(NODES)
+
+
+def test_the_headers_of_a_watch_end_at_a_deadline(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "READ_SECONDS", 0.1)
+    with connected(folder, lambda send, drip: (send(HEAD + b"X-Long: "), drip(b"a"))) as cluster:
+        watch = cluster.watch(NODES, "1", timeout_seconds=60, silence_seconds=SECONDS)
+        with pytest.raises(Retryable, match="WATCH Node: no answer"), watch:
+            pass
+
+
+def test_an_object_of_any_size_is_not_read(folder: Path) -> None:
+    def flood(send: object, _: object) -> None:
+        assert callable(send)
+        send(HEAD + b"\r\n")
+        for _ in range(100_000):
+            send(b" " * 65536)
+
+    with connected(folder, flood) as cluster, pytest.raises(Retryable, match="sent more than 16777216 bytes"):
+        cluster.get(NODES, "r01-u01")
+
+
+def test_a_packed_answer_is_refused(folder: Path) -> None:
+    packed = gzip.compress(json.dumps({"kind": "Node"}).encode())
+    with (
+        connected(folder, lambda send, _: send(answer(packed, b"Content-Encoding: gzip"))) as cluster,
+        pytest.raises(Retryable, match="Content-Encoding 'gzip', which was not asked for"),
+    ):
+        cluster.get(NODES, "r01-u01")
+
+
+def test_an_answer_in_time_is_taken(folder: Path) -> None:
+    with connected(folder, lambda send, _: send(answer(json.dumps({"kind": "Node"}).encode()))) as cluster:
+        assert cluster.get(NODES, "r01-u01") == {"kind": "Node"}
