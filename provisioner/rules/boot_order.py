@@ -30,6 +30,15 @@ def joined_boot_id(server: Server) -> str | None:
     return (join.boot_id or "").lower() or None if join is not None and has_fetched(server) else None
 
 
+def is_to_end(server: Server) -> bool:
+    """Whether the boot that joined last is to end: the order for the next one was given, and that has not joined yet.
+
+    Where that order is not carried out and the Node lives on, the boot controller revokes it.
+    """
+    order, join = server.status.order, server.status.join
+    return order is not None and join is not None and join.order_id not in (None, order.id)
+
+
 def is_settled(server: Server) -> bool:
     """Whether the Node of the current order was Ready once: its boot is over, whatever became of it."""
     order, ready = server.status.order, server.status.ready_time

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from provisioner.api.server import Server
@@ -22,16 +19,31 @@ from provisioner.join.certificates.approve import (
     CertificateFacts,
     Deny,
     Ignore,
-    asked_name,
+    asked_names,
     is_ours,
     judge,
+    was_ours,
 )
 from provisioner.join.certificates.request import CertificateRequest, SubjectError, read_request, read_subject
 from provisioner.join.mint import BOOTSTRAP_GROUP
-from tests.join.samples import fetched, node, server, with_status
+from tests.join.der import (
+    ALTERNATIVE_NAME,
+    AUTHORITY_INFORMATION,
+    EDI_PARTY_NAME,
+    KEY,
+    OCSP,
+    TLS_FEATURE,
+    X400_ADDRESS,
+    Parts,
+    armoured,
+    content,
+    extensions,
+    signed,
+    tlv,
+)
+from tests.join.samples import fetched, node, order, server, with_status
 from tests.join.world import certificate_pem
 
-KEY = ec.generate_private_key(ec.SECP256R1())
 CREDENTIAL = "X509SHA256=" + "ab" * 32
 JOINED = with_status(server(), join=fetched(certificate_token_id="abc123", certificate_request_name="csr-1"))
 
@@ -120,6 +132,35 @@ def test_a_server_that_was_handed_nothing_gets_nothing() -> None:
     assert reason(BY_TOKEN, replace(TOKEN_FACTS, server=server())) == "WrongToken"
 
 
+@pytest.mark.parametrize("signer", [CLIENT_SIGNER, SERVING_SIGNER])
+def test_a_boot_whose_successor_was_ordered_gets_no_more_certificates(signer: str) -> None:
+    usage = "client auth" if signer == CLIENT_SIGNER else "server auth"
+    request = replace(BY_NODE, signer=signer, usages=("digital signature", usage))
+    ending = replace(NODE_FACTS, server=with_status(JOINED, order=order(id="the-next")))
+    assert reason(request, ending) == "BootEnds"
+    assert reason(request, NODE_FACTS) == ("ApproveRenewal" if signer == CLIENT_SIGNER else "WrongNames")
+
+
+def test_a_node_whose_server_was_deleted_is_denied_and_one_that_never_had_one_is_left_alone() -> None:
+    assert reason(BY_NODE, CertificateFacts(server=None, former_server=True)) == "ServerDeleted"
+    assert judge(BY_NODE, CertificateFacts(server=None)) == Ignore()
+    assert was_ours(node())
+    assert not was_ours(node(uid=None))
+    assert not was_ours(None)
+
+
+def test_a_server_that_is_being_deleted_gets_no_certificate() -> None:
+    going = replace(JOINED, metadata=replace(JOINED.metadata, deletion_timestamp="2026-03-01T12:00:00Z"))
+    assert reason(BY_NODE, replace(NODE_FACTS, server=going)) == "ServerDeleted"
+
+
+@pytest.mark.parametrize("username", ["alice", "system:serviceaccount:openshift:node-bootstrapper"])
+def test_people_and_other_tools_are_left_alone_but_not_with_our_names(username: str) -> None:
+    request = replace(BY_NODE, username=username, groups=("system:authenticated",))
+    assert judge(request, CertificateFacts(server=None)) == Ignore()
+    assert reason(request, CertificateFacts(server=server())) == "NameTaken"
+
+
 def test_a_foreign_node_that_renews_its_own_certificate_is_left_alone() -> None:
     request = replace(BY_NODE, username="system:node:cp-1", pem=certificate_pem(KEY, "system:node:cp-1"))
     assert judge(request, CertificateFacts(server=None)) == Ignore()
@@ -133,8 +174,7 @@ def test_a_usage_that_is_listed_twice_is_denied() -> None:
 def altered(pem: bytes) -> bytes:
     der = bytearray(x509.load_pem_x509_csr(pem).public_bytes(Encoding.DER))
     der[-1] ^= 1
-    body = base64.encodebytes(bytes(der))
-    return b"-----BEGIN CERTIFICATE REQUEST-----\n" + body + b"-----END CERTIFICATE REQUEST-----\n"
+    return armoured(bytes(der))
 
 
 @pytest.mark.parametrize(
@@ -143,6 +183,7 @@ def altered(pem: bytes) -> bytes:
         b"",
         b"nothing",
         BY_NODE.pem + BY_NODE.pem,
+        b"-----BEGIN CERTIFICATE REQUEST-----\na\n-----END CERTIFICATE REQUEST-----\n",
         BY_NODE.pem.replace(b"CERTIFICATE REQUEST", b"CERTIFICATE"),
         BY_NODE.pem[:100],
         altered(BY_NODE.pem),
@@ -153,45 +194,55 @@ def test_what_is_not_one_signed_request_is_malformed(pem: bytes) -> None:
     with pytest.raises(SubjectError):
         read_subject(pem)
     request = replace(BY_TOKEN, pem=pem)
-    assert asked_name(request) is None
     assert reason(request, replace(TOKEN_FACTS, server=None)) == "Malformed"
 
 
-def tlv(tag: int, content: bytes) -> bytes:
-    """DER: tag, length, content."""
-    size = len(content)
-    octets = size.to_bytes((size.bit_length() + 7) // 8, "big")
-    length = bytes([size]) if size < 128 else bytes([0x80 | len(octets)]) + octets
-    return bytes([tag]) + length + content
+UNREADABLE = {
+    "version 1": replace(Parts.of(BY_NODE.pem), version=tlv(0x02, b"\x01")),
+    "an x400Address": replace(
+        Parts.of(BY_NODE.pem), attributes=extensions((ALTERNATIVE_NAME, tlv(0x30, X400_ADDRESS)))
+    ),
+    "an ediPartyName": replace(
+        Parts.of(BY_NODE.pem), attributes=extensions((ALTERNATIVE_NAME, tlv(0x30, EDI_PARTY_NAME)))
+    ),
+    "an unknown TLS feature": replace(
+        Parts.of(BY_NODE.pem), attributes=extensions((TLS_FEATURE, tlv(0x30, tlv(0x02, b"\x63"))))
+    ),
+    "an issuer at an x400Address": replace(
+        Parts.of(BY_NODE.pem),
+        attributes=extensions((AUTHORITY_INFORMATION, tlv(0x30, tlv(0x30, OCSP + X400_ADDRESS)))),
+    ),
+}
+"""Requests that the API server takes, and the parser raises at."""
 
 
-def parts(der: bytes) -> list[bytes]:
-    """The elements of a DER sequence, whole."""
-    found = []
-    while der:
-        size, skip = der[1], 2
-        if size & 0x80:
-            skip += size & 0x7F
-            size = int.from_bytes(der[2:skip], "big")
-        found.append(der[: skip + size])
-        der = der[skip + size :]
-    return found
+@pytest.mark.parametrize("why", UNREADABLE)
+def test_a_request_that_cannot_be_read_is_decided_by_who_asks_and_for_whom(why: str) -> None:
+    pem = signed(UNREADABLE[why].whole())
+    assert asked_names(replace(BY_TOKEN, pem=pem)) == ("r01-u01",)
+    assert reason(replace(BY_TOKEN, pem=pem), TOKEN_FACTS) == "Malformed"
+    assert reason(replace(BY_NODE, pem=pem), NODE_FACTS) == "Malformed"
+    foreign = replace(BY_NODE, pem=pem, username="system:bootstrap:kubead", groups=("system:bootstrappers:kubeadm",))
+    assert reason(foreign, CertificateFacts(server=server())) == "NameTaken"
+    assert judge(foreign, CertificateFacts(server=None)) == Ignore()
 
 
-def content(der: bytes) -> bytes:
-    return der[2 + (der[1] & 0x7F if der[1] & 0x80 else 0) :]
+@pytest.mark.parametrize("tag", [0x0C, 0x13, 0x14, 0x16, 0x1C, 0x1E])
+def test_whose_name_is_asked_for_is_known_in_each_kind_of_string_and_wherever_it_stands(tag: int) -> None:
+    encoding = {0x1C: "utf-32-be", 0x1E: "utf-16-be"}.get(tag, "ascii")
+    common_name = tlv(0x30, bytes.fromhex("0603550403") + tlv(tag, "system:node:r01-u01".encode(encoding)))
+    first = content(Parts.of(certificate_pem(KEY, "somebody")).subject)
+    pem = signed(replace(Parts.of(BY_NODE.pem), subject=tlv(0x30, first + tlv(0x31, common_name))).whole())
+    for odd in (pem, b"Subject: r01\n" + pem + BY_TOKEN.pem, pem.replace(b"-----\n", b"-----\nProc-Type: 4\n\n", 1)):
+        assert asked_names(replace(BY_NODE, pem=odd)) == ("r01-u01",)
+    assert asked_names(replace(BY_NODE, pem=pem + certificate_pem(KEY, "system:node:b"))) == ("r01-u01", "b")
 
 
 def with_second_extension_request(pem: bytes, other: bytes) -> bytes:
     """`pem` with the extension request of `other` appended to its own, and signed again."""
-    body = parts(content(x509.load_pem_x509_csr(pem).tbs_certrequest_bytes))
-    more = content(parts(content(x509.load_pem_x509_csr(other).tbs_certrequest_bytes))[3])
-    body[3] = tlv(0xA0, b"".join(sorted([content(body[3]), more])))
-    tbs = tlv(0x30, b"".join(body))
-    algorithm = parts(content(x509.load_pem_x509_csr(pem).public_bytes(Encoding.DER)))[1]
-    signature = tlv(0x03, b"\0" + KEY.sign(tbs, ec.ECDSA(hashes.SHA256())))
-    encoded = base64.encodebytes(tlv(0x30, tbs + algorithm + signature))
-    return b"-----BEGIN CERTIFICATE REQUEST-----\n" + encoded + b"-----END CERTIFICATE REQUEST-----\n"
+    ours, theirs = Parts.of(pem), Parts.of(other)
+    both = sorted([content(ours.attributes), content(theirs.attributes)])
+    return signed(replace(ours, attributes=tlv(0xA0, b"".join(both))).whole())
 
 
 def test_names_hidden_in_a_second_extension_request_are_refused() -> None:

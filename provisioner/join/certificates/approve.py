@@ -1,15 +1,16 @@
 """Which certificate signing requests are approved. Pure: request and facts in, verdict out.
 
 Ours to judge is a request for one of the two kubelet signers that comes from one of our bootstrap tokens or from a Node
-of ours, or that asks for the name of one of our Servers, whoever asks. Left alone is every other signer, and what other
-joiners do for names that are not ours (a kubeadm token, a control plane's kubelet renewing its own certificate), also
-when a Server was registered under the name of their Node: leaving alone grants nothing. Anybody else who asks those
-signers (a user, a service account) is denied.
+of ours, also when its Server was deleted since, or that asks for the name of one of our Servers, whoever asks. Each of
+these is decided, also when it cannot be read: what stays pending another approver may find. Left alone is every other
+signer, and what others (people, a kubeadm token, a control plane's kubelet renewing its own certificate) ask for names
+that are not ours, also when a Server was registered under the name of their Node: leaving alone grants nothing.
 
     requester             signer    approved when
     our bootstrap token   client    the token is the one handed out for exactly the Server whose name is asked for, and
                                     no certificate was approved on it before
-    Node of ours          client    it asks for its own name, with a certificate of its current boot
+    Node of ours          client    it asks for its own name, with a certificate of its current boot, and the next boot
+                                    was not ordered
     Node of ours          serving   the same, for its own name and its registered address alone
 """
 
@@ -21,9 +22,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from provisioner.api.server import JoinStatus, Server
-from provisioner.join.certificates.request import CertificateRequest, Subject, SubjectError, read_subject
-from provisioner.join.mint import BOOTSTRAP_GROUP, BOOTSTRAP_USER_PREFIX, token_id_of_user
+from provisioner.join.certificates.request import (
+    CertificateRequest,
+    Subject,
+    SubjectError,
+    common_names,
+    read_subject,
+)
+from provisioner.join.mint import BOOTSTRAP_GROUP, token_id_of_user
 from provisioner.join.node_object import SERVER_UID_ANNOTATION
+from provisioner.rules.boot_order import is_to_end
 
 CLIENT_SIGNER: Final = "kubernetes.io/kube-apiserver-client-kubelet"
 SERVING_SIGNER: Final = "kubernetes.io/kubelet-serving"
@@ -79,26 +87,24 @@ class CertificateFacts:
     """What is known when a request is judged.
 
     `server`: the Server whose name is asked for. `requesting_server`: whether the asking Node was made for one of our
-    Servers (see is_ours).
+    Servers (see is_ours). `former_server`: whether it was made for one that was deleted (see was_ours).
     `token_exists`: whether the asking token's Secret is there, and ours. `credentials`: ids of the client certificates
     of the server's current boot.
     """
 
     server: Server | None
     requesting_server: bool = False
+    former_server: bool = False
     token_exists: bool = False
     credentials: Collection[str] = ()
     max_expiration_seconds: int = MAX_EXPIRATION_SECONDS
 
 
-def asked_name(request: CertificateRequest) -> str | None:
-    """The node name that is asked for, or None if it asks for none (or cannot be read)."""
-    try:
-        common_name = read_subject(request.pem).common_name
-    except SubjectError:
-        return None
-    name = common_name.removeprefix(NODE_USER_PREFIX)
-    return name if name != common_name and name else None
+def asked_names(request: CertificateRequest) -> tuple[str, ...]:
+    """The node names that are asked for: one as a rule, none or several in requests that no kubelet makes."""
+    return tuple(
+        name.removeprefix(NODE_USER_PREFIX) for name in common_names(request.pem) if name.startswith(NODE_USER_PREFIX)
+    )
 
 
 def requesting_node(request: CertificateRequest) -> str | None:
@@ -118,6 +124,11 @@ def is_ours(server: Server, node: Mapping[str, Any] | None) -> bool:
     return server.metadata.uid is not None and annotations.get(SERVER_UID_ANNOTATION) == server.metadata.uid
 
 
+def was_ours(node: Mapping[str, Any] | None) -> bool:
+    """Whether a Node without a Server of its name was made for one. Admission keeps the mark from its kubelet."""
+    return bool(((node or {}).get("metadata", {}).get("annotations") or {}).get(SERVER_UID_ANNOTATION))
+
+
 def judge(request: CertificateRequest, facts: CertificateFacts) -> CertificateDecision:
     """Judge one pending request."""
     if request.signer not in _USAGES:
@@ -127,9 +138,9 @@ def judge(request: CertificateRequest, facts: CertificateFacts) -> CertificateDe
     if not with_our_token and not facts.requesting_server:
         if facts.server is not None and node != facts.server.name:
             return Deny("NameTaken", f"{request.username} asks for the name of server {facts.server.name}")
-        if node is not None or request.username.startswith(BOOTSTRAP_USER_PREFIX):
-            return Ignore()
-        return Deny("UnknownRequester", f"{request.username} is neither a Node nor a joining server")
+        if facts.former_server:
+            return Deny("ServerDeleted", f"Node {node} was made for a server that is not registered any more")
+        return Ignore()
     try:
         subject = read_subject(request.pem)
     except SubjectError as error:
@@ -169,6 +180,8 @@ def _refuse_server(subject: Subject, facts: CertificateFacts) -> Deny | None:
         return Deny("UnknownServer", f"{subject.common_name!r} names no registered server")
     if subject.common_name != NODE_USER_PREFIX + facts.server.name:
         return Deny("UnknownServer", f"{subject.common_name!r} is not the name of server {facts.server.name}")
+    if facts.server.metadata.deletion_timestamp is not None:
+        return Deny("ServerDeleted", f"server {facts.server.name} is being deleted")
     if facts.server.spec.acceptance != "Accepted":
         return Deny("NotAccepted", f"server {facts.server.name} is {facts.server.spec.acceptance}")
     return None
@@ -206,6 +219,10 @@ def _judge_node(
         )
     if request.credential not in facts.credentials:
         return Deny("OldCertificate", f"asked with {request.credential}, which is no certificate of the current boot")
+    if is_to_end(server):
+        return Deny(
+            "BootEnds", f"the next boot of server {server.name} was ordered: this one gets no more certificates"
+        )
     if request.signer == CLIENT_SIGNER:
         return ApproveRenewal(request.credential)
     if not subject.dns_names and not subject.ip_addresses:

@@ -6,6 +6,7 @@ of two requests with one token one wins, and an approver that dies in between fi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,6 +19,7 @@ from provisioner.api.codec import to_json
 from provisioner.api.conditions import settle_condition
 from provisioner.api.errors import NotFound, Refused
 from provisioner.api.meta import Condition, rfc3339
+from provisioner.api.rules import LABEL_PATTERN
 from provisioner.api.server import JoinStatus, Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
@@ -33,10 +35,11 @@ from provisioner.join.certificates.approve import (
     CertificateFacts,
     Deny,
     Ignore,
-    asked_name,
+    asked_names,
     is_ours,
     judge,
     requesting_node,
+    was_ours,
 )
 from provisioner.join.certificates.request import CertificateRequest, is_decided, issued_credential, read_request
 from provisioner.join.mint import TOKEN_NAMESPACE, token_id_of_user, token_secret_name
@@ -45,6 +48,8 @@ from provisioner.join.recording import regarding_server
 log = structlog.get_logger()
 
 APPROVER_MANAGER: Final = "provisioner-approver"
+_SERVER_NAME: Final = re.compile(LABEL_PATTERN)
+"""What is asked for is anybody's text; only what may name a Server is looked up."""
 MAX_MESSAGE_LENGTH: Final = 1024
 """What is denied may have been made to be long."""
 
@@ -74,23 +79,23 @@ class Approver:
         csr = self.reader.get(CSRS, name)
         if csr is None or not concerns_us(csr):
             return None
-        if not self.reader.shows_own_writes(name) or not self.reader.shows_own_writes(
-            asked_name(read_request(csr)) or ""
-        ):
+        request = read_request(csr)
+        if not all(self.reader.shows_own_writes(group) for group in (name, *asked_names(request))):
             return BEHIND_SECONDS
-        self._reconcile(csr)
+        self._reconcile(request, csr)
         return None
 
-    def _reconcile(self, csr: dict[str, Any]) -> None:
-        request = read_request(csr)
+    def _reconcile(self, request: CertificateRequest, csr: dict[str, Any]) -> None:
         if is_decided(csr):
             self._take_note(request, csr)
             return
-        asked = asked_name(request)
-        server = self._server(asked, fresh=True)  # an approval cannot be taken back
+        server = self._asked_server(request, fresh=True)  # an approval cannot be taken back
+        node = requesting_node(request)
+        requesting = server if server is not None and server.name == node else self._server(node)
         facts = CertificateFacts(
             server=server,
-            requesting_server=self._is_ours(requesting_node(request), server),
+            requesting_server=requesting is not None and self._is_ours(requesting),
+            former_server=requesting is None and node is not None and self._was_ours(node),
             token_exists=self._delete_token(request, dry_run=True),
             credentials=self._credentials(server, request),
             max_expiration_seconds=self.max_expiration_seconds,
@@ -127,14 +132,14 @@ class Approver:
         """After the certificate was issued: delete the token, then record the credential: it says that this is done."""
         if request.signer != CLIENT_SIGNER:
             return
-        credential = issued_credential(csr)
-        server = self._server(asked_name(request)) if credential else None
+        server = self._asked_server(request)
         join = server.status.join if server else None
-        if server is None or join is None or credential is None or join.certificate_request_name != request.name:
+        if server is None or join is None or join.certificate_request_name != request.name:
             return
         if join.certificate_token_id != join.token_id:
             return  # the server has been handed another token since: this certificate is of an older boot
-        if credential not in join.credentials:
+        credential = issued_credential(csr)
+        if credential is not None and credential not in join.credentials:
             if token_id_of_user(request.username) == join.token_id:
                 self._delete_token(request)
             self._apply_join(
@@ -205,8 +210,15 @@ class Approver:
         written = self.cluster.replace(CSRS, decided, subresource="approval")
         self.reader.note(csr["metadata"]["name"], CSRS, written)
 
+    def _asked_server(self, request: CertificateRequest, *, fresh: bool = False) -> Server | None:
+        """The Server whose name is asked for. Of several names, which no kubelet asks for, the first that is one's."""
+        names = asked_names(request)
+        if len(names) > 1:
+            names = tuple(name for name in names if self._server(name) is not None)
+        return self._server(names[0], fresh=fresh) if names else None
+
     def _server(self, name: str | None, *, fresh: bool = False) -> Server | None:
-        if name is None or "/" in name:
+        if name is None or not _SERVER_NAME.fullmatch(name):
             return None
         if fresh:
             try:
@@ -215,14 +227,14 @@ class Approver:
                 return None
         return self.reader.read(Server, name)
 
-    def _is_ours(self, node: str | None, server: Server | None) -> bool:
-        if node is None:
-            return False
-        requesting = server if server is not None and server.name == node else self._server(node)
-        return requesting is not None and (is_ours(requesting, None) or is_ours(requesting, self._node(node)))
+    def _is_ours(self, server: Server) -> bool:
+        return is_ours(server, None) or is_ours(server, self.reader.get(NODES, server.name))
 
-    def _node(self, name: str) -> dict[str, Any] | None:
-        return self.reader.get(NODES, name)
+    def _was_ours(self, node: str) -> bool:
+        """Of a Node without a Server in the cache; whether there is none, the API server is asked as well."""
+        if not _SERVER_NAME.fullmatch(node) or not was_ours(self.reader.get(NODES, node)):
+            return False
+        return self._server(node, fresh=True) is None
 
     def _delete_token(self, request: CertificateRequest, *, dry_run: bool = False) -> bool:
         """Delete the Secret of the token that asks; whether it was there. A policy keeps us to tokens of our own.
