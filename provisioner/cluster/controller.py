@@ -12,6 +12,8 @@ import structlog
 
 from provisioner.api.errors import Conflict, NeedsHuman, Retryable
 from provisioner.cluster.work_queue import WorkQueue
+from provisioner.outbound.bulkhead import NoRoom
+from provisioner.outbound.lanes import NeedsLane
 
 log = structlog.get_logger()
 
@@ -60,6 +62,7 @@ class Controller:
 
     What `reconcile` raises: Retryable, the key comes back after its backoff and not before `after_seconds`;
     NeedsHuman, it is logged and comes back more slowly (a person may have acted on something that is not watched);
+    NeedsLane, it is reconciled anew in the thread of the backend that it waits for, and by nobody else meanwhile;
     anything else, it is logged with its traceback and comes back after its backoff.
     """
 
@@ -68,6 +71,8 @@ class Controller:
         self.queue = WorkQueue() if queue is None else queue
         self._reconcile = reconcile
         self._workers = workers
+        self._changed = threading.Condition()
+        self._in_lanes = 0
         self._log = log.bind(controller=name)
 
     def run(self, stop: threading.Event) -> None:
@@ -84,17 +89,57 @@ class Controller:
             thread.join(STOP_SECONDS)
             if thread.is_alive():
                 self._log.error("reconcile did not end", thread=thread.name, waited_seconds=STOP_SECONDS)
+        with self._changed:
+            if not self._changed.wait_for(lambda: not self._in_lanes, STOP_SECONDS):
+                self._log.error("reconciles in lanes did not end", count=self._in_lanes, waited_seconds=STOP_SECONDS)
 
     def _work(self) -> None:
         while (key := self.queue.get()) is not None:
-            try:
-                self._reconcile_one(key)
-            finally:
+            self._take(key)
+
+    def _take(self, key: str) -> None:
+        """Reconcile `key` and hand it back to the queue, or let its lane do both."""
+        try:
+            self._reconcile_one(key)
+        except NeedsLane as needed:
+            if self._submit(key, needed):
+                return
+        except BaseException:
+            self.queue.done(key)
+            raise
+        self.queue.done(key)
+
+    def _submit(self, key: str, needed: NeedsLane) -> bool:
+        with self._changed:
+            self._in_lanes += 1
+        try:
+            needed.submit(lambda: self._take_in_lane(key))
+        except NoRoom as error:
+            self._left_lane()
+            wait = self.queue.retry(key, error.after_seconds)
+            self._log.warning("reconcile put off", key=key, error=str(error), retry_in_seconds=round(wait, 2))
+            return False
+        return True
+
+    def _take_in_lane(self, key: str) -> None:
+        try:
+            if self.queue.is_shut_down:
                 self.queue.done(key)
+            else:
+                self._take(key)
+        finally:
+            self._left_lane()
+
+    def _left_lane(self) -> None:
+        with self._changed:
+            self._in_lanes -= 1
+            self._changed.notify_all()
 
     def _reconcile_one(self, key: str) -> None:
         try:
             again_in_seconds = self._reconcile(key)
+        except NeedsLane:
+            raise
         except Conflict as error:
             wait = self.queue.retry(key, error.after_seconds)
             self._log.debug("reconcile met another writer", key=key, error=str(error), retry_in_seconds=round(wait, 2))

@@ -122,6 +122,11 @@ class WorkQueue:
             self._shut_down = True
             self._changed.notify_all()
 
+    @property
+    def is_shut_down(self) -> bool:
+        with self._changed:
+            return self._shut_down
+
     def __len__(self) -> int:
         """Keys that wait for a worker now."""
         with self._changed:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from datetime import datetime
 from typing import Final
 
+from provisioner.api.codec import encode
 from provisioner.api.node_pool import NodePool
 from provisioner.api.server import Server
 from provisioner.cluster.client import Cluster
@@ -15,14 +16,17 @@ from provisioner.jobs.pod_jobs import evictable_keys
 from provisioner.jobs.pod_workloads import PodWorkloads
 from provisioner.jobs.slurm.workloads import SlurmWorkloads
 from provisioner.jobs.work import EvictionBlocked, JobKind, SlurmDrained, Work
+from provisioner.outbound.bulkhead import Bulkhead
 
 NAMESPACE: Final = "provisioner-system"
+MAX_WORDS: Final = 1000
 
 
 class ClusterWorkloads:
     """`provisioner.jobs.work.Workloads`.
 
     `pods`: a cache of all; without one, each look is fresh. `namespace`: where the Secrets with credentials are.
+    `in_lanes`: what would wait for a slurmrestd raises `outbound.lanes.NeedsLane` but in that one's own thread.
     """
 
     def __init__(
@@ -33,12 +37,23 @@ class ClusterWorkloads:
         *,
         namespace: str = NAMESPACE,
         now: Callable[[], datetime],
+        in_lanes: bool = False,
     ) -> None:
+        self._events = events
         self._pods = PodWorkloads(cluster, events, pods, now=now)
-        self._slurm = SlurmWorkloads(cluster, namespace=namespace, now=now)
+        self._slurm = SlurmWorkloads(cluster, namespace=namespace, now=now, in_lanes=in_lanes)
+        self._given_up: dict[str, str] = {}  # NodePools that were told of, and the words
+
+    @property
+    def slurm_bulkhead(self) -> Bulkhead:
+        return self._slurm.bulkhead
 
     def look(self, server: Server, pool: NodePool, *, fresh: bool = True) -> Work:
-        pods, slurm = self._pods.look(server.name, pool, fresh=fresh), self._slurm.look(server.name, pool)
+        if fresh:
+            self._slurm.enter(pool)
+        # Slurm first, which may be looked up elsewhere, and then all of it anew.
+        slurm, pods = self._slurm.look(server.name, pool, fresh=fresh), self._pods.look(server.name, pool, fresh=fresh)
+        self._tell(pool)
         return Work(
             jobs=(*(found.job for found in pods.jobs), *slurm.jobs),
             evictable=evictable_keys(pods.pods),
@@ -49,6 +64,7 @@ class ClusterWorkloads:
 
     def warn(self, server: Server, pool: NodePool, deadline: datetime, reason: str) -> int:
         """Pods first: that Slurm does not answer (Retryable) must not keep them from being told."""
+        self._slurm.enter(pool)
         told = self._pods.warn(server.name, pool, deadline, reason)
         return told + self._slurm.warn(server.name, pool, deadline)
 
@@ -58,8 +74,18 @@ class ClusterWorkloads:
     def evict(
         self, server: Server, pool: NodePool, *, spare: Collection[JobKind], force: bool
     ) -> tuple[EvictionBlocked, ...]:
+        self._slurm.enter(pool)
         pods = self._pods.evict(server.name, pool, spare=spare, force=force)
         return (*pods, *self._slurm.evict(server.name, pool, spare=spare))
 
     def reopen(self, node: str, reason: str, pool: NodePool) -> bool:
         return self._slurm.reopen(node, reason, pool)
+
+    def _tell(self, pool: NodePool) -> None:
+        """Say once on the NodePool that its slurmrestd is given up for a while, and once that it answers."""
+        words, said = self._slurm.failure(pool), self._given_up.get(pool.name)
+        if words is not None and said is None:
+            self._given_up[pool.name] = words
+            self._events.record(encode(pool), "Warning", "SlurmUnreachable", words[:MAX_WORDS])
+        elif words is None and said is not None and self._given_up.pop(pool.name, None) is not None:
+            self._events.record(encode(pool), "Normal", "SlurmReachable", "slurmrestd answers again")

@@ -128,10 +128,11 @@ class MaintenanceController:
             with self._one_claims:
                 facts = replace(facts, budget=read_budget(self._caches, facts, fresh=True))
                 step = decide(facts, self._clock())
-                seconds = self._act(facts, body, step)
                 if isinstance(step, WriteStatus) and step.status.phase in DISTURBING_PHASES:
+                    seconds = self._act(facts, body, step)
                     self._caches.note_claim({**body, "status": to_json(step.status)})
-                return seconds
+                    return seconds
+        # Not under the lock: what else there is to do (to warn jobs, to close in Slurm) may wait for somebody.
         return self._act(facts, body, step)
 
     def _act(self, facts: MaintenanceFacts, body: Object, step: Step) -> float | None:

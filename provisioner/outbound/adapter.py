@@ -55,7 +55,9 @@ class BoundedAdapter(HTTPAdapter):
                 response._content = read_body(response.raw)  # noqa: SLF001 - requests has no other way to give a body
                 response._content_consumed = True  # noqa: SLF001
         except TooSlow as error:
-            raise AnswerTooSlow(str(error), request=request) from error
+            slow = AnswerTooSlow(str(error), request=request)
+            slow.received, slow.allowed_seconds = error.received, error.allowed_seconds
+            raise slow from error
         except TooLarge as error:
             raise AnswerTooLarge(str(error), request=request) from error
         if response.is_redirect and not self._redirects:

@@ -126,7 +126,7 @@ class Bulkhead:
         spread: Callable[[], float] = random.random,
         max_lanes: int = MAX_LANES,
     ) -> None:
-        self._kind = kind
+        self.kind = kind
         self._policy = policy
         self._clock = clock
         self._spread = spread
@@ -161,6 +161,10 @@ class Bulkhead:
         with self._lock:
             return refusal(self._lanes.get(key, Lane()), self._name(key), self._policy, self._clock())
 
+    def breaker(self, key: str) -> BreakerState:
+        with self._lock:
+            return self._lanes.get(key, Lane()).breaker
+
     def lanes(self) -> dict[str, Lane]:
         """By key, for metrics and messages."""
         with self._lock:
@@ -186,7 +190,7 @@ class Bulkhead:
             idle = [key for key, lane in self._lanes.items() if not lane.calls]
             if not idle:
                 raise NoRoom(
-                    f"calls to {len(self._lanes)} backends of kind {self._kind} are under way", after_seconds=1.0
+                    f"calls to {len(self._lanes)} backends of kind {self.kind} are under way", after_seconds=1.0
                 )
             # Those in good health first, and of them the one that was used longest ago.
             del self._lanes[min(idle, key=lambda key: (self._lanes[key].failures > 0, self._lanes[key].used_at))]
@@ -201,7 +205,7 @@ class Bulkhead:
                 self._lanes[key] = failed(lane, failure, self._policy, now, self._spread())
 
     def _name(self, key: str) -> str:
-        return f"{self._kind} at {key}"
+        return f"{self.kind} at {key}"
 
 
 def _seconds(lane: Lane, now: float) -> str:

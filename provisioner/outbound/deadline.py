@@ -24,7 +24,10 @@ class OutboundFailed(OSError):
 
 
 class TooSlow(OutboundFailed, TimeoutError):
-    """The whole call took longer than it may, however steadily the bytes came."""
+    """The whole call took longer than it may, however steadily the bytes came; so many were `received`."""
+
+    received = 0
+    allowed_seconds = 0.0
 
 
 class TooLarge(OutboundFailed):
@@ -50,11 +53,12 @@ class Call:
         left = self._ends - now
         if left <= 0:
             took, allowed = now - self._began, self._ends - self._began
-            self.failed = TooSlow(
+            self.failed = error = TooSlow(
                 f"{self._backend} was not done after {took:.1f} s (with {self._received} bytes received), "
                 f"a call to it may take {allowed:g} s in all"
             )
-            raise self.failed
+            error.received, error.allowed_seconds = self._received, allowed
+            raise error
         return left
 
     def received(self, count: int) -> None:

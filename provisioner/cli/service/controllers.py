@@ -56,6 +56,7 @@ def run_controllers(
         Informer(cluster, kind, label_selector=CHECK_LABEL, trim=without_managed_fields) for kind in (JOBS, PODS)
     )
     pods = Informer(cluster, PODS, field_selector=NOT_OVER, trim=trim_pod)
+    workloads = ClusterWorkloads(cluster, recorder, pods, namespace=namespace, now=clock, in_lanes=True)
     controllers: list[Controller] = [
         *build_inventory_controllers(
             cluster,
@@ -104,7 +105,7 @@ def run_controllers(
             MaintenanceInformers(
                 servers=servers, pools=pools, images=images, nodes=nodes, maintenances=maintenances, pods=pods
             ),
-            ClusterWorkloads(cluster, recorder, pods, namespace=namespace, now=clock),
+            workloads,
             recorder,
             clock,
             metrics=meters.maintenance,

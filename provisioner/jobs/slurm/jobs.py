@@ -95,6 +95,12 @@ def held_by_kill_wait(node: SlurmNode, jobs: Iterable[SlurmJob], now: datetime) 
     return tuple(held)
 
 
+def requeued_from(job: SlurmJob) -> str | None:
+    """The node from which we requeued it, by its comment."""
+    noted = _REQUEUED.search(job.admin_comment)
+    return noted.group(1) if noted is not None else None
+
+
 def warned(job: SlurmJob, deadline: datetime) -> bool:
     """Whether its comment says that it was told of `deadline`."""
     return f"provisioner: ends at {rfc3339(deadline)}" in job.admin_comment

@@ -80,6 +80,10 @@ class SlurmJob:
         return not _RUNNING.isdisjoint(self.states)
 
     @property
+    def is_pending(self) -> bool:
+        return "PENDING" in self.states and not self.is_on_nodes
+
+    @property
     def is_completing(self) -> bool:
         return "COMPLETING" in self.states
 
@@ -93,7 +97,7 @@ class SlurmJob:
 
     def is_planned_on(self, node: str) -> bool:
         """Raises: ValueError if its nodes are not readable."""
-        return "PENDING" in self.states and not self.is_on_nodes and node in expand(self.planned_nodes)
+        return self.is_pending and node in expand(self.planned_nodes)
 
 
 def read_node(body: Mapping[str, Any]) -> SlurmNode:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Callable, Mapping, MutableMapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
@@ -19,9 +20,20 @@ import requests
 from provisioner.api.errors import Retryable
 from provisioner.api.values import Secret
 from provisioner.jobs.slurm.objects import SlurmJob, SlurmNode, read_job, read_node
+from provisioner.outbound.adapter import BoundedAdapter
+from provisioner.outbound.bulkhead import NoRoom
+from provisioner.outbound.deadline import TooLarge, TooSlow
 
 CONNECT_SECONDS: Final = 5.0
-READ_SECONDS: Final = 20.0
+SILENCE_SECONDS: Final = 20.0
+CALL_SECONDS: Final = 20.0
+"""For one request with its whole answer."""
+MANY_SECONDS: Final = 60.0
+"""The same, where the answer is about all nodes or all jobs."""
+ANSWER_BYTES: Final = 32 * 1024 * 1024
+"""The OpenAPI document is the largest, with a few MiB."""
+MANY_BYTES: Final = 256 * 1024 * 1024
+"""A job is about 10 KiB; MaxJobCount in slurm.conf is 10,000 unless it is set."""
 KNOWN_VERSIONS: Final = tuple(f"v0.0.{number}" for number in range(44, 37, -1))
 """The newest first: v0.0.38 came with Slurm 22.05, v0.0.42 with 24.11, v0.0.44 with 25.11."""
 
@@ -60,7 +72,7 @@ class Dialect:
 
 class SlurmRest:
     """One slurmrestd. `dialects` keeps, by URL, what was found out; that changes only with Slurm's own version.
-    `refused` is called where it does not take the token."""
+    `refused` is called where it does not take the token. `around`: in it each request is made; it may raise NoRoom."""
 
     def __init__(
         self,
@@ -68,10 +80,12 @@ class SlurmRest:
         dialects: MutableMapping[str, Dialect],
         *,
         refused: Callable[[], None] = lambda: None,
+        around: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._access = access
         self._dialects = dialects
         self._refused = refused
+        self._around = around
 
     def node(self, name: str) -> SlurmNode | None:
         """The node; None if Slurm does not know it."""
@@ -79,12 +93,13 @@ class SlurmRest:
         bodies = answer.get("nodes") or []
         return read_node(bodies[0]) if bodies else None
 
+    def nodes(self) -> tuple[SlurmNode, ...]:
+        """Every node that Slurm knows."""
+        return tuple(read_node(body) for body in self._all("nodes"))
+
     def jobs(self) -> tuple[SlurmJob, ...]:
         """Every job that Slurm remembers, those that are over for a while among them."""
-        bodies = self._ask("GET", "jobs").get("jobs")
-        if not isinstance(bodies, list):
-            raise SlurmFailed(f"{self._access.url} answered without jobs: is it slurmrestd?", after_seconds=5.0)
-        return tuple(read_job(body) for body in bodies)
+        return tuple(read_job(body) for body in self._all("jobs"))
 
     def update_node(self, name: str, state: str, reason: str | None) -> None:
         """Ask for a state. Look afterwards: an update that is refused may have been made in part."""
@@ -115,6 +130,12 @@ class SlurmRest:
         self._ask("DELETE", f"job/{job.id}", query={"signal": signal, "flags": _STEPS_ONLY})
         return True
 
+    def _all(self, what: str) -> list[dict[str, Any]]:
+        bodies = self._ask("GET", what, many=True).get(what)
+        if not isinstance(bodies, list):
+            raise SlurmFailed(f"{self._access.url} answered without {what}: is it slurmrestd?", after_seconds=5.0)
+        return [body for body in bodies if isinstance(body, dict)]
+
     def _ask(
         self,
         method: str,
@@ -123,10 +144,11 @@ class SlurmRest:
         body: Mapping[str, Any] | None = None,
         query: Mapping[str, str] | None = None,
         tolerate_unknown: bool = False,
+        many: bool = False,
     ) -> dict[str, Any]:
         version = self._dialect().version
         what = f"{method} {path} ({version})"
-        response = self._send(method, f"/slurm/{version}/{path}", what, body, query)
+        response = self._send(method, f"/slurm/{version}/{path}", what, body, query, many=many)
         if response.status_code == HTTPStatus.NOT_FOUND:
             # Slurm was updated since: find out anew next time.
             self._dialects.pop(self._access.url, None)
@@ -156,36 +178,55 @@ class SlurmRest:
         what: str,
         body: Mapping[str, Any] | None = None,
         query: Mapping[str, str] | None = None,
+        *,
+        many: bool = False,
     ) -> requests.Response:
         access = self._access
         headers = {"X-SLURM-USER-NAME": access.username, "X-SLURM-USER-TOKEN": access.token.reveal()}
+        adapter = BoundedAdapter(
+            "slurmrestd",
+            seconds=MANY_SECONDS if many else CALL_SECONDS,
+            max_bytes=MANY_BYTES if many else ANSWER_BYTES,
+            redirects=True,  # an answer as any other: it is not followed
+        )
         with requests.Session() as session, tempfile.NamedTemporaryFile("w", suffix=".pem") as authority:
+            session.mount("http://", adapter)
+            session.mount("https://", adapter)
             # Neither a proxy nor a .netrc of the environment has any business here.
             session.trust_env = False
             if access.certificate:
                 authority.write(access.certificate)
                 authority.flush()
             try:
-                return session.request(
-                    method,
-                    access.url.rstrip("/") + path,
-                    params=query,
-                    json=body,
-                    headers=headers,
-                    timeout=(CONNECT_SECONDS, READ_SECONDS),
-                    allow_redirects=False,  # the token is for this address only
-                    verify=authority.name if access.certificate else True,
-                )
-            except (
-                requests.RequestException,
-                OSError,
-                UnicodeError,
-            ) as error:  # UnicodeError: no token has such letters
-                raise SlurmFailed(
-                    f"slurmrestd at {access.url} does not answer ({what}: {_cause(error)}): start it, or correct "
-                    "spec.jobs.slurm.url",
-                    after_seconds=5.0,
-                ) from error
+                with self._around():
+                    return self._request(
+                        session,
+                        what,
+                        method,
+                        access.url.rstrip("/") + path,
+                        params=query,
+                        json=body,
+                        headers=headers,
+                        verify=authority.name if access.certificate else True,
+                    )
+            except NoRoom as error:
+                raise SlurmFailed(str(error), after_seconds=error.after_seconds) from error
+
+    def _request(self, session: requests.Session, what: str, method: str, url: str, **more: Any) -> requests.Response:
+        try:
+            return session.request(
+                method,
+                url,
+                timeout=(CONNECT_SECONDS, SILENCE_SECONDS),
+                allow_redirects=False,  # the token is for this address only
+                **more,
+            )
+        except (requests.RequestException, OSError, UnicodeError) as error:  # UnicodeError: no token has such letters
+            raise SlurmFailed(
+                f"slurmrestd at {self._access.url} does not answer ({what}: {_cause(error)}): start it, or correct "
+                "spec.jobs.slurm.url",
+                after_seconds=5.0,
+            ) from error
 
     def _failed(self, what: str, response: requests.Response, errors: list[dict[str, Any]]) -> SlurmFailed:
         access = self._access
@@ -233,7 +274,7 @@ def _says_unknown(error: Mapping[str, Any]) -> bool:
 def _json(response: requests.Response) -> dict[str, Any]:
     try:
         answer = response.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return answer if isinstance(answer, dict) else {}
 
@@ -244,6 +285,12 @@ def _words(error: Mapping[str, Any]) -> str:
 
 
 def _cause(error: BaseException) -> str:
+    """In words that are the same every time."""
+    if isinstance(error, TooSlow):
+        sends = "though it sends some" if error.received else "and it sends nothing"
+        return f"no whole answer within {error.allowed_seconds:g} s, {sends}"
+    if isinstance(error, TooLarge):
+        return str(error)
     if isinstance(error, requests.exceptions.SSLError):
         return "its certificate was not accepted"
     if isinstance(error, requests.exceptions.ConnectTimeout):

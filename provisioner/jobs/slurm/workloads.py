@@ -2,6 +2,9 @@
 
 A drain belongs to whoever set it. Slurm has no compare-and-set, so that each change is preceded by a look, and followed
 by another one that says what came of it.
+
+Looks for decisions that can be taken back are shared by all servers of a slurmrestd (`looks`). What waits for one
+does so in its own thread (`outbound.lanes`): a slurmrestd that hangs takes no worker from the servers of others.
 """
 
 from __future__ import annotations
@@ -9,7 +12,8 @@ from __future__ import annotations
 import base64
 import binascii
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, get_args
@@ -32,15 +36,20 @@ from provisioner.jobs.slurm.jobs import (
     with_requeue,
     with_warning,
 )
+from provisioner.jobs.slurm.looks import Failure, Key, SlurmLooks
 from provisioner.jobs.slurm.objects import SlurmJob, SlurmNode
 from provisioner.jobs.slurm.rest import Dialect, SlurmAccess, SlurmFailed, SlurmRest
 from provisioner.jobs.work import EvictionBlocked, Job, JobKind, SlurmDrained
+from provisioner.outbound.bulkhead import Bulkhead, LanePolicy
+from provisioner.outbound.lanes import Lanes
 
 log = structlog.get_logger()
 
 CREDENTIALS_SECONDS: Final = 30.0
 """A Secret is read again so often, and once slurmrestd refuses what it held."""
 SIGNALS: Final = frozenset(get_args(WarningSignal))
+BACKEND: Final = "slurmrestd"
+POLICY: Final = LanePolicy(calls=2, failures=3, first_seconds=5.0, cap_seconds=60.0)
 
 
 @dataclass(frozen=True)
@@ -54,7 +63,10 @@ class SlurmView:
 
 
 class SlurmWorkloads:
-    """Usable from several threads. `namespace`: where the Secrets with credentials are."""
+    """Usable from several threads. `namespace`: where the Secrets with credentials are.
+
+    `in_lanes`: what waits for a slurmrestd raises NeedsLane but in its own thread; else each caller waits itself.
+    """
 
     def __init__(
         self,
@@ -63,6 +75,7 @@ class SlurmWorkloads:
         namespace: str,
         now: Callable[[], datetime],
         monotonic: Callable[[], float] = time.monotonic,
+        in_lanes: bool = False,
     ) -> None:
         self._cluster = cluster
         self._namespace = namespace
@@ -70,16 +83,39 @@ class SlurmWorkloads:
         self._monotonic = monotonic
         self._credentials: dict[str, tuple[float, str, Secret]] = {}  # by Secret: when they were read, user, token
         self._dialects: dict[str, Dialect] = {}
+        self._looks = SlurmLooks(now=now, monotonic=monotonic)
+        self._lanes = Lanes(BACKEND, self._looks.ahead) if in_lanes else None
+        self.bulkhead = Bulkhead(BACKEND, POLICY, clock=monotonic)
 
-    def look(self, server: str, pool: NodePool) -> SlurmView:
-        """What Slurm has there now. That it does not answer is `unknown`."""
+    def enter(self, pool: NodePool) -> None:
+        """Go on if this thread may wait for the pool's slurmrestd, or nobody would. Raises: NeedsLane."""
+        settings = pool.spec.jobs.slurm
+        if settings is not None and self._lanes is not None and self.bulkhead.refusal(settings.url) is None:
+            self._lanes.enter(settings.url)
+
+    def failure(self, pool: NodePool) -> str | None:
+        """Why the pool's slurmrestd is asked less often than it would be; None if it is not."""
+        settings = pool.spec.jobs.slurm
+        if settings is None or not self._is_given_up(settings.url):
+            return None
+        failure = self._looks.failure(_key(settings))
+        return (
+            failure.describe(given_up=True) if failure is not None else f"slurmrestd at {settings.url} does not answer"
+        )
+
+    def look(self, server: str, pool: NodePool, *, fresh: bool = True) -> SlurmView:
+        """What Slurm has there; that it does not answer is `unknown`.
+
+        fresh: now; else not longer ago than `looks.MAX_AGE_SECONDS`, and since the last change from here.
+        """
         settings = pool.spec.jobs.slurm
         if settings is None:
             return SlurmView()
         try:
-            _, node, found = self._observe(server, settings)
+            node, jobs = self._now_on(server, settings) if fresh else self._lately_on(server, settings)
         except SlurmFailed as error:
-            return SlurmView(unknown=(str(error),))
+            return SlurmView(unknown=(self.failure(pool) or str(error),))
+        found = self._found(node, jobs)
         reason = node.reason if not node.takes_jobs else None
         unknown = (*found.unknown, *(held.message for held in found.ending))
         return SlurmView(as_jobs(found, server, settings.node_name_prefix), unknown, node.state, reason)
@@ -105,7 +141,8 @@ class SlurmWorkloads:
         rest = self._connect(settings)
         before = _known(rest.node(name), name)
         if before.takes_jobs:
-            after = _update(rest, name, "DRAIN", reason)
+            with self._acting(settings, name):
+                after = _update(rest, name, "DRAIN", reason)
             if after.takes_jobs:
                 raise SlurmFailed(f"Slurm node {name} was not drained, it is {after.state}", after_seconds=5.0)
             log.info("slurm node was drained", node=name, reason=after.reason, state=after.state)
@@ -121,7 +158,8 @@ class SlurmWorkloads:
         before = rest.node(node)
         if before is None or not before.is_drained or before.reason != reason:
             return False
-        after = _update(rest, node, "RESUME", None)
+        with self._acting(settings, node):
+            after = _update(rest, node, "RESUME", None)
         if after.is_drained and after.reason == reason:
             raise SlurmFailed(f"Slurm node {node} was not resumed, it is {after.state}", after_seconds=5.0)
         log.info("slurm node was resumed", node=node, reason=reason, state=after.state)
@@ -135,10 +173,13 @@ class SlurmWorkloads:
         name = settings.node_name_prefix + server
         try:
             rest, node, found = self._observe(server, settings)
-            if "SlurmJob" not in spare and _end(rest, node, found, self._now()):
-                _, _, found = self._observe(server, settings)
+            if "SlurmJob" not in spare:
+                with self._acting(settings, name):
+                    ended = _end(rest, node, found, self._now())
+                if ended:
+                    _, _, found = self._observe(server, settings)
         except SlurmFailed as error:
-            return (EvictionBlocked(kind="Slurm", name=name, message=str(error)),)
+            return (EvictionBlocked(kind="Slurm", name=name, message=self.failure(pool) or str(error)),)
         held = [
             EvictionBlocked(
                 kind="SlurmJob",
@@ -151,22 +192,63 @@ class SlurmWorkloads:
         return (*held, *found.ending)
 
     def _observe(self, server: str, settings: SlurmJobs) -> tuple[SlurmRest, SlurmNode, NodeJobs]:
+        node, jobs = self._now_on(server, settings)
+        return self._connect(settings), node, self._found(node, jobs)
+
+    def _now_on(self, server: str, settings: SlurmJobs) -> tuple[SlurmNode, tuple[SlurmJob, ...]]:
         name = settings.node_name_prefix + server
         rest = self._connect(settings)
         # The node first: a job that starts between the two is then seen among the jobs.
-        node = _known(rest.node(name), name)
-        jobs = rest.jobs()
-        found = jobs_of_node(node, jobs)
-        return rest, node, replace(found, ending=held_by_kill_wait(node, jobs, self._now()))
+        return _known(rest.node(name), name), rest.jobs()
+
+    def _lately_on(self, server: str, settings: SlurmJobs) -> tuple[SlurmNode, tuple[SlurmJob, ...]]:
+        key, name = _key(settings), settings.node_name_prefix + server
+        self._looks.want(key, lambda: self._connect(settings))
+        found = self._looks.find(key, name)
+        if found is None and self.bulkhead.refusal(settings.url) is not None:
+            found = self._looks.failure(key)
+        if found is None:
+            if self._lanes is not None:
+                self._lanes.enter(settings.url)
+            found = self._looks.refresh(key)
+        if isinstance(found, Failure):
+            raise SlurmFailed(found.describe(given_up=self._is_given_up(settings.url)), after_seconds=5.0)
+        node, jobs = found.of(name)
+        return _known(node, name), jobs
+
+    def _found(self, node: SlurmNode, jobs: tuple[SlurmJob, ...]) -> NodeJobs:
+        return replace(jobs_of_node(node, jobs), ending=held_by_kill_wait(node, jobs, self._now()))
+
+    def _is_given_up(self, url: str) -> bool:
+        return self.bulkhead.breaker(url) != "Closed"
+
+    @contextmanager
+    def _acting(self, settings: SlurmJobs, node: str) -> Iterator[None]:
+        """What is done inside may change `node`, also if it fails: it is looked at anew."""
+        try:
+            yield
+        finally:
+            self._looks.acted(_key(settings), node)
+
+    @contextmanager
+    def _call(self, url: str) -> Iterator[None]:
+        """One request. Raises: NoRoom at once; NeedsLane where it would take the time of others."""
+        refused = self.bulkhead.refusal(url)
+        if refused is not None:
+            raise refused
+        if self._lanes is not None:
+            self._lanes.enter(url)
+        with self.bulkhead.call(url, counts=SlurmFailed):
+            yield
 
     def _connect(self, settings: SlurmJobs) -> SlurmRest:
-        name = settings.credentials_name
+        name, url = settings.credentials_name, settings.url
         source = f"{self._namespace}/{name}"
         read = self._credentials.get(name)
         if read is None or self._monotonic() - read[0] >= CREDENTIALS_SECONDS:
             read = self._credentials[name] = (self._monotonic(), *self._read_credentials(name, source))
-        access = SlurmAccess(settings.url, read[1], read[2], source, settings.certificate)
-        return SlurmRest(access, self._dialects, refused=lambda: self._forget(name))
+        access = SlurmAccess(url, read[1], read[2], source, settings.certificate)
+        return SlurmRest(access, self._dialects, refused=lambda: self._forget(name), around=lambda: self._call(url))
 
     def _read_credentials(self, name: str, source: str) -> tuple[str, Secret]:
         self._forget(name)
@@ -181,6 +263,10 @@ class SlurmWorkloads:
 
     def _forget(self, name: str) -> None:
         self._credentials.pop(name, None)
+
+
+def _key(settings: SlurmJobs) -> Key:
+    return settings.url, settings.credentials_name, settings.certificate
 
 
 def _end(rest: SlurmRest, node: SlurmNode, found: NodeJobs, now: datetime) -> bool:
