@@ -10,6 +10,7 @@ import pytest
 from provisioner.api.errors import Conflict, NeedsHuman, Retryable
 from provisioner.cluster.controller import NEEDS_HUMAN_RETRY_SECONDS, Controller
 from provisioner.cluster.work_queue import FIRST_RETRY_SECONDS, WorkQueue
+from provisioner.outbound.lanes import Lanes
 
 GENEROUS_SECONDS = 180
 
@@ -114,3 +115,62 @@ def test_stopping_waits_for_the_reconcile_that_is_under_way() -> None:
     release.set()
     thread.join(GENEROUS_SECONDS)
     assert ended == ["a"], "what was not begun is not begun any more"
+
+
+class Waiting:
+    """A reconcile that waits for a backend, in its lane: `hung` for as long as the test says, the others not at all."""
+
+    def __init__(self) -> None:
+        self.lanes = Lanes("backend", lambda _: None)
+        self.entered, self.released, self.done = threading.Event(), threading.Event(), threading.Event()
+        self.began: list[str] = []
+
+    def __call__(self, key: str) -> None:
+        if key.startswith("hung"):
+            self.lanes.enter("hung")
+            self.began.append(key)
+            self.entered.set()
+            self.released.wait(GENEROUS_SECONDS)
+        else:
+            self.done.set()
+
+
+def start(reconcile: Waiting, queue: WorkQueue) -> tuple[threading.Event, threading.Thread]:
+    stop = threading.Event()
+    thread = threading.Thread(target=Controller("test", reconcile, workers=1, queue=queue).run, args=(stop,))
+    thread.start()
+    return stop, thread
+
+
+def test_what_waits_for_a_backend_takes_no_worker_and_is_done_by_one_at_a_time() -> None:
+    waiting, queue = Waiting(), WorkQueue()
+    stop, thread = start(waiting, queue)
+    for number in range(10):
+        queue.add(f"hung-{number}")
+    assert waiting.entered.wait(GENEROUS_SECONDS)
+    queue.add(waiting.began[0])
+    queue.add("other")
+    assert waiting.done.wait(GENEROUS_SECONDS), "the only worker waits for a backend that hangs"
+    assert len(waiting.began) == 1, "a key that is in its lane, or one behind it, was worked on by somebody else"
+    waiting.released.set()
+    while len(waiting.began) < 11:
+        assert thread.is_alive()
+        threading.Event().wait(0.01)
+    assert sorted(waiting.began) == sorted([waiting.began[0], *(f"hung-{number}" for number in range(10))])
+    stop.set()
+    thread.join(GENEROUS_SECONDS)
+
+
+def test_stopping_waits_for_the_lane_that_is_under_way_and_begins_no_other() -> None:
+    waiting, queue = Waiting(), WorkQueue()
+    stop, thread = start(waiting, queue)
+    for key in ("hung-1", "hung-2"):
+        queue.add(key)
+    assert waiting.entered.wait(GENEROUS_SECONDS)
+    stop.set()
+    thread.join(0.2)
+    assert thread.is_alive()
+    waiting.released.set()
+    thread.join(GENEROUS_SECONDS)
+    assert not thread.is_alive()
+    assert len(waiting.began) == 1

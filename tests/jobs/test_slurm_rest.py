@@ -35,6 +35,7 @@ class FakeSlurmrestd:
 
     def __init__(self) -> None:
         self.answers: dict[tuple[str, str], tuple[int, dict[str, Any]]] = {}
+        self.raw: dict[tuple[str, str], bytes] = {}
         self.asked: list[tuple[str, str, Any]] = []
         self.tokens: list[str | None] = []
         fake = self
@@ -47,6 +48,8 @@ class FakeSlurmrestd:
                 fake.tokens.append(self.headers.get("X-SLURM-USER-TOKEN"))
                 status, answer = fake.answers.get((self.command, self.path), (404, {}))
                 data = json.dumps(answer).encode()
+                if (self.command, self.path) in fake.raw:
+                    status, data = 200, fake.raw[self.command, self.path]
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(data)))
                 if status == 302:
@@ -182,6 +185,12 @@ def test_steps_are_signalled_only_where_the_version_can_leave_the_script_alone(f
 def test_an_answer_that_is_no_json_is_a_failure(fake: FakeSlurmrestd) -> None:
     fake.answers["GET", "/slurm/v0.0.42/jobs"] = (500, {})
     with pytest.raises(SlurmFailed, match="HTTP 500"):
+        connect(fake).jobs()
+
+
+def test_an_answer_that_is_nested_without_end_is_a_failure(fake: FakeSlurmrestd) -> None:
+    fake.raw["GET", "/slurm/v0.0.42/jobs"] = b'{"jobs":' + b"[" * 100_000
+    with pytest.raises(SlurmFailed, match="answered without jobs"):
         connect(fake).jobs()
 
 

@@ -1,0 +1,189 @@
+"""Looks at Slurm that all servers of a slurmrestd share: how many there are, how old, and what a failure says."""
+
+from __future__ import annotations
+
+import base64
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from provisioner.api.node_pool import NodePool
+from provisioner.api.pool_settings import JobSettings, SlurmJobs
+from provisioner.jobs.slurm import rest
+from provisioner.jobs.slurm.looks import AHEAD_SECONDS, FAILED_SECONDS, MAX_AGE_SECONDS, WANTED_SECONDS
+from provisioner.jobs.slurm.workloads import SlurmWorkloads
+from provisioner.outbound.lanes import NeedsLane
+from tests.boot import objects
+from tests.jobs.fake_slurmrestd import FakeSlurmrestds
+from tests.maintenance.samples import NOON
+
+PATH = "/s1"
+NAMES = [f"r{number:03}" for number in range(100)]
+PATIENCE = 180
+
+
+class OneSecret:
+    def get(self, *_: Any, **__: Any) -> dict[str, Any]:
+        data = {"username": "root", "token": "very-secret"}
+        return {"data": {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}}
+
+
+class Desk:
+    """SlurmWorkloads, with a clock that a test sets."""
+
+    def __init__(self, slurm: FakeSlurmrestds, *, in_lanes: bool = False) -> None:
+        self.slurm, self.seconds = slurm, 1000.0
+        self.workloads = SlurmWorkloads(
+            OneSecret(),  # type: ignore[arg-type]
+            namespace="provisioner-system",
+            now=lambda: NOON + timedelta(seconds=self.seconds - 1000),
+            monotonic=lambda: self.seconds,
+            in_lanes=in_lanes,
+        )
+        settings = SlurmJobs(url=slurm.url(PATH), credentials_name="slurm")
+        self.pool: NodePool = replace(
+            objects.pool(), spec=replace(objects.pool().spec, jobs=JobSettings(slurm=settings))
+        )
+
+    def look(self, name: str = NAMES[0], *, fresh: bool = False) -> Any:
+        return self.workloads.look(name, self.pool, fresh=fresh)
+
+    def asked(self) -> Counter[str]:
+        """How often for what, since the last time."""
+        asked, self.slurm.asked[:] = Counter(what for _, what in self.slurm.asked), []
+        return asked
+
+
+@pytest.fixture
+def slurm() -> Iterator[FakeSlurmrestds]:
+    made = FakeSlurmrestds({PATH: NAMES})
+    yield made
+    made.close()
+
+
+def test_a_hundred_servers_are_two_requests(slurm: FakeSlurmrestds) -> None:
+    desk = Desk(slurm)
+    for name in NAMES:
+        assert desk.look(name).state == "IDLE"
+    assert desk.asked() == {"GET openapi/v3": 1, "GET nodes": 1, "GET jobs": 1}
+
+
+def test_a_shared_look_says_what_a_look_of_ones_own_says(slurm: FakeSlurmrestds) -> None:
+    running = {"job_id": 7, "user_name": "alice", "job_state": ["RUNNING"], "nodes": "r[000-001]"}
+    planned = {"job_id": 8, "user_name": "bob", "job_state": ["PENDING"], "scheduled_nodes": "r002"}
+    odd = {"job_id": 9, "user_name": "eve", "job_state": ["RUNNING"], "nodes": "r[00"}
+    requeued = "provisioner: requeued from r003 at 2026-01-02T12:00:00Z"
+    gone = {"job_id": 10, "user_name": "carol", "job_state": ["PENDING"], "admin_comment": requeued}
+    over = {"job_id": 11, "user_name": "dan", "job_state": ["COMPLETED"], "nodes": "r004"}
+    slurm.jobs[PATH] = [running, planned, odd, gone, over]
+    desk = Desk(slurm)
+    for name in (*NAMES[:6], "r999"):
+        assert desk.look(name) == desk.look(name, fresh=True)
+    assert [job.name for job in desk.look("r001").jobs] == ["7"]
+    assert desk.look("r005").unknown == (
+        "Slurm job 9 runs on hosts that are not readable: 'r[00' has brackets without their counterpart",
+    )
+
+
+def test_what_was_changed_from_here_is_looked_at_anew(slurm: FakeSlurmrestds) -> None:
+    desk = Desk(slurm)
+    desk.look()
+    desk.seconds += 1
+    assert desk.workloads.close(NAMES[0], desk.pool, "provisioner: r000-1") is not None
+    desk.asked()
+    desk.look(NAMES[1])
+    assert not desk.asked(), "another server's drain changes nothing here"
+    desk.seconds += 0.1
+    assert desk.look().state == "IDLE+DRAIN"
+    assert desk.asked() == {"GET nodes": 1, "GET jobs": 1}
+
+
+def test_an_old_view_is_none(slurm: FakeSlurmrestds) -> None:
+    desk = Desk(slurm)
+    desk.look()
+    slurm.jobs[PATH] = [{"job_id": 7, "job_state": ["RUNNING"], "nodes": NAMES[0]}]
+    desk.seconds += MAX_AGE_SECONDS + 1
+    assert [job.name for job in desk.look().jobs] == ["7"]
+
+
+def test_nobody_asks_ahead_but_while_somebody_wants_to_know(slurm: FakeSlurmrestds) -> None:
+    desk = Desk(slurm)
+    url, looks = slurm.url(PATH), desk.workloads._looks
+    assert looks.ahead(url) is None
+    desk.look()
+    desk.asked()
+    asked = 0
+    while (rest := looks.ahead(url)) is not None:
+        desk.seconds += rest
+        asked += desk.asked()["GET jobs"]
+    assert asked == WANTED_SECONDS // AHEAD_SECONDS - 1
+    desk.seconds += 1000
+    assert looks.ahead(url) is None
+    assert not desk.asked()
+
+
+def test_a_slurmrestd_that_fails_is_unknown_in_the_same_words_and_asked_less_and_less(slurm: FakeSlurmrestds) -> None:
+    desk = Desk(slurm)
+    desk.look()
+    slurm.close()
+    desk.seconds += MAX_AGE_SECONDS + 1
+    said: list[str] = []
+    for _ in range(40):
+        desk.seconds += FAILED_SECONDS + 1
+        said += desk.look().unknown
+    assert len(said) == 40
+    remedy = "start it, or correct spec.jobs.slurm.url"
+    words = f"slurmrestd at {slurm.url(PATH)} does not answer (GET nodes (v0.0.42): no connection): {remedy}"
+    since = "; so since 2026-01-02T12:00:37Z, it is asked less often"
+    assert Counter(said) == {words: 2, words + since: 38}
+    assert desk.workloads.failure(desk.pool) == words + since
+
+
+def test_after_a_failure_the_next_answer_counts(slurm: FakeSlurmrestds) -> None:
+    desk, answers = Desk(slurm), dict(slurm.nodes)
+    slurm.nodes.clear()  # every request breaks
+    for _ in range(5):
+        assert desk.look().unknown
+        desk.seconds += FAILED_SECONDS + 1
+    slurm.nodes.update(answers)
+    desk.seconds += 600
+    assert desk.look().state == "IDLE"
+    assert desk.workloads.failure(desk.pool) is None
+
+
+def test_a_slurmrestd_that_drips_is_left_at_the_deadline(
+    slurm: FakeSlurmrestds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rest, "CALL_SECONDS", 1.0)
+    slurm.drips.add(PATH)
+    (words,) = Desk(slurm).look().unknown
+    assert "(GET openapi: no whole answer within 1 s, though it sends some): start it, or correct" in words
+
+
+def test_in_lanes_only_the_slurmrestds_own_thread_waits_for_it(slurm: FakeSlurmrestds) -> None:
+    desk, looked = Desk(slurm, in_lanes=True), threading.Event()
+    with pytest.raises(NeedsLane) as needed:
+        desk.look()
+    assert not slurm.asked
+
+    def work() -> None:
+        desk.look()
+        looked.set()
+
+    needed.value.submit(work)
+    assert looked.wait(PATIENCE)
+    assert desk.look().state == "IDLE", "what is known is told to everybody"
+    for act in (
+        lambda: desk.look(fresh=True),
+        lambda: desk.workloads.close(NAMES[0], desk.pool, "r"),
+        lambda: desk.workloads.reopen(NAMES[0], "r", desk.pool),
+        lambda: desk.workloads.evict(NAMES[0], desk.pool, spare=()),
+        lambda: desk.workloads.warn(NAMES[0], desk.pool, NOON),
+    ):
+        with pytest.raises(NeedsLane):
+            act()
