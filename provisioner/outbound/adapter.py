@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import requests
+import urllib3
 from requests.adapters import HTTPAdapter
 
 from provisioner.outbound.deadline import OutboundFailed, TooLarge, TooSlow, bounded_call
@@ -60,6 +61,9 @@ class BoundedAdapter(HTTPAdapter):
             raise slow from error
         except TooLarge as error:
             raise AnswerTooLarge(str(error), request=request) from error
+        except urllib3.exceptions.HTTPError as error:
+            # Of the body; those of the head HTTPAdapter has put into its own words.
+            raise requests.exceptions.ConnectionError(error, request=request) from error
         if response.is_redirect and not self._redirects:
             raise Redirected(
                 f"{self._backend} redirects to {response.headers['location'][:200]!r}, expected an answer of its own",

@@ -3,6 +3,7 @@
 ProvisionerError
 ├── Retryable
 │   └── BmcUnreachable   no connection, no answer in time, or the BMC says that it is busy
+│       └── BmcCutOff    it answered with more than an answer may have
 └── NeedsHuman
     └── BmcRefused       wrong password or certificate, or a BMC that cannot do what is asked
 """
@@ -10,7 +11,7 @@ ProvisionerError
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from provisioner.api.errors import NeedsHuman, Retryable
 from provisioner.api.server import BmcFirmware, BmcProtocol
@@ -21,17 +22,37 @@ OverrideEnabled = Literal["Once", "Continuous"]
 OverrideTarget = Literal["Pxe", "UefiHttp", "None"]
 
 
+MESSAGE_LENGTH: Final = 700
+
+
+def fit(words: object, length: int = 200) -> str:
+    """What a BMC says, as it may be shown: printable, on one line, at most `length` characters."""
+    said = str(words)
+    clipped = said if len(said) <= length else f"{said[: length - 1]}…"
+    return "".join(c if c.isprintable() else " " for c in clipped)
+
+
 class BmcUnreachable(Retryable):
-    """The BMC cannot be asked just now."""
+    """The BMC cannot be asked just now. Whatever it said in `message` is made fit to be shown."""
 
     reason = "BMCUnreachable"
 
+    def __init__(self, message: str, *, after_seconds: float = 1.0) -> None:
+        super().__init__(fit(message, MESSAGE_LENGTH), after_seconds=after_seconds)
+
+
+class BmcCutOff(BmcUnreachable):
+    """The BMC answered with more than an answer may have: it was not listened to any further."""
+
+    reason = "BMCCutOff"
+
 
 class BmcRefused(NeedsHuman):
-    """The BMC will not do it until a person changes something; `reason` is a condition's."""
+    """The BMC will not do it until a person changes something; `reason` is a condition's. As above, `message` is made
+    fit to be shown."""
 
     def __init__(self, message: str, *, reason: str, hint: str) -> None:
-        super().__init__(message, hint=hint)
+        super().__init__(fit(message, MESSAGE_LENGTH), hint=hint)
         self.reason = reason
 
 

@@ -5,31 +5,38 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import sushy
 import sushy.exceptions
 
 from provisioner.api.errors import Retryable
+from provisioner.outbound.deadline import OutboundFailed
 from provisioner.power.bmc.power_controller import (
     BmcAccess,
+    BmcCutOff,
     BmcRefused,
     BmcUnreachable,
     ObservedPower,
     OverrideEnabled,
     OverrideTarget,
+    fit,
 )
 from provisioner.power.bmc.redfish_connection import (
     BUSY_STATUS,
+    CALL_SECONDS,
+    CLOSE_SECONDS,
     CONNECT_SECONDS,
     READ_SECONDS,
     BmcConnector,
-    BmcSession,
+    BoundedCall,
     explain,
     fingerprint_of,
 )
+from provisioner.power.bmc.redfish_session import BmcSession
 
+_SYSTEMS_NAMED: Final = 8
 _TARGETS: Final = {
     "Pxe": sushy.BootSource.PXE,
     "UefiHttp": sushy.BootSource.UEFI_HTTP,
@@ -44,16 +51,25 @@ _ENABLED: Final = {
 class RedfishPower:
     """One BMC. The first call connects; the session is kept until `close`, and opened again if the BMC forgot it.
 
-    One thread at a time calls it; `close` may be called by another at any time.
+    One thread at a time calls it; `close` may be called by another at any time. Between calls nothing is kept of what
+    the BMC said but its session, and the path of the system.
     """
 
     def __init__(
-        self, access: BmcAccess, *, connect_seconds: float = CONNECT_SECONDS, read_seconds: float = READ_SECONDS
+        self,
+        access: BmcAccess,
+        *,
+        connect_seconds: float = CONNECT_SECONDS,
+        read_seconds: float = READ_SECONDS,
+        call_seconds: float = CALL_SECONDS,
     ) -> None:
         self._access = access
         self._seconds = {"connect_seconds": connect_seconds, "read_seconds": read_seconds}
+        self._call_seconds = call_seconds
+        self._bounds = BoundedCall()
         self._session = BmcSession(access.username, access.password.reveal())
-        self._system: Any = None
+        self._root: Any = None
+        self._system_path: str | None = None
         self._in_use = threading.Lock()
         self._closed = False
 
@@ -95,38 +111,42 @@ class RedfishPower:
                 self._in_use.release()
 
     def _disconnect(self) -> None:
-        self._system = None
-        with contextlib.suppress(Exception):
+        self._root = None
+        # A system has as long to say farewell as a request, which may be the end of a call already.
+        with contextlib.suppress(Exception), self._bounds.within(CLOSE_SECONDS):
             self._session.end()
 
     def _refreshed(self) -> Any:
-        if self._system is None:
-            self._system = self._connect()
-        else:
-            self._system.refresh(force=True)
-        return self._system
+        if self._root is None:
+            self._connect()
+        return self._root.get_system(self._system_path)
 
-    def _connect(self) -> Any:
+    def _connect(self) -> None:
         access = self._access
         fingerprint = fingerprint_of(access.certificate) if access.certificate else None
-        root = sushy.Sushy(
-            access.address,
-            auth=self._session,
-            connector=BmcConnector(
-                access.address, fingerprint, allow_plain_http=access.allow_plain_http, **self._seconds
-            ),
+        connector = BmcConnector(
+            access.address, fingerprint, self._bounds, allow_plain_http=access.allow_plain_http, **self._seconds
         )
-        collection = root.get_system_collection()
-        if access.system_id is None:
-            return root.get_system()
-        paths = [path for path in collection.members_identities if os.path.basename(path) == access.system_id]  # noqa: PTH119 (a URL's path)
+        root = sushy.Sushy(access.address, auth=self._session, connector=connector)
+        self._system_path = self._find_system(root.get_system_collection().members_identities)
+        # All that is asked of it from here on is where sessions are opened.
+        root._json = {name: root.json[name] for name in ("Links",) if name in root.json}  # noqa: SLF001
+        self._root = root
+
+    def _find_system(self, paths: Sequence[str]) -> str:
+        access = self._access
+        wanted = access.system_id
+        found = [path for path in paths if wanted in (None, os.path.basename(path))]  # noqa: PTH119 (a URL's path)
+        if len(found) == 1 or (found and wanted is not None):
+            return found[0]
         if not paths:
-            raise BmcRefused(
-                f"BMC {access.address} has no system {access.system_id!r}, only {list(collection.members_identities)}",
-                reason="SystemNotFound",
-                hint="correct spec.bmc.systemID",
-            )
-        return root.get_system(paths[0])
+            raise BmcUnreachable(f"BMC {access.address} gave no usable answer: it lists no system", after_seconds=10.0)
+        lacks = f"has no system {wanted!r}, only" if wanted is not None else f"has {len(paths)} systems:"
+        raise BmcRefused(
+            f"BMC {access.address} {lacks} {fit(list(paths[:_SYSTEMS_NAMED]))}",
+            reason="SystemNotFound",
+            hint="correct spec.bmc.systemID" if wanted is not None else "set spec.bmc.systemID to the last part of one",
+        )
 
     def _reset_as(self, *preferred: sushy.ResetType) -> None:
         with self._call():
@@ -148,7 +168,7 @@ class RedfishPower:
             with self._in_use:
                 if self._closed:
                     raise Retryable(f"the connection to BMC {self._access.address} was closed here meanwhile")
-                with self._words():
+                with self._words(), self._bounds.within(self._call_seconds):
                     yield
         finally:
             if self._closed:
@@ -169,7 +189,7 @@ class RedfishPower:
             ) from error
         except sushy.exceptions.HTTPError as error:
             raise self._of_http(error) from error
-        except sushy.exceptions.ConnectionError as error:
+        except (sushy.exceptions.ConnectionError, OutboundFailed) as error:
             raise self._of_connection(error) from error
         except sushy.exceptions.InvalidParameterValueError as error:
             raise BmcRefused(
@@ -179,9 +199,16 @@ class RedfishPower:
             ) from error
         except sushy.exceptions.SushyError as error:
             # Answers that make no sense are what BMCs give while they start.
-            raise BmcUnreachable(f"BMC {access.address} gave no usable answer: {error}", after_seconds=10.0) from error
+            raise self._of_nonsense(error) from error
+        except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
+            # sushy takes a document to have the shape that it should have.
+            raise self._of_nonsense(error) from error
 
-    def _of_connection(self, error: sushy.exceptions.ConnectionError) -> BmcUnreachable | BmcRefused:
+    def _of_nonsense(self, error: Exception) -> BmcUnreachable:
+        said = fit(f"{type(error).__name__}: {error}")
+        return BmcUnreachable(f"BMC {self._access.address} gave no usable answer: {said}", after_seconds=10.0)
+
+    def _of_connection(self, error: Exception) -> BmcUnreachable | BmcRefused:
         address, cause = self._access.address, explain(error)
         if cause.certificate:
             return BmcRefused(
@@ -189,11 +216,14 @@ class RedfishPower:
                 reason="CertificateRefused",
                 hint="set spec.bmc.certificate to the one that the BMC has now, once you know why it changed",
             )
+        if cause.bound:
+            remedy = "reset the BMC or update its firmware; if that does not help, do not trust it"
+            return BmcCutOff(f"BMC {address} was cut off: {cause.words}; {remedy}", after_seconds=10.0)
         return BmcUnreachable(f"BMC {address} does not answer: {cause.words}", after_seconds=5.0)
 
     def _of_http(self, error: sushy.exceptions.HTTPError) -> BmcUnreachable | BmcRefused:
         access = self._access
-        said = error.detail or "no reason given"
+        said = fit(error.detail or "no reason given")
         if error.status_code in BUSY_STATUS or error.status_code >= 500:
             return BmcUnreachable(f"BMC {access.address} is busy (HTTP {error.status_code}): {said}", after_seconds=5.0)
         if error.status_code == 404:

@@ -1,51 +1,133 @@
-"""The HTTPS connection to a BMC: its certificate pinned, every request bounded, nothing taken from the environment,
-and one session at a time.
+"""The HTTPS connection to a BMC: its certificate pinned, nothing taken from the environment, nothing sent elsewhere.
+
+What a BMC answers is bounded: the time of each request and of a whole call, bytes, values and nesting of a document,
+redirects, requests of one call. It sends no cookies that we keep, and what sushy would log of it is not logged.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
+import logging
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http.cookiejar import DefaultCookiePolicy
 from typing import Any, Final
+from urllib.parse import SplitResult, urljoin, urlsplit
 
 import requests
 import urllib3
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from requests.adapters import HTTPAdapter
-from sushy import exceptions
-from sushy.auth import SessionOrBasicAuth
 from sushy.connector import Connector
 
-from provisioner.power.bmc.power_controller import BmcRefused
+from provisioner.outbound.adapter import BoundedAdapter
+from provisioner.outbound.deadline import TooLarge, TooSlow, bounded_call
+from provisioner.power.bmc.power_controller import BmcRefused, fit
 
 CONNECT_SECONDS: Final = 5.0
 READ_SECONDS: Final = 20.0
+"""One request with its whole answer."""
+CALL_SECONDS: Final = 30.0
+"""All requests of one call together."""
+CLOSE_SECONDS: Final = 5.0
+"""The same for the end of a session."""
+BODY_BYTES: Final = 256 * 1024
+"""Of one answer. A ComputerSystem has 10 to 60 KiB."""
+DOCUMENT_VALUES: Final = 10_000
+DOCUMENT_DEPTH: Final = 32
+REQUESTS: Final = 100
+"""Of one call. The longest that is honest logs in, ends lost sessions, and resets: about ten, and two a session."""
+REDIRECTS: Final = 3
+PATH_LENGTH: Final = 1024
 _BUSY_RETRY_SECONDS: Final = 1
 BUSY_STATUS: Final = frozenset({409, 423, 429, 502, 503, 504})
 
+# They log what a BMC sent, whole.
+for _name in ("sushy", "urllib3.connection"):
+    logging.getLogger(_name).setLevel(logging.CRITICAL)
 
-class _PinnedAdapter(HTTPAdapter):
+
+class OutOfBounds(requests.exceptions.ConnectionError):
+    """The BMC answered with more than an answer may have. The words follow "BMC … was cut off: "."""
+
+
+class BoundedCall:
+    """The bounds of one call of ours to a BMC, which may take several requests."""
+
+    def __init__(self) -> None:
+        self._requests = 0
+
+    @contextlib.contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """All requests inside are one call."""
+        self._requests = 0
+        with bounded_call("it", seconds=seconds):
+            yield
+
+    def count(self) -> None:
+        """One more request. Raises: OutOfBounds."""
+        self._requests += 1
+        if self._requests > REQUESTS:
+            raise OutOfBounds(f"one call led to more than {REQUESTS} requests")
+
+
+class _PinnedAdapter(BoundedAdapter):
     """Accepts exactly one certificate, whatever name or date it bears: BMCs have wrong ones of both."""
 
-    def __init__(self, fingerprint: str) -> None:
+    def __init__(self, fingerprint: str, **bounds: Any) -> None:
         self._fingerprint = fingerprint
-        super().__init__()
+        super().__init__("it", **bounds)
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         super().init_poolmanager(*args, assert_fingerprint=self._fingerprint, **kwargs)
 
 
-class _NoPlainHttp(HTTPAdapter):
-    """Sends nothing: also a BMC that redirects to http:// gets neither password nor session."""
+class _BmcHttp(requests.Session):
+    """Sends requests to one BMC, and to nobody else, whatever links and redirects say."""
 
-    def send(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> requests.Response:
+    def __init__(self, url: str, fingerprint: str | None, call: BoundedCall, *, plain: bool, seconds: float) -> None:
+        super().__init__()
+        self._url, self._plain, self._call = urlsplit(url), plain, call
+        # Neither a proxy nor a .netrc of the environment has any business between us and a BMC.
+        self.trust_env = False
+        self.max_redirects = REDIRECTS
+        self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+        bounds: dict[str, Any] = {"seconds": seconds, "max_bytes": BODY_BYTES, "redirects": True}
+        self.mount("http://", BoundedAdapter("it", **bounds))
+        adapter = BoundedAdapter("it", **bounds) if fingerprint is None else _PinnedAdapter(fingerprint, **bounds)
+        self.mount("https://", adapter)
+
+    def send(self, request: requests.PreparedRequest, **kwargs: Any) -> requests.Response:
+        """Every request passes here, also those that a redirect leads to. Raises: BmcRefused; errors of `requests`."""
+        url = urlsplit(request.url or "")
+        if url.scheme != "https" and not self._plain:
+            raise BmcRefused(
+                f"{fit(request.url)} is plain HTTP, by which password and session are readable on the way",
+                reason="PlainHTTP",
+                hint="write spec.bmc.address with https://, or set spec.bmc.allowPlainHTTP to true",
+            )
+        self._refuse_elsewhere(url)
+        self._call.count()
+        response = super().send(request, **kwargs)
+        check_document(response.content)
+        return response
+
+    def get_redirect_target(self, resp: requests.Response) -> str | None:
+        target = super().get_redirect_target(resp)
+        if target is not None and resp.request.method not in ("GET", "HEAD"):
+            raise OutOfBounds(f"it answered {resp.request.method} with a redirect")
+        return target
+
+    def _refuse_elsewhere(self, url: SplitResult) -> None:
+        expected = f"{self._url.scheme}://{self._url.netloc}/redfish/…"
+        if _origin(url) == _origin(self._url) and is_path(url.path):
+            return
         raise BmcRefused(
-            f"{request.url} is plain HTTP, by which password and session are readable on the way",
-            reason="PlainHTTP",
-            hint="write spec.bmc.address with https://, or set spec.bmc.allowPlainHTTP to true",
+            f"BMC {self._url.geturl()} leads to {fit(url.geturl())}, expected only {expected}; nothing was sent there",
+            reason="ForeignLink",
+            hint="correct spec.bmc.address to the one that the BMC itself uses; if it is that, do not trust this BMC",
         )
 
 
@@ -56,6 +138,7 @@ class BmcConnector(Connector):  # type: ignore[misc]  # sushy has no types
         self,
         url: str,
         fingerprint: str | None,
+        call: BoundedCall,
         *,
         allow_plain_http: bool = False,
         connect_seconds: float = CONNECT_SECONDS,
@@ -71,106 +154,83 @@ class BmcConnector(Connector):  # type: ignore[misc]  # sushy has no types
             default_request_timeout=read_seconds,
             connect_timeout=connect_seconds,
         )
-        # Neither a proxy nor a .netrc of the environment has any business between us and a BMC.
-        self._session.trust_env = False
-        if not allow_plain_http:
-            self._session.mount("http://", _NoPlainHttp())
-        if fingerprint is not None:
-            self._session.mount("https://", _PinnedAdapter(fingerprint))
+        self._session = _BmcHttp(url, fingerprint, call, plain=allow_plain_http, seconds=read_seconds)
+        # sushy's word for: one connection per request.
+        self._session.headers["Connection"] = "close"
 
-    def _op(self, *args: Any, **kwargs: Any) -> Any:
+    def _op(self, method: str, path: str = "", *args: Any, **kwargs: Any) -> Any:
         try:
-            return super()._op(*args, **kwargs)
+            return super()._op(method, urljoin(self._url, path), *args, **kwargs)
         finally:
             # sushy asks for one connection per request; a BMC that closes it without saying so in its answer would
             # break the next request, which must not be sent twice.
             self._session.close()
 
 
-class BmcSession(SessionOrBasicAuth):  # type: ignore[misc]  # sushy has no types
-    """The session on one BMC, which has few of them; Basic authentication where the BMC opens none.
+def is_path(path: str) -> bool:
+    """Whether a link's path may be followed on the BMC."""
+    return path.startswith("/redfish/") and len(path) <= PATH_LENGTH and path.isprintable()
 
-    sushy forgets a session as soon as the BMC refuses its token, and leaves it open if the BMC still knew it. Here a
-    session is remembered until the BMC was asked to end it and has answered, and no other is opened before.
-    """
 
-    def __init__(self, username: str, password: str) -> None:
-        super().__init__(username, password)
-        self._login_lost = False
-        """The BMC may have opened a session whose token or name never came here."""
+def check_document(body: bytes) -> None:
+    """Refuse a JSON document that takes far more memory than its bytes. Raises: OutOfBounds."""
+    # Every value but the first follows one of these; what stands in strings counts, too.
+    if sum(map(body.count, (b",", b"[", b"{"))) > DOCUMENT_VALUES:
+        raise OutOfBounds(f"it sent a document of more than {DOCUMENT_VALUES} values")
+    try:
+        level: list[Any] = [json.loads(body)]
+    except RecursionError as error:
+        raise OutOfBounds(_NESTED) from error
+    except ValueError:
+        return  # whether JSON was due sushy knows
+    for _ in range(DOCUMENT_DEPTH):
+        level = [inner for value in level for inner in _inside(value)]
+        if not level:
+            return
+    raise OutOfBounds(_NESTED)
 
-    def refresh_session(self) -> None:
-        if self.can_refresh_session():
-            self._do_authenticate()
 
-    def close(self) -> None:
-        """Nothing: a root object of sushy's calls it whenever it is collected. `end` is meant for others."""
+_NESTED: Final = f"it sent a document that is nested more than {DOCUMENT_DEPTH} deep"
 
-    def end(self) -> str | None:
-        """End the session, if there is one. Returns its path if the BMC refuses to because of the token.
 
-        Raises: SushyError, if the BMC gives no answer or is busy; the session is remembered then.
-        """
-        if self._login_lost:
-            self._end_lost_login()
-        path, refused = self._session_resource_id, None
-        if path is None:
-            return None
-        try:
-            self._connector.delete(path, headers={"X-Auth-Token": self._session_key}, allow_reauth=False)
-        except exceptions.AccessError:
-            refused = path
-        except exceptions.HTTPError as error:
-            if error.status_code in BUSY_STATUS:
-                raise
-        self.reset_session_attrs()
-        return refused
+def _inside(value: object) -> list[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
 
-    def _do_authenticate(self) -> None:
-        """Called by sushy for the first request, and when the BMC refuses a token."""
-        refused = self.end()
-        try:
-            super()._do_authenticate()
-        except exceptions.ConnectionError as error:
-            self._login_lost = not _never_sent(error)
-            raise
-        self._login_lost = self._session_key is not None and self._session_resource_id is None
-        if refused is not None:
-            # Mostly the BMC has ended it long ago; one that only did not recognise the token holds it open.
-            with contextlib.suppress(exceptions.SushyError):
-                self._connector.delete(refused, allow_reauth=False)
 
-    def _end_lost_login(self) -> None:
-        """End the sessions of our user. Where Basic authentication is refused they are left to the BMC's time-out."""
-        connector = self._connector
-        connector.set_http_basic_auth(self._username, self._password)
-        try:
-            sessions = connector.get(self._root_resource.get_sessions_path(), allow_reauth=False).json()
-            for path in [member["@odata.id"] for member in sessions["Members"]]:
-                if connector.get(path, allow_reauth=False).json().get("UserName") == self._username:
-                    connector.delete(path, allow_reauth=False)
-        except exceptions.HTTPError as error:
-            if error.status_code in BUSY_STATUS:
-                raise
-        finally:
-            self.reset_session_attrs()
-        self._login_lost = False
+def _origin(url: SplitResult) -> tuple[str, str | None, int | None, bool]:
+    try:
+        port = url.port or {"https": 443, "http": 80}.get(url.scheme)
+    except ValueError:
+        port = None
+    return url.scheme, url.hostname, port, "@" in url.netloc
 
 
 @dataclass(frozen=True)
 class Cause:
-    """Why a connection failed, in words that are the same every time; `certificate`: the BMC showed a wrong one."""
+    """Why a connection failed, in words that are the same every time.
+
+    `certificate`: the BMC showed a wrong one; `bound`: it answered, with more than it may.
+    """
 
     words: str
     certificate: bool = False
+    bound: bool = False
 
 
 def explain(error: BaseException) -> Cause:
     """What lies under the layers that sushy, requests and urllib3 put around a failed connection."""
-    for layer in _layers(error):
+    for layer in layers(error):
+        if isinstance(layer, OutOfBounds | TooLarge):
+            return Cause(str(layer), bound=True)
+        if isinstance(layer, requests.exceptions.TooManyRedirects):
+            return Cause(f"it redirected more than {REDIRECTS} times", bound=True)
+        if isinstance(layer, TooSlow):
+            return Cause("no complete answer in time")
         if isinstance(layer, requests.exceptions.ConnectTimeout):
             return Cause("no connection in time")
-        if isinstance(layer, requests.exceptions.ReadTimeout):
+        if isinstance(layer, requests.exceptions.ReadTimeout | urllib3.exceptions.ReadTimeoutError):
             return Cause("no answer in time")
         if isinstance(layer, ssl.SSLCertVerificationError):
             return Cause(layer.verify_message or "certificate verification failed", certificate=True)
@@ -181,13 +241,8 @@ def explain(error: BaseException) -> Cause:
     return Cause("the connection broke")
 
 
-def _never_sent(error: BaseException) -> bool:
-    """Whether there was no connection to send the request by."""
-    unconnected = (requests.exceptions.ConnectTimeout, urllib3.exceptions.NewConnectionError, ssl.SSLError)
-    return any(isinstance(layer, unconnected) for layer in _layers(error))
-
-
-def _layers(error: BaseException) -> Iterator[BaseException]:
+def layers(error: BaseException) -> Iterator[BaseException]:
+    """`error` and what lies under it."""
     pending: list[object] = [error]
     seen: set[int] = set()
     while pending:

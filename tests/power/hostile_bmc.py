@@ -1,0 +1,153 @@
+"""A BMC in an attacker's hands: it logs its clients in as honest ones do, and answers what it chooses as it likes."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Final, cast
+
+from provisioner.api.values import Secret
+from provisioner.lab.bmc.handler import BmcHandler
+from provisioner.power.bmc.power_controller import BmcAccess
+from tests.lab.fake_machine import PASSWORD, USERNAME, FakeServer, fake_server
+
+ENDLESS_BYTES: Final = 1 << 30
+"""What an attack sends that is not cut off; a test of it fails, and does not hang."""
+DRIP_SECONDS: Final = 0.05
+DRIP_BYTES: Final = 1200
+"""So many, one by one: a minute."""
+
+Attack = Callable[["Wire"], None]
+
+
+class Wire:
+    """The bytes of one answer, written as they are. `sent` counts them, and `stop` ends it."""
+
+    def __init__(self, handler: BaseHTTPRequestHandler, bmc: HostileBmc) -> None:
+        self._handler, self._bmc = handler, bmc
+        self.path = handler.path
+        self.command = handler.command
+
+    def send(self, data: bytes) -> None:
+        """Raises: OSError once the client has gone."""
+        if self._bmc.stopped.is_set():
+            raise ConnectionAbortedError
+        self._handler.wfile.write(data)
+        self._handler.wfile.flush()
+        self._bmc.sent += len(data)
+
+    def endless(self, piece: bytes) -> None:
+        for _ in range(ENDLESS_BYTES // len(piece)):
+            self.send(piece)
+
+    def drip(self, piece: bytes = b"x") -> None:
+        for _ in range(DRIP_BYTES):
+            self.send(piece)
+            if self._bmc.stopped.wait(DRIP_SECONDS):
+                raise ConnectionAbortedError
+
+    def answer(self, body: bytes, *headers: str, status: str = "200 OK") -> None:
+        """A whole answer."""
+        lines = [f"HTTP/1.1 {status}", "Content-Type: application/json", f"Content-Length: {len(body)}", *headers]
+        self.send("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
+
+    def document(self, document: Any, *headers: str, status: str = "200 OK") -> None:
+        self.answer(json.dumps(document).encode(), *headers, status=status)
+
+
+class HostileBmc:
+    """`attacks`: how it answers a method and path, such as `GET /redfish/v1/`; all else as the lab's BMC does."""
+
+    def __init__(self, fake: FakeServer) -> None:
+        self.fake = fake
+        self.attacks: dict[str, Attack] = {}
+        self.sent = 0
+        self.asked: list[str] = []
+        self.heard: list[dict[str, str]] = []
+        """The headers of each request."""
+        self.stopped = threading.Event()
+        server: Any = fake.endpoint._server
+        server.RequestHandlerClass = _Handler
+        server.hostile = self
+
+    @property
+    def access(self) -> BmcAccess:
+        return access_to(self.fake)
+
+
+class _Handler(BmcHandler):
+    def do_GET(self) -> None:  # noqa: N802 (the name that http.server calls)
+        self._attack_or(super().do_GET)
+
+    def do_POST(self) -> None:  # noqa: N802 (the name that http.server calls)
+        self._attack_or(super().do_POST)
+
+    def do_DELETE(self) -> None:  # noqa: N802 (the name that http.server calls)
+        self._attack_or(super().do_DELETE)
+
+    def _attack_or(self, answer: Callable[[], None]) -> None:
+        bmc = cast("HostileBmc", self.server.hostile)  # type: ignore[attr-defined]
+        asked = f"{self.command} {self.path}"
+        bmc.asked.append(asked)
+        bmc.heard.append(dict(self.headers.items()))
+        attack = bmc.attacks.get(asked)
+        if attack is None:
+            answer()
+            return
+        self.close_connection = True
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        attack(Wire(self, bmc))
+
+
+def access_to(server: FakeServer) -> BmcAccess:
+    return BmcAccess(
+        address=server.url,
+        username=USERNAME,
+        password=Secret(PASSWORD),
+        credentials_name="provisioner-system/r01-bmc",
+        certificate=server.certificate,
+    )
+
+
+@contextmanager
+def hostile_bmc(directory: Path, name: str = "r01-u01") -> Iterator[HostileBmc]:
+    with fake_server(directory, name=name) as fake:
+        made = HostileBmc(fake)
+        try:
+            yield made
+        finally:
+            made.stopped.set()
+
+
+@contextmanager
+def listener() -> Iterator[tuple[str, list[str]]]:
+    """Somebody else's web server: its host and port, and what it was asked."""
+    heard: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            heard.append(f"{self.command} {self.path} {dict(self.headers.items())}")
+            self.send_error(404)
+
+        do_POST = do_DELETE = do_PATCH = do_GET  # noqa: N815
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as web:
+        web.daemon_threads = True
+        threading.Thread(target=web.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{web.server_port}", heard
+        web.shutdown()
+
+
+@contextmanager
+def mute_port() -> Iterator[int]:
+    """A port where connections are taken and nothing is said."""
+    with socket.create_server(("127.0.0.1", 0), backlog=4096) as silent:
+        yield silent.getsockname()[1]
