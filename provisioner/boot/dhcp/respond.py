@@ -13,7 +13,7 @@ from provisioner.boot.dhcp.sighting import Sighting, SightingKind
 from provisioner.boot.dhcp.table import Link, Table, TableSubnet
 from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.dhcp.wire.client import Client, Identity, identify
-from provisioner.boot.dhcp.wire.packet import NO_ADDRESS, Packet, decode, relay_link
+from provisioner.boot.dhcp.wire.packet import NO_ADDRESS, Malformed, Packet, decode, read_options, relay_link
 from provisioner.boot.dhcp.wire.reply import Arrival, Destination, acknowledge, destination, refuse
 from provisioner.boot.dhcp.wire.template import Kind
 
@@ -56,11 +56,11 @@ def respond(data: bytes, arrival: Arrival, table: Table, discovery: Discovery | 
         return Outcome("dropped-not-synced")
     packet = decode(data)
     if not isinstance(packet, Packet):
-        return Outcome(packet)
+        return _infiniband(data, arrival, table) if packet is Malformed.INFINIBAND else Outcome(packet)
     options = packet.options
     if options.get(opt.SERVER_IDENTIFIER, table.server_identifier) != table.server_identifier:
         return Outcome("dropped-for-another-server")
-    link = _link(packet, arrival, table)
+    link = _link(packet.giaddr, packet.ciaddr, options, arrival, table)
     if link is None:
         return Outcome("dropped-no-subnet" if packet.giaddr == NO_ADDRESS else "dropped-unknown-relay")
     identity = identify(
@@ -77,14 +77,29 @@ def respond(data: bytes, arrival: Arrival, table: Table, discovery: Discovery | 
     return _respond_to_known(request, machine.address, link.by_key.get(machine.subnet))
 
 
-def _link(packet: Packet, arrival: Arrival, table: Table) -> Link | None:
-    if packet.giaddr != NO_ADDRESS:
-        told = packet.options.get(opt.RELAY_INFORMATION)
-        return table.link_of_relay((told and relay_link(told)) or packet.giaddr)
+def _link(giaddr: bytes, ciaddr: bytes, options: dict[int, bytes], arrival: Arrival, table: Table) -> Link | None:
+    if giaddr != NO_ADDRESS:
+        told = options.get(opt.RELAY_INFORMATION)
+        return table.link_of_relay((told and relay_link(told)) or giaddr)
     if arrival.addresses:
         return table.link_of_addresses(arrival.addresses)
     # Unicast without a relay: a client that renews, or asks for options, from the address that it has.
-    return table.link_of_addresses((packet.ciaddr,))
+    return table.link_of_addresses((ciaddr,))
+
+
+def _infiniband(data: bytes, arrival: Arrival, table: Table) -> Outcome:
+    """An IPoIB client (RFC 4390) is not served: nothing after DHCP knows a machine by a GUID. A person is told."""
+    options = read_options(data)
+    link = _link(data[24:28], data[12:16], options, arrival, table)
+    if link is None:
+        return Outcome(Malformed.INFINIBAND)
+    # iPXE puts the GUID where a MAC address would be; others leave that empty, as the RFC says, and send option 61.
+    identifier = data[28:36] if data[2] == 8 else options.get(opt.CLIENT_IDENTIFIER, b"")[-64:]
+    subnet = link.subnets[0].served.key
+    return Outcome(
+        Malformed.INFINIBAND,
+        sighting=Sighting(bytes(6), data[4:8], "InfiniBand", None, subnet, None, b"", b"", identifier),
+    )
 
 
 def _respond_to_known(request: _Request, address: bytes, subnet: TableSubnet | None) -> Outcome:

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 from uuid import UUID
 
 from provisioner.api.server import Architecture
 from provisioner.api.values import MacAddress
 from provisioner.boot.dhcp.subnet import SubnetKey
 
-SightingKind = Literal["Firmware", "IPXE", "System", "Declined", "WrongSubnet"]
+SightingKind = Literal["Firmware", "IPXE", "System", "Declined", "WrongSubnet", "InfiniBand"]
 """Firmware and IPXE: that stage asked for an address. System: an unknown machine's operating system did.
-Declined: a registered server found its address in use. WrongSubnet: it asked in a subnet that is not its own."""
+Declined: a registered server found its address in use. WrongSubnet: it asked in a subnet that is not its own.
+InfiniBand: an IPoIB client asked, which is not served and has no MAC address."""
+
+_NVIDIA_PXE: Final = bytes.fromhex("ff00000000000200 0002c900")
+"""What a boot ROM of NVIDIA puts before its port's GUID in option 61."""
+_BY_HARDWARE_TYPE: Final = b"\x20"
+"""What it puts there with "DHCP Client-Id HW Type IB" set, and iPXE always."""
+_LINK_LAYER_DUIDS: Final = (b"\x00\x01\x00\x20", b"\x00\x03\x00\x20")
+"""DUID-LLT and DUID-LL of an InfiniBand port (RFC 4361, RFC 4390): they end in its address, and that in its GUID."""
 
 
 class Sighting(NamedTuple):
@@ -26,6 +34,8 @@ class Sighting(NamedTuple):
     architecture: Architecture | None
     machine_identifier: bytes
     vendor_class: bytes
+    client_identifier: bytes | None = None
+    """Of an IPoIB client alone, which has no MAC address: its `mac` is zeros."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +54,8 @@ class Observation:
     architecture: Architecture | None
     system_uuid: str | None
     vendor_class: str | None
+    client_identifier: str | None = None
+    """An IPoIB client's: `GUID 0x0002c903000e0b72`, or what it sent, where that names no GUID."""
     time: float
     """Seconds since the epoch."""
 
@@ -60,6 +72,7 @@ def observe(sighting: Sighting, server: str | None, time: float) -> Observation:
         architecture=sighting.architecture,
         system_uuid=read_machine_identifier(sighting.machine_identifier),
         vendor_class=sighting.vendor_class.decode("ascii", "backslashreplace") or None,
+        client_identifier=describe_identifier(sighting.client_identifier),
         time=time,
     )
 
@@ -69,3 +82,15 @@ def read_machine_identifier(value: bytes) -> str | None:
     if len(value) != 17 or value[0] != 0 or not any(value[1:]):
         return None
     return str(UUID(bytes_le=value[1:]))
+
+
+def describe_identifier(identifier: bytes | None) -> str | None:
+    """Who an IPoIB client says that it is: by its port's GUID, as `ibstat` shows it, where that can be told."""
+    if identifier is None:
+        return None
+    has_guid = (
+        len(identifier) == 8
+        or (len(identifier) == 9 and identifier.startswith(_BY_HARDWARE_TYPE))
+        or (len(identifier) >= 20 and (identifier.startswith(_NVIDIA_PXE) or identifier[5:9] in _LINK_LAYER_DUIDS))
+    )
+    return f"GUID 0x{identifier[-8:].hex()}" if has_guid else f"client identifier {identifier.hex(':') or 'none'}"

@@ -15,10 +15,15 @@ from provisioner.cluster.events import Events
 log = structlog.get_logger(__name__)
 
 REPEAT_SECONDS: Final = 60.0
-"""A machine asks again every few seconds: the same trouble of a server is told so often at most."""
+"""A machine asks again every few seconds: the same trouble of a server, or in a rack, is told so often at most."""
 STANDING_SECONDS: Final = 5.0
 """A Rack and its Servers change one after the other: what is gone again so soon was no problem."""
 COUNT_SECONDS: Final = 60.0
+
+_REASONS: Final[Mapping[str, str]] = {
+    "Declined": "AddressDeclined", "WrongSubnet": "WrongSubnet", "InfiniBand": "InfiniBandNotServed"
+}  # fmt: skip
+"""Of the Event, by the kind of sighting."""
 
 Find = Callable[[str, str], Mapping[str, Any] | None]
 """The object of a kind (Rack or Server) with a name, if there is one."""
@@ -46,13 +51,15 @@ class DhcpTrouble:
         self._count_at = monotonic() + COUNT_SECONDS
 
     def saw(self, seen: Observation) -> None:
-        """Tell on a Server that it declined its address, or asked in a subnet that is not its own."""
-        body = self._find("Server", seen.server) if seen.server is not None else None
-        if body is None or seen.kind not in ("Declined", "WrongSubnet") or not self._is_due(seen):
+        """Tell on a Server that it declined its address, or asked in a subnet that is not its own; on a Rack that a
+        client asks there which is not served."""
+        reason = _REASONS.get(seen.kind)
+        kind, name = ("Rack", seen.rack) if seen.kind == "InfiniBand" else ("Server", seen.server)
+        body = self._find(kind, name) if reason is not None and name is not None else None
+        if reason is None or body is None or not self._is_due(f"{kind}/{name}", reason):
             return
-        reason = "AddressDeclined" if seen.kind == "Declined" else "WrongSubnet"
         message = describe(seen, body)
-        log.warning("server had trouble with DHCP", server=seen.server, reason=reason, message=message)
+        log.warning("machine had trouble with DHCP", about=f"{kind}/{name}", reason=reason, message=message)
         self._events.record(body, "Warning", reason, message)
 
     def look(self, dhcp: Counting) -> None:
@@ -85,19 +92,25 @@ class DhcpTrouble:
         if changed:
             log.info("DHCP packets were counted", seconds=COUNT_SECONDS, more=changed)
 
-    def _is_due(self, seen: Observation) -> bool:
+    def _is_due(self, about: str, reason: str) -> bool:
         now = self._monotonic()
         with self._lock:
             for key in [key for key, moment in self._told.items() if now - moment >= REPEAT_SECONDS]:
                 del self._told[key]
-            if (str(seen.server), seen.kind) in self._told:
+            if (about, reason) in self._told:
                 return False
-            self._told[str(seen.server), seen.kind] = now
+            self._told[about, reason] = now
             return True
 
 
 def describe(seen: Observation, server: Mapping[str, Any]) -> str:
-    """The trouble of a Server in words that are the same each time. Pure."""
+    """The trouble of a Server, or in a Rack, in words that are the same each time. Pure."""
+    if seen.kind == "InfiniBand":
+        return (
+            f"an IPoIB client ({seen.client_identifier}) asks for an address in subnet '{seen.subnet}': not served, "
+            f"servers boot by Ethernet alone; put the machine's Ethernet or BlueField port first in its boot order "
+            f"and turn network boot off on its InfiniBand ports"
+        )
     name = server["metadata"]["name"]
     spec, status = server.get("spec") or {}, server.get("status") or {}
     where = f"subnet '{seen.subnet}' of Rack '{seen.rack}'"

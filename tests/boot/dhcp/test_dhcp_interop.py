@@ -149,6 +149,17 @@ def test_udhcpc_of_an_unknown_machine_gets_a_lent_address_until_it_is_known(plac
         wait_until(lambda: any(line.startswith("bound 10.80.0.99 ") for line in lines(out)), "it was not moved")
 
 
+def test_udhcpc_behind_a_switch_that_adds_option_82_and_with_a_malformed_option_57(place: Place) -> None:
+    """Both are sent by the client here: nothing on the way tells where an option comes from. Its own option 57 and
+    this one are joined to three bytes."""
+    script, out = place.script("near")
+    hook = Path(script)
+    hook.write_text(hook.read_text().replace("exit 0", f'echo "option 82 is $opt82" >> {out}'))
+    with place.near.started(*udhcpc(script, "-x", "0x52:010465746833", "-x", "0x39:05", *WANT_MTU)):
+        wait_until(lambda: NEAR_TOLD in lines(out), "udhcpc was not answered")
+        wait_until(lambda: "option 82 is 010465746833" in lines(out), f"it was not echoed: {lines(out)}")
+
+
 def dhclient(place: Place, script: str, lease: Path) -> list[str]:
     program = installed("dhclient")
     return [program, "-4", "-d", "-1", "-sf", script, "-lf", str(lease), "-pf", str(place.folder / "pid"), "eth0"]

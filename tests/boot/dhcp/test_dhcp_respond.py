@@ -9,6 +9,7 @@ import pytest
 from provisioner.api.rack import Rack
 from provisioner.boot.dhcp.inventory import Delta
 from provisioner.boot.dhcp.respond import FORWARDED
+from provisioner.boot.dhcp.sighting import observe
 from provisioner.boot.dhcp.table import Table
 from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.dhcp.wire.reply import Destination
@@ -244,8 +245,28 @@ def test_a_relay_is_answered_with_what_it_said_of_itself_last() -> None:
     assert reply.options[opt.CLIENT_IDENTIFIER] == b"\x01me"
 
 
-def test_option_82_from_a_client_without_a_relay_is_not_echoed() -> None:
-    assert opt.RELAY_INFORMATION not in Responder().reply(message(opt.DISCOVER, options={82: b"\x01\x01x"})).options
+@pytest.mark.parametrize("asks", ["DISCOVER", "REQUEST", "a stale REQUEST", "INFORM"])
+def test_option_82_of_a_switch_that_is_no_relay_is_echoed_too_last(asks: str) -> None:
+    """RFC 3046, section 2.1: a bridge adds it and leaves giaddr 0; 2.2: all replies carry it."""
+    options = {opt.RELAY_INFORMATION: b"\x01\x04eth3\x02\x04sw01", opt.CLIENT_IDENTIFIER: b"\x01me"}
+    wanted = {opt.REQUESTED_ADDRESS: address("10.80.0.99" if "stale" in asks else KNOWN_ADDRESS)}
+    data = {
+        "DISCOVER": message(opt.DISCOVER, options=options),
+        "REQUEST": message(opt.REQUEST, options=options | wanted),
+        "a stale REQUEST": message(opt.REQUEST, options=options | wanted),
+        "INFORM": message(opt.INFORM, ciaddr=KNOWN_ADDRESS, options=options),
+    }[asks]
+    reply = Responder().reply(data)
+    assert reply.options[opt.RELAY_INFORMATION] == options[opt.RELAY_INFORMATION]
+    assert list(reply.options)[-1] == opt.RELAY_INFORMATION
+    assert (reply.options[opt.MESSAGE_TYPE] == bytes((opt.NAK,))) is ("stale" in asks)
+
+
+@pytest.mark.parametrize("data", [message(opt.DISCOVER), request_of("10.80.0.99")], ids=["offer", "refusal"])
+def test_a_client_of_another_ieee_802_network_is_served_as_one_of_ethernet(data: bytes) -> None:
+    reply = Responder().answer(data[:1] + b"\x06" + data[2:]).reply
+    assert reply is not None
+    assert reply == b"\x02\x06" + (Responder().answer(data).reply or b"")[2:]
 
 
 def test_a_refusal_through_a_relay_is_to_be_broadcast_by_it() -> None:
@@ -321,6 +342,42 @@ def test_before_the_inventory_is_complete_nobody_is_answered() -> None:
 
 
 # What is learnt
+
+
+GUID = bytes.fromhex("0002c903000c7811")
+FLEXBOOT = bytes.fromhex("ff00000000000200 0002c900") + GUID
+DUID_LL = b"\xff\x00\x0c\x78\x11\x00\x03\x00\x20" + bytes(4) + bytes.fromhex("fe80000000000000") + GUID
+
+
+def ipoib(hlen: int = 0, chaddr: bytes = b"", identifier: bytes | None = None, giaddr: str = RELAY) -> bytes:
+    """As RFC 4390 has it: htype 32, hlen 0, no chaddr, the broadcast flag, and option 61."""
+    data = message(opt.DISCOVER, giaddr=giaddr, options={opt.CLIENT_IDENTIFIER: identifier} if identifier else {})
+    return b"\x01\x20" + bytes([hlen]) + data[3:10] + b"\x80\x00" + data[12:28] + chaddr.ljust(16, b"\0") + data[44:]
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (ipoib(identifier=FLEXBOOT), "GUID 0x0002c903000c7811"),
+        (ipoib(identifier=b"\x20" + GUID), "GUID 0x0002c903000c7811"),
+        (ipoib(identifier=DUID_LL), "GUID 0x0002c903000c7811"),
+        (ipoib(8, GUID), "GUID 0x0002c903000c7811"),
+        (ipoib(identifier=b"\xff\x01"), "client identifier ff:01"),
+        (ipoib(), "client identifier none"),
+    ],
+    ids=["FlexBoot", "FlexBoot by hardware type", "Linux", "iPXE", "another", "none"],
+)
+def test_an_ipoib_client_is_not_answered_but_reported_with_its_guid(data: bytes, words: str) -> None:
+    outcome = Responder().answer(data, UNICAST)
+    assert (outcome.verdict, outcome.reply) == ("dropped-infiniband-client", None)
+    assert outcome.sighting is not None
+    seen = observe(outcome.sighting, None, 0.0)
+    assert (seen.kind, seen.rack, seen.subnet, seen.client_identifier) == ("InfiniBand", "r01", "boot", words)
+
+
+def test_an_ipoib_client_of_nobodys_subnet_is_counted_alone() -> None:
+    outcome = Responder().answer(ipoib(identifier=FLEXBOOT, giaddr="172.16.0.1"), UNICAST)
+    assert outcome == ("dropped-infiniband-client", None, None, None)
 
 
 @pytest.mark.parametrize(("options", "kind"), [(PXE, "Firmware"), (IPXE, "IPXE")])

@@ -71,6 +71,47 @@ def running(*objects: Rack | Server, **settings: object) -> Iterator[tuple[Runni
         run.server.stop()
 
 
+def long_discover(mac: str, size: int) -> bytes:
+    """Of `size` bytes, with what a relay said of itself at its very end."""
+    told = opt.encode_option(opt.RELAY_INFORMATION, b"\x01\x04port") + b"\xff"
+    data = message(opt.DISCOVER, mac, giaddr=RELAY_ADDRESS, xid=size, end=b"")
+    pieces = (size - len(data) - len(told)) // 257
+    data += opt.encode_option(43, bytes(255)) * pieces
+    return data + bytes(size - len(data) - len(told)) + told
+
+
+@pytest.mark.parametrize("worker", [0, 1], ids=["keeps the ranges", "hands strangers over"])
+@pytest.mark.parametrize("size", [1500, 4000, 9000, opt.LONGEST_MESSAGE])
+def test_a_long_message_is_read_to_its_end(worker: int, size: int) -> None:
+    known, unknown = mac_for(worker), mac_for(worker, 1)
+    with running(RACK, registered(known, 11)) as (_, relay):
+        for mac in (known, unknown):
+            assert relay.exchange(long_discover(mac, size)).options[opt.RELAY_INFORMATION] == b"\x01\x04port"
+
+
+def test_a_message_that_is_too_long_is_counted_and_the_next_is_answered() -> None:
+    known = mac_for(0)
+    with running(RACK, registered(known, 11)) as (run, relay):
+        for size in (opt.LONGEST_MESSAGE + 1, 20_000, 60_000):
+            relay.send(long_discover(known, size))
+        assert yiaddr(relay.exchange(discover(known))) == "127.80.0.11"
+        wait_until(lambda: run.server.counters().get("dropped-long-packet", 0) == 3, "they were not counted")
+
+
+def test_an_ipoib_client_is_seen_by_its_guid() -> None:
+    identifier = bytes.fromhex("ff00000000000200 0002c900 0002c903000c7811")
+    data = discover("00:00:00:00:00:00", options={opt.CLIENT_IDENTIFIER: identifier})
+    with running(RACK) as (run, relay):
+
+        def is_seen() -> bool:
+            relay.send(b"\x01\x20\x00" + data[3:])
+            return bool(run.observations)
+
+        wait_until(is_seen, "it was not seen")
+        seen = run.observations[0]
+        assert (seen.kind, seen.server, seen.client_identifier) == ("InfiniBand", None, "GUID 0x0002c903000c7811")
+
+
 def test_machines_are_answered_by_every_worker() -> None:
     first, second = mac_for(0), mac_for(1)
     with running(RACK, registered(first, 11), registered(second, 12)) as (run, relay):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -112,6 +112,21 @@ def test_a_declined_address_and_a_wrong_subnet_asked_over_the_wire_are_warnings_
         in words["WrongSubnet"]
     )
     assert told.observed == [], "neither is a stage of a boot"
+
+
+def test_an_ipoib_client_is_told_on_its_rack_by_its_guid_once_a_minute() -> None:
+    world = World()
+    for number in range(5):
+        told = f"GUID 0x0002c903000c781{number}"
+        world.trouble.saw(replace(SEEN, kind="InfiniBand", server=None, client_identifier=told))
+    (about, type_, reason, words), *more = world.told.events
+    assert (about, type_, reason, more) == ("Rack/r01", "Warning", "InfiniBandNotServed", [])
+    assert words.startswith(
+        "an IPoIB client (GUID 0x0002c903000c7810) asks for an address in subnet 'boot': not served"
+    )
+    world.now += REPEAT_SECONDS
+    world.trouble.saw(replace(SEEN, kind="InfiniBand", server=None, client_identifier="GUID 0x0002c903000c7811"))
+    assert len(world.told.events) == 2
 
 
 def test_the_same_trouble_of_a_server_is_told_once_a_minute() -> None:

@@ -58,7 +58,7 @@ _ARCHITECTURE: Final[dict[str, Architecture]] = {_BIOS: "x86_64", _X64: "x86_64"
 _ARCH_IN_CLASS: Final = re.compile(rb"^(?:PXE|HTTP)Client:Arch:(\d{5})")
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def identify(vendor_class: bytes | None, architecture: bytes | None, user_class: bytes | None) -> Identity:
     """Tell a client by its options 60, 93 and 77. Remembered, as a rack of equal servers says only a few."""
     vendor = vendor_class or b""

@@ -45,6 +45,8 @@ INFORM: Final = 8
 MAGIC_COOKIE: Final = b"\x63\x82\x53\x63"
 HEADER_BYTES: Final = 236
 OPTIONS_OFFSET: Final = HEADER_BYTES + len(MAGIC_COOKIE)
+LONGEST_MESSAGE: Final = 9_216
+"""Of a client's: more than a jumbo frame holds. A longer one is no client's, and the work for it has to be bounded."""
 MINIMUM_REPLY_BYTES: Final = 300
 """BOOTP's message size; relays and old ROMs drop shorter ones (RFC 1542, section 2.1)."""
 MINIMUM_MESSAGE_LIMIT: Final = 576

@@ -35,8 +35,8 @@ _OFFERS: Final = (Kind.OFFER, Kind.OFFER_LENT)
 _ECHOED_TO_ALL: Final = (opt.CLIENT_IDENTIFIER,)
 _ECHOED_TO_FIRMWARE: Final = (opt.CLIENT_IDENTIFIER, opt.MACHINE_IDENTIFIER)
 _PLAIN: Final = Client.PLAIN
-_REPLY: Final = b"\x02\x01\x06\x00"
-"""op, htype, hlen, hops"""
+_REPLY: Final = {1: b"\x02\x01\x06\x00", 6: b"\x02\x06\x06\x00"}
+"""op, htype, hlen, hops; by the htype of the request, which comes back."""
 
 
 def acknowledge(packet: Packet, template: Template, kind: Kind, client: Client, address: bytes) -> bytes:
@@ -48,7 +48,7 @@ def acknowledge(packet: Packet, template: Template, kind: Kind, client: Client, 
         complete = finish(tail + echoed) if echoed else complete
     return b"".join(
         (
-            _REPLY,
+            _REPLY[data[1]],
             data[4:8],  # xid
             b"\0\0",  # secs
             data[10:12],  # flags
@@ -75,12 +75,13 @@ def refuse(packet: Packet, server_identifier: bytes) -> bytes:
     # Through a relay the broadcast flag is set: the client is not where its address says (RFC 2131, section 4.3.2).
     flags = bytes((data[10] | _BROADCAST_FLAG, data[11])) if packet.giaddr != NO_ADDRESS else data[10:12]
     echoed = _echoed(packet, len(tail), firmware=False)
-    return b"".join((_REPLY, data[4:8], b"\0\0", flags, bytes(12), data[24:44], finish(tail + echoed)))
+    return b"".join((_REPLY[data[1]], data[4:8], b"\0\0", flags, bytes(12), data[24:44], finish(tail + echoed)))
 
 
 def _echoed(packet: Packet, tail_bytes: int, *, firmware: bool) -> bytes:
     """Options that go back as they came: the client's identifier (RFC 6842), to firmware its machine identifier
-    (RFC 4578, section 2.3), and what the relay said of itself, last (RFC 3046, section 2.2).
+    (RFC 4578, section 2.3), and what the relay said of itself, last (RFC 3046, section 2.2); also where giaddr is 0: a
+    switch that bridges adds the option without being a relay, and finds its port by it.
 
     The first two are left out where the reply would be larger than the client accepts. The relay's option does not
     count: the relay takes it out again.
@@ -94,7 +95,7 @@ def _echoed(packet: Packet, tail_bytes: int, *, firmware: bool) -> bytes:
         if value and len(value) <= 255 and len(echoed) + len(value) + 2 <= room:
             echoed += opt.encode_option(code, value)
     relay_information = options.get(opt.RELAY_INFORMATION)
-    if relay_information and packet.giaddr != NO_ADDRESS:
+    if relay_information:
         for at in range(0, len(relay_information), 255):
             echoed += opt.encode_option(opt.RELAY_INFORMATION, relay_information[at : at + 255])
     return echoed

@@ -22,11 +22,13 @@ from provisioner.boot.dhcp.inventory import Delta
 from provisioner.boot.dhcp.respond import FORWARDED, respond
 from provisioner.boot.dhcp.sighting import Sighting
 from provisioner.boot.dhcp.table import Table
+from provisioner.boot.dhcp.wire.options import LONGEST_MESSAGE
 from provisioner.boot.dhcp.wire.reply import Arrival, Destination
 from provisioner.boot.dhcp.workers.protocol import HEARTBEAT_SECONDS, MOST_SIGHTINGS, Addresses, Report, Setup
 from provisioner.boot.dhcp.workers.sockets import IP_PKTINFO, pack_pktinfo
 
-_DATAGRAM_BYTES: Final = 2048
+_DATAGRAM_BYTES: Final = LONGEST_MESSAGE + 1
+"""One more than is answered, so that a longer message is known for one. What is not filled is not kept."""
 _REPORT_SECONDS: Final = 0.2
 _MOST_PENDING: Final = 5000
 _MOST_REMEMBERED: Final = 8192
