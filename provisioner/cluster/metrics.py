@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from itertools import product
 from typing import Any, Final, get_args
+from urllib.parse import urlsplit
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -39,11 +40,14 @@ from provisioner.api.meta import parse_time
 from provisioner.api.server_status import OrderReason
 from provisioner.cluster.events import EventType
 from provisioner.cluster.source import Source
+from provisioner.outbound.bulkhead import Bulkhead
 
 PREFIX: Final = "provisioner"
 SHORT: Final = (1, 5, 15, 30, 60, 120, 180, 300, 600, 900, 1800, 3600)
 LONG: Final = (*SHORT, 3 * 3600, 12 * 3600, 86400, 3 * 86400, 7 * 86400, 14 * 86400)
 
+MAX_BACKENDS: Final = 50
+"""Of so many that are given up each has a series; how many there are is counted of all."""
 CHECK_RESULTS: Final = ("Passed", "Failed", "Unknown")
 
 Json = Mapping[str, Any]
@@ -224,6 +228,40 @@ class FleetCollector(Collector):
             return 0.0
 
 
+class BackendCollector(Collector):
+    """Which backends (slurmrestd…) are given up for a while, and how many calls to them are under way."""
+
+    def __init__(self, bulkheads: Callable[[], Iterable[Bulkhead]]) -> None:
+        self._bulkheads = bulkheads
+
+    def describe(self) -> Iterable[Metric]:
+        return []
+
+    def collect(self) -> Iterable[Metric]:
+        failing: dict[tuple[str, ...], float] = {}
+        count: dict[tuple[str, ...], float] = {}
+        calls: dict[tuple[str, ...], float] = {}
+        for bulkhead in self._bulkheads():
+            lanes = bulkhead.lanes()
+            open_ = sorted(_host(key) for key, lane in lanes.items() if lane.breaker != "Closed")
+            failing |= {(bulkhead.kind, host): 1 for host in open_[:MAX_BACKENDS]}
+            count[(bulkhead.kind,)] = len(open_)
+            calls[(bulkhead.kind,)] = sum(lane.calls for lane in lanes.values())
+        words = f"1 for a backend that is asked less often, as it has failed; of each kind {MAX_BACKENDS} at most."
+        yield _gauge("backend_given_up", words, ("kind", "backend"), failing)
+        yield _gauge("backends_given_up", "Backends that are asked less often, as they have failed.", ("kind",), count)
+        yield _gauge("backend_calls", "Calls to backends that are under way.", ("kind",), calls)
+
+
+def _host(url: str) -> str:
+    """Host and port, without what else may be in a URL."""
+    try:
+        parts = urlsplit(url)
+        return f"{parts.hostname or url[:80]}" + (f":{parts.port}" if parts.port is not None else "")
+    except ValueError:
+        return url[:80]
+
+
 def _pool(server: Json) -> str:
     return str((server.get("spec") or {}).get("nodePoolRef") or "")
 
@@ -260,6 +298,13 @@ class Meters:
         self._now = now
         self._lock = threading.Lock()
         self._collector: FleetCollector | None = None
+        self._bulkheads: tuple[Bulkhead, ...] = ()
+        self.registry.register(BackendCollector(lambda: self._bulkheads))
+
+    def watch(self, *bulkheads: Bulkhead) -> None:
+        """Tell of these from here, in place of those that were watched of the same kind."""
+        kinds = {each.kind for each in bulkheads}
+        self._bulkheads = (*(each for each in self._bulkheads if each.kind not in kinds), *bulkheads)
 
     def lead(self, servers: Source, maintenances: Source, pools: Source) -> None:
         """This replica leads, and follows these caches."""
@@ -272,6 +317,7 @@ class Meters:
     def yield_lead(self) -> None:
         """It no longer does: counts of the fleet would be stale."""
         self.fleet.leads.set(0)
+        self._bulkheads = ()
         with self._lock:
             if self._collector is not None:
                 self.registry.unregister(self._collector)

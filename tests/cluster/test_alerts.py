@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -20,6 +21,7 @@ from provisioner.health.checks.look import ALL_CHECKS
 from provisioner.maintenance.phases.verdict import FINAL_PHASE_OF, Cause
 from provisioner.maintenance.status.measure import tell_metrics
 from provisioner.maintenance.status.record import end_attempt, judge, note
+from provisioner.outbound.bulkhead import Bulkhead, LanePolicy
 from tests.cluster.test_metrics import ALERTS, FakeCache, server
 from tests.cluster.test_metrics import maintenance as cached_maintenance
 from tests.maintenance.samples import NOON, at, maintenance
@@ -35,9 +37,12 @@ class Controller:
         self.now = NOON
         self.meters = Meters(causes=FINAL_PHASE_OF.items(), checks=ALL_CHECKS, now=lambda: self.now)
         self.servers, self.maintenances, self.pools = (FakeCache(server()), FakeCache(), FakeCache())
+        self.seconds = 0.0
+        self.slurm = Bulkhead("slurmrestd", LanePolicy(failures=3), clock=lambda: self.seconds)
 
     def lead(self) -> None:
         self.meters.lead(self.servers, self.maintenances, self.pools)
+        self.meters.watch(self.slurm)
 
     def end(self, cause: Cause) -> None:
         """A Maintenance ends, as the executor writes it."""
@@ -60,6 +65,18 @@ class Controller:
         self.servers.put(server(name))
         checks = [{"name": check, "result": result}]
         self.servers.put(server(name, verification={"finishedTime": self.now.isoformat(), "checks": checks}))
+
+    def fail(self, times: int) -> None:
+        """Calls to a slurmrestd fail, one after the other."""
+        for _ in range(times):
+            with suppress(TimeoutError), self.slurm.call("https://slurm.example:6820/a"):
+                raise TimeoutError
+
+    def answer(self) -> None:
+        """The next probe succeeds."""
+        self.seconds += 3600
+        with self.slurm.call("https://slurm.example:6820/a"):
+            pass
 
     def put_maintenance(self, phase: str, **status: Any) -> None:
         timeline = [{"phase": phase, "time": self.now.isoformat().replace("+00:00", "Z")}]
@@ -135,6 +152,7 @@ FIRING: dict[str, tuple[dict[int, Act], int, str]] = {
         256,
         'severity="info",pool="gpu"',
     ),
+    "ProvisionerBackendGivenUp": ({8: lambda c: c.fail(3)}, 30, 'severity="warning",kind="slurmrestd"'),
 }
 QUIET: dict[str, tuple[dict[int, Act], int]] = {
     "ProvisionerNobodyLeads": ({5: lambda c: c.meters.yield_lead(), 6: lambda c: c.lead()}, 10),
@@ -160,6 +178,7 @@ QUIET: dict[str, tuple[dict[int, Act], int]] = {
         {8: lambda c: c.put_maintenance("Waiting", blockers=[{"kind": "Pod"}])},
         256,
     ),
+    "ProvisionerBackendGivenUp": ({8: lambda c: c.fail(3), 20: lambda c: c.answer(), 21: lambda c: c.fail(2)}, 30),
 }
 
 
@@ -200,5 +219,10 @@ def test_no_series_of_a_counter_is_born_by_its_first_event() -> None:
         controller.attempt(outcome)
     for check in ALL_CHECKS:
         controller.verify(check, "Failed", check)
-    gauges = ("provisioner_servers", "provisioner_maintenances_active", "provisioner_maintenance_oldest")
+    gauges = (
+        "provisioner_backend",
+        "provisioner_servers",
+        "provisioner_maintenances_active",
+        "provisioner_maintenance_oldest",
+    )
     assert {name for name in set(controller.samples()) - before if not name.startswith(gauges)} == set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import urllib.request
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from provisioner.cluster.metrics import Meters
 from provisioner.cluster.source import KeysOf
 from provisioner.health.checks.look import ALL_CHECKS
 from provisioner.maintenance.phases.verdict import FINAL_PHASE_OF
+from provisioner.outbound.bulkhead import Bulkhead, LanePolicy
 from tests.cluster.scanned_index import ScannedIndex
 
 ROOT = Path(__file__).parents[2]
@@ -70,6 +72,23 @@ def scrape(meters: Meters) -> dict[str, float]:
         lines = answer.read().decode().splitlines()
     samples = (line.rpartition(" ") for line in lines if not line.startswith("#"))
     return {name: float(value) for name, _, value in samples}
+
+
+def test_backends_that_are_given_up_are_named_without_secrets_and_the_number_of_series_is_bounded() -> None:
+    meters, bulkhead = new_meters(), Bulkhead("slurmrestd", LanePolicy(failures=1))
+    meters.watch(bulkhead)
+    for number in range(60):
+        with suppress(TimeoutError), bulkhead.call(f"https://root:secret@slurm-{number:02}.example:6820/path"):
+            raise TimeoutError
+    with bulkhead.call("https://well.example"):
+        found = {name: value for name, value in scrape(meters).items() if name.startswith("provisioner_backend")}
+    assert found.pop('provisioner_backends_given_up{kind="slurmrestd"}') == 60
+    assert found.pop('provisioner_backend_calls{kind="slurmrestd"}') == 1
+    assert found['provisioner_backend_given_up{backend="slurm-00.example:6820",kind="slurmrestd"}'] == 1
+    assert len(found) == 50
+    assert "secret" not in str(found)
+    meters.yield_lead()
+    assert not [name for name in scrape(meters) if name.startswith("provisioner_backend")]
 
 
 def test_what_the_executor_tells_is_read_by_phase_blocker_method_and_end() -> None:

@@ -134,6 +134,7 @@ def run_controllers(
         if stop.is_set():
             return
     meters.lead(servers, maintenances, pools)
+    meters.watch(workloads.slurm_bulkhead)
     # Who was registered while nobody led has waited longest.
     unseen = [body["metadata"]["name"] for body in servers.items() if not (body.get("status") or {}).get("conditions")]
     for controller in controllers:
