@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -130,6 +131,24 @@ def test_the_secret_of_the_token_must_be_there() -> None:
 
 def test_a_server_that_was_handed_nothing_gets_nothing() -> None:
     assert reason(BY_TOKEN, replace(TOKEN_FACTS, server=server())) == "WrongToken"
+
+
+BOMBS = {
+    "blocks that do not end": b"-----BEGIN \n" * 120_000,
+    "names without end": armoured(b"\x06\x03\x55\x04\x03\x0c\x82\xff\xff" * 110_000),
+    "names of the longest kind": armoured(b"\x06\x03\x55\x04\x03\x0c\x82\x04\xb0" * 110_000),
+    "lines": b"-----BEGIN CERTIFICATE REQUEST-----\n" + b"A\n" * 700_000,
+}
+
+
+@pytest.mark.parametrize("why", BOMBS)
+def test_what_is_made_to_cost_much_costs_little_and_hides_no_name(why: str) -> None:
+    """A valid request and 1 MB behind it pass the API server. Quadratic work would take hours of a worker."""
+    pem = BY_NODE.pem + BOMBS[why] + certificate_pem(KEY, "system:node:behind")
+    before = time.process_time()
+    assert asked_names(replace(BY_NODE, pem=pem)) == ("r01-u01", "behind")
+    assert reason(replace(BY_TOKEN, pem=pem), TOKEN_FACTS) == "Malformed"
+    assert time.process_time() - before < 10.0
 
 
 @pytest.mark.parametrize("signer", [CLIENT_SIGNER, SERVING_SIGNER])

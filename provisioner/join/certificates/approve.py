@@ -102,9 +102,7 @@ class CertificateFacts:
 
 def asked_names(request: CertificateRequest) -> tuple[str, ...]:
     """The node names that are asked for: one as a rule, none or several in requests that no kubelet makes."""
-    return tuple(
-        name.removeprefix(NODE_USER_PREFIX) for name in common_names(request.pem) if name.startswith(NODE_USER_PREFIX)
-    )
+    return tuple(name.removeprefix(NODE_USER_PREFIX) for name in common_names(request.pem, NODE_USER_PREFIX))
 
 
 def requesting_node(request: CertificateRequest) -> str | None:

@@ -24,11 +24,12 @@ _EXTENSION_REQUEST: Final = "1.2.840.113549.1.9.14"
 _MIN_RSA_BITS: Final = 2048
 _MAX_RSA_BITS: Final = 8192
 _CURVES: Final = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
-_PEM_BLOCK: Final = re.compile(rb"-----BEGIN [^\n]*\n(.*?)-----END ", re.DOTALL)
 _COMMON_NAME: Final = re.compile(rb"\x06\x03\x55\x04\x03(.)(?:([\x00-\x7f])|\x81(.)|\x82(..))", re.DOTALL)
 """In DER: object id 2.5.4.3, then the string's tag and its length, which is one byte, or the one or two that follow."""
 _WIDE_STRINGS: Final = {0x1C: "utf-32-be", 0x1E: "utf-16-be"}
 """By their tag: UniversalString and BMPString. The other strings are read as UTF-8."""
+_MAX_NAME_BYTES: Final = 4 * 300
+"""A longer one names no Server, in whichever encoding."""
 
 
 class SubjectError(ValueError):
@@ -103,21 +104,27 @@ def issued_credential(csr: Mapping[str, Any]) -> str | None:
     return "X509SHA256=" + hashlib.sha256(certificate.public_bytes(Encoding.DER)).hexdigest()
 
 
-def common_names(pem: bytes) -> tuple[str, ...]:
-    """Every common name in the PEM, each once, whatever else is wrong with it: whose name is asked for must be known of
-    a request that cannot be read, too. Of what a parser takes for a request none is missed."""
+def common_names(pem: bytes, prefix: str) -> tuple[str, ...]:
+    """Every common name in the PEM that begins with `prefix`, each once, whatever else is wrong with it: whose name is
+    asked for must be known of a request that cannot be read, too. Of what a parser takes for a request none is missed.
+
+    The work grows with the size of the PEM and no faster: it is as large as its sender likes, up to 1.5 MB.
+    """
     found: dict[str, None] = {}
-    for block in _PEM_BLOCK.findall(pem):
-        body = b"".join(line for line in block.splitlines() if b":" not in line)  # the others are headers
+    for block in pem.split(b"-----BEGIN ")[1:]:
+        lines = block.partition(b"-----END ")[0].splitlines()[1:]
         try:
-            der = base64.b64decode(body)
+            der = base64.b64decode(b"".join(line for line in lines if b":" not in line))  # the others are headers
         except binascii.Error:
             continue
         for match in _COMMON_NAME.finditer(der):
             tag, *lengths = match.groups()
             length = int.from_bytes(next(length for length in lengths if length is not None), "big")
-            value = der[match.end() : match.end() + length]
-            found[value.decode(_WIDE_STRINGS.get(tag[0], "utf-8"), "replace")] = None
+            if length <= _MAX_NAME_BYTES:
+                value = der[match.end() : match.end() + length]
+                name = value.decode(_WIDE_STRINGS.get(tag[0], "utf-8"), "replace")
+                if name.startswith(prefix):
+                    found[name] = None
     return tuple(found)
 
 
