@@ -31,11 +31,14 @@ def joined_boot_id(server: Server) -> str | None:
 
 
 def is_to_end(server: Server) -> bool:
-    """Whether the boot that joined last is to end: the order for the next one was given, and that has not joined yet.
+    """Whether the boot that joined last is to end: the next one was ordered, and has not joined yet, or the server is
+    meant to be off.
 
-    Where that order is not carried out and the Node lives on, the boot controller revokes it.
+    Where an order is not carried out and the Node lives on, the boot controller revokes it.
     """
     order, join = server.status.order, server.status.join
+    if server.spec.power_state == "Off":
+        return True
     return order is not None and join is not None and join.order_id not in (None, order.id)
 
 

@@ -275,8 +275,9 @@ def test_what_a_client_says_of_its_address_is_overwritten(nginx: Running) -> Non
 
 
 def test_the_join_is_answered_over_tls_alone(nginx: Running) -> None:
-    status, _, body = nginx.ask("POST", "/v1/join", body=b"{}")
+    status, headers, body = nginx.ask("POST", "/v1/join", body=b"{}")
     assert (status, json.loads(body)["reason"]) == (403, "NotEncrypted")
+    assert headers["content-type"] == "application/json"
     assert nginx.seen == []
     status, headers, _ = nginx.ask(
         "POST", "/v1/join", body=b'{"a":1}', tls=True, headers={"X-Forwarded-For": "6.6.6.6"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -16,6 +17,7 @@ from provisioner.api.server import Server
 from provisioner.api.values import MacAddress
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
+from provisioner.cluster.own_writes import FORGET
 from provisioner.cluster.resources import CSRS, NODES, of
 from provisioner.join.admission.configuration import JoinConfiguration
 from provisioner.join.admission.service import find_server_in
@@ -23,9 +25,12 @@ from provisioner.join.controller import JoinInformers, build_join_controllers
 from tests.cluster.fake_events import FakeEvents
 from tests.join import samples
 from tests.join.conftest import Accounts
-from tests.join.world import World, ask, certificate_pem
+from tests.join.der import Parts, signed, tlv
+from tests.join.world import Clock, World, ask, certificate_pem
 
 SECONDS = 180.0
+CLOCK = Clock()
+"""Of the controllers."""
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +45,7 @@ def informers(accounts: Accounts) -> Iterator[JoinInformers]:
         csrs=Informer(cluster, CSRS),
     )
     stop = threading.Event()
-    controllers = build_join_controllers(cluster, followed, FakeEvents(), settle_seconds=1.0)
+    controllers = build_join_controllers(cluster, followed, FakeEvents(), CLOCK, settle_seconds=1.0)
     threads = [threading.Thread(target=controller.run, args=(stop,), daemon=True) for controller in controllers]
     for informer in vars(followed).values():
         informer.start(stop)
@@ -100,6 +105,36 @@ def test_the_token_of_a_server_that_is_deleted_while_it_joins_goes_with_it(
     assert len(world.tokens()) == 1
     world.admin.delete(of(Server), world.name)
     wait_until(lambda: world.tokens() == [], "the token is deleted")
+
+
+def test_the_node_of_a_deleted_server_is_denied_and_a_request_that_cannot_be_read_keeps_nobody_waiting(
+    informers: JoinInformers, make_world: Callable[..., World]
+) -> None:
+    world = make_world()
+    world.prepare_node = lambda: None  # type: ignore[method-assign]
+    world.order("order-1")
+    answers: list[object] = []
+
+    def joins() -> bool:
+        answers.append(world.join())
+        return isinstance(answers[-1], JoinConfiguration)
+
+    def denied(csr: str) -> str | None:
+        conditions = (informers.csrs.get(csr) or {}).get("status", {}).get("conditions") or [{}]
+        return conditions[0].get("reason") if conditions[0].get("type") == "Denied" else None
+
+    wait_until(joins, "the Node is prepared and the server joins")
+    configuration, key = answers[-1], ec.generate_private_key(ec.SECP256R1())
+    assert isinstance(configuration, JoinConfiguration)
+    token, pem = world.with_token(configuration), certificate_pem(key, f"system:node:{world.name}")
+    unreadable = ask(token, signed(replace(Parts.of(pem), version=tlv(0x02, b"\x01")).whole()))
+    node = world.as_node(key, world.wait_for_certificate(ask(token, pem)))
+    wait_until(lambda: denied(unreadable) == "Malformed", "what cannot be read is denied")
+    world.admin.delete(of(Server), world.name)
+    wait_until(lambda: informers.servers.get(world.name) is None, "the server is gone")
+    CLOCK.offset += FORGET  # so long a Server that was just written is awaited where a cache does not have it
+    renewal = ask(node, pem)
+    wait_until(lambda: denied(renewal) == "ServerDeleted", "the renewal is denied")
 
 
 def test_a_server_is_found_by_its_boot_mac_address(informers: JoinInformers, make_world: Callable[..., World]) -> None:

@@ -42,7 +42,7 @@ from tests.join.der import (
     signed,
     tlv,
 )
-from tests.join.samples import fetched, node, order, server, with_status
+from tests.join.samples import fetched, node, order, server, with_spec, with_status
 from tests.join.world import certificate_pem
 
 CREDENTIAL = "X509SHA256=" + "ab" * 32
@@ -152,11 +152,12 @@ def test_what_is_made_to_cost_much_costs_little_and_hides_no_name(why: str) -> N
 
 
 @pytest.mark.parametrize("signer", [CLIENT_SIGNER, SERVING_SIGNER])
-def test_a_boot_whose_successor_was_ordered_gets_no_more_certificates(signer: str) -> None:
+def test_a_boot_that_is_to_end_gets_no_more_certificates(signer: str) -> None:
     usage = "client auth" if signer == CLIENT_SIGNER else "server auth"
     request = replace(BY_NODE, signer=signer, usages=("digital signature", usage))
-    ending = replace(NODE_FACTS, server=with_status(JOINED, order=order(id="the-next")))
-    assert reason(request, ending) == "BootEnds"
+    ending = with_status(JOINED, order=order(id="the-next"))
+    assert reason(request, replace(NODE_FACTS, server=ending)) == "BootEnds"
+    assert reason(request, replace(NODE_FACTS, server=with_spec(JOINED, power_state="Off"))) == "BootEnds"
     assert reason(request, NODE_FACTS) == ("ApproveRenewal" if signer == CLIENT_SIGNER else "WrongNames")
 
 

@@ -9,8 +9,7 @@ that are not ours, also when a Server was registered under the name of their Nod
     requester             signer    approved when
     our bootstrap token   client    the token is the one handed out for exactly the Server whose name is asked for, and
                                     no certificate was approved on it before
-    Node of ours          client    it asks for its own name, with a certificate of its current boot, and the next boot
-                                    was not ordered
+    Node of ours          client    it asks for its own name, with a certificate of its current boot, which goes on
     Node of ours          serving   the same, for its own name and its registered address alone
 """
 
@@ -219,7 +218,8 @@ def _judge_node(
         return Deny("OldCertificate", f"asked with {request.credential}, which is no certificate of the current boot")
     if is_to_end(server):
         return Deny(
-            "BootEnds", f"the next boot of server {server.name} was ordered: this one gets no more certificates"
+            "BootEnds",
+            f"the next boot of server {server.name} was ordered, or it is to be off: this one renews nothing",
         )
     if request.signer == CLIENT_SIGNER:
         return ApproveRenewal(request.credential)

@@ -108,6 +108,14 @@ def test_a_client_s_identifier_is_echoed_only_where_the_client_takes_so_large_a_
     assert len(outcome.reply) <= max(limit or 0, 576) - 28
 
 
+def test_an_identifier_that_came_in_several_pieces_goes_back_whole() -> None:
+    """RFC 3396 and RFC 6842, section 3."""
+    first, second = opt.encode_option(61, b"\x00" + b"i" * 254), opt.encode_option(61, b"j" * 30)
+    options = {opt.MAXIMUM_MESSAGE_SIZE: (1400).to_bytes(2, "big")}
+    reply = Responder().reply(message(opt.DISCOVER, options=options, end=first + second + b"\xff"))
+    assert first + second in reply.data
+
+
 def test_pxe_offers_have_neither_option_60_nor_43_nor_a_window_size() -> None:
     options = {opt.VENDOR_CLASS: b"PXEClient:Arch:00007:UNDI:003016", opt.CLIENT_ARCHITECTURE: b"\x00\x07"}
     reply = Responder().reply(message(opt.DISCOVER, options=options))

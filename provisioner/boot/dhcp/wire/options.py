@@ -62,5 +62,10 @@ def encode_option(code: int, value: bytes) -> bytes:
     return bytes((code, len(value))) + value
 
 
+def encode_long_option(code: int, value: bytes) -> bytes:
+    """An option of any length, in as many pieces as it needs (RFC 3396)."""
+    return b"".join(encode_option(code, value[at : at + 255]) for at in range(0, len(value), 255))
+
+
 def encode_seconds(code: int, seconds: int) -> bytes:
     return encode_option(code, struct.pack("!I", seconds))

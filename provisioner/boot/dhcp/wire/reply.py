@@ -92,12 +92,12 @@ def _echoed(packet: Packet, tail_bytes: int, *, firmware: bool) -> bytes:
     room = message_limit(options) - 44 - tail_bytes - 1
     for code in codes:
         value = options.get(code)
-        if value and len(value) <= 255 and len(echoed) + len(value) + 2 <= room:
-            echoed += opt.encode_option(code, value)
+        if value:
+            written = opt.encode_option(code, value) if len(value) <= 255 else opt.encode_long_option(code, value)
+            echoed += written if len(echoed) + len(written) <= room else b""
     relay_information = options.get(opt.RELAY_INFORMATION)
     if relay_information:
-        for at in range(0, len(relay_information), 255):
-            echoed += opt.encode_option(opt.RELAY_INFORMATION, relay_information[at : at + 255])
+        echoed += opt.encode_long_option(opt.RELAY_INFORMATION, relay_information)
     return echoed
 
 
