@@ -23,7 +23,7 @@ def machine(tmp_path: Path) -> Path:
     """A folder in the place of `/`, with the attempt and its library in it."""
     for folder in ("lib/stage1", "run/stage1", "sysroot/etc"):
         (tmp_path / folder).mkdir(parents=True)
-    for name in ("attempt", "say.sh", "handover.sh", *LEFT_OUT):
+    for name in ("attempt", "say.sh", "fetch.sh", "handover.sh", *LEFT_OUT):
         text = LEFT_OUT.get(name) or (LIBRARY / name).read_text()
         for path in ("/sysroot", "/run/", "/lib/stage1/", "/staged/"):
             text = text.replace(path, f"@{path}")

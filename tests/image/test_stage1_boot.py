@@ -17,7 +17,7 @@ from provisioner.image.inputs import base_fingerprint
 from provisioner.image.plan import squashfs_command
 from provisioner.lab.tools import Tools
 from provisioner.node.image.initrd import after_root, before_root
-from tests.image.vm import HOST, MAC, guest
+from tests.image.vm import HOST, MAC, Dripping, guest
 from tests.tools import lab_tools
 
 # As small as a root can be: it says what stage-1 has left for it, and turns the machine off.
@@ -212,6 +212,25 @@ def test_each_wrong_image_is_told_on_console_and_in_a_report_and_the_right_one_b
         assert facts["address"] == "10.0.2.21/24"
         assert facts["join"] == f"https://{HOST}:8443"
         assert "root: request key" not in after
+
+
+@pytest.mark.timeout(900)
+def test_a_cache_that_drips_is_left_for_the_boot_host(built: Built, small: Small, tools: Tools) -> None:
+    """With stage-1's own bounds of time."""
+    files = {"manifest": small.manifest, "manifest.sig": small.signature.encode(), "root.squashfs": small.root}
+
+    def answer(path: str) -> bytes | None:
+        name = path.rsplit("/", 1)[1]
+        if path.startswith("/cache/") and name == "root.squashfs":
+            return Dripping(small.root[: len(small.root) // 2])
+        return files.get(name)
+
+    given = arguments(small.name, images=f"http://{HOST}/cache/images", **ADDRESS)
+    with guest(tools, built.folder, answer, arguments=given) as heard:
+        message = heard.post("Root", "at least 256 KiB/s")["message"]
+        assert message.startswith(f"source http://{HOST}/cache/images: observed ")
+        heard.line("root: end")
+        assert len(heard.messages()) == 1
 
 
 def behind_stage1(built: Built, file: Path, manifest: bytes, signature: str, root: bytes, told_bytes: int) -> Path:

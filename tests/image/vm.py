@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import threading
+import time
 import urllib.parse
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -29,6 +30,10 @@ BOUND_SECONDS = 400
 T = TypeVar("T")
 Answer = Callable[[str], bytes | None]
 """Path in, body out; None is 404."""
+
+
+class Dripping(bytes):
+    """A body behind which a byte comes now and then, until the guest leaves."""
 
 
 @dataclass
@@ -81,9 +86,15 @@ def boot_host(namespace: str, answer: Answer, heard: Heard) -> Iterator[None]:
         def do_GET(self) -> None:
             body = answer(self.path)
             self.send_response(200 if body is not None else 404)
-            self.send_header("Content-Length", str(len(body or b"")))
+            self.send_header("Content-Length", str(len(body or b"") + (1 << 30) * isinstance(body, Dripping)))
             self.end_headers()
             self.wfile.write(body or b"")
+            while isinstance(body, Dripping) and not heard.ended:
+                try:
+                    self.wfile.write(b"x")
+                except OSError:
+                    return
+                time.sleep(0.5)
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()

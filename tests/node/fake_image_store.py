@@ -31,6 +31,8 @@ class FakeImageStore:
                 start = int(asked_range.removeprefix("bytes=").rstrip("-")) if asked_range and store.ranges else 0
                 self.send_response(206 if start else 200)
                 self.send_header("Content-Length", str(len(body) - start))
+                if start:
+                    self.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
                 self.end_headers()
                 self.wfile.write(store.fault(self.path, body[start:]))
 

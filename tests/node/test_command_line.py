@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from provisioner.api.server import ServerStatus
 from provisioner.boot.script.kernel_arguments import kernel_arguments
-from provisioner.node.image.command_line import MAX_BYTES, CommandLineError, image_sources, next_command_line
+from provisioner.node.image.command_line import (
+    LEAST_RATE,
+    MAX_BYTES,
+    CommandLineError,
+    image_sources,
+    least_rate,
+    next_command_line,
+)
 from tests.boot import objects
+from tests.image.samples import RECIPE
 
 OLD, NEW = "sha256:" + "0a" * 32, "sha256:" + "1b" * 32
 RUNNING = (
@@ -67,3 +77,18 @@ def test_images_come_from_where_the_running_boot_had_its_own() -> None:
     same = "provisioner.url=http://10.80.0.1 provisioner.images=http://10.80.0.1/images"
     assert image_sources(same) == ["http://10.80.0.1/images"]
     assert image_sources("provisioner.images=file:///etc") == []
+
+
+def test_where_the_running_boot_was_told_of_a_second_source_it_comes_before_the_boot_host() -> None:
+    said = (
+        "provisioner.url=http://10.80.0.1 provisioner.images=http://10.80.0.8 provisioner.nextimages=http://10.80.0.9"
+    )
+    assert image_sources(said) == ["http://10.80.0.8", "http://10.80.0.9", "http://10.80.0.1/images"]
+
+
+def test_the_least_rate_is_the_running_boots_or_stage_1s_own() -> None:
+    assert least_rate("provisioner.leastrate=65536") == 65536
+    for nonsense in ("", "provisioner.leastrate=", "provisioner.leastrate=9x", "provisioner.leastrate=" + "9" * 40):
+        assert least_rate(nonsense) == LEAST_RATE
+    (own,) = re.findall(r"least_rate=(\d+)", (RECIPE / "stage1/lib/stage1/arguments.sh").read_text())
+    assert int(own) == LEAST_RATE

@@ -50,13 +50,29 @@ def next_command_line(running: str, image_digest: str, kernel_arguments: Sequenc
     return line
 
 
+LEAST_RATE = 262144
+"""In bytes/s, where the boot service says nothing; as in stage-1 (fetch.sh)."""
+
+
 def image_sources(running: str) -> list[str]:
-    """Where the running boot had its image from: the rack's cache first, the boot host behind it, as in stage-1."""
+    """Where the running boot had its image from: as the boot service ordered them, the boot host behind all, as in
+    stage-1."""
+    values = _values(running)
+    sources = [values.get("provisioner.images", ""), values.get("provisioner.nextimages", "")]
+    if values.get("provisioner.url"):
+        sources.append(values["provisioner.url"] + "/images")
+    return list(dict.fromkeys(source for source in sources if source.startswith("http://")))
+
+
+def least_rate(running: str) -> int:
+    """What a source must give, in bytes/s."""
+    value = _values(running).get("provisioner.leastrate", "")
+    return int(value) if re.fullmatch("[0-9]{1,10}", value) else LEAST_RATE
+
+
+def _values(running: str) -> dict[str, str]:
     values: dict[str, str] = {}
     for word in running.split():
         key, _, value = word.partition("=")
         values.setdefault(key, value.rstrip("/"))
-    sources = [values.get("provisioner.images", "")]
-    if values.get("provisioner.url"):
-        sources.append(values["provisioner.url"] + "/images")
-    return list(dict.fromkeys(source for source in sources if source.startswith("http://")))
+    return values

@@ -1,37 +1,50 @@
-"""GET a file of an image from one of its sources: exact size, hashed while it arrives, continued where it was cut."""
+"""GET a file of an image from its sources: exact size, hashed while it arrives, continued where it was cut.
+
+A source that is slow is left like one that fails, and what it gave is kept. Where the parts of several do not fit
+together, nobody can say whose is false: the whole is fetched from one alone.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import http.client
-import socket
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
-from provisioner.node.http_post import split_url
+from provisioner.node.image.answer import Answer
 from provisioner.node.image.manifest import ImageError, ImageFile
 
 CHUNK_BYTES = 1 << 18
 CHECK_BYTES = 8 << 20
 """After so many bytes it is looked whether memory has become short."""
 TRIES = 6
-_TIMEOUT_SECONDS = 20.0
 
 
-def fetch_small(sources: Sequence[str], path: str, limit_bytes: int) -> bytes:
-    """A file of at most `limit_bytes`, from the first source that has it. Raises: ImageError naming each fault."""
+class Unfinished(ImageError):
+    """The sources did not give the whole; what they gave can be continued."""
+
+
+def fetch_small(
+    sources: Sequence[str], path: str, limit_bytes: int, check: Callable[[bytes], object] = lambda content: None
+) -> bytes:
+    """A file of at most `limit_bytes` that `check` (which may raise ImageError) lets pass, from the first source that
+    gives it. Raises: ImageError naming each fault."""
     faults = []
     for source in sources:
         try:
-            with _Body(f"{source}/{path}", 0) as body:
-                content = body.read(limit_bytes + 1)
-        except (OSError, http.client.HTTPException, ValueError) as error:
+            content = b""
+            with Answer(f"{source}/{path}", 0, size_bytes=limit_bytes, least_rate=None) as answer:
+                while len(content) <= limit_bytes and (piece := answer.read(limit_bytes + 1 - len(content))):
+                    content += piece
+            if len(content) > limit_bytes:
+                raise OSError(f"more than {limit_bytes} bytes")
+            check(content)
+        except (OSError, http.client.HTTPException, ValueError, ImageError) as error:
             faults.append(f"{source}/{path}: {error}")
             continue
-        if len(content) <= limit_bytes:
-            return content
-        faults.append(f"{source}/{path}: more than {limit_bytes} bytes")
+        return content
     raise ImageError("; ".join(faults) or "the running boot names no image source (provisioner.url)")
 
 
@@ -41,93 +54,91 @@ def fetch_file(
     wanted: ImageFile,
     target: BinaryIO,
     *,
+    least_rate: int,
     check: Callable[[], None],
     sleep: Callable[[float], object] = time.sleep,
-) -> None:
+) -> list[str]:
     """Append exactly the wanted file to `target`, which may hold its beginning already (from `target.tell()` on).
 
-    `check` is called every CHECK_BYTES and may raise. Sources are asked in turn, each from where the last one ended.
-    Raises: ImageError when it cannot be had whole, or its digest is another one; what was written is then worthless.
+    `least_rate`: in bytes/s. `check` is called every CHECK_BYTES and may raise. Sources are asked in turn, each from
+    where the last one ended; one that alone gave what is not the wanted file is not asked again.
+    Returns: what was wrong with sources meanwhile.
+    Raises: Unfinished; ImageError when no source gives the wanted file: what was written is worthless then.
     """
-    start = target.tell()
-    digest = hashlib.sha256()
-    while piece := target.read(CHUNK_BYTES):
-        digest.update(piece)
-    have = target.tell() - start
-    if have > wanted.size_bytes:
-        target.seek(start)
-        target.truncate()
-        digest, have = hashlib.sha256(), 0
-    fault = "there is no source"
+    part = _Part(wanted, target)
+    faults: list[str] = []
+    if part.is_whole():
+        return faults
+    turns = deque(sources)
     for attempt in range(TRIES):
-        if have == wanted.size_bytes or not sources:
+        if not turns:
             break
         if attempt >= len(sources):
             sleep(min(2.0**attempt, 15.0))
-        source = sources[attempt % len(sources)]
+        url = f"{turns[0]}/{path}"
         try:
-            with _Body(f"{source}/{path}", have) as body:
-                checked = have
-                while have < wanted.size_bytes:
-                    piece = body.read(min(CHUNK_BYTES, wanted.size_bytes - have))
-                    if not piece:
-                        raise OSError(f"truncated: {have} of {wanted.size_bytes} bytes")
-                    target.write(piece)
-                    digest.update(piece)
-                    have += len(piece)
-                    if have - checked >= CHECK_BYTES:
-                        checked = have
-                        check()
-                if body.read(1):
-                    raise ImageError(
-                        f"{source}/{path} has more than {wanted.size_bytes} bytes; publish the image again"
-                    )
+            if part.have < wanted.size_bytes:
+                part.continue_from(url, least_rate, check)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            fault = f"{source}/{path}: {error}"
-    if have != wanted.size_bytes:
-        raise ImageError(f"{fault}; check the boot host and its image store")
-    if digest.hexdigest() != wanted.sha256:
-        raise ImageError(
-            f"{path} is altered: sha256 {digest.hexdigest()}, expected {wanted.sha256}; publish the image again"
-        )
+            faults.append(f"{url}: {error}")
+            turns.rotate(-1)
+        else:
+            if part.is_whole():
+                return faults
+            if part.answers == 1:
+                faults.append(f"{url}: {part.describe()}")
+                turns.popleft()
+            part.discard()
+    fault = faults[-1] if faults else "there is no source"
+    if turns:
+        raise Unfinished(f"{fault}; check the source, the way to it, and its image store")
+    raise ImageError(f"{fault}; publish the image again")
 
 
-class _Body:
-    """The body of a plain HTTP answer from a byte on."""
+class _Part:
+    """What of the wanted file is in `target`. `answers`: how many gave it, of which some may lie."""
 
-    def __init__(self, url: str, start: int) -> None:
-        tls, host, port, path = split_url(url)
-        if tls:
-            raise ValueError("image sources are plain http")
-        self._connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT_SECONDS)
-        try:
-            self._connection.connect()
-            # A small window keeps a fetch beside running jobs from filling the way to this machine in bursts.
-            self._connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
-            headers = {"User-Agent": "provisioner-node", **({"Range": f"bytes={start}-"} if start else {})}
-            self._connection.request("GET", path, headers=headers)
-            self._answer = self._connection.getresponse()
-            if self._answer.status not in (200, 206):
-                raise OSError(f"HTTP {self._answer.status}")
-            if start and self._answer.status == 200:
-                self._skip(start)
-        except BaseException:
-            self._connection.close()
-            raise
+    def __init__(self, wanted: ImageFile, target: BinaryIO) -> None:
+        self._wanted, self._target = wanted, target
+        self._start = target.tell()
+        self._digest = hashlib.sha256()
+        while piece := target.read(CHUNK_BYTES):
+            self._digest.update(piece)
+        self.have = target.tell() - self._start
+        self.answers = 1 if self.have else 0
+        self._too_long = False
+        if self.have > wanted.size_bytes:
+            self.discard()
 
-    def _skip(self, count: int) -> None:
-        # This source knows no ranges.
-        while count > 0:
-            piece = self._answer.read(min(CHUNK_BYTES, count))
-            if not piece:
-                raise OSError("truncated before the part that is missing")
-            count -= len(piece)
+    def discard(self) -> None:
+        self._target.seek(self._start)
+        self._target.truncate()
+        self._digest, self.have, self.answers, self._too_long = hashlib.sha256(), 0, 0, False
 
-    def read(self, size: int) -> bytes:
-        return self._answer.read(size)
+    def is_whole(self) -> bool:
+        right = self._digest.hexdigest() == self._wanted.sha256
+        return self.have == self._wanted.size_bytes and right and not self._too_long
 
-    def __enter__(self) -> _Body:
-        return self
+    def describe(self) -> str:
+        """Why it is not the wanted file."""
+        wanted = self._wanted
+        if self._too_long:
+            return f"{wanted.name} has more than {wanted.size_bytes} bytes"
+        return f"{wanted.name} is altered: sha256 {self._digest.hexdigest()}, expected {wanted.sha256}"
 
-    def __exit__(self, *_: object) -> None:
-        self._connection.close()
+    def continue_from(self, url: str, least_rate: int, check: Callable[[], None]) -> None:
+        """Add what is missing. Raises: what Answer and `check` raise; OSError if it was cut."""
+        size, checked = self._wanted.size_bytes, self.have
+        with Answer(url, self.have, size_bytes=size, least_rate=least_rate) as answer:
+            self.answers += 1
+            while self.have < size:
+                piece = answer.read(min(CHUNK_BYTES, size - self.have))
+                if not piece:
+                    raise OSError(f"truncated: {self.have} of {size} bytes")
+                self._target.write(piece)
+                self._digest.update(piece)
+                self.have += len(piece)
+                if self.have - checked >= CHECK_BYTES:
+                    checked = self.have
+                    check()
+            self._too_long = bool(answer.read(1))

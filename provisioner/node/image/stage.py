@@ -15,11 +15,11 @@ import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from provisioner.node.image import initrd
-from provisioner.node.image.command_line import CommandLineError, image_sources, next_command_line
-from provisioner.node.image.fetch import fetch_file, fetch_small
+from provisioner.node.image.command_line import CommandLineError, image_sources, least_rate, next_command_line
+from provisioner.node.image.fetch import Unfinished, fetch_file, fetch_small
 from provisioner.node.image.manifest import (
     MAX_BYTES,
     PUBLIC_KEY,
@@ -37,6 +37,25 @@ COPIES = 3
 """How often the image is in memory while it is loaded: the file, kexec's copy of it, and the kernel's."""
 _IOPRIO_SET = {"x86_64": 251, "aarch64": 30}
 _IDLE_CLASS = 3 << 13
+
+
+class Sources:
+    """Where one image comes from, and how fast each source must give it, in bytes/s."""
+
+    def __init__(self, urls: Sequence[str], image: str, least_rate: int) -> None:
+        self._urls, self._image, self._least_rate = urls, image, least_rate
+        self._faults: list[str] = []
+
+    def fetch_small(self, name: str, limit_bytes: int, check: Callable[[bytes], object]) -> bytes:
+        return fetch_small(self._urls, f"{self._image}/{name}", limit_bytes, check)
+
+    def fetch_file(self, file: ImageFile, target: BinaryIO, check: Callable[[], None]) -> None:
+        path = f"{self._image}/{file.name}"
+        self._faults += fetch_file(self._urls, path, file, target, least_rate=self._least_rate, check=check)
+
+    def describe_faults(self) -> str:
+        """What was wrong with the last source that was left for another one; nothing if none was."""
+        return f"; {self._faults[-1]}" if self._faults else ""
 
 
 def reserve_bytes(root: str) -> int:
@@ -73,31 +92,35 @@ def stage(root: str, image_digest: str, arguments: Sequence[str], load: Callable
         command_line = next_command_line(running, image_digest, arguments)
     except CommandLineError as error:
         raise ImageError(str(error)) from error
-    sources = image_sources(running)
     image = image_digest.replace(":", "-")
-    manifest = fetch_small(sources, f"{image}/manifest", MAX_BYTES)
-    signature = fetch_small(sources, f"{image}/manifest.sig", 4096)
-    files = read_manifest(manifest, image_digest, os.uname().machine)
+    sources = Sources(tuple(image_sources(running)), image, least_rate(running))
+    machine = os.uname().machine
+    manifest = sources.fetch_small("manifest", MAX_BYTES, lambda content: read_manifest(content, image_digest, machine))
+    files = read_manifest(manifest, image_digest, machine)
     size = sum(file.size_bytes for file in files.values())
     folder = open_folder(root, image_digest, size)
     (folder / "manifest").write_bytes(manifest)
-    (folder / "manifest.sig").write_bytes(signature)
-    verify_signature(str(folder), root + PUBLIC_KEY)
+
+    def verify(content: bytes) -> None:
+        (folder / "manifest.sig").write_bytes(content)
+        verify_signature(str(folder), root + PUBLIC_KEY)
+
+    signature = sources.fetch_small("manifest.sig", 4096, verify)
 
     def check() -> None:
         check_memory(root, (COPIES - 1) * size)
 
     check_memory(root, COPIES * size - _held_bytes(folder))
-    fetch_kernel(folder, sources, image, files["kernel"], check)
+    fetch_kernel(folder, sources, files["kernel"], check)
     key = os.urandom(32).hex()
-    fetch_initrd(folder, sources, image, files, (manifest, signature), key, check)
+    fetch_initrd(folder, sources, files, (manifest, signature), key, check)
     check()
     load(str(folder / "vmlinuz"), str(folder / "initrd"), command_line, lockdown(root))
     for name in ("vmlinuz", "initrd"):
         (folder / name).unlink()
     record = {"imageDigest": image_digest, "arguments": list(arguments), "requestKeySHA256": hash_key(key)}
     (folder / RECORD).write_text(json.dumps(record))
-    return f"{image} is verified and loaded ({size / 1e6:.0f} MB)"
+    return f"{image} is verified and loaded ({size / 1e6:.0f} MB){sources.describe_faults()}"
 
 
 def hash_key(request_key: str) -> str:
@@ -145,18 +168,15 @@ def read_record(root: str) -> dict[str, Any] | None:
         return None
 
 
-def fetch_kernel(
-    folder: Path, sources: Sequence[str], image: str, kernel: ImageFile, check: Callable[[], None]
-) -> None:
+def fetch_kernel(folder: Path, sources: Sources, kernel: ImageFile, check: Callable[[], None]) -> None:
     """folder/vmlinuz, verified."""
     with (folder / "vmlinuz").open("w+b") as target:
-        fetch_file(sources, f"{image}/{kernel.name}", kernel, target, check=check)
+        sources.fetch_file(kernel, target, check)
 
 
 def fetch_initrd(
     folder: Path,
-    sources: Sequence[str],
-    image: str,
+    sources: Sources,
     files: dict[str, ImageFile],
     signed: tuple[bytes, bytes],
     request_key: str,
@@ -169,11 +189,13 @@ def fetch_initrd(
     begun = path.exists() and path.stat().st_size > start
     with path.open("r+b" if begun else "w+b") as target:
         if not begun:
-            fetch_file(sources, f"{image}/{stage1.name}", stage1, target, check=check)
+            sources.fetch_file(stage1, target, check)
             target.write(between)
         target.seek(start)
         try:
-            fetch_file(sources, f"{image}/{root.name}", root, target, check=check)
+            sources.fetch_file(root, target, check)
+        except Unfinished:
+            raise  # the next try goes on
         except ImageError:
             target.truncate(0)
             raise

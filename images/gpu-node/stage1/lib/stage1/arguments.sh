@@ -19,7 +19,7 @@ take() {
 }
 
 read_arguments() {
-    server="" mac="" url="" join="" image="" images="" address="" gateway="" dns="" ntp="" mtu="" refused=""
+    server="" mac="" url="" join="" image="" images="" nextimages="" leastrate="" address="" gateway="" dns="" ntp="" mtu="" refused=""
     read -r line </proc/cmdline
     for word in $line; do
         value=${word#*=}
@@ -30,6 +30,8 @@ read_arguments() {
             provisioner.join=*) take join "${value%/}" 'A-Za-z0-9.:/_-' ;;
             provisioner.image=*) take image "$value" 'a-f0-9sh-' ;;
             provisioner.images=*) take images "${value%/}" 'A-Za-z0-9.:/_-' ;;
+            provisioner.nextimages=*) take nextimages "${value%/}" 'A-Za-z0-9.:/_-' ;;
+            provisioner.leastrate=*) take leastrate "$value" '0-9' ;;
             provisioner.address=*) take address "$value" '0-9./' ;;
             provisioner.gateway=*) take gateway "$value" '0-9.' ;;
             provisioner.dns=*) take dns "$value" '0-9.,' ;;
@@ -50,7 +52,15 @@ read_arguments() {
         complain "kernel argument provisioner.image" "'$image'" "sha256- and 64 hexadecimal digits" "boot with the script that the boot service serves"
         return 1
     fi
-    # The rack's cache first, the boot host behind it.
-    image_sources="$url/images"
-    [ -z "$images" ] || [ "$images" = "$url/images" ] || image_sources="$images $image_sources"
+    # As the boot service orders them, the boot host behind all.
+    image_sources=""
+    for each in $images $nextimages "$url/images"; do
+        case " $image_sources " in
+            *" $each "*) ;;
+            *) image_sources="${image_sources:+$image_sources }$each" ;;
+        esac
+    done
+    # In bytes per second; ten digits are more than any network has.
+    least_rate=262144
+    [ -z "$leastrate" ] || [ ${#leastrate} -gt 10 ] || least_rate=$leastrate
 }

@@ -7,22 +7,6 @@ squashfs=/ram/image/root.squashfs
 # What a system of this kind needs beside its root before the kubelet can evict anything.
 reserve_bytes=$((192 * 1024 * 1024))
 
-# get URL FILE LIMIT_BYTES: a small file, never more than the limit. $problem says what went wrong.
-get() {
-    { wget -q -T 15 -O - "$1" 2>/run/stage1/wget.err || echo "$?" >/run/stage1/wget.failed; } | head -c "$3" >"$2"
-    fetched
-}
-
-fetched() {
-    problem=""
-    [ -e /run/stage1/wget.failed ] || return 0
-    rm -f /run/stage1/wget.failed
-    problem=$(tail -n 1 /run/stage1/wget.err)
-    problem=${problem#wget: }
-    [ -n "$problem" ] || problem="the connection ended"
-    return 1
-}
-
 fetch_manifest() {
     remedy="check the boot host and its image store; publish the image again (provisioner image publish)"
     for file in manifest manifest.sig; do
@@ -76,29 +60,22 @@ fetch_root() {
         return
     fi
     report Root
-    needed=$((root_bytes + reserve_bytes))
-    free_up
-    available=$(awk '$1 == "MemAvailable:" { print $2 * 1024 }' /proc/meminfo)
-    if [ "$available" -lt "$needed" ]; then
-        complain "memory" "$(megabytes "$available") available" "$(megabytes "$needed") (root $(megabytes "$root_bytes") and $(megabytes "$reserve_bytes") to run in)" \
-            "boot this server with a smaller image, or give it more memory"
-        return 1
-    fi
-    mkdir -p /ram/image
-    # The size of this file system is also the bound for a server that never stops sending.
-    mount -t tmpfs -o "nosuid,nodev,mode=0700,size=$((root_bytes + 1048576))" tmpfs /ram/image
+    make_room || return 1
     say "fetching root, $(megabytes "$root_bytes")"
-    rm -f /run/stage1/root-fetched
-    : >"$squashfs"
-    {
-        wget -q -T 15 -O "$squashfs" "$1/$image/root.squashfs" 2>/run/stage1/wget.err || echo "$?" >/run/stage1/wget.failed
-        : >/run/stage1/root-fetched
-    } &
-    observed=$(follow_root | sha256sum)
-    fetched
-    size=$(stat -c %s "$squashfs")
+    transfer "$1/$image/root.squashfs"
+    if [ "$size" -eq "$root_bytes" ] && [ "${observed%% *}" != "$root_digest" ] && [ -n "$resumed" ]; then
+        # One of the parts is false, and nobody can say which: the whole, from this source alone.
+        say "the parts of the root do not fit together, beginning anew"
+        : >"$squashfs"
+        transfer "$1/$image/root.squashfs"
+    fi
     if [ "$size" -gt "$root_bytes" ]; then
         problem="more than $root_bytes bytes"
+    elif [ -n "$slow_rate" ]; then
+        # What came is kept.
+        complain "source $1" "$((slow_rate / 1024)) KiB/s, $size of $root_bytes bytes of the root are there" "at least $((least_rate / 1024)) KiB/s" \
+            "look at its load and at the network in between; what is slow, leastRateBytesPerSecond of the Rack says"
+        return 1
     elif [ "$size" -eq 0 ]; then
         problem="nothing${problem:+: $problem}"
     elif [ "$size" -lt "$root_bytes" ]; then
@@ -110,8 +87,32 @@ fetch_root() {
         return 0
     fi
     complain "$1/$image/root.squashfs" "$problem" "$root_bytes bytes with sha256 $root_digest" "$remedy"
-    free_up
+    [ "$size" -lt "$root_bytes" ] || free_up
     return 1
+}
+
+# A file system for the root, with what an earlier attempt or another source gave of it. Its size is also the bound for
+# a server that never stops sending.
+make_room() {
+    have=0
+    if [ "$squashfs" = /ram/image/root.squashfs ] && [ -e "$squashfs" ]; then
+        have=$(stat -c %s "$squashfs")
+    fi
+    if [ "$have" -eq 0 ] || [ "$have" -ge "$root_bytes" ]; then
+        free_up
+        have=0
+    fi
+    needed=$((root_bytes - have + reserve_bytes))
+    available=$(awk '$1 == "MemAvailable:" { print $2 * 1024 }' /proc/meminfo)
+    if [ "$available" -lt "$needed" ]; then
+        complain "memory" "$(megabytes "$available") available" "$(megabytes "$needed") (root $(megabytes "$((root_bytes - have))") and $(megabytes "$reserve_bytes") to run in)" \
+            "boot this server with a smaller image, or give it more memory"
+        return 1
+    fi
+    [ "$have" -eq 0 ] || return 0
+    mkdir -p /ram/image
+    mount -t tmpfs -o "nosuid,nodev,mode=0700,size=$((root_bytes + 1048576))" tmpfs /ram/image
+    : >"$squashfs"
 }
 
 # Only its size is looked at: an initramfs that did not fit into memory is cut.
@@ -125,32 +126,6 @@ take_staged_root() {
     complain "$squashfs" "$size bytes" "$root_bytes bytes" "nothing: it is fetched now; give the server more memory"
     free_up
     return 1
-}
-
-# The root's bytes while they arrive, so that hashing costs no time of its own. (A pipe through tee does the same three
-# times slower: busybox moves 1 KiB at a time.) Every 10 s it says on the console how far it is.
-follow_root() {
-    done_blocks=0 said=$(uptime_seconds)
-    until [ -e /run/stage1/root-fetched ]; do
-        size=$(stat -c %s "$squashfs")
-        blocks=$((size / 1048576))
-        if [ "$blocks" -gt "$done_blocks" ]; then
-            dd if="$squashfs" bs=1M skip="$done_blocks" count=$((blocks - done_blocks)) 2>/dev/null
-            done_blocks=$blocks
-        else
-            sleep 0.1
-        fi
-        now=$(uptime_seconds)
-        if [ $((now - said)) -ge 10 ]; then
-            say "root: $(megabytes "$size") of $(megabytes "$root_bytes")" >/dev/console
-            said=$now
-        fi
-    done
-    dd if="$squashfs" bs=1M skip="$done_blocks" 2>/dev/null
-}
-
-uptime_seconds() {
-    cut -d . -f 1 /proc/uptime
 }
 
 mount_root() {

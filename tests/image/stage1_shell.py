@@ -1,0 +1,107 @@
+"""The real stage-1 in a chroot, with its own busybox and signify, up to a verified root; its network is left out."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from provisioner.image.finished.manifest import File, Manifest, digest_of
+from provisioner.image.finished.sign import SecretKey
+from provisioner.image.finished.store import folder_name
+from tests.hostile_mirror import Behaviour, Mirrors, honest
+
+BOUND_SECONDS = 120
+
+
+@dataclass(frozen=True)
+class SignedImage:
+    """An image for the kernel that runs here, with a root of nothing in particular."""
+
+    manifest: bytes
+    signature: bytes
+    root: bytes
+
+    @property
+    def name(self) -> str:
+        return folder_name(digest_of(self.manifest))
+
+    def served(self, source: str) -> dict[tuple[str, str], Behaviour]:
+        """Honestly."""
+        files = {"manifest": self.manifest, "manifest.sig": self.signature, "root.squashfs": self.root}
+        return {(source, name): honest(body) for name, body in files.items()}
+
+
+def sign_image(root: bytes, root_file: File, kernel: str, key: SecretKey) -> SignedImage:
+    other = File("11" * 32, 1)
+    manifest = Manifest(
+        recipe="gpu-node",
+        distribution="debian-13",
+        architecture="x86_64",
+        kernel=other,
+        stage1=other,
+        root=root_file,
+        versions={"kernel": kernel},
+    ).encode()
+    return SignedImage(manifest, key.sign(manifest).encode(), root)
+
+
+class Stage1:
+    """`tree`: the unpacked initramfs. `windows`: seconds instead of stage-1's own, for a source and a small file."""
+
+    def __init__(self, tree: Path, *, windows: int) -> None:
+        self._tree = tree
+        library = tree / "lib/stage1"
+        (library / "network.sh").write_text("bring_up_network() { echo interface=lo >/run/stage1/network; }\n")
+        with (library / "handover.sh").open("a") as handover:
+            handover.write('mount_root() { cp "$squashfs" /verified; }\nhand_over() { :; }\n')
+        fetch = (library / "fetch.sh").read_text()
+        for name in ("window_seconds", "small_seconds"):
+            fetch, count = re.subn(rf"^{name}=\d+$", f"{name}={windows}", fetch, flags=re.MULTILINE)
+            assert count == 1, name
+        (library / "fetch.sh").write_text(fetch)
+
+    def boot(self, mirrors: Mirrors, image: SignedImage, *, attempts: int, least_rate: int) -> bytes | None:
+        """The root that it would mount after at most so many attempts; None if it never does."""
+        words = {
+            "server": "r01-u01",
+            "mac": "52:54:00:12:34:56",
+            "url": mirrors.url,
+            "join": "https://127.0.0.1:8443",
+            "image": image.name,
+            "images": f"{mirrors.url}/cache/images",
+            "leastrate": str(least_rate),
+        }
+        (self._tree / "cmdline").write_text(
+            " ".join(f"provisioner.{name}={value}" for name, value in words.items()) + "\n"
+        )
+        script = (
+            "mount -t proc proc /proc && mount -o bind /cmdline /proc/cmdline && mount -t tmpfs tmpfs /run && "
+            "mkdir -p /run/stage1 && : >/dev/console || exit 9\n"
+            f"for attempt in $(seq {attempts}); do /lib/stage1/attempt && exit 0; done; exit 1\n"
+        )
+        verified = self._tree / "verified"
+        verified.unlink(missing_ok=True)
+        done = subprocess.run(
+            ["unshare", "--mount", "--pid", "--fork", "--kill-child", "chroot", self._tree, "/bin/sh", "-c", script],
+            env={"PATH": "/bin:/usr/bin:/sbin:/usr/sbin"},
+            capture_output=True,
+            text=True,
+            timeout=BOUND_SECONDS,
+            check=False,
+        )
+        self.said = done.stdout + done.stderr
+        assert done.returncode in (0, 1), self.said
+        return verified.read_bytes() if done.returncode == 0 else None
+
+
+def unpack_stage1(initramfs: Path, folder: Path) -> Path:
+    """The initramfs as a tree, with files in the place of its devices."""
+    folder.mkdir()
+    unpacked = subprocess.run(["zstd", "-dcq", initramfs], stdout=subprocess.PIPE, check=True).stdout
+    subprocess.run(["cpio", "-i", "-m", "--quiet"], input=unpacked, cwd=folder, check=True)
+    (folder / "dev/console").unlink()
+    (folder / "dev/console").touch()
+    (folder / "dev/null").touch()
+    return folder
