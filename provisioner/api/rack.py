@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from provisioner.api.meta import Condition, ObjectMeta, Resource
 from provisioner.api.rules import (
@@ -18,6 +18,9 @@ from provisioner.api.rules import (
 from provisioner.api.schema import Column, FieldSchema, Kind, Rule, described
 
 _SERVER_ADDRESS = FieldSchema(doc="IPv4 address.", max_length=15, rules=IPV4_RULES)
+
+LEAST_RATE_BYTES_PER_SECOND: Final = 262144
+"""As stage-1 and the agent have it built in."""
 
 
 def _inside(field: str, words: str) -> Rule:
@@ -128,6 +131,24 @@ class RackSpec:
         max_length=253,
         rules=PLAIN_URL_RULES,
     )
+    least_rate_bytes_per_second: int | None = described(
+        "A source of images that gives a server less, over 15 s, is left for the next one; "
+        f"{LEAST_RATE_BYTES_PER_SECOND} if absent. An image at this rate must come within the stage time-out Root.",
+        default=None,
+        minimum=1024,
+        maximum=1_000_000_000,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheReport:
+    """What one boot host says of the rack's cache."""
+
+    host: str = described("Name of the boot host.", max_length=253)
+    time: str = described("When it said so last.", format="date-time")
+    problem: str | None = described(
+        "Why the cache is no good; absent if it gives what it should.", default=None, max_length=1024
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +158,12 @@ class RackStatus:
     servers: int | None = described("Servers registered in the rack.", default=None)
     ready_servers: int | None = described("Servers whose Ready condition is True.", default=None)
     pending_servers: int | None = described("Servers that wait to be accepted.", default=None)
+    cache_reports: tuple[CacheReport, ...] = described(
+        "Boot hosts that have looked at the cache; one that no longer says so is left out after a quarter of an hour.",
+        default=(),
+        max_items=64,
+        list_map_keys=("host",),
+    )
     conditions: tuple[Condition, ...] = described("Observations.", default=(), max_items=32, list_map_keys=("type",))
 
 
@@ -154,6 +181,7 @@ class Rack(Resource):
             Column("Ready", ".status.readyServers", type="integer"),
             Column("Pending", ".status.pendingServers", type="integer"),
             Column("State", ".status.conditions[?(@.type=='Ready')].reason"),
+            Column("Cache", ".status.conditions[?(@.type=='CacheAvailable')].status", priority=1),
             Column("Age", ".metadata.creationTimestamp", type="date"),
         ),
         rules=(Rule("self.metadata.name.size() <= 63", "a Rack's name is also a label value: at most 63 characters"),),

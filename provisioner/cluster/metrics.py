@@ -180,11 +180,12 @@ class FleetMeter:
 
 
 class FleetCollector(Collector):
-    """How many servers and Maintenances are where, counted when Prometheus asks."""
+    """How many servers, Maintenances and caches are where, counted when Prometheus asks."""
 
-    def __init__(self, servers: Source, maintenances: Source, now: Callable[[], datetime]) -> None:
+    def __init__(self, servers: Source, maintenances: Source, racks: Source, now: Callable[[], datetime]) -> None:
         self._servers = servers
         self._maintenances = maintenances
+        self._racks = racks
         self._now = now
 
     def describe(self) -> Iterable[Metric]:
@@ -214,6 +215,8 @@ class FleetCollector(Collector):
         yield _gauge("maintenance_oldest_phase_seconds", words, ("pool", "phase"), oldest)
         words = "Maintenances that wait for something of that kind."
         yield _gauge("maintenances_blocked", words, ("pool", "blocker"), blocked)
+        out = sum(_says_false(rack, "CacheAvailable") for rack in self._racks.items())
+        yield _gauge("racks_with_cache_out", "Racks whose cache was taken out.", (), {(): out})
 
     def _phase_age(self, maintenance: Json) -> float:
         status = maintenance.get("status") or {}
@@ -262,6 +265,11 @@ def _host(url: str) -> str:
         return url[:80]
 
 
+def _says_false(body: Json, condition: str) -> bool:
+    conditions = (body.get("status") or {}).get("conditions") or ()
+    return any(c.get("type") == condition and c.get("status") == "False" for c in conditions)
+
+
 def _pool(server: Json) -> str:
     return str((server.get("spec") or {}).get("nodePoolRef") or "")
 
@@ -306,10 +314,10 @@ class Meters:
         kinds = {each.kind for each in bulkheads}
         self._bulkheads = (*(each for each in self._bulkheads if each.kind not in kinds), *bulkheads)
 
-    def lead(self, servers: Source, maintenances: Source, pools: Source) -> None:
+    def lead(self, servers: Source, maintenances: Source, pools: Source, racks: Source) -> None:
         """This replica leads, and follows these caches."""
         with self._lock:
-            self._collector = FleetCollector(servers, maintenances, self._now)
+            self._collector = FleetCollector(servers, maintenances, racks, self._now)
             self.registry.register(self._collector)
         self.fleet.follow(servers, pools)
         self.fleet.leads.set(1)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.api import Maintenance, Server
+from provisioner.api import Maintenance, Rack, Server
 from provisioner.api.errors import Refused
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, SECRETS, of
@@ -137,6 +137,39 @@ def test_it_reports_progress_but_orders_no_boot(boot_host: Cluster, cluster: Clu
     status = cluster.read(Server, unique).status
     assert status.progress is not None
     assert status.order is None
+
+
+def test_it_says_whether_a_cache_is_good_and_nothing_else_of_a_rack(
+    boot_host: Cluster, cluster: Cluster, unique: str
+) -> None:
+    subnets = [{"name": "boot", "cidr": "10.99.0.0/24"}]
+    body = {
+        "apiVersion": "provisioner.dev/v1alpha1",
+        "kind": "Rack",
+        "metadata": {"name": unique},
+        "spec": {"subnets": subnets, "cacheURL": "http://10.99.0.5"},
+    }
+    cluster.create(of(Rack), body)
+    condition = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "ServersReady",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    cluster.apply_status(Rack, unique, {"servers": 3, "conditions": [condition]}, manager="provisioner-inventory")
+    report = {"host": "boot1", "time": "2026-01-01T00:00:00Z", "problem": "it sends nothing"}
+    out = condition | {"type": "CacheAvailable", "status": "False", "reason": "CacheFails"}
+    said = {"cacheReports": [report], "conditions": [out]}
+    boot_host.apply_status(Rack, unique, said, manager="provisioner-boot")
+    for forged in ({"servers": 0}, {"conditions": [condition | {"status": "False"}]}):
+        with pytest.raises(Refused, match="whether its cache is good, and nothing else"):
+            boot_host.apply_status(Rack, unique, forged, manager="provisioner-inventory")
+    with pytest.raises(Refused, match="cannot patch resource"):
+        boot_host.apply(body, manager="thief")
+    status = cluster.read(Rack, unique).status
+    assert (status.servers, [c.type for c in status.conditions if c.status == "False"]) == (3, ["CacheAvailable"])
+    cluster.delete(of(Rack), unique)
 
 
 def test_it_asks_for_no_maintenance_and_answers_for_none(boot_host: Cluster, cluster: Cluster, unique: str) -> None:

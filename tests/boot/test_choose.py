@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from provisioner.api import Image, NodePool, Rack, Server
+from provisioner.api.rack import RackStatus
 from provisioner.api.server import BootOrder, ServerStatus
+from provisioner.api.server_status import BootProgress
 from provisioner.boot.script.choose import Boot, Wait, choose_boot_target
 from provisioner.boot.script.kernel_arguments import BootUrls
-from tests.boot.objects import STORE, URLS, at, image, pool, rack, server
+from tests.boot.objects import STORE, URLS, at, condition, image, pool, rack, server
 
 ADDRESSED = ServerStatus(address="10.80.0.21", subnet_name="boot")
 ORDER = BootOrder(id="o1", reason="FirstBoot", ordered_time=at(0), attempt=1, image_ref="old-image")
@@ -103,6 +106,57 @@ def test_the_root_comes_from_the_racks_cache_the_kernel_from_the_boot_host() -> 
     assert isinstance(target, Boot)
     assert "provisioner.images=http://10.80.0.5/images" in target.arguments
     assert target.kernel_url.startswith("http://10.80.0.1/")
+
+
+CACHE, BOOT_HOST = "http://10.80.0.5/images", "http://10.80.0.1/images"
+
+
+def sources(where: Rack, attempt: int | None = None, progress: BootProgress | None = None) -> list[str]:
+    """Where stage-1 is told to fetch from, before the boot host that it always has behind them."""
+    order = None
+    if attempt is not None:
+        order = BootOrder(id="order-1", reason="TimedOut", ordered_time=at(0), attempt=attempt)
+    status = ServerStatus(address="10.80.0.21", subnet_name="boot", order=order, progress=progress)
+    target = choose_boot_target(server(status=status), pool(), image(), where, URLS)
+    assert isinstance(target, Boot)
+    found = [argument.partition("=") for argument in target.arguments]
+    return [value for name, _, value in found if name in ("provisioner.images", "provisioner.nextimages")]
+
+
+def test_the_next_attempt_begins_with_the_other_source() -> None:
+    cached = rack(cache_url="http://10.80.0.5")
+    assert sources(cached) == [CACHE]
+    assert [sources(cached, attempt) for attempt in (1, 2, 3)] == [[CACHE], [BOOT_HOST, CACHE], [CACHE]]
+    assert [sources(rack(), attempt) for attempt in (1, 2, 3)] == [[BOOT_HOST]] * 3
+
+
+@pytest.mark.parametrize("stage", ["Stage1", "Root", "System"])
+def test_what_machines_say_of_a_source_changes_no_order_of_sources(stage: Any) -> None:
+    cached = rack(cache_url="http://10.80.0.5")
+    progress = BootProgress(stage=stage, message=f"source {CACHE}: observed 0 KiB/s; expected at least 256 KiB/s")
+    for attempt in (1, 2):
+        assert sources(cached, attempt, progress) == sources(cached, attempt)
+
+
+def test_a_cache_that_is_out_is_left_out_and_the_boot_host_never() -> None:
+    cached = rack(cache_url="http://10.80.0.5")
+    for status, expected in (("True", [CACHE]), ("False", [BOOT_HOST]), ("Unknown", [CACHE])):
+        said = replace(condition("CacheAvailable", status), observed_generation=cached.metadata.generation)
+        assert sources(replace(cached, status=RackStatus(conditions=(said,))), 1) == expected
+
+
+def test_what_was_said_of_another_cache_does_not_count() -> None:
+    cached = rack(cache_url="http://10.80.0.5")
+    said = replace(condition("CacheAvailable", "False"), observed_generation=3)
+    cached = replace(cached, metadata=replace(cached.metadata, generation=4), status=RackStatus(conditions=(said,)))
+    assert sources(cached, 1) == [CACHE]
+
+
+def test_the_racks_least_rate_is_told_and_else_none() -> None:
+    for given, expected in ((None, []), (65536, ["provisioner.leastrate=65536"])):
+        target = choose_boot_target(server(), pool(), image(), rack(least_rate_bytes_per_second=given), URLS)
+        assert isinstance(target, Boot)
+        assert [word for word in target.arguments if "leastrate" in word] == expected
 
 
 def test_an_arm64_server_has_its_own_console() -> None:

@@ -19,7 +19,7 @@ POOLS = {
 }
 RACKS = {
     "all that a subnet has": rack(),
-    "a cache": rack(cache_url="http://10.80.0.5/cache/"),
+    "a cache": rack(cache_url="http://10.80.0.5/cache/", least_rate_bytes_per_second=65536),
 }
 
 

@@ -8,15 +8,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from provisioner.api.server import BootOrder, ServerStatus
 from provisioner.boot.script.choose import BootTarget, Wait, choose_boot_target
 from provisioner.boot.script.render import console_lines, render_first_script, render_script
 from provisioner.boot.script.renderer import STARTING
-from tests.boot.objects import URLS, image, pool, rack, server
+from tests.boot.objects import URLS, at, image, pool, rack, server
 from tests.golden_files import assert_golden
 
+SECOND_ATTEMPT = ServerStatus(
+    address="10.80.0.21",
+    subnet_name="boot",
+    order=BootOrder(id="order-2", reason="TimedOut", ordered_time=at(0), attempt=2),
+)
 TARGETS: dict[str, BootTarget] = {
     "boot.ipxe": choose_boot_target(server(), pool(), image(), rack(), URLS),
     "boot-cache.ipxe": choose_boot_target(server(), pool(), image(), rack(cache_url="http://10.80.0.5"), URLS),
+    "boot-second-attempt.ipxe": choose_boot_target(
+        server(status=SECOND_ATTEMPT),
+        pool(),
+        image(),
+        rack(cache_url="http://10.80.0.5", least_rate_bytes_per_second=1_000_000),
+        URLS,
+    ),
     "boot-arm64.ipxe": choose_boot_target(
         server(architecture="arm64"), pool(), image(architecture="arm64"), rack(), URLS
     ),

@@ -237,6 +237,28 @@ def test_counts_in_a_pools_status_render_nothing(tmp_path: Path) -> None:
     assert not world.renderer._changed
 
 
+def test_a_cache_that_is_taken_out_is_left_out_of_its_servers_scripts(tmp_path: Path) -> None:
+    world = World(tmp_path, server())
+    cached = rack(cache_url="http://10.80.0.5")
+    world.racks.put(cached)
+    world.renderer.render_all()
+    assert "images=http://10.80.0.5/images" in world.text()
+    said = replace(condition("CacheAvailable", "False"), observed_generation=cached.metadata.generation)
+    world.racks.put(replace(cached, status=replace(cached.status, conditions=(said,))))
+    assert world.changed() == 1
+    assert "10.80.0.5" not in world.text()
+
+
+def test_a_servers_next_attempt_has_another_script(tmp_path: Path) -> None:
+    world = World(tmp_path, server())
+    world.racks.put(rack(cache_url="http://10.80.0.5"))
+    world.renderer.render_all()
+    order = BootOrder(id="order-2", reason="TimedOut", ordered_time=at(0), attempt=2)
+    world.servers.put(server(status=ServerStatus(address="10.80.0.21", subnet_name="boot", order=order)))
+    assert world.changed() == 1
+    assert "nextimages=http://10.80.0.5/images" in world.text()
+
+
 def test_ten_thousand_servers_are_written(tmp_path: Path) -> None:
     world = World(tmp_path, *(server(f"s{i}", boot_mac_address=mac(i)) for i in range(10_000)))
     began = time.process_time()

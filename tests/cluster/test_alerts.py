@@ -37,12 +37,18 @@ class Controller:
         self.now = NOON
         self.meters = Meters(causes=FINAL_PHASE_OF.items(), checks=ALL_CHECKS, now=lambda: self.now)
         self.servers, self.maintenances, self.pools = (FakeCache(server()), FakeCache(), FakeCache())
+        self.racks = FakeCache()
         self.seconds = 0.0
         self.slurm = Bulkhead("slurmrestd", LanePolicy(failures=3), clock=lambda: self.seconds)
 
     def lead(self) -> None:
-        self.meters.lead(self.servers, self.maintenances, self.pools)
+        self.meters.lead(self.servers, self.maintenances, self.pools, self.racks)
         self.meters.watch(self.slurm)
+
+    def look_at_cache(self, status: str) -> None:
+        """The boot hosts said so of a rack's cache."""
+        conditions = [{"type": "CacheAvailable", "status": status}]
+        self.racks.put({"metadata": {"name": "r01"}, "status": {"conditions": conditions}})
 
     def end(self, cause: Cause) -> None:
         """A Maintenance ends, as the executor writes it."""
@@ -153,6 +159,7 @@ FIRING: dict[str, tuple[dict[int, Act], int, str]] = {
         'severity="info",pool="gpu"',
     ),
     "ProvisionerBackendGivenUp": ({8: lambda c: c.fail(3)}, 30, 'severity="warning",kind="slurmrestd"'),
+    "ProvisionerCacheOut": ({8: lambda c: c.look_at_cache("False")}, 30, 'severity="warning"'),
 }
 QUIET: dict[str, tuple[dict[int, Act], int]] = {
     "ProvisionerNobodyLeads": ({5: lambda c: c.meters.yield_lead(), 6: lambda c: c.lead()}, 10),
@@ -179,6 +186,7 @@ QUIET: dict[str, tuple[dict[int, Act], int]] = {
         256,
     ),
     "ProvisionerBackendGivenUp": ({8: lambda c: c.fail(3), 20: lambda c: c.answer(), 21: lambda c: c.fail(2)}, 30),
+    "ProvisionerCacheOut": ({8: lambda c: c.look_at_cache("False"), 20: lambda c: c.look_at_cache("True")}, 30),
 }
 
 
@@ -222,6 +230,7 @@ def test_no_series_of_a_counter_is_born_by_its_first_event() -> None:
     gauges = (
         "provisioner_backend",
         "provisioner_servers",
+        "provisioner_racks_with_cache_out",
         "provisioner_maintenances_active",
         "provisioner_maintenance_oldest",
     )

@@ -112,7 +112,8 @@ def test_servers_and_maintenances_are_counted_when_asked_and_only_while_leading(
     timeline = [{"phase": "Waiting", "time": "2026-01-02T11:50:00.000000Z"}]
     active = maintenance("m-2", "Waiting", blockers=blockers, timeline=timeline)
     servers = FakeCache(server(), server("r01-u02", lifecycle="Held"))
-    meters.lead(servers, FakeCache(maintenance("m-1", "Completed"), active, maintenance("m-3", "Waiting")), FakeCache())
+    maintenances = FakeCache(maintenance("m-1", "Completed"), active, maintenance("m-3", "Waiting"))
+    meters.lead(servers, maintenances, FakeCache(), FakeCache())
     found = scrape(meters)
     assert found['provisioner_servers{lifecycle="InProduction",pool="gpu"}'] == 1
     assert found['provisioner_servers{lifecycle="Held",pool="gpu"}'] == 1
@@ -126,11 +127,24 @@ def test_servers_and_maintenances_are_counted_when_asked_and_only_while_leading(
     assert not any(name.startswith("provisioner_servers") for name in found)
 
 
+def test_racks_whose_cache_is_out_are_counted() -> None:
+    def rack(name: str, *conditions: tuple[str, str]) -> dict[str, Any]:
+        said = [{"type": type_, "status": status} for type_, status in conditions]
+        return {"metadata": {"name": name}, "status": {"conditions": said}}
+
+    meters = new_meters()
+    racks = FakeCache(rack("a", ("CacheAvailable", "False")), rack("b", ("CacheAvailable", "True"), ("Ready", "False")))
+    meters.lead(FakeCache(), FakeCache(), FakeCache(), racks)
+    assert scrape(meters)["provisioner_racks_with_cache_out"] == 1
+    racks.put(rack("a", ("CacheAvailable", "True")))
+    assert scrape(meters)["provisioner_racks_with_cache_out"] == 0
+
+
 def test_boots_and_checks_are_counted_once_and_not_again_by_the_next_leader() -> None:
     meters = new_meters()
     order = {"id": "o1", "reason": "FirstBoot", "orderedTime": "2026-01-02T11:00:00Z", "attempt": 1}
     servers = FakeCache(server(order=order))
-    meters.lead(servers, FakeCache(), FakeCache())
+    meters.lead(servers, FakeCache(), FakeCache(), FakeCache())
     again = order | {"id": "o2", "reason": "Requested", "orderedTime": "2026-01-02T11:30:00Z"}
     checks = [{"name": "Clock", "result": "Passed"}, {"name": "gpu-burn", "result": "Failed"}]
     decided = {"attempt": 1, "bootID": "b", "finishedTime": "2026-01-02T11:33:00Z", "checks": checks}
@@ -151,15 +165,16 @@ def test_boots_and_checks_are_counted_once_and_not_again_by_the_next_leader() ->
 def test_a_change_of_leader_keeps_the_counts_and_follows_anew() -> None:
     meters = new_meters()
     for _ in range(2):
-        meters.lead(FakeCache(server()), FakeCache(), FakeCache())
+        meters.lead(FakeCache(server()), FakeCache(), FakeCache(), FakeCache())
         meters.yield_lead()
-    meters.lead(FakeCache(server()), FakeCache(), FakeCache())
+    meters.lead(FakeCache(server()), FakeCache(), FakeCache(), FakeCache())
     assert scrape(meters)['provisioner_servers{lifecycle="InProduction",pool="gpu"}'] == 1
 
 
 def test_every_metric_of_an_alert_and_of_the_guide_is_one_that_is_served() -> None:
     meters = new_meters()
-    test_sources = FakeCache(server()), FakeCache(maintenance("m", "Waiting", blockers=[{"kind": "Pod"}])), FakeCache()
+    waiting = FakeCache(maintenance("m", "Waiting", blockers=[{"kind": "Pod"}]))
+    test_sources = FakeCache(server()), waiting, FakeCache(), FakeCache()
     meters.lead(*test_sources)
     families = {family.name for family in meters.registry.collect()}
     for document in (ALERTS, ROOT / "docs" / "operator-guide.md"):

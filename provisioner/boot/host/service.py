@@ -4,7 +4,7 @@ DHCP            worker processes (provisioner.boot.dhcp)
 TFTP            dnsmasq           first-stage files
 HTTP, TLS       nginx             scripts, images, first-stage files; passes the rest on to
 a unix socket   waitress + Flask  progress, unknown machines, and the blueprints that are given (the join)
-threads         renderer, recorder, discoverer, image store
+threads         renderer, recorder, discoverer, image store, looks at the racks' caches
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.api.errors import NeedsHuman
 from provisioner.boot.dhcp import DhcpConfig
 from provisioner.boot.dhcp.feed import DhcpFeed
+from provisioner.boot.host.cache_watch import CacheWatch
 from provisioner.boot.host.firmware import SERVED_FILES, collect_firmware
 from provisioner.boot.host.image_store import StoreWatch
 from provisioner.boot.host.nginx import NginxSite, nginx_command, render_nginx
@@ -136,6 +137,15 @@ class BootService:
         self.recorder = ProgressRecorder(cluster, self._index, events)
         self._discoverer = Discoverer(cluster, self._index, self._racks, events)
         self._store = StoreWatch(cluster, self._images, settings.images, events, host=settings.host)
+        self._cache_watch = CacheWatch(
+            cluster,
+            events,
+            racks=self._racks,
+            pools=self._pools,
+            images=self._images,
+            store=settings.images,
+            host=settings.host,
+        )
         self._dhcp = (
             DhcpFeed(settings.dhcp, self.recorder, self._discoverer, self._servers, self._racks, events)
             if settings.dhcp is not None
@@ -187,6 +197,7 @@ class BootService:
                 *((f"recorder-{number}", self.recorder.run) for number in range(RECORDERS)),
                 ("discoverer", self._discoverer.run),
                 ("store", self._store.run),
+                ("caches", self._cache_watch.run),
                 ("access-log", lambda halt: rotate_access_log(site.access_log, nginx, halt)),
                 ("certificate", lambda halt: follow_certificate(files, loaded, self._test_nginx(site), nginx, halt)),
             ):
@@ -203,7 +214,7 @@ class BootService:
             if self._dhcp is not None:
                 self._dhcp.stop()
             halt.set()
-            for waker in (self.renderer, self.recorder, self._discoverer, self._store):
+            for waker in (self.renderer, self.recorder, self._discoverer, self._store, self._cache_watch):
                 waker.wake()
             for thread in threads:
                 thread.join(STOP_SECONDS)

@@ -11,6 +11,7 @@ from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.api.errors import Refused
 from provisioner.api.kernel_words import intent_arguments
 from provisioner.api.rack import Subnet
+from provisioner.rules.rack_cache import usable_cache
 
 SERIAL_CONSOLE: Final = {"x86_64": "ttyS0,115200", "arm64": "ttyAMA0"}
 INITRD_NAME: Final = "stage1.img"
@@ -32,7 +33,7 @@ def kernel_arguments(server: Server, pool: NodePool, image: Image, rack: Rack, u
     Raises: Refused if a value cannot be one word of an iPXE script, or an Image or NodePool sets `provisioner.*`.
     """
     subnet = find_subnet(server, rack)
-    images = f"{(rack.spec.cache_url or urls.boot).rstrip('/')}/images"
+    first, *rest = image_sources(server, rack, urls)
     arguments = [
         f"initrd={INITRD_NAME}",  # EFI kernels before 5.8 find the initramfs of iPXE only by this name
         f"provisioner.server={server.name}",
@@ -40,9 +41,12 @@ def kernel_arguments(server: Server, pool: NodePool, image: Image, rack: Rack, u
         f"provisioner.url={urls.boot}",
         f"provisioner.join={urls.join}",
         f"provisioner.image={image.spec.digest.replace(':', '-')}",
-        f"provisioner.images={images}",
+        f"provisioner.images={first}",
+        *(f"provisioner.nextimages={source}" for source in rest),
         f"provisioner.address={server.status.address}/{ipaddress.ip_network(subnet.cidr).prefixlen}",
     ]
+    if rack.spec.least_rate_bytes_per_second:
+        arguments.append(f"provisioner.leastrate={rack.spec.least_rate_bytes_per_second}")
     if subnet.gateway:
         arguments.append(f"provisioner.gateway={subnet.gateway}")
     if subnet.dns_servers:
@@ -62,6 +66,23 @@ def kernel_arguments(server: Server, pool: NodePool, image: Image, rack: Rack, u
     for argument in pool.spec.kernel_arguments:
         _check_foreign(argument, f"NodePool '{pool.name}'")
     return (*checked, *intent_arguments(pool, image))
+
+
+def image_sources(server: Server, rack: Rack, urls: BootUrls) -> list[str]:
+    """Where the server's stage-1 fetches its image, first and next; behind them it always has the boot host.
+
+    The rack's cache comes first, unless it is out (`rules/rack_cache.py`). Each further attempt at a boot begins with
+    the other one: what a boot died of is not offered first again. The order's own count tells, and nothing that a
+    machine said.
+    """
+    own = f"{urls.boot}/images"
+    cache = usable_cache(rack)
+    if cache is None:
+        return [own]
+    cached = f"{cache}/images"
+    order = server.status.order
+    # Behind the cache the boot host need not be named.
+    return [cached] if order is None or order.attempt % 2 == 1 else [own, cached]
 
 
 def find_subnet(server: Server, rack: Rack) -> Subnet:

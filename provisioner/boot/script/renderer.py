@@ -27,6 +27,7 @@ from provisioner.cluster.source import Object, Source, spec_of
 from provisioner.rules.assigned_image import current_image_name
 from provisioner.rules.bootability import availability_of
 from provisioner.rules.identity import boot_mac
+from provisioner.rules.rack_cache import verdict_on_cache
 
 log = structlog.get_logger(__name__)
 
@@ -221,14 +222,14 @@ class _Reader:
 def _inputs(server: Mapping[str, Any]) -> tuple[Any, ...]:
     """What of a Server its script depends on: most changes of a booting server's status are none of it."""
     status = server.get("status") or {}
-    image = (status.get("order") or {}).get("imageRef")
+    order = status.get("order") or {}
     fields = ("address", "subnetName", "assignedImageRef", "readyTime")
-    return (server.get("spec"), image, *(status.get(field) for field in fields))
+    return (server.get("spec"), order.get("imageRef"), order.get("attempt"), *(status.get(field) for field in fields))
 
 
 def _weight(body: Mapping[str, Any]) -> tuple[Any, ...]:
     """What of a pool, rack or image a script depends on: not the counts in its status."""
-    return (body.get("spec"), availability_of(body))
+    return (body.get("spec"), availability_of(body), verdict_on_cache(body))
 
 
 def _write_atomically(path: Path, text: str) -> None:

@@ -133,7 +133,7 @@ def run_controllers(
     while not all(informer.wait_for_sync(LOOK_FOR_STOP_SECONDS) for informer in informers):
         if stop.is_set():
             return
-    meters.lead(servers, maintenances, pools)
+    meters.lead(servers, maintenances, pools, racks)
     meters.watch(workloads.slurm_bulkhead)
     # Who was registered while nobody led has waited longest.
     unseen = [body["metadata"]["name"] for body in servers.items() if not (body.get("status") or {}).get("conditions")]
