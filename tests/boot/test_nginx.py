@@ -246,6 +246,15 @@ def test_nothing_else_is_served(nginx: Running, path: str) -> None:
     assert nginx.seen == []
 
 
+@pytest.mark.parametrize("path", ["/boot.ipxe", f"/{SERVED_FILES[0]}", f"/images/{IMAGE}/root.squashfs"])
+def test_who_asks_a_file_by_another_method_is_told_which_there_are(nginx: Running, path: str) -> None:
+    status, headers, _ = nginx.ask("POST", path, body=b"x")
+    assert (status, headers["allow"]) == (405, "GET, HEAD")
+    status, headers, _ = nginx.ask("GET", path)
+    assert status == 200
+    assert "allow" not in headers
+
+
 def test_a_machine_without_a_file_is_answered_by_the_service_with_all_it_said(nginx: Running) -> None:
     status, _, body = nginx.get("/ipxe/52-54-00-00-00-09.ipxe?uuid=u&serial=s%20t&mac=forged")
     assert (status, body) == (200, b"answered\n")
