@@ -19,6 +19,7 @@ DIGEST_PATTERN = r"^sha256:[0-9a-f]{64}$"
 
 _MAC_SEPARATORS = re.compile(r"[:\-.\s]")
 _TWELVE_HEX_DIGITS = re.compile(r"^[0-9a-f]{12}$")
+_GUID = re.compile(r"(0x)?[0-9a-f]{16}", re.ASCII)
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
 
@@ -28,6 +29,11 @@ def parse_mac(text: str) -> MacAddress:
     Raises: Refused if it is not six bytes, or is a multicast or all-zero address.
     """
     digits = _MAC_SEPARATORS.sub("", text.strip()).lower()
+    if _GUID.fullmatch(digits):
+        raise Refused(
+            f"MAC address {text!r} is eight bytes, as the GUID of an InfiniBand port",
+            hint="write the MAC address of its Ethernet or BlueField port, by which it boots",
+        )
     if not _TWELVE_HEX_DIGITS.match(digits):
         raise Refused(f"MAC address {text!r} is not six bytes", hint="write it as 52:54:00:12:34:56")
     if int(digits[:2], 16) & 1 or digits == "0" * 12:
