@@ -17,7 +17,6 @@ from provisioner.api.server import Server
 from provisioner.api.values import MacAddress
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
-from provisioner.cluster.own_writes import FORGET
 from provisioner.cluster.resources import CSRS, NODES, of
 from provisioner.join.admission.configuration import JoinConfiguration
 from provisioner.join.admission.service import find_server_in
@@ -26,11 +25,9 @@ from tests.cluster.fake_events import FakeEvents
 from tests.join import samples
 from tests.join.conftest import Accounts
 from tests.join.der import Parts, signed, tlv
-from tests.join.world import Clock, World, ask, certificate_pem
+from tests.join.world import World, ask, certificate_pem
 
 SECONDS = 180.0
-CLOCK = Clock()
-"""Of the controllers."""
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +42,7 @@ def informers(accounts: Accounts) -> Iterator[JoinInformers]:
         csrs=Informer(cluster, CSRS),
     )
     stop = threading.Event()
-    controllers = build_join_controllers(cluster, followed, FakeEvents(), CLOCK, settle_seconds=1.0)
+    controllers = build_join_controllers(cluster, followed, FakeEvents(), settle_seconds=1.0)
     threads = [threading.Thread(target=controller.run, args=(stop,), daemon=True) for controller in controllers]
     for informer in vars(followed).values():
         informer.start(stop)
@@ -132,7 +129,6 @@ def test_the_node_of_a_deleted_server_is_denied_and_a_request_that_cannot_be_rea
     wait_until(lambda: denied(unreadable) == "Malformed", "what cannot be read is denied")
     world.admin.delete(of(Server), world.name)
     wait_until(lambda: informers.servers.get(world.name) is None, "the server is gone")
-    CLOCK.offset += FORGET  # so long a Server that was just written is awaited where a cache does not have it
     renewal = ask(node, pem)
     wait_until(lambda: denied(renewal) == "ServerDeleted", "the renewal is denied")
 

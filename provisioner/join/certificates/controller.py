@@ -80,7 +80,9 @@ class Approver:
         if csr is None or not concerns_us(csr):
             return None
         request = read_request(csr)
-        if not all(self.reader.shows_own_writes(group) for group in (name, *asked_names(request))):
+        # A Server that the cache does not have is not one that it will show: it was deleted, or never was.
+        servers = (asked for asked in asked_names(request) if self._server(asked) is not None)
+        if not all(self.reader.shows_own_writes(group) for group in (name, *servers)):
             return BEHIND_SECONDS
         self._reconcile(request, csr)
         return None
