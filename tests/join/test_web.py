@@ -106,6 +106,7 @@ def test_every_answer_has_its_status(
     assert reply.headers["Cache-Control"] == "no-store"
     if "retryAfterSeconds" in expected:
         assert reply.headers["Retry-After"] == str(expected["retryAfterSeconds"])
+    assert reply.headers.get("WWW-Authenticate") == ("Attestation" if status == 401 else None)
 
 
 @pytest.mark.parametrize(

@@ -92,9 +92,10 @@ def _answer(service: Joins, parsed: JoinRequest, source: str) -> Response:
     if isinstance(answer, JoinConfiguration):
         return _uncached(jsonify(answer.to_wire()), 200)
     if isinstance(answer, Challenged):
-        return _uncached(
-            jsonify(reason="Challenge", message="prove who you are", challenge=dict(answer.challenge)), 401
-        )
+        challenged = jsonify(reason="Challenge", message="prove who you are", challenge=dict(answer.challenge))
+        # RFC 9110, section 11.6.1: a 401 names a scheme. This one's parameters are in the body.
+        challenged.headers["WWW-Authenticate"] = "Attestation"
+        return _uncached(challenged, 401)
     if isinstance(answer, NotYet):
         return _reply(425, answer.reason, answer.message, retry_after_seconds=answer.retry_after_seconds)
     if isinstance(answer, Denied):
