@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -21,6 +22,7 @@ class FakeSlurmrestds:
     def __init__(self, nodes: dict[str, list[str]]) -> None:
         self.nodes = {path: {name: (["IDLE"], "") for name in names} for path, names in nodes.items()}
         self.jobs: dict[str, list[dict[str, Any]]] = {path: [] for path in nodes}
+        self.before_jobs: Callable[[], None] = lambda: None
         self.hangs: set[str] = set()
         self.drips: set[str] = set()
         self.asked: list[tuple[str, str]] = []
@@ -88,6 +90,7 @@ class FakeSlurmrestds:
         if what == "openapi/v3":
             return {"paths": _PATHS}
         if words == "jobs":
+            self.before_jobs()
             return {"jobs": self.jobs[path]}
         if words == "nodes":
             return {"nodes": [_node(name, *said) for name, said in nodes.items()]}

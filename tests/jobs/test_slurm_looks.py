@@ -15,7 +15,7 @@ import pytest
 from provisioner.api.node_pool import NodePool
 from provisioner.api.pool_settings import JobSettings, SlurmJobs
 from provisioner.jobs.slurm import rest
-from provisioner.jobs.slurm.looks import AHEAD_SECONDS, FAILED_SECONDS, MAX_AGE_SECONDS, WANTED_SECONDS
+from provisioner.jobs.slurm.looks import AHEAD_SECONDS, FAILED_SECONDS, LATE_SECONDS, WANTED_SECONDS
 from provisioner.jobs.slurm.workloads import SlurmWorkloads
 from provisioner.outbound.lanes import NeedsLane
 from tests.boot import objects
@@ -107,7 +107,7 @@ def test_an_old_view_is_none(slurm: FakeSlurmrestds) -> None:
     desk = Desk(slurm)
     desk.look()
     slurm.jobs[PATH] = [{"job_id": 7, "job_state": ["RUNNING"], "nodes": NAMES[0]}]
-    desk.seconds += MAX_AGE_SECONDS + 1
+    desk.seconds += AHEAD_SECONDS + LATE_SECONDS + 1
     assert [job.name for job in desk.look().jobs] == ["7"]
 
 
@@ -127,11 +127,22 @@ def test_nobody_asks_ahead_but_while_somebody_wants_to_know(slurm: FakeSlurmrest
     assert not desk.asked()
 
 
+def test_a_slurmrestd_that_takes_long_is_asked_so_much_less_often(slurm: FakeSlurmrestds) -> None:
+    desk = Desk(slurm)
+    slurm.before_jobs = lambda: setattr(desk, "seconds", desk.seconds + 6)
+    desk.look()
+    assert desk.workloads._looks.ahead(slurm.url(PATH)) == 54
+    desk.asked()
+    desk.seconds += 54 + LATE_SECONDS - 1
+    assert desk.look().state == "IDLE"
+    assert not desk.asked(), "what is known is used as long as it takes to be known anew"
+
+
 def test_a_slurmrestd_that_fails_is_unknown_in_the_same_words_and_asked_less_and_less(slurm: FakeSlurmrestds) -> None:
     desk = Desk(slurm)
     desk.look()
     slurm.close()
-    desk.seconds += MAX_AGE_SECONDS + 1
+    desk.seconds += AHEAD_SECONDS + LATE_SECONDS + 1
     said: list[str] = []
     for _ in range(40):
         desk.seconds += FAILED_SECONDS + 1
@@ -139,7 +150,7 @@ def test_a_slurmrestd_that_fails_is_unknown_in_the_same_words_and_asked_less_and
     assert len(said) == 40
     remedy = "start it, or correct spec.jobs.slurm.url"
     words = f"slurmrestd at {slurm.url(PATH)} does not answer (GET nodes (v0.0.42): no connection): {remedy}"
-    since = "; so since 2026-01-02T12:00:37Z, it is asked less often"
+    since = "; so since 2026-01-02T12:00:22Z, it is asked less often"
     assert Counter(said) == {words: 2, words + since: 38}
     assert desk.workloads.failure(desk.pool) == words + since
 

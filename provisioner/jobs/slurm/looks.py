@@ -1,6 +1,7 @@
 """What Slurm says of all its nodes and jobs, asked once for all servers of a slurmrestd, and ahead of being needed.
 
-Nobody asks while nobody wants to know: a slurmrestd is asked each `AHEAD_SECONDS`, for `WANTED_SECONDS` after a look.
+Nobody asks while nobody wants to know. For `WANTED_SECONDS` after a look a slurmrestd is asked each `AHEAD_SECONDS`;
+one that takes long to answer, so seldom that it spends a tenth of its time on that, if that is each `SELDOM_SECONDS`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+from provisioner.api.errors import Retryable
 from provisioner.api.meta import rfc3339
 from provisioner.jobs.slurm.hostlist import expand
 from provisioner.jobs.slurm.jobs import requeued_from
@@ -19,9 +21,12 @@ from provisioner.jobs.slurm.objects import SlurmJob, SlurmNode
 from provisioner.jobs.slurm.rest import SlurmFailed, SlurmRest
 from provisioner.outbound.bulkhead import NoRoom
 
-AHEAD_SECONDS: Final = 10.0
-MAX_AGE_SECONDS: Final = 30.0
-"""An older view is none: either a new one comes, or it is not known what runs there."""
+AHEAD_SECONDS: Final = 5.0
+AHEAD_TIMES: Final = 10
+"""Of how long an answer took."""
+SELDOM_SECONDS: Final = 60.0
+LATE_SECONDS: Final = 10.0
+"""A view that is so much older than it should be is none: a new one comes, or it is not known what runs there."""
 WANTED_SECONDS: Final = 90.0
 """Longer than the longest pause between two looks of a Maintenance that waits."""
 FAILED_SECONDS: Final = 5.0
@@ -33,12 +38,18 @@ Key = tuple[str, str, str | None]
 
 @dataclass(frozen=True)
 class SlurmCluster:
-    """What one slurmrestd said. `began`: before it was asked, by the monotonic clock."""
+    """What one slurmrestd said. `began`: before it was asked, `ended`: when it had answered, by the monotonic clock."""
 
     began: float
+    ended: float
     nodes: Mapping[str, SlurmNode]
     jobs: Mapping[str, tuple[SlurmJob, ...]]
     """By node: all that may concern it."""
+
+    @property
+    def next_at(self) -> float:
+        """When it is worth asking anew."""
+        return self.began + min(SELDOM_SECONDS, max(AHEAD_SECONDS, AHEAD_TIMES * (self.ended - self.began)))
 
     def of(self, node: str) -> tuple[SlurmNode | None, tuple[SlurmJob, ...]]:
         return self.nodes.get(node), self.jobs.get(node, self.jobs.get("", ()))
@@ -91,7 +102,7 @@ class SlurmLooks:
             if entry.failure is not None:
                 return entry.failure if now - entry.failure.at < FAILED_SECONDS else None
             view = entry.view
-            if view is None or now - view.began > MAX_AGE_SECONDS or view.began < entry.acted.get(node, view.began):
+            if view is None or now > view.next_at + LATE_SECONDS or view.began < entry.acted.get(node, view.began):
                 return None
             return view
 
@@ -117,7 +128,8 @@ class SlurmLooks:
             rest = entry.connect()
             # The nodes first: a job that starts between the two is then seen among the jobs.
             nodes = rest.nodes()
-            view = SlurmCluster(began, {node.name: node for node in nodes}, _by_node(rest.jobs()))
+            jobs = rest.jobs()
+            view = SlurmCluster(began, self._monotonic(), {node.name: node for node in nodes}, _by_node(jobs))
         except SlurmFailed as error:
             with self._lock:
                 before, words = entry.failure, str(error)
@@ -134,24 +146,32 @@ class SlurmLooks:
     def ahead(self, url: str) -> float | None:
         """Ask for what is wanted of `url` and nearly out of date; returns seconds until the next time, None: never.
 
-        What has failed is not asked ahead: whoever needs it asks.
+        What has failed, or an API server that gives no credentials, is not asked ahead: whoever needs it asks.
         """
+        try:
+            return self._ahead(url)
+        except Retryable:
+            return None
+
+    def _ahead(self, url: str) -> float | None:
         with self._lock:
             now = self._monotonic()
             self._entries = {
                 key: entry for key, entry in self._entries.items() if now - entry.wanted_until < WANTED_SECONDS
             }
             wanted = [
-                (key, entry.view.began + AHEAD_SECONDS - now)
+                (key, entry.view.next_at - now)
                 for key, entry in self._entries.items()
                 if key[0] == url and entry.view is not None and entry.failure is None and entry.wanted_until > now
             ]
         rests = []
         for key, rest in wanted:
-            if rest <= 0:
-                self.refresh(key)
-            rests.append(rest if rest > 0 else AHEAD_SECONDS)
-        return min(rests, default=None)
+            found = self.refresh(key) if rest <= 0 else None
+            if isinstance(found, SlurmCluster):
+                rest = found.next_at - found.ended
+            if not isinstance(found, Failure):
+                rests.append(rest)
+        return max(0.0, min(rests)) if rests else None
 
 
 def _by_node(jobs: Iterable[SlurmJob]) -> dict[str, tuple[SlurmJob, ...]]:

@@ -106,7 +106,7 @@ class SlurmWorkloads:
     def look(self, server: str, pool: NodePool, *, fresh: bool = True) -> SlurmView:
         """What Slurm has there; that it does not answer is `unknown`.
 
-        fresh: now; else not longer ago than `looks.MAX_AGE_SECONDS`, and since the last change from here.
+        fresh: now; else as lately as `looks` keeps it, and since the last change from here.
         """
         settings = pool.spec.jobs.slurm
         if settings is None:
