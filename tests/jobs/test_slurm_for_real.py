@@ -77,6 +77,15 @@ def test_an_idle_node_is_idle(desk: Desk) -> None:
     assert (work.slurm_state, work.slurm_reason) == ("IDLE", None)
 
 
+def test_what_all_servers_share_says_what_a_look_of_ones_own_says(desk: Desk, slurm: SlurmSite) -> None:
+    slurm.wait_for_job(slurm.submit(FOREVER, "-N2", "--exclusive"), "RUNNING")
+    work = desk.wait_for(lambda work: len(work.jobs) == 1)
+    assert desk.workloads.look(SERVER, desk.pool, fresh=False) == work
+    assert desk.workloads.look(OTHER_SERVER, desk.pool, fresh=False).is_idle
+    assert desk.workloads.close(OTHER_SERVER, desk.pool, REASON) is not None
+    assert desk.workloads.look(OTHER_SERVER, desk.pool, fresh=False).slurm_reason == REASON
+
+
 def test_a_running_job_is_seen_with_all_its_servers(desk: Desk, slurm: SlurmSite) -> None:
     job = slurm.submit(FOREVER, "-J", "train", "-w", "s-r01-u0[1-3]", "-N3")
     slurm.wait_for_job(job, "RUNNING")
