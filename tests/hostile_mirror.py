@@ -118,7 +118,8 @@ def serving(behaviours: dict[tuple[str, str], Behaviour]) -> Iterator[Mirrors]:
                     body += connection.recv(65536)
                 fields = urllib.parse.parse_qs(body.decode())
                 mirrors.messages += fields.get("message", [])
-                connection.sendall(reply(b""))
+                accept = mirrors.behaviours.get(("boot host", path.rpartition("/")[2]), sends(reply(b"")))
+                accept(connection, Request(path, 0, stopped))
                 return
             start = re.search(r"(?i)^range: bytes=(\d+)-", words, re.MULTILINE)
             request = Request(path, int(start[1]) if start is not None else 0, stopped)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import time
 
 MAX_ANSWER_BYTES = 1 << 20
 
@@ -57,30 +58,41 @@ def post(
     source_address: str | None = None,
     timeout_seconds: float = 10.0,
 ) -> Answer:
-    """POST JSON and read the whole answer. `source_address`: local address to speak from.
+    """POST JSON and read the whole answer, in `timeout_seconds` for all. `source_address`: local address to speak from.
 
     Raises: OSError (ssl.SSLError among them) when there is no connection; AnswerError when there is no HTTP.
     """
+    deadline = time.monotonic() + timeout_seconds
     tls, host, port, path = split_url(url)
     if tls and context is None:
         raise ValueError(f"{url}: TLS needs a context")
     source = (source_address, 0) if source_address else None
     with socket.create_connection((host, port), timeout=timeout_seconds, source_address=source) as plain:
         if not tls or context is None:
-            return _exchange(plain, host, port, path, body)
+            return _exchange(plain, host, port, path, body, deadline)
         with context.wrap_socket(plain, server_hostname=host) as connection:
-            return _exchange(connection, host, port, path, body)
+            return _exchange(connection, host, port, path, body, deadline)
 
 
-def _exchange(connection: socket.socket, host: str, port: int, path: str, body: bytes) -> Answer:
+def _exchange(connection: socket.socket, host: str, port: int, path: str, body: bytes, deadline: float) -> Answer:
     name = f"[{host}]" if ":" in host else host
     head = (
         f"POST {path} HTTP/1.1\r\nHost: {name}:{port}\r\nUser-Agent: provisioner-node\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     )
     connection.sendall(head.encode("ascii") + body)
-    with connection.makefile("rb") as stream:
-        return read_answer(stream.read(MAX_ANSWER_BYTES + 1))
+    raw = b""
+    while len(raw) <= MAX_ANSWER_BYTES:
+        # A time-out of the socket bounds the gap between two bytes only.
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(f"no whole answer in time, {len(raw)} bytes came")
+        connection.settimeout(left)
+        piece = connection.recv(1 << 16)
+        if not piece:
+            break
+        raw += piece
+    return read_answer(raw)
 
 
 def read_answer(raw: bytes) -> Answer:

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from provisioner.node.image import answer
+from provisioner.node.http_post import post
+from provisioner.node.image import answer as source_answer
 from provisioner.node.image.fetch import Unfinished, fetch_file, fetch_small
 from provisioner.node.image.manifest import ImageError, ImageFile
 from tests.hostile_mirror import (
@@ -38,7 +39,7 @@ FILE = ImageFile("root.squashfs", hashlib.sha256(ROOT).hexdigest(), len(ROOT))
 
 @pytest.fixture
 def _short_window(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer, "WINDOW_SECONDS", 0.5)
+    monkeypatch.setattr(source_answer, "WINDOW_SECONDS", 0.5)
 
 
 @pytest.fixture
@@ -130,11 +131,11 @@ def test_where_no_source_has_the_right_file_that_is_said(mirrors: Mirrors) -> No
 
 def test_time_in_which_this_machine_does_not_read_makes_no_source_slow() -> None:
     """The agent has the processor only when nothing else wants it."""
-    pace = answer.Pace(1 << 40, LEAST_RATE, lambda: 0.0)
+    pace = source_answer.Pace(1 << 40, LEAST_RATE, lambda: 0.0)
     for _ in range(100):
         pace.add(0.01, 1)  # whatever passes in between
-    with pytest.raises(answer.TooSlow):
-        pace.add(answer.WINDOW_SECONDS, 1)
+    with pytest.raises(source_answer.TooSlow):
+        pace.add(source_answer.WINDOW_SECONDS, 1)
 
 
 def refuse_false(content: bytes) -> None:
@@ -160,3 +161,14 @@ def test_whatever_the_cache_gives_for_a_manifest_the_boot_host_gives_it(mirrors:
     assert fetch_small(sources, "manifest", 1000, refuse_false) == b"true"
     with pytest.raises(ImageError, match=told):
         fetch_small(sources[:1], "manifest", 1000, refuse_false)
+
+
+@pytest.mark.parametrize("answer", [drips(b"HTTP/1.1 200 OK\r\nX: "), drips(head(700))])
+def test_a_report_is_not_held_by_an_answer_that_drips(mirrors: Mirrors, answer: Behaviour) -> None:
+    mirrors.behaviours["boot host", "progress"] = answer
+    with pytest.raises(TimeoutError):
+        post(f"{mirrors.url}/v1/progress", b"{}", timeout_seconds=0.5)
+
+
+def test_a_report_that_is_answered_at_once_is_done(mirrors: Mirrors) -> None:
+    assert post(f"{mirrors.url}/v1/progress", b"{}", timeout_seconds=60.0).status == 200
