@@ -18,10 +18,10 @@ from provisioner.api.rack import LEAST_RATE_BYTES_PER_SECOND, RackStatus
 from provisioner.boot.host import cache_probe
 from provisioner.boot.host.cache_probe import probe
 from provisioner.boot.host.cache_watch import LANES, Cache, CacheVerdict, CacheWatch, judge_cache
+from provisioner.boot.rack_cache import usable_cache
 from provisioner.node.image.command_line import LEAST_RATE
 from provisioner.outbound.bulkhead import Bulkhead, Lane
 from provisioner.outbound.deadline import OutboundFailed, TooSlow
-from provisioner.rules.rack_cache import usable_cache
 from tests.boot.fake_source import FakeSource
 from tests.boot.objects import NOON, image, pool, rack
 from tests.hostile_mirror import (

@@ -62,16 +62,20 @@ class Stage1:
             assert count == 1, name
         (library / "fetch.sh").write_text(fetch)
 
-    def boot(self, mirrors: Mirrors, image: SignedImage, *, attempts: int, least_rate: int) -> bytes | None:
+    def boot(
+        self, mirrors: Mirrors, image: SignedImage, *, attempts: int, least_rate: int, boot_host_first: bool = False
+    ) -> bytes | None:
         """The root that it would mount after at most so many attempts; None if it never does."""
+        cache, boot_host = f"{mirrors.url}/cache/images", f"{mirrors.url}/images"
         words = {
             "server": "r01-u01",
             "mac": "52:54:00:12:34:56",
             "url": mirrors.url,
             "join": "https://127.0.0.1:8443",
             "image": image.name,
-            "images": f"{mirrors.url}/cache/images",
+            "images": boot_host if boot_host_first else cache,
             "leastrate": str(least_rate),
+            **({"nextimages": cache} if boot_host_first else {}),
         }
         (self._tree / "cmdline").write_text(
             " ".join(f"provisioner.{name}={value}" for name, value in words.items()) + "\n"

@@ -185,3 +185,16 @@ def test_a_source_that_failed_is_asked_last_the_next_time(stage1: Stage1, image:
         assert stage1.boot(mirrors, image, attempts=4, least_rate=LEAST_RATE) == ROOT, stage1.said
     order = [request.source for request in mirrors.requests if request.file == "manifest"]
     assert order == ["cache", "boot host"] * 3
+
+
+def test_a_further_attempt_at_a_boot_begins_with_the_boot_host_and_has_the_cache_behind_it(
+    stage1: Stage1, image: SignedImage
+) -> None:
+    for broken in ((), ("boot host",)):
+        behaviours = image.served("cache") | image.served("boot host")
+        for source in broken:
+            del behaviours[source, "manifest"]
+        with serving(behaviours) as mirrors:
+            assert stage1.boot(mirrors, image, attempts=1, least_rate=LEAST_RATE, boot_host_first=True) == ROOT
+        order = [request.source for request in mirrors.requests if request.file == "manifest"]
+        assert order == (["boot host", "cache"] if broken else ["boot host"])

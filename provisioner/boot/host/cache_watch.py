@@ -26,11 +26,11 @@ from provisioner.api.errors import Conflict, NotFound, ProvisionerError
 from provisioner.api.meta import Condition, parse_time, rfc3339
 from provisioner.api.rack import LEAST_RATE_BYTES_PER_SECOND, CacheReport
 from provisioner.boot.host.cache_probe import probe
+from provisioner.boot.rack_cache import CACHE_AVAILABLE
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
 from provisioner.cluster.source import Source, spec_of
 from provisioner.outbound.bulkhead import Bulkhead, Lane, LanePolicy, NoRoom
-from provisioner.rules.rack_cache import CACHE_AVAILABLE
 
 log = structlog.get_logger(__name__)
 

@@ -11,7 +11,7 @@ from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.api.errors import Refused
 from provisioner.api.kernel_words import intent_arguments
 from provisioner.api.rack import Subnet
-from provisioner.rules.rack_cache import usable_cache
+from provisioner.boot.rack_cache import usable_cache
 
 SERIAL_CONSOLE: Final = {"x86_64": "ttyS0,115200", "arm64": "ttyAMA0"}
 INITRD_NAME: Final = "stage1.img"
@@ -71,7 +71,7 @@ def kernel_arguments(server: Server, pool: NodePool, image: Image, rack: Rack, u
 def image_sources(server: Server, rack: Rack, urls: BootUrls) -> list[str]:
     """Where the server's stage-1 fetches its image, first and next; behind them it always has the boot host.
 
-    The rack's cache comes first, unless it is out (`rules/rack_cache.py`). Each further attempt at a boot begins with
+    The rack's cache comes first, unless it is out (`boot/rack_cache.py`). Each further attempt at a boot begins with
     the other one: what a boot died of is not offered first again. The order's own count tells, and nothing that a
     machine said.
     """

@@ -20,6 +20,7 @@ from provisioner.api.errors import ProvisionerError
 from provisioner.api.meta import Resource
 from provisioner.boot.observe.server_index import ServerIndex
 from provisioner.boot.orders.informers import refers_to
+from provisioner.boot.rack_cache import verdict_on_cache
 from provisioner.boot.script.choose import Wait, choose_boot_target
 from provisioner.boot.script.kernel_arguments import BootUrls
 from provisioner.boot.script.render import render_first_script, render_script
@@ -27,7 +28,6 @@ from provisioner.cluster.source import Object, Source, spec_of
 from provisioner.rules.assigned_image import current_image_name
 from provisioner.rules.bootability import availability_of
 from provisioner.rules.identity import boot_mac
-from provisioner.rules.rack_cache import verdict_on_cache
 
 log = structlog.get_logger(__name__)
 
