@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+import requests
 
 from provisioner.api.pool_settings import JobSettings, SlurmJobs
 from provisioner.api.values import Secret
@@ -190,6 +191,18 @@ def test_an_answer_that_is_no_json_is_a_failure(fake: FakeSlurmrestd) -> None:
 
 def test_an_answer_that_is_nested_without_end_is_a_failure(fake: FakeSlurmrestd) -> None:
     fake.raw["GET", "/slurm/v0.0.42/jobs"] = b'{"jobs":' + b"[" * 100_000
+    with pytest.raises(SlurmFailed, match="answered without jobs"):
+        connect(fake).jobs()
+
+
+def test_nobody_guesses_at_the_letters_of_an_answer(fake: FakeSlurmrestd, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which takes minutes where megabytes of it are made for that."""
+
+    def guess(_: object) -> str:
+        raise AssertionError("its letters were guessed at")
+
+    monkeypatch.setattr(requests.Response, "apparent_encoding", property(guess))
+    fake.raw["GET", "/slurm/v0.0.42/jobs"] = bytes(range(128, 256)) * 1000
     with pytest.raises(SlurmFailed, match="answered without jobs"):
         connect(fake).jobs()
 

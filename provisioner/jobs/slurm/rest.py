@@ -7,6 +7,7 @@ does not know, and 500 to an update that it has made half of.
 
 from __future__ import annotations
 
+import json
 import re
 import tempfile
 from collections.abc import Callable, Mapping, MutableMapping
@@ -230,7 +231,7 @@ class SlurmRest:
 
     def _failed(self, what: str, response: requests.Response, errors: list[dict[str, Any]]) -> SlurmFailed:
         access = self._access
-        said = "; ".join(_words(error) for error in errors) or response.text.strip()[:200] or "no reason given"
+        said = "; ".join(_words(error) for error in errors) or _beginning(response) or "no reason given"
         if _is_refusal(response, errors):
             self._refused()
             return SlurmFailed(
@@ -271,9 +272,14 @@ def _says_unknown(error: Mapping[str, Any]) -> bool:
     return error.get("error_number") == 0 or error.get("error") == "Invalid node name specified"
 
 
+def _beginning(response: requests.Response) -> str:
+    # Not `text`, which guesses at the letters of all of it: minutes, of an answer that is made for that.
+    return response.content[:200].decode(errors="replace").strip()
+
+
 def _json(response: requests.Response) -> dict[str, Any]:
     try:
-        answer = response.json()
+        answer = json.loads(response.content)
     except (ValueError, RecursionError):
         return {}
     return answer if isinstance(answer, dict) else {}

@@ -16,16 +16,17 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final, get_args
+from typing import Final
 
 import structlog
 
 from provisioner.api.errors import NotFound
 from provisioner.api.node_pool import NodePool
-from provisioner.api.pool_settings import SlurmJobs, WarningSignal
+from provisioner.api.pool_settings import SlurmJobs
 from provisioner.api.values import Secret
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import SECRETS
+from provisioner.jobs.slurm.acts import end_jobs, require_node, signal_of, update_node, warn_job
 from provisioner.jobs.slurm.jobs import (
     NodeJobs,
     as_jobs,
@@ -33,8 +34,6 @@ from provisioner.jobs.slurm.jobs import (
     held_by_kill_wait,
     jobs_of_node,
     warned,
-    with_requeue,
-    with_warning,
 )
 from provisioner.jobs.slurm.looks import Failure, Key, SlurmLooks
 from provisioner.jobs.slurm.objects import SlurmJob, SlurmNode
@@ -47,7 +46,6 @@ log = structlog.get_logger()
 
 CREDENTIALS_SECONDS: Final = 30.0
 """A Secret is read again so often, and once slurmrestd refuses what it held."""
-SIGNALS: Final = frozenset(get_args(WarningSignal))
 BACKEND: Final = "slurmrestd"
 POLICY: Final = LanePolicy(calls=2, failures=3, first_seconds=5.0, cap_seconds=60.0)
 
@@ -127,7 +125,7 @@ class SlurmWorkloads:
             return 0
         rest, _, found = self._observe(server, settings)
         return sum(
-            warned(job, deadline) or _warn(rest, job, deadline, _signal_of(settings))
+            warned(job, deadline) or warn_job(rest, job, deadline, signal_of(settings))
             for job in found.running
             if not job.is_completing
         )
@@ -139,10 +137,10 @@ class SlurmWorkloads:
             return None
         name = settings.node_name_prefix + server
         rest = self._connect(settings)
-        before = _known(rest.node(name), name)
+        before = require_node(rest.node(name), name)
         if before.takes_jobs:
             with self._acting(settings, name):
-                after = _update(rest, name, "DRAIN", reason)
+                after = update_node(rest, name, "DRAIN", reason)
             if after.takes_jobs:
                 raise SlurmFailed(f"Slurm node {name} was not drained, it is {after.state}", after_seconds=5.0)
             log.info("slurm node was drained", node=name, reason=after.reason, state=after.state)
@@ -159,7 +157,7 @@ class SlurmWorkloads:
         if before is None or not before.is_drained or before.reason != reason:
             return False
         with self._acting(settings, node):
-            after = _update(rest, node, "RESUME", None)
+            after = update_node(rest, node, "RESUME", None)
         if after.is_drained and after.reason == reason:
             raise SlurmFailed(f"Slurm node {node} was not resumed, it is {after.state}", after_seconds=5.0)
         log.info("slurm node was resumed", node=node, reason=reason, state=after.state)
@@ -175,7 +173,7 @@ class SlurmWorkloads:
             rest, node, found = self._observe(server, settings)
             if "SlurmJob" not in spare:
                 with self._acting(settings, name):
-                    ended = _end(rest, node, found, self._now())
+                    ended = end_jobs(rest, node, found, self._now())
                 if ended:
                     _, _, found = self._observe(server, settings)
         except SlurmFailed as error:
@@ -199,7 +197,7 @@ class SlurmWorkloads:
         name = settings.node_name_prefix + server
         rest = self._connect(settings)
         # The node first: a job that starts between the two is then seen among the jobs.
-        return _known(rest.node(name), name), rest.jobs()
+        return require_node(rest.node(name), name), rest.jobs()
 
     def _lately_on(self, server: str, settings: SlurmJobs) -> tuple[SlurmNode, tuple[SlurmJob, ...]]:
         key, name = _key(settings), settings.node_name_prefix + server
@@ -214,7 +212,7 @@ class SlurmWorkloads:
         if isinstance(found, Failure):
             raise SlurmFailed(found.describe(given_up=self._is_given_up(settings.url)), after_seconds=5.0)
         node, jobs = found.of(name)
-        return _known(node, name), jobs
+        return require_node(node, name), jobs
 
     def _found(self, node: SlurmNode, jobs: tuple[SlurmJob, ...]) -> NodeJobs:
         return replace(jobs_of_node(node, jobs), ending=held_by_kill_wait(node, jobs, self._now()))
@@ -267,73 +265,6 @@ class SlurmWorkloads:
 
 def _key(settings: SlurmJobs) -> Key:
     return settings.url, settings.credentials_name, settings.certificate
-
-
-def _end(rest: SlurmRest, node: SlurmNode, found: NodeJobs, now: datetime) -> bool:
-    """Requeue or cancel; whether anything was asked for.
-
-    slurmrestd has no requeue. Slurm requeues the jobs of a node that is set DOWN, those that allow it; the others are
-    cancelled before. Somebody else's drained node keeps its state, so that its jobs are all cancelled.
-    """
-    running = [job for job in found.running if not job.is_completing]
-    requeued = [job for job in running if job.is_batch and job.may_requeue] if node.is_ours else []
-    cancelled = [job for job in running if job not in requeued]
-    for job in cancelled:
-        rest.cancel_job(job)
-        log.info("slurm job was cancelled", job=job.label, node=node.name)
-    if requeued and len(requeued) == len(found.running):
-        for job in requeued:
-            rest.comment_job(job, with_requeue(job, node.name, now))
-        after = _update(rest, node.name, "DOWN", node.reason)
-        log.info("slurm node was set down", node=node.name, state=after.state, jobs=[job.label for job in requeued])
-        return True
-    return bool(cancelled)
-
-
-def _warn(rest: SlurmRest, job: SlurmJob, deadline: datetime, signal: str | None) -> bool:
-    try:
-        # First the signal: a job that gets it twice checkpoints twice, one that never gets it is lost.
-        signalled = signal is not None and rest.signal_job(job, signal)
-        rest.comment_job(job, with_warning(job, deadline))
-    except SlurmFailed as error:
-        log.warning("slurm job was not warned", job=job.label, error=str(error))
-        return False
-    log.info("slurm job was warned", job=job.label, signal=signal if signalled else None)
-    return True
-
-
-def _update(rest: SlurmRest, name: str, state: str, reason: str | None) -> SlurmNode:
-    """The node after the update, whatever the answer to it was. Raises: SlurmFailed if Slurm refused it."""
-    refused: SlurmFailed | None = None
-    try:
-        rest.update_node(name, state, reason)
-    except SlurmFailed as error:
-        refused = error
-    after = _known(rest.node(name), name)
-    happened = {"DRAIN": after.is_drained, "DOWN": after.is_down, "RESUME": after.takes_jobs}[state]
-    if refused is not None and not happened:
-        raise refused
-    return after
-
-
-def _known(node: SlurmNode | None, name: str) -> SlurmNode:
-    if node is None:
-        raise SlurmFailed(
-            f"Slurm has no node {name}: add it to slurm.conf, correct spec.jobs.slurm.nodeNamePrefix of the pool, or "
-            "remove spec.jobs.slurm",
-            after_seconds=60.0,
-        )
-    return node
-
-
-def _signal_of(settings: SlurmJobs) -> str | None:
-    signal = settings.signal
-    if signal is not None and signal not in SIGNALS:
-        # slurmrestd takes an unknown name for a request to cancel.
-        known = ", ".join(sorted(SIGNALS))
-        message = f"spec.jobs.slurm.signal is {signal!r}, no signal that warns a job: use one of {known}"
-        raise SlurmFailed(message, after_seconds=60.0)
-    return signal
 
 
 def _unusable(source: str, why: str) -> SlurmFailed:
