@@ -64,6 +64,8 @@ def encode_option(code: int, value: bytes) -> bytes:
 
 def encode_long_option(code: int, value: bytes) -> bytes:
     """An option of any length, in as many pieces as it needs (RFC 3396)."""
+    if len(value) <= 255:
+        return bytes((code, len(value))) + value
     return b"".join(encode_option(code, value[at : at + 255]) for at in range(0, len(value), 255))
 
 

@@ -93,7 +93,7 @@ def _echoed(packet: Packet, tail_bytes: int, *, firmware: bool) -> bytes:
     for code in codes:
         value = options.get(code)
         if value:
-            written = opt.encode_option(code, value) if len(value) <= 255 else opt.encode_long_option(code, value)
+            written = opt.encode_long_option(code, value)
             echoed += written if len(echoed) + len(written) <= room else b""
     relay_information = options.get(opt.RELAY_INFORMATION)
     if relay_information:
