@@ -85,12 +85,13 @@ class Controller:
             thread.start()
         stop.wait()
         self.queue.shut_down()
+        deadline = time.monotonic() + STOP_SECONDS
         for thread in threads:
-            thread.join(STOP_SECONDS)
+            thread.join(max(0.0, deadline - time.monotonic()))
             if thread.is_alive():
                 self._log.error("reconcile did not end", thread=thread.name, waited_seconds=STOP_SECONDS)
         with self._changed:
-            if not self._changed.wait_for(lambda: not self._in_lanes, STOP_SECONDS):
+            if not self._changed.wait_for(lambda: not self._in_lanes, max(0.0, deadline - time.monotonic())):
                 self._log.error("reconciles in lanes did not end", count=self._in_lanes, waited_seconds=STOP_SECONDS)
 
     def _work(self) -> None:

@@ -195,11 +195,11 @@ def test_an_answer_that_is_nested_without_end_is_a_failure(fake: FakeSlurmrestd)
         connect(fake).jobs()
 
 
-def test_nobody_guesses_at_the_letters_of_an_answer(fake: FakeSlurmrestd, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which takes minutes where megabytes of it are made for that."""
+def test_nobody_guesses_the_encoding_of_an_answer(fake: FakeSlurmrestd, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which takes seconds of a processor where hundreds of megabytes are made for that."""
 
     def guess(_: object) -> str:
-        raise AssertionError("its letters were guessed at")
+        raise AssertionError("its encoding was guessed")
 
     monkeypatch.setattr(requests.Response, "apparent_encoding", property(guess))
     fake.raw["GET", "/slurm/v0.0.42/jobs"] = bytes(range(128, 256)) * 1000

@@ -19,6 +19,8 @@ from provisioner.outbound.deadline import HEAD_BYTES, TooLarge, TooSlow, bounded
 from provisioner.outbound.sockets import bound, read_body
 from tests.outbound.backend import HEAD, Script, answer, backend
 
+pytestmark = pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
+
 SECONDS = 0.4
 """Of a whole call."""
 SILENCE_SECONDS = 60.0
@@ -155,6 +157,15 @@ def test_several_requests_in_one_call_share_its_deadline() -> None:
     ):
         ask(url)
     assert elapsed[0] == 31
+
+
+@pytest.mark.parametrize("said", [b"HTTP/1.1 200 O", b"HTTP/1.1 200 OK\r\nX-Long: a"], ids=["status line", "header"])
+def test_a_proxy_that_drips_is_left_at_the_deadline(said: bytes) -> None:
+    with backend(lambda send, drip: (send(said), drip(b"a"))) as url:
+        pools = urllib3.ProxyManager(url, timeout=SILENCE_SECONDS)
+        bound(pools)
+        with pytest.raises(TooSlow), bounded_call("oven", seconds=SECONDS):
+            pools.request("GET", "https://oven.example/", retries=False)
 
 
 def test_a_call_inside_another_ends_no_later_than_that() -> None:

@@ -273,7 +273,7 @@ def _says_unknown(error: Mapping[str, Any]) -> bool:
 
 
 def _beginning(response: requests.Response) -> str:
-    # Not `text`, which guesses at the letters of all of it: minutes, of an answer that is made for that.
+    # Not `text`, which guesses the encoding from all of it: seconds of a processor, of an answer made for that.
     return response.content[:200].decode(errors="replace").strip()
 
 
