@@ -11,6 +11,7 @@ import pytest
 
 from provisioner.node.http_post import post
 from provisioner.node.image import answer as source_answer
+from provisioner.node.image import fetch as fetch_module
 from provisioner.node.image.fetch import Unfinished, fetch_file, fetch_small
 from provisioner.node.image.manifest import ImageError, ImageFile
 from tests.hostile_mirror import (
@@ -28,6 +29,7 @@ from tests.hostile_mirror import (
     head,
     honest,
     pours,
+    ranged,
     reply,
     sends,
     serving,
@@ -118,6 +120,28 @@ def test_where_every_source_is_slow_what_came_is_kept_for_the_next_try(mirrors: 
     mirrors.behaviours["cache", FILE.name] = honest(ROOT)
     target.seek(0)
     fetch(mirrors, target)
+    assert target.getvalue() == ROOT
+
+
+@pytest.mark.usefixtures("_short_window")
+def test_where_every_source_is_slow_but_not_mute_each_gives_a_part_in_turn(
+    mirrors: Mirrors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch_module, "TRIES", 1)
+
+    def slowly(connection: socket.socket, request: Request) -> None:
+        drips(ranged(ROOT, request.start)[:1_200_000], b"")(connection, request)
+
+    mirrors.behaviours.update({(source, FILE.name): slowly for source in ("cache", "boot host")})
+    target = io.BytesIO()
+    assert len(fetch(mirrors, target)) > 1
+    assert target.getvalue() == ROOT
+
+
+@pytest.mark.parametrize("left", [FALSE, FALSE + b"more"])
+def test_what_an_earlier_try_left_and_is_false_is_blamed_on_no_source(mirrors: Mirrors, left: bytes) -> None:
+    target = io.BytesIO(left)
+    assert fetch(mirrors, target) == []
     assert target.getvalue() == ROOT
 
 

@@ -20,6 +20,8 @@ CHUNK_BYTES = 1 << 18
 CHECK_BYTES = 8 << 20
 """After so many bytes it is looked whether memory has become short."""
 TRIES = 6
+"""So many attempts may fail, and more while each still brings PROGRESS_BYTES: slow links end no fetch."""
+PROGRESS_BYTES = 1 << 20
 
 
 class Unfinished(ImageError):
@@ -70,18 +72,21 @@ def fetch_file(
     if part.is_whole():
         return faults
     turns = deque(sources)
-    for attempt in range(TRIES):
-        if not turns:
-            break
-        if attempt >= len(sources):
-            sleep(min(2.0**attempt, 15.0))
-        url = f"{turns[0]}/{path}"
+    failures, spare = 0, wanted.size_bytes // PROGRESS_BYTES
+    while turns and failures < TRIES:
+        if failures >= len(sources):
+            sleep(min(2.0**failures, 15.0))
+        url, before = f"{turns[0]}/{path}", part.have
         try:
             if part.have < wanted.size_bytes:
                 part.continue_from(url, least_rate, check)
         except (OSError, http.client.HTTPException, ValueError) as error:
             faults.append(f"{url}: {error}")
             turns.rotate(-1)
+            if spare and part.have - before >= PROGRESS_BYTES:
+                spare -= 1
+            else:
+                failures += 1
         else:
             if part.is_whole():
                 return faults
@@ -89,6 +94,7 @@ def fetch_file(
                 faults.append(f"{url}: {part.describe()}")
                 turns.popleft()
             part.discard()
+            failures += 1
     fault = faults[-1] if faults else "there is no source"
     if turns:
         raise Unfinished(f"{fault}; check the source, the way to it, and its image store")
@@ -107,7 +113,7 @@ class _Part:
         self.have = target.tell() - self._start
         self.answers = 1 if self.have else 0
         self._too_long = False
-        if self.have > wanted.size_bytes:
+        if self.have >= wanted.size_bytes and not self.is_whole():
             self.discard()
 
     def discard(self) -> None:
