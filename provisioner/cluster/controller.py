@@ -111,30 +111,25 @@ class Controller:
         self.queue.done(key)
 
     def _submit(self, key: str, needed: NeedsLane) -> bool:
-        with self._changed:
-            self._in_lanes += 1
         try:
             needed.submit(lambda: self._take_in_lane(key))
         except NoRoom as error:
-            self._left_lane()
             wait = self.queue.retry(key, error.after_seconds)
             self._log.warning("reconcile put off", key=key, error=str(error), retry_in_seconds=round(wait, 2))
             return False
         return True
 
     def _take_in_lane(self, key: str) -> None:
-        try:
-            if self.queue.is_shut_down:
-                self.queue.done(key)
-            else:
-                self._take(key)
-        finally:
-            self._left_lane()
-
-    def _left_lane(self) -> None:
         with self._changed:
-            self._in_lanes -= 1
-            self._changed.notify_all()
+            if self.queue.is_shut_down:
+                return
+            self._in_lanes += 1
+        try:
+            self._take(key)
+        finally:
+            with self._changed:
+                self._in_lanes -= 1
+                self._changed.notify_all()
 
     def _reconcile_one(self, key: str) -> None:
         try:
