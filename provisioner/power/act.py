@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from provisioner.api.server import BMC, Architecture, Server
 from provisioner.power.bmc.power_controller import BmcUnreachable, ObservedPower, OverrideEnabled, PowerController
@@ -19,20 +20,26 @@ from provisioner.power.decide import (
 )
 from provisioner.power.preflight import Preflight
 from provisioner.power.record import Record
+from provisioner.power.standing import QueueName
+
+WORKERS: Final[Mapping[QueueName, int]] = {"New": 32, "Prompt": 16, "Slow": 16, "Unreachable": 16}
+"""They mostly wait for the network, each for one BMC at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PowerSettings:
-    """How BMCs are used. `http_boot_uris` says per architecture which first-stage program UefiHttp servers are told to
-    load; a server whose architecture is not in it learns the URL by DHCP. A server that is power-cycled is
-    looked at again `off_seconds` after it was seen off, and powered on then."""
+    """How BMCs are used.
+
+    `http_boot_uris` says per architecture which first-stage program UefiHttp servers are told to load; a server whose
+    architecture is not in it learns the URL by DHCP. A server that is power-cycled is looked at again `off_seconds`
+    after it was seen off, and powered on then. `workers` are those of each queue (see `standing`).
+    """
 
     http_boot_uris: Mapping[Architecture, str] = field(default_factory=dict)
     override_enabled: OverrideEnabled = "Once"
     poll_seconds: float = 10.0
     off_seconds: float = 2.0
-    workers: int = 16
-    unreachable_workers: int = 4
+    workers: Mapping[QueueName, int] = field(default_factory=lambda: dict(WORKERS))
 
 
 class Act:

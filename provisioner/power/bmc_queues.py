@@ -1,23 +1,49 @@
-"""Two queues of workers: servers whose BMC answers, and those whose BMC does not.
+"""Four queues of workers, and the way of a server through them (see `standing`).
 
-A dead BMC costs a worker its time-outs again and again. In a queue of their own dead BMCs can only wait for each other.
+A dead or dripping BMC costs a worker its time-outs again and again. In a queue of their own they can only wait for each
+other.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from typing import Final
+import time
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
 
 import structlog
 
 from provisioner.cluster.controller import Controller, Reconcile
 from provisioner.power.bmc.power_controller import BmcUnreachable
+from provisioner.power.standing import (
+    LOOK_SECONDS,
+    QueueName,
+    Standing,
+    failed,
+    overdue,
+    rest_seconds,
+    retry_seconds,
+    visited,
+)
+from provisioner.power.visit import LookOverdue, Visit
 
 log = structlog.get_logger()
 
-FIRST_RETRY_SECONDS: Final = 5.0
-LAST_RETRY_SECONDS: Final = 60.0
+NAMES: Final[Mapping[QueueName, str]] = {
+    "New": "power-new",
+    "Prompt": "power",
+    "Slow": "power-slow",
+    "Unreachable": "power-unreachable",
+}
+
+
+class ReconcileVisit(Protocol):
+    """Brings a server closer to what is wanted, as `Reconcile` does, and keeps the account of the visit.
+
+    Raises: LookOverdue; BmcUnreachable, after it was recorded.
+    """
+
+    def __call__(self, key: str, visit: Visit) -> float | None: ...
 
 
 class _BmcQueue(Controller):
@@ -33,86 +59,105 @@ class _BmcQueue(Controller):
 
 
 class BmcQueues:
-    """Around one reconcile function: where it raises BmcUnreachable, its key changes queues and comes back more slowly.
+    """Around one reconcile function.
 
-    `spread` puts a random factor on a number of seconds; `on_end` is called once, when both queues have ended.
+    `workers`: of each queue. `spread` puts a random factor on a number of seconds; `on_end` is called once, when all
+    queues have ended; `clock` is monotonic, in seconds.
     """
 
     def __init__(
         self,
-        reconcile: Reconcile,
+        reconcile: ReconcileVisit,
         *,
-        workers: int,
-        unreachable_workers: int,
+        workers: Mapping[QueueName, int],
         spread: Callable[[float], float],
         on_end: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._reconcile = reconcile
         self._spread = spread
+        self._clock = clock
         self._lock = threading.Lock()
-        self._failures: dict[str, int] = {}  # the servers in the queue of the unreachable, and how often in a row
+        self._standings: dict[str, Standing] = {}
         self._on_end = on_end
         self._ended = 0
-        self._reachable = _BmcQueue("power", self._in_reachable, workers=workers, on_end=self._queue_ended)
-        self._unreachable = _BmcQueue(
-            "power-unreachable", self._in_unreachable, workers=unreachable_workers, on_end=self._queue_ended
-        )
+        self._queues: dict[QueueName, Controller] = {
+            name: _BmcQueue(NAMES[name], self._visitor(name), workers=count, on_end=self._queue_ended)
+            for name, count in workers.items()
+        }
 
     @property
     def controllers(self) -> list[Controller]:
         """To be run, all of them."""
-        return [self._reachable, self._unreachable]
+        return list(self._queues.values())
 
-    def add(self, key: str) -> None:
-        """Work on `key` soon, in the queue where it is."""
-        self._queue_of(key).queue.add(key)
+    def add(self, key: str, first: QueueName = "New") -> None:
+        """Work on `key` soon, in the queue where it is; in queue `first`, if it is in none."""
+        with self._lock:
+            standing = self._standings.setdefault(key, Standing(first, at=self._clock()))
+        self._queues[standing.queue].queue.add(key)
+
+    def counts(self) -> dict[QueueName, int]:
+        """How many servers are in each queue."""
+        with self._lock:
+            queues = [standing.queue for standing in self._standings.values()]
+        return {name: queues.count(name) for name in self._queues}
 
     def _queue_ended(self) -> None:
         with self._lock:
             self._ended += 1
-            last = self._ended == len(self.controllers)
+            last = self._ended == len(self._queues)
         if last:
             self._on_end()
 
-    def _queue_of(self, key: str) -> Controller:
-        with self._lock:
-            return self._unreachable if key in self._failures else self._reachable
+    def _visitor(self, name: QueueName) -> Reconcile:
+        def visit(key: str) -> float | None:
+            return self._visit(name, key)
 
-    def _in_reachable(self, key: str) -> float | None:
-        if self._queue_of(key) is self._unreachable:
-            # It changed queues while it waited in this one; the other queue knows when to come back to it.
-            return None
-        try:
-            return self._reconcile(key)
-        except BmcUnreachable as error:
-            self._unreachable.queue.add_after(key, self._failed(key, error))
-            return None
+        return visit
 
-    def _in_unreachable(self, key: str) -> float | None:
-        if self._queue_of(key) is self._reachable:
-            # Asked for once more while it was found alive; a BMC is spoken to by one thread at a time.
-            self._reachable.queue.add(key)
-            return None
-        try:
-            seconds = self._reconcile(key)
-        except BmcUnreachable as error:
-            return self._failed(key, error)
+    def _standing_of(self, key: str) -> Standing:
         with self._lock:
-            self._failures.pop(key, None)
-        if seconds is not None:
-            self._reachable.queue.add_after(key, seconds)
+            return self._standings.setdefault(key, Standing(at=self._clock()))
+
+    def _visit(self, name: QueueName, key: str) -> float | None:
+        before = self._standing_of(key)
+        if before.queue != name:
+            # It changed queues while it waited in this one, or was asked for once more while it was looked at. A BMC is
+            # spoken to by one thread at a time; that of the unreachable knows when to come back to it.
+            if before.queue != "Unreachable":
+                self._queues[before.queue].queue.add(key)
+            return None
+        visit = Visit(look_seconds=LOOK_SECONDS.get(name), is_slow=name == "Slow", clock=self._clock)
+        try:
+            seconds = self._reconcile(key, visit)
+        except LookOverdue:
+            return self._move(key, name, overdue(before, visit.bmc_seconds, self._clock()), 0.0)
+        except BmcUnreachable as error:
+            after = failed(before, visit.bmc_seconds, self._clock())
+            wait = self._spread(retry_seconds(after.failures))
+            log.info(
+                "BMC was not reached",
+                server=key,
+                error=str(error),
+                failures=after.failures,
+                retry_in_seconds=round(wait, 1),
+            )
+            return self._move(key, name, after, wait)
+        if seconds is None:
+            with self._lock:
+                self._standings.pop(key, None)
+            return None
+        after = visited(before, visit.bmc_seconds, self._clock(), answered=visit.answered)
+        return self._move(key, name, after, max(seconds, rest_seconds(name, visit.bmc_seconds)))
+
+    def _move(self, key: str, name: QueueName, after: Standing, seconds: float) -> float | None:
+        """Have it come back in `seconds`. Returns them, if that is in queue `name`."""
+        with self._lock:
+            self._standings[key] = after
+        if after.queue == name:
+            return seconds
+        if after.queue == "Slow":
+            log.info("BMC answers slowly", server=key, budget_seconds=round(after.budget_seconds, 1))
+        self._queues[after.queue].queue.add_after(key, seconds)
         return None
-
-    def _failed(self, key: str, error: BmcUnreachable) -> float:
-        with self._lock:
-            failures = self._failures[key] = self._failures.get(key, 0) + 1
-        seconds = self._spread(retry_seconds(failures))
-        log.info(
-            "BMC was not reached", server=key, error=str(error), failures=failures, retry_in_seconds=round(seconds, 1)
-        )
-        return seconds
-
-
-def retry_seconds(failures: int) -> float:
-    """How long to leave a BMC alone that was not reached `failures` times in a row (from 1): 5 s to 60 s."""
-    return float(min(FIRST_RETRY_SECONDS * 2.0 ** min(failures - 1, 10), LAST_RETRY_SECONDS))

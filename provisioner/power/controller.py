@@ -19,6 +19,7 @@ from provisioner.power.bmc_queues import BmcQueues
 from provisioner.power.preflight import Preflight
 from provisioner.power.reconcile import ServerPowerReconciler
 from provisioner.power.record import MANAGER, Record
+from provisioner.power.standing import recorded
 
 __all__ = ["MANAGER", "PowerSettings", "build_power_controllers"]
 
@@ -50,17 +51,11 @@ def build_power_controllers(
     record = Record(cluster, recorder, now=now)
     act = Act(settings, record, preflight)
     power = ServerPowerReconciler(cluster, servers, pool, act, record, settings, now=now, spread=spread)
-    queues = BmcQueues(
-        power.reconcile,
-        workers=settings.workers,
-        unreachable_workers=settings.unreachable_workers,
-        spread=spread,
-        on_end=pool.close,
-    )
+    queues = BmcQueues(power.reconcile, workers=settings.workers, spread=spread, on_end=pool.close, clock=clock)
 
     def on_change(key: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
         if old is None or new is None or _concern(old) != _concern(new):
-            queues.add(key)
+            queues.add(key, recorded(new or {}))
 
     servers.subscribe(on_change)
     return queues.controllers

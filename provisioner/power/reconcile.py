@@ -23,6 +23,7 @@ from provisioner.power.decide import Look, PoweredOn, RecordCut, decide, find_ho
 from provisioner.power.preflight import AGAIN_SECONDS, NodeAlive, NoLongerDue, NotAskedFor
 from provisioner.power.record import Record
 from provisioner.power.status import after_action, after_look, describe
+from provisioner.power.visit import Timed, Visit
 
 log = structlog.get_logger()
 
@@ -59,8 +60,9 @@ class ServerPowerReconciler:
         self._now = now
         self._spread = spread
 
-    def reconcile(self, key: str) -> float | None:
-        """One look at one server. Raises: BmcUnreachable, after it was recorded."""
+    def reconcile(self, key: str, visit: Visit | None = None) -> float | None:
+        """One look at one server. Raises: LookOverdue; BmcUnreachable, after it was recorded."""
+        visit = visit or Visit()
         found = self._servers.get(key)
         if found is None:
             self._pool.drop(key)
@@ -68,12 +70,12 @@ class ServerPowerReconciler:
         if not self._record.is_seen(key, found):
             return BEHIND_SECONDS
         try:
-            return self._reconcile(decode_shared(Server, found))
+            return self._reconcile(decode_shared(Server, found), visit)
         except NotFound:
             # It was deleted while we looked; the informer will say so.
             return None
 
-    def _reconcile(self, server: Server) -> float | None:
+    def _reconcile(self, server: Server, visit: Visit) -> float | None:
         if server.spec.bmc is None:
             self._pool.drop(server.name)
             if server.status.power is not None or find_condition(server.status.conditions, "PoweredOn"):
@@ -82,11 +84,11 @@ class ServerPowerReconciler:
         if find_hold(server) is not None:
             return self._hold(server.name)
         try:
-            bmc = self._pool.get(server.name, server.spec.bmc)
-            observed = bmc.get_power_state()
-            if self._settled(server, observed):
+            bmc = Timed(self._pool.get(server.name, server.spec.bmc), visit)
+            observed = visit.look(bmc)
+            if self._settled(server, observed, visit):
                 return self._spread(self._settings.poll_seconds)
-            return self._look_and_act(server, server.spec.bmc, bmc, observed)
+            return self._look_and_act(server, server.spec.bmc, bmc, observed, visit)
         except BmcUnreachable as error:
             self._record_failure(server.name, error.reason, str(error))
             raise
@@ -109,7 +111,7 @@ class ServerPowerReconciler:
         self._record.write(server, power, held)
         return None
 
-    def _settled(self, server: Server, observed: ObservedPower) -> bool:
+    def _settled(self, server: Server, observed: ObservedPower, visit: Visit) -> bool:
         """Whether there is nothing to do and nothing new to write."""
         now = self._now()
         power = after_look(server.status.power, observed, server.spec.power_state, now)
@@ -118,10 +120,12 @@ class ServerPowerReconciler:
             or power != server.status.power
         ):
             return False
-        said = self._record.condition(server, describe(server, power))
+        said = self._record.condition(server, describe(server, power, slow_bmc=visit.is_slow))
         return find_condition(server.status.conditions, "PoweredOn") == said
 
-    def _look_and_act(self, server: Server, place: BMC, bmc: PowerController, observed: ObservedPower) -> float:
+    def _look_and_act(
+        self, server: Server, place: BMC, bmc: PowerController, observed: ObservedPower, visit: Visit
+    ) -> float:
         """`place` is where `bmc` was found. Returns after how many seconds to look again."""
         if find_hold(server) is not None:
             return AGAIN_SECONDS  # the cache will say so, too
@@ -144,7 +148,8 @@ class ServerPowerReconciler:
             self._record.tell(server, "Warning", "PowerLost", "the BMC says that the server lost its power")
         if isinstance(action, Look) and _awaits_first_order(server, power, self._now()):
             return NEW_SECONDS
-        self._record.write(server, power, describe(server, power), acted=not isinstance(action, Look))
+        said_of_power = describe(server, power, slow_bmc=visit.is_slow)
+        self._record.write(server, power, said_of_power, acted=not isinstance(action, Look))
         if isinstance(action, RecordCut):
             return self._settings.off_seconds
         return self._spread(self._settings.poll_seconds)

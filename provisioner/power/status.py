@@ -20,6 +20,7 @@ from provisioner.power.decide import (
     is_power_cycle,
     pending_order,
 )
+from provisioner.power.standing import LOOK_SECONDS, SHARE, SLOW_REASON
 
 SETTLING: Final = timedelta(seconds=20)
 """For so long after a power-on or reset a BMC may still say Off without meaning that the power was lost."""
@@ -54,8 +55,22 @@ def after_look(
     return replace(power, state=state, observed_time=rfc3339_micro(now))
 
 
-def describe(server: Server, power: PowerStatus) -> PoweredOn:
-    """The condition PoweredOn of a server whose BMC was asked and answers; `power` is what is recorded of it now."""
+def describe(server: Server, power: PowerStatus, *, slow_bmc: bool = False) -> PoweredOn:
+    """The condition PoweredOn of a server whose BMC was asked and answers; `power` is what is recorded of it now.
+
+    slow_bmc: it answers slowly, which is told where there is nothing else to do or to wait for.
+    """
+    said = _describe(server, power)
+    if not slow_bmc or said.reason not in ("On", "Off"):
+        return said
+    words = (
+        f"{said.message}; its BMC answers slowly: it needs more than {SHARE:.0%} of a worker's time, or "
+        f"{LOOK_SECONDS['Prompt']:g} s for one answer, and is asked less often; reset it or update its firmware"
+    )
+    return PoweredOn(said.status, SLOW_REASON, words)
+
+
+def _describe(server: Server, power: PowerStatus) -> PoweredOn:
     on = power.state == "On"
     if server.spec.power_state == "Off":
         if not on:

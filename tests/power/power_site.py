@@ -49,7 +49,10 @@ class Site:
         self.name = name
         self.fake = fake
         self.settings = PowerSettings(
-            http_boot_uris={"x86_64": PINNED}, poll_seconds=0.3, off_seconds=0.1, workers=2, unreachable_workers=1
+            http_boot_uris={"x86_64": PINNED},
+            poll_seconds=0.3,
+            off_seconds=0.1,
+            workers={"New": 2, "Prompt": 2, "Slow": 1, "Unreachable": 1},
         )
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []

@@ -1,4 +1,4 @@
-"""A server whose BMC does not answer changes queues, and comes back."""
+"""A server whose BMC does not answer, or costs more than its share, changes queues, and comes back."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from provisioner.power.bmc.power_controller import BmcUnreachable
-from provisioner.power.bmc_queues import BmcQueues, retry_seconds
+from provisioner.power.bmc_queues import BmcQueues
+from provisioner.power.standing import LOOK_SECONDS, QueueName, recorded, retry_seconds
+from provisioner.power.visit import LookOverdue, Visit
 
 BOUND_SECONDS = 180
+LONG_SECONDS = 3600.0
+ONE_WORKER_EACH: dict[QueueName, int] = {"New": 1, "Prompt": 1, "Slow": 1, "Unreachable": 1}
 
 
 class FakeReconcile:
@@ -21,13 +25,14 @@ class FakeReconcile:
         self.looks: list[tuple[str, str]] = []
         self.changed = threading.Condition()
 
-    def __call__(self, key: str) -> float | None:
+    def __call__(self, key: str, visit: Visit) -> float | None:
         with self.changed:
             self.looks.append((key, threading.current_thread().name.rpartition("-")[0]))
             self.changed.notify_all()
         if key in self.dead:
             raise BmcUnreachable("away")
-        return None
+        visit.answered = True
+        return LONG_SECONDS
 
     def wait_for(self, check: Callable[[list[tuple[str, str]]], bool]) -> None:
         with self.changed:
@@ -46,9 +51,7 @@ def ended() -> list[str]:
 
 @pytest.fixture
 def queues(bmcs: FakeReconcile, ended: list[str]) -> Iterator[BmcQueues]:
-    made = BmcQueues(
-        bmcs, workers=1, unreachable_workers=1, spread=lambda seconds: 0.01, on_end=lambda: ended.append("end")
-    )
+    made = BmcQueues(bmcs, workers=ONE_WORKER_EACH, spread=lambda seconds: 0.01, on_end=lambda: ended.append("end"))
     stop = threading.Event()
     threads = [threading.Thread(target=controller.run, args=(stop,)) for controller in made.controllers]
     for thread in threads:
@@ -63,7 +66,7 @@ def queues(bmcs: FakeReconcile, ended: list[str]) -> Iterator[BmcQueues]:
 def test_a_dead_bmc_is_left_to_the_other_queue_until_it_answers(queues: BmcQueues, bmcs: FakeReconcile) -> None:
     bmcs.dead.add("a")
     queues.add("a")
-    bmcs.wait_for(lambda looks: looks[:3] == [("a", "power")] + [("a", "power-unreachable")] * 2)
+    bmcs.wait_for(lambda looks: looks[:3] == [("a", "power-new")] + [("a", "power-unreachable")] * 2)
     bmcs.dead.clear()
     # Wait until it was found alive, which is when it is asked for in the first queue again.
     for _ in range(BOUND_SECONDS * 100):
@@ -83,8 +86,11 @@ def test_a_change_of_a_dead_server_does_not_enter_the_queue_of_the_living(
     for _ in range(5):
         queues.add("a")
     queues.add("b")
+    bmcs.wait_for(lambda looks: ("b", "power-new") in looks)
+    queues.add("b")
     bmcs.wait_for(lambda looks: ("b", "power") in looks)
-    assert [look for look in bmcs.looks if look[1] == "power"] == [("a", "power"), ("b", "power")]
+    living = [look for look in bmcs.looks if look[1] != "power-unreachable"]
+    assert living == [("a", "power-new"), ("b", "power-new"), ("b", "power")]
 
 
 def test_a_dead_bmc_is_tried_more_and_more_rarely_but_at_least_every_minute() -> None:
@@ -94,12 +100,12 @@ def test_a_dead_bmc_is_tried_more_and_more_rarely_but_at_least_every_minute() ->
 def test_connections_are_closed_only_when_neither_queue_is_speaking_to_a_bmc() -> None:
     speaking, hang_up, said = threading.Event(), threading.Event(), list[str]()
 
-    def speak(key: str) -> None:
+    def speak(key: str, visit: Visit) -> None:
         speaking.set()
         assert hang_up.wait(BOUND_SECONDS)
         said.append("spoke")
 
-    queues = BmcQueues(speak, workers=1, unreachable_workers=1, spread=float, on_end=lambda: said.append("closed"))
+    queues = BmcQueues(speak, workers=ONE_WORKER_EACH, spread=float, on_end=lambda: said.append("closed"))
     stop = threading.Event()
     threads = [threading.Thread(target=controller.run, args=(stop,)) for controller in queues.controllers]
     for thread in threads:
@@ -107,17 +113,70 @@ def test_connections_are_closed_only_when_neither_queue_is_speaking_to_a_bmc() -
     queues.add("a")
     assert speaking.wait(BOUND_SECONDS)
     stop.set()
-    threads[1].join(BOUND_SECONDS)
-    assert (threads[1].is_alive(), said) == (False, [])
+    for thread in threads[1:]:
+        thread.join(BOUND_SECONDS)
+    assert ([thread.is_alive() for thread in threads[1:]], said) == ([False] * 3, [])
     hang_up.set()
     threads[0].join(BOUND_SECONDS)
     assert said == ["spoke", "closed"]
 
 
-def test_a_bmc_found_alive_is_spoken_to_by_the_queue_of_the_living_alone(
-    queues: BmcQueues, bmcs: FakeReconcile
-) -> None:
-    """A change of the server that came while it was looked at brings its key back to the queue of the dead."""
-    queues.controllers[1].queue.add("a")
+def test_a_bmc_is_spoken_to_by_the_queue_that_it_is_in_alone(queues: BmcQueues, bmcs: FakeReconcile) -> None:
+    """A change of the server that came while it was looked at brings its key back to the queue that it has left."""
+    queues.add("a")
     bmcs.wait_for(lambda looks: bool(looks))
-    assert bmcs.looks == [("a", "power")]
+    for controller in queues.controllers:
+        controller.queue.add("a")
+    bmcs.wait_for(lambda looks: len(looks) >= 2)
+    assert set(bmcs.looks[1:]) == {("a", "power")}
+
+
+def test_who_was_recorded_as_unreachable_or_slow_begins_in_that_queue(queues: BmcQueues, bmcs: FakeReconcile) -> None:
+    """A new leader does not find a thousand dead BMCs out among the living."""
+    reasons = {"dead": "BMCUnreachable", "cut": "BMCCutOff", "slow": "SlowBMC", "well": "On"}
+    for name, reason in reasons.items():
+        queues.add(name, recorded({"status": {"conditions": [{"type": "PoweredOn", "reason": reason}]}}))
+    queues.add("new", recorded({}))
+    bmcs.wait_for(lambda looks: len(looks) >= 5)
+    assert dict(bmcs.looks) == {
+        "dead": "power-unreachable",
+        "cut": "power-unreachable",
+        "slow": "power-slow",
+        "well": "power-new",
+        "new": "power-new",
+    }
+
+
+def test_a_look_that_takes_too_long_for_its_queue_is_made_in_another_at_once(ended: list[str]) -> None:
+    looked = list[tuple[str, float | None]]()
+    done = threading.Event()
+
+    def look(key: str, visit: Visit) -> float:
+        looked.append((threading.current_thread().name.rpartition("-")[0], visit._look_seconds))
+        if visit._look_seconds == LOOK_SECONDS["Prompt"]:
+            raise LookOverdue
+        visit.answered = True
+        if len(looked) == 3:
+            done.set()
+            return LONG_SECONDS
+        return 0.0
+
+    queues = BmcQueues(look, workers=ONE_WORKER_EACH, spread=float, on_end=lambda: ended.append("end"))
+    stop = threading.Event()
+    threads = [threading.Thread(target=controller.run, args=(stop,)) for controller in queues.controllers]
+    for thread in threads:
+        thread.start()
+    queues.add("a")
+    assert done.wait(BOUND_SECONDS)
+    stop.set()
+    for thread in threads:
+        thread.join(BOUND_SECONDS)
+    assert looked == [("power-new", 10.0), ("power", 3.0), ("power-slow", None)]
+
+
+def test_of_a_server_that_is_gone_nothing_is_kept(bmcs: FakeReconcile) -> None:
+    queues = BmcQueues(lambda key, visit: None, workers=ONE_WORKER_EACH, spread=float, on_end=lambda: None)
+    queues.add("a")
+    assert queues.counts()["New"] == 1
+    queues.controllers[0]._reconcile("a")
+    assert sum(queues.counts().values()) == 0

@@ -16,11 +16,14 @@ from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import of
 from provisioner.lab.machine.machine import BootPlan
+from provisioner.power import standing
 from provisioner.power.bmc.pool import BmcPool
 from provisioner.power.bmc.power_controller import BmcAccess, BmcUnreachable
 from provisioner.power.bmc.redfish import RedfishPower
+from provisioner.power.bmc.redfish_connection import BODY_BYTES
 from provisioner.power.controller import MANAGER, build_power_controllers
 from tests.lab.fake_machine import PASSWORD
+from tests.power.hostile_bmc import HostileBmc
 from tests.power.power_site import BOUND_SECONDS, PINNED, Site
 
 
@@ -283,3 +286,32 @@ def test_the_power_manager_owns_nothing_but_its_part(site: Site) -> None:
     )
     assert set(fields) == {"f:power", "f:conditions"}
     assert [key for key in fields["f:conditions"] if key.startswith("k:")] == ['k:{"type":"PoweredOn"}']
+
+
+def test_a_bmc_that_answers_slowly_is_told_and_its_orders_carried_out_all_the_same(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standing, "BURST_SECONDS", 0.0)  # so that each look is one too many
+    monkeypatch.setattr(standing, "SHARE", 1e-9)
+    site.write_server()
+    site.fake.machine.running = True
+    site.start()
+    told = site.wait_for_condition("SlowBMC")
+    assert told.status == "True"
+    assert "is asked less often; reset it or update its firmware" in told.message
+    site.order("order-1")
+    site.wait_for_order("order-1")
+
+
+def test_a_bmc_that_was_cut_off_is_told_with_what_was_expected(site: Site) -> None:
+    """The Server says what was observed, what was expected, and what to do."""
+    hostile = HostileBmc(site.fake)
+    hostile.attacks["GET /redfish/v1/"] = lambda wire: wire.answer(b"[" * (BODY_BYTES + 200_000))
+    site.write_server()
+    site.start()
+    told = site.wait_for_condition("BMCCutOff")
+    assert told.status == "Unknown"
+    assert f"it sent more than {BODY_BYTES} bytes" in told.message
+    assert "reset the BMC or update its firmware" in told.message
+    hostile.attacks.clear()
+    site.wait_for_condition("PowerOff")

@@ -18,8 +18,9 @@ import pytest
 
 from provisioner.api.values import Secret
 from provisioner.lab.machine.machine import BootPlan
+from provisioner.outbound.deadline import TooSlow, bounded_call
 from provisioner.power.bmc.ipmi import IpmiPower, split_address
-from provisioner.power.bmc.ipmi_processes import IpmiProcesses, NoAnswer
+from provisioner.power.bmc.ipmi_processes import IDLE_PROCESSES, IpmiProcesses, NoAnswer, _Process
 from provisioner.power.bmc.power_controller import BmcAccess, BmcRefused, BmcUnreachable
 from tests.power.ipmi_sim import PASSWORD, SESSIONS, IpmiSim, ipmi_sim
 
@@ -187,6 +188,34 @@ def test_what_is_not_answered_in_time_is_told_without_the_password(processes: Ip
     assert "hunter2" not in repr(caught.value)
     assert caught.value.__cause__ is None
     assert _children() == [], "and the process that hangs is ended"
+
+
+def test_a_process_that_speaks_with_a_bmc_has_a_bound_of_memory(sim: IpmiSim, processes: IpmiProcesses) -> None:
+    assert IpmiPower(sim.access, processes).get_power_state() == "Off"
+    (child,) = _children()
+    (limit,) = [line for line in Path(f"/proc/{child}/limits").read_text().splitlines() if "address space" in line]
+    assert limit.split()[3] == str(512 << 20)
+
+
+def test_of_many_processes_some_are_kept(sim: IpmiSim, processes: IpmiProcesses) -> None:
+    power = IpmiPower(sim.access, processes, call_seconds=PATIENCE_SECONDS)
+    assert power.get_power_state() == "Off"
+    spare = [_Process() for _ in range(IDLE_PROCESSES + 2)]
+    processes._idle.extend(spare)
+    assert power.get_power_state() == "Off"
+    assert len(processes._idle) <= IDLE_PROCESSES + 2, "the one that was used was ended, not put to the others"
+    assert len(_children()) == len(processes._idle)
+
+
+def test_a_call_that_is_part_of_another_ends_with_it(processes: IpmiProcesses, sim: IpmiSim) -> None:
+    """As a look that its queue gives less time than a call may take."""
+    assert IpmiPower(sim.access, processes).get_power_state() == "Off"  # a process has begun
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+        silent.bind(("127.0.0.1", 0))
+        power = IpmiPower(replace(sim.access, address=f"127.0.0.1:{silent.getsockname()[1]}"), processes)
+        with bounded_call("BMC", seconds=0.5), pytest.raises((BmcUnreachable, TooSlow)):
+            power.get_power_state()
+    assert _children() == [], "it hangs, and is ended"
 
 
 class FakeProcesses(IpmiProcesses):

@@ -99,7 +99,9 @@ def boot(subject: Subject) -> Iterable[str]:
 
 
 def _unwell(condition: Any) -> str:
-    return f" ({condition.reason}): {condition.message}" if condition is not None and condition.status != "True" else ""
+    if condition is None or (condition.status == "True" and condition.reason != "SlowBMC"):
+        return ""
+    return f" ({condition.reason}): {condition.message}"
 
 
 def checks(subject: Subject) -> Iterable[str]:

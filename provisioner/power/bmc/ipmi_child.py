@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import resource
 import socket
 import struct
 from typing import Any, Final
@@ -25,6 +27,8 @@ _NO_ANSWER_CODE: Final = 0xFFFF  # what pyghmi puts into the place of a completi
 _ONCE_SECONDS: Final = 10.0
 _GOODBYE_SECONDS: Final = 1.0
 _WAIT_SECONDS: Final = 0.05
+_MEMORY_BYTES: Final = 512 << 20
+"""Of address space: that of Python with pyghmi is about 150 MiB."""
 
 _wait = session._io_wait  # noqa: SLF001 (pyghmi has no other place to mend it)
 
@@ -75,6 +79,8 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     _forget_sessions()
     try:
         bmc = Session(request["host"], request["username"], request["password"], port=request["port"])
+    except MemoryError:
+        os._exit(1)  # what it holds would be missing to the next call
     except Exception as error:
         return {"error": _words(error), "phase": "Login"}
     try:
@@ -84,6 +90,8 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
             if answers[-1]["code"] and not one["optional"]:
                 break
         return {"answers": answers}
+    except MemoryError:
+        os._exit(1)
     except Exception as error:
         return {"error": _words(error), "phase": "Command"}
     finally:
@@ -114,6 +122,8 @@ def _words(error: Exception) -> str:
 
 def main() -> None:
     """Serve the socket that stands in for standard input until it is closed."""
+    # pyghmi takes in packets as long as they come; who floods it ends this process, and nothing else.
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     with socket.socket(fileno=0) as parent, parent.makefile("rw", encoding="utf-8") as lines:
         for line in lines:
             lines.write(json.dumps(answer(json.loads(line))) + "\n")

@@ -15,8 +15,14 @@ import threading
 from pathlib import Path
 from typing import Any, Final
 
+from provisioner.outbound.deadline import Call, bounded_call
+
 _CHILD: Final = Path(__file__).with_name("ipmi_child.py")
 _END_SECONDS: Final = 2.0
+IDLE_PROCESSES: Final = 8
+"""Kept for the next callers; each has about 25 MiB."""
+ANSWER_BYTES: Final = 64 * 1024
+"""Of one line. What BMCs answer by IPMI are some bytes each."""
 
 
 class NoAnswer(Exception):
@@ -24,23 +30,31 @@ class NoAnswer(Exception):
 
 
 class IpmiProcesses:
-    """Usable from several threads. There are as many processes as there were callers at once."""
+    """Usable from several threads. There are as many processes as callers, and some for the next ones."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._idle: list[_Process] = []
 
     def ask(self, request: dict[str, Any], *, seconds: float) -> dict[str, Any]:
-        """Have `request` (see `ipmi_child`) answered within `seconds`. Raises: NoAnswer."""
+        """Have `request` (see `ipmi_child`) answered within `seconds`, and within the call that this is part of.
+
+        Raises: NoAnswer.
+        """
         process = self._take()
         try:
-            answer = process.ask(request, seconds)
+            with bounded_call("it", seconds=seconds) as call:
+                answer = process.ask(request, call)
         except (OSError, ValueError) as error:
             process.end(at_once=True)
             # Without the request's own words: they hold the password.
             raise NoAnswer("no answer in time" if isinstance(error, TimeoutError) else "the connection broke") from None
         with self._lock:
-            self._idle.append(process)
+            kept = len(self._idle) < IDLE_PROCESSES
+            if kept:
+                self._idle.append(process)
+        if not kept:
+            process.end()
         return answer
 
     def close(self) -> None:
@@ -75,15 +89,16 @@ class _Process:
     def lives(self) -> bool:
         return self._popen.poll() is None
 
-    def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
-        self._socket.settimeout(seconds)
+    def ask(self, request: dict[str, Any], call: Call) -> dict[str, Any]:
+        self._socket.settimeout(call.remaining())
         self._socket.sendall(json.dumps(request).encode() + b"\n")
         said = b""
         while not said.endswith(b"\n"):
-            part = self._socket.recv(65536)
-            if not part:
-                raise ConnectionResetError
+            self._socket.settimeout(call.remaining())
+            part = self._socket.recv(ANSWER_BYTES)
             said += part
+            if not part or len(said) > ANSWER_BYTES:
+                raise ConnectionResetError
         answer: dict[str, Any] = json.loads(said)
         return answer
 
