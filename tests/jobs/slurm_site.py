@@ -125,7 +125,7 @@ class SlurmSite:
 
     def command(self, *words: str, check: bool = True) -> str:
         """What one of Slurm's own commands says."""
-        done = subprocess.run(self._enter(words), capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run(self._enter(words), capture_output=True, errors="replace", timeout=30, check=False)
         if check and done.returncode != 0:
             raise AssertionError(f"{words} ended with {done.returncode}: {done.stderr}")
         return done.stdout

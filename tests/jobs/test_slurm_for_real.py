@@ -77,10 +77,20 @@ def test_an_idle_node_is_idle(desk: Desk) -> None:
     assert (work.slurm_state, work.slurm_reason) == ("IDLE", None)
 
 
+def test_a_job_whose_name_is_no_text_is_seen_and_hides_no_other(desk: Desk, slurm: SlurmSite) -> None:
+    for name in ("\udcff\udce9", "train"):
+        slurm.wait_for_job(slurm.submit(FOREVER, "-J", name, "-w", NODE, "-n1"), "RUNNING")
+    work = desk.wait_for(lambda work: len(work.jobs) == 2)
+    shared = desk.workloads.look(SERVER, desk.pool, fresh=False)
+    assert [job.name for job in shared.jobs] == [job.name for job in work.jobs]
+    assert any("(train)" in job.message for job in work.jobs)
+
+
 def test_what_all_servers_share_says_what_a_look_of_ones_own_says(desk: Desk, slurm: SlurmSite) -> None:
     slurm.wait_for_job(slurm.submit(FOREVER, "-N2", "--exclusive"), "RUNNING")
     work = desk.wait_for(lambda work: len(work.jobs) == 1)
-    assert desk.workloads.look(SERVER, desk.pool, fresh=False) == work
+    shared = desk.workloads.look(SERVER, desk.pool, fresh=False)
+    assert [(job.name, job.servers) for job in shared.jobs] == [(job.name, job.servers) for job in work.jobs]
     assert desk.workloads.look(OTHER_SERVER, desk.pool, fresh=False).is_idle
     assert desk.workloads.close(OTHER_SERVER, desk.pool, REASON) is not None
     assert desk.workloads.look(OTHER_SERVER, desk.pool, fresh=False).slurm_reason == REASON

@@ -195,6 +195,13 @@ def test_an_answer_that_is_nested_without_end_is_a_failure(fake: FakeSlurmrestd)
         connect(fake).jobs()
 
 
+def test_the_name_of_a_job_may_be_any_bytes_and_hides_no_other_job(fake: FakeSlurmrestd) -> None:
+    named = b'{"jobs": [{"job_id": 7, "name": "a\xff\xe9", "job_state": ["RUNNING"], "nodes": "r1"}, {"job_id": 8}]}'
+    fake.raw["GET", "/slurm/v0.0.42/jobs"] = named
+    first, second = connect(fake).jobs()
+    assert (first.name, first.nodes, second.id) == ("a??", "r1", 8)
+
+
 def test_nobody_guesses_the_encoding_of_an_answer(fake: FakeSlurmrestd, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which takes seconds of a processor where hundreds of megabytes are made for that."""
 

@@ -103,9 +103,9 @@ class SlurmJob:
 def read_node(body: Mapping[str, Any]) -> SlurmNode:
     states = (*_words(body.get("state")), *_words(body.get("state_flags")))
     return SlurmNode(
-        name=str(body.get("name") or ""),
+        name=_text(body.get("name")),
         states=tuple(dict.fromkeys(states)),
-        reason=str(body.get("reason") or ""),
+        reason=_text(body.get("reason")),
     )
 
 
@@ -115,15 +115,20 @@ def read_job(body: Mapping[str, Any]) -> SlurmJob:
     return SlurmJob(
         id=number,
         label=f"{array}_{task}" if array and task is not None else str(number),
-        name=str(body.get("name") or ""),
-        user=str(body.get("user_name") or body.get("user_id") or "somebody"),
+        name=_text(body.get("name")),
+        user=_text(body.get("user_name") or body.get("user_id")) or "somebody",
         states=_words(body.get("job_state")),
-        nodes=str(body.get("nodes") or ""),
-        planned_nodes=str(body.get("scheduled_nodes") or body.get("sched_nodes") or ""),
+        nodes=_text(body.get("nodes")),
+        planned_nodes=_text(body.get("scheduled_nodes") or body.get("sched_nodes")),
         is_batch=bool(body.get("batch_flag")),
         may_requeue=bool(body.get("requeue")),
-        admin_comment=str(body.get("admin_comment") or ""),
+        admin_comment=_text(body.get("admin_comment")),
     )
+
+
+def _text(value: Any) -> str:
+    """Whatever users wrote there, with a mark in place of what is no text; nothing for nothing."""
+    return str(value or "").encode(errors="replace").decode()
 
 
 def _words(value: Any) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import requests
 
@@ -24,6 +24,9 @@ from provisioner.jobs.slurm.objects import SlurmJob, SlurmNode, read_job, read_n
 from provisioner.outbound.adapter import BoundedAdapter
 from provisioner.outbound.bulkhead import NoRoom
 from provisioner.outbound.deadline import TooLarge, TooSlow
+from provisioner.outbound.json_body import read_object
+
+T = TypeVar("T")
 
 CONNECT_SECONDS: Final = 5.0
 SILENCE_SECONDS: Final = 20.0
@@ -96,11 +99,11 @@ class SlurmRest:
 
     def nodes(self) -> tuple[SlurmNode, ...]:
         """Every node that Slurm knows."""
-        return tuple(read_node(body) for body in self._all("nodes"))
+        return self._all("nodes", read_node)
 
     def jobs(self) -> tuple[SlurmJob, ...]:
         """Every job that Slurm remembers, those that are over for a while among them."""
-        return tuple(read_job(body) for body in self._all("jobs"))
+        return self._all("jobs", read_job)
 
     def update_node(self, name: str, state: str, reason: str | None) -> None:
         """Ask for a state. Look afterwards: an update that is refused may have been made in part."""
@@ -131,11 +134,19 @@ class SlurmRest:
         self._ask("DELETE", f"job/{job.id}", query={"signal": signal, "flags": _STEPS_ONLY})
         return True
 
-    def _all(self, what: str) -> list[dict[str, Any]]:
-        bodies = self._ask("GET", what, many=True).get(what)
-        if not isinstance(bodies, list):
+    def _all(self, what: str, read: Callable[[Mapping[str, Any]], T]) -> tuple[T, ...]:
+        """What `read` makes of each of the answer's list `what`; the rest of thousands of them is not kept."""
+        found: list[T | None] | None = None
+
+        def parse(body: bytes) -> dict[str, Any]:
+            nonlocal found
+            answer, found = read_object(body, what, lambda item: read(item) if isinstance(item, dict) else None)
+            return answer
+
+        self._ask("GET", what, parse=parse)
+        if found is None:
             raise SlurmFailed(f"{self._access.url} answered without {what}: is it slurmrestd?", after_seconds=5.0)
-        return [body for body in bodies if isinstance(body, dict)]
+        return tuple(each for each in found if each is not None)
 
     def _ask(
         self,
@@ -145,15 +156,16 @@ class SlurmRest:
         body: Mapping[str, Any] | None = None,
         query: Mapping[str, str] | None = None,
         tolerate_unknown: bool = False,
-        many: bool = False,
+        parse: Callable[[bytes], Any] | None = None,
     ) -> dict[str, Any]:
+        """The answer's object. `parse`: for one about many, which may be larger and come later."""
         version = self._dialect().version
         what = f"{method} {path} ({version})"
-        response = self._send(method, f"/slurm/{version}/{path}", what, body, query, many=many)
+        response = self._send(method, f"/slurm/{version}/{path}", what, body, query, many=parse is not None)
         if response.status_code == HTTPStatus.NOT_FOUND:
             # Slurm was updated since: find out anew next time.
             self._dialects.pop(self._access.url, None)
-        answer = _json(response)
+        answer = _json(response, parse or _parse)
         errors = [error for error in answer.get("errors") or [] if isinstance(error, dict)]
         if tolerate_unknown and errors and not answer.get("nodes") and all(_says_unknown(error) for error in errors):
             return answer
@@ -166,7 +178,7 @@ class SlurmRest:
         if found is None:
             what = "GET openapi"
             response = self._send("GET", "/openapi/v3", what)
-            answer = _json(response)
+            answer = _json(response, _parse)
             if response.status_code != HTTPStatus.OK:
                 raise self._failed(what, response, [e for e in answer.get("errors") or [] if isinstance(e, dict)])
             found = self._dialects[self._access.url] = choose_dialect(answer.get("paths") or {}, self._access.url)
@@ -277,17 +289,22 @@ def _beginning(response: requests.Response) -> str:
     return response.content[:200].decode(errors="replace").strip()
 
 
-def _json(response: requests.Response) -> dict[str, Any]:
+def _json(response: requests.Response, parse: Callable[[bytes], Any]) -> dict[str, Any]:
     try:
-        answer = json.loads(response.content)
+        answer = parse(response.content)
     except (ValueError, RecursionError):
         return {}
     return answer if isinstance(answer, dict) else {}
 
 
+def _parse(body: bytes) -> Any:
+    # The name of a job may be any bytes, and must not make a whole answer unreadable.
+    return json.loads(body.decode(errors="surrogateescape"))
+
+
 def _words(error: Mapping[str, Any]) -> str:
     parts = (error.get("description"), error.get("error"))
-    return ": ".join(str(part) for part in parts if part and part != "No error")
+    return ": ".join(str(part) for part in parts if part and part != "No error").encode(errors="replace").decode()
 
 
 def _cause(error: BaseException) -> str:
