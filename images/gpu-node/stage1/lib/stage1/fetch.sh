@@ -1,8 +1,8 @@
 # Fetching from sources that may be slow, cut, endless or false. Each fetch has an end, in bytes and in time, and what
 # came of the root is kept for the next source. Nothing here is believed: image.sh verifies the whole.
 
-# A source of the root that gives less than $least_rate over so long is left for the next one; it may then take
-# root_bytes / least_rate and one of these at the most.
+# A source of the root that gives less than $least_rate over so long is left for the next one. So none holds a boot for
+# longer than root_bytes / least_rate and one of these.
 window_seconds=15
 # A manifest or its signature, whole.
 small_seconds=15
