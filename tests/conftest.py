@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -135,15 +136,26 @@ def cluster(control_plane: ControlPlane) -> Cluster:
 
 
 @pytest.fixture(scope="session")
-def controller_account(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
-    """The cluster as the controllers' account sees it: with the shipped rights and policies, and no more."""
+def account(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Cluster]:
+    """The cluster as `provisioner-<name>` sees it: with the shipped rights and policies, and no more."""
     from provisioner.cluster.client import Cluster
-    from tests.people import CONTROLLER, kubeconfig_of, until
+    from tests.people import kubeconfig_of, of_account, until
 
-    folder = tmp_path_factory.mktemp("controller-account")
-    account = Cluster.connect(kubeconfig_of(control_plane, folder, CONTROLLER), user_agent="provisioner-tests")
-    until(lambda: may_begin(account))
-    return account
+    folder = tmp_path_factory.mktemp("accounts")
+
+    @cache
+    def connect(name: str) -> Cluster:
+        found = Cluster.connect(kubeconfig_of(control_plane, folder, of_account(name)), user_agent="provisioner-tests")
+        until(lambda: may_begin(found))
+        return found
+
+    return connect
+
+
+@pytest.fixture(scope="session")
+def controller_account(account: Callable[[str], Cluster]) -> Cluster:
+    """The account by which all controllers run; a stage's folder has that of its own controller in its place."""
+    return account("controller")
 
 
 def may_begin(account: Cluster) -> bool:

@@ -14,8 +14,13 @@ from provisioner.cluster.resources import NODES
 from provisioner.lab.control_plane.pki import Authority
 from provisioner.lab.control_plane.plane import ControlPlane, render_kubeconfig
 
-CONTROLLER = "system:serviceaccount:provisioner-system:provisioner-controller"
-BOOT = "system:serviceaccount:provisioner-system:provisioner-boot"
+
+def of_account(name: str) -> str:
+    """The user name of one of the services' accounts."""
+    return f"system:serviceaccount:provisioner-system:provisioner-{name}"
+
+
+BOOT, CONTROLLER = of_account("boot"), of_account("controller")
 IN_FORCE_SECONDS = 180
 
 

@@ -40,7 +40,7 @@ class SlurmJobs:
         "Base URL of slurmrestd, such as http://slurm:6820.", max_length=253, pattern=r"^https?://[^\s]+$"
     )
     credentials_name: str = described(
-        "Secret in the provisioner's namespace with the keys username and token (a JWT of `scontrol token`).",
+        "Secret of namespace provisioner-slurm with the keys username and token (a JWT of `scontrol token`).",
         max_length=253,
         rules=NAME_RULES,
     )

@@ -89,7 +89,7 @@ class BMC:
     )
     protocol: BmcProtocol = described("Protocol spoken.", default="Redfish", server_default="Redfish")
     credentials_name: str | None = described(
-        "Secret in the provisioner's namespace with the keys username and password.",
+        "Secret of namespace provisioner-bmcs with the keys username and password.",
         default=None,
         max_length=253,
         rules=NAME_RULES,

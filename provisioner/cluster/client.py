@@ -63,6 +63,10 @@ class Cluster:
         """The same door for a caller who cannot wait longer than `seconds` for an answer."""
         return Cluster(self._transport, timeout_seconds=seconds)
 
+    def acting_as(self, user: str) -> Cluster:
+        """The same door for `user`, whom the caller may impersonate: rights, policies and audit log see that user."""
+        return Cluster(self._transport.acting_as(user), timeout_seconds=self._timeout_seconds)
+
     @property
     def server_url(self) -> str:
         return self._transport.server_url

@@ -15,7 +15,7 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, Protocol
 
@@ -73,6 +73,8 @@ class _Occurrence:
     type: EventType
     reason: str
     message: str
+    writer: Cluster = field(repr=False)
+    """By whose rights it is written; it is not part of what is said."""
 
     @property
     def event_namespace(self) -> str:
@@ -157,6 +159,21 @@ class EventRecorder:
 
     def record(self, regarding: Mapping[str, Any], type: EventType, reason: str, message: str) -> None:  # noqa: A002
         """Tell that something happened to the object `regarding` (apiVersion, kind, metadata). Never raises."""
+        self.record_by(self._cluster, regarding, type, reason, message)
+
+    def written_by(self, cluster: Cluster) -> Events:
+        """Where a part of the process records that has rights of its own: one pace and one queue for all of them."""
+        return _Part(self, cluster.with_timeout(REQUEST_SECONDS))
+
+    def record_by(
+        self,
+        writer: Cluster,
+        regarding: Mapping[str, Any],
+        type: EventType,  # noqa: A002
+        reason: str,
+        message: str,
+    ) -> None:
+        """`record`, by the rights of `writer`."""
         try:
             metadata = regarding["metadata"]
             occurrence = _Occurrence(
@@ -168,6 +185,7 @@ class EventRecorder:
                 type=type,
                 reason=reason,
                 message=message if len(message) <= MAX_MESSAGE_LENGTH else message[: MAX_MESSAGE_LENGTH - 1] + "…",
+                writer=writer,
             )
             self._put(occurrence)
         except Exception:
@@ -258,11 +276,11 @@ class EventRecorder:
         before = self._written.pop(name, None)
         if before is None:
             try:
-                self._remember(name, self._cluster.create(EVENTS, self._body(name, occurrence, tally)))
+                self._remember(name, occurrence.writer.create(EVENTS, self._body(name, occurrence, tally)))
                 return
             except Conflict:
                 try:
-                    existing = self._cluster.get(EVENTS, name, namespace=namespace)
+                    existing = occurrence.writer.get(EVENTS, name, namespace=namespace)
                 except NotFound as error:
                     raise Conflict(str(error), after_seconds=0.1) from error  # it expired this moment
                 before = str(existing["metadata"]["resourceVersion"]), int(existing.get("count") or 0)
@@ -274,7 +292,7 @@ class EventRecorder:
             "lastTimestamp": rfc3339(tally.last),
         }
         try:
-            self._remember(name, self._cluster.patch(EVENTS, name, patch, namespace=namespace))
+            self._remember(name, occurrence.writer.patch(EVENTS, name, patch, namespace=namespace))
         except NotFound as error:
             raise Conflict(str(error), after_seconds=0.1) from error
 
@@ -306,6 +324,17 @@ class EventRecorder:
             "reportingComponent": self._component,
             "reportingInstance": self._instance,
         }
+
+
+@dataclass(frozen=True)
+class _Part:
+    """`Events` of one part of the process."""
+
+    recorder: EventRecorder
+    writer: Cluster
+
+    def record(self, regarding: Mapping[str, Any], type: EventType, reason: str, message: str) -> None:  # noqa: A002
+        self.recorder.record_by(self.writer, regarding, type, reason, message)
 
 
 def event_name(name: str, said: object, component: str) -> str:

@@ -72,6 +72,12 @@ SELF_REVIEWS: Final = ResourceType("authentication.k8s.io", "v1", "SelfSubjectRe
 
 NODE_LEASES: Final = "kube-node-lease"
 """Namespace of the Leases that kubelets renew."""
+SYSTEM: Final = "provisioner-system"
+"""Namespace of the services' accounts and of their Leases. Whoever reads its Secrets may be any of the accounts."""
+BMC_SECRETS: Final = "provisioner-bmcs"
+"""Namespace of the Secrets with BMCs' passwords, which the account of the power controller alone reads."""
+SLURM_SECRETS: Final = "provisioner-slurm"
+"""Namespace of the Secrets with Slurm's tokens, which the account of the maintenance controller alone reads."""
 
 BUILT_IN: Final = (
     NODES,

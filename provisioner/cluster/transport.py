@@ -6,6 +6,7 @@ The package's own generated client is not used: its models cost seconds of impor
 
 from __future__ import annotations
 
+import copy
 import json
 import socket
 from collections.abc import Iterator, Mapping, Sequence
@@ -119,6 +120,12 @@ class Transport:
             message = f"no access to the cluster by {where}: {error}"
             raise NeedsHuman(message, hint="name a kubeconfig that exists") from error
         return cls(configuration, user_agent=user_agent, as_user=as_user, as_groups=as_groups)
+
+    def acting_as(self, user: str) -> Transport:
+        """The same connections, each request as `user`: for who may impersonate it."""
+        other = copy.copy(self)
+        other._as_user, other._as_groups = user, ()  # noqa: SLF001 - its own copy
+        return other
 
     @property
     def server_url(self) -> str:

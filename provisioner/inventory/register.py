@@ -18,7 +18,6 @@ from provisioner.inventory.duplicates import claims_of, is_waiting_stranger
 from provisioner.inventory.lists.entries import Entry, Origin
 
 MANAGER: Final = "provisioner-register"
-CREDENTIALS_NAMESPACE: Final = "provisioner-system"
 
 Action = Literal["create", "update", "unchanged", "delete"]
 Object = Mapping[str, Any]

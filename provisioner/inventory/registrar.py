@@ -17,12 +17,11 @@ from provisioner.api.errors import Conflict, Forbidden, NeedsHuman, NotFound, Pr
 from provisioner.api.server import Acceptance
 from provisioner.cluster.backoff import Backoff
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.resources import SECRETS, of
+from provisioner.cluster.resources import BMC_SECRETS, SECRETS, of
 from provisioner.inventory.duplicates import find_duplicates
 from provisioner.inventory.lists.entries import BadPackingList, Credentials, Entry, Mistake, Origin, PackingList
 from provisioner.inventory.references import find_dangling, known_racks
 from provisioner.inventory.register import (
-    CREDENTIALS_NAMESPACE,
     MANAGER,
     Action,
     Change,
@@ -280,7 +279,7 @@ def _read_secrets(cluster: Cluster, entries: Sequence[Entry]) -> Mapping[str, An
     if not any(entry.credentials for entry in entries):
         return {}
     try:
-        secrets = cluster.list(SECRETS, namespace=CREDENTIALS_NAMESPACE).items
+        secrets = cluster.list(SECRETS, namespace=BMC_SECRETS).items
     except Forbidden:
         return None
     return {body["metadata"]["name"]: body.get("data") or {} for body in secrets}
@@ -290,7 +289,7 @@ def _credentials_step(entry: Entry, credentials: Credentials, existing: Mapping[
     name = credentials_name(entry.name)
     wanted = {"username": credentials.username, "password": credentials.password.reveal()}
     data = {key: base64.b64encode(value.encode()).decode() for key, value in wanted.items()}
-    metadata = {"name": name, "namespace": CREDENTIALS_NAMESPACE, "labels": {"provisioner.dev/server": entry.name}}
+    metadata = {"name": name, "namespace": BMC_SECRETS, "labels": {"provisioner.dev/server": entry.name}}
     body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
     if existing is not None and name not in existing:
         return Step("create", "Secret", name, body=body, origin=entry.origin)

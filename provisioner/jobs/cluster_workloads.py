@@ -11,6 +11,7 @@ from provisioner.api.node_pool import NodePool
 from provisioner.api.server import Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
+from provisioner.cluster.resources import SLURM_SECRETS
 from provisioner.cluster.source import Source
 from provisioner.jobs.pod_jobs import evictable_keys
 from provisioner.jobs.pod_workloads import PodWorkloads
@@ -18,7 +19,6 @@ from provisioner.jobs.slurm.workloads import SlurmWorkloads
 from provisioner.jobs.work import EvictionBlocked, JobKind, SlurmDrained, Work
 from provisioner.outbound.bulkhead import Bulkhead
 
-NAMESPACE: Final = "provisioner-system"
 MAX_WORDS: Final = 1000
 
 
@@ -35,7 +35,7 @@ class ClusterWorkloads:
         events: Events,
         pods: Source | None = None,
         *,
-        namespace: str = NAMESPACE,
+        namespace: str = SLURM_SECRETS,
         now: Callable[[], datetime],
         in_lanes: bool = False,
     ) -> None:

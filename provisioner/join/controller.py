@@ -26,28 +26,33 @@ UNSYNCED_SECONDS: Final = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
-class JoinInformers:
-    """What the controllers follow."""
+class NodeInformers:
+    """What the preparer of Nodes follows."""
 
     servers: Informer
     node_pools: Informer
     racks: Informer
     nodes: Informer
+
+
+@dataclass(frozen=True, kw_only=True)
+class CertificateInformers:
+    """What the approver follows."""
+
+    servers: Informer
+    nodes: Informer
     csrs: Informer
 
 
-def build_join_controllers(
+def build_node_controllers(
     cluster: Cluster,
-    informers: JoinInformers,
+    informers: NodeInformers,
     recorder: Events,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
-    *,
-    max_expiration_seconds: int = MAX_EXPIRATION_SECONDS,
-    settle_seconds: float = SETTLE_SECONDS,
 ) -> list[Controller]:
-    """Three controllers: Nodes of servers, certificates, left-over tokens. The caller runs and stops them."""
+    """The controller of the servers' Nodes. The caller runs and stops it."""
     caches = {of(Server): informers.servers, of(NodePool): informers.node_pools, of(Rack): informers.racks}
-    caches[NODES], caches[CSRS] = informers.nodes, informers.csrs
+    caches[NODES] = informers.nodes
     preparer = NodePreparer(cluster=cluster, recorder=recorder, now=now, sources=caches)
 
     def prepare(name: str) -> float | None:
@@ -59,18 +64,10 @@ def build_join_controllers(
             return None  # Server or Node went away meanwhile; where there is something to do then, a change says so
 
     nodes = Controller("join-nodes", prepare, workers=PREPARERS)
-    approver = Approver(
-        cluster=cluster, recorder=recorder, now=now, max_expiration_seconds=max_expiration_seconds, sources=caches
-    )
-    certificates = Controller("join-certificates", approver.reconcile, workers=2)
-    tokens = Controller("join-tokens", TokenCleaner(cluster=cluster).reconcile)
 
     def server_changed(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
         if new is not None and (old is None or _of_interest(old) != _of_interest(new)):
             nodes.queue.add(name)
-        token_id = left_over(old, new)
-        if token_id is not None:
-            tokens.queue.add_after(token_id, settle_seconds)
 
     def node_changed(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
         if new is None:
@@ -89,16 +86,42 @@ def build_join_controllers(
 
         return changed
 
+    informers.servers.subscribe(server_changed)
+    informers.nodes.subscribe(node_changed)
+    informers.node_pools.subscribe(of_all_servers("nodePoolRef"))
+    informers.racks.subscribe(of_all_servers("rackRef"))
+    return [nodes]
+
+
+def build_certificate_controllers(
+    cluster: Cluster,
+    informers: CertificateInformers,
+    recorder: Events,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    *,
+    max_expiration_seconds: int = MAX_EXPIRATION_SECONDS,
+    settle_seconds: float = SETTLE_SECONDS,
+) -> list[Controller]:
+    """Two controllers: certificates, left-over tokens. The caller runs and stops them."""
+    caches = {of(Server): informers.servers, NODES: informers.nodes, CSRS: informers.csrs}
+    approver = Approver(
+        cluster=cluster, recorder=recorder, now=now, max_expiration_seconds=max_expiration_seconds, sources=caches
+    )
+    certificates = Controller("join-certificates", approver.reconcile, workers=2)
+    tokens = Controller("join-tokens", TokenCleaner(cluster=cluster).reconcile)
+
+    def server_changed(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
+        token_id = left_over(old, new)
+        if token_id is not None:
+            tokens.queue.add_after(token_id, settle_seconds)
+
     def csr_changed(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
         if new is not None and concerns_us(new):
             certificates.queue.add(name)
 
     informers.servers.subscribe(server_changed)
-    informers.nodes.subscribe(node_changed)
-    informers.node_pools.subscribe(of_all_servers("nodePoolRef"))
-    informers.racks.subscribe(of_all_servers("rackRef"))
     informers.csrs.subscribe(csr_changed)
-    return [nodes, certificates, tokens]
+    return [certificates, tokens]
 
 
 def _of_interest(server: dict[str, Any]) -> tuple[Any, Any]:

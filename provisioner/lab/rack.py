@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from provisioner.api.errors import NeedsHuman
+from provisioner.cluster.resources import BMC_SECRETS
 from provisioner.lab.bmc.certificate import obtain_certificate
 from provisioner.lab.bmc.rack_of_bmcs import CONTROL_SOCKET, RACK_FILE
 from provisioner.lab.child_process import LabProcess
@@ -158,7 +159,7 @@ class VirtualRack:
             "bootMethod": found.boot_method,
         }
 
-    def bmc_secret(self, namespace: str = "provisioner-system") -> dict[str, Any]:
+    def bmc_secret(self, namespace: str = BMC_SECRETS) -> dict[str, Any]:
         """The Secret with the credentials of the rack's BMCs."""
         return {
             "apiVersion": "v1",

@@ -11,7 +11,7 @@ from typing import Any
 
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
-from provisioner.cluster.events import EventRecorder
+from provisioner.cluster.events import Events
 from provisioner.cluster.informer import Informer
 from provisioner.power.act import Act, PowerSettings
 from provisioner.power.bmc.pool import BmcPool
@@ -27,7 +27,7 @@ __all__ = ["MANAGER", "PowerSettings", "build_power_controllers"]
 def build_power_controllers(
     cluster: Cluster,
     servers: Informer,
-    recorder: EventRecorder,
+    recorder: Events,
     settings: PowerSettings | None = None,
     *,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),

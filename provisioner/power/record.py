@@ -12,7 +12,7 @@ from provisioner.api.meta import Condition, rfc3339
 from provisioner.api.schema import API_VERSION
 from provisioner.api.server import PowerStatus, Server
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.events import EventRecorder, EventType
+from provisioner.cluster.events import Events, EventType
 from provisioner.cluster.own_writes import OwnWrites
 from provisioner.cluster.resources import of
 from provisioner.power.decide import PoweredOn
@@ -23,7 +23,7 @@ MANAGER: Final = "provisioner-power"
 class Record:
     """Writes only what changed."""
 
-    def __init__(self, cluster: Cluster, recorder: EventRecorder, *, now: Callable[[], datetime]) -> None:
+    def __init__(self, cluster: Cluster, recorder: Events, *, now: Callable[[], datetime]) -> None:
         self._cluster = cluster
         self._recorder = recorder
         self._now = now

@@ -17,7 +17,7 @@ from provisioner.cluster.resources import SECRETS, of
 from provisioner.lab.control_plane.plane import ControlPlane
 from tests.people import bind, bind_in, kubeconfig_of, until
 
-SYSTEM = "provisioner-system"
+BMCS = "provisioner-bmcs"
 
 
 @pytest.fixture(scope="module")
@@ -26,14 +26,14 @@ def registrar_kubeconfig(control_plane: ControlPlane, tmp_path_factory: pytest.T
     path = kubeconfig_of(control_plane, tmp_path_factory.mktemp("rita"), "rita")
     admin, rita = Cluster.connect(control_plane.kubeconfig), Cluster.connect(path)
     bind(admin, "provisioner-administrator", "rita")
-    bind_in(admin, SYSTEM, "provisioner-bmc-secrets", "rita")
+    bind_in(admin, BMCS, "provisioner-bmc-secrets", "rita")
 
     def is_in_force() -> bool:
         try:
             rita.create(SECRETS, secret("probe"))
         except Refused as refused:
             return "no others" in str(refused)
-        admin.delete(SECRETS, "probe", namespace=SYSTEM)
+        admin.delete(SECRETS, "probe", namespace=BMCS)
         return False
 
     until(is_in_force)
@@ -43,7 +43,7 @@ def registrar_kubeconfig(control_plane: ControlPlane, tmp_path_factory: pytest.T
 @pytest.fixture(autouse=True)
 def tidy(cluster: Cluster, unique: str) -> Iterator[None]:
     yield
-    for kind, namespace in ((of(Server), None), (of(Rack), None), (SECRETS, SYSTEM)):
+    for kind, namespace in ((of(Server), None), (of(Rack), None), (SECRETS, BMCS)):
         for body in cluster.list(kind, namespace=namespace).items:
             if body["metadata"]["name"].startswith(unique):
                 cluster.delete(kind, body["metadata"]["name"], namespace=namespace)
@@ -51,7 +51,7 @@ def tidy(cluster: Cluster, unique: str) -> Iterator[None]:
 
 def secret(name: str, *, server: str | None = None, type_: str = "Opaque", **data: str) -> dict[str, Any]:
     labels = {"provisioner.dev/server": server} if server else {}
-    metadata = {"name": name, "namespace": SYSTEM, "labels": labels}
+    metadata = {"name": name, "namespace": BMCS, "labels": labels}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": type_, "stringData": data}
 
 
@@ -73,7 +73,7 @@ def test_an_administrator_registers_with_bmc_secrets_again_and_with_another_pass
         done = register(registrar_kubeconfig, unique, tmp_path, password)
         assert done.exit_code == 0, done.output
         assert password not in done.output
-    written = cluster.get(SECRETS, f"{unique}-u01-bmc", namespace=SYSTEM)
+    written = cluster.get(SECRETS, f"{unique}-u01-bmc", namespace=BMCS)
     assert written["data"]["password"] == "c2Vjb25k"
 
 
@@ -85,17 +85,17 @@ def test_an_operator_writes_no_secret(operator: Cluster, unique: str) -> None:
 def test_who_writes_bmc_secrets_gets_at_no_other(registrar_kubeconfig: Path, cluster: Cluster, unique: str) -> None:
     rita = Cluster.connect(registrar_kubeconfig)
     token = secret(f"{unique}-bmc", server=unique, type_="kubernetes.io/service-account-token")
-    token["metadata"]["annotations"] = {"kubernetes.io/service-account.name": "provisioner-controller"}
+    token["metadata"]["annotations"] = {"kubernetes.io/service-account.name": "default"}
     cluster.create(SECRETS, token)
     cluster.create(SECRETS, secret(f"{unique}-slurm", username="root", token="t"))
     for name in (f"{unique}-bmc", f"{unique}-slurm"):
         with pytest.raises(Refused, match="and no others"):
-            rita.patch(SECRETS, name, {"metadata": {"annotations": {"a": "b"}}}, namespace=SYSTEM)
+            rita.patch(SECRETS, name, {"metadata": {"annotations": {"a": "b"}}}, namespace=BMCS)
         with pytest.raises(Refused, match="cannot get resource"):
-            rita.get(SECRETS, name, namespace=SYSTEM)
+            rita.get(SECRETS, name, namespace=BMCS)
         with pytest.raises(Refused, match="cannot delete resource"):
-            rita.delete(SECRETS, name, namespace=SYSTEM)
-    cluster.delete(SECRETS, f"{unique}-bmc", namespace=SYSTEM)
+            rita.delete(SECRETS, name, namespace=BMCS)
+    cluster.delete(SECRETS, f"{unique}-bmc", namespace=BMCS)
     for forged in (
         token,
         secret(f"{unique}-bmc", username="root", password="p"),
@@ -105,7 +105,7 @@ def test_who_writes_bmc_secrets_gets_at_no_other(registrar_kubeconfig: Path, clu
         with pytest.raises(Refused, match="and no others"):
             rita.create(SECRETS, forged)
     with pytest.raises(Refused, match="cannot list resource"):
-        rita.list(SECRETS, namespace=SYSTEM)
+        rita.list(SECRETS, namespace=BMCS)
     with pytest.raises(Refused, match="cannot create resource"):
         rita.create(
             SECRETS, secret(f"{unique}-bmc", server=unique) | {"metadata": {"name": unique, "namespace": "default"}}

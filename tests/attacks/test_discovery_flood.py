@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -53,7 +53,7 @@ class Site:
     """A boot host with a relay to it, and the inventory beside it."""
 
     cluster: Cluster
-    controller_account: Cluster
+    inventory_account: Cluster
     unique: str
     application: Flask
     discoverer: Discoverer
@@ -92,7 +92,7 @@ class Site:
 
     def tidy_up(self, later: timedelta = timedelta()) -> None:
         """As the inventory does, so much later."""
-        unknown = UnknownMachines(self.controller_account, self.servers, clock=lambda: datetime.now(UTC) + later)
+        unknown = UnknownMachines(self.inventory_account, self.servers, clock=lambda: datetime.now(UTC) + later)
         unknown.reconcile(KEY)
 
 
@@ -102,7 +102,7 @@ PXE = {opt.VENDOR_CLASS: b"PXEClient:Arch:00007:UNDI:003016", opt.CLIENT_ARCHITE
 @pytest.fixture
 def site(
     cluster: Cluster,
-    controller_account: Cluster,
+    account: Callable[[str], Cluster],
     control_plane: ControlPlane,
     unique: str,
     tmp_path: Path,
@@ -145,7 +145,7 @@ def site(
     macs = (MacAddress(f"52:{digits}:{n >> 8:02x}:{n & 255:02x}") for n in itertools.count())
     try:
         with Relay(settings) as relay:
-            yield Site(cluster, controller_account, unique, application, discoverer, relay, macs, servers)
+            yield Site(cluster, account("inventory"), unique, application, discoverer, relay, macs, servers)
     finally:
         stop.set()
         discoverer.wake()
@@ -211,7 +211,7 @@ def test_the_controllers_account_deletes_only_unknown_machines_that_nobody_touch
     site.cluster.patch(of(Server), f"unknown-{site.unique}", {"spec": {"position": "u14"}})
     for name in (site.unique, f"unknown-{site.unique}"):
         with pytest.raises(Refused, match="deletes only unknown machines that nobody touched"):
-            site.controller_account.delete(of(Server), name)
+            site.inventory_account.delete(of(Server), name)
     site.cluster.delete(of(Server), f"unknown-{site.unique}")
     site.cluster.create(of(Server), machine)
-    site.controller_account.delete(of(Server), f"unknown-{site.unique}")
+    site.inventory_account.delete(of(Server), f"unknown-{site.unique}")

@@ -123,7 +123,7 @@ class Scene:
 def scene(
     world: World,
     cluster: Cluster,
-    controller_account: Cluster,
+    account: Callable[[str], Cluster],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Scene]:
@@ -135,7 +135,7 @@ def scene(
     stop = threading.Event()
     with fake_server(tmp_path / "bmc", name=world.name) as fake:
         fake.machine.power_on(DISK)
-        site = Site(cluster, controller_account, world.name, fake)
+        site = Site(cluster, account("power"), world.name, fake)
         site.write_secret()
         bmc = BMC(
             address=fake.url,
@@ -154,7 +154,7 @@ def scene(
                 power_off()
 
             monkeypatch.setattr(fake.machine, "power_off", end_and_power_off)
-            controllers = start_boot_controller(controller_account, world, stop)
+            controllers = start_boot_controller(account("orders"), world, stop)
             old_boot.start()
             try:
                 yield Scene(world, site, answers, old_boot)

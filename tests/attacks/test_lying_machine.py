@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from provisioner.api.node_contract import POWER_CYCLE_REQUESTED, REBOOT_REQUESTED
@@ -11,8 +13,8 @@ from tests.maintenance.plane import Plane
 
 
 @pytest.fixture
-def plane(cluster: Cluster, controller_account: Cluster, unique: str) -> Plane:
-    return Plane(cluster, controller_account, unique)
+def plane(cluster: Cluster, account: Callable[[str], Cluster], unique: str) -> Plane:
+    return Plane(cluster, account("maintenance"), unique)
 
 
 def claim_boot(plane: Plane, boot_id: str) -> None:

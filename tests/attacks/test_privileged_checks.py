@@ -32,9 +32,9 @@ def pod_spec(**more: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def start(controller_account: Cluster, cluster: Cluster) -> Iterator[Callable[[str, dict[str, Any]], str]]:
-    """Starts a check with such a pod on a server, with the controller's rights; what came of it, in words."""
-    runner = JobRunner(controller_account, jobs=Index(labelled_server), pods=Index(labelled_server))
+def start(account: Callable[[str], Cluster], cluster: Cluster) -> Iterator[Callable[[str, dict[str, Any]], str]]:
+    """Starts a check with such a pod on a server, with the rights of its account; what came of it, in words."""
+    runner = JobRunner(account("health"), jobs=Index(labelled_server), pods=Index(labelled_server))
 
     def begin(server: str, spec: dict[str, Any]) -> str:
         check = job_check(template={"spec": {"template": {"spec": spec}}})

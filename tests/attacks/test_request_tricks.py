@@ -25,7 +25,7 @@ from provisioner.cluster.resources import NODES, of
 from provisioner.join.node_object import SERVER_UID_ANNOTATION
 from provisioner.lab.control_plane.plane import ControlPlane
 from tests.api.objects import maintenance
-from tests.people import CONTROLLER, bind, kubeconfig_of
+from tests.people import bind, kubeconfig_of
 
 NOON = "2026-03-01T12:00:00Z"
 LATER = "2026-03-01T13:00:00Z"
@@ -173,10 +173,6 @@ def _file(who: Cluster, name: str, server: str, user: str = "alice") -> None:
     who.create(of(Maintenance), maintenance(name, serverRef=server, requestors=[entry]))
 
 
-def _controller(plane: ControlPlane, directory: Path) -> Cluster:
-    return Cluster.connect(kubeconfig_of(plane, directory, CONTROLLER, group="system:serviceaccounts"))
-
-
 def test_nobody_deletes_a_maintenance_by_an_owner_that_is_not_there(
     operator: Cluster, administrator: Cluster, unique: str
 ) -> None:
@@ -198,8 +194,7 @@ def test_everybody_may_number_those_of_its_own_server(operator: Cluster, unique:
     _file(operator, name.format(unique), unique)
 
 
-def test_the_controller_numbers_as_it_must(control_plane: ControlPlane, unique: str, tmp_path: Path) -> None:
-    controller: Callable[..., Cluster] = _controller
+def test_the_controller_numbers_as_it_must(account: Callable[[str], Cluster], unique: str) -> None:
     entry = {"name": "condition-reboot", "action": "Reboot"}
     body = maintenance(f"{unique}-1000000000", serverRef=unique, requestors=[entry])
-    controller(control_plane, tmp_path).create(of(Maintenance), body)
+    account("maintenance").create(of(Maintenance), body)

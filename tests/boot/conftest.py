@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from provisioner.boot.host.processes import run_here
+from provisioner.cluster.client import Cluster
 from provisioner.lab.tools import Tools, content_key
 from tests.tools import CACHE, lab_tools
 
@@ -37,3 +38,9 @@ def programs() -> Iterator[Programs]:
     with tempfile.TemporaryDirectory(prefix="provisioner-test-") as folder:
         Path(folder).chmod(0o755)
         yield Programs(tools, Path(folder))
+
+
+@pytest.fixture(scope="session")
+def controller_account(account: Callable[[str], Cluster]) -> Cluster:
+    """The cluster as this stage's controller sees it."""
+    return account("orders")

@@ -8,16 +8,23 @@ call counts as that call. What cannot be read so is in OPAQUE.
 from __future__ import annotations
 
 import ast
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import provisioner
 from provisioner import api
 from provisioner.api.meta import Resource
+from provisioner.cli.service.groups import GROUPS, Surroundings
+from provisioner.cli.service.informers import SharedInformers
 from provisioner.cluster import resources
+from provisioner.cluster.metrics import Meters
 from provisioner.cluster.resources import KNOWN, ResourceType, of
+from tests.cluster.fake_cluster import FakeCluster
+from tests.cluster.fake_events import FakeEvents
 
 ROOT: Final = Path(provisioner.__file__).parent
 
@@ -39,29 +46,42 @@ VERBS: Final = {
 OPAQUE: Final[dict[str, set[tuple[str, str]]]] = {
     # The counts of either kind, by `self._kind`.
     "inventory/controller.py": {("patch", "racks/status"), ("patch", "nodepools/status")},
+    # By whichever of two kinds of patch it takes.
+    "maintenance/effects.py": {("patch", "nodes/status")},
     # The one call that names no kind, because there is only one.
     "jobs/pod_workloads.py": {("create", "pods/eviction")},
 }
 NOT_BY_SERVICES: Final = {"inventory/registrar.py"}
 """Stages' modules that people's commands use."""
-OF_BOOT: Final = (
-    *("boot/dhcp/", "boot/host/", "boot/observe/", "boot/script/"),
-    *("join/admission/service.py", "cli/service/join_service.py"),
-)
-OF_CONTROLLER: Final = (
-    *("inventory/", "boot/orders/", "power/", "health/", "maintenance/", "jobs/", "join/", "cluster/leader.py"),
-    *("cli/service/controllers.py", "cli/service/controller.py"),
-)
-OF_BOTH: Final = ("cluster/events.py",)
+OF_GROUPS: Final = ("cluster/events.py", "cluster/leader.py")
+"""Of each group of controllers: its Events, and its Lease where it runs alone."""
+CODE: Final[dict[str, tuple[str, ...]]] = {
+    "boot": (
+        *("boot/dhcp/", "boot/host/", "boot/observe/", "boot/script/", "cluster/events.py"),
+        *("join/admission/service.py", "cli/service/join_service.py"),
+    ),
+    "controller": ("cli/service/controllers.py", "cli/service/controller.py", "cluster/leader.py"),
+    "inventory": ("inventory/", *OF_GROUPS),
+    "orders": ("boot/orders/", *OF_GROUPS),
+    "join": ("join/controller.py", "join/node_controller.py", "join/node_object.py", *OF_GROUPS),
+    "approver": ("join/certificates/", "join/stale_tokens.py", *OF_GROUPS),
+    "health": ("health/", *OF_GROUPS),
+    "maintenance": ("maintenance/", "jobs/", *OF_GROUPS),
+    "power": ("power/", *OF_GROUPS),
+}
+"""Files and folders by account."""
 
 Right = tuple[str, str]
 """Verb and resource, with its subresource: ("patch", "servers/status")."""
 
 
 def rights_needed(account: str) -> dict[Right, set[str]]:
-    """What the code of `account` (boot, controller) asks of the API server, and the files that ask."""
+    """What the code of `account` asks of the API server, and the files that ask."""
     wrappers = _wrappers()
     needed: dict[Right, set[str]] = {}
+    for kind in _followed(account):
+        for verb in ("list", "watch"):
+            needed.setdefault((verb, kind.plural), set()).add("cli/service/groups.py")
     for name in _files(account):
         found = set(_calls(name, wrappers)) | OPAQUE.get(name, set())
         for right in found:
@@ -92,11 +112,28 @@ class _Function:
     bound: dict[str, list[ResourceType]]
 
 
+def _followed(account: str) -> list[ResourceType]:
+    """What the groups of controllers that read by `account` follow: all of them by that of the process."""
+    cluster: Any = FakeCluster()
+    informers = SharedInformers(cluster)
+    shared = Surroundings(
+        informers=informers,
+        clock=lambda: datetime.now(UTC),
+        boot_url="http://10.80.0.1",
+        power_poll_seconds=10.0,
+        meters=Meters(causes=(), checks=()),
+        stop=threading.Event(),
+    )
+    for name, build in GROUPS.items():
+        if account in ("controller", name):
+            build(cluster, FakeEvents(), shared)
+    return [informer._type for informer in informers.made]
+
+
 def _files(account: str) -> Iterator[str]:
-    first, other = (OF_BOOT, ()) if account == "boot" else (OF_CONTROLLER, OF_BOOT)
     for path in sorted(ROOT.rglob("*.py")):
         name = str(path.relative_to(ROOT))
-        if name.startswith((*first, *OF_BOTH)) and not name.startswith(other or ("-",)) and name not in NOT_BY_SERVICES:
+        if name.startswith(CODE[account]) and name not in NOT_BY_SERVICES:
             yield name
 
 
@@ -167,7 +204,8 @@ def _calls(name: str, wrappers: dict[str, dict[str, set[tuple[str, str]]]]) -> I
 def _verbs(call: ast.Call, local: dict[str, set[tuple[str, str]]]) -> set[tuple[str, str]]:
     called = _called(call)
     if isinstance(call.func, ast.Attribute) and called in VERBS:
-        return {VERBS[called]}
+        reads_a_cache = ast.unparse(call.func.value).endswith("caches")
+        return set() if reads_a_cache else {VERBS[called]}
     return local.get(called, set())
 
 

@@ -47,7 +47,7 @@ def seen(controller_account: Cluster, control_plane: ControlPlane, tmp_path: Pat
     assert isinstance(transport, CountingTransport)
     transport.seen = []
     stop = threading.Event()
-    settings: dict[str, Any] = {"namespace": "provisioner-system", "boot_url": "http://10.80.0.1"}
+    settings: dict[str, Any] = {"boot_url": "http://10.80.0.1"}
     meters = Meters(causes=FINAL_PHASE_OF.items(), checks=ALL_CHECKS)
     settings |= {"power_poll_seconds": 10.0, "clock": lambda: datetime.now(UTC), "meters": meters}
     leading = threading.Thread(target=run_controllers, args=(Cluster(transport), stop), kwargs=settings)

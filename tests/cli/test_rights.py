@@ -5,39 +5,64 @@ from __future__ import annotations
 import pytest
 
 from provisioner.api.errors import Refused
+from provisioner.cli.service.controller import NAMES
+from provisioner.cli.service.groups import GROUPS
+from provisioner.cli.service.manifests import ACCOUNTS
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.resources import BUILT_IN, LEASES, ResourceType
+from provisioner.cluster.resources import (
+    BMC_SECRETS,
+    BUILT_IN,
+    LEASES,
+    NODE_LEASES,
+    SLURM_SECRETS,
+    SYSTEM,
+    ResourceType,
+)
 from provisioner.lab.control_plane.plane import ControlPlane
 from tests.cli.calls_of_accounts import Right, rights_needed, unreadable_calls
 
 RULES_REVIEWS = ResourceType("authorization.k8s.io", "v1", "SelfSubjectRulesReview", "selfsubjectrulesreviews")
-NAMESPACED = {kind.plural for kind in BUILT_IN if kind.namespaced}
-SYSTEM, TOKENS, NODE_LEASES = "provisioner-system", "kube-system", "kube-node-lease"
-CHECKS, DEFAULT = "provisioner-checks", "default"
-NAMESPACES = (SYSTEM, TOKENS, NODE_LEASES, CHECKS, DEFAULT)
-CHECKED_BY_OTHERS = {("approve", "signers"), ("disrupt-now", "maintenances")}
-"""What the API server's admission looks for when the controller approves, or carries a request under Now over."""
+NAMESPACED = {kind.plural for kind in BUILT_IN if kind.namespaced} | {"serviceaccounts"}
+TOKENS, CHECKS, DEFAULT = "kube-system", "provisioner-checks", "default"
+NAMESPACES = (SYSTEM, BMC_SECRETS, SLURM_SECRETS, TOKENS, NODE_LEASES, CHECKS, DEFAULT)
+CHECKED_BY_OTHERS: dict[str, set[Right]] = {
+    "approver": {("approve", "signers")},
+    "maintenance": {("disrupt-now", "maintenances")},
+    "controller": {("impersonate", "serviceaccounts")},
+}
+"""What the API server looks for when one approves, carries a request under Now over, or acts as another."""
+OWN_LEASE: dict[Right, set[str]] = {(verb, "leases"): {SYSTEM} for verb in ("get", "create", "update")}
+OWN_EVENTS: dict[Right, set[str]] = {(verb, "events"): {DEFAULT} for verb in ("get", "create", "patch")}
 
 PLACES: dict[str, dict[Right, set[str]]] = {
-    "boot": {
-        ("get", "events"): {DEFAULT},
-        ("create", "events"): {DEFAULT},
-        ("patch", "events"): {DEFAULT},
-        ("get", "leases"): {NODE_LEASES},
-        ("create", "secrets"): {TOKENS},
-        ("delete", "secrets"): {TOKENS},
+    "boot": OWN_EVENTS
+    | {("get", "leases"): {NODE_LEASES}, ("create", "secrets"): {TOKENS}, ("delete", "secrets"): {TOKENS}},
+    "controller": OWN_LEASE
+    | {
+        ("list", "leases"): {NODE_LEASES},
+        ("watch", "leases"): {NODE_LEASES},
+        ("impersonate", "serviceaccounts"): {SYSTEM},
     },
-    "controller": {
+    "inventory": OWN_LEASE | OWN_EVENTS,
+    "orders": OWN_LEASE
+    | OWN_EVENTS
+    | {
         ("get", "leases"): {NODE_LEASES, SYSTEM},
         ("list", "leases"): {NODE_LEASES},
         ("watch", "leases"): {NODE_LEASES},
-        ("create", "leases"): {SYSTEM},
-        ("update", "leases"): {SYSTEM},
-        ("get", "secrets"): {SYSTEM},
-        ("delete", "secrets"): {TOKENS},
+    },
+    "join": OWN_LEASE | OWN_EVENTS,
+    "approver": OWN_LEASE | OWN_EVENTS | {("delete", "secrets"): {TOKENS}},
+    "health": OWN_LEASE
+    | OWN_EVENTS
+    | {
+        ("list", "leases"): {NODE_LEASES},
+        ("watch", "leases"): {NODE_LEASES},
         ("create", "jobs"): {CHECKS},
         ("delete", "jobs"): {CHECKS},
     },
+    "maintenance": OWN_LEASE | {("get", "secrets"): {SLURM_SECRETS}},
+    "power": OWN_LEASE | OWN_EVENTS | {("get", "leases"): {NODE_LEASES, SYSTEM}, ("get", "secrets"): {BMC_SECRETS}},
 }
 """Where a right is enough in some namespaces; any other is needed in all of them."""
 
@@ -66,11 +91,11 @@ def in_place(name: str, rights: set[Right], namespace: str) -> set[Right]:
     return {right for right in rights if is_needed(right)}
 
 
-@pytest.mark.parametrize("name", ["boot", "controller"])
+@pytest.mark.parametrize("name", PLACES)
 def test_an_account_has_the_rights_that_its_code_uses_and_no_others(
     cluster: Cluster, control_plane: ControlPlane, name: str
 ) -> None:
-    needed = set(rights_needed(name)) | (CHECKED_BY_OTHERS if name == "controller" else set())
+    needed = set(rights_needed(name)) | CHECKED_BY_OTHERS.get(name, set())
     somebody, anybody = account(control_plane, f"provisioner-{name}"), account(control_plane, "nobody")
     assert set(PLACES[name]) <= needed, "a place for a right that nothing uses"
     for namespace in NAMESPACES:
@@ -80,9 +105,14 @@ def test_an_account_has_the_rights_that_its_code_uses_and_no_others(
         assert wanted - has == set(), f"provisioner-{name} may not do in {namespace} what its code does"
 
 
-@pytest.mark.parametrize("name", ["boot", "controller"])
+@pytest.mark.parametrize("name", PLACES)
 def test_the_kind_of_every_call_can_be_told(name: str) -> None:
     assert unreadable_calls(name) == [], "name what it asks for in OPAQUE (tests/cli/calls_of_accounts.py)"
+
+
+def test_there_is_an_account_for_each_group_of_controllers() -> None:
+    assert set(PLACES) == {"boot", "controller", *GROUPS} == set(ACCOUNTS)
+    assert tuple(GROUPS) == NAMES
 
 
 def test_the_controller_holds_its_own_lease_and_no_other(controller_account: Cluster, cluster: Cluster) -> None:

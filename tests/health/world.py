@@ -26,6 +26,7 @@ from provisioner.cluster.resources import JOBS, LEASES, NAMESPACES, NODES, PODS,
 from provisioner.health.controller import HealthController, HealthInformers, build_job_runner, follow
 from provisioner.health.jobs.manifest import CHECK_LABEL
 from provisioner.health.skew import ClockSkew
+from provisioner.join.node_object import SERVER_UID_ANNOTATION
 from tests.boot.objects import image, pool, rack, server
 from tests.cluster.fake_events import FakeEvents
 from tests.health.objects import BOOT, good_facts, nic
@@ -271,7 +272,8 @@ def make_world(
     settings = VerificationSettings(expected=ExpectedInventory(cpus=128), checks=checks, attempts=attempts)
     create(pool(f"{unique}-pool", image_ref=f"{unique}-image", verification=settings))
     create(server(unique, boot_mac_address=mac, rack_ref=f"{unique}-rack", node_pool_ref=f"{unique}-pool"))
-    cluster.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": unique}})
+    marks = {SERVER_UID_ANNOTATION: cluster.read(Server, unique).metadata.uid}
+    cluster.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": unique, "annotations": marks}})
     cluster.strategic_patch(NODES, unique, {"status": {"conditions": [FOREIGN_CONDITION]}}, subresource="status")
     with contextlib.ExitStack() as stack:
         followed = informers or stack.enter_context(follow_all(door))

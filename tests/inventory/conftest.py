@@ -63,3 +63,9 @@ def site(cluster: Cluster, unique: str) -> Iterator[Site]:
             if body["metadata"]["name"].startswith(unique):
                 cluster.delete(of(kind), body["metadata"]["name"])
     cluster.delete(of(AddressBlock), Site(cluster, unique).address(0))
+
+
+@pytest.fixture(scope="session")
+def controller_account(account: Callable[[str], Cluster]) -> Cluster:
+    """The cluster as this stage's controller sees it."""
+    return account("inventory")

@@ -224,10 +224,8 @@ def test_a_vendors_csv_registers_a_new_rack_with_one_command(
     assert refused.exit_code == 2
     assert "list.csv:1, column BMC Password: a column of passwords" in refused.output
 
-    if not any(body["metadata"]["name"] == "provisioner-system" for body in cluster.list(NAMESPACES).items):
-        cluster.create(
-            NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "provisioner-system"}}
-        )
+    if not any(body["metadata"]["name"] == "provisioner-bmcs" for body in cluster.list(NAMESPACES).items):
+        cluster.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "provisioner-bmcs"}})
     done = register(text, *options, "--bmc-secrets", name="list.csv")
     assert done.exit_code == 0, done.output
     assert "hunter" not in done.output
@@ -235,7 +233,7 @@ def test_a_vendors_csv_registers_a_new_rack_with_one_command(
     server = cluster.read(Server, f"{unique}-u02")
     assert server.spec.bmc is not None
     assert (server.spec.bmc.address, server.spec.bmc.credentials_name) == (f"https://{digits}-2", f"{unique}-u02-bmc")
-    data = cluster.get(SECRETS, f"{unique}-u02-bmc", namespace="provisioner-system")["data"]
+    data = cluster.get(SECRETS, f"{unique}-u02-bmc", namespace="provisioner-bmcs")["data"]
     assert {key: base64.b64decode(value).decode() for key, value in data.items()} == {
         "username": "root",
         "password": "hunter3",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +15,23 @@ from provisioner.join.certificates.controller import Approver
 from provisioner.join.node_controller import NodePreparer
 from provisioner.lab.control_plane.plane import ControlPlane
 from tests.cluster.fake_events import FakeEvents
-from tests.join.world import Clock, World, connect_as_account, grant_rights, register
+from tests.join.world import Clock, World, connect_as_account, register
 
-Accounts = tuple[Cluster, Cluster]
+
+@dataclass(frozen=True)
+class Accounts:
+    """The doors of the join service, of the preparer of Nodes and of the approver, each by a token of its account."""
+
+    boot: Cluster
+    join: Cluster
+    approver: Cluster
 
 
 @pytest.fixture(scope="session")
 def accounts(cluster: Cluster, control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Accounts:
-    """The doors of the join service and of the controller."""
-    grant_rights(cluster, "provisioner-boot", "provisioner-controller")
     folder = tmp_path_factory.mktemp("accounts")
-    service = connect_as_account(cluster, control_plane, folder, "provisioner-boot")
-    return service, connect_as_account(cluster, control_plane, folder, "provisioner-controller")
+    names = ("boot", "join", "approver")
+    return Accounts(*(connect_as_account(cluster, control_plane, folder, f"provisioner-{name}") for name in names))
 
 
 @pytest.fixture
@@ -44,9 +50,9 @@ def make_world(
             name=f"{unique}-{suffix}",
             mac="52:54:" + ":".join(f"{byte:02x}" for byte in digits[:4]),
             address=f"10.{digits[5]}.{digits[6]}.{digits[7] % 250 + 1}",
-            service_cluster=accounts[0],
-            approver=Approver(cluster=accounts[1], recorder=recorded, now=clock),
-            preparer=NodePreparer(cluster=accounts[1], recorder=recorded, now=clock),
+            service_cluster=accounts.boot,
+            approver=Approver(cluster=accounts.approver, recorder=recorded, now=clock),
+            preparer=NodePreparer(cluster=accounts.join, recorder=recorded, now=clock),
             recorded=recorded,
             clock=clock,
         )

@@ -15,12 +15,16 @@ from provisioner.api.node_pool import NodePool
 from provisioner.api.rack import Rack
 from provisioner.api.server import Server
 from provisioner.api.values import MacAddress
-from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import CSRS, NODES, of
 from provisioner.join.admission.configuration import JoinConfiguration
 from provisioner.join.admission.service import find_server_in
-from provisioner.join.controller import JoinInformers, build_join_controllers
+from provisioner.join.controller import (
+    CertificateInformers,
+    NodeInformers,
+    build_certificate_controllers,
+    build_node_controllers,
+)
 from tests.cluster.fake_events import FakeEvents
 from tests.join import samples
 from tests.join.conftest import Accounts
@@ -31,26 +35,33 @@ SECONDS = 180.0
 
 
 @pytest.fixture(scope="module")
-def informers(accounts: Accounts) -> Iterator[JoinInformers]:
-    """All controllers run, with the rights of the controller's account."""
-    cluster: Cluster = accounts[1]
-    followed = JoinInformers(
-        servers=Informer(cluster, of(Server)),
-        node_pools=Informer(cluster, of(NodePool)),
-        racks=Informer(cluster, of(Rack)),
-        nodes=Informer(cluster, NODES),
-        csrs=Informer(cluster, CSRS),
+def informers(accounts: Accounts) -> Iterator[CertificateInformers]:
+    """All controllers run, each with the rights of its account; what the approver follows."""
+    followed = NodeInformers(
+        servers=Informer(accounts.join, of(Server)),
+        node_pools=Informer(accounts.join, of(NodePool)),
+        racks=Informer(accounts.join, of(Rack)),
+        nodes=Informer(accounts.join, NODES),
+    )
+    by_approver = CertificateInformers(
+        servers=Informer(accounts.approver, of(Server)),
+        nodes=Informer(accounts.approver, NODES),
+        csrs=Informer(accounts.approver, CSRS),
     )
     stop = threading.Event()
-    controllers = build_join_controllers(cluster, followed, FakeEvents(), settle_seconds=1.0)
+    controllers = [
+        *build_node_controllers(accounts.join, followed, FakeEvents()),
+        *build_certificate_controllers(accounts.approver, by_approver, FakeEvents(), settle_seconds=1.0),
+    ]
     threads = [threading.Thread(target=controller.run, args=(stop,), daemon=True) for controller in controllers]
-    for informer in vars(followed).values():
+    caches = [*vars(followed).values(), *vars(by_approver).values()]
+    for informer in caches:
         informer.start(stop)
     for thread in threads:
         thread.start()
-    for informer in vars(followed).values():
+    for informer in caches:
         assert informer.wait_for_sync(SECONDS)
-    yield followed
+    yield by_approver
     stop.set()
     for thread in threads:
         thread.join(SECONDS)
@@ -64,7 +75,7 @@ def wait_until(true: Callable[[], bool], what: str) -> None:
 
 
 def test_an_order_becomes_a_node_and_a_request_a_certificate(
-    informers: JoinInformers, make_world: Callable[..., World]
+    informers: CertificateInformers, make_world: Callable[..., World]
 ) -> None:
     world = make_world()
     world.prepare_node = lambda: None  # type: ignore[method-assign]
@@ -93,7 +104,7 @@ def test_an_order_becomes_a_node_and_a_request_a_certificate(
 
 
 def test_the_token_of_a_server_that_is_deleted_while_it_joins_goes_with_it(
-    informers: JoinInformers, make_world: Callable[..., World]
+    informers: CertificateInformers, make_world: Callable[..., World]
 ) -> None:
     world = make_world()
     world.prepare_node = lambda: None  # type: ignore[method-assign]
@@ -105,7 +116,7 @@ def test_the_token_of_a_server_that_is_deleted_while_it_joins_goes_with_it(
 
 
 def test_the_node_of_a_deleted_server_is_denied_and_a_request_that_cannot_be_read_keeps_nobody_waiting(
-    informers: JoinInformers, make_world: Callable[..., World]
+    informers: CertificateInformers, make_world: Callable[..., World]
 ) -> None:
     world = make_world()
     world.prepare_node = lambda: None  # type: ignore[method-assign]
@@ -133,14 +144,16 @@ def test_the_node_of_a_deleted_server_is_denied_and_a_request_that_cannot_be_rea
     wait_until(lambda: denied(renewal) == "ServerDeleted", "the renewal is denied")
 
 
-def test_a_server_is_found_by_its_boot_mac_address(informers: JoinInformers, make_world: Callable[..., World]) -> None:
+def test_a_server_is_found_by_its_boot_mac_address(
+    informers: CertificateInformers, make_world: Callable[..., World]
+) -> None:
     world = make_world()
     find = find_server_in(informers.servers)
     wait_until(lambda: find(MacAddress(world.mac)) == world.name, "the server is in the cache")
     assert find(MacAddress("52:54:ff:ff:ff:fe")) is None
 
 
-def test_a_pool_that_appears_late_is_noticed(informers: JoinInformers, make_world: Callable[..., World]) -> None:
+def test_a_pool_that_appears_late_is_noticed(informers: CertificateInformers, make_world: Callable[..., World]) -> None:
     world = make_world()
     world.admin.delete(of(NodePool), world.name)
     world.prepare_node = lambda: None  # type: ignore[method-assign]
@@ -155,7 +168,7 @@ def test_a_pool_that_appears_late_is_noticed(informers: JoinInformers, make_worl
 
 
 def test_a_pool_that_goes_and_comes_back_leaves_a_prepared_node_prepared(
-    informers: JoinInformers, make_world: Callable[..., World]
+    informers: CertificateInformers, make_world: Callable[..., World]
 ) -> None:
     world = make_world()
     world.prepare_node = lambda: None  # type: ignore[method-assign]

@@ -222,7 +222,7 @@ def test_the_node_is_there_before_the_kubelet_with_everything_on_it(world: World
 def test_what_admission_puts_on_a_new_node_stays(make_world: Callable[..., World]) -> None:
     """A new Node comes back with a taint that was not in what was sent, and is not written again."""
     world, created = make_world(), list[dict[str, Any]]()
-    account = world.approver.cluster
+    account = world.preparer.cluster
 
     class Watched:
         def __getattr__(self, name: str) -> Any:
@@ -246,9 +246,11 @@ def test_what_admission_puts_on_a_new_node_stays(make_world: Callable[..., World
 def test_a_node_whose_maker_died_before_it_was_on_record_is_put_on_record(make_world: Callable[..., World]) -> None:
     world = make_world()
 
+    by_account = world.preparer.cluster
+
     class Dies:
         def __getattr__(self, name: str) -> Any:
-            return getattr(world.approver.cluster, name)
+            return getattr(by_account, name)
 
         def apply_status(self, *_: Any, **__: Any) -> Any:
             raise KeyboardInterrupt
@@ -324,9 +326,11 @@ def test_a_node_that_the_api_server_refuses_is_told_on_the_server(make_world: Ca
     """The CRD refuses what would be refused here; a policy of the cluster may refuse more."""
     world = make_world()
 
+    by_account = world.preparer.cluster
+
     class Policy:
         def __getattr__(self, name: str) -> Any:
-            return getattr(world.approver.cluster, name)
+            return getattr(by_account, name)
 
         def create(self, *_: Any, **__: Any) -> Any:
             raise RefusedByServer("admission webhook denied the Node", hint="ask its owner")
@@ -404,9 +408,11 @@ def test_a_node_cannot_shake_off_a_quarantine_or_spoil_its_next_boot(world: Worl
 def test_a_failed_write_leaves_the_record_of_what_was_set(world: World) -> None:
     """A pool's taint is on record before it is on the Node, and the older one until it is off."""
 
+    by_account = world.preparer.cluster
+
     class Dies:
         def __getattr__(self, name: str) -> Any:
-            return getattr(world.approver.cluster, name)
+            return getattr(by_account, name)
 
         def patch(self, *_: Any, **__: Any) -> Any:
             raise KeyboardInterrupt

@@ -24,7 +24,6 @@ from provisioner.api.errors import Conflict
 from provisioner.api.maintenance import AGENT_METHODS
 from provisioner.api.meta import ObjectMeta, rfc3339, rfc3339_micro
 from provisioner.api.server import BootOrder, PowerStatus, Server, ServerSpec
-from provisioner.cli.service.manifests import all_manifests
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import CSRS, SECRETS, ResourceType, of
 from provisioner.join.admission.admit import Denied
@@ -87,17 +86,6 @@ def connect_as_account(admin: Cluster, plane: ControlPlane, folder: Path, name: 
         namespace=SYSTEM_NAMESPACE,
     )
     return connect_as(plane, folder, {"token": answer["status"]["token"]})
-
-
-def grant_rights(admin: Cluster, service: str, controller: str) -> None:
-    """What the boot service and the controller may do for a join, to two ServiceAccounts."""
-    accounts = {"provisioner-boot": service, "provisioner-controller": controller}
-    for body in all_manifests():
-        if str(body["metadata"]["name"]).startswith("provisioner:"):
-            for subject in body.get("subjects", ()):
-                if subject["name"] in accounts:
-                    subject.update(name=accounts[subject["name"]], namespace=SYSTEM_NAMESPACE)
-            admin.apply(body, manager="tests")
 
 
 def again(reconcile: Callable[[], object]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -31,3 +31,9 @@ def _nothing_is_left(request: pytest.FixtureRequest, unique: str) -> Iterator[No
 @pytest.fixture
 def plane(cluster: Cluster, controller_account: Cluster, unique: str) -> Plane:
     return Plane(cluster, controller_account, unique)
+
+
+@pytest.fixture(scope="session")
+def controller_account(account: Callable[[str], Cluster]) -> Cluster:
+    """The cluster as this stage's controller sees it."""
+    return account("maintenance")

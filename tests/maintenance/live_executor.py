@@ -18,8 +18,8 @@ from provisioner.api import Image, Maintenance, NodePool, Server
 from provisioner.api.codec import encode
 from provisioner.api.meta import Resource
 from provisioner.api.pool_settings import JobSettings, SlurmJobs
-from provisioner.cluster.resources import NAMESPACES, NODES, SECRETS, ResourceType, of
-from provisioner.jobs.cluster_workloads import NAMESPACE, ClusterWorkloads
+from provisioner.cluster.resources import NAMESPACES, NODES, SECRETS, SLURM_SECRETS, ResourceType, of
+from provisioner.jobs.cluster_workloads import ClusterWorkloads
 from provisioner.maintenance.controller import build_maintenance_controllers
 from provisioner.maintenance.follow import MaintenanceInformers
 from tests.boot import objects
@@ -122,9 +122,9 @@ class LiveExecutor:
 
     def _create_all(self, pools: Mapping[str, str | None]) -> None:
         self._create(objects.image())
-        self.cluster.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        self.cluster.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SLURM_SECRETS}})
         data = {key: base64.b64encode(value.encode()).decode() for key, value in (("username", "root"), ("token", "t"))}
-        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "slurm", "namespace": NAMESPACE}}
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "slurm", "namespace": SLURM_SECRETS}}
         self.cluster.create(SECRETS, {**secret, "data": data})
         for number, (name, url) in enumerate(pools.items()):
             slurm = SlurmJobs(url=url, credentials_name="slurm") if url is not None else None

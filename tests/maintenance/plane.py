@@ -27,6 +27,7 @@ from provisioner.api.pool_settings import MaintenanceSettings
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.own_writes import BEHIND_SECONDS
 from provisioner.cluster.resources import NODES, ResourceType, of
+from provisioner.join.node_object import SERVER_UID_ANNOTATION
 from provisioner.maintenance.controller import MaintenanceController
 from provisioner.maintenance.follow import MaintenanceInformers
 from tests.boot import objects
@@ -158,7 +159,8 @@ class Plane:
     # What the machine and the other controllers do
 
     def make_node(self, name: str) -> None:
-        self.cluster.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+        metadata = {"name": name, "annotations": {SERVER_UID_ANNOTATION: f"uid-of-{name}"}}
+        self.cluster.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
         self.cluster.patch(NODES, name, {"spec": {"taints": None}})
         self.run_boot(name, DIGEST)
 

@@ -45,6 +45,7 @@ class Site:
     """All controllers of one server; `go_on` lets each of them look once."""
 
     world: World
+    account: Callable[[str], Cluster]
     jobs: FakeJobs = field(default_factory=FakeJobs)
     ahead: timedelta = timedelta()
     controllers: list[Callable[[str], float | None]] = field(default_factory=list)
@@ -53,7 +54,7 @@ class Site:
         world, caches, events, ids = self.world, self.world.informers, FakeEvents(), itertools.count(1)
         common = {key: getattr(caches, key) for key in ("servers", "pools", "images", "nodes", "maintenances")}
         executor = MaintenanceController(
-            world.door,
+            self.account("maintenance"),
             MaintenanceInformers(**common),
             self.jobs,
             events,
@@ -61,13 +62,13 @@ class Site:
             new_id=lambda: f"{world.name}-try-{next(ids)}",
         )
         boot = BootController(
-            world.door,
+            self.account("orders"),
             BootInformers(**common, racks=caches.racks, leases=caches.leases),
             events,
             now=world.now,
             rng=random.Random(world.name),
         )
-        preparer = NodePreparer(cluster=world.door, recorder=events, now=world.now)
+        preparer = NodePreparer(cluster=self.account("join"), recorder=events, now=world.now)
         self.controllers = [executor.reconcile, boot.reconcile, preparer.reconcile, world.controller()]
 
     def go_on(self, until: Callable[[], bool]) -> None:
@@ -115,9 +116,9 @@ class Site:
 
 
 @pytest.fixture
-def site(cluster: Cluster, controller_account: Cluster, unique: str) -> Iterator[Site]:
+def site(cluster: Cluster, account: Callable[[str], Cluster], unique: str) -> Iterator[Site]:
     """A server in production, and a Maintenance that has come to its one try, by kexec."""
-    with make_world(cluster, controller_account, unique) as world:
+    with make_world(cluster, account("health"), unique) as world:
         settings = {"kexecModels": ["*"], "rebootMethods": ["Kexec"]}
         cluster.patch(of(NodePool), f"{unique}-pool", {"spec": {"maintenance": settings}})
         moment = rfc3339(world.now())
@@ -127,10 +128,8 @@ def site(cluster: Cluster, controller_account: Cluster, unique: str) -> Iterator
         address = {"address": "10.80.0.77", "subnetName": "boot"}
         cluster.apply_status(Server, unique, address, manager="provisioner-inventory")
         world.boot(facts=world.facts(kexec_supported=True, product="any"))
-        uid = world.server().metadata.uid
-        cluster.patch(NODES, unique, {"metadata": {"annotations": {"provisioner.dev/server-uid": uid}}})
         world.renew_lease()
-        site = Site(world)
+        site = Site(world, account)
         site.go_on(lambda: site.lifecycle() == "InProduction" and VERIFICATION_TAINT not in site.keys)
         asked = {"type": REBOOT_REQUESTED, "status": "True", "reason": "WhenIdle", "message": "new kernel"}
         cluster.strategic_patch(NODES, unique, {"status": {"conditions": [asked]}}, subresource="status")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,9 +10,9 @@ import pytest
 from provisioner.api.maintenance import Maintenance
 from provisioner.api.server import Server
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.resources import SECRETS, of
+from provisioner.cluster.resources import BMC_SECRETS, SECRETS, of
 from tests.lab.fake_machine import fake_server
-from tests.power.power_site import NAMESPACE, Site
+from tests.power.power_site import Site
 
 
 @pytest.fixture
@@ -27,8 +27,14 @@ def site(cluster: Cluster, controller_account: Cluster, unique: str, tmp_path: P
             made.stop()
             cluster.delete(of(Maintenance), f"{unique}-1")
             cluster.delete(of(Server), unique)
-            cluster.delete(SECRETS, f"{unique}-bmc", namespace=NAMESPACE)
+            cluster.delete(SECRETS, f"{unique}-bmc", namespace=BMC_SECRETS)
 
 
 def create_namespace(cluster: Cluster) -> None:
-    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}, manager="test")
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": BMC_SECRETS}}, manager="test")
+
+
+@pytest.fixture(scope="session")
+def controller_account(account: Callable[[str], Cluster]) -> Cluster:
+    """The cluster as this stage's controller sees it."""
+    return account("power")

@@ -17,7 +17,7 @@ from provisioner.api.server import Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.informer import Informer
-from provisioner.cluster.resources import EVENTS, of
+from provisioner.cluster.resources import BMC_SECRETS, EVENTS, of
 from provisioner.power.bmc.pool import BmcPool
 from provisioner.power.bmc.power_controller import BmcAccess, PowerController
 from provisioner.power.controller import PowerSettings, build_power_controllers
@@ -25,7 +25,6 @@ from tests.lab.fake_machine import PASSWORD, USERNAME, FakeServer
 
 PINNED = "http://10.80.0.1/snponly.efi"
 BOUND_SECONDS = 180.0
-NAMESPACE = "provisioner-system"
 
 
 def wait_for(what: str, check: Callable[[], Any]) -> Any:
@@ -63,7 +62,7 @@ class Site:
             {
                 "apiVersion": "v1",
                 "kind": "Secret",
-                "metadata": {"name": f"{self.name}-bmc", "namespace": NAMESPACE},
+                "metadata": {"name": f"{self.name}-bmc", "namespace": BMC_SECRETS},
                 "stringData": {"username": username, "password": password},
             },
             manager="test",

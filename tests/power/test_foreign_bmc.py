@@ -26,13 +26,13 @@ import pytest
 from provisioner.api.server import Server
 from provisioner.api.values import Secret
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.resources import SECRETS, of
+from provisioner.cluster.resources import BMC_SECRETS, SECRETS, of
 from provisioner.lab.bmc.certificate import obtain_certificate
 from provisioner.power.bmc.power_controller import BmcAccess, BmcRefused, BmcUnreachable
 from provisioner.power.bmc.redfish import RedfishPower
 from tests.lab.fake_machine import fake_server
 from tests.power.conftest import create_namespace
-from tests.power.power_site import NAMESPACE, Site
+from tests.power.power_site import Site
 
 BOUND_SECONDS = 180.0
 
@@ -170,7 +170,7 @@ def test_a_server_behind_a_foreign_bmc_is_power_cycled(
             site.stop()
             site.withdraw()
             cluster.delete(of(Server), unique)
-            cluster.delete(SECRETS, f"{unique}-bmc", namespace=NAMESPACE)
+            cluster.delete(SECRETS, f"{unique}-bmc", namespace=BMC_SECRETS)
             with closing(RedfishPower(access)) as power:
                 power.power_off(force=True)
                 wait_for_power(power, "Off")

@@ -11,8 +11,9 @@ import pytest
 
 from provisioner.api.errors import Retryable
 from provisioner.api.server import BMC
+from provisioner.cluster.resources import BMC_SECRETS
 from provisioner.lab.bmc import resources
-from provisioner.power.bmc.pool import NAMESPACE, BmcPool
+from provisioner.power.bmc.pool import BmcPool
 from provisioner.power.bmc.power_controller import BmcAccess, BmcRefused, BmcUnreachable
 from provisioner.power.bmc.redfish import RedfishPower
 from tests.cluster.fake_cluster import FakeCluster
@@ -183,8 +184,8 @@ def test_a_pool_that_was_closed_connects_to_nothing(server: FakeServer) -> None:
     access, asked = access_to(server), list[BmcAccess]()
     cluster = FakeCluster()
     data = {"username": "cHJvdmlzaW9uZXI=", "password": "Y29ycmVjdCBob3JzZQ=="}
-    body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "bmc", "namespace": NAMESPACE}, "data": data}
-    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}, manager="test")
+    body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "bmc", "namespace": BMC_SECRETS}, "data": data}
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": BMC_SECRETS}}, manager="test")
     cluster.apply(body, manager="test")
 
     def connect(access: BmcAccess) -> RedfishPower:

@@ -55,6 +55,9 @@ class CountingTransport:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
+    def acting_as(self, user: str) -> CountingTransport:
+        return CountingTransport(self._inner.acting_as(user), self._counts, self._component)
+
     def request(self, method: str, path: str, *, what: str, **arguments: Any) -> dict[str, Any]:
         component = self._component or threading.current_thread().name.rpartition("-")[0]
         body = arguments.get("body") or {}

@@ -264,7 +264,7 @@ def site(
     runner = threading.Thread(
         target=run_controllers,
         args=(controllers, stop),
-        kwargs={"namespace": "provisioner-system", "boot_url": "http://10.0.0.1", "power_poll_seconds": 600.0,
+        kwargs={"boot_url": "http://10.0.0.1", "power_poll_seconds": 600.0,
                 "clock": lambda: datetime.now(UTC), "meters": Meters(causes=(), checks=())},
         name="controllers-0",
         daemon=True,

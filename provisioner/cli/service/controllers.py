@@ -3,140 +3,67 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Final
 
-from provisioner.api import AddressBlock, Image, Maintenance, NodePool, Rack, Server
-from provisioner.boot.orders.controller import build_boot_controllers
-from provisioner.boot.orders.informers import BootInformers
+import structlog
+
+from provisioner.api.errors import Forbidden, ProvisionerError
+from provisioner.cli.service.groups import GROUPS, Surroundings, account_of
+from provisioner.cli.service.informers import SharedInformers
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import EventRecorder
-from provisioner.cluster.informer import Informer, without_managed_fields
 from provisioner.cluster.metrics import Meters
-from provisioner.cluster.resources import CSRS, JOBS, LEASES, NODE_LEASES, NODES, PODS, of
-from provisioner.health.controller import HealthInformers, build_health_controllers
-from provisioner.health.jobs.manifest import CHECK_LABEL
-from provisioner.inventory.controller import InventoryInformers, build_inventory_controllers
-from provisioner.jobs.cluster_workloads import ClusterWorkloads
-from provisioner.jobs.pods import NOT_OVER, trim_pod
-from provisioner.join.controller import JoinInformers, build_join_controllers
-from provisioner.join.node_object import trim_node
-from provisioner.maintenance.controller import build_maintenance_controllers
-from provisioner.maintenance.follow import MaintenanceInformers
-from provisioner.power.bmc.pool import BmcPool
-from provisioner.power.controller import PowerSettings, build_power_controllers
+
+log = structlog.get_logger(__name__)
 
 LOOK_FOR_STOP_SECONDS: Final = 1.0
+ASK_AGAIN_SECONDS: Final = 2.0
+ALL: Final = tuple(GROUPS)
 
 
 def run_controllers(
     cluster: Cluster,
     stop: threading.Event,
     *,
-    namespace: str,
     boot_url: str,
     power_poll_seconds: float,
     clock: Callable[[], datetime],
     meters: Meters,
+    groups: Sequence[str] = ALL,
 ) -> None:
-    """Run all controllers until `stop` is set; returns when their work under way has ended."""
+    """Run the controllers of `groups` until `stop` is set; returns when their work under way has ended.
+
+    `cluster` is the process's own door: by it all of them read what they follow. Each group writes as its account.
+    """
+    clients = connect_groups(cluster, groups, stop)
+    if clients is None:
+        return
+    informers = SharedInformers(cluster)
+    shared = Surroundings(
+        informers=informers,
+        clock=clock,
+        boot_url=boot_url,
+        power_poll_seconds=power_poll_seconds,
+        meters=meters,
+        stop=stop,
+    )
     recorder = EventRecorder(cluster, "provisioner-controller", dropped=meters.event_dropped)
-    pools, racks, images = (Informer(cluster, of(kind)) for kind in (NodePool, Rack, Image))
-    servers = Informer(cluster, of(Server), trim=without_managed_fields)
-    nodes, csrs = Informer(cluster, NODES, trim=trim_node), Informer(cluster, CSRS)
-    # Who owns which field is asked of Nodes (labels) and Leases alone; of the others it would be half of the memory.
-    maintenances, blocks = (
-        Informer(cluster, of(kind), trim=without_managed_fields) for kind in (Maintenance, AddressBlock)
-    )
-    leases = Informer(cluster, LEASES, namespace=NODE_LEASES)
-    check_jobs, check_pods = (
-        Informer(cluster, kind, label_selector=CHECK_LABEL, trim=without_managed_fields) for kind in (JOBS, PODS)
-    )
-    pods = Informer(cluster, PODS, field_selector=NOT_OVER, trim=trim_pod)
-    workloads = ClusterWorkloads(cluster, recorder, pods, namespace=namespace, now=clock, in_lanes=True)
-    controllers: list[Controller] = [
-        *build_inventory_controllers(
-            cluster,
-            InventoryInformers(racks=racks, servers=servers, node_pools=pools, address_blocks=blocks),
-            recorder,
-            clock,
-        ),
-        *build_boot_controllers(
-            cluster,
-            BootInformers(
-                servers=servers,
-                pools=pools,
-                images=images,
-                racks=racks,
-                nodes=nodes,
-                leases=leases,
-                maintenances=maintenances,
-            ),
-            recorder,
-            clock,
-        ),
-        *build_join_controllers(
-            cluster,
-            JoinInformers(servers=servers, node_pools=pools, racks=racks, nodes=nodes, csrs=csrs),
-            recorder,
-            clock,
-        ),
-        *build_health_controllers(
-            cluster,
-            HealthInformers(
-                servers=servers,
-                pools=pools,
-                images=images,
-                racks=racks,
-                nodes=nodes,
-                leases=leases,
-                maintenances=maintenances,
-                jobs=check_jobs,
-                pods=check_pods,
-            ),
-            recorder,
-            clock,
-        ),
-        *build_maintenance_controllers(
-            cluster,
-            MaintenanceInformers(
-                servers=servers, pools=pools, images=images, nodes=nodes, maintenances=maintenances, pods=pods
-            ),
-            workloads,
-            recorder,
-            clock,
-            metrics=meters.maintenance,
-        ),
-        *build_power_controllers(
-            cluster,
-            servers,
-            recorder,
-            PowerSettings(
-                poll_seconds=power_poll_seconds,
-                http_boot_uris={
-                    "x86_64": f"{boot_url.rstrip('/')}/tftp/snponly.efi",
-                    "arm64": f"{boot_url.rstrip('/')}/tftp/ipxe-arm64.efi",
-                },
-            ),
-            now=clock,
-            pool=BmcPool(cluster, clock=time.monotonic, namespace=namespace),
-            stop=stop,
-        ),
-    ]
-    informers = (servers, pools, racks, images, nodes, csrs, leases, maintenances, blocks, check_jobs, check_pods, pods)
-    for informer in informers:
-        informer.start(stop)
+    controllers: list[Controller] = []
+    for group, client in clients.items():
+        controllers += GROUPS[group](client, recorder.written_by(client), shared)
+    informers.start(stop)
     # A decision made on half an inventory would be a wrong one: nothing is reconciled before everything is known.
-    while not all(informer.wait_for_sync(LOOK_FOR_STOP_SECONDS) for informer in informers):
+    while not informers.wait_for_sync(LOOK_FOR_STOP_SECONDS):
         if stop.is_set():
             return
-    meters.lead(servers, maintenances, pools, racks)
-    meters.watch(workloads.slurm_bulkhead)
+    if "health" in groups:  # of all groups the one that follows what the meters count
+        meters.lead(informers.servers, informers.maintenances, informers.pools, informers.racks)
     # Who was registered while nobody led has waited longest.
-    unseen = [body["metadata"]["name"] for body in servers.items() if not (body.get("status") or {}).get("conditions")]
+    servers = informers.servers.items()
+    unseen = [body["metadata"]["name"] for body in servers if not (body.get("status") or {}).get("conditions")]
     for controller in controllers:
         for name in unseen:
             controller.queue.hurry(name)
@@ -147,3 +74,33 @@ def run_controllers(
         thread.join()
     meters.yield_lead()
     recorder.close()
+
+
+def connect_groups(cluster: Cluster, groups: Sequence[str], stop: threading.Event) -> dict[str, Cluster] | None:
+    """For each group a door as its account: `cluster` itself where that is who the caller is, else by impersonation.
+
+    Waits, and says in the log for what, until the API server allows it; None if `stop` was set before. The rights of
+    an API server that was just started come a moment after it.
+    """
+    while not stop.is_set():
+        try:
+            caller = cluster.ask_who_i_am()
+            clients = {
+                group: cluster if caller == account_of(group) else cluster.acting_as(account_of(group))
+                for group in groups
+            }
+            for client in clients.values():
+                client.ask_who_i_am()
+        except Forbidden as error:
+            log.warning(
+                "controllers may not act as their accounts",
+                error=str(error),
+                remedy="apply what `provisioner manifests` prints; run all controllers by the ServiceAccount "
+                "provisioner-controller, and one group alone (--controllers GROUP) by provisioner-GROUP",
+            )
+        except ProvisionerError as error:
+            log.warning("api server does not say who asks", error=str(error))
+        else:
+            return clients
+        stop.wait(ASK_AGAIN_SECONDS)
+    return None

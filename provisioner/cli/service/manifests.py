@@ -11,8 +11,14 @@ import yaml
 
 from provisioner.api.crd import all_crds, crds_yaml
 
-NAMESPACE: Final = "provisioner-system"
-DATA: Final = ("rbac.yaml", "people.yaml", "requests.yaml", "controller_limits.yaml", "join.yaml")
+ACCOUNTS: Final = (
+    *("boot", "controller", "inventory", "orders", "join", "approver", "health", "maintenance", "power"),
+)
+DATA: Final = (
+    *("namespaces.yaml", "checks.yaml", "people.yaml", "requests.yaml", "nodes.yaml", "server_status.yaml"),
+    *(f"accounts/{account}.yaml" for account in ACCOUNTS),
+)
+"""What holds for several comes first; then what each account has and is held to."""
 
 
 def all_manifests() -> list[dict[str, Any]]:

@@ -79,7 +79,7 @@ def rack() -> None:
 @click.option("--columns", "columns_file", type=_FILE, help="File with such columns, FIELD: HEADER in YAML.")
 @click.option("--save-columns", type=_FILE, help="Write the columns that were given into FILE, for the next list.")
 @click.option("--accept/--pending", default=None, help="Let the servers boot, or not yet [new ones: accept].")
-@click.option("--bmc-secrets", is_flag=True, help="Write a CSV's BMC passwords into Secrets of provisioner-system.")
+@click.option("--bmc-secrets", is_flag=True, help="Write a CSV's BMC passwords into Secrets of provisioner-bmcs.")
 @click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @kubeconfig_option

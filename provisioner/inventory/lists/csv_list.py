@@ -153,7 +153,7 @@ def _password_refused(origin: Origin) -> Mistake:
         origin,
         "a column of passwords",
         "none: they must not be kept in Server objects",
-        "give --bmc-secrets to write them into Secrets of namespace provisioner-system, or remove the column",
+        "give --bmc-secrets to write them into Secrets of namespace provisioner-bmcs, or remove the column",
     )
 
 

@@ -12,15 +12,15 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from provisioner.api.errors import NeedsHuman
+from provisioner.cluster.resources import SYSTEM
 
-SYSTEM_NAMESPACE: Final = "provisioner-system"
 KUBELET_CLIENT_USER: Final = "kube-apiserver-kubelet-client"
 RBAC: Final = "rbac.authorization.k8s.io"
 
 CLUSTER_OBJECTS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     (
         "/api/v1/namespaces",
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}},
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}},
     ),
     (
         # `kubectl logs` and `exec`: the API server is a user like any other at the kubelet.

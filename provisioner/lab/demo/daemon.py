@@ -17,6 +17,7 @@ import structlog
 
 from provisioner.api.errors import ProvisionerError
 from provisioner.cluster.client import Cluster
+from provisioner.cluster.resources import SYSTEM
 from provisioner.lab.binaries.obtain import Binaries
 from provisioner.lab.child_process import LabProcess
 from provisioner.lab.control_plane.pki import Authority
@@ -32,7 +33,6 @@ RESTART_SECONDS: Final = 1.0
 CONTROL_PLANE_RESTART_SECONDS: Final = 15.0
 """How long a part of the control plane that ended stays away: long enough that everybody notices."""
 
-NAMESPACE: Final = "provisioner-system"
 SERVICE_ACCOUNTS: Final = ("provisioner-boot", "provisioner-controller")
 """Names of the services' accounts, as the manifests define them."""
 
@@ -115,7 +115,7 @@ class DemoDaemon:
         """Each service gets its own account's rights and no more, as in a cluster; here by certificate."""
         authority = Authority.create(self._control_plane.directory / "pki", "ca")
         for account in SERVICE_ACCOUNTS:
-            user = f"system:serviceaccount:{NAMESPACE}:{account}"
+            user = f"system:serviceaccount:{SYSTEM}:{account}"
             pair = authority.issue(account, user, organization="system:serviceaccounts")
             path = self._service_kubeconfig(account)
             path.touch(mode=0o600)

@@ -13,13 +13,12 @@ from provisioner.api.errors import NotFound, Retryable
 from provisioner.api.server import BMC
 from provisioner.api.values import Secret
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.resources import SECRETS
+from provisioner.cluster.resources import BMC_SECRETS, SECRETS
 from provisioner.power.bmc.ipmi import IpmiPower
 from provisioner.power.bmc.ipmi_processes import IpmiProcesses
 from provisioner.power.bmc.power_controller import BmcAccess, BmcRefused, PowerController
 from provisioner.power.bmc.redfish import RedfishPower
 
-NAMESPACE: Final = "provisioner-system"
 CLOSE_SECONDS: Final = 5.0
 LOCKOUT_SECONDS: Final = 600.0
 """A password that was refused is not tried again for so long unless it changes: BMCs lock accounts."""
@@ -42,7 +41,7 @@ class BmcPool:
         *,
         clock: Callable[[], float],
         connect: Callable[[BmcAccess], PowerController] | None = None,
-        namespace: str = NAMESPACE,
+        namespace: str = BMC_SECRETS,
     ) -> None:
         self._cluster = cluster
         self._clock = clock

@@ -15,7 +15,7 @@ from provisioner.cluster.resources import of
 from provisioner.lab.control_plane.plane import ControlPlane
 from tests.cluster.fake_cluster import FakeCluster
 from tests.maintenance.chaos.client import WRITES
-from tests.people import BOOT, bind, kubeconfig_of, until
+from tests.people import bind, kubeconfig_of, until
 
 PERSON = "alice@example.com"
 
@@ -47,22 +47,21 @@ class CountedCluster:
 @dataclass(frozen=True, kw_only=True)
 class Accounts:
     """The clients of a world. admin: may do anything, sets it up and looks at it. person: asks, as a provisioner's
-    administrator. node: what the kubelet and the agent of a server write by."""
+    administrator. service: by the name of its account. node: what the kubelet and the agent of a server write by."""
 
     admin: Any
     person: Any
-    controller: Any
-    boot: Any
+    service: Callable[[str], Any]
     node: Callable[[str], Any]
     count: WriteCount | None = None
 
     @classmethod
     def of_fake(cls, cluster: FakeCluster) -> Accounts:
         """A FakeCluster knows no rights."""
-        return cls(admin=cluster, person=cluster, controller=cluster, boot=cluster, node=lambda name: cluster)
+        return cls(admin=cluster, person=cluster, service=lambda name: cluster, node=lambda name: cluster)
 
     @classmethod
-    def on(cls, plane: ControlPlane, admin: Cluster, controller: Cluster, folder: Path) -> Accounts:
+    def on(cls, plane: ControlPlane, admin: Cluster, account: Callable[[str], Cluster], folder: Path) -> Accounts:
         """On a real control plane, with certificates made in `folder`."""
         count = WriteCount()
 
@@ -75,8 +74,7 @@ class Accounts:
         return cls(
             admin=CountedCluster(admin, count),
             person=person,
-            controller=CountedCluster(controller, count),
-            boot=connect(BOOT),
+            service=cache(lambda name: CountedCluster(account(name), count)),
             node=cache(lambda name: connect(f"system:node:{name}", "system:nodes")),
             count=count,
         )

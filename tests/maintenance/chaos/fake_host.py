@@ -43,7 +43,8 @@ class FakeHost:
 
     def __init__(self, machine: FakeMachine, accounts: Accounts, pool: str) -> None:
         self.machine, self._pool = machine, pool
-        self._node, self._boot, self._health = accounts.node(machine.name), accounts.boot, accounts.controller
+        self._node = accounts.node(machine.name)
+        self._boot, self._health = accounts.service("boot"), accounts.service("health")
         self._checks_due: datetime | None = None
         self._reported: tuple[Any, ...] = ()
         self._count, self._writes_seen = accounts.count, -1

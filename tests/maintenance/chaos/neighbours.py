@@ -36,7 +36,7 @@ class Neighbours:
 
     def __init__(
         self,
-        cluster: Any,
+        service: Callable[[str], Any],
         look: Callable[[Any], Callable[[], dict[str, Any]]],
         bmcs: FakeBmcPool,
         clock: FakeClock,
@@ -50,14 +50,17 @@ class Neighbours:
         events: Any = StoryEvents(story, "boot")
         leases = LeaseWatch(clock.monotonic)
         informers = BootInformers(**sources)  # type: ignore[arg-type]
-        self._boot = BootController(cluster, informers, events, now=clock, rng=random.Random(1), leases=leases)
-        self._join = NodePreparer(cluster=cluster, recorder=StoryEvents(story, "join"), now=clock)
-        record = Record(cluster, StoryEvents(story, "power"), now=clock)  # type: ignore[arg-type]
+        self._boot = BootController(
+            service("orders"), informers, events, now=clock, rng=random.Random(1), leases=leases
+        )
+        self._join = NodePreparer(cluster=service("join"), recorder=StoryEvents(story, "join"), now=clock)
+        by_power = service("power")
+        record = Record(by_power, StoryEvents(story, "power"), now=clock)
         self._power = ServerPowerReconciler(
-            cluster,
+            by_power,
             sources["servers"],  # type: ignore[arg-type]
             bmcs,  # type: ignore[arg-type]
-            Act(SETTINGS, record, Preflight(cluster, None, now=clock)),
+            Act(SETTINGS, record, Preflight(by_power, None, now=clock)),
             record,
             SETTINGS,
             now=clock,

@@ -6,6 +6,7 @@ the join service as the boot service's account, and people as administrators of 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
@@ -22,9 +23,12 @@ HISTORIES = 24 if replay.LONG else 3
 
 @pytest.fixture(scope="module")
 def accounts(
-    control_plane: ControlPlane, cluster: Cluster, controller_account: Cluster, tmp_path_factory: pytest.TempPathFactory
+    control_plane: ControlPlane,
+    cluster: Cluster,
+    account: Callable[[str], Cluster],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Accounts:
-    return Accounts.on(control_plane, cluster, controller_account, tmp_path_factory.mktemp("accounts"))
+    return Accounts.on(control_plane, cluster, account, tmp_path_factory.mktemp("accounts"))
 
 
 def chosen(number: int) -> tuple[Scenario, Injection, int, str]:

@@ -88,7 +88,7 @@ class World:
         self._seen_changes = -1
         self._make_objects()
         bmcs = {name: FakeBmc(self.machines[name], self.hosts[name].ordered_boot) for name in self.names}
-        self.neighbours = Neighbours(self.accounts.controller, self.look, FakeBmcPool(bmcs), self.clock, self.story)
+        self.neighbours = Neighbours(self.accounts.service, self.look, FakeBmcPool(bmcs), self.clock, self.story)
 
     # Making it
 
@@ -228,7 +228,7 @@ class World:
         who = f"executor-{self.starts}"
         replica = Replica(
             who,
-            self.accounts.controller,
+            self.accounts.service("maintenance"),
             self.look,
             self.workloads,
             self.meter,
@@ -342,5 +342,5 @@ class World:
         for member in self.look(of(Server))():
             # What the inventory controller does.
             assigned = {"assignedImageRef": self.images[name]}
-            self.accounts.controller.apply_status(Server, member, assigned, manager="provisioner-inventory")
+            self.accounts.service("inventory").apply_status(Server, member, assigned, manager="provisioner-inventory")
         self.story.tell("admin", f"the pool wants {name}")

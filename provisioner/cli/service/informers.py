@@ -1,0 +1,89 @@
+"""The caches that the controllers of one process share."""
+
+from __future__ import annotations
+
+import threading
+from functools import cached_property
+from typing import Any
+
+from provisioner.api import AddressBlock, Image, Maintenance, NodePool, Rack, Server
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.informer import Informer, without_managed_fields
+from provisioner.cluster.resources import CSRS, JOBS, LEASES, NODE_LEASES, NODES, PODS, ResourceType, of
+from provisioner.health.jobs.manifest import CHECK_LABEL
+from provisioner.jobs.pods import NOT_OVER, trim_pod
+from provisioner.join.node_object import trim_node
+
+
+class SharedInformers:
+    """Each is made when it is first asked for: a process that runs a part of the controllers needs no right to read
+    what the others follow."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.made: list[Informer] = []
+
+    def start(self, stop: threading.Event) -> None:
+        for informer in self.made:
+            informer.start(stop)
+
+    def wait_for_sync(self, timeout_seconds: float) -> bool:
+        """Whether each of them was in sync within `timeout_seconds` of its own."""
+        return all(informer.wait_for_sync(timeout_seconds) for informer in self.made)
+
+    # Who owns which field is asked of Nodes (labels) and Leases alone; of the others it would be half of the memory.
+
+    @cached_property
+    def servers(self) -> Informer:
+        return self._make(of(Server), trim=without_managed_fields)
+
+    @cached_property
+    def pools(self) -> Informer:
+        return self._make(of(NodePool))
+
+    @cached_property
+    def racks(self) -> Informer:
+        return self._make(of(Rack))
+
+    @cached_property
+    def images(self) -> Informer:
+        return self._make(of(Image))
+
+    @cached_property
+    def maintenances(self) -> Informer:
+        return self._make(of(Maintenance), trim=without_managed_fields)
+
+    @cached_property
+    def blocks(self) -> Informer:
+        return self._make(of(AddressBlock), trim=without_managed_fields)
+
+    @cached_property
+    def nodes(self) -> Informer:
+        return self._make(NODES, trim=trim_node)
+
+    @cached_property
+    def leases(self) -> Informer:
+        """Those by which kubelets say that they live."""
+        return self._make(LEASES, namespace=NODE_LEASES)
+
+    @cached_property
+    def csrs(self) -> Informer:
+        return self._make(CSRS)
+
+    @cached_property
+    def pods(self) -> Informer:
+        """Those that are not over."""
+        return self._make(PODS, field_selector=NOT_OVER, trim=trim_pod)
+
+    @cached_property
+    def check_jobs(self) -> Informer:
+        return self._make(JOBS, label_selector=CHECK_LABEL, trim=without_managed_fields)
+
+    @cached_property
+    def check_pods(self) -> Informer:
+        return self._make(PODS, label_selector=CHECK_LABEL, trim=without_managed_fields)
+
+    def _make(self, type_: ResourceType, **settings: Any) -> Informer:
+        informer = Informer(self._cluster, type_, **settings)
+        self.made.append(informer)
+        return informer
