@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from provisioner.jobs.slurm import rest
+from provisioner.jobs.slurm import looks, rest
 from tests.jobs.fake_slurmrestd import FakeSlurmrestds
 from tests.maintenance.live_executor import LiveExecutor
 
@@ -63,12 +63,21 @@ def test_a_slurmrestd_that_answers_has_its_pool_drained(slurm: FakeSlurmrestds, 
 def test_a_slurmrestd_that_fails_is_told_in_blockers_and_once_in_an_event(
     slurm: FakeSlurmrestds, executor: LiveExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def told() -> list[tuple[str, str, str]]:
+        return [(each.name, each.type, each.reason) for each in executor.events.told if each.kind == "NodePool"]
+
+    def comes_to(done: Callable[[], bool], why: str) -> None:
+        executor.wait_until(lambda: (executor.look_again("slurm-000"), done())[1], why)
+
     monkeypatch.setattr(rest, "CALL_SECONDS", 0.3)
+    monkeypatch.setattr(looks, "FAILED_SECONDS", 0.1)
     slurm.drips.add("/slurm-000")
     executor.ask_to_drain("slurm-000")
-    executor.wait_until(lambda: "so since" in executor.blockers("slurm-000").get("Slurm", ""), "the breaker is open")
-    said = executor.blockers("slurm-000")["Slurm"]
-    assert "no whole answer within 0.3 s, though it sends some" in said
-    executor.wait_until(lambda: [e for e in executor.events.told if e.kind == "NodePool"], "the pool is told of")
-    told = [each for each in executor.events.told if each.kind == "NodePool"]
-    assert [(each.name, each.type, each.reason) for each in told] == [("slurm-000", "Warning", "SlurmUnreachable")]
+    comes_to(lambda: "so since" in executor.blockers("slurm-000").get("Slurm", ""), "the breaker is open")
+    assert "no whole answer within 0.3 s" in executor.blockers("slurm-000")["Slurm"]
+    comes_to(lambda: bool(told()), "the pool is told of")
+    assert told() == [("slurm-000", "Warning", "SlurmUnreachable")]
+    monkeypatch.setattr(rest, "CALL_SECONDS", 60.0)
+    slurm.drips.clear()
+    comes_to(lambda: executor.phase("slurm-000") == "Drained", "it answers, and is drained")
+    assert told()[1:] == [("slurm-000", "Normal", "SlurmReachable")]

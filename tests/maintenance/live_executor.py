@@ -95,6 +95,10 @@ class LiveExecutor:
         }
         self.cluster.create(of(Maintenance), body)
 
+    def look_again(self, server: str) -> None:
+        """Reconcile it now, and not when its pause is over."""
+        self._controller.queue.add(server)
+
     def phase(self, server: str) -> str | None:
         return self.cluster.read(Maintenance, f"{server}-1").status.phase
 
