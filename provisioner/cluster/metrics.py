@@ -48,6 +48,9 @@ LONG: Final = (*SHORT, 3 * 3600, 12 * 3600, 86400, 3 * 86400, 7 * 86400, 14 * 86
 
 MAX_BACKENDS: Final = 50
 """Of so many that are given up each has a series; how many there are is counted of all."""
+BMC_STATES: Final = ("Well", "SlowBMC", "BMCUnreachable", "BMCCutOff", "ForeignLink", "Refused")
+"""Reasons of condition PoweredOn, and what all others come to."""
+
 CHECK_RESULTS: Final = ("Passed", "Failed", "Unknown")
 
 Json = Mapping[str, Any]
@@ -215,6 +218,9 @@ class FleetCollector(Collector):
         yield _gauge("maintenance_oldest_phase_seconds", words, ("pool", "phase"), oldest)
         words = "Maintenances that wait for something of that kind."
         yield _gauge("maintenances_blocked", words, ("pool", "blocker"), blocked)
+        states = Count(_bmc_state(s) for s in self._servers.items() if (s.get("spec") or {}).get("bmc"))
+        bmcs: dict[tuple[str, ...], float] = {(state,): states[state] for state in BMC_STATES}
+        yield _gauge("bmcs", "Servers with a BMC, by how it answers.", ("state",), bmcs)
         out = sum(_says_false(rack, "CacheAvailable") for rack in self._racks.items())
         yield _gauge("racks_with_cache_out", "Racks whose cache was taken out.", (), {(): out})
 
@@ -268,6 +274,15 @@ def _host(url: str) -> str:
 def _says_false(body: Json, condition: str) -> bool:
     conditions = (body.get("status") or {}).get("conditions") or ()
     return any(c.get("type") == condition and c.get("status") == "False" for c in conditions)
+
+
+def _bmc_state(server: Json) -> str:
+    """What condition PoweredOn says of the BMC, as one of BMC_STATES."""
+    conditions = (server.get("status") or {}).get("conditions") or ()
+    said: Json = next((c for c in conditions if c.get("type") == "PoweredOn"), {})
+    if said.get("reason") in BMC_STATES:
+        return str(said["reason"])
+    return "Refused" if said.get("status") == "Unknown" else "Well"
 
 
 def _pool(server: Json) -> str:

@@ -50,6 +50,11 @@ class Controller:
         conditions = [{"type": "CacheAvailable", "status": status}]
         self.racks.put({"metadata": {"name": "r01"}, "status": {"conditions": conditions}})
 
+    def look_at_bmc(self, reason: str) -> None:
+        """The power controller said so of a server."""
+        said = {"type": "PoweredOn", "status": "True" if reason == "On" else "Unknown", "reason": reason}
+        self.servers.put(server(conditions=[said]) | {"spec": {"bmc": {"address": "https://10.90.0.11"}}})
+
     def end(self, cause: Cause) -> None:
         """A Maintenance ends, as the executor writes it."""
         status = note(MaintenanceStatus(action="Reboot", policy="Now", started_time=at(0)), NOON, "Requested", "")
@@ -159,6 +164,7 @@ FIRING: dict[str, tuple[dict[int, Act], int, str]] = {
         'severity="info",pool="gpu"',
     ),
     "ProvisionerBackendGivenUp": ({8: lambda c: c.fail(3)}, 30, 'severity="warning",kind="slurmrestd"'),
+    "ProvisionerBMCOutOfBounds": ({8: lambda c: c.look_at_bmc("BMCCutOff")}, 30, 'severity="warning"'),
     "ProvisionerCacheOut": ({8: lambda c: c.look_at_cache("False")}, 30, 'severity="warning"'),
 }
 QUIET: dict[str, tuple[dict[int, Act], int]] = {
@@ -186,6 +192,7 @@ QUIET: dict[str, tuple[dict[int, Act], int]] = {
         256,
     ),
     "ProvisionerBackendGivenUp": ({8: lambda c: c.fail(3), 20: lambda c: c.answer(), 21: lambda c: c.fail(2)}, 30),
+    "ProvisionerBMCOutOfBounds": ({8: lambda c: c.look_at_bmc("ForeignLink"), 20: lambda c: c.look_at_bmc("On")}, 30),
     "ProvisionerCacheOut": ({8: lambda c: c.look_at_cache("False"), 20: lambda c: c.look_at_cache("True")}, 30),
 }
 
@@ -229,6 +236,7 @@ def test_no_series_of_a_counter_is_born_by_its_first_event() -> None:
         controller.verify(check, "Failed", check)
     gauges = (
         "provisioner_backend",
+        "provisioner_bmcs",
         "provisioner_servers",
         "provisioner_racks_with_cache_out",
         "provisioner_maintenances_active",

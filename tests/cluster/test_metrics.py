@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from provisioner.cluster.metrics import Meters
@@ -125,6 +126,29 @@ def test_servers_and_maintenances_are_counted_when_asked_and_only_while_leading(
     found = scrape(meters)
     assert found["provisioner_leads"] == 0
     assert not any(name.startswith("provisioner_servers") for name in found)
+
+
+@pytest.mark.parametrize(
+    ("reason", "status", "state"),
+    [
+        ("On", "True", "Well"),
+        ("SlowBMC", "True", "SlowBMC"),
+        ("BMCUnreachable", "Unknown", "BMCUnreachable"),
+        ("BMCCutOff", "Unknown", "BMCCutOff"),
+        ("ForeignLink", "Unknown", "ForeignLink"),
+        ("CredentialsRefused", "Unknown", "Refused"),
+        ("x" * 99, "True", "Well"),
+    ],
+)
+def test_bmcs_are_counted_by_how_they_answer(reason: str, status: str, state: str) -> None:
+    meters = new_meters()
+    one = server(conditions=[{"type": "PoweredOn", "status": status, "reason": reason}])
+    one["spec"]["bmc"] = {"address": "https://10.90.0.11"}
+    meters.lead(FakeCache(one, server("without")), FakeCache(), FakeCache(), FakeCache())
+    found = {name: count for name, count in scrape(meters).items() if name.startswith("provisioner_bmcs")}
+    assert found.pop(f'provisioner_bmcs{{state="{state}"}}') == 1
+    assert len(found) == 5
+    assert set(found.values()) == {0}
 
 
 def test_racks_whose_cache_is_out_are_counted() -> None:
