@@ -169,6 +169,9 @@ def test_it_says_whether_a_cache_is_good_and_nothing_else_of_a_rack(
         boot_host.apply(body, manager="thief")
     status = cluster.read(Rack, unique).status
     assert (status.servers, [c.type for c in status.conditions if c.status == "False"]) == (3, ["CacheAvailable"])
+    boot_host.apply_status(Rack, unique, {"conditions": [], "cacheReports": []}, manager="provisioner-boot")
+    status = cluster.read(Rack, unique).status
+    assert ([c.type for c in status.conditions], status.cache_reports) == (["Ready"], ()), "it takes back its own"
     cluster.delete(of(Rack), unique)
 
 
