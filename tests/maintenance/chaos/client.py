@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from provisioner.outbound.lanes import Lanes, NeedsLane
 from tests.maintenance.chaos.story import SimulatedCrash, Story
 
 MOST_EFFECTS_AT_ONCE: Final = 500
@@ -76,6 +77,40 @@ class ChaosClient:
 
     def with_timeout(self, seconds: float) -> ChaosClient:
         return self
+
+
+class InLanes:
+    """A Workloads whose slurmrestd has a thread of its own: what waits for it is begun anew there."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self._lanes = Lanes("slurmrestd", lambda _: None)
+        self._is_in_lane = False
+
+    def begin(self, work: Callable[[], Any], again: Callable[[], None]) -> Any:
+        """Do `work`; where it needs the lane, anew and in there, after `again`."""
+        try:
+            return work()
+        except NeedsLane:
+            again()
+            self._is_in_lane = True
+            try:
+                return work()
+            finally:
+                self._is_in_lane = False
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        if name not in ("look", *ACTS):
+            return found
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            waits = name != "look" or kwargs.get("fresh", True)
+            if waits and self._inner.slurm and not self._is_in_lane:
+                raise NeedsLane(self._lanes, "slurm")
+            return found(*args, **kwargs)
+
+        return call
 
 
 def describe(method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ from provisioner.cluster.controller import NEEDS_HUMAN_RETRY_SECONDS, Controller
 from provisioner.cluster.resources import NODES, of
 from provisioner.maintenance.controller import build_maintenance_controllers
 from provisioner.maintenance.follow import MaintenanceInformers
-from tests.maintenance.chaos.client import ACTS, WRITES, ChaosClient, Meter
+from tests.maintenance.chaos.client import ACTS, WRITES, ChaosClient, InLanes, Meter
 from tests.maintenance.chaos.fake_informer import FakeInformer
 from tests.maintenance.chaos.fake_time import FakeClock
 from tests.maintenance.chaos.fake_workloads import FakeWorkloads
@@ -56,10 +56,11 @@ class Replica:
         self._informers["nodes"] = FakeInformer(NODES, look(NODES))
         self.frozen_until: datetime | None = None
         self.events = StoryEvents(story, who)
+        self._workloads = InLanes(ChaosClient(workloads, who, meter, ACTS))
         self.controllers: list[Controller] = build_maintenance_controllers(
             ChaosClient(cluster, who, meter, WRITES),
             MaintenanceInformers(**self._informers),  # type: ignore[arg-type]
-            ChaosClient(workloads, who, meter, ACTS),  # type: ignore[arg-type]
+            self._workloads,  # type: ignore[arg-type]
             self.events,
             clock,
             rng=random.Random(seed),
@@ -106,7 +107,7 @@ class Replica:
     def _reconcile(self, controller: Controller, key: str) -> None:
         queue = controller.queue
         try:
-            again = controller._reconcile(key)
+            again = self._workloads.begin(lambda: controller._reconcile(key), self.catch_up)
         except Retryable as error:
             queue.retry(key, error.after_seconds)
         except NeedsHuman as error:
