@@ -189,6 +189,8 @@ def test_the_api_server_tells_who_asks_also_when_somebody_asks_as_another(
     assert cluster.ask_who_i_am() == "lab-admin"
     as_alice = Cluster.connect(control_plane.kubeconfig, as_user="alice", as_groups=("ops", "system:authenticated"))
     assert as_alice.ask_who_i_am() == "alice"
+    assert cluster.acting_as("bob").ask_who_i_am() == "bob"
+    assert cluster.ask_who_i_am() == "lab-admin"
 
 
 def test_a_context_that_is_not_in_the_kubeconfig_is_named(control_plane: ControlPlane) -> None:

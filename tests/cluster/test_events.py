@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from structlog.testing import capture_logs
@@ -16,6 +17,7 @@ from provisioner.cluster.resources import EVENTS, NODES, of
 from provisioner.lab.binaries.obtain import Binaries
 from provisioner.lab.control_plane.plane import ControlPlane
 from tests.cluster.fault_injecting_proxy import FaultInjectingProxy, Injected, status_body
+from tests.people import until
 
 GENEROUS_SECONDS = 180
 
@@ -48,6 +50,21 @@ def test_describe_shows_what_was_recorded_and_how_often(
     lines = [" ".join(line.split()) for line in described.splitlines()]
     assert any(line.startswith("Warning BootHung") and "(x3 over" in line for line in lines), described
     assert any(line.startswith("Normal Booted") and line.endswith("test-recorder kernel runs") for line in lines), lines
+
+
+def test_an_event_is_written_by_the_rights_of_the_part_that_records_it(
+    account: Callable[[str], Cluster], cluster: Cluster, unique: str
+) -> None:
+    """The account of the process writes none; that of a group of controllers does."""
+    node, dropped = create_node(cluster, unique), list[EventType]()
+    recorder = EventRecorder(account("controller"), "test-recorder", dropped=dropped.append)
+    recorder.record(node, "Normal", "Process", "by the process")
+    recorder.written_by(account("orders")).record(node, "Normal", "Part", "by a part")
+    recorder.written_by(account("orders")).record(node, "Normal", "Part", "by a part")
+    assert recorder.flush(GENEROUS_SECONDS)
+    recorder.close()
+    until(lambda: dropped == ["Normal"])
+    assert {reason for reason, _, _ in said(events_of(cluster, unique))} == {"Part"}
 
 
 def test_describe_shows_the_events_of_the_projects_own_kinds(
