@@ -25,6 +25,7 @@ BlockerKind = Literal[
     "Hold",
     "Maintenance",
     "Server",
+    "Node",
     "Image",
     "Slurm",
     "Agent",

@@ -18,7 +18,7 @@ import structlog
 
 from provisioner.api import Maintenance, NodePool, Server
 from provisioner.api.codec import decode, to_json
-from provisioner.api.errors import Conflict, Refused
+from provisioner.api.errors import Conflict, Refused, Retryable
 from provisioner.api.maintenance import DISTURBING_PHASES, FINAL_PHASES
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
@@ -32,13 +32,23 @@ from provisioner.maintenance.decide import RESYNC_SECONDS, cannot_be_taken_back,
 from provisioner.maintenance.effects import GONE_SECONDS, MANAGER, Effects
 from provisioner.maintenance.facts import MaintenanceFacts, NodeView, close_reason, taint_value
 from provisioner.maintenance.follow import MaintenanceInformers, follow
+from provisioner.maintenance.node_refusals import NodeRefusals
 from provisioner.maintenance.phases.kept_drain import has_slurm, why_unverified
 from provisioner.maintenance.phases.release import find_leftover
 from provisioner.maintenance.reads import Caches, Seen, gather, look_at_work, read_budget, see
 from provisioner.maintenance.requests.intake import File, Intake, SetConditions, Withdraw, take_in
 from provisioner.maintenance.status.finished import is_due
 from provisioner.maintenance.status.record import clip
-from provisioner.maintenance.steps import NeedBudget, SetIntent, SetNodeConditions, SetTaint, Step, WriteStatus
+from provisioner.maintenance.steps import (
+    NeedBudget,
+    NodeWrite,
+    SetIntent,
+    SetNodeConditions,
+    SetTaint,
+    Step,
+    WriteStatus,
+    node_write_of,
+)
 
 __all__ = ["MANAGER", "MaintenanceController", "build_maintenance_controllers"]
 
@@ -71,6 +81,7 @@ class MaintenanceController:
         self._caches = Caches(informers, own)
         self._effects = Effects(cluster, workloads, events, own, clock=clock, new_id=new_id, metrics=metrics)
         self._one_claims = threading.Lock()
+        self._refusals = NodeRefusals()
         self._taken_back: set[str] = set()
         """Nodes whose conditions were taken back since a Maintenance had them; who says them again means it."""
 
@@ -99,7 +110,8 @@ class MaintenanceController:
             again = REFUSED_SECONDS
         holder = seen.holder
         for maintenance in (*((holder,) if holder is not None else ()), *seen.behind, *self._unfinished(seen)):
-            seconds = self._advance(seen, gather(self._caches, self._workloads, seen, maintenance))
+            facts = gather(self._caches, self._workloads, seen, maintenance)
+            seconds = self._advance(seen, replace(facts, refused=self._refusals.of(name)))
             if seconds is None:
                 return None
             again = min(again, seconds)
@@ -139,7 +151,30 @@ class MaintenanceController:
         if cannot_be_taken_back(facts, step):
             facts = look_at_work(self._workloads, facts, fresh=True)
             step = decide(facts, self._clock())
-        return self._effects.carry_out(facts, body, step)
+        write = node_write_of(step)
+        if write is None:
+            seconds = self._effects.carry_out(facts, body, step)
+            if isinstance(step, WriteStatus) and step.status.phase != facts.maintenance.status.phase:
+                self._refusals.forget(facts.server_name)  # what comes next begins anew
+            return seconds
+        return self._write_node(facts, body, step, write)
+
+    def _write_node(self, facts: MaintenanceFacts, body: Object, step: Step, write: NodeWrite) -> float | None:
+        """A write that fails is a fact for the next decision."""
+        name, now = facts.server_name, self._clock()
+        try:
+            seconds = self._effects.carry_out(facts, body, step)
+        except Refused as error:
+            refusal = self._refusals.note(name, write, str(error), now)
+            log.warning(
+                "the API server refused a write", server=name, write=write, count=refusal.count, error=str(error)
+            )
+            return None
+        except Retryable as error:
+            self._refusals.note(name, write, str(error), now, rests=False)
+            raise
+        self._refusals.forget(name, write)
+        return seconds
 
     def _take_in(self, seen: Seen, wish: Intake) -> bool:
         """One thing about the requests of a Node; False if the API server refuses it, which holds nothing else up."""

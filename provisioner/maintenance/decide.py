@@ -81,7 +81,7 @@ def _decide(facts: MaintenanceFacts, now: datetime) -> Step:
     if facts.ahead is not None:
         return decide_behind(facts, now)
     unsaid: tuple[NodeCondition, ...] = ()
-    if facts.node is not None and not _is_claimed_lately(m.status, now):
+    if facts.node is not None and not _is_claimed_lately(m.status, now) and not facts.rests("Conditions", now):
         unsaid = turned(facts.node.body, mirrored(m.status))
     if unsaid:
         return SetNodeConditions(conditions=unsaid)

@@ -17,7 +17,7 @@ import structlog
 
 from provisioner.api import Maintenance
 from provisioner.api.codec import to_json
-from provisioner.api.errors import Conflict, NotFound, Retryable
+from provisioner.api.errors import Conflict, NotFound, Refused, Retryable
 from provisioner.api.maintenance import FINAL_PHASES, RELEASE_FINALIZER, MaintenanceStatus, Requestor
 from provisioner.api.meta import rfc3339_micro
 from provisioner.api.node_contract import BOOT_INTENT_ANNOTATION, MAINTENANCE_CONDITIONS, MAINTENANCE_TAINT
@@ -141,7 +141,7 @@ class Effects:
                     return 3.0 if held else 0.5
         except Conflict:
             raise
-        except Retryable as error:
+        except (Refused, Retryable) as error:
             self._say_slurm_waits(facts, body, str(error))
             raise
         return None

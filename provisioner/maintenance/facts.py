@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final
 
 from provisioner.api import Image, Maintenance, NodePool, Server
@@ -19,8 +20,10 @@ from provisioner.api.node_contract import (
 )
 from provisioner.api.node_facts import BootIntent, BootReport, NodeFacts
 from provisioner.jobs.work import Work
+from provisioner.maintenance.node_refusals import Refusal
 from provisioner.maintenance.phases.budget import Budget
 from provisioner.maintenance.requests.request import conditions_of
+from provisioner.maintenance.steps import NodeWrite
 from provisioner.rules.assigned_image import next_image_name
 from provisioner.rules.bootability import find_without_image
 from provisioner.rules.requests import Wanted
@@ -59,6 +62,7 @@ class MaintenanceFacts:
     maintenance holds the server; `ahead` is the one that holds it before `maintenance`, which then only waits.
     finished: those of the server that have ended, the newest first. work: None where nobody had to look.
     image: the one that would be booted now. tried: the one of the attempt under way.
+    refused: what the API server does not let us write to the Node.
     """
 
     server_name: str
@@ -72,6 +76,7 @@ class MaintenanceFacts:
     budget: Budget | None = None
     ahead: Maintenance | None = None
     finished: tuple[Maintenance, ...] = ()
+    refused: Mapping[NodeWrite, Refusal] = field(default_factory=dict)
 
     @property
     def has_begun(self) -> bool:
@@ -84,6 +89,11 @@ class MaintenanceFacts:
         if self.wanted is not None and self.wanted.image is not None:
             return self.wanted.image
         return next_image_name(self.server, self.pool)
+
+    def rests(self, write: NodeWrite, now: datetime) -> bool:
+        """Whether that write to the Node was refused, and is not tried just now."""
+        refusal = self.refused.get(write)
+        return refusal is not None and refusal.rests(now)
 
 
 def read_node(body: Mapping[str, Any] | None) -> NodeView | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 
 from provisioner.api.maintenance import MaintenanceStatus
 from provisioner.api.node_facts import BootIntent
@@ -92,6 +93,8 @@ class Wait:
     warn: datetime | None = None
 
 
+NodeWrite = Literal["Taint", "Intent", "Conditions"]
+
 Step = (
     WriteStatus
     | NeedBudget
@@ -105,3 +108,16 @@ Step = (
     | Evict
     | Wait
 )
+
+
+def node_write_of(step: Step) -> NodeWrite | None:
+    """Which kind of write to the Node a step is; None if it writes something else."""
+    match step:
+        case SetTaint():
+            return "Taint"
+        case SetIntent():
+            return "Intent"
+        case SetNodeConditions():
+            return "Conditions"
+        case _:
+            return None

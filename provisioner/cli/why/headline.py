@@ -27,6 +27,7 @@ WAITS: Final = {
     "Budget": "for a slot of its pool's budget",
     "Agent": "for its agent",
     "Slurm": "for Slurm's answer",
+    "Node": "until its Node can be written",
     "Person": "for a person",
 }
 """By the kind of a blocker that is no job."""

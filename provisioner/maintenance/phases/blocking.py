@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
+from provisioner.api.maintenance import TimelineEntry
 from provisioner.api.meta import parse_time, rfc3339
 from provisioner.maintenance.facts import MaintenanceFacts, image_obstacle
 from provisioner.maintenance.phases.reboot_methods import explain_no_method, possible_methods
@@ -16,6 +17,9 @@ from provisioner.rules.bootability import find_duplicate, find_switched_off, fin
 TURN_SECONDS: Final = 20.0
 """How long a free slot is left to those that asked earlier: one of them may be unable to claim without saying so."""
 MAX_NAMES: Final = 8
+FIRST_CLAIM_SECONDS: Final = 60.0
+"""After a claim that the API server did not let us make; twice as long after each that follows."""
+LAST_CLAIM_SECONDS: Final = 1800.0
 
 
 def obstacles(facts: MaintenanceFacts) -> list[Blocked]:
@@ -43,6 +47,24 @@ def obstacles(facts: MaintenanceFacts) -> list[Blocked]:
         words = explain_no_method(facts, wanted.action)
         found.append(("Agent", server.name, f"Server '{server.name}' cannot be rebooted by any method: {words}"))
     return found
+
+
+def refused_before(facts: MaintenanceFacts, now: datetime) -> list[Blocked]:
+    """Claims that the API server did not let us make, one after the other, until it is time for the next one."""
+    refused: list[TimelineEntry] = []
+    for entry in reversed(facts.maintenance.status.timeline):
+        if entry.reason == "DrainStarted":
+            break
+        if entry.reason == "NodeRefused" and entry.phase != "Waiting":
+            refused.append(entry)
+    if not refused or facts.node is None:
+        return []
+    seconds = min(LAST_CLAIM_SECONDS, FIRST_CLAIM_SECONDS * 2.0 ** min(len(refused) - 1, 16))
+    until = parse_time(refused[0].time) + timedelta(seconds=seconds)
+    if not now < until <= now + timedelta(seconds=seconds):  # later only by a clock that was ahead
+        return []
+    tried = f"tried {len(refused)} times, and again at {rfc3339(until)}"
+    return [("Node", facts.node.name, f"{refused[0].message[:800]}; {tried}")]
 
 
 def running_jobs(facts: MaintenanceFacts, now: datetime) -> list[Blocked]:

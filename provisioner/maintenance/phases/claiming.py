@@ -157,7 +157,7 @@ def _in_any_phase(facts: MaintenanceFacts, now: datetime, *, timed: bool = True)
         if retreat is not None:
             return _judge(facts, *retreat, now)
     if node is not None and node.taint != taint_value(m.name):
-        return SetTaint(value=taint_value(m.name))
+        return _close_node(facts, now)
     if timed and pool is not None:
         limit = pool.spec.maintenance.drain_timeout_seconds
         if is_over(phase_since(m.status), limit, now):
@@ -172,6 +172,22 @@ def _in_any_phase(facts: MaintenanceFacts, now: datetime, *, timed: bool = True)
         if last is None or is_over(last, CLOSE_AGAIN_SECONDS, now):
             return record_drain(facts) or CloseSlurm(reason=close_reason(m.name))
     return None
+
+
+def _close_node(facts: MaintenanceFacts, now: datetime) -> Step:
+    """Its taint. While the API server does not take it the claim says so, and is given up if that lasts."""
+    refusal, name = facts.refused.get("Taint"), taint_value(facts.maintenance.name)
+    if refusal is None or not (refusal.rests(now) or refusal.lasts(now)):
+        return SetTaint(value=name)
+    words = f"Node '{facts.server_name}' cannot be closed, the API server does not take its taint: {refusal.words}"
+    if refusal.lasts(now) and facts.maintenance.status.boot_id_after is None:
+        return _judge(facts, "NodeRefused", words, now)
+    status = with_conditions(
+        facts.maintenance, set_blockers(effective(facts, now), [("Node", facts.server_name, words)], now), now
+    )
+    if status != facts.maintenance.status:
+        return WriteStatus(status=status)
+    return Wait(seconds=refusal.rest_seconds(now)) if refusal.rests(now) else SetTaint(value=name)
 
 
 def _retreat(facts: MaintenanceFacts, now: datetime) -> tuple[Cause, str] | None:

@@ -95,10 +95,10 @@ def decide_rebooting(facts: MaintenanceFacts, now: datetime) -> Step:
             facts, "TimedOut", f"nothing of a new boot was seen in {_seconds(attempt, now)}: {_awaits(facts)}", now
         )
     wait = Wait(seconds=max(0.5, min(POLL_SECONDS, (deadline - now).total_seconds())))
-    if node is not None and node.taint != taint_value(facts.maintenance.name):
+    if node is not None and node.taint != taint_value(facts.maintenance.name) and not facts.rests("Taint", now):
         return SetTaint(value=taint_value(facts.maintenance.name))
     if attempt.method not in AGENT_METHODS:
-        if node is not None and node.has_intent:
+        if node is not None and node.has_intent and not facts.rests("Intent", now):
             return SetIntent(intent=None)
         late = () if _has_bmc_acted(facts, attempt) else _jobs_of_old_boot(facts, attempt, now)
         return _job_started(facts, late, now) if late else _told(facts, now) or wait
@@ -108,6 +108,11 @@ def decide_rebooting(facts: MaintenanceFacts, now: datetime) -> Step:
         jobs = protected_jobs(facts, now)
         if jobs:
             return _job_started(facts, jobs, now)
+        refusal = facts.refused.get("Intent")
+        if refusal is not None and refusal.lasts(now):
+            return _end(facts, "Failed", f"the API server does not let its agent be told: {refusal.words}", now)
+        if refusal is not None and refusal.rests(now):
+            return _told(facts, now) or wait
         return SetIntent(intent=_intent(facts, attempt, node.boot_id))
     return _told(facts, now) or wait
 
@@ -115,8 +120,9 @@ def decide_rebooting(facts: MaintenanceFacts, now: datetime) -> Step:
 def _next_try(facts: MaintenanceFacts, attempt: RebootAttempt, now: datetime) -> Step:
     """The attempt is over. What the agent was told is taken back first: it must not obey later."""
     node, status = facts.node, facts.maintenance.status
-    if node is not None and node.has_intent:
-        return SetIntent(intent=None)
+    refusal = facts.refused.get("Intent")
+    if node is not None and node.has_intent and not (refusal is not None and refusal.lasts(now)):
+        return Wait(seconds=POLL_SECONDS) if refusal is not None and refusal.rests(now) else SetIntent(intent=None)
     jobs = _jobs_of_old_boot(facts, attempt, now)
     if jobs:
         return _job_started(facts, jobs, now)
@@ -256,7 +262,8 @@ def _awaits(facts: MaintenanceFacts) -> str:
     if node is None or node.boot_id is None:
         return "a boot is awaited"
     if node.intent is None or node.intent.id != attempt.id:
-        return "the agent is about to be told"
+        refusal = facts.refused.get("Intent")
+        return f"the agent is about to be told{f', and cannot be: {refusal.words}' if refusal is not None else ''}"
     if node.report is not None and node.report.id == attempt.id:
         return f"the agent says {node.report.state}: {node.report.message}"
     return "the agent was told, and has not answered"

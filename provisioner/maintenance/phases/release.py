@@ -6,6 +6,7 @@ Node, the phase last: it frees the slot of the budget. Slurm alone stays drained
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 from typing import Final, get_args
@@ -18,15 +19,41 @@ from provisioner.maintenance.phases.verdict import Verdict
 from provisioner.maintenance.phases.waiting import closes_when_planned
 from provisioner.maintenance.requests.request import CONDITION_OF, RequestCondition, conditions_of, read_requests
 from provisioner.maintenance.status.node_status import NodeCondition, missing, none_planned
-from provisioner.maintenance.status.record import next_step, note, noted, with_conditions
-from provisioner.maintenance.steps import ReopenSlurm, SetIntent, SetNodeConditions, SetTaint, Step, WriteStatus
+from provisioner.maintenance.status.record import next_step, note, noted, set_blockers, with_conditions
+from provisioner.maintenance.steps import (
+    ReopenSlurm,
+    SetIntent,
+    SetNodeConditions,
+    SetTaint,
+    Step,
+    Wait,
+    WriteStatus,
+    node_write_of,
+)
 
 _PHASES: Final = frozenset(get_args(MaintenancePhase))
 
 
 def decide_release(facts: MaintenanceFacts, verdict: Verdict, now: datetime) -> Step:
-    """The next thing to undo; when nothing is left, the end."""
-    return _undo(facts, verdict) or _answer(facts, verdict) or WriteStatus(status=_ended(facts, verdict, now))
+    """The next thing to undo; when nothing is left, the end.
+
+    What the API server does not let us write to the Node for long is left, and cleared away later: the slot of the
+    budget is not held for it. That of a server whose agent was told to reboot is: it may do so at any moment.
+    """
+    was_told = facts.node is not None and facts.node.has_intent and not _is_staging(facts.node)
+    for step in (*_undo(facts, verdict), *_answer(facts, verdict)):
+        write = node_write_of(step)
+        refusal = facts.refused.get(write) if write is not None else None
+        if refusal is None or not (refusal.rests(now) or refusal.lasts(now)):
+            return step
+        if refusal.lasts(now) and (write == "Conditions" or not was_told):
+            continue
+        words = f"Node '{facts.server_name}' cannot be released, the API server refuses it: {refusal.words}"
+        status = set_blockers(facts.maintenance.status, [("Node", facts.server_name, words)], now)
+        if status != facts.maintenance.status:
+            return WriteStatus(status=status)
+        return Wait(seconds=refusal.rest_seconds(now)) if refusal.rests(now) else step
+    return WriteStatus(status=_ended(facts, verdict, now))
 
 
 def find_leftover(node: NodeView, *, keeps_taint: bool = False) -> SetIntent | SetTaint | SetNodeConditions | None:
@@ -46,32 +73,32 @@ def find_leftover(node: NodeView, *, keeps_taint: bool = False) -> SetIntent | S
     return SetNodeConditions(conditions=said) if said else None
 
 
-def _undo(facts: MaintenanceFacts, verdict: Verdict) -> Step | None:
+def _undo(facts: MaintenanceFacts, verdict: Verdict) -> Iterator[Step]:
     node, pool, status = facts.node, facts.pool, facts.maintenance.status
     if facts.ahead is not None:
-        return None  # the server is another Maintenance's
+        return  # the server is another Maintenance's
     stays_closed = verdict.phase == "Waiting" and closes_when_planned(facts)
     if node is not None and node.taint is not None and not stays_closed:
-        return SetTaint(value=None)  # and with it what the agent was told
+        yield SetTaint(value=None)  # and with it what the agent was told
     if node is not None and node.has_intent:
-        return SetIntent(intent=None)
+        yield SetIntent(intent=None)
     if stays_closed or pool is None or pool.spec.jobs.slurm is None or not may_reopen(facts):
-        return None
+        return
     if status.slurm is None and noted(status, "Reopened") is not None:
-        return None
+        return
     # Also where no drain is on record: the crash may have come between the drain and the record of it.
     was_closed = status.slurm is not None or status.claimed_time is not None or noted(status, "Closed") is not None
     if not was_closed:
-        return None
+        return
     prefix = pool.spec.jobs.slurm.node_name_prefix
     name = status.slurm.node if status.slurm is not None else f"{prefix}{facts.server_name}"
-    return ReopenSlurm(node=name, reason=close_reason(facts.maintenance.name))
+    yield ReopenSlurm(node=name, reason=close_reason(facts.maintenance.name))
 
 
-def _answer(facts: MaintenanceFacts, verdict: Verdict) -> Step | None:
+def _answer(facts: MaintenanceFacts, verdict: Verdict) -> Iterator[Step]:
     """The requests that were answered are set False, with what came of them; those of a later moment stay."""
     if facts.node is None or verdict.phase == "Waiting":
-        return None
+        return
     asked = read_requests(facts.node.body)
     answers = []
     for requestor in facts.maintenance.spec.requestors:
@@ -85,7 +112,12 @@ def _answer(facts: MaintenanceFacts, verdict: Verdict) -> Step | None:
     if facts.ahead is None:
         words = f"Maintenance {facts.maintenance.name} has ended: {verdict.phase} ({verdict.cause})"
         answers += missing(facts.node.body, none_planned(verdict.phase, words))
-    return SetNodeConditions(conditions=tuple(answers)) if answers else None
+    if answers:
+        yield SetNodeConditions(conditions=tuple(answers))
+
+
+def _is_staging(node: NodeView) -> bool:
+    return node.intent is not None and node.intent.action == "Stage"
 
 
 def _is_asked_anew(found: RequestCondition, requestor: Requestor, verdict: Verdict) -> bool:

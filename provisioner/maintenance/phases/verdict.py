@@ -32,6 +32,7 @@ Cause = Literal[
     "OverBudget",
     "ImageUnavailable",
     "PoolGone",
+    "NodeRefused",
 ]
 
 FINAL_PHASE_OF: Final[dict[Cause, MaintenancePhase]] = {
@@ -50,7 +51,14 @@ FINAL_PHASE_OF: Final[dict[Cause, MaintenancePhase]] = {
     "NodeNotReady": "Failed",
     "NotVerified": "Failed",
 }
-BACK_TO_WAITING: Final[tuple[Cause, ...]] = ("JobStarted", "Held", "OverBudget", "ImageUnavailable", "PoolGone")
+BACK_TO_WAITING: Final[tuple[Cause, ...]] = (
+    "JobStarted",
+    "Held",
+    "OverBudget",
+    "ImageUnavailable",
+    "PoolGone",
+    "NodeRefused",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

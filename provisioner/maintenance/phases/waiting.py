@@ -9,7 +9,7 @@ from typing import Final
 from provisioner.api.maintenance import MaintenanceStatus, SlurmDrain
 from provisioner.api.meta import parse_time, rfc3339, rfc3339_micro
 from provisioner.maintenance.facts import MaintenanceFacts, close_reason, taint_value
-from provisioner.maintenance.phases.blocking import earlier_askers, obstacles, over_budget, running_jobs
+from provisioner.maintenance.phases.blocking import earlier_askers, obstacles, over_budget, refused_before, running_jobs
 from provisioner.maintenance.phases.kept_drain import may_reopen
 from provisioner.maintenance.phases.staging import awaits_staging, give_up_staging, stage_intent, staging_ends
 from provisioner.maintenance.requests.effective import effective, eviction_moment, may_interrupt
@@ -42,7 +42,7 @@ CONTENDED_SECONDS: Final = 5.0
 
 def decide_waiting(facts: MaintenanceFacts, now: datetime) -> Step:
     """Wait, or claim the server."""
-    blocked = obstacles(facts) or running_jobs(facts, now)
+    blocked = obstacles(facts) or refused_before(facts, now) or running_jobs(facts, now)
     if not blocked:
         blocked = awaits_staging(facts, now)
         given_up = give_up_staging(facts, now) if blocked else None
@@ -59,7 +59,7 @@ def decide_waiting(facts: MaintenanceFacts, now: datetime) -> Step:
     status = with_conditions(facts.maintenance, status, now)
     if status != facts.maintenance.status:
         return WriteStatus(status=status)
-    return _prepare(facts) or _wait(facts, now)
+    return _prepare(facts, now) or _wait(facts, now)
 
 
 def decide_behind(facts: MaintenanceFacts, now: datetime) -> Step:
@@ -107,21 +107,22 @@ def _claimed(facts: MaintenanceFacts, now: datetime) -> MaintenanceStatus:
     return with_conditions(facts.maintenance, status, now)
 
 
-def _prepare(facts: MaintenanceFacts) -> Step | None:
+def _prepare(facts: MaintenanceFacts, now: datetime) -> Step | None:
     """What is done while jobs run: cordon as soon as planned, where the pool wants it so; stage the image."""
     node, pool, m = facts.node, facts.pool, facts.maintenance
     if node is None:
         return None
     planned = closes_when_planned(facts)
     taint = taint_value(m.name) if planned else None
-    if node.taint != taint:
+    if node.taint != taint and not facts.rests("Taint", now):
         return SetTaint(value=taint)
     if pool is not None and planned and noted(m.status, "Closed", phase="Waiting") is None:
         return record_drain(facts) or CloseSlurm(reason=close_reason(m.name))
     if not planned and m.status.slurm is not None and may_reopen(facts):
         return ReopenSlurm(node=m.status.slurm.node, reason=m.status.slurm.reason)
     wanted = stage_intent(facts)
-    if wanted != node.intent or (wanted is None and node.has_intent):
+    differs = wanted != node.intent or (wanted is None and node.has_intent)
+    if differs and not facts.rests("Intent", now):
         return SetIntent(intent=wanted)
     return None
 

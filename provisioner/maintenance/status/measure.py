@@ -20,6 +20,7 @@ _WARNINGS: Final = frozenset(
         "NoRebootMethod",
         "NodeGone",
         "NodeNotReady",
+        "NodeRefused",
         "NodeReplaced",
         "NotReopened",
         "NotStaged",
