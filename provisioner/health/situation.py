@@ -11,7 +11,7 @@ from provisioner.api.meta import parse_time
 from provisioner.api.node_contract import HOLD_REQUESTED
 from provisioner.health.checked_node import CheckedNode, find
 from provisioner.health.jobs.outcome import ABSENT, JobState
-from provisioner.rules.boot_order import joined_boot_id
+from provisioner.rules.boot_order import has_fetched, is_ordered_boot, joined_boot_id
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,19 +46,20 @@ class NoBoot:
 
 def boot_to_judge(server: Server, node: CheckedNode | None) -> str | NoBoot | None:
     """Kernel boot id of the ordered boot, once it is the one that runs; None if none was ever ordered."""
-    order, boot_id = server.status.order, joined_boot_id(server)
+    order = server.status.order
     if order is None:
         if node is None or node.boot_id is None:
             return None
         words = f"Node {node.name} ran before the provisioner knew it: it is neither checked nor kept out of use"
         return NoBoot("Adopted", words)
-    if boot_id is None:
+    if not has_fetched(server):
         return NoBoot("WaitsForBoot", f"waits until the boot of order {order.id} ({order.reason}) joins")
+    joined = joined_boot_id(server) or f"of order {order.id}"
     if node is None or node.boot_id is None:
-        return NoBoot("WaitsForNode", f"waits until Node {server.name} reports boot {boot_id}")
-    if node.boot_id != boot_id:
-        return NoBoot("WaitsForNode", f"waits until Node {node.name} reports boot {boot_id}; it says {node.boot_id}")
-    return boot_id
+        return NoBoot("WaitsForNode", f"waits until Node {server.name} reports boot {joined}")
+    if not is_ordered_boot(server, node.boot_id):
+        return NoBoot("WaitsForNode", f"waits until Node {node.name} reports boot {joined}; it says {node.boot_id}")
+    return node.boot_id
 
 
 def joined_time(server: Server) -> datetime | None:

@@ -102,7 +102,9 @@ def decide(server: Server, observed: ObservedPower, now: datetime, unanswered: s
     order = pending_order(server)
     if order is None:
         return Look()
-    if observed == "On" and has_fetched(server):  # by the join's own rules: without a BMC then, or none was needed
+    # By the join's own rules: without a BMC then, or none was needed. What a Maintenance asked for is carried out: it
+    # has waited for what ran there, and whoever has a boot host can write such a record.
+    if observed == "On" and has_fetched(server) and not is_requested(order):
         return RecordOrder(order.id)
     power = server.status.power
     if is_power_cycle(order, power) or order.id == unanswered:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from provisioner.api.conditions import find_condition
@@ -22,6 +22,7 @@ from provisioner.api.maintenance import (
     Maintenance,
     MaintenanceAction,
     MaintenancePolicy,
+    RebootAttempt,
     Requestor,
 )
 from provisioner.api.meta import parse_time
@@ -70,6 +71,29 @@ def find_target(maintenances: Iterable[Maintenance], wanted: Requestor) -> Maint
 def is_same(before: Requestor, wanted: Requestor) -> bool:
     """Whether the same is asked for, whenever it was asked."""
     return replace(before, requested_time=wanted.requested_time) == wanted
+
+
+def answered_until(action: MaintenanceAction, boot: RebootAttempt | None, over: datetime) -> datetime:
+    """Until when one may have asked for `action` to be answered by what ended at `over`, with `boot` as last attempt.
+
+    A request that comes during a boot is answered by a boot that begins after it: who asks for a reboot or a power
+    cycle has seen what runs there, or hangs. Who asks for an Image alone is answered by the boot under way that brings
+    it.
+    """
+    if action in ("Reboot", "PowerCycle") and boot is not None and boot.outcome == "Booted":
+        return parse_time(boot.started_time)
+    return over
+
+
+def is_before(asked: datetime, until: datetime) -> bool:
+    """Whether it was asked before that moment. A time of whole seconds may be of their end."""
+    return (asked if asked.microsecond else asked + timedelta(seconds=1)) <= until
+
+
+def asked_time(requestor: Requestor, maintenance: Maintenance) -> datetime | None:
+    """When it was asked for; None if nobody knows."""
+    text = _asked(requestor, maintenance)[0]
+    return parse_time(text) if text else None
 
 
 def is_active(maintenance: Maintenance) -> bool:

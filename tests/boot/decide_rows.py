@@ -589,12 +589,13 @@ NEVER_ORDERING = [
         stage="Ready",
     ),
     Row(
-        "nor to a Node that is Ready by another boot's word",
-        "NodeNotReady",
+        "nor to a Node that is Ready, to whichever boot the join service says that it has handed its configuration",
+        "Ready",
         seconds=9000,
         node=node(boot_id=OTHER_BOOT),
         status=status(**{**READY_ONCE, "join": REFUSED}),
-        says="is alive",
+        says="is Ready",
+        stage="Ready",
     ),
     Row(
         "a refused join does not stop a boot that is nearly done",

@@ -5,9 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from provisioner.api import Maintenance
+import pytest
+
+from provisioner.api import Maintenance, Server
 from provisioner.api.errors import Refused
-from provisioner.api.meta import rfc3339
+from provisioner.api.meta import rfc3339, rfc3339_micro
 from provisioner.api.node_contract import (
     DRAIN_REQUESTED,
     HOLD_REQUESTED,
@@ -17,6 +19,7 @@ from provisioner.api.node_contract import (
     REQUEST_REFUSED,
 )
 from provisioner.cluster.resources import of
+from provisioner.maintenance.phases.verdict import read_verdict
 from tests.maintenance.executor_steps import PassedOn, finish, go_to_reboot
 from tests.maintenance.fake_jobs import job
 from tests.maintenance.plane import Plane
@@ -83,9 +86,17 @@ def test_two_requests_on_one_node_are_one_disturbance(plane: Plane) -> None:
         assert plane.condition(type_)["reason"] == "Completed"
 
 
-def test_a_request_that_comes_after_the_boot_began_waits_and_is_done_by_that_boot(plane: Plane) -> None:
+@pytest.mark.parametrize(
+    ("action", "ends"),
+    [("Reimage", ("Completed", "DoneBefore")), ("Reboot", ("Rebooting", None)), ("PowerCycle", ("Rebooting", None))],
+)
+def test_a_request_that_comes_during_a_boot_is_done_by_it_if_it_asks_for_its_image_alone(
+    plane: Plane, action: str, ends: tuple[str, str | None]
+) -> None:
     go_to_reboot(plane)
-    plane.file(2, {"name": "user-alice", "action": "Reboot", "requestedTime": rfc3339(plane.now)})
+    plane.now += timedelta(seconds=2)
+    asked = {"name": "user-alice", "action": action, "policy": "Now", "requestedTime": rfc3339(plane.now)}
+    plane.file(2, asked)
     plane.work(seconds=5)
     behind = plane.status()
     assert (behind.phase, behind.blockers[0].kind, behind.blockers[0].name) == (
@@ -98,10 +109,48 @@ def test_a_request_that_comes_after_the_boot_began_waits_and_is_done_by_that_boo
     plane.verify(plane.boot())
     plane.work()
     plane.work()
-    assert [(m.status.phase, m.status.conditions[-1].reason) for m in plane.maintenances()] == [
-        ("Completed", "Booted"),
-        ("Completed", "DoneBefore"),
-    ]
+    first, second = plane.maintenances()
+    assert (first.status.phase, first.status.conditions[-1].reason) == ("Completed", "Booted")
+    verdict = read_verdict(second.status)
+    assert (second.status.phase, verdict.cause if verdict is not None else None) == ends
+
+
+def test_a_condition_that_is_set_again_during_a_boot_is_answered_by_another_boot(plane: Plane) -> None:
+    go_to_reboot(plane)
+    again = rfc3339(plane.now + timedelta(seconds=5))
+    plane.ask(REBOOT_REQUESTED, "Now", "it hangs again", lastTransitionTime=again)
+    plane.now += timedelta(seconds=5)
+    finish(plane)
+    plane.work()
+    assert [m.status.phase for m in plane.maintenances()] == ["Completed", "Rebooting"]
+    finish(plane)
+    assert [m.status.phase for m in plane.maintenances()] == ["Completed", "Completed"]
+    assert (plane.condition(REBOOT_REQUESTED)["status"], plane.condition(REBOOT_REQUESTED)["reason"]) == (
+        "False",
+        "Completed",
+    )
+
+
+def test_a_power_cycle_that_is_asked_for_now_during_a_boot_cuts_the_power_of_that_boot(plane: Plane) -> None:
+    """The boot that was under way comes up between request and cut, and is not taken for the one that follows."""
+    order = {"id": "order-before", "reason": "PowerLost", "orderedTime": rfc3339_micro(plane.now), "attempt": 1}
+    plane.cluster.apply_status(Server, plane.name, {"order": order}, manager="provisioner-boot-controller")
+    plane.ask(POWER_CYCLE_REQUESTED, "Now", "it hangs")
+    plane.work()
+    assert plane.phase() == "Rebooting"
+    under_way = plane.boot()
+    plane.verify(under_way)
+    plane.work()
+    status = plane.status()
+    assert (status.phase, status.boot_id_before) == ("Rebooting", under_way)
+    plane.order()
+    plane.work()
+    assert plane.phase() == "Rebooting"
+    after = plane.boot()
+    plane.work()
+    plane.verify(after)
+    plane.work()
+    assert (plane.phase(), plane.status().boot_id_after) == ("Completed", after)
 
 
 def test_another_image_is_not_merged_but_waits_its_turn(plane: Plane) -> None:

@@ -168,20 +168,20 @@ TABLE: dict[str, tuple[Server, ObservedPower, Action]] = {
         "On",
         RecordOrder("order-2"),
     ),
-    "a server that booted by itself after the order is not cut any more": (
+    "what a Maintenance asked for is carried out, whoever says that it has joined": (
         server(order=requested("PowerCycle"), join=JoinStatus(order_id="order-2")),
         "On",
-        RecordOrder("order-2"),
+        CutForCycle("order-2"),
     ),
-    "nor one that was cut, powered on and has joined": (
+    "one that was cut, powered on and has joined": (
         server(order=requested("PowerCycle"), power=CUT, join=JoinStatus(order_id="order-2")),
         "On",
         RecordOrder("order-2"),
     ),
-    "a server that was reset as asked and has joined is not reset again, though the record was lost": (
+    "so is a reset: without the BMC's record it cannot have joined": (
         server(order=requested("Reset"), power=EARLIER, join=JoinStatus(order_id="order-2")),
         "On",
-        RecordOrder("order-2"),
+        Boot("order-2", "Pxe", "Reset"),
     ),
     "a power cycle that the BMC accepted is over": (
         server(order=requested("PowerCycle"), power=replace(CUT, order_id="order-2", state="On")),

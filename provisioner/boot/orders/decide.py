@@ -19,7 +19,7 @@ from provisioner.boot.orders.requests import pending_request
 from provisioner.boot.orders.stages import current_stage, describe_delay, is_abandoned, waiting_words
 from provisioner.boot.orders.status import compose
 from provisioner.boot.script.choose import find_obstacle
-from provisioner.rules.boot_order import has_fetched, is_settled
+from provisioner.rules.boot_order import has_fetched, is_ordered_boot, is_settled
 from provisioner.rules.bootability import Obstacle, runs_as_other_node
 
 ALIVE_AGAIN_SECONDS: Final = 5.0
@@ -71,11 +71,9 @@ def _requested(facts: OrderFacts, now: datetime, new_id: str) -> Assessment | No
 
 
 def _ready(facts: OrderFacts) -> Assessment | None:
-    """The Node is Ready, and it is the boot that was ordered: the kernel that got the join configuration."""
-    node, join = facts.node, facts.server.status.join
-    if node is None or not node.ready or join is None or not has_fetched(facts.server) or facts.has_lost_its_power:
-        return None
-    if node.boot_id is None or join.boot_id is None or node.boot_id != join.boot_id.lower():
+    """The Node is Ready, and it is the boot that was ordered."""
+    node = facts.node
+    if node is None or not node.ready or facts.has_lost_its_power or not is_ordered_boot(facts.server, node.boot_id):
         return None
     booted = ConditionUpdate(status="True", reason="Joined", message=f"the ordered boot runs as Node '{node.name}'")
     ready = ConditionUpdate(status="True", reason="Ready", message=f"Node '{node.name}' is Ready")

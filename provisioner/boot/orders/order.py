@@ -54,6 +54,8 @@ def former_order(facts: OrderFacts, now: datetime) -> BootOrder | None:
     order, power, join = status.order, status.power, status.join
     if order is None or join is None or join.order_id is None or join.order_id == order.id or join.fetched_time is None:
         return None
+    if is_settled(facts.server):
+        return None  # it was carried out, whatever the record of the join says
     if order.reason == "Requested" and is_awaited(order, facts.maintenance):
         return None
     if pending_request(facts.server, facts.maintenance) is not None:

@@ -15,7 +15,8 @@ ACCOUNTS: Final = (
     *("boot", "controller", "inventory", "orders", "join", "approver", "health", "maintenance", "power"),
 )
 DATA: Final = (
-    *("namespaces.yaml", "checks.yaml", "people.yaml", "requests.yaml", "nodes.yaml", "server_status.yaml", "node_limits.yaml"),
+    *("namespaces.yaml", "checks.yaml", "people.yaml", "requests.yaml", "nodes.yaml", "server_status.yaml"),
+    *("node_limits.yaml", "boot_joins.yaml"),
     *(f"accounts/{account}.yaml" for account in ACCOUNTS),
 )
 """What holds for several comes first; then what each account has and is held to."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from provisioner.api.maintenance import DISTURBING_PHASES, Maintenance
 from provisioner.api.meta import parse_time
 from provisioner.maintenance.facts import MaintenanceFacts
+from provisioner.maintenance.phases.brought import is_brought
 from provisioner.maintenance.phases.verdict import Cause
+from provisioner.rules.requests import answered_until, asked_time, is_before
 
 End = tuple[Cause, str]
 
@@ -48,6 +50,8 @@ def _kept_drained(facts: MaintenanceFacts) -> End | None:
 
 
 def _done_before(facts: MaintenanceFacts) -> End | None:
+    if is_brought(facts):
+        return "DoneBefore", f"the boot that was under way has brought Image '{facts.image_name}', and is verified"
     for earlier in facts.finished:
         if earlier.status.phase == "Completed" and _satisfies(facts, earlier):
             return "DoneBefore", f"Maintenance {earlier.name}, begun before it, did what is asked for"
@@ -55,12 +59,15 @@ def _done_before(facts: MaintenanceFacts) -> End | None:
 
 
 def _satisfies(facts: MaintenanceFacts, earlier: Maintenance) -> bool:
-    """Whether a boot that was seen after this was asked for did what is wanted."""
-    wanted, boot = facts.wanted, earlier.status.reboot
-    if wanted is None or wanted.keeps_drained or wanted.since is None or boot is None or boot.outcome != "Booted":
-        return False
-    if boot.ended_time is None or parse_time(boot.ended_time) < wanted.since:
+    """Whether its boot answers all that is wanted: see `answered_until`."""
+    wanted, boot, finished = facts.wanted, earlier.status.reboot, earlier.status.finished_time
+    if wanted is None or wanted.keeps_drained or boot is None or boot.outcome != "Booted" or finished is None:
         return False
     if wanted.action == "PowerCycle" and boot.method != "PowerCycle":
         return False
-    return wanted.boots and (wanted.image or facts.image_name) == boot.image_ref
+    if not wanted.boots or facts.image_name != boot.image_ref:
+        return False
+    asked = [(r.action, asked_time(r, facts.maintenance)) for r in wanted.heard]
+    return all(
+        at is not None and is_before(at, answered_until(action, boot, parse_time(finished))) for action, at in asked
+    )

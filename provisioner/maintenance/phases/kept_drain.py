@@ -17,7 +17,7 @@ from provisioner.api.meta import Condition, ConditionStatus, rfc3339
 from provisioner.maintenance.facts import MaintenanceFacts, NodeView
 from provisioner.maintenance.status.record import clip, next_step, note
 from provisioner.maintenance.steps import ReopenSlurm, Step, WriteStatus
-from provisioner.rules.boot_order import joined_boot_id
+from provisioner.rules.boot_order import is_ordered_boot
 
 SLURM_DRAINED: Final = "SlurmDrained"
 
@@ -32,7 +32,7 @@ def why_unverified(server: Server | None, node: NodeView | None) -> str | None:
     order, checked = server.status.order, server.status.verification
     if node is None or node.boot_id is None:
         return f"Node '{server.name}' reports no boot"
-    if joined_boot_id(server) != node.boot_id:
+    if not is_ordered_boot(server, node.boot_id):
         return f"boot order {order.id} has not joined as Node '{server.name}'"
     if checked is None or checked.boot_id.lower() != node.boot_id or not is_true(server.status.conditions, "Verified"):
         return f"boot {node.boot_id} is not verified"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from provisioner.api.conditions import find_condition
+from provisioner.api.maintenance import AGENT_METHODS
 from provisioner.maintenance.facts import MaintenanceFacts
 from provisioner.rules.boot_order import joined_boot_id
 
@@ -18,7 +19,7 @@ def new_boot(facts: MaintenanceFacts) -> str | None:
     """Kernel boot id of a boot after the one before the attempt; None while none was seen.
 
     By the Node, or earlier by the join of the order that answers the attempt. Where no boot was known before, only the
-    join tells a new boot from the one that was there.
+    join tells a new boot from the one that was there. One that was under way when the attempt began is none.
     """
     status, node, server = facts.maintenance.status, facts.node, facts.server
     attempt, before = status.reboot, (status.boot_id_before or "").lower()
@@ -26,10 +27,29 @@ def new_boot(facts: MaintenanceFacts) -> str | None:
         return None
     order, joined = server.status.order, joined_boot_id(server)
     if order is not None and order.attempt_id == attempt.id and joined not in (None, before):
-        return joined
+        # What the BMC is to carry out has not begun before its own word: the join service cannot say otherwise.
+        power = server.status.power
+        is_by_bmc = server.spec.bmc is not None and attempt.method not in AGENT_METHODS
+        if not is_by_bmc or (power is not None and power.order_id == order.id):
+            return joined
     if node is None or node.boot_id is None or not before or node.boot_id == before:
         return None
-    return node.boot_id
+    return node.boot_id if earlier_boot(facts) is None else None
+
+
+def earlier_boot(facts: MaintenanceFacts) -> str | None:
+    """Kernel boot id of a boot that runs, that another order than the attempt's has brought, and that was not there
+    when the attempt began: it was under way then, and is to be replaced, too. None if there is none.
+    """
+    node, server, attempt = facts.node, facts.server, facts.maintenance.status.reboot
+    before = (facts.maintenance.status.boot_id_before or "").lower()
+    if node is None or node.boot_id is None or server is None or attempt is None or node.boot_id == before:
+        return None
+    order, join = server.status.order, server.status.join
+    if join is None or join.order_id is None or (join.boot_id or "").lower() != node.boot_id:
+        return None
+    is_ours = order is not None and order.attempt_id == attempt.id and order.id == join.order_id
+    return None if is_ours else node.boot_id
 
 
 def is_wrong_image(facts: MaintenanceFacts) -> bool:

@@ -19,7 +19,7 @@ from provisioner.api.meta import parse_time, rfc3339_micro
 from provisioner.api.node_facts import BootIntent
 from provisioner.jobs.work import Job
 from provisioner.maintenance.facts import MaintenanceFacts, attempt_obstacle, taint_value
-from provisioner.maintenance.phases.new_boot import NOT_ORDERED, awaited_order, new_boot
+from provisioner.maintenance.phases.new_boot import NOT_ORDERED, awaited_order, earlier_boot, new_boot
 from provisioner.maintenance.phases.reboot_methods import next_method
 from provisioner.maintenance.phases.verdict import Cause
 from provisioner.maintenance.requests.effective import effective, protected_jobs
@@ -83,6 +83,10 @@ def decide_rebooting(facts: MaintenanceFacts, now: datetime) -> Step:
         return _end(facts, "Booted", f"boot {seen} was seen after {_seconds(attempt, now)}", now)
     if attempt.outcome is not None:
         return _next_try(facts, attempt, now)
+    earlier = earlier_boot(facts)
+    if earlier is not None:
+        words = f"boot {earlier} was under way before {attempt.method} ({attempt.id}) was begun, and is replaced, too"
+        return WriteStatus(status=note(replace(status, boot_id_before=earlier), now, "EarlierBootSeen", words))
     report = node.report if node is not None else None
     if report is not None and report.id == attempt.id and report.state == "Failed":
         return _end(facts, "Failed", f"the agent says: {report.message}", now)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final, get_args
 
-from provisioner.api.maintenance import SUCCEEDED, MaintenancePhase, MaintenanceStatus, Requestor
+from provisioner.api.maintenance import SUCCEEDED, Maintenance, MaintenancePhase, MaintenanceStatus, Requestor
 from provisioner.api.meta import parse_time, rfc3339_micro
 from provisioner.maintenance.facts import MaintenanceFacts, NodeView, close_reason
 from provisioner.maintenance.phases.kept_drain import may_reopen, stays_drained
@@ -30,6 +30,7 @@ from provisioner.maintenance.steps import (
     WriteStatus,
     node_write_of,
 )
+from provisioner.rules.requests import answered_until
 
 _PHASES: Final = frozenset(get_args(MaintenancePhase))
 
@@ -103,7 +104,7 @@ def _answer(facts: MaintenanceFacts, verdict: Verdict) -> Iterator[Step]:
     answers = []
     for requestor in facts.maintenance.spec.requestors:
         found = asked.get(CONDITION_OF.get(requestor.name, ""))
-        if found is None or _is_asked_anew(found, requestor, verdict):
+        if found is None or _is_asked_anew(found, requestor, facts.maintenance, verdict):
             continue
         words = f"Maintenance {facts.maintenance.name}: {verdict.message}"
         answers.append(
@@ -120,17 +121,16 @@ def _is_staging(node: NodeView) -> bool:
     return node.intent is not None and node.intent.action == "Stage"
 
 
-def _is_asked_anew(found: RequestCondition, requestor: Requestor, verdict: Verdict) -> bool:
-    """Whether the condition was set again since the verdict. Its time has whole seconds: in the verdict's own second it
-    is a new request if it is later than the one that was taken in."""
-    if found.transition is None:
-        return False
+def _is_asked_anew(found: RequestCondition, requestor: Requestor, maintenance: Maintenance, verdict: Verdict) -> bool:
+    """Whether the condition was set again since what is answered now: since the verdict, or since the boot began, if it
+    asks for more than that boot brings. Its time has whole seconds: in the verdict's own second it is a new request if
+    it is later than the one that was taken in."""
     decided = parse_time(verdict.time)
-    return found.transition > decided or (
-        found.transition == decided
-        and requestor.requested_time is not None
-        and found.transition > parse_time(requestor.requested_time)
-    )
+    if found.transition is None or requestor.requested_time is None:
+        return found.transition is not None and found.transition > decided
+    until = answered_until(requestor.action, maintenance.status.reboot, decided)
+    is_later = found.transition > parse_time(requestor.requested_time)
+    return is_later and (found.transition > until or found.transition == decided)
 
 
 def _ended(facts: MaintenanceFacts, verdict: Verdict, now: datetime) -> MaintenanceStatus:

@@ -10,6 +10,7 @@ from provisioner.api.maintenance import MaintenanceStatus, SlurmDrain
 from provisioner.api.meta import parse_time, rfc3339, rfc3339_micro
 from provisioner.maintenance.facts import MaintenanceFacts, close_reason, taint_value
 from provisioner.maintenance.phases.blocking import earlier_askers, obstacles, over_budget, refused_before, running_jobs
+from provisioner.maintenance.phases.brought import awaits_bringing
 from provisioner.maintenance.phases.kept_drain import may_reopen
 from provisioner.maintenance.phases.staging import awaits_staging, give_up_staging, stage_intent, staging_ends
 from provisioner.maintenance.requests.effective import effective, eviction_moment, may_interrupt
@@ -42,7 +43,8 @@ CONTENDED_SECONDS: Final = 5.0
 
 def decide_waiting(facts: MaintenanceFacts, now: datetime) -> Step:
     """Wait, or claim the server."""
-    blocked = obstacles(facts) or refused_before(facts, now) or running_jobs(facts, now)
+    blocked = obstacles(facts) or refused_before(facts, now)
+    blocked = blocked or awaits_bringing(facts, now) or running_jobs(facts, now)
     if not blocked:
         blocked = awaits_staging(facts, now)
         given_up = give_up_staging(facts, now) if blocked else None

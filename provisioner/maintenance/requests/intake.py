@@ -27,7 +27,7 @@ from provisioner.maintenance.requests.request import (
     read_requests,
 )
 from provisioner.maintenance.status.node_status import NodeCondition, missing
-from provisioner.rules.requests import age, find_target, has_begun, is_active, is_judged, is_same
+from provisioner.rules.requests import age, answered_until, find_target, has_begun, is_active, is_judged, is_same
 
 CLOCKS_DIFFER: Final = timedelta(minutes=5)
 """How far ahead of ours a clock may be whose times are believed."""
@@ -75,10 +75,10 @@ def take_in(node: NodeView | None, maintenances: Iterable[Maintenance], now: dat
                 return Withdraw(requestor=name, target=withdrawn[0])
             continue
         answer = _last_answer(ordered, name)
-        if not holders and answer is not None and _is_stale(condition, answer[1]):
-            return SetConditions(conditions=(_stale(condition, *answer),))
+        if not holders and answer is not None and answer.leaves_stale(condition):
+            return SetConditions(conditions=(_stale(condition, answer),))
         existing = next((r for m in holders for r in m.spec.requestors if r.name == name), None)
-        since = _asked_at(condition, existing, answer[1] if answer is not None else None, now)
+        since = _asked_at(condition, existing, answer, now)
         ask = read_ask(condition, since)
         if isinstance(ask, Refusal):
             refusals.append(ask)
@@ -113,37 +113,53 @@ def _file(
     return File(requestor=wanted, target=target)
 
 
-def _last_answer(ordered: list[Maintenance], requestor: str) -> tuple[Maintenance, datetime] | None:
-    """The last Maintenance that ended with that requestor, and when that was decided."""
-    ended: list[tuple[Maintenance, Verdict]] = [
-        (m, verdict)
+@dataclass(frozen=True, kw_only=True)
+class _Answer:
+    """What a Maintenance that has ended did about requests of before `until`. `time`: of its verdict; `asked`: of the
+    request that it took in."""
+
+    by: str
+    asked: datetime | None
+    until: datetime
+    time: datetime
+
+    def leaves_stale(self, condition: RequestCondition) -> bool:
+        """Whether the condition, which is True, says what was answered."""
+        # Our answer carries exactly `time`. A tool that sets True again and leaves the time as it was has that time.
+        moment = condition.transition
+        return moment is not None and (moment < self.until or (self.asked is not None and moment <= self.asked))
+
+
+def _last_answer(ordered: list[Maintenance], requestor: str) -> _Answer | None:
+    """Of the Maintenance that ended last with that requestor."""
+    ended: list[tuple[Verdict, Maintenance, Requestor]] = [
+        (verdict, m, r)
         for m in ordered
-        if not is_active(m)
-        and (verdict := read_verdict(m.status)) is not None
-        and any(r.name == requestor for r in m.spec.requestors)
+        if not is_active(m) and (verdict := read_verdict(m.status)) is not None
+        for r in m.spec.requestors
+        if r.name == requestor
     ]
     if not ended:
         return None
-    found, verdict = max(ended, key=lambda pair: parse_time(pair[1].time))
-    return found, parse_time(verdict.time)
+    verdict, found, asker = max(ended, key=lambda each: parse_time(each[0].time))
+    decided = parse_time(verdict.time)
+    asked = parse_time(asker.requested_time) if asker.requested_time is not None else None
+    return _Answer(
+        by=found.name, asked=asked, until=answered_until(asker.action, found.status.reboot, decided), time=decided
+    )
 
 
-def _is_stale(condition: RequestCondition, answered: datetime) -> bool:
-    # Our answer carries exactly `answered`. A tool that sets True again and leaves the time as it was has that time.
-    return condition.transition is not None and condition.transition < answered
-
-
-def _stale(condition: RequestCondition, by: Maintenance, answered: datetime) -> NodeCondition:
+def _stale(condition: RequestCondition, answer: _Answer) -> NodeCondition:
     asked = rfc3339(condition.transition) if condition.transition is not None else "an unknown time"
     words = (
-        f"asked for at {asked}, and answered by Maintenance {by.name} at {rfc3339(answered)}: nothing is done again; "
-        "to ask anew, set it True with a lastTransitionTime of now, or with none"
+        f"asked for at {asked}, and answered by Maintenance {answer.by} at {rfc3339(answer.time)}: nothing is done "
+        "again; to ask anew, set it True with a lastTransitionTime of now, or with none"
     )
-    return NodeCondition(type=condition.type, status="False", reason="Stale", message=words, time=rfc3339(answered))
+    return NodeCondition(type=condition.type, status="False", reason="Stale", message=words, time=rfc3339(answer.time))
 
 
 def _asked_at(
-    condition: RequestCondition, existing: Requestor | None, answered: datetime | None, now: datetime
+    condition: RequestCondition, existing: Requestor | None, answer: _Answer | None, now: datetime
 ) -> datetime:
     """When it was asked for: the condition's transition, unless that says nothing of this request.
 
@@ -152,7 +168,8 @@ def _asked_at(
     """
     seen = existing.requested_time if existing is not None else None
     moment = condition.transition
-    if moment is not None and moment <= now + CLOCKS_DIFFER and (answered is None or moment > answered):
+    is_new = answer is None or (moment is not None and moment > answer.until and moment != answer.time)
+    if moment is not None and moment <= now + CLOCKS_DIFFER and is_new:
         return moment
     return parse_time(seen) if seen is not None else now
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from provisioner.api.maintenance import FINAL_PHASES
-from provisioner.api.meta import rfc3339
+from provisioner.api.meta import parse_time, rfc3339
 from tests.maintenance.chaos.fake_time import FakeClock
 
 Object = dict[str, Any]
@@ -104,8 +104,14 @@ class History:
                 asked.lost_at = self._clock.now
 
     def may_be_two(self, asked: Asked, done: Object) -> bool:
-        """Whether it was set again in the second in which that was decided: nobody can tell which came first."""
-        return any(rfc3339(at) == verdict_of(done)["lastTransitionTime"] for at in asked.again_at)
+        """Whether it was set again in the second in which that was decided: nobody can tell which came first. Or while
+        its boot was under way, which answers who asks for an Image alone."""
+        boot = (done.get("status") or {}).get("reboot") or {}
+        began = parse_time(boot["startedTime"]) if boot.get("startedTime") and asked.action != "Reimage" else None
+        return any(
+            rfc3339(at) == verdict_of(done)["lastTransitionTime"] or (began is not None and at >= began)
+            for at in asked.again_at
+        )
 
     # What the API server shows
 

@@ -79,14 +79,16 @@ def _fault(world: World, asked: Asked, permits: Collection[str] | None) -> str |
 
 
 def _proof(world: World, asked: Asked, end: datetime) -> bool:
-    """Whether a boot as asked for was seen after it was asked for, and passed its checks before it was called done.
+    """Whether a boot as asked for began after it was asked for, and passed its checks before it was called done.
 
     After a power cycle it may be a later boot, where somebody reset the machine once more before its checks.
     """
     named = {a.image for a in world.history.asked if a.server == asked.server and a.image}
     was_cold = False
     for boot in world.machines[asked.server].log:
-        if boot.joined_at is None or boot.joined_at < asked.at - SLACK:
+        # An Image may come by a boot that was under way; whoever asks for more gets one that begins after that.
+        first = boot.joined_at if asked.action == "Reimage" else boot.at
+        if boot.joined_at is None or first is None or first < asked.at - SLACK:
             continue
         was_cold = was_cold or boot.cold
         if boot.passed_at is None:
