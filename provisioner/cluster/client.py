@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from provisioner.api.codec import decode
-from provisioner.api.errors import NotFound, Refused
+from provisioner.api.errors import Forbidden, NotFound, Refused
 from provisioner.api.meta import Resource
 from provisioner.cluster.failures import Expired
+from provisioner.cluster.patience import ForbiddenPatience
 from provisioner.cluster.resources import KNOWN, PODS, SELF_REVIEWS, ResourceType, of
 from provisioner.cluster.transport import READ_SECONDS, Stream, Transport
 
@@ -33,12 +34,20 @@ class ListResult:
 class Cluster:
     """The door to one API server. Usable from several threads.
 
-    Every method raises the errors of `provisioner.cluster.failures`: Conflict, NotFound, Refused, Retryable.
+    Every method raises the errors of `provisioner.cluster.failures`: Conflict, NotFound, Refused, Retryable; a patient
+    one NotYetAllowed instead of Forbidden, for a while.
     """
 
-    def __init__(self, transport: Transport, *, timeout_seconds: float = READ_SECONDS) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        timeout_seconds: float = READ_SECONDS,
+        patience: ForbiddenPatience | None = None,
+    ) -> None:
         self._transport = transport
         self._timeout_seconds = timeout_seconds
+        self._patience = patience
         self._discovered: dict[tuple[str, str], ResourceType] = {}
 
     @classmethod
@@ -50,18 +59,21 @@ class Cluster:
         context: str | None = None,
         as_user: str | None = None,
         as_groups: Sequence[str] = (),
+        patient: bool = False,
     ) -> Cluster:
         """By `kubeconfig`; without one, as the pod in which this runs. Raises: NeedsHuman. Sends nothing yet.
 
-        `context`: which of the kubeconfig's. `as_user`, `as_groups`: as whom, for who may impersonate.
+        `context`: which of the kubeconfig's. `as_user`, `as_groups`: as whom, for who may impersonate. `patient`: what
+        is forbidden is Retryable for a while, for a service that outlives restarts of the API server.
         """
         return cls(
-            Transport.connect(kubeconfig, user_agent=user_agent, context=context, as_user=as_user, as_groups=as_groups)
+            Transport.connect(kubeconfig, user_agent=user_agent, context=context, as_user=as_user, as_groups=as_groups),
+            patience=ForbiddenPatience() if patient else None,
         )
 
     def with_timeout(self, seconds: float) -> Cluster:
         """The same door for a caller who cannot wait longer than `seconds` for an answer."""
-        return Cluster(self._transport, timeout_seconds=seconds)
+        return Cluster(self._transport, timeout_seconds=seconds, patience=self._patience)
 
     def acting_as(self, user: str) -> Cluster:
         """The same door for `user`, whom the caller may impersonate: rights, policies and audit log see that user."""
@@ -297,7 +309,11 @@ class Cluster:
             "fieldSelector": field_selector,
         }
         path = type.collection(namespace)
-        with self._transport.stream(path, what=f"WATCH {type}", query=query, silence_seconds=silence_seconds) as stream:
+        what = f"WATCH {type}"
+        with (
+            self._bears_refusals(what),
+            self._transport.stream(path, what=what, query=query, silence_seconds=silence_seconds) as stream,
+        ):
             yield stream
 
     def _list_pages(
@@ -334,5 +350,18 @@ class Cluster:
                 return ResourceType(group, version, kind, resource["name"], resource["namespaced"])
         raise Refused(f"the API server has no kind {kind} in {api_version}", hint="correct apiVersion and kind")
 
-    def _request(self, method: str, path: str, **arguments: Any) -> Object:
-        return self._transport.request(method, path, timeout_seconds=self._timeout_seconds, **arguments)
+    def _request(self, method: str, path: str, *, what: str, **arguments: Any) -> Object:
+        with self._bears_refusals(what):
+            return self._transport.request(method, path, what=what, timeout_seconds=self._timeout_seconds, **arguments)
+
+    @contextmanager
+    def _bears_refusals(self, what: str) -> Iterator[None]:
+        """Around a request: what is forbidden is tried again for a while, if this client is patient."""
+        try:
+            yield
+        except Forbidden as error:
+            if self._patience is None:
+                raise
+            raise self._patience.judge(what, error) from error
+        if self._patience is not None:
+            self._patience.is_allowed(what)

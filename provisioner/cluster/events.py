@@ -21,9 +21,10 @@ from typing import Any, Final, Literal, Protocol
 
 import structlog
 
-from provisioner.api.errors import Conflict, NotFound, ProvisionerError, Retryable
+from provisioner.api.errors import Conflict, Forbidden, NotFound, ProvisionerError, Retryable
 from provisioner.api.meta import rfc3339
 from provisioner.cluster.client import Cluster
+from provisioner.cluster.patience import NotYetAllowed
 from provisioner.cluster.resources import EVENTS
 
 log = structlog.get_logger()
@@ -155,6 +156,7 @@ class EventRecorder:
         self._drops, self._told_at = 0, -DROPS_TOLD_SECONDS
         self._thread: threading.Thread | None = None
         self._writing = False
+        self._is_patient = True
         self._closed = threading.Event()
 
     def record(self, regarding: Mapping[str, Any], type: EventType, reason: str, message: str) -> None:  # noqa: A002
@@ -261,12 +263,20 @@ class EventRecorder:
                 self._tell_drop(occurrence.type)
 
     def _write_patiently(self, occurrence: _Occurrence, tally: _Tally) -> None:
-        for attempt in range(ATTEMPTS):
+        """An API server that knows no rights yet is waited for, for as long as the client is patient; once, not with
+        each Event."""
+        failures = 0
+        while True:
             try:
                 self._write(occurrence, tally)
+                self._is_patient = True
                 return
+            except Forbidden:
+                self._is_patient = False
+                raise
             except Retryable as error:
-                if attempt == ATTEMPTS - 1:
+                failures += not (self._is_patient and isinstance(error, NotYetAllowed))
+                if failures >= ATTEMPTS or self._closed.is_set():
                     raise
                 self._closed.wait(min(error.after_seconds, REQUEST_SECONDS))
 

@@ -73,7 +73,7 @@ def boot(
 
     state, image_store = state.absolute(), image_store.absolute()
     state.mkdir(parents=True, exist_ok=True)
-    cluster = Cluster.connect(kubeconfig, user_agent="provisioner-boot")
+    cluster = Cluster.connect(kubeconfig, user_agent="provisioner-boot", patient=True)
     recorder = EventRecorder(cluster, "provisioner-boot")
     web = f"http://{address}" + ("" if http_port == 80 else f":{http_port}")
     settings = BootSettings(

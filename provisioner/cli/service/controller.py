@@ -63,7 +63,7 @@ def controller(
     meters = Meters(causes=FINAL_PHASE_OF.items(), checks=ALL_CHECKS)
     if metrics_address is not None:
         _serve(meters, metrics_address)
-    cluster = Cluster.connect(kubeconfig, user_agent="provisioner-controller")
+    cluster = Cluster.connect(kubeconfig, user_agent="provisioner-controller", patient=True)
     stop = stop_on_signals()
 
     def work(lost: threading.Event) -> None:
