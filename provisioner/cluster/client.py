@@ -77,7 +77,8 @@ class Cluster:
 
     def acting_as(self, user: str) -> Cluster:
         """The same door for `user`, whom the caller may impersonate: rights, policies and audit log see that user."""
-        return Cluster(self._transport.acting_as(user), timeout_seconds=self._timeout_seconds)
+        patience = ForbiddenPatience() if self._patience is not None else None
+        return Cluster(self._transport.acting_as(user), timeout_seconds=self._timeout_seconds, patience=patience)
 
     @property
     def server_url(self) -> str:
