@@ -32,8 +32,8 @@ FALSE_BOOT = "ffffffff-ffff-4fff-8fff-ffffffffffff"
 
 
 @pytest.fixture
-def plane(cluster: Cluster, controller_account: Cluster, unique: str) -> Plane:
-    return Plane(cluster, controller_account, unique)
+def plane(cluster: Cluster, unique: str) -> Plane:
+    return Plane(cluster, cluster, unique)
 
 
 @pytest.fixture
