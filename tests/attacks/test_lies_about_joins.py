@@ -114,7 +114,7 @@ def test_it_says_nothing_else_of_a_join_that_is_over(plane: Plane, boot_host: Cl
     claim(boot_host, plane, 1, boot_id_of(plane))
     approve(plane, 1)
     before = plane.cluster.read(Server, plane.name).status.join
-    with pytest.raises(Refused, match="the boot service|provisioner-boot may not write"):
+    with pytest.raises(Refused, match=r"the boot service|provisioner-boot may not write"):
         boot_host.patch(of(Server), plane.name, {"status": {"join": LIES[lie]}}, subresource="status")
     assert plane.cluster.read(Server, plane.name).status.join == before
     assert ready_of(plane) == ("True", "Ready")
@@ -122,7 +122,7 @@ def test_it_says_nothing_else_of_a_join_that_is_over(plane: Plane, boot_host: Cl
 
 def test_it_does_not_take_the_record_of_a_join_away(plane: Plane, boot_host: Cluster) -> None:
     claim(boot_host, plane, 1, boot_id_of(plane))
-    with pytest.raises(Refused, match="the boot service|provisioner-boot may not write"):
+    with pytest.raises(Refused, match=r"the boot service|provisioner-boot may not write"):
         boot_host.patch(of(Server), plane.name, {"status": {"join": None}}, subresource="status")
 
 
