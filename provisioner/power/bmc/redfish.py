@@ -112,7 +112,7 @@ class RedfishPower:
 
     def _disconnect(self) -> None:
         self._root = None
-        # A system has as long to say farewell as a request, which may be the end of a call already.
+        # A time of its own: the call that failed may have used up all that it had.
         with contextlib.suppress(Exception), self._bounds.within(CLOSE_SECONDS):
             self._session.end()
 
