@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 import structlog
@@ -17,11 +18,13 @@ from provisioner.cli.service import controllers
 from provisioner.cli.service.controller import _groups, _lead
 from provisioner.cli.service.controllers import connect_groups, run_controllers
 from provisioner.cli.service.groups import GROUPS, account_of
+from provisioner.cluster import patience
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.metrics import Meters
 from provisioner.cluster.resources import LEASES, SYSTEM, of
+from provisioner.lab.control_plane.plane import ControlPlane
 from tests.api import objects
-from tests.people import until
+from tests.people import kubeconfig_of, until
 
 
 def test_one_process_writes_as_the_account_of_each_group(account: Callable[[str], Cluster]) -> None:
@@ -39,21 +42,24 @@ def test_a_group_alone_needs_no_right_to_act_as_anybody(account: Callable[[str],
 
 
 def test_who_may_not_act_as_the_accounts_is_told_how_and_begins_nothing(
-    account: Callable[[str], Cluster], monkeypatch: pytest.MonkeyPatch
+    control_plane: ControlPlane, account: Callable[[str], Cluster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(controllers, "ASK_AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(patience, "PATIENCE_SECONDS", 0.5)
+    account("join")  # its rights are in force
+    joiner = Cluster.connect(kubeconfig_of(control_plane, tmp_path, account_of("join")), patient=True)
     stop = threading.Event()
     with structlog.testing.capture_logs() as logs:
         answers: list[object] = []
-        asking = threading.Thread(target=lambda: answers.append(connect_groups(account("join"), ("power",), stop)))
+        asking = threading.Thread(target=lambda: answers.append(connect_groups(joiner, ("power",), stop)))
         asking.start()
-        until(lambda: len(logs) >= 2)
+        until(lambda: any(each["event"] == "controllers may not act as their accounts" for each in logs))
         stop.set()
         asking.join(60)
     assert answers == [None]
-    assert logs[0]["event"] == "controllers may not act as their accounts"
-    assert "cannot impersonate" in logs[0]["error"]
-    assert "provisioner-GROUP" in logs[0]["remedy"]
+    told = next(each for each in logs if each["event"] == "controllers may not act as their accounts")
+    assert "cannot impersonate" in told["error"]
+    assert "provisioner-GROUP" in told["remedy"]
 
 
 def test_a_group_alone_reads_and_writes_by_its_own_account(

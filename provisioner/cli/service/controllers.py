@@ -82,13 +82,15 @@ def connect_groups(cluster: Cluster, groups: Sequence[str], stop: threading.Even
     Waits, and says in the log for what, until the API server allows it; None if `stop` was set before. The rights of
     an API server that was just started come a moment after it.
     """
+    clients: dict[str, Cluster] = {}
     while not stop.is_set():
         try:
-            caller = cluster.ask_who_i_am()
-            clients = {
-                group: cluster if caller == account_of(group) else cluster.acting_as(account_of(group))
-                for group in groups
-            }
+            if not clients:  # once: a client remembers since when it is refused
+                caller = cluster.ask_who_i_am()
+                clients = {
+                    group: cluster if caller == account_of(group) else cluster.acting_as(account_of(group))
+                    for group in groups
+                }
             for client in clients.values():
                 client.ask_who_i_am()
         except Forbidden as error:
