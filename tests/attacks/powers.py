@@ -372,6 +372,7 @@ def _maintenances(scene: Scene) -> Iterator[Power]:
 
 
 STATUS = "Status of a Server"
+CURRENT_ORDER = "order-1"
 CONDITIONS = ("Discovered", "Accepted", "Booted", "Ready", "PoweredOn", "Joined", "NodePrepared", "Verified")
 
 
@@ -385,7 +386,9 @@ def _status(scene: Scene) -> Iterator[Power]:
                 yield Power(STATUS, f"condition {type_}", (applied("Server", scene.server, forged),))
         elif name == "join":
             for part, inner in schema["properties"].items():
-                forged = {"join": {part: example(inner)}}
+                # To which kernel it was handed out can be said once, and of the current order alone: boot_joins.yaml.
+                current = {"orderID": CURRENT_ORDER} if part in ("orderID", "bootID") else {}
+                forged = {"join": {part: example(inner)} | current}
                 yield Power(STATUS, f"join.{part}", (applied("Server", scene.server, forged),))
         else:
             yield Power(STATUS, name, (applied("Server", scene.server, {name: example(schema)}),))

@@ -34,7 +34,7 @@ from provisioner.cluster.resources import (
 )
 from provisioner.lab.control_plane.plane import ControlPlane
 from tests.api import objects
-from tests.attacks.powers import CONDITIONS, STATUS, Power, Scene, csr_body, job_body, powers, token_body
+from tests.attacks.powers import CONDITIONS, CURRENT_ORDER, STATUS, Power, Scene, csr_body, job_body, powers, token_body
 from tests.people import IN_FORCE_SECONDS, kubeconfig_of, until
 
 ROOT = Path(__file__).parents[2]
@@ -90,6 +90,8 @@ def _objects(scene: Scene) -> None:
     cluster.create(of(Image), objects.image(name))
     cluster.create(of(NodePool), objects.node_pool(name, imageRef=name))
     cluster.create(of(Server), objects.server(name, rackRef=name, bootMACAddress=mac, acceptance="Accepted"))
+    order = {"id": CURRENT_ORDER, "reason": "FirstBoot", "orderedTime": "2026-01-01T00:00:00Z", "attempt": 1}
+    cluster.apply_status(Server, name, {"order": order}, manager="provisioner-boot-controller")
     other = mac.replace("52:54", "52:55")
     pending = objects.server(f"unknown-{name}", rackRef=name, bootMACAddress=other, acceptance="Pending")
     cluster.create(of(Server), pending)
