@@ -4,6 +4,7 @@ SHELL := /bin/bash
 LAB ?= demo
 REPEAT ?= 1
 BUSY ?= 0
+MINUTES ?= 10
 VENV = $(shell bin/setup $(SETUP))
 PYTHON = PYTHONPATH=$(CURDIR) $(VENV)/bin/python
 
@@ -11,7 +12,7 @@ PYTHON = PYTHONPATH=$(CURDIR) $(VENV)/bin/python
 # and machines, and the others. 5 is "no such test here".
 PYTEST = env PYTHONPATH=$(CURDIR) $(VENV)/bin/python -m pytest --durations=20
 
-.PHONY: help setup demo demo-shell demo-reimage demo-down test test-fast chaos lint format golden bench requirements
+.PHONY: help setup demo demo-shell demo-reimage demo-down test test-fast chaos soak lint format golden bench requirements
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -49,6 +50,10 @@ test-fast: ## Run the tests that need no real parts and no root: 3 minutes
 
 chaos: ## Kill the maintenance executor at every effect, with every trouble, and try histories at random; takes hours
 	@CHAOS=long $(PYTHON) -m pytest -x -q tests/maintenance/chaos $(TESTS)
+
+soak: ## Boot a virtual rack under random kills, hung backends, dripping sources and hostile packets; SEED=… repeats one
+	@bin/setup --tests >/dev/null
+	@$(PYTHON) -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 lint: ## Run ruff, mypy and the import contracts
 	@$(PYTHON) -m ruff check . && $(PYTHON) -m ruff format --check . && \
