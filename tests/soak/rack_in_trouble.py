@@ -126,7 +126,8 @@ class RackInTrouble:
             self._until_done("provision", "release", f"bad-slurm-{number}")
         bad = ("-l", "soak.test/bad")
         self._until_done("delete", "servers", *bad, "--wait=false")
-        self._until_done("delete", "nodes", *(f"bad-slurm-{n}" for n in range(1, BAD_SLURM + 1)), "--ignore-not-found")
+        nodes = [each["metadata"]["name"] for each in self._bad_objects() if each["kind"] == "Server"]
+        self._until_done("delete", "nodes", *nodes, "--ignore-not-found", "--wait=false")
         self._until_done("delete", "nodepools", *bad, "--wait=false")
         self._until_done("delete", "racks", *bad, "--wait=false")
         return sent
