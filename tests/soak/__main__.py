@@ -87,7 +87,8 @@ def soak(rack: RackInTrouble, state: DemoState, troubles: list[Trouble], seconds
         _note_memory(state, memory)
         found = what_is_wrong(rack.remains(), rack.servers)
         if found != wrong:
-            print(f"{time.monotonic() - over:5.0f} s  " + ("; ".join(found) or "nothing is wrong"), flush=True)
+            words = "; ".join(each if len(each) <= 90 else f"{each[:89]}…" for each in found)
+            print(f"{time.monotonic() - over:5.0f} s  {words or 'nothing is wrong'}", flush=True)
         wrong = found
         if wrong:
             steady_since = None
