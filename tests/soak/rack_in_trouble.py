@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
+from provisioner.cluster.resources import BMC_SECRETS, SLURM_SECRETS
 from provisioner.lab.demo.state import ADDRESS
 from provisioner.lab.demo.up import POOL, RACK
 from provisioner.lab.network import BRIDGE, LabNetwork, tap_name
@@ -100,6 +101,7 @@ class RackInTrouble:
         for document in self._bad_objects():
             self._until_done("apply", "--server-side", "-f", "-", stdin=json.dumps(document))
         for number in range(1, BAD_SLURM + 1):
+            self._until_done("get", "node", f"bad-slurm-{number}")
             self._until_done("provision", "drain", f"bad-slurm-{number}", "--now", "-m", "soak")
         self._connect_neighbour()
         victims = []
@@ -164,13 +166,13 @@ class RackInTrouble:
             {
                 "apiVersion": "v1",
                 "kind": "Secret",
-                "metadata": {"name": "bad-bmc", "namespace": "provisioner-system", "labels": labels},
+                "metadata": {"name": "bad-bmc", "namespace": BMC_SECRETS, "labels": labels},
                 "stringData": {"username": "nobody", "password": "nothing"},
             },
             {
                 "apiVersion": "v1",
                 "kind": "Secret",
-                "metadata": {"name": "bad-slurm", "namespace": "provisioner-system", "labels": labels},
+                "metadata": {"name": "bad-slurm", "namespace": SLURM_SECRETS, "labels": labels},
                 "stringData": {"username": "nobody", "token": "nothing"},
             },
             kind | {"kind": "Rack", "metadata": {"name": BAD_RACK, "labels": labels}, "spec": _bad_rack()},
@@ -194,7 +196,6 @@ class RackInTrouble:
             spec = {"imageRef": image, "attestation": "Optional", "jobs": {"slurm": slurm}}
             bad.append(kind | {"kind": "NodePool", "metadata": {"name": pool, "labels": labels}, "spec": spec})
             bad.append(kind | _bad_server(pool, 100 + number, pool, labels, {}))
-            bad.append({"apiVersion": "v1", "kind": "Node", "metadata": {"name": pool, "labels": labels}})
         return bad
 
     def _connect_neighbour(self) -> None:
