@@ -50,6 +50,11 @@ class Work:
     def is_idle(self) -> bool:
         return not self.jobs and not self.unknown
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is left there that a drain has to end."""
+        return self.is_idle and not self.evictable
+
 
 @dataclass(frozen=True, kw_only=True)
 class EvictionBlocked:

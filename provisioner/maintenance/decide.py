@@ -49,11 +49,14 @@ def decide(facts: MaintenanceFacts, now: datetime) -> Step:
 
 
 def cannot_be_taken_back(facts: MaintenanceFacts, step: Step) -> bool:
-    """Whether jobs end by `step`, or nobody looks for them again after it."""
+    """Whether jobs end by `step`, or nobody looks for them again after it; a drain out of time is one."""
     match step:
         case SetIntent(intent=intent):
             return intent is not None and intent.action != "Stage"
         case WriteStatus(status=status):
+            verdict = read_verdict(status)
+            if verdict is not None and read_verdict(facts.maintenance.status) is None:
+                return verdict.cause == "DrainTimedOut"
             return status.phase in ("Draining", "Drained") and status.phase != facts.maintenance.status.phase
         case NeedId():
             return True

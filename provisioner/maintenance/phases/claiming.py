@@ -84,7 +84,7 @@ def decide_draining(facts: MaintenanceFacts, now: datetime) -> Step:
         return early
     if work is None:
         return Wait(seconds=POLL_SECONDS)
-    if not work.jobs and not work.evictable and not work.unknown:
+    if work.is_empty:
         status = replace(effective(facts, now), blockers=(), drained_time=rfc3339_micro(now))
         status = note(status, now, "Drained", "nothing runs there any more", phase="Drained")
         return WriteStatus(status=with_conditions(m, next_step(status, _after_drain(facts)), now))
@@ -118,7 +118,7 @@ def decide_drained(facts: MaintenanceFacts, now: datetime) -> Step:
     work = facts.work
     if work is None:
         return Wait(seconds=POLL_SECONDS)
-    if work.jobs or work.evictable or work.unknown:
+    if not work.is_empty:
         status = note(effective(facts, now), now, "DrainStarted", "something runs there again", phase="Draining")
         return WriteStatus(status=with_conditions(m, next_step(status, "is emptied once more"), now))
     obstacle = image_obstacle(facts)
@@ -158,7 +158,7 @@ def _in_any_phase(facts: MaintenanceFacts, now: datetime, *, timed: bool = True)
             return _judge(facts, *retreat, now)
     if node is not None and node.taint != taint_value(m.name):
         return _close_node(facts, now)
-    if timed and pool is not None:
+    if timed and pool is not None and (facts.work is None or not facts.work.is_empty):
         limit = pool.spec.maintenance.drain_timeout_seconds
         if is_over(phase_since(m.status), limit, now):
             held = ", ".join(f"{b.kind} {b.name}" for b in m.status.blockers) or "something that does not say so"

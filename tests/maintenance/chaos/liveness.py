@@ -224,7 +224,7 @@ _EVIDENCE: Final[dict[str, Evidence]] = {
     "NodeGone": _node_gone,
     "NodeReplaced": _node_gone,
     "DrainTimedOut": _held_up,
-    "NoRebootPath": _no_method,
+    "NoRebootMethod": _no_method,
     "RebootFailed": _every_method_failed,
     "WrongImage": _wrong_image,
     "NodeNotReady": _not_up,

@@ -1,0 +1,68 @@
+"""When a drain is over, and when it is out of time. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from provisioner.api.maintenance import RELEASE_FINALIZER
+from provisioner.api.meta import rfc3339_micro
+from provisioner.jobs.work import Job, Work
+from provisioner.maintenance.decide import cannot_be_taken_back, decide
+from provisioner.maintenance.facts import MaintenanceFacts
+from provisioner.maintenance.phases.verdict import read_verdict
+from provisioner.maintenance.status.record import note
+from provisioner.maintenance.steps import Evict, WriteStatus
+from tests.maintenance.samples import NOON, requestor
+from tests.maintenance.situations import facts, later, node, pool
+
+LIMIT = 600
+NOTHING = Work()
+A_POD = Work(evictable=("default/left",))
+A_JOB = Work(jobs=(Job(kind="Pod", name="default/train", servers=("r01-u01",), message="runs"),))
+UNKNOWN = Work(unknown=("slurmrestd does not answer",))
+
+
+def draining(work: Work | None) -> MaintenanceFacts:
+    """A drain under Now that began at noon."""
+    found = facts(
+        requestor("user-ada", "Drain", policy="Now"),
+        status={"claimed_time": rfc3339_micro(NOON)},
+        node=node(taint="r01-u01-1"),
+        pool=pool(drain_timeout_seconds=LIMIT),
+        work=work,
+    )
+    closed = note(found.maintenance.status, NOON, "Closed", "in words", phase="Claiming")
+    begun = note(closed, NOON, "DrainStarted", "in words", phase="Draining")
+    metadata = replace(found.maintenance.metadata, finalizers=(RELEASE_FINALIZER,))
+    return replace(found, maintenance=replace(found.maintenance, metadata=metadata, status=begun))
+
+
+@pytest.mark.parametrize("work", [A_POD, A_JOB, UNKNOWN, None], ids=["a pod", "a job", "not known", "not looked"])
+def test_a_drain_that_is_not_empty_in_time_fails(work: Work | None) -> None:
+    step = decide(draining(work), later(LIMIT + 1))
+    assert isinstance(step, WriteStatus)
+    verdict = read_verdict(step.status)
+    assert verdict is not None
+    assert verdict.cause == "DrainTimedOut"
+
+
+def test_until_then_what_runs_there_is_asked_to_end() -> None:
+    assert isinstance(decide(draining(A_POD), later(LIMIT - 1)), Evict)
+
+
+def test_one_that_is_seen_empty_after_its_time_is_over() -> None:
+    """Whoever decides may have stood still meanwhile."""
+    step = decide(draining(NOTHING), later(LIMIT + 1))
+    assert isinstance(step, WriteStatus)
+    assert (read_verdict(step.status), step.status.phase) == (None, "Drained")
+
+
+def test_it_is_out_of_time_by_a_look_past_every_cache_alone() -> None:
+    found = draining(A_POD)
+    step = decide(found, later(LIMIT + 1))
+    assert cannot_be_taken_back(found, step)
+    assert isinstance(step, WriteStatus)
+    judged = replace(found, maintenance=replace(found.maintenance, status=step.status))
+    assert not cannot_be_taken_back(judged, decide(judged, later(LIMIT + 2)))
