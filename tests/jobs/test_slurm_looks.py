@@ -27,9 +27,11 @@ NAMES = [f"r{number:03}" for number in range(100)]
 PATIENCE = 180
 
 
-class OneSecret:
-    def get(self, *_: Any, **__: Any) -> dict[str, Any]:
-        data = {"username": "root", "token": "very-secret"}
+class Secrets:
+    """Every Secret holds the same, but for one whose token no header can bear."""
+
+    def get(self, _: Any, name: str, **__: Any) -> dict[str, Any]:
+        data = {"username": "root", "token": "\N{SNOWMAN}" if name == "spoilt" else "very-secret"}
         return {"data": {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}}
 
 
@@ -39,7 +41,7 @@ class Desk:
     def __init__(self, slurm: FakeSlurmrestds, *, in_lanes: bool = False) -> None:
         self.slurm, self.seconds = slurm, 1000.0
         self.workloads = SlurmWorkloads(
-            OneSecret(),  # type: ignore[arg-type]
+            Secrets(),  # type: ignore[arg-type]
             namespace="provisioner-system",
             now=lambda: NOON + timedelta(seconds=self.seconds - 1000),
             monotonic=lambda: self.seconds,
@@ -153,6 +155,16 @@ def test_a_slurmrestd_that_fails_is_unknown_in_the_same_words_and_asked_less_and
     since = "; so since 2026-01-02T12:00:22Z, it is asked less often"
     assert Counter(said) == {words: 2, words + since: 38}
     assert desk.workloads.failure(desk.pool) == words + since
+
+
+def test_a_pool_whose_token_is_unusable_holds_up_no_other_pool_of_that_slurmrestd(slurm: FakeSlurmrestds) -> None:
+    desk, settings = Desk(slurm), SlurmJobs(url=slurm.url(PATH), credentials_name="spoilt")
+    spoilt = replace(desk.pool, spec=replace(desk.pool.spec, jobs=JobSettings(slurm=settings)))
+    for _ in range(10):
+        assert desk.workloads.look(NAMES[0], spoilt, fresh=True).unknown
+    assert desk.workloads.failure(spoilt) is not None
+    assert desk.workloads.failure(desk.pool) is None
+    assert desk.look(fresh=True).state == "IDLE"
 
 
 def test_after_a_failure_the_next_answer_counts(slurm: FakeSlurmrestds) -> None:

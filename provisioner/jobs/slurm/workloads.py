@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -88,13 +89,13 @@ class SlurmWorkloads:
     def enter(self, pool: NodePool) -> None:
         """Go on if this thread may wait for the pool's slurmrestd, or nobody would. Raises: NeedsLane."""
         settings = pool.spec.jobs.slurm
-        if settings is not None and self._lanes is not None and self.bulkhead.refusal(settings.url) is None:
+        if settings is not None and self._lanes is not None and self.bulkhead.refusal(_backend(settings)) is None:
             self._lanes.enter(settings.url)
 
     def failure(self, pool: NodePool) -> str | None:
         """Why the pool's slurmrestd is asked less often than it would be; None if it is not."""
         settings = pool.spec.jobs.slurm
-        if settings is None or not self._is_given_up(settings.url):
+        if settings is None or not self._is_given_up(settings):
             return None
         failure = self._looks.failure(_key(settings))
         return (
@@ -203,22 +204,22 @@ class SlurmWorkloads:
         key, name = _key(settings), settings.node_name_prefix + server
         self._looks.want(key, lambda: self._connect(settings))
         found = self._looks.find(key, name)
-        if found is None and self.bulkhead.refusal(settings.url) is not None:
+        if found is None and self.bulkhead.refusal(_backend(settings)) is not None:
             found = self._looks.failure(key)
         if found is None:
             if self._lanes is not None:
                 self._lanes.enter(settings.url)
             found = self._looks.refresh(key)
         if isinstance(found, Failure):
-            raise SlurmFailed(found.describe(given_up=self._is_given_up(settings.url)), after_seconds=5.0)
+            raise SlurmFailed(found.describe(given_up=self._is_given_up(settings)), after_seconds=5.0)
         node, jobs = found.of(name)
         return require_node(node, name), jobs
 
     def _found(self, node: SlurmNode, jobs: tuple[SlurmJob, ...]) -> NodeJobs:
         return replace(jobs_of_node(node, jobs), ending=held_by_kill_wait(node, jobs, self._now()))
 
-    def _is_given_up(self, url: str) -> bool:
-        return self.bulkhead.breaker(url) != "Closed"
+    def _is_given_up(self, settings: SlurmJobs) -> bool:
+        return self.bulkhead.breaker(_backend(settings)) != "Closed"
 
     @contextmanager
     def _acting(self, settings: SlurmJobs, node: str) -> Iterator[None]:
@@ -229,24 +230,29 @@ class SlurmWorkloads:
             self._looks.acted(_key(settings), node)
 
     @contextmanager
-    def _call(self, url: str) -> Iterator[None]:
+    def _call(self, settings: SlurmJobs) -> Iterator[None]:
         """One request. Raises: NoRoom at once; NeedsLane where it would take the time of others."""
-        refused = self.bulkhead.refusal(url)
+        refused = self.bulkhead.refusal(_backend(settings))
         if refused is not None:
             raise refused
         if self._lanes is not None:
-            self._lanes.enter(url)
-        with self.bulkhead.call(url, counts=SlurmFailed):
+            self._lanes.enter(settings.url)
+        with self.bulkhead.call(_backend(settings), counts=SlurmFailed):
             yield
 
     def _connect(self, settings: SlurmJobs) -> SlurmRest:
-        name, url = settings.credentials_name, settings.url
+        name = settings.credentials_name
         source = f"{self._namespace}/{name}"
         read = self._credentials.get(name)
         if read is None or self._monotonic() - read[0] >= CREDENTIALS_SECONDS:
             read = self._credentials[name] = (self._monotonic(), *self._read_credentials(name, source))
-        access = SlurmAccess(url, read[1], read[2], source, settings.certificate)
-        return SlurmRest(access, self._dialects, refused=lambda: self._forget(name), around=lambda: self._call(url))
+        access = SlurmAccess(settings.url, read[1], read[2], source, settings.certificate)
+        return SlurmRest(
+            access,
+            self._dialects,
+            refused=lambda: self._forget(name),
+            around=lambda: self._call(settings),
+        )
 
     def _read_credentials(self, name: str, source: str) -> tuple[str, Secret]:
         self._forget(name)
@@ -265,6 +271,12 @@ class SlurmWorkloads:
 
 def _key(settings: SlurmJobs) -> Key:
     return settings.url, settings.credentials_name, settings.certificate
+
+
+def _backend(settings: SlurmJobs) -> str:
+    """A slurmrestd as one pool asks it: another pool's certificate or token that does not fit is not its failure."""
+    fingerprint = hashlib.sha256(settings.certificate.encode()).hexdigest()[:8] if settings.certificate else ""
+    return f"{settings.url}#{settings.credentials_name}" + f"-{fingerprint}" * bool(fingerprint)
 
 
 def _unusable(source: str, why: str) -> SlurmFailed:
