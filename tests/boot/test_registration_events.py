@@ -26,23 +26,24 @@ GENEROUS_SECONDS = 180.0
 
 
 @pytest.fixture
-def controllers(controller_account: Cluster) -> Iterator[EventRecorder]:
-    """Both at work, on the same caches, as `provisioner controller` has them."""
+def flush(account: Callable[[str], Cluster]) -> Iterator[Callable[[], bool]]:
+    """Both at work, on the same caches, as `provisioner controller` has them; writes their Events out."""
     stop = threading.Event()
-    recorder = EventRecorder(controller_account, "registration-test")
+    reader, inventory, orders = account("controller"), account("inventory"), account("orders")
+    recorders = [EventRecorder(each, "registration-test") for each in (inventory, orders)]
     servers, pools, racks, images, maintenances = (
-        Informer(controller_account, of(kind)) for kind in (Server, NodePool, Rack, Image, Maintenance)
+        Informer(reader, of(kind)) for kind in (Server, NodePool, Rack, Image, Maintenance)
     )
-    nodes, blocks = Informer(controller_account, NODES), Informer(controller_account, of(AddressBlock))
-    leases = Informer(controller_account, LEASES, namespace=NODE_LEASES)
+    nodes, blocks = Informer(reader, NODES), Informer(reader, of(AddressBlock))
+    leases = Informer(reader, LEASES, namespace=NODE_LEASES)
     built = [
         *build_inventory_controllers(
-            controller_account,
+            inventory,
             InventoryInformers(racks=racks, servers=servers, node_pools=pools, address_blocks=blocks),
-            recorder,
+            recorders[0],
         ),
         *build_boot_controllers(
-            controller_account,
+            orders,
             BootInformers(
                 servers=servers,
                 pools=pools,
@@ -52,7 +53,7 @@ def controllers(controller_account: Cluster) -> Iterator[EventRecorder]:
                 leases=leases,
                 maintenances=maintenances,
             ),
-            recorder,
+            recorders[1],
         ),
     ]
     for informer in (servers, pools, racks, images, maintenances, nodes, leases, blocks):
@@ -61,11 +62,12 @@ def controllers(controller_account: Cluster) -> Iterator[EventRecorder]:
     threads = [threading.Thread(target=each.run, args=(stop,), daemon=True) for each in built]
     for thread in threads:
         thread.start()
-    yield recorder
+    yield lambda: all(recorder.flush(GENEROUS_SECONDS) for recorder in recorders)
     stop.set()
     for thread in threads:
         thread.join(GENEROUS_SECONDS)
-    recorder.close()
+    for recorder in recorders:
+        recorder.close()
 
 
 def register(cluster: Cluster, unique: str, count: int, **subnet: Any) -> list[str]:
@@ -105,20 +107,19 @@ def warnings(cluster: Cluster, name: str) -> set[str]:
     return {event["reason"] for event in found if event["type"] == "Warning"}
 
 
-def test_a_normal_registration_leaves_no_warning(cluster: Cluster, controllers: EventRecorder, unique: str) -> None:
+def test_a_normal_registration_leaves_no_warning(cluster: Cluster, flush: Callable[[], bool], unique: str) -> None:
     names = register(cluster, unique, 10)
     for name in names:
         eventually(
             lambda name=name: cluster.read(Server, name).status.order is not None,
             f"{name} gets there: {cluster.read(Server, name).status}",
         )  # type: ignore[misc]
-    assert controllers.flush(GENEROUS_SECONDS)
+    assert flush()
     assert {name: warnings(cluster, name) for name in names} == {name: set() for name in names}
 
 
-def test_a_server_that_gets_no_address_is_a_warning_of_the_inventory(
-    cluster: Cluster, controllers: EventRecorder, unique: str
-) -> None:
+@pytest.mark.usefixtures("flush")
+def test_a_server_that_gets_no_address_is_a_warning_of_the_inventory(cluster: Cluster, unique: str) -> None:
     (name,) = register(cluster, unique, 1)
     cluster.patch(of(Server), name, {"spec": {"bootAddress": "192.0.2.9"}})
     eventually(
