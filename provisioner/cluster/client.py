@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from provisioner.api.codec import decode
-from provisioner.api.errors import Forbidden, NotFound, Refused
+from provisioner.api.errors import Conflict, Forbidden, NotFound, Refused
 from provisioner.api.meta import Resource
-from provisioner.cluster.failures import Expired
+from provisioner.cluster.failures import Expired, Inapplicable
+from provisioner.cluster.json_patch import operations
 from provisioner.cluster.patience import ForbiddenPatience
 from provisioner.cluster.resources import KNOWN, PODS, SELF_REVIEWS, ResourceType, of
 from provisioner.cluster.transport import READ_SECONDS, Stream, Transport
@@ -217,6 +218,35 @@ class Cluster:
             body=patch,
             content_type="application/strategic-merge-patch+json",
         )
+
+    def patch_seen(
+        self,
+        type: ResourceType,  # noqa: A002
+        body: Mapping[str, Any],
+        changes: Mapping[str, Any],
+        *,
+        relies_on: Iterable[str] = (),
+        manager: str | None = None,
+    ) -> Object:
+        """Change what is at the JSON pointers of `changes` (None takes it away) of the object that was read as `body`.
+
+        Raises: Conflict if that, what is at `relies_on`, or the uid is another by now; whatever else was written in
+        between does not matter.
+        """
+        name, namespace = body["metadata"]["name"], body["metadata"].get("namespace")
+        what, relies_on = f"PATCH {type} {name}", tuple(relies_on)
+        try:
+            return self._request(
+                "PATCH",
+                type.item(name, namespace),
+                what=what,
+                query={"fieldManager": manager},
+                body=operations(body, changes, relies_on),
+                content_type="application/json-patch+json",
+            )
+        except Inapplicable as error:
+            seen = ", ".join((*changes, *relies_on))
+            raise Conflict(f"{what}: one of {seen} is not as it was read", after_seconds=0.1) from error
 
     def delete(
         self,

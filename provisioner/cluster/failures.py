@@ -30,6 +30,10 @@ _HINTS: Final[dict[int, str]] = {
 _MALFORMED_APPLY: Final = "failed to create typed patch object"
 
 
+class Inapplicable(Refused):
+    """A JSON Patch that does not fit the object: a test in it failed, or what it changes is not there."""
+
+
 class Expired(Retryable):
     """The resourceVersion is older than what the API server remembers (HTTP 410)."""
 
@@ -50,6 +54,8 @@ def raise_failure(status: int, headers: Mapping[str, str], body: bytes, what: st
     if status in _LATER or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         raise Retryable(f"{message} (HTTP {status})", after_seconds=_retry_after(headers, answer))
     refused = Forbidden if status == HTTPStatus.FORBIDDEN else Refused
+    if status == HTTPStatus.UNPROCESSABLE_ENTITY and answer.get("details") == {}:
+        refused = Inapplicable  # an object that is invalid, or that a policy refuses, is named in the details
     raise refused(message, hint=_HINTS.get(status, "correct what the API server names"))
 
 

@@ -1,4 +1,4 @@
-"""Writes to Nodes: taints and answers, each under the resourceVersion of the Node that was just read."""
+"""Writes to Nodes: taints and answers, each only while what it was decided on is as it was just read."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import structlog
 from provisioner.api import Server
 from provisioner.api.codec import decode, decode_shared
 from provisioner.api.meta import rfc3339
+from provisioner.api.node_contract import PREPARED_ORDER_ANNOTATION
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
+from provisioner.cluster.json_patch import pointer
 from provisioner.cluster.resources import NODES, of
 from provisioner.health.checked_node import find, read_node
 from provisioner.health.requests import Answer
@@ -21,6 +23,10 @@ from provisioner.health.taints import TaintPlan, plan_taints
 log = structlog.get_logger(__name__)
 
 MANAGER: Final = "provisioner-health"
+_RELIES_ON: Final = (
+    pointer("status", "nodeInfo", "bootID"),
+    pointer("metadata", "annotations", PREPARED_ORDER_ANNOTATION),
+)
 
 
 class NodeWriter:
@@ -36,8 +42,8 @@ class NodeWriter:
     ) -> Mapping[str, Any] | None:
         """Bring the taints of Node `name`, which was seen as `body`, up to date; the Node, if it was written.
 
-        Of the Node the resourceVersion says whether it is still so; the Server is read as it is now, unless the API
-        server has just said so in answer to a write (`just_written`).
+        It is written while the Node runs that boot, and has those taints and that order still; the Server is read as
+        it is now, unless the API server has just said so in answer to a write (`just_written`).
 
         Raises: Conflict, Retryable.
         """
@@ -45,13 +51,11 @@ class NodeWriter:
         plan = plan_taints(decode(Server, server), node) if server is not None and node is not None else None
         if plan is None:
             return None
-        written = self._cluster.patch(
+        written = self._cluster.patch_seen(
             NODES,
-            name,
-            {
-                "metadata": {"resourceVersion": body["metadata"]["resourceVersion"]},
-                "spec": {"taints": [dict(taint) for taint in plan.taints]},
-            },
+            body,
+            {pointer("spec", "taints"): [dict(taint) for taint in plan.taints]},
+            relies_on=_RELIES_ON,
             manager=MANAGER,
         )
         log.info("taints were written", node=name, admitted=plan.admitted, held=plan.held, hold_ended=plan.hold_ended)

@@ -41,7 +41,7 @@ def may_admit(server: Server, node: CheckedNode) -> bool:
     """Whether the boot that runs is the one that was verified, the one that joined, and the last one ordered.
 
     A new order may be given, and the Node tainted for it, at any moment: the annotation tells for which order the
-    taint was put on, and the caller writes under the Node's resourceVersion.
+    taint was put on, and the caller writes only while boot, annotation and taints are as they were read.
     """
     status, boot = server.status, boot_to_judge(server, node)
     return (

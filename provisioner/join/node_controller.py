@@ -19,6 +19,7 @@ from provisioner.api.rack import Rack
 from provisioner.api.server import Server
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
+from provisioner.cluster.json_patch import pointer
 from provisioner.cluster.own_writes import OwnWrites, Reader
 from provisioner.cluster.resources import NODES, ResourceType
 from provisioner.cluster.source import Source
@@ -35,8 +36,8 @@ WAIT_FOR_POOL_SECONDS: Final = 15.0
 class NodePreparer:
     """Reconciles one Server at a time, by name.
 
-    What is decided on a cache is written under the Node's resourceVersion, and a Node is created only where there is
-    none.
+    What is decided on a cache is written while what it changes is as it was there, and a Node is created only where
+    there is none.
     """
 
     cluster: Cluster
@@ -109,14 +110,11 @@ class NodePreparer:
             self._apply(recorded, find_condition(server.status.conditions, "NodePrepared"), version)
 
     def _prepare(self, node: Mapping[str, Any], plan: PrepareNode) -> None:
-        """Labels, taints and the mark of the order at once, only if nobody wrote the Node in between."""
-        metadata = {
-            "resourceVersion": node["metadata"]["resourceVersion"],
-            "labels": dict(plan.labels),
-            "annotations": dict(plan.annotations),
-        }
-        patch = {"metadata": metadata, "spec": {"taints": plan.taints}}
-        self.cluster.patch(NODES, node["metadata"]["name"], patch, manager=MANAGER)
+        """Labels, taints and the mark of the order at once, only if nobody wrote these in between."""
+        changes: dict[str, Any] = {pointer("spec", "taints"): plan.taints or None}
+        changes |= {pointer("metadata", "labels", key): value for key, value in plan.labels.items()}
+        changes |= {pointer("metadata", "annotations", key): value for key, value in plan.annotations.items()}
+        self.cluster.patch_seen(NODES, node, changes, manager=MANAGER)
 
     def _apply(self, server: Server, condition: Condition | None, resource_version: str | None) -> None:
         """Everything that this manager has of the status: server-side apply takes away what is left out."""

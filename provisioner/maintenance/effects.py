@@ -24,6 +24,7 @@ from provisioner.api.node_contract import BOOT_INTENT_ANNOTATION, MAINTENANCE_CO
 from provisioner.api.schema import API_VERSION
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
+from provisioner.cluster.json_patch import pointer
 from provisioner.cluster.metrics import MaintenanceMeter
 from provisioner.cluster.own_writes import OwnWrites
 from provisioner.cluster.resources import NODES, of
@@ -55,6 +56,8 @@ log = structlog.get_logger(__name__)
 
 MANAGER: Final = "provisioner-maintenance"
 NUMBERS_TRIED: Final = 16
+_TAINTS: Final = pointer("spec", "taints")
+_INTENT: Final = pointer("metadata", "annotations", BOOT_INTENT_ANNOTATION)
 GONE_SECONDS: Final = 1.0
 """Until the caches show that a Maintenance is gone."""
 
@@ -209,13 +212,15 @@ class Effects:
         taints = [t for t in (node.body.get("spec") or {}).get("taints") or () if t.get("key") != MAINTENANCE_TAINT]
         if value is not None:
             taints.append({"key": MAINTENANCE_TAINT, "value": value, "effect": "NoSchedule"})
-        patch: dict[str, Any] = {"spec": {"taints": taints or None}}
+        changes: dict[str, Any] = {_TAINTS: taints or None}
         if value is None and node.has_intent:
-            patch["metadata"] = {"annotations": {BOOT_INTENT_ANNOTATION: None}}
-        self._patch_node(node, patch)
+            changes[_INTENT] = None
+        self._patch_node(node, changes)
 
     def set_intent(self, node: NodeView, text: str | None) -> None:
-        self._patch_node(node, {"metadata": {"annotations": {BOOT_INTENT_ANNOTATION: text}}})
+        """Only while the server is closed, or open, as it was seen: whoever led before must tell no agent anything
+        that was taken back."""
+        self._patch_node(node, {_INTENT: text})
 
     def set_conditions(self, node: NodeView, conditions: tuple[NodeCondition, ...]) -> None:
         """An answer to a request is only for the request that was seen. What is said of a Maintenance is ours alone,
@@ -230,11 +235,9 @@ class Effects:
             written = write(NODES, node.name, patch, subresource="status", manager=MANAGER)
         self._own.note(node.name, NODES, written)
 
-    def _patch_node(self, node: NodeView, patch: dict[str, Any]) -> None:
-        metadata = {"resourceVersion": node.body["metadata"]["resourceVersion"], "uid": node.uid}
-        patch = {**patch, "metadata": {**metadata, **patch.get("metadata", {})}}
+    def _patch_node(self, node: NodeView, changes: dict[str, Any]) -> None:
         with self._own.written_on(node.name, NODES, node.body), _gone_is_conflict():
-            written = self._client.patch(NODES, node.name, patch, manager=MANAGER)
+            written = self._client.patch_seen(NODES, node.body, changes, relies_on=[_TAINTS, _INTENT], manager=MANAGER)
         self._own.note(node.name, NODES, written)
 
     def create(self, server: str, requestor: Requestor, names: list[str]) -> None:

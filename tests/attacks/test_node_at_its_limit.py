@@ -95,7 +95,26 @@ def fill_all(root: Cluster, name: str) -> None:
         root.strategic_patch(NODES, name, images(1040), subresource="status")
 
 
-FILLINGS = (fill_conditions, fill_annotations, fill_all)
+def fill_keys(root: Cluster, name: str) -> None:
+    for field in ("labels", "annotations"):
+        there = root.get(NODES, name)["metadata"].get(field) or {}
+        noise = {f"example.com/{n}": "" for n in range(1025 - len(there))}
+        with pytest.raises(Refused, match="of at most 1024 each"):
+            root.strategic_patch(NODES, name, {"metadata": {field: noise}}, subresource="status")
+        noise = dict(list(noise.items())[: 1000 - len(there)])  # the cluster's own controllers may write some meanwhile
+        root.strategic_patch(NODES, name, {"metadata": {field: noise}}, subresource="status")
+
+
+def fill_lists(root: Cluster, name: str) -> None:
+    def small(count: int) -> dict[str, Any]:
+        return {"status": {"images": [{"names": [str(n)], "sizeBytes": 1} for n in range(count)]}}
+
+    with pytest.raises(Refused, match="of at most 4096 for system:node:"):
+        root.strategic_patch(NODES, name, small(4097), subresource="status")
+    root.strategic_patch(NODES, name, small(4000), subresource="status")
+
+
+FILLINGS = (fill_conditions, fill_annotations, fill_all, fill_keys, fill_lists)
 
 
 @pytest.mark.parametrize("filling", FILLINGS)
@@ -279,5 +298,10 @@ class Refusing:
         if type == NODES:
             raise Refused(f"PATCH Node {name}: {json.dumps(patch)[:40]} is too much", hint="write less")
         return self.cluster.patch(type, name, patch, **more)
+
+    def patch_seen(self, type: ResourceType, body: Any, changes: Any, **more: Any) -> Any:  # noqa: A002
+        if type == NODES:
+            raise Refused(f"PATCH Node {body['metadata']['name']}: it is too much", hint="write less")
+        return self.cluster.patch_seen(type, body, changes, **more)
 
     strategic_patch = patch

@@ -38,6 +38,7 @@ VERBS: Final = {
     "replace": ("update", ""),
     "patch": ("patch", ""),
     "strategic_patch": ("patch", ""),
+    "patch_seen": ("patch", ""),
     "apply": ("patch", ""),
     "apply_status": ("patch", "/status"),
     "delete": ("delete", ""),

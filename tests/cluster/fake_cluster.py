@@ -9,7 +9,7 @@ and no authorisation, and is used from one thread. Time is the test's.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -17,10 +17,11 @@ from provisioner.api.codec import decode
 from provisioner.api.errors import Conflict, NotFound, Refused, Retryable
 from provisioner.api.meta import Resource
 from provisioner.cluster.client import ListResult
+from provisioner.cluster.json_patch import operations
 from provisioner.cluster.resources import KNOWN, NAMESPACES, POD_DISRUPTION_BUDGETS, PODS, ResourceType, of
 from tests.cluster.fake_apply import FakeOwnership, copy_json
 from tests.cluster.fake_schema import is_own_kind, schema_of
-from tests.cluster.fake_selectors import matches_fields, matches_labels, merge_patch, strategic_patch
+from tests.cluster.fake_selectors import json_patch, matches_fields, matches_labels, merge_patch, strategic_patch
 from tests.cluster.fake_store import FakeChange, FakeStore, check_preconditions, key_of, owned_part
 
 R = TypeVar("R", bound=Resource)
@@ -134,6 +135,23 @@ class FakeCluster:
         current = self._store.find(type, key, what)
         check_preconditions(current, patch.get("metadata") or {}, what)
         return self._update(type, key, merge_patch(current, patch), subresource, manager, what)
+
+    def patch_seen(
+        self,
+        type: ResourceType,  # noqa: A002
+        body: Mapping[str, Any],
+        changes: Mapping[str, Any],
+        *,
+        relies_on: Iterable[str] = (),
+        manager: str | None = None,
+    ) -> Object:
+        metadata = body["metadata"]
+        key, what = key_of(metadata["name"], metadata.get("namespace")), f"PATCH {type} {metadata['name']}"
+        current = self._store.find(type, key, what)
+        patched = json_patch(current, operations(body, changes, relies_on))
+        if patched is None:
+            raise Conflict(f"{what}: it is not as it was read", after_seconds=0.1)
+        return self._update(type, key, patched, None, manager, what)
 
     def strategic_patch(
         self,

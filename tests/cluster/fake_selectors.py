@@ -53,6 +53,26 @@ def merge_patch(current: Any, patch: Any) -> Any:
     return copy_json(merged)
 
 
+def json_patch(current: Any, operations: list[dict[str, Any]]) -> Any:
+    """JSON patch, RFC 6902, as far as it is used: test, add and remove, within objects; None if it does not apply."""
+    patched = copy_json(current)
+    for operation in operations:
+        *above, last = [p.replace("~1", "/").replace("~0", "~") for p in operation["path"].split("/")[1:]]
+        place = patched
+        for key in above:
+            place = place.get(key) if isinstance(place, dict) else None
+        if not isinstance(place, dict):
+            return None
+        match operation["op"]:
+            case "test" if place.get(last) != operation["value"]:
+                return None
+            case "add":
+                place[last] = copy_json(operation["value"])
+            case "remove":
+                del place[last]
+    return patched
+
+
 def strategic_patch(schema: Schema, current: Any, patch: Any) -> Any:
     """Strategic merge patch as far as it is used: lists with a merge key by that, all others whole, $patch: delete."""
     if isinstance(patch, Mapping):

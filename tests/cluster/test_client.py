@@ -54,6 +54,22 @@ def test_a_stale_resource_version_stops_an_apply_and_a_patch(cluster: Cluster, u
         cluster.patch(CONFIG_MAPS, unique, {"metadata": {"resourceVersion": stale}}, namespace="default")
 
 
+def test_a_change_hangs_on_what_it_changes_and_on_what_it_relies_on_alone(cluster: Cluster, unique: str) -> None:
+    read = cluster.create(CONFIG_MAPS, config_map(unique, a="1", b="1", c="1"))
+    cluster.patch(CONFIG_MAPS, unique, {"data": {"c": "2"}}, namespace="default")
+    assert cluster.patch_seen(CONFIG_MAPS, read, {"/data/a": "2"}, relies_on=["/data/b"])["data"]["a"] == "2"
+    with pytest.raises(Conflict, match="one of /data/a is not as it was read"):
+        cluster.patch_seen(CONFIG_MAPS, read, {"/data/a": None})
+    with pytest.raises(Conflict, match="one of /data/b, /data/c is not as it was read"):
+        cluster.patch_seen(CONFIG_MAPS, read, {"/data/b": "2"}, relies_on=["/data/c"])
+    with pytest.raises(Refused, match=r"ConfigMap .* is invalid"):
+        cluster.patch_seen(CONFIG_MAPS, read, {"/data/not a key": "2"})
+    cluster.delete(CONFIG_MAPS, unique, namespace="default")
+    cluster.create(CONFIG_MAPS, config_map(unique, b="1"))
+    with pytest.raises(Conflict):
+        cluster.patch_seen(CONFIG_MAPS, read, {"/data/b": "2"})
+
+
 def test_a_strategic_patch_sets_one_condition_of_a_node_and_keeps_the_others(cluster: Cluster, unique: str) -> None:
     node = cluster.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": unique}})
     stale = node["metadata"]["resourceVersion"]

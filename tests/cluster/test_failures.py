@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import yaml
 from provisioner.api.errors import Conflict, Forbidden, NeedsHuman, NotFound, ProvisionerError, Refused, Retryable
 from provisioner.cluster.changes import read_changes
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.failures import Expired, raise_failure
+from provisioner.cluster.failures import Expired, Inapplicable, raise_failure
 from provisioner.cluster.resources import NODES
 from provisioner.lab.control_plane.plane import ControlPlane
 from tests.cluster.fault_injecting_proxy import FaultInjectingProxy, Injected, status_body
@@ -42,6 +43,15 @@ def test_each_status_has_its_error_and_keeps_the_servers_words(status: int, erro
     with pytest.raises(error, match="GET Node a: words of the server") as raised:
         raise_failure(status, {}, status_body(status, "words of the server"), "GET Node a")
     assert type(raised.value) is error
+
+
+def test_a_patch_that_does_not_fit_is_told_from_an_object_that_is_refused() -> None:
+    """What a policy or the kind's rules refuse is named in the details."""
+    for details, error in (({}, Inapplicable), ({"name": "a", "kind": "Node", "causes": []}, Refused)):
+        body = json.dumps({"kind": "Status", "message": "in words", "reason": "Invalid", "details": details}).encode()
+        with pytest.raises(Refused) as raised:
+            raise_failure(422, {}, body, "PATCH Node a")
+        assert type(raised.value) is error
 
 
 @pytest.mark.parametrize(

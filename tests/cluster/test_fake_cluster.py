@@ -12,6 +12,7 @@ import pytest
 from provisioner.api import Maintenance, NodePool, Server
 from provisioner.api.errors import Conflict, ProvisionerError
 from provisioner.cluster.client import Cluster
+from provisioner.cluster.json_patch import pointer
 from provisioner.cluster.resources import CONFIG_MAPS, LEASES, NODES, POD_DISRUPTION_BUDGETS, PODS, ResourceType, of
 from tests.cluster.fake_cluster import FakeCluster
 
@@ -197,6 +198,34 @@ def what_is_equal_is_not_written(p: Player) -> None:
     )
 
 
+def what_is_changed_of_a_node_as_it_was_read(p: Player) -> None:
+    p.door.create(NODES, node(p.name))
+    taint = {"key": "one/two", "value": "x~y", "effect": "NoSchedule"}
+    taints, note, label = "/spec/taints", pointer("metadata", "annotations", "one/two"), "/metadata/labels/l"
+
+    def untainted() -> Any:
+        """The controller manager comes in between."""
+        return p.door.patch(NODES, p.name, {"spec": {"taints": None}})
+
+    read = untainted()
+    p.attempt(lambda: p.door.patch(NODES, p.name, {"metadata": {"labels": {"other": "1"}}}))
+    p.attempt(lambda: p.door.patch_seen(NODES, read, {note: "1"}))
+    p.attempt(lambda: p.door.patch_seen(NODES, read, {note: "2"}))
+    p.attempt(lambda: p.door.patch_seen(NODES, read, {label: "2"}))
+    read = untainted()
+    p.attempt(lambda: p.door.patch_seen(NODES, read, {note: "2", label: "2", "/metadata/labels/m": None}))
+    p.attempt(lambda: p.door.patch_seen(NODES, read, {"/metadata/labels/m": "1"}, relies_on=[label]))
+    read = untainted()
+    p.attempt(lambda: p.door.patch_seen(NODES, read, {note: None}, relies_on=["/status/nodeInfo/bootID"]))
+    p.attempt(lambda: p.door.patch_seen(NODES, read, {note: None}))
+    read = untainted()
+    p.attempt(lambda: p.door.patch_seen(NODES, read, {taints: [taint]}, relies_on=["/metadata/annotations/a/b"]))
+    p.attempt(lambda: p.door.patch_seen(NODES, read, {taints: [taint]}))
+    p.attempt(lambda: p.door.patch_seen(NODES, {**read, "metadata": {"name": p.name, "uid": "other"}}, {note: "1"}))
+    p.door.delete(NODES, p.name)
+    p.attempt(lambda: p.door.patch_seen(NODES, read, {note: "1"}))
+
+
 def taints_and_annotations_of_a_node(p: Player) -> None:
     created = p.attempt(lambda: p.door.create(NODES, node(p.name, annotations={"a": "1"})))
     taint = {"key": "provisioner.dev/maintenance", "value": "x", "effect": "NoSchedule"}
@@ -338,6 +367,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     what_is_wrong_is_refused,
     what_is_equal_is_not_written,
     taints_and_annotations_of_a_node,
+    what_is_changed_of_a_node_as_it_was_read,
     conditions_of_a_node,
     lists_by_selector,
     things_in_namespaces,

@@ -120,10 +120,10 @@ def test_an_order_prepared_between_the_look_and_the_write_keeps_its_taint(world:
         def __getattr__(self, name: str) -> Any:
             return getattr(world.door, name)
 
-        def patch(self, *args: Any, **kwargs: Any) -> Any:
+        def patch_seen(self, *args: Any, **kwargs: Any) -> Any:
             world.order("order-2")
             world.prepare("order-2")
-            return world.door.patch(*args, **kwargs)
+            return world.door.patch_seen(*args, **kwargs)
 
     reconcile = world.controller(Late())
     world.boot()

@@ -46,7 +46,7 @@ class FailingCluster:
     fault: Crash, the write took effect and the process ends; any other, it is raised in place of the write, once.
     """
 
-    WRITES = frozenset({"apply", "apply_status", "create", "patch", "strategic_patch", "delete"})
+    WRITES = frozenset({"apply", "apply_status", "create", "patch", "patch_seen", "strategic_patch", "delete"})
 
     def __init__(self, cluster: Cluster, writes: int, fault: BaseException) -> None:
         self._cluster = cluster

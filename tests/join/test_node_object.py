@@ -369,11 +369,11 @@ def test_a_taint_that_arrives_while_we_write_is_not_lost(world: World) -> None:
         def __getattr__(self, name: str) -> Any:
             return getattr(world.preparer.cluster, name)
 
-        def patch(self, *arguments: Any, **named: Any) -> Any:
+        def patch_seen(self, *arguments: Any, **named: Any) -> Any:
             present = world.admin.get(NODES, world.name)["spec"].get("taints") or []
             late = {"key": "late", "effect": "NoSchedule"}
             world.admin.patch(NODES, world.name, {"spec": {"taints": [*present, late]}})
-            return world.preparer.cluster.patch(*arguments, **named)
+            return world.preparer.cluster.patch_seen(*arguments, **named)
 
     interrupted = replace(world.preparer, cluster=Interrupted())  # type: ignore[arg-type]
     order = world.server().status.order
@@ -414,7 +414,7 @@ def test_a_failed_write_leaves_the_record_of_what_was_set(world: World) -> None:
         def __getattr__(self, name: str) -> Any:
             return getattr(by_account, name)
 
-        def patch(self, *_: Any, **__: Any) -> Any:
+        def patch_seen(self, *_: Any, **__: Any) -> Any:
             raise KeyboardInterrupt
 
     change_pool(world, labels={}, taints=[{"key": "new", "effect": "NoSchedule"}])

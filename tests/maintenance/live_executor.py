@@ -28,7 +28,7 @@ from tests.cluster.fake_events import FakeEvents
 from tests.maintenance.chaos.fake_informer import FakeInformer
 
 PATIENCE = 300.0
-_WRITES = ("create", "replace", "apply", "patch", "strategic_patch", "apply_status", "delete")
+_WRITES = ("create", "replace", "apply", "patch", "patch_seen", "strategic_patch", "apply_status", "delete")
 
 
 class SharedCluster:

@@ -134,4 +134,11 @@ def test_a_join_is_no_boot_by_the_bmc_before_the_bmc_says_so() -> None:
     assert new_boot(found) is None
     accepted = replace(joined, status=replace(joined.status, power=PowerStatus(order_id="o2", state="On")))
     assert new_boot(replace(found, server=accepted)) == NEW_BOOT
-    assert new_boot(trying("Kexec", server=joined, node=node(BOOT, taint=f"{NODE}-1"))) == NEW_BOOT
+
+
+def test_a_join_is_no_boot_by_an_agent_while_its_node_runs_on() -> None:
+    joined = server(order="o2", request="try-1", joined=NEW_BOOT)
+    taint = f"{NODE}-1"
+    assert new_boot(trying("Kexec", server=joined, node=node(BOOT, taint=taint))) is None
+    for view in (node(BOOT, ready="Unknown", taint=taint), node(NEW_BOOT, taint=taint), None):
+        assert new_boot(trying("Kexec", server=joined, node=view)) == NEW_BOOT

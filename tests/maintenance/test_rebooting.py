@@ -183,9 +183,14 @@ REBOOTING: dict[str, tuple[MaintenanceFacts, float, str]] = {
     "a try has its time and no more": (told(trying()), 180, "TimedOut, Rebooting"),
     "a new boot id of the Node is a boot": (trying(node=node(NEW_BOOT, taint=NAME)), 20, "Booted, Verifying"),
     "so is the join of the order, before the kubelet reports": (
-        trying(server=server(order="o2", request="try-1", joined=NEW_BOOT)),
+        trying(server=server(order="o2", request="try-1", joined=NEW_BOOT), node=node(ready="Unknown", taint=NAME)),
         20,
         "Booted, Verifying",
+    ),
+    "a join is none while the boot before it is seen to run": (
+        told(trying(server=server(order="o2", request="try-1", joined=NEW_BOOT))),
+        20,
+        "says: the agent was told, and has not answered",
     ),
     "the join of another try's order is not": (
         trying(server=server(order="o2", request="try-0", joined=NEW_BOOT)),

@@ -17,7 +17,7 @@ import structlog
 
 from provisioner.api.codec import to_json
 from provisioner.api.conditions import settle_condition
-from provisioner.api.errors import NotFound, Refused
+from provisioner.api.errors import Forbidden, NotFound, Refused
 from provisioner.api.meta import Condition, rfc3339
 from provisioner.api.rules import LABEL_PATTERN
 from provisioner.api.server import JoinStatus, Server
@@ -243,12 +243,15 @@ class Approver:
 
         With `dry_run` nothing is deleted: it tells that the token is there without the right to read Secrets, which
         RBAC can only give for all of the namespace.
+        Raises: Forbidden, where the right itself is missing, which says nothing of the token.
         """
         token_id = token_id_of_user(request.username)
         if token_id is None:
             return False
         try:
             return self.cluster.delete(SECRETS, token_secret_name(token_id), namespace=TOKEN_NAMESPACE, dry_run=dry_run)
+        except Forbidden:
+            raise
         except Refused as refused:
             log.warning("token is not ours to delete", csr=request.name, token_id=token_id, error=str(refused))
             return False

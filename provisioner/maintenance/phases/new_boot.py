@@ -27,14 +27,21 @@ def new_boot(facts: MaintenanceFacts) -> str | None:
         return None
     order, joined = server.status.order, joined_boot_id(server)
     if order is not None and order.attempt_id == attempt.id and joined not in (None, before):
-        # What the BMC is to carry out has not begun before its own word: the join service cannot say otherwise.
+        # What the BMC is to carry out has not begun before its own word, and what an agent is to carry out not while
+        # its Node runs on: the join service cannot say otherwise.
         power = server.status.power
         is_by_bmc = server.spec.bmc is not None and attempt.method not in AGENT_METHODS
-        if not is_by_bmc or (power is not None and power.order_id == order.id):
+        if (power is not None and power.order_id == order.id) if is_by_bmc else not runs_on(facts):
             return joined
     if node is None or node.boot_id is None or not before or node.boot_id == before:
         return None
     return node.boot_id if earlier_boot(facts) is None else None
+
+
+def runs_on(facts: MaintenanceFacts) -> bool:
+    """Whether the boot before the attempt is seen to run."""
+    node, before = facts.node, (facts.maintenance.status.boot_id_before or "").lower()
+    return node is not None and node.ready and node.boot_id == before
 
 
 def earlier_boot(facts: MaintenanceFacts) -> str | None:

@@ -19,7 +19,7 @@ from provisioner.api.meta import parse_time, rfc3339_micro
 from provisioner.api.node_facts import BootIntent
 from provisioner.jobs.work import Job
 from provisioner.maintenance.facts import MaintenanceFacts, attempt_obstacle, taint_value
-from provisioner.maintenance.phases.new_boot import NOT_ORDERED, awaited_order, earlier_boot, new_boot
+from provisioner.maintenance.phases.new_boot import NOT_ORDERED, awaited_order, earlier_boot, new_boot, runs_on
 from provisioner.maintenance.phases.reboot_methods import next_method
 from provisioner.maintenance.phases.verdict import Cause
 from provisioner.maintenance.requests.effective import effective, protected_jobs
@@ -137,7 +137,7 @@ def _next_try(facts: MaintenanceFacts, attempt: RebootAttempt, now: datetime) ->
     missing = attempt_obstacle(facts) if method is not None else None
     if missing is not None:  # then no method leads to it, and none is used up
         wished = _wished_image(facts)
-        if wished not in (None, attempt.image_ref) or (_runs_on(facts) and not _has_bmc_acted(facts, attempt)):
+        if wished not in (None, attempt.image_ref) or (runs_on(facts) and not _has_bmc_acted(facts, attempt)):
             return _judge(facts, "ImageUnavailable", missing, now)
         if attempt.outcome != "WrongImage" and wished is not None:
             return _wait_for_image(facts, missing, status, now)
@@ -160,7 +160,7 @@ def _without_image(facts: MaintenanceFacts, attempt: RebootAttempt, now: datetim
     missing = attempt_obstacle(facts)
     if missing is None:
         return None
-    runs, status = _runs_on(facts), facts.maintenance.status
+    runs, status = runs_on(facts), facts.maintenance.status
     told, asked = _was_told(facts, attempt), _wished_image(facts) == attempt.image_ref
     if not told and (runs or not status.attempts):
         return _judge(facts, "ImageUnavailable", missing, now)
@@ -191,7 +191,7 @@ def _was_told(facts: MaintenanceFacts, attempt: RebootAttempt) -> bool:
     A Node that was deleted tells of no intent any more.
     """
     intent = facts.node.intent if facts.node is not None else None
-    if attempt.method in AGENT_METHODS and _runs_on(facts):
+    if attempt.method in AGENT_METHODS and runs_on(facts):
         return intent is not None and intent.id == attempt.id
     order = facts.server.status.order if facts.server is not None else None
     return (order is not None and order.attempt_id == attempt.id) or (intent is not None and intent.id == attempt.id)
@@ -202,12 +202,6 @@ def _wished_image(facts: MaintenanceFacts) -> str | None:
     if facts.wanted is None or not facts.wanted.boots or facts.maintenance.metadata.deletion_timestamp is not None:
         return None
     return facts.image_name
-
-
-def _runs_on(facts: MaintenanceFacts) -> bool:
-    """Whether the boot before the attempt is seen to run."""
-    node, before = facts.node, (facts.maintenance.status.boot_id_before or "").lower()
-    return node is not None and node.ready and node.boot_id == before
 
 
 def _jobs_of_old_boot(facts: MaintenanceFacts, attempt: RebootAttempt, now: datetime) -> Sequence[Job]:

@@ -14,7 +14,17 @@ from tests.maintenance.chaos.story import SimulatedCrash, Story
 
 MOST_EFFECTS_AT_ONCE: Final = 500
 """More at one moment of the clock is a loop that would flood the API server."""
-WRITES: Final = ("create", "replace", "patch", "strategic_patch", "apply", "apply_status", "delete", "evict")
+WRITES: Final = (
+    "create",
+    "replace",
+    "patch",
+    "patch_seen",
+    "strategic_patch",
+    "apply",
+    "apply_status",
+    "delete",
+    "evict",
+)
 ACTS: Final = ("warn", "close", "evict", "reopen")
 
 
