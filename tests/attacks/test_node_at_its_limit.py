@@ -4,6 +4,7 @@ booted all the same. And what the API server lastingly refuses holds no slot of 
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.errors import Refused
+from provisioner.api.errors import Refused, Retryable
 from provisioner.api.node_contract import (
     BOOT_INTENT_ANNOTATION,
     BOOT_REPORT_ANNOTATION,
@@ -162,6 +163,44 @@ def test_a_node_of_256_conditions_is_drained_and_power_cycled_now(
     )
     plane.work()
     assert (plane.phase(), plane.is_closed()) == (ends, True)
+
+
+@pytest.fixture
+def flood(kubelet: Cluster, plane: Plane) -> Iterator[Callable[[], int]]:
+    """The machine writes its Node without pause; returns how often it has."""
+    over, written = threading.Event(), [0] * 3
+
+    def write(number: int) -> None:
+        while not over.is_set():
+            beat = condition("example.com/beat", f"Beat{number}", str(written[number]))
+            with suppress(Retryable):
+                kubelet.strategic_patch(NODES, plane.name, beat, subresource="status")
+                written[number] += 1
+
+    threads = [threading.Thread(target=write, args=(number,), daemon=True) for number in range(len(written))]
+    for thread in threads:
+        thread.start()
+    yield lambda: sum(written)
+    over.set()
+    for thread in threads:
+        thread.join(60)
+
+
+def test_a_machine_that_writes_its_node_without_pause_is_drained_and_told_to_boot(
+    plane: Plane, flood: Callable[[], int]
+) -> None:
+    until(lambda: flood() > 20)
+    plane.ask(DRAIN_REQUESTED, "Now", "it was broken into")
+    plane.work()
+    assert (plane.phase(), plane.is_closed()) == ("Drained", True)
+    before = flood()
+    until(lambda: flood() > before + 20)
+    plane.ask(REBOOT_REQUESTED, "Now", "it was broken into")
+    plane.work()
+    plane.order()
+    plane.work()
+    assert plane.phase() == "Rebooting"
+    assert BOOT_INTENT_ANNOTATION in plane.cluster.get(NODES, plane.name)["metadata"]["annotations"]
 
 
 def test_what_the_executor_says_does_not_keep_the_kubelet_from_reporting_nor_let_it_add_more(
