@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import socket
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
@@ -49,17 +50,19 @@ _KEEPALIVE: Final = [
 
 
 class Stream:
-    """A response that is still being received."""
+    """A response that is still being received, for `seconds` from here on."""
 
-    def __init__(self, response: urllib3.BaseHTTPResponse, what: str) -> None:
+    def __init__(self, response: urllib3.BaseHTTPResponse, what: str, seconds: float) -> None:
         self._response = response
         self._what = what
+        self._ends = time.monotonic() + seconds
 
     def lines(self) -> Iterator[bytes]:
-        """Its lines, as they come. Raises: Retryable if the connection breaks or stays silent for too long."""
+        """Its lines, as they come. Raises: Retryable if the connection breaks or its time is over."""
         buffer = b""
+        chunks = self._response.stream(65536)
         try:
-            for chunk in self._response.stream(65536):
+            while chunk := self._next(chunks):
                 *complete, buffer = (buffer + chunk).split(b"\n")
                 yield from complete
                 if len(buffer) > OBJECT_BYTES:
@@ -67,6 +70,11 @@ class Stream:
         except (urllib3.exceptions.HTTPError, OSError, ValueError, AttributeError) as error:
             # ValueError and AttributeError: abort() from another thread pulled the file away under the reader
             raise Retryable(f"{self._what}: {error}", after_seconds=0.0) from error
+
+    def _next(self, chunks: Iterator[bytes]) -> bytes:
+        """Nothing at the end. Only what is received here counts for the call, not what the caller does meanwhile."""
+        with bounded_call("the API server", seconds=self._ends - time.monotonic()):
+            return next(chunks, b"")
 
     def abort(self) -> None:
         """End it from another thread: the reader wakes up at once."""
@@ -183,7 +191,9 @@ class Transport:
 
     @contextmanager
     def stream(self, path: str, *, what: str, query: Mapping[str, Any], silence_seconds: float) -> Iterator[Stream]:
-        """A GET whose answer comes bit by bit; more than `silence_seconds` without any of it breaks it off."""
+        """A GET whose answer comes bit by bit; it is broken off `silence_seconds` after its beginning, by which the
+        API server was to end it.
+        """
         headers = self._headers(None)
         try:
             with bounded_call("the API server", seconds=READ_SECONDS + silence_seconds, max_bytes=OBJECT_BYTES):
@@ -202,7 +212,7 @@ class Transport:
         try:
             if refusal is not None:
                 raise_failure(response.status, response.headers, refusal, what)
-            yield Stream(response, what)
+            yield Stream(response, what, silence_seconds)
         finally:
             response.close()  # not back into the pool: what is left of the answer would be read by the next request
 

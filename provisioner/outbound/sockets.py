@@ -1,17 +1,23 @@
-"""urllib3's connections with every wait bounded by the call that they are used in (see `deadline`)."""
+"""urllib3's connections with every wait bounded by the call that they are used in (see `deadline`, `watchdog`)."""
 
 from __future__ import annotations
 
 import io
 import socket
 import sys
-from typing import Any, Final, cast
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any, Final, TypeVar, cast
 
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
 
 from provisioner.outbound.deadline import current_call
+from provisioner.outbound.watchdog import Watch
+
+T = TypeVar("T")
 
 _READ_BYTES: Final = 64 * 1024
 
@@ -22,6 +28,7 @@ class BoundedSocket:
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._silence_seconds = self._armed = sock.gettimeout()
+        self._watch = Watch()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._sock, name)
@@ -35,8 +42,7 @@ class BoundedSocket:
         with memoryview(data) as view, view.cast("B") as left:
             sent = 0
             while sent < len(left):
-                self._arm()
-                sent += self._sock.send(left[sent:])
+                sent += self._bounded(partial(self._sock.send, left[sent:]))
 
     def makefile(self, mode: str = "rb", *_: Any, **__: Any) -> io.BufferedReader:
         """For http.client, which reads all that it reads by it."""
@@ -46,8 +52,7 @@ class BoundedSocket:
 
     def receive(self, raw: io.RawIOBase, buffer: Any) -> int | None:
         """Read once. Raises: TooSlow, TooLarge; TimeoutError."""
-        self._arm()
-        count = raw.readinto(buffer)
+        count = self._bounded(partial(raw.readinto, buffer))
         call = current_call()
         if call is not None and count:
             call.received(count)
@@ -55,10 +60,19 @@ class BoundedSocket:
 
     def abort(self) -> None:
         """End it from another thread: a reader wakes up at once. Raises: OSError if it is ended already."""
-        # The plain socket's shutdown: that of SSLSocket would take the session from under the reader.
-        socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
+        # The plain socket's shutdown: that of SSLSocket would take the session from under the reader. urllib3's TLS
+        # through a proxy's TLS is no socket, and has one.
+        socket.socket.shutdown(getattr(self._sock, "socket", self._sock), socket.SHUT_RDWR)
 
-    def _arm(self) -> None:
+    def _bounded(self, operation: Callable[[], T]) -> T:
+        """One operation on the socket. Raises: TooSlow; TimeoutError."""
+        seconds = self._arm()
+        if seconds is None:
+            return operation()
+        with _watched(self._watch, seconds, self.abort):
+            return operation()
+
+    def _arm(self) -> float | None:
         call = current_call()
         seconds = self._silence_seconds
         if call is not None:
@@ -67,6 +81,7 @@ class BoundedSocket:
         if seconds != self._armed:
             self._sock.settimeout(seconds)
             self._armed = seconds
+        return seconds
 
 
 class _BoundedReader(io.RawIOBase):
@@ -100,13 +115,16 @@ class BoundedHTTPConnection(HTTPConnection):
 
 
 class BoundedHTTPSConnection(HTTPSConnection):
-    # The handshake is bounded by the time-out that `_connect` leaves: CPython counts it for the handshake as a whole.
+    # CPython counts the time-out that `_connect` leaves for the handshake as a whole; the watchdog sees to it.
     def connect(self) -> None:
-        super().connect()
+        with ExitStack() as self._connecting:
+            super().connect()
         self.sock = _bounded(self.sock)
 
     def _new_conn(self) -> socket.socket:
-        return _connect(self, super()._new_conn)
+        sock = _connect(self, super()._new_conn)
+        self._connecting.enter_context(_ends_with_the_call(sock))
+        return sock
 
     def _tunnel(self) -> None:
         _through_proxy(self, super()._tunnel)
@@ -183,6 +201,32 @@ def _connect(connection: HTTPConnection, unbounded: Any) -> socket.socket:
     if isinstance(last, TimeoutError):
         raise ConnectTimeoutError(connection, f"no connection to {connection.host} in time") from last
     raise NewConnectionError(connection, f"Failed to establish a new connection: {last}") from last
+
+
+@contextmanager
+def _ends_with_the_call(sock: socket.socket) -> Iterator[None]:
+    """Whatever is done on the connection of `sock` inside. Raises: TooSlow."""
+    call = current_call()
+    if call is None:
+        yield
+        return
+    # For TLS the socket is made anew: by a duplicate the connection can be ended all the same.
+    with sock.dup() as duplicate, _watched(Watch(), call.remaining(), partial(duplicate.shutdown, socket.SHUT_RDWR)):
+        yield
+
+
+@contextmanager
+def _watched(watch: Watch, seconds: float, cut: Callable[[], None]) -> Iterator[None]:
+    """Raises: TooSlow; TimeoutError."""
+    watch.begin(seconds, cut)
+    try:
+        yield
+    finally:
+        if watch.end():
+            call = current_call()
+            if call is not None:
+                call.remaining()
+            raise TimeoutError("timed out")
 
 
 def _through_proxy(connection: HTTPConnection, tunnel: Any) -> None:

@@ -22,6 +22,7 @@ from provisioner.power.bmc.power_controller import MESSAGE_LENGTH, BmcCutOff, Bm
 from provisioner.power.bmc.redfish import RedfishPower
 from provisioner.power.bmc.redfish_connection import BODY_BYTES, PATH_LENGTH, REDIRECTS, REQUESTS
 from tests.lab.fake_machine import PASSWORD, USERNAME, fake_server
+from tests.outbound.tls_flood import CUT_BYTES
 from tests.power.hostile_bmc import Attack, HostileBmc, Wire, access_to, hostile_bmc, listener
 
 PATIENCE = 180.0
@@ -177,6 +178,16 @@ def test_an_answer_that_drips_ends_with_its_time(hostile: HostileBmc, honest: Re
     failed = while_honest_is_served(honest, power.get_power_state).exception()
     assert isinstance(failed, BmcUnreachable), failed
     assert "no complete answer in time" in str(failed), "it was not silent"
+
+
+def test_session_tickets_without_end_end_with_their_time(hostile: HostileBmc, honest: RedfishPower) -> None:
+    """OpenSSL reads them inside of one call, which no time-out of a socket ends."""
+    hostile.attacks[GET_ROOT] = Wire.flood_tickets
+    power = connect(hostile, read_seconds=1.0)
+    failed = while_honest_is_served(honest, power.get_power_state).exception()
+    assert isinstance(failed, BmcUnreachable), failed
+    assert "no complete answer in time" in str(failed)
+    assert 0 < hostile.sent < CUT_BYTES, "it was cut off long before the flood was over"
 
 
 def test_many_answers_that_are_each_in_time_end_with_the_call(hostile: HostileBmc, honest: RedfishPower) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from provisioner.api.errors import Retryable
 from provisioner.cluster import transport
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES
+from provisioner.outbound.deadline import current_call
 from tests.outbound.backend import HEAD, Script, answer, backend
 
 SECONDS = 0.4
@@ -57,6 +58,39 @@ def test_the_headers_of_a_watch_end_at_a_deadline(folder: Path, monkeypatch: pyt
         watch = cluster.watch(NODES, "1", timeout_seconds=60, silence_seconds=SECONDS)
         with pytest.raises(Retryable, match="WATCH Node: no answer"), watch:
             pass
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda send, drip: drip(b"0"),
+        lambda send, drip: drip(b"1\r\n \r\n"),
+        lambda send, drip: drip(b"3\r\n{}\n\r\n"),
+    ],
+    ids=["length of a chunk", "a line", "lines"],
+)
+def test_a_watch_ends_though_bytes_keep_coming(folder: Path, body: Script) -> None:
+    def begin(send: Callable[[bytes], None], drip: Callable[[bytes], None]) -> None:
+        send(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+        body(send, drip)
+
+    with (
+        connected(folder, begin) as cluster,
+        cluster.watch(NODES, "1", timeout_seconds=60, silence_seconds=SECONDS) as stream,
+        pytest.raises(Retryable, match=r"WATCH Node: the API server was not done .* may take 0\.\d+ s in all"),
+    ):
+        list(stream.lines())
+
+
+def test_a_watch_whose_lines_are_long_in_use_brings_them_all(folder: Path) -> None:
+    """What the caller does between two lines may take calls of its own."""
+    with (
+        connected(folder, lambda send, _: send(answer(b"1\n2\n"))) as cluster,
+        cluster.watch(NODES, "1", timeout_seconds=60, silence_seconds=30) as stream,
+    ):
+        for line in stream.lines():
+            assert line in (b"1", b"2")
+            assert current_call() is None
 
 
 def test_an_object_of_any_size_is_not_read(folder: Path) -> None:

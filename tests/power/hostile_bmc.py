@@ -15,6 +15,7 @@ from provisioner.api.values import Secret
 from provisioner.lab.bmc.handler import BmcHandler
 from provisioner.power.bmc.power_controller import BmcAccess
 from tests.lab.fake_machine import PASSWORD, USERNAME, FakeServer, fake_server
+from tests.outbound.tls_flood import flood_tickets, prepare
 
 ENDLESS_BYTES: Final = 1 << 30
 """What an attack sends that is not cut off; a test of it fails, and does not hang."""
@@ -51,6 +52,16 @@ class Wire:
             if self._bmc.stopped.wait(DRIP_SECONDS):
                 raise ConnectionAbortedError
 
+    def flood_tickets(self) -> None:
+        """TLS session tickets, in place of any byte of an answer."""
+
+        def count(sent: int) -> None:
+            if self._bmc.stopped.is_set():
+                raise ConnectionAbortedError
+            self._bmc.sent += sent
+
+        flood_tickets(self._handler.connection, self._bmc.keys, count)
+
     def answer(self, body: bytes, *headers: str, status: str = "200 OK") -> None:
         """A whole answer."""
         lines = [f"HTTP/1.1 {status}", "Content-Type: application/json", f"Content-Length: {len(body)}", *headers]
@@ -63,8 +74,11 @@ class Wire:
 class HostileBmc:
     """`attacks`: how it answers a method and path, such as `GET /redfish/v1/`; all else as the lab's BMC does."""
 
-    def __init__(self, fake: FakeServer) -> None:
+    def __init__(self, fake: FakeServer, keys: Path) -> None:
         self.fake = fake
+        self.keys = keys
+        """Those of its TLS, in a file."""
+        prepare(fake.endpoint._tls, keys)
         self.attacks: dict[str, Attack] = {}
         self.sent = 0
         self.asked: list[str] = []
@@ -117,7 +131,7 @@ def access_to(server: FakeServer) -> BmcAccess:
 @contextmanager
 def hostile_bmc(directory: Path, name: str = "r01-u01") -> Iterator[HostileBmc]:
     with fake_server(directory, name=name) as fake:
-        made = HostileBmc(fake)
+        made = HostileBmc(fake, directory / "keys")
         try:
             yield made
         finally:

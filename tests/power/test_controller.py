@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -303,9 +304,9 @@ def test_a_bmc_that_answers_slowly_is_told_and_its_orders_carried_out_all_the_sa
     site.wait_for_order("order-1")
 
 
-def test_a_bmc_that_was_cut_off_is_told_with_what_was_expected(site: Site) -> None:
+def test_a_bmc_that_was_cut_off_is_told_with_what_was_expected(site: Site, tmp_path: Path) -> None:
     """The Server says what was observed, what was expected, and what to do."""
-    hostile = HostileBmc(site.fake)
+    hostile = HostileBmc(site.fake, tmp_path / "keys")
     hostile.attacks["GET /redfish/v1/"] = lambda wire: wire.answer(b"[" * (BODY_BYTES + 200_000))
     site.write_server()
     site.start()
