@@ -30,7 +30,7 @@ from tests.cluster.fault_injecting_proxy import FaultInjectingProxy, Injected, s
         (410, Expired),
         (413, Refused),
         (415, Refused),
-        (422, Refused),
+        (422, Inapplicable),
         (408, Retryable),
         (429, Retryable),
         (500, Retryable),

@@ -200,7 +200,7 @@ def what_is_equal_is_not_written(p: Player) -> None:
 
 def what_is_changed_of_a_node_as_it_was_read(p: Player) -> None:
     p.door.create(NODES, node(p.name))
-    taint = {"key": "one/two", "value": "x~y", "effect": "NoSchedule"}
+    taint = {"key": "one/two", "value": "x-y", "effect": "NoSchedule"}
     taints, note, label = "/spec/taints", pointer("metadata", "annotations", "one/two"), "/metadata/labels/l"
 
     def untainted() -> Any:
