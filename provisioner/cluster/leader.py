@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -24,6 +24,9 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import LEASES
 
 log = structlog.get_logger()
+
+LONGEST_LEASES: Final = 4
+"""A foreign lease counts for as many of the own at most, whatever it says: one that nobody renews is not for ever."""
 
 Lead = Callable[[threading.Event], None]
 """Works until the event is set: leadership is lost, or the program stops. Returns soon after."""
@@ -153,7 +156,8 @@ class LeaderElector:
         if seen != self._seen:
             self._seen, self._seen_at = seen, self._clock()
             return False
-        return self._clock() - self._seen_at > float(spec.get("leaseDurationSeconds") or self._lease_seconds)
+        said = float(spec.get("leaseDurationSeconds") or self._lease_seconds)
+        return self._clock() - self._seen_at > min(said, LONGEST_LEASES * self._lease_seconds)
 
     def _renew(self, lease: dict[str, Any]) -> dict[str, Any]:
         spec = {**lease["spec"], "renewTime": rfc3339_micro(self._now())}

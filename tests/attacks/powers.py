@@ -8,12 +8,18 @@ from __future__ import annotations
 import base64
 import copy
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from provisioner.api import Server
+from provisioner.api.codec import to_json
 from provisioner.api.crd import all_crds
+from provisioner.api.errors import Conflict
+from provisioner.api.meta import rfc3339
 from provisioner.cli.service.groups import GROUPS, account_of
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import (
@@ -110,8 +116,8 @@ def powers(scene: Scene) -> Iterator[Power]:
 def _certificates(scene: Scene) -> Iterator[Power]:
     section = "Certificates and tokens"
 
-    def approved(which: str, type_: str = "Approved") -> Callable[[Cluster], object]:
-        csr = scene.csrs[which]
+    def approved(which: str, type_: str = "Approved", **metadata: Any) -> Callable[[Cluster], object]:
+        csr = scene.csrs[which] | {"metadata": scene.csrs[which]["metadata"] | metadata}
         moment = "2026-01-01T00:00:00Z"
         condition = {"type": type_, "status": "True", "reason": "Thief", "lastUpdateTime": moment}
         body = csr | {"status": {"conditions": [condition]}}
@@ -124,12 +130,27 @@ def _certificates(scene: Scene) -> Iterator[Power]:
         approved("person"), approved("kubeadm"), approved("account"),
     ))  # fmt: skip
     yield Power(section, "approve one for another use: any client of the API server", (approved("client"),))
-    yield Power(section, "deny a request of a kubelet", (approved("token", "Denied"), approved("kubeadm", "Denied")))
+    yield Power(section, "deny a request of a kubelet of ours", (approved("token", "Denied"),))
+    yield Power(section, "deny one for a kubelet's use that anybody else asks for", (
+        approved("person", "Denied"), approved("kubeadm", "Denied"),
+    ))  # fmt: skip
+    yield Power(section, "deny one for another use", (approved("client", "Denied"),))
+    yield Power(section, "write owners, finalizers or labels of a request, or that it has failed", (
+        approved("token", "Denied", ownerReferences=[NOWHERE]), approved("token", finalizers=["example.com/mine"]),
+        approved("token", labels={"example.com/mine": "x"}), approved("token", annotations={"example.com/mine": "x"}),
+        approved("token", "Failed"),
+    ))  # fmt: skip
     tokens = SECRETS.collection("kube-system")
     ours = token_body(f"bootstrap-token-{scene.unique[1:7]}", scene.server)
     theirs = token_body(f"bootstrap-token-{scene.unique[1:7]}", scene.server, group="system:bootstrappers:kubeadm")
     yield Power(section, "make a bootstrap token of ours", (sent("POST", tokens, ours),))
     yield Power(section, "make one of another group, such as kubeadm's", (sent("POST", tokens, theirs),))
+    lasting = [ours | {"stringData": ours["stringData"] | {"expiration": until}} for until in ("", in_minutes(70))]
+    signing = ours | {"stringData": ours["stringData"] | {"usage-bootstrap-signing": "true"}}
+    kept = ours | {"metadata": ours["metadata"] | {"finalizers": ["example.com/mine"]}}
+    yield Power(section, "make one that is good for more than an hour, or cannot be deleted, or signs", tuple(
+        sent("POST", tokens, body) for body in (*lasting, signing, kept)
+    ))  # fmt: skip
     yield Power(section, "read a bootstrap token", (sent("GET", f"{tokens}/bootstrap-token-{scene.unique[2:8]}"),))
     yield Power(section, "delete a bootstrap token of ours", (
         sent("DELETE", f"{tokens}/bootstrap-token-{scene.unique[2:8]}"),
@@ -178,9 +199,17 @@ def _nodes(scene: Scene) -> Iterator[Power]:
     ours, foreign = NODES.item(scene.server), NODES.item(scene.foreign)
     marks = {"provisioner.dev/server-uid": "made-up", "provisioner.dev/prepared-order": "made-up"}
 
-    def new(**metadata: Any) -> Callable[[Cluster], object]:
+    def new(*, spec: Any = None, status: Any = None, **metadata: Any) -> Callable[[Cluster], object]:
         named = {"name": f"{scene.unique}-new", "annotations": marks} | metadata
-        return sent("POST", NODES.path, {"apiVersion": "v1", "kind": "Node", "metadata": named})
+        body = {"apiVersion": "v1", "kind": "Node", "metadata": named, "spec": spec or {}, "status": status or {}}
+        return sent("POST", NODES.path, body)
+
+    def born(type_: str, reason: str = "Thief") -> Callable[[Cluster], object]:
+        condition = {"type": type_, "status": "True", "reason": reason, "message": ""}
+        return new(status={"conditions": [condition]})
+
+    def born_tainted(key: str, effect: str) -> Callable[[Cluster], object]:
+        return new(spec={"taints": [{"key": key, "effect": effect}]})
 
     def taints(name: str, off: str = "", **on: str) -> Callable[[Cluster], object]:
         """All that are there, without the one of key `off`, and with one more."""
@@ -207,8 +236,9 @@ def _nodes(scene: Scene) -> Iterator[Power]:
         return tuple(sent("PATCH", f"{path}{end}", {"metadata": metadata}, MERGE) for end in ("", "/status"))
 
     yield Power(section, "make a Node of a name that no Server has, marked as if it were one's", (new(),))
-    yield Power(section, "make a Node without that mark, or with the role of a control plane", (
-        new(annotations={}), new(labels={"node-role.kubernetes.io/control-plane": ""}),
+    yield Power(section, "make a Node without that mark, of a generated name, or with the role of a control plane", (
+        new(annotations={}), new(name="", generateName="any-"),
+        *(new(labels={f"node-role.kubernetes.io/{role}": ""}) for role in ("control-plane", "etcd")),
     ))  # fmt: skip
     yield Power(section, "make a Node with owners or finalizers", (
         new(ownerReferences=[NOWHERE]), new(finalizers=["example.com/mine"]),
@@ -222,44 +252,62 @@ def _nodes(scene: Scene) -> Iterator[Power]:
         *changed(foreign, annotations=marks), *changed(foreign, annotations={"provisioner.dev/boot-intent": "{}"}),
         *changed(foreign, labels={"example.com/mine": "x"}),
     ))  # fmt: skip
-    yield Power(section, "cordon or uncordon", (sent("PATCH", ours, {"spec": {"unschedulable": True}}, MERGE),))
+    yield Power(section, "cordon or uncordon", (
+        sent("PATCH", ours, {"spec": {"unschedulable": True}}, MERGE), new(spec={"unschedulable": True}),
+    ))  # fmt: skip
     yield Power(section, "put the taint provisioner.dev/verification on, which ends pods", (
         tainted(scene.bare, VERIFICATION, "NoExecute"),
     ))  # fmt: skip
     yield Power(section, "take that off, and so let a node be used", (untainted(VERIFICATION),))
     for key in ("hold", "maintenance"):
         yield Power(section, f"put the taint provisioner.dev/{key} on", (
-            tainted(scene.server, f"provisioner.dev/{key}"),
+            tainted(scene.server, f"provisioner.dev/{key}"), born_tainted(f"provisioner.dev/{key}", "NoSchedule"),
         ))  # fmt: skip
+    yield Power(section, "put one of these on with the effect NoExecute, which ends pods", tuple(
+        request
+        for key in ("provisioner.dev/hold", "provisioner.dev/maintenance")
+        for request in (tainted(scene.server, key, "NoExecute"), born_tainted(key, "NoExecute"))
+    ))  # fmt: skip
     yield Power(section, "put on or take off taints of the pool and of others", (
         tainted(scene.server, "example.com/mine", "NoExecute"), untainted("example.com/pool"),
     ))  # fmt: skip
     yield Power(section, "put on or take off taints of Kubernetes, such as out-of-service", (
         tainted(scene.server, "node.kubernetes.io/out-of-service", "NoExecute"),
+        born_tainted("node.kubernetes.io/out-of-service", "NoExecute"),
         untainted("node.kubernetes.io/example"),
     ))  # fmt: skip
     yield Power(section, "write labels", changed(ours, labels={"example.com/mine": "x"}))
-    yield Power(section, "write the label of a control plane", changed(
-        ours, labels={"node-role.kubernetes.io/control-plane": ""}
+    yield Power(section, "write the label of a control plane", tuple(
+        request
+        for role in ("control-plane", "master", "etcd")
+        for request in changed(ours, labels={f"node-role.kubernetes.io/{role}": ""})
     ))  # fmt: skip
     for key in ("boot-intent", "prepared-order", "server-uid", "node-facts", "boot-report"):
         yield Power(section, f"write the annotation provisioner.dev/{key}", changed(
             ours, annotations={f"provisioner.dev/{key}": "{}"}
         ))  # fmt: skip
-    yield Power(section, "write annotations of others", changed(ours, annotations={"example.com/mine": "x"}))
-    yield Power(section, "say that a Node is Ready or not", (said("Ready", "False"),))
-    yield Power(section, "say of a Node that it drains or is in maintenance", (said("DrainInProgress", "True"),))
+    yield Power(section, "write annotations of others", (
+        *changed(ours, annotations={"example.com/mine": "x"}), new(annotations=marks | {"example.com/mine": "x"}),
+    ))  # fmt: skip
+    yield Power(section, "say that a Node is Ready or not", (said("Ready", "False"), born("Ready")))
+    yield Power(section, "say of a Node that it drains or is in maintenance", (
+        said("DrainInProgress", "True"), born("MaintenanceInProgress"),
+    ))  # fmt: skip
     yield Power(section, "ask for a reboot under Now by a condition", (
-        said("provisioner.dev/RebootRequested", "True", "Now"),
+        said("provisioner.dev/RebootRequested", "True", "Now"), born("provisioner.dev/DrainRequested", "WhenIdle"),
     ))  # fmt: skip
     yield Power(section, "ask for a release from verification by a condition", (
         said("provisioner.dev/VerificationReleaseRequested", "True"),
+        born("provisioner.dev/VerificationReleaseRequested"),
     ))  # fmt: skip
     yield Power(section, "answer a request for a reboot", (said("provisioner.dev/RebootRequested", "False"),))
     yield Power(section, "answer a request for a verification", (
         said("provisioner.dev/VerificationRetryRequested", "False"),
     ))  # fmt: skip
     yield Power(section, "write the rest of a Node's status: addresses, capacity, images", (
+        new(status={"nodeInfo": {"bootID": "mine"}}),
+        new(status={"addresses": [{"type": "InternalIP", "address": "10.80.0.99"}]}),
+        new(status={"daemonEndpoints": {"kubeletEndpoint": {"Port": 1}}}),
         sent("PATCH", f"{ours}/status", {"status": {"capacity": {"cpu": "1000"}}}, MERGE),
         sent("PATCH", f"{ours}/status", {"status": {"nodeInfo": {"bootID": "mine"}}}, MERGE),
     ))  # fmt: skip
@@ -273,10 +321,20 @@ def _jobs(scene: Scene) -> Iterator[Power]:
     def job(path: str = checks, pod: dict[str, Any] | None = None, **spec: Any) -> Callable[[Cluster], object]:
         return sent("POST", path, job_body(scene, pod or {}, spec))
 
+    def of_container(**more: Any) -> Callable[[Cluster], object]:
+        return job(pod={"containers": [{"name": "check", "image": "busybox"} | more]})
+
     host = {"volumes": [{"name": "root", "hostPath": {"path": "/"}}]}
-    yield Power(section, "run a container on any server's node, at the PodSecurity level baseline", (job(),))
+    anywhere = job_body(scene, {}, {}, server=scene.foreign)
+    yield Power(section, "run a container on any node, no server's among them, at the PodSecurity level baseline", (
+        sent("POST", checks, anywhere),
+    ))  # fmt: skip
+    unconfined = {"seccompProfile": {"type": "Unconfined"}}
     yield Power(section, "run one with the host's files, processes or network in provisioner-checks", (
         job(pod=host), job(pod={"hostPID": True}), job(pod={"hostNetwork": True}),
+        job(pod={"securityContext": unconfined}), of_container(securityContext=unconfined),
+        of_container(ports=[{"containerPort": 80, "hostPort": 10250}]),
+        of_container(securityContext={"capabilities": {"add": ["SYS_ADMIN"]}}),
     ), refused_to_all=True)  # fmt: skip
     yield Power(section, "run one with the host's files anywhere else", tuple(
         job(JOBS.collection(namespace), host) for namespace in ("default", "kube-system", SYSTEM)
@@ -284,7 +342,14 @@ def _jobs(scene: Scene) -> Iterator[Power]:
     yield Power(section, "run many at once, on nodes that it does not name", (
         job(parallelism=500, completions=500), job(pod={"affinity": {}}), job(pod={"nodeName": scene.foreign}),
     ))  # fmt: skip
-    yield Power(section, "run one without end", (job(activeDeadlineSeconds=None),))
+    ignored = {"rules": [{"action": "Ignore", "onExitCodes": {"operator": "NotIn", "values": [0]}}]}
+    yield Power(section, "run one for longer than a day, or that does not end when it is to", (
+        job(activeDeadlineSeconds=None), job(activeDeadlineSeconds=2**31 - 1), job(podFailurePolicy=ignored),
+        job(pod={"terminationGracePeriodSeconds": 10**9}), job(ttlSecondsAfterFinished=2**31 - 1),
+    ))  # fmt: skip
+    yield Power(section, "run one for which others are ended, of a priority of the system's", tuple(
+        job(pod={"priorityClassName": f"system-{what}-critical"}) for what in ("node", "cluster")
+    ))  # fmt: skip
     yield Power(section, "delete a Job of provisioner-checks", (sent("DELETE", f"{checks}/{scene.unique}-job"),))
     pod = {"containers": [{"name": "main", "image": "example.com/a"}]}
     made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"{scene.unique}-new"}, "spec": pod}
@@ -301,14 +366,25 @@ def _jobs(scene: Scene) -> Iterator[Power]:
             "deleteOptions": {"dryRun": ["All"]},
         }
         yield Power(section, words, (sent("POST", PODS.item(scene.unique, namespace, "eviction"), body),))
+        at_once = body | {"deleteOptions": {"dryRun": ["All"], "gracePeriodSeconds": 0}}
+        yield Power(section, f"{words}, at once: without the time that it has to end", (
+            sent("POST", PODS.item(scene.unique, namespace, "eviction"), at_once),
+        ))  # fmt: skip
     image = {"spec": {"containers": [{"name": "main", "image": "example.com/evil"}]}}
     yield Power(section, "change a pod", (
         sent("PATCH", default, image, STRATEGIC),
         sent("PATCH", default, {"metadata": {"labels": {"app": "mine"}}}, MERGE),
         sent("PATCH", default, {"metadata": {"ownerReferences": [NOWHERE]}}, MERGE),
     ))  # fmt: skip
-    warned = {"metadata": {"annotations": {"provisioner.dev/maintenance-deadline": "2027-01-01T00:00:00Z"}}}
-    yield Power(section, "warn a pod", (sent("PATCH", default, warned, MERGE),))
+
+    def annotated(name: str, value: str) -> Callable[[Cluster], object]:
+        return sent("PATCH", default, {"metadata": {"annotations": {name: value}}}, MERGE)
+
+    deadline = "provisioner.dev/maintenance-deadline"
+    yield Power(section, "warn a pod", (annotated(deadline, "2027-01-01T00:00:00Z"),))
+    yield Power(section, "write other annotations of a pod, or long ones", (
+        annotated("provisioner.dev/mine", "x"), annotated("example.com/mine", "x"), annotated(deadline, "x" * 1000),
+    ))  # fmt: skip
 
 
 def _inventory(scene: Scene) -> Iterator[Power]:
@@ -396,6 +472,11 @@ def _status(scene: Scene) -> Iterator[Power]:
 
 def _the_rest(scene: Scene) -> Iterator[Power]:
     section = "Services"
+    order = scene.admin.read(Server, scene.server).status.order
+    yield Power(section, "keep a boot order from being taken back, as one of its managers", (
+        applied("Server", scene.server, {"order": to_json(order)}),
+    ))  # fmt: skip
+    yield Power(section, "make the Lease by which another group leads, before that does", (_anothers_lease,))
     held = {"spec": {"holderIdentity": "thief"}}
     lease = scene.admin.get(LEASES, "provisioner-controller", namespace=SYSTEM)
     yield Power(section, "take the Lease of the process that runs all controllers", (
@@ -405,6 +486,17 @@ def _the_rest(scene: Scene) -> Iterator[Power]:
         involved = {"kind": "Pod", "namespace": namespace, "name": "x"}
         event = {"metadata": {"name": scene.unique}, "involvedObject": involved, "reason": "Thief", "type": "Normal"}
         yield Power(section, words, (sent("POST", EVENTS.collection(namespace), event),))
+
+
+def _anothers_lease(cluster: Cluster) -> object:
+    """Of a group that the account is not. That it is there already says that it would have been allowed."""
+    me = cluster.ask_who_i_am()
+    name = next(f"provisioner-{group}" for group in GROUPS if account_of(group) != me)
+    spec = {"holderIdentity": "thief", "leaseDurationSeconds": 2**31 - 1}
+    body = {"apiVersion": LEASES.api_version, "kind": "Lease", "metadata": {"name": name}, "spec": spec}
+    with suppress(Conflict):
+        return sent("POST", LEASES.collection(SYSTEM), body)(cluster)
+    return None
 
 
 def example(schema: dict[str, Any]) -> Any:
@@ -459,16 +551,22 @@ def token_body(name: str, server: str, *, group: str = "system:bootstrappers:pro
         "stringData": {
             "token-id": name.removeprefix("bootstrap-token-"),
             "token-secret": "0123456789abcdef",
+            "expiration": in_minutes(10),
             "usage-bootstrap-authentication": "true",
             "auth-extra-groups": group,
         },
     }
 
 
-def job_body(scene: Scene, pod: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
-    """The Job of a check on the server, with these changes."""
-    labels = {"provisioner.dev/server": scene.server, "provisioner.dev/check": "check"}
-    here = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [scene.server]}]}
+def in_minutes(minutes: int) -> str:
+    return rfc3339(datetime.now(UTC) + timedelta(minutes=minutes))
+
+
+def job_body(scene: Scene, pod: dict[str, Any], spec: dict[str, Any], *, server: str = "") -> dict[str, Any]:
+    """The Job of a check on the server, or on the Node `server`, with these changes."""
+    name = server or scene.server
+    labels = {"provisioner.dev/server": name, "provisioner.dev/check": "check"}
+    here = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [here]}}}
     inner = {
         "containers": [{"name": "check", "image": "busybox"}],

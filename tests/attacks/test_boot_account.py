@@ -14,6 +14,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, SECRETS, of
 from provisioner.lab.control_plane.pki import Authority
 from provisioner.lab.control_plane.plane import ControlPlane, render_kubeconfig
+from tests.attacks.powers import in_minutes
 
 ACCOUNT = "system:serviceaccount:provisioner-system:provisioner-boot"
 MAC_NUMBERS = iter(range(1, 1000))
@@ -50,6 +51,7 @@ def bootstrap(token_id: str, group: str, *, labelled: bool = True) -> dict[str, 
         **{
             "token-id": token_id,
             "token-secret": "0123456789abcdef",
+            "expiration": in_minutes(10),
             "usage-bootstrap-authentication": "true",
             "auth-extra-groups": group,
         },

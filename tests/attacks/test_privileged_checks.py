@@ -21,6 +21,15 @@ ASKS: dict[str, dict[str, Any]] = {
     "hostNetwork": {"hostNetwork": True},
     "hostPID": {"hostPID": True},
     "hostPath of volume root": {"volumes": [{"name": "root", "hostPath": {"path": "/"}}]},
+    "hostPort in container check": {
+        "containers": [{"name": "check", "image": "busybox", "ports": [{"containerPort": 80, "hostPort": 10250}]}]
+    },
+    "seccompProfile Unconfined": {"securityContext": {"seccompProfile": {"type": "Unconfined"}}},
+    "capabilities in container check": {
+        "containers": [
+            {"name": "check", "image": "busybox", "securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}
+        ]
+    },
     "privileged": {  # where the API server does not forbid it to everybody
         "containers": [{"name": "check", "image": "busybox", "securityContext": {"privileged": True}}]
     },
@@ -58,6 +67,35 @@ def test_a_check_that_asks_for_the_host_is_refused_with_words(
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": unique, "namespace": CHECKS}}
     with pytest.raises(Refused, match=r'violates PodSecurity "baseline|disallowed by cluster policy'):
         cluster.create(PODS, pod | {"spec": pod_spec(**ASKS[too_much])})
+
+
+@pytest.mark.parametrize(
+    ("asks", "words"),
+    [
+        ({"priorityClassName": "system-node-critical"}, "priorityClassName system-"),
+        ({"terminationGracePeriodSeconds": 301}, "terminationGracePeriodSeconds"),
+    ],
+)
+def test_a_check_that_would_end_pods_or_outstay_its_end_is_refused_with_words(
+    start: Callable[[str, dict[str, Any]], str], unique: str, asks: dict[str, Any], words: str
+) -> None:
+    assert words in start(unique, pod_spec(**asks))
+
+
+def test_a_check_that_needs_a_while_to_end_and_has_a_priority_of_the_site_is_started(
+    start: Callable[[str, dict[str, Any]], str], unique: str
+) -> None:
+    harmless = {
+        "securityContext": {"capabilities": {"drop": ["ALL"], "add": ["CHOWN"]}},
+        "ports": [{"containerPort": 80}],
+    }
+    spec = pod_spec(
+        containers=[{"name": "check", "image": "busybox", **harmless}],
+        securityContext={"seccompProfile": {"type": "RuntimeDefault"}},
+        terminationGracePeriodSeconds=300,
+        priorityClassName="checks",
+    )
+    assert start(unique, spec) == "started"
 
 
 def test_an_ordinary_check_is_started_and_its_pod_made(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from provisioner.api.errors import Refused
@@ -67,7 +70,7 @@ PLACES: dict[str, dict[Right, set[str]]] = {
 """Where a right is enough in some namespaces; any other is needed in all of them."""
 
 
-def account(control_plane: ControlPlane, name: str) -> Cluster:
+def impersonated(control_plane: ControlPlane, name: str) -> Cluster:
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{SYSTEM}", "system:authenticated")
     user = f"system:serviceaccount:{SYSTEM}:{name}"
     return Cluster.connect(control_plane.kubeconfig, as_user=user, as_groups=groups)
@@ -96,7 +99,8 @@ def test_an_account_has_the_rights_that_its_code_uses_and_no_others(
     cluster: Cluster, control_plane: ControlPlane, name: str
 ) -> None:
     needed = set(rights_needed(name)) | CHECKED_BY_OTHERS.get(name, set())
-    somebody, anybody = account(control_plane, f"provisioner-{name}"), account(control_plane, "nobody")
+    somebody = impersonated(control_plane, f"provisioner-{name}")
+    anybody = impersonated(control_plane, "nobody")
     assert set(PLACES[name]) <= needed, "a place for a right that nothing uses"
     for namespace in NAMESPACES:
         has = granted(somebody, namespace) - granted(anybody, namespace)
@@ -113,6 +117,27 @@ def test_the_kind_of_every_call_can_be_told(name: str) -> None:
 def test_there_is_an_account_for_each_group_of_controllers() -> None:
     assert set(PLACES) == {"boot", "controller", *GROUPS} == set(ACCOUNTS)
     assert tuple(GROUPS) == NAMES
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_group_makes_the_lease_by_which_it_leads_and_that_of_no_other(
+    account: Callable[[str], Cluster], cluster: Cluster, group: str
+) -> None:
+    mine = f"provisioner-{group}"
+    others = [f"provisioner-{name}" for name in ("controller", *GROUPS) if name != group]
+    cluster.delete(LEASES, mine, namespace=SYSTEM)
+    assert account(group).create(LEASES, lease(mine))
+    cluster.delete(LEASES, mine, namespace=SYSTEM)
+    assert account("controller").create(LEASES, lease(mine)), "the process that runs several groups holds those of each"
+    cluster.delete(LEASES, mine, namespace=SYSTEM)
+    for name in others:
+        with pytest.raises(Refused, match="no Lease that it may not renew"):
+            account(group).create(LEASES, lease(name))
+
+
+def lease(name: str) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": SYSTEM}
+    return {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata, "spec": {}}
 
 
 def test_the_controller_holds_its_own_lease_and_no_other(controller_account: Cluster, cluster: Cluster) -> None:

@@ -155,6 +155,37 @@ def test_a_crashed_leader_is_followed_after_its_lease(cluster: Cluster, unique: 
     second.end()
 
 
+def test_a_lease_that_says_it_lasts_for_ever_is_taken_over(cluster: Cluster, unique: str) -> None:
+    clock = JumpingClock()
+    _held_by_nobody_who_renews(cluster, unique, says_seconds=2**31 - 1)
+    candidate = Candidate(cluster, unique, "second", lease_seconds=NEVER_IN_THIS_TEST, clock=clock).start()
+    candidate.wait_for_attempts(2)
+    clock.jump_seconds = 3.5 * NEVER_IN_THIS_TEST
+    candidate.wait_for_attempts(3)
+    assert not candidate.leading.is_set()
+    clock.jump_seconds = 4.5 * NEVER_IN_THIS_TEST
+    assert candidate.leading.wait(GENEROUS_SECONDS)
+    candidate.end()
+
+
+def test_a_lease_that_is_longer_than_the_own_one_is_waited_for(cluster: Cluster, unique: str) -> None:
+    clock = JumpingClock()
+    _held_by_nobody_who_renews(cluster, unique, says_seconds=3 * NEVER_IN_THIS_TEST)
+    candidate = Candidate(cluster, unique, "second", lease_seconds=NEVER_IN_THIS_TEST, clock=clock).start()
+    candidate.wait_for_attempts(2)
+    clock.jump_seconds = 2 * NEVER_IN_THIS_TEST
+    candidate.wait_for_attempts(3)
+    assert not candidate.leading.is_set()
+    clock.jump_seconds = 3.5 * NEVER_IN_THIS_TEST
+    assert candidate.leading.wait(GENEROUS_SECONDS)
+    candidate.end()
+
+
+def _held_by_nobody_who_renews(cluster: Cluster, name: str, *, says_seconds: int) -> None:
+    spec = {"holderIdentity": "another", "leaseDurationSeconds": says_seconds}
+    cluster.create(LEASES, {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec})
+
+
 def test_two_processes_with_one_identity_do_not_both_lead(cluster: Cluster, unique: str) -> None:
     first = Candidate(cluster, unique, "same", lease_seconds=NEVER_IN_THIS_TEST).start()
     assert first.leading.wait(GENEROUS_SECONDS)

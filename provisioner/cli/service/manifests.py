@@ -16,7 +16,7 @@ ACCOUNTS: Final = (
 )
 DATA: Final = (
     *("namespaces.yaml", "checks.yaml", "people.yaml", "requests.yaml", "nodes.yaml", "server_status.yaml"),
-    *("node_limits.yaml", "boot_joins.yaml"),
+    *("node_limits.yaml", "boot_joins.yaml", "leases.yaml", "former.yaml"),
     *(f"accounts/{account}.yaml" for account in ACCOUNTS),
 )
 """What holds for several comes first; then what each account has and is held to."""
