@@ -370,9 +370,11 @@ def test_a_stolen_maintenance_account_changes_no_pod(controller: Cluster, cluste
         {"spec": {"containers": [{"name": "main", "image": "example.com/evil"}]}},
         {"metadata": {"labels": {"app": "mine"}}},
         {"metadata": {"annotations": {"example.com/other": "mine"}}},
+        {"metadata": {"annotations": {"provisioner.dev/other": "mine"}}},
+        {"metadata": {"annotations": {"provisioner.dev/maintenance-deadline": "long" * 1000}}},
         {"metadata": {"finalizers": ["example.com/mine"]}},
     ):
-        with pytest.raises(Refused, match="changes nothing of a pod but annotations"):
+        with pytest.raises(Refused, match="changes nothing of a pod but the annotation"):
             controller.strategic_patch(PODS, unique, forged, namespace="default")
     for act in (
         lambda: controller.delete(PODS, unique, namespace="default"),
