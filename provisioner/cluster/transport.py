@@ -73,7 +73,7 @@ class Stream:
 
     def _next(self, chunks: Iterator[bytes]) -> bytes:
         """Nothing at the end. Only what is received here counts for the call, not what the caller does meanwhile."""
-        with bounded_call("the API server", seconds=self._ends - time.monotonic()):
+        with bounded_call("the API server", seconds=max(self._ends - time.monotonic(), 0.0)):
             return next(chunks, b"")
 
     def abort(self) -> None:

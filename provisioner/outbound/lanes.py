@@ -59,7 +59,7 @@ class Lanes:
         return _current.get() == (id(self), key)
 
     def submit(self, key: str, work: Work) -> None:
-        """Raises: NoRoom if there are too many lanes."""
+        """Raises: NoRoom if there are too many lanes, or no thread for one."""
         with self._lock:
             if key not in self._queues:
                 if len(self._queues) >= self._max_threads:
@@ -68,7 +68,12 @@ class Lanes:
                         after_seconds=5.0,
                     )
                 self._queues[key] = queue.SimpleQueue()
-                threading.Thread(target=self._serve, args=(key,), name=f"{self._kind} {key}", daemon=True).start()
+                thread = threading.Thread(target=self._serve, args=(key,), name=f"{self._kind} {key}", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as error:
+                    del self._queues[key]
+                    raise NoRoom(f"{self._kind} at {key} is not asked: {error}", after_seconds=5.0) from error
             self._queues[key].put(work)
 
     def threads(self) -> int:

@@ -187,7 +187,7 @@ def test_session_tickets_without_end_end_with_their_time(hostile: HostileBmc, ho
     failed = while_honest_is_served(honest, power.get_power_state).exception()
     assert isinstance(failed, BmcUnreachable), failed
     assert "no complete answer in time" in str(failed)
-    assert 0 < hostile.sent < CUT_BYTES, "it was cut off long before the flood was over"
+    assert hostile.sent < CUT_BYTES, "it was cut off long before the flood was over"
 
 
 def test_many_answers_that_are_each_in_time_end_with_the_call(hostile: HostileBmc, honest: RedfishPower) -> None:

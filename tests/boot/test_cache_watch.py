@@ -19,7 +19,7 @@ from provisioner.api.image import Artifact
 from provisioner.api.rack import LEAST_RATE_BYTES_PER_SECOND, RackStatus
 from provisioner.boot.host import cache_probe, cache_watch
 from provisioner.boot.host.cache_probe import probe
-from provisioner.boot.host.cache_watch import LANES, Cache, CacheVerdict, CacheWatch, judge_cache
+from provisioner.boot.host.cache_watch import LANES, Cache, CacheVerdict, CacheWatch, judge_cache, least_rate_of
 from provisioner.boot.rack_cache import usable_cache
 from provisioner.node.image.command_line import LEAST_RATE
 from provisioner.outbound.bulkhead import Bulkhead, Lane
@@ -157,6 +157,8 @@ def store(tmp_path: Path) -> Path:
     return tmp_path
 
 
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+EXTENDED = b"1;%s\r\na\r\n" % (b"a" * 9000)
 LIES: dict[str, tuple[str, Behaviour, type[Exception], str]] = {
     "a manifest that drips": ("manifest", drips(head(700)), TooSlow, "not done after"),
     "a header that drips": ("manifest", drips(b"HTTP/1.1 200 OK\r\nX: "), TooSlow, "not done after"),
@@ -165,6 +167,7 @@ LIES: dict[str, tuple[str, Behaviour, type[Exception], str]] = {
     "no manifest": ("manifest", sends(reply(b"", status="404 Not Found")), OutboundFailed, "HTTP 404"),
     "a redirect": ("root.squashfs", redirects, OutboundFailed, "HTTP 302"),
     "a root that drips": ("root.squashfs", drips(head(len(ROOT)) + ROOT[:1000]), TooSlow, "not done after"),
+    "a root of extensions": ("root.squashfs", pours(CHUNKED, EXTENDED), OutboundFailed, "more than 1114112 bytes"),
     "a false root": ("root.squashfs", honest(FALSE), OutboundFailed, "not the first 1048576"),
     "a short root": ("root.squashfs", honest(ROOT[:1000]), OutboundFailed, "1000 bytes that are not"),
 }
@@ -255,6 +258,22 @@ def test_caches_that_hang_hold_a_few_threads_and_a_good_one_is_looked_at_all_the
         stop.set()
         watch.wake()
         thread.join()
+
+
+def test_a_cache_that_failed_once_waits_among_those_that_fail(mirrors: Mirrors, store: Path) -> None:
+    """A hundred that go mute at once: the good ones wait for one look at each, not for three."""
+    failing = rack(cache_url=f"{mirrors.url}/cache")
+    cache = Cache(f"{mirrors.url}/cache", least_rate_of(failing))
+    watch = watch_of(FakeSource(failing), store, FakeEvents(), lambda: NOON)
+    mirrors.behaviours["cache", "manifest"] = honest(b"other")
+    watch.look(cache)
+    watch.enqueue()
+    assert [waiting.qsize() for waiting in watch._queues] == [0, 1]
+    mirrors.behaviours["cache", "manifest"] = honest(MANIFEST)
+    watch.look(cache)
+    watch._waiting.clear()
+    watch.enqueue()
+    assert [waiting.qsize() for waiting in watch._queues] == [1, 1]
 
 
 def test_a_cache_that_fails_many_times_is_asked_less_often_and_comes_back_by_itself(

@@ -88,7 +88,13 @@ def test_where_the_running_boot_was_told_of_a_second_source_it_comes_before_the_
 
 def test_the_least_rate_is_the_running_boots_or_stage_1s_own() -> None:
     assert least_rate("provisioner.leastrate=65536") == 65536
-    for nonsense in ("", "provisioner.leastrate=", "provisioner.leastrate=9x", "provisioner.leastrate=" + "9" * 40):
+    for nonsense in (
+        "",
+        "provisioner.leastrate=",
+        "provisioner.leastrate=9x",
+        "provisioner.leastrate=0",
+        "provisioner.leastrate=" + "9" * 40,
+    ):
         assert least_rate(nonsense) == LEAST_RATE
     (own,) = re.findall(r"least_rate=(\d+)", (RECIPE / "stage1/lib/stage1/arguments.sh").read_text())
     assert int(own) == LEAST_RATE

@@ -93,3 +93,17 @@ def test_the_number_of_lanes_is_bounded() -> None:
     with pytest.raises(NoRoom, match="slurmrestd at http://third is not asked: 2 others are"):
         lanes.submit("http://third", lambda: None)
     released.set()
+
+
+def test_a_lane_that_got_no_thread_is_tried_again_with_the_next_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    lanes, done = Lanes("slurmrestd", never), threading.Event()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(NoRoom, match="slurmrestd at http://hung is not asked: can't start new thread"):
+            lanes.submit(HUNG, done.set)
+    assert lanes.threads() == 0
+    lanes.submit(HUNG, done.set)
+    assert done.wait(PATIENCE)

@@ -82,11 +82,11 @@ def flooding(oven: Oven) -> Oven:
 
 
 @contextmanager
-def session() -> Iterator[requests.Session]:
+def session(seconds: float = SECONDS) -> Iterator[requests.Session]:
     with requests.Session() as made:
         made.trust_env = False
         for scheme in ("http://", "https://"):
-            made.mount(scheme, BoundedAdapter("the rack's oven", seconds=SECONDS, max_bytes=1000))
+            made.mount(scheme, BoundedAdapter("the rack's oven", seconds=seconds, max_bytes=1000))
         yield made
 
 
@@ -104,7 +104,7 @@ def test_tickets_without_end_end_with_the_silence_that_is_allowed(flooding: Oven
     pools = urllib3.PoolManager(cert_reqs="CERT_NONE")
     bound(pools)
     with pytest.raises(urllib3.exceptions.ReadTimeoutError):
-        pools.request("GET", flooding.url, timeout=SECONDS, retries=False)
+        pools.request("GET", flooding.url, timeout=urllib3.Timeout(connect=PATIENCE, read=SECONDS), retries=False)
     assert flooding.sent < CUT_BYTES
 
 
@@ -122,7 +122,7 @@ def test_another_call_is_answered_while_a_flood_is_read(flooding: Oven) -> None:
 
     asking = threading.Thread(target=ask_it, daemon=True)
     asking.start()
-    with backend(lambda send, _: send(answer(b"ok"))) as url, session() as client:
+    with backend(lambda send, _: send(answer(b"ok"))) as url, session(PATIENCE) as client:
         assert client.get(url, timeout=SILENCE_SECONDS).content == b"ok"
     asking.join(PATIENCE)
     assert not asking.is_alive()

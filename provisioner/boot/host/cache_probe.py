@@ -18,6 +18,8 @@ PART_BYTES: Final = 1024 * 1024
 """Of the root's beginning. A cache that has to fetch the image first gives these while it does."""
 PART_SECONDS: Final = 5.0
 """Beside what the part may take at the least rate."""
+_AHEAD_BYTES: Final = 64 * 1024
+"""Of a root that comes whole, read before it is known that its beginning is enough."""
 
 
 class CacheFails(OutboundFailed):
@@ -43,7 +45,8 @@ def probe(url: str, image: Image, least_rate: int, store: Path) -> None:
         root = image.spec.root
         size = min(PART_BYTES, root.size_bytes)
         part = f"{url}/images/{root.path}"
-        with bounded_call(name, seconds=size / least_rate + PART_SECONDS):
+        seconds = size / least_rate + PART_SECONDS
+        with bounded_call(name, seconds=seconds, max_bytes=size + _AHEAD_BYTES):
             answer = _get(pool, part, {"Range": f"bytes=0-{size - 1}"})
             content = answer.read(size, decode_content=False)  # the whole comes where it knows no ranges
             answer.close()

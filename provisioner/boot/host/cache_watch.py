@@ -41,7 +41,7 @@ FORGET_SECONDS: Final = 900.0
 LANES: Final = LanePolicy(calls=1, failures=3, first_seconds=60.0, cap_seconds=600.0)
 """After three failures in a row a cache is out, and tried again after 1 to 10 minutes; one success brings it back."""
 WORKERS: Final = 4
-"""Threads that look at caches in use, and as many that look at those which are out: these can all hang."""
+"""Threads that look at caches whose last look was good, and as many for those that fail: these can all hang."""
 
 
 @dataclass(frozen=True)
@@ -189,12 +189,14 @@ class CacheWatch:
         self._racks_of = racks
         self._tell_all(None)
         caches = [cache for cache in racks if cache is not None]
-        for key in self.bulkhead.lanes().keys() - {cache.key for cache in caches}:
+        lanes = self.bulkhead.lanes()
+        for key in lanes.keys() - {cache.key for cache in caches}:
             self.bulkhead.forget(key)
         for cache in caches:
             if cache not in self._waiting:
                 self._waiting.add(cache)
-                self._queues[self.bulkhead.breaker(cache.key) != "Closed"].put(cache)
+                lane = lanes.get(cache.key)
+                self._queues[lane is not None and lane.failures > 0].put(cache)
 
     def _work(self, caches: queue.SimpleQueue[Cache], stop: threading.Event) -> None:
         while not stop.is_set():

@@ -62,16 +62,16 @@ class _PacedReader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        began = self._pace.clock()
-        self._sock.settimeout(self._pace.window_left())
-        count = 0
-        try:
-            count = self._sock.recv_into(buffer)
-        except TimeoutError:
-            self._pace.add(max(self._pace.clock() - began, self._pace.window_left()), 0)
-            return self.readinto(buffer)  # with a least rate of nothing
-        self._pace.add(self._pace.clock() - began, count)
-        return count
+        while True:
+            began = self._pace.clock()
+            self._sock.settimeout(self._pace.window_left())
+            try:
+                count = self._sock.recv_into(buffer)
+            except TimeoutError:
+                self._pace.add(max(self._pace.clock() - began, self._pace.window_left()), 0)
+                continue  # with a least rate of nothing
+            self._pace.add(self._pace.clock() - began, count)
+            return count
 
 
 class _PacedSocket:

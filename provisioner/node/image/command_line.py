@@ -67,7 +67,7 @@ def image_sources(running: str) -> list[str]:
 def least_rate(running: str) -> int:
     """What a source must give, in bytes/s."""
     value = _values(running).get("provisioner.leastrate", "")
-    return int(value) if re.fullmatch("[0-9]{1,10}", value) else LEAST_RATE
+    return int(value) if re.fullmatch("[1-9][0-9]{0,9}", value) else LEAST_RATE
 
 
 def _values(running: str) -> dict[str, str]:
