@@ -1,6 +1,7 @@
 """A slurmrestd on loopback: nodes that can be drained and resumed, jobs that are there; many on one port, by path.
 
 `hangs`: paths under which nothing is ever answered. `drips`: those that answer a byte now and then, for ever.
+`says`: what is answered to all that is asked under a path, and its status.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ class FakeSlurmrestds:
         self.before_jobs: Callable[[], None] = lambda: None
         self.hangs: set[str] = set()
         self.drips: set[str] = set()
+        self.says: dict[str, tuple[int, bytes]] = {}
         self.asked: list[tuple[str, str]] = []
         self._over = threading.Event()
         fake = self
@@ -39,8 +41,11 @@ class FakeSlurmrestds:
                 fake.asked.append((f"/{path}", f"{self.command} {what.removeprefix(f'slurm/{VERSION}/')}"))
                 if fake._hold(self, f"/{path}"):
                     return
-                data = json.dumps(fake._said(f"/{path}", self.command, what, body)).encode()
-                self.send_response(200)
+                status, data = fake.says.get(f"/{path}") or (
+                    200,
+                    json.dumps(fake._said(f"/{path}", self.command, what, body)).encode(),
+                )
+                self.send_response(status)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
                 self.wfile.write(data)

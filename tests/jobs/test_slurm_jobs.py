@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.jobs.slurm.hostlist import expand
+from provisioner.jobs.slurm.hostlist import MAX_LETTERS, count, expand, includes
 from provisioner.jobs.slurm.jobs import as_jobs, held_by_kill_wait, jobs_of_node, warned, with_requeue, with_warning
 from provisioner.jobs.slurm.objects import SlurmJob, SlurmNode, read_job, read_node
 
@@ -27,12 +27,29 @@ NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 )
 def test_a_list_of_hosts_is_read(text: str, names: tuple[str, ...]) -> None:
     assert expand(text) == names
+    assert count(text) == len(names)
+    assert all(includes(text, name) for name in names)
+    for other in ("gpu01", "gpu0010", "gpu", "r3u09-x", "r1u9-x", "a12", ""):
+        assert not includes(text, other)
 
 
-@pytest.mark.parametrize("text", ["a[1", "a]1[", "a[x]", "a[3-1]", "a[]", "a[1-99999999]", "a[1-9999]b[1-9999]"])
+def test_a_host_is_found_where_brackets_adjoin() -> None:
+    assert [name for name in expand("r[0-1][8-11]") if not includes("r[0-1][8-11]", name)] == []
+    assert not includes("r[0-1][8-11]", "r12")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("a[1", "a]1[", "a[x]", "a[3-1]", "a[]", "a[1-99999999]", "a[1-9999]b[1-9999]", "a[" + "0" * 20 + "]"),
+        *("a[" + "0-65534," * 100 + "1]", "a[0-9]," * MAX_LETTERS),
+    ],
+    ids=lambda text: text[:20],
+)
 def test_what_is_no_list_of_hosts_or_too_long_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"hosts|numbers|brackets"):
-        expand(text)
+    for read in (expand, count, lambda text: includes(text, "a1")):
+        with pytest.raises(ValueError, match=r"hosts|numbers|brackets"):
+            read(text)
 
 
 @pytest.mark.parametrize(

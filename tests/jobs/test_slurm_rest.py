@@ -15,7 +15,8 @@ import requests
 
 from provisioner.api.pool_settings import JobSettings, SlurmJobs
 from provisioner.api.values import Secret
-from provisioner.jobs.slurm.rest import Dialect, SlurmAccess, SlurmFailed, SlurmRest, choose_dialect
+from provisioner.jobs.slurm.answers import Dialect, SlurmFailed, choose_dialect, read_offer
+from provisioner.jobs.slurm.rest import SlurmAccess, SlurmRest
 from provisioner.jobs.slurm.workloads import CREDENTIALS_SECONDS, SlurmView, SlurmWorkloads
 from tests.boot import objects
 from tests.maintenance.samples import NOON
@@ -85,6 +86,10 @@ def connect(fake: FakeSlurmrestd, dialects: dict[str, Dialect] | None = None) ->
     return SlurmRest(access, {} if dialects is None else dialects)
 
 
+def chosen_of(document: dict[str, Any]) -> Dialect:
+    return choose_dialect((read_offer(path, value) for path, value in document.items()), "http://slurm")
+
+
 @pytest.mark.parametrize(
     ("offered", "chosen"),
     [
@@ -95,18 +100,18 @@ def connect(fake: FakeSlurmrestd, dialects: dict[str, Dialect] | None = None) ->
     ],
 )
 def test_the_newest_version_that_both_speak_is_spoken(offered: tuple[str, ...], chosen: str) -> None:
-    assert choose_dialect(paths(*offered), "http://slurm").version == chosen
+    assert chosen_of(paths(*offered)).version == chosen
 
 
 def test_what_a_version_cannot_do_is_read_from_its_document() -> None:
-    old = choose_dialect({"/slurm/v0.0.38/node/{node_name}": {"get": {}}}, "http://slurm")
+    old = chosen_of({"/slurm/v0.0.38/node/{node_name}": {"get": {}}})
     assert old == Dialect("v0.0.38", updates_nodes=False, signals_steps=False)
-    assert choose_dialect(paths("v0.0.42"), "http://slurm") == Dialect("v0.0.42", True, True)
+    assert chosen_of(paths("v0.0.42")) == Dialect("v0.0.42", True, True)
 
 
 def test_no_version_in_common_is_told_with_the_remedy() -> None:
     with pytest.raises(SlurmFailed, match=r"speaks v0\.0\.99, this program v0\.0\.38 to v0\.0\.44: load the plugin"):
-        choose_dialect(paths("v0.0.99"), "http://slurm")
+        chosen_of(paths("v0.0.99"))
 
 
 def test_a_slurm_that_cannot_drain_by_its_api_is_told_and_not_asked(fake: FakeSlurmrestd) -> None:
@@ -191,7 +196,7 @@ def test_an_answer_that_is_no_json_is_a_failure(fake: FakeSlurmrestd) -> None:
 
 def test_an_answer_that_is_nested_without_end_is_a_failure(fake: FakeSlurmrestd) -> None:
     fake.raw["GET", "/slurm/v0.0.42/jobs"] = b'{"jobs":' + b"[" * 100_000
-    with pytest.raises(SlurmFailed, match="answered without jobs"):
+    with pytest.raises(SlurmFailed, match=r"answered what cannot be read .*nested without end"):
         connect(fake).jobs()
 
 
@@ -210,7 +215,7 @@ def test_nobody_guesses_the_encoding_of_an_answer(fake: FakeSlurmrestd, monkeypa
 
     monkeypatch.setattr(requests.Response, "apparent_encoding", property(guess))
     fake.raw["GET", "/slurm/v0.0.42/jobs"] = bytes(range(128, 256)) * 1000
-    with pytest.raises(SlurmFailed, match="answered without jobs"):
+    with pytest.raises(SlurmFailed, match="answered what cannot be read"):
         connect(fake).jobs()
 
 

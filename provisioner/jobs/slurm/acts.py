@@ -8,9 +8,10 @@ from typing import Final, get_args
 import structlog
 
 from provisioner.api.pool_settings import SlurmJobs, WarningSignal
+from provisioner.jobs.slurm.answers import SlurmFailed
 from provisioner.jobs.slurm.jobs import NodeJobs, with_requeue, with_warning
 from provisioner.jobs.slurm.objects import SlurmJob, SlurmNode
-from provisioner.jobs.slurm.rest import SlurmFailed, SlurmRest
+from provisioner.jobs.slurm.rest import SlurmRest
 
 log = structlog.get_logger()
 

@@ -122,5 +122,5 @@ def _with_note(job: SlurmJob, note: str) -> str:
 
 
 def _servers(job: SlurmJob, node: str, prefix: str) -> tuple[str, ...]:
-    names = expand(job.nodes if job.is_on_nodes else job.planned_nodes)
+    names = expand(job.places)
     return tuple(sorted({node, *(name.removeprefix(prefix) for name in names)}))

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
 from provisioner.api.errors import Retryable
 from provisioner.api.meta import rfc3339
+from provisioner.jobs.slurm.answers import SlurmFailed
 from provisioner.jobs.slurm.hostlist import expand
 from provisioner.jobs.slurm.jobs import requeued_from
 from provisioner.jobs.slurm.objects import SlurmJob, SlurmNode
-from provisioner.jobs.slurm.rest import SlurmFailed, SlurmRest
+from provisioner.jobs.slurm.rest import SlurmRest
 from provisioner.outbound.bulkhead import NoRoom
+from provisioner.outbound.turns import Turn
 
 AHEAD_SECONDS: Final = 5.0
 AHEAD_TIMES: Final = 10
@@ -44,7 +46,7 @@ class SlurmCluster:
     ended: float
     nodes: Mapping[str, SlurmNode]
     jobs: Mapping[str, tuple[SlurmJob, ...]]
-    """By node: all that may concern it."""
+    """By node: all that concern it; by no name, those that may concern any."""
 
     @property
     def next_at(self) -> float:
@@ -52,7 +54,7 @@ class SlurmCluster:
         return self.began + min(SELDOM_SECONDS, max(AHEAD_SECONDS, AHEAD_TIMES * (self.ended - self.began)))
 
     def of(self, node: str) -> tuple[SlurmNode | None, tuple[SlurmJob, ...]]:
-        return self.nodes.get(node), self.jobs.get(node, self.jobs.get("", ()))
+        return self.nodes.get(node), (*self.jobs.get(node, ()), *self.jobs.get("", ()))
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,8 @@ class SlurmLooks:
             # The nodes first: a job that starts between the two is then seen among the jobs.
             nodes = rest.nodes()
             jobs = rest.jobs()
-            view = SlurmCluster(began, self._monotonic(), {node.name: node for node in nodes}, _by_node(jobs))
+            known = {node.name: node for node in nodes}
+            view = SlurmCluster(began, self._monotonic(), known, _by_node(jobs, known))
         except SlurmFailed as error:
             with self._lock:
                 before, words = entry.failure, str(error)
@@ -174,17 +177,20 @@ class SlurmLooks:
         return max(0.0, min(rests)) if rests else None
 
 
-def _by_node(jobs: Iterable[SlurmJob]) -> dict[str, tuple[SlurmJob, ...]]:
-    """The jobs by the nodes that they concern; those whose nodes are not readable concern every node."""
+def _by_node(jobs: Iterable[SlurmJob], nodes: Container[str]) -> dict[str, tuple[SlurmJob, ...]]:
+    """The jobs by those of `nodes` that they concern; by no name, those whose nodes are not readable."""
     found: dict[str, list[SlurmJob]] = defaultdict(list)
     everywhere: list[SlurmJob] = []
-    for job in jobs:
-        try:
-            names = set(expand(job.nodes if job.is_on_nodes else job.planned_nodes if job.is_pending else ""))
-        except ValueError:
-            everywhere.append(job)
-            continue
-        left = requeued_from(job)
-        for name in names | ({left} if left is not None else set()):
-            found[name].append(job)
-    return {name: (*of_node, *everywhere) for name, of_node in found.items()} | {"": tuple(everywhere)}
+    with Turn() as turn:
+        for job in jobs:
+            turn.step()
+            try:
+                names = set(expand(job.places))
+            except ValueError:
+                everywhere.append(job)
+                continue
+            left = requeued_from(job)
+            for name in names if left is None else names | {left}:
+                if name in nodes:
+                    found[name].append(job)
+    return {name: tuple(of_node) for name, of_node in found.items()} | {"": tuple(everywhere)}

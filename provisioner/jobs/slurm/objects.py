@@ -5,14 +5,25 @@ States are a word in the older versions and a list of words in the newer ones; n
 
 from __future__ import annotations
 
+import itertools
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from provisioner.jobs.slurm.hostlist import expand
+from provisioner.jobs.slurm.hostlist import MAX_NAMES, count, includes
 
 REASON_PREFIX: Final = "provisioner: "
 """How every reason begins with which this project drains a node."""
+
+KEPT_BYTES: Final = 32 * 1024 * 1024
+"""In memory, of one answer: some 30,000 jobs as they usually are."""
+OBJECT_BYTES: Final = 500
+MAX_PLACES: Final = 4 * MAX_NAMES
+MAX_UNREADABLE: Final = 100
+"""Jobs whose hosts are not readable concern every node."""
+MAX_STATES: Final = 32
+_MAX_NUMBER: Final = 2**63
 
 _BUSY: Final = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 _OUT_OF_USE: Final = frozenset({"DRAIN", "DRAINED", "DRAINING", "DOWN", "FAIL", "FAILING", "ERROR"})
@@ -91,13 +102,46 @@ class SlurmJob:
     def state(self) -> str:
         return "+".join(self.states)
 
+    @property
+    def places(self) -> str:
+        """Where it is, or is planned to be, as Slurm writes that; nothing if it is over."""
+        return self.nodes if self.is_on_nodes else self.planned_nodes if self.is_pending else ""
+
     def runs_on(self, node: str) -> bool:
         """Raises: ValueError if its nodes are not readable."""
-        return self.is_on_nodes and node in expand(self.nodes)
+        return self.is_on_nodes and includes(self.nodes, node)
 
     def is_planned_on(self, node: str) -> bool:
         """Raises: ValueError if its nodes are not readable."""
-        return self.is_pending and node in expand(self.planned_nodes)
+        return self.is_pending and includes(self.planned_nodes, node)
+
+
+class Bounds:
+    """What is kept of one answer, all objects together. Raises: ValueError for more than a program can bear."""
+
+    def __init__(self) -> None:
+        self._bytes = self._places = self._unreadable = 0
+
+    def node(self, node: SlurmNode) -> SlurmNode:
+        self._count(node.name, node.reason, *node.states)
+        return node
+
+    def job(self, job: SlurmJob) -> SlurmJob:
+        self._count(job.name, job.user, job.nodes, job.planned_nodes, job.admin_comment, *job.states)
+        try:
+            self._places += count(job.places)
+        except ValueError as error:
+            self._unreadable += 1
+            if self._unreadable > MAX_UNREADABLE:
+                raise ValueError(f"the hosts of more than {MAX_UNREADABLE} jobs are not readable: {error}") from error
+        if self._places > MAX_PLACES:
+            raise ValueError(f"its jobs are on more than {MAX_PLACES} hosts in all, each counted for each job")
+        return job
+
+    def _count(self, *texts: str) -> None:
+        self._bytes += OBJECT_BYTES + sum(map(sys.getsizeof, texts))
+        if self._bytes > KEPT_BYTES:
+            raise ValueError(f"what is to be kept of it takes more than {KEPT_BYTES} bytes")
 
 
 def read_node(body: Mapping[str, Any]) -> SlurmNode:
@@ -135,10 +179,15 @@ def _words(value: Any) -> tuple[str, ...]:
     """`"idle"`, `"IDLE+DRAIN"` or `["IDLE", "DRAIN"]`."""
     texts = value if isinstance(value, list) else [value] if value else []
     # Slurm marks a node that does not answer with a star behind its state.
-    return tuple(word.rstrip("*~#$@^!%").upper() for text in texts for word in str(text).split("+") if word)
+    words = (word.rstrip("*~#$@^!%").upper() for text in texts for word in str(text).split("+") if word)
+    return tuple(itertools.islice(words, MAX_STATES))
 
 
 def _number(value: Any) -> int | None:
     if isinstance(value, Mapping):
         value = value.get("number") if value.get("set") else None
-    return int(value) if isinstance(value, int | float) else None
+    if not isinstance(value, int | float):
+        return None
+    if not -_MAX_NUMBER < value < _MAX_NUMBER:
+        raise ValueError(f"{value!r:.40} is no number of a job")
+    return int(value)

@@ -1,32 +1,42 @@
 """slurmrestd: one request and its answer, in the newest version of its API that both sides speak.
 
 Every failure is a SlurmFailed, which is Retryable: a person may correct a token at any moment, and then it works.
-Nothing is believed of an answer that carries errors, whatever its HTTP status: slurmrestd says 200 to a node that it
-does not know, and 500 to an update that it has made half of.
+An answer is read within its call, as it comes: whoever sends what nobody can read has not answered.
 """
 
 from __future__ import annotations
 
-import json
-import re
 import tempfile
 from collections.abc import Callable, Mapping, MutableMapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
 import requests
+import urllib3
 
-from provisioner.api.errors import Retryable
 from provisioner.api.values import Secret
-from provisioner.jobs.slurm.objects import SlurmJob, SlurmNode, read_job, read_node
-from provisioner.outbound.adapter import BoundedAdapter
+from provisioner.jobs.slurm.answers import (
+    PERSON_SECONDS,
+    STEPS_ONLY,
+    Answer,
+    Dialect,
+    NoAnswer,
+    SlurmFailed,
+    choose_dialect,
+    read_answer,
+    read_offer,
+)
+from provisioner.jobs.slurm.objects import Bounds, SlurmJob, SlurmNode, read_job, read_node
 from provisioner.outbound.bulkhead import NoRoom
-from provisioner.outbound.deadline import TooLarge, TooSlow
-from provisioner.outbound.json_body import read_object
+from provisioner.outbound.deadline import TooLarge, TooSlow, bounded_call
+from provisioner.outbound.streamed import StreamedAdapter, read_parts
+from provisioner.outbound.turns import Turn
 
 T = TypeVar("T")
+R = TypeVar("R")
+Keep = Callable[[str | None, Any], T]
 
 CONNECT_SECONDS: Final = 5.0
 SILENCE_SECONDS: Final = 20.0
@@ -34,24 +44,11 @@ CALL_SECONDS: Final = 20.0
 """For one request with its whole answer."""
 MANY_SECONDS: Final = 60.0
 """The same, where the answer is about all nodes or all jobs."""
-ANSWER_BYTES: Final = 32 * 1024 * 1024
-"""The OpenAPI document is the largest, with a few MiB."""
+ANSWER_BYTES: Final = 1024 * 1024
+DOCUMENT_BYTES: Final = 16 * 1024 * 1024
+"""The OpenAPI document has a few MiB, more with each version that is loaded."""
 MANY_BYTES: Final = 256 * 1024 * 1024
 """A job is about 10 KiB; MaxJobCount in slurm.conf is 10,000 unless it is set."""
-KNOWN_VERSIONS: Final = tuple(f"v0.0.{number}" for number in range(44, 37, -1))
-"""The newest first: v0.0.38 came with Slurm 22.05, v0.0.42 with 24.11, v0.0.44 with 25.11."""
-
-_PATH_OF_NODE: Final = re.compile(r"/slurm/(v\d+\.\d+\.\d+)/node/\{node_name\}/?")
-_AUTHENTICATION: Final = frozenset({1007, 2002, 2010})
-_AUTHENTICATION_STATUS: Final = frozenset(
-    {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NETWORK_AUTHENTICATION_REQUIRED}
-)
-_STEPS_ONLY: Final = "FULL_STEPS_ONLY"
-_PERSON_SECONDS: Final = 60.0
-
-
-class SlurmFailed(Retryable):
-    """Slurm could not be asked, or did not do it. The message names the remedy."""
 
 
 @dataclass(frozen=True)
@@ -63,15 +60,6 @@ class SlurmAccess:
     token: Secret
     source: str
     certificate: str | None = None
-
-
-@dataclass(frozen=True)
-class Dialect:
-    """What one slurmrestd speaks."""
-
-    version: str
-    updates_nodes: bool
-    signals_steps: bool
 
 
 class SlurmRest:
@@ -93,17 +81,16 @@ class SlurmRest:
 
     def node(self, name: str) -> SlurmNode | None:
         """The node; None if Slurm does not know it."""
-        answer = self._ask("GET", f"node/{name}", tolerate_unknown=True)
-        bodies = answer.get("nodes") or []
-        return read_node(bodies[0]) if bodies else None
+        found = self._ask("GET", f"node/{name}", "nodes", _reader(read_node, Bounds().node), may_be_unknown=True)
+        return found[0] if found else None
 
     def nodes(self) -> tuple[SlurmNode, ...]:
         """Every node that Slurm knows."""
-        return self._all("nodes", read_node)
+        return tuple(self._ask("GET", "nodes", "nodes", _reader(read_node, Bounds().node), many=True))
 
     def jobs(self) -> tuple[SlurmJob, ...]:
         """Every job that Slurm remembers, those that are over for a while among them."""
-        return self._all("jobs", read_job)
+        return tuple(self._ask("GET", "jobs", "jobs", _reader(read_job, Bounds().job), many=True))
 
     def update_node(self, name: str, state: str, reason: str | None) -> None:
         """Ask for a state. Look afterwards: an update that is refused may have been made in part."""
@@ -112,16 +99,16 @@ class SlurmRest:
             raise SlurmFailed(
                 f"slurmrestd at {self._access.url} speaks only {dialect.version}, which cannot drain a node: update "
                 "Slurm to 23.02 or newer, or drain and resume its nodes by scontrol",
-                after_seconds=_PERSON_SECONDS,
+                after_seconds=PERSON_SECONDS,
             )
-        self._ask("POST", f"node/{name}", body={"state": [state]} | ({"reason": reason} if reason else {}))
+        self._tell("POST", f"node/{name}", body={"state": [state]} | ({"reason": reason} if reason else {}))
 
     def comment_job(self, job: SlurmJob, comment: str) -> None:
-        self._ask("POST", f"job/{job.id}", body={"admin_comment": comment})
+        self._tell("POST", f"job/{job.id}", body={"admin_comment": comment})
 
     def cancel_job(self, job: SlurmJob) -> None:
         """End it as scancel does: SIGTERM, and SIGKILL after Slurm's KillWait."""
-        self._ask("DELETE", f"job/{job.id}")
+        self._tell("DELETE", f"job/{job.id}")
 
     def signal_job(self, job: SlurmJob, signal: str) -> bool:
         """Send a signal to its steps, as `scancel --signal` does; whether this slurmrestd can.
@@ -131,57 +118,52 @@ class SlurmRest:
         """
         if not self._dialect().signals_steps:
             return False
-        self._ask("DELETE", f"job/{job.id}", query={"signal": signal, "flags": _STEPS_ONLY})
+        self._tell("DELETE", f"job/{job.id}", query={"signal": signal, "flags": STEPS_ONLY})
         return True
 
-    def _all(self, what: str, read: Callable[[Mapping[str, Any]], T]) -> tuple[T, ...]:
-        """What `read` makes of each of the answer's list `what`; the rest of thousands of them is not kept."""
-        found: list[T | None] | None = None
-
-        def parse(body: bytes) -> dict[str, Any]:
-            nonlocal found
-            answer, found = read_object(body, what, lambda item: read(item) if isinstance(item, dict) else None)
-            return answer
-
-        self._ask("GET", what, parse=parse)
-        if found is None:
-            raise SlurmFailed(f"{self._access.url} answered without {what}: is it slurmrestd?", after_seconds=5.0)
-        return tuple(each for each in found if each is not None)
-
     def _ask(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: Mapping[str, Any] | None = None,
-        query: Mapping[str, str] | None = None,
-        tolerate_unknown: bool = False,
-        parse: Callable[[bytes], Any] | None = None,
-    ) -> dict[str, Any]:
-        """The answer's object. `parse`: for one about many, which may be larger and come later."""
+        self, method: str, path: str, key: str, keep: Keep[T], *, many: bool = False, may_be_unknown: bool = False
+    ) -> list[T]:
+        """What `keep` makes of the answer's list `key`. `many`: of an answer that may be larger and come later."""
         version = self._dialect().version
         what = f"{method} {path} ({version})"
-        response = self._send(method, f"/slurm/{version}/{path}", what, body, query, many=parse is not None)
-        if response.status_code == HTTPStatus.NOT_FOUND:
-            # Slurm was updated since: find out anew next time.
-            self._dialects.pop(self._access.url, None)
-        answer = _json(response, parse or _parse)
-        errors = [error for error in answer.get("errors") or [] if isinstance(error, dict)]
-        if tolerate_unknown and errors and not answer.get("nodes") and all(_says_unknown(error) for error in errors):
-            return answer
-        if errors or response.status_code != HTTPStatus.OK:
-            raise self._failed(what, response, errors)
-        return answer
+
+        def judge(answer: Answer[T]) -> list[T]:
+            if may_be_unknown and answer.says_unknown:
+                return []
+            if not answer.is_good:
+                raise self._failed(what, answer, NoAnswer)
+            return self._found(answer, key)
+
+        seconds, most = (MANY_SECONDS, MANY_BYTES) if many else (CALL_SECONDS, ANSWER_BYTES)
+        return self._send(method, f"/slurm/{version}/{path}", what, key, keep, judge, seconds=seconds, most=most)
+
+    def _tell(
+        self, method: str, path: str, *, body: Mapping[str, Any] | None = None, query: Mapping[str, str] | None = None
+    ) -> None:
+        """Have something done. That Slurm refuses it, in words of its own, says that it answers."""
+        version = self._dialect().version
+        what = f"{method} {path} ({version})"
+
+        def judge(answer: Answer[None]) -> None:
+            if not answer.is_good:
+                raise self._failed(what, answer, SlurmFailed if answer.errors else NoAnswer)
+
+        url = f"/slurm/{version}/{path}"
+        self._send(method, url, what, "", _nothing, judge, most=ANSWER_BYTES, params=query, json=body)
 
     def _dialect(self) -> Dialect:
         found = self._dialects.get(self._access.url)
         if found is None:
-            what = "GET openapi"
-            response = self._send("GET", "/openapi/v3", what)
-            answer = _json(response, _parse)
-            if response.status_code != HTTPStatus.OK:
-                raise self._failed(what, response, [e for e in answer.get("errors") or [] if isinstance(e, dict)])
-            found = self._dialects[self._access.url] = choose_dialect(answer.get("paths") or {}, self._access.url)
+
+            def judge(answer: Answer[Any]) -> Dialect:
+                if not answer.is_good:
+                    raise self._failed("GET openapi", answer, NoAnswer)
+                return choose_dialect(self._found(answer, "paths"), self._access.url)
+
+            found = self._dialects[self._access.url] = self._send(
+                "GET", "/openapi/v3", "GET openapi", "paths", read_offer, judge, most=DOCUMENT_BYTES
+            )
         return found
 
     def _send(
@@ -189,19 +171,17 @@ class SlurmRest:
         method: str,
         path: str,
         what: str,
-        body: Mapping[str, Any] | None = None,
-        query: Mapping[str, str] | None = None,
+        key: str,
+        keep: Keep[T],
+        judge: Callable[[Answer[T]], R],
         *,
-        many: bool = False,
-    ) -> requests.Response:
+        most: int,
+        seconds: float | None = None,
+        **more: Any,
+    ) -> R:
         access = self._access
         headers = {"X-SLURM-USER-NAME": access.username, "X-SLURM-USER-TOKEN": access.token.reveal()}
-        adapter = BoundedAdapter(
-            "slurmrestd",
-            seconds=MANY_SECONDS if many else CALL_SECONDS,
-            max_bytes=MANY_BYTES if many else ANSWER_BYTES,
-            redirects=True,  # an answer as any other: it is not followed
-        )
+        adapter = StreamedAdapter()
         with requests.Session() as session, tempfile.NamedTemporaryFile("w", suffix=".pem") as authority:
             session.mount("http://", adapter)
             session.mount("https://", adapter)
@@ -210,101 +190,80 @@ class SlurmRest:
             if access.certificate:
                 authority.write(access.certificate)
                 authority.flush()
+            more |= {"headers": headers, "verify": authority.name if access.certificate else True}
+            request = (method, access.url.rstrip("/") + path)
             try:
                 with self._around():
-                    return self._request(
-                        session,
-                        what,
-                        method,
-                        access.url.rstrip("/") + path,
-                        params=query,
-                        json=body,
-                        headers=headers,
-                        verify=authority.name if access.certificate else True,
-                    )
+                    answer = self._exchange(session, request, what, key, keep, seconds or CALL_SECONDS, most, more)
+                    if answer.status == HTTPStatus.NOT_FOUND:
+                        # Slurm was updated since: find out anew next time.
+                        self._dialects.pop(access.url, None)
+                    return judge(answer)
             except NoRoom as error:
                 raise SlurmFailed(str(error), after_seconds=error.after_seconds) from error
 
-    def _request(self, session: requests.Session, what: str, method: str, url: str, **more: Any) -> requests.Response:
+    def _exchange(
+        self,
+        session: requests.Session,
+        request: tuple[str, str],
+        what: str,
+        key: str,
+        keep: Keep[T],
+        seconds: float,
+        most: int,
+        more: Mapping[str, Any],
+    ) -> Answer[T]:
+        url, after = self._access.url, 5.0
         try:
-            return session.request(
-                method,
-                url,
-                timeout=(CONNECT_SECONDS, SILENCE_SECONDS),
-                allow_redirects=False,  # the token is for this address only
-                **more,
-            )
-        except (requests.RequestException, OSError, UnicodeError) as error:  # UnicodeError: no token has such letters
-            raise SlurmFailed(
-                f"slurmrestd at {self._access.url} does not answer ({what}: {_cause(error)}): start it, or correct "
-                "spec.jobs.slurm.url",
-                after_seconds=5.0,
-            ) from error
+            with bounded_call("slurmrestd", seconds=seconds, max_bytes=most) as call:
+                response = session.request(
+                    *request,
+                    timeout=(CONNECT_SECONDS, SILENCE_SECONDS),
+                    allow_redirects=False,  # the token is for this address only
+                    stream=True,
+                    **more,
+                )
+                with closing(response):
+                    return read_answer(response.status_code, read_parts(response), key, keep, Turn(call.remaining))
+        # UnicodeError, which is a ValueError: no header has such letters as the token has.
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, UnicodeError) as error:
+            words = f"does not answer ({what}: {_cause(error)}): start it, or correct spec.jobs.slurm.url"
+            raise NoAnswer(f"slurmrestd at {url} {words}", after_seconds=after) from error
+        except ValueError as error:
+            words = f"answered what cannot be read ({what}: {error}): is it slurmrestd?"
+            raise NoAnswer(f"slurmrestd at {url} {words}", after_seconds=after) from error
 
-    def _failed(self, what: str, response: requests.Response, errors: list[dict[str, Any]]) -> SlurmFailed:
+    def _found(self, answer: Answer[T], key: str) -> list[T]:
+        if answer.found is None:
+            raise NoAnswer(f"{self._access.url} answered without {key}: is it slurmrestd?", after_seconds=5.0)
+        return answer.found
+
+    def _failed(self, what: str, answer: Answer[Any], otherwise: type[SlurmFailed]) -> SlurmFailed:
         access = self._access
-        said = "; ".join(_words(error) for error in errors) or _beginning(response) or "no reason given"
-        if _is_refusal(response, errors):
+        if answer.is_refusal:
             self._refused()
             return SlurmFailed(
-                f"slurmrestd at {access.url} refused user {access.username!r} ({what}: {said}): put a token of one of "
-                f"Slurm's operators into Secret {access.source} (scontrol token username=… lifespan=…)",
-                after_seconds=_PERSON_SECONDS,
+                f"slurmrestd at {access.url} refused user {access.username!r} ({what}: {answer.words}): put a token of "
+                f"one of Slurm's operators into Secret {access.source} (scontrol token username=… lifespan=…)",
+                after_seconds=PERSON_SECONDS,
             )
-        return SlurmFailed(
-            f"slurmrestd at {access.url} did not do it ({what}, HTTP {response.status_code}): {said}", after_seconds=5.0
+        return otherwise(
+            f"slurmrestd at {access.url} did not do it ({what}, HTTP {answer.status}): {answer.words}",
+            after_seconds=5.0,
         )
 
 
-def choose_dialect(paths: Mapping[str, Any], url: str) -> Dialect:
-    """From the paths of an OpenAPI document. Raises: SlurmFailed if no version is spoken by both sides."""
-    offered = {found.group(1): path for path in paths if (found := _PATH_OF_NODE.fullmatch(path))}
-    for version in KNOWN_VERSIONS:
-        if version in offered:
-            signals = any(
-                _STEPS_ONLY in ((parameter.get("schema") or {}).get("enum") or ())
-                for path in (f"/slurm/{version}/job/{{job_id}}", f"/slurm/{version}/job/{{job_id}}/")
-                for parameter in ((paths.get(path) or {}).get("delete") or {}).get("parameters") or ()
-            )
-            return Dialect(version, "post" in paths[offered[version]], signals)
-    raise SlurmFailed(
-        f"slurmrestd at {url} speaks {', '.join(sorted(offered)) or 'no version of the API for nodes'}, this program "
-        f"{KNOWN_VERSIONS[-1]} to {KNOWN_VERSIONS[0]}: load the plugin of one of these in slurmrestd (-d)",
-        after_seconds=_PERSON_SECONDS,
-    )
+def _reader(read: Callable[[Mapping[str, Any]], T], bound: Callable[[T], T]) -> Keep[T]:
+    def keep(name: str | None, item: Any) -> T:
+        if name is not None or not isinstance(item, dict):
+            raise ValueError("its list holds something else than objects")
+        return bound(read(item))
+
+    return keep
 
 
-def _is_refusal(response: requests.Response, errors: list[dict[str, Any]]) -> bool:
-    numbers = {error.get("error_number", error.get("errno", error.get("error_code"))) for error in errors}
-    return response.status_code in _AUTHENTICATION_STATUS or not _AUTHENTICATION.isdisjoint(numbers)
-
-
-def _says_unknown(error: Mapping[str, Any]) -> bool:
-    """What slurmrestd says of a node that it does not know: nothing, or, in 22.05, that its name is invalid."""
-    return error.get("error_number") == 0 or error.get("error") == "Invalid node name specified"
-
-
-def _beginning(response: requests.Response) -> str:
-    # Not `text`, which guesses the encoding from all of it: seconds of a processor, of an answer made for that.
-    return response.content[:200].decode(errors="replace").strip()
-
-
-def _json(response: requests.Response, parse: Callable[[bytes], Any]) -> dict[str, Any]:
-    try:
-        answer = parse(response.content)
-    except (ValueError, RecursionError):
-        return {}
-    return answer if isinstance(answer, dict) else {}
-
-
-def _parse(body: bytes) -> Any:
-    # The name of a job may be any bytes, and must not make a whole answer unreadable.
-    return json.loads(body.decode(errors="surrogateescape"))
-
-
-def _words(error: Mapping[str, Any]) -> str:
-    parts = (error.get("description"), error.get("error"))
-    return ": ".join(str(part) for part in parts if part and part != "No error").encode(errors="replace").decode()
+def _nothing(_name: str | None, _value: Any) -> None:
+    return None
 
 
 def _cause(error: BaseException) -> str:
@@ -318,6 +277,6 @@ def _cause(error: BaseException) -> str:
         return "its certificate was not accepted"
     if isinstance(error, requests.exceptions.ConnectTimeout):
         return "no connection in time"
-    if isinstance(error, requests.exceptions.Timeout):
+    if isinstance(error, requests.exceptions.Timeout | urllib3.exceptions.TimeoutError):
         return "no answer in time"
     return "no connection"

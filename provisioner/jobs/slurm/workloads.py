@@ -28,6 +28,7 @@ from provisioner.api.values import Secret
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import SECRETS
 from provisioner.jobs.slurm.acts import end_jobs, require_node, signal_of, update_node, warn_job
+from provisioner.jobs.slurm.answers import Dialect, NoAnswer, SlurmFailed
 from provisioner.jobs.slurm.jobs import (
     NodeJobs,
     as_jobs,
@@ -38,7 +39,7 @@ from provisioner.jobs.slurm.jobs import (
 )
 from provisioner.jobs.slurm.looks import Failure, Key, SlurmLooks
 from provisioner.jobs.slurm.objects import SlurmJob, SlurmNode
-from provisioner.jobs.slurm.rest import Dialect, SlurmAccess, SlurmFailed, SlurmRest
+from provisioner.jobs.slurm.rest import SlurmAccess, SlurmRest
 from provisioner.jobs.work import EvictionBlocked, Job, JobKind, SlurmDrained
 from provisioner.outbound.bulkhead import Bulkhead, LanePolicy
 from provisioner.outbound.lanes import Lanes
@@ -237,7 +238,7 @@ class SlurmWorkloads:
             raise refused
         if self._lanes is not None:
             self._lanes.enter(settings.url)
-        with self.bulkhead.call(_backend(settings), counts=SlurmFailed):
+        with self.bulkhead.call(_backend(settings), counts=NoAnswer):
             yield
 
     def _connect(self, settings: SlurmJobs) -> SlurmRest:
