@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Final, Self
 
 TURN_SECONDS: Final = 0.004
-"""Of processor time."""
+"""By the clock: a thread that the system interrupts keeps the interpreter meanwhile."""
 REST_TIMES: Final = 2
 
 
@@ -52,7 +52,7 @@ _TURNS: Final = Turns()
 class Turn:
     """One thread's part of the work, as a context; `step` is to be called often inside.
 
-    `alive` is called in each turn, and raises if there is no use in going on. `clock`: processor time of this thread.
+    `alive` is called in each turn, and raises if there is no use in going on. `clock`: monotonic.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Turn:
         alive: Callable[[], object] = lambda: None,
         *,
         turns: Turns = _TURNS,
-        clock: Callable[[], float] = time.thread_time,
+        clock: Callable[[], float] = time.monotonic,
         rest: Callable[[float], None] = time.sleep,
     ) -> None:
         self._alive, self._turns, self._clock, self._rest = alive, turns, clock, rest

@@ -12,7 +12,7 @@ PATIENCE = 180
 
 
 class Desk:
-    """A processor clock that a test sets, and how long was rested."""
+    """A clock that a test sets, and how long was rested."""
 
     def __init__(self) -> None:
         self.seconds, self.rested = 0.0, list[float]()
