@@ -3,7 +3,9 @@
     python -m tests.soak.hostile_servers ADDRESS:PORT=MANNER …
 
 Manners: mute (takes the connection and says nothing), drip (a good beginning, then a byte each two seconds), endless
-(an answer that never ends, a megabyte a second), nested (an answer of brackets), closed (ends each connection at once).
+(an answer that never ends, a megabyte a second), nested (an answer of brackets), costly (a valid one of a million
+values, in each of its lists), shapeless (valid, of another shape than any honest one), closed (ends each connection at
+once).
 Runs until SIGTERM, an hour at most; holds at most 64 connections for each.
 """
 
@@ -50,12 +52,25 @@ def nested(connection: socket.socket) -> None:
     connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
 
 
+def costly(connection: socket.socket) -> None:
+    connection.recv(65536)
+    values = b"[" + b"{}," * 1_000_000 + b"{}]"
+    body = b'{"nodes":%s,"jobs":%s,"Members":%s}' % (values, values, values)
+    connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+
+
+def shapeless(connection: socket.socket) -> None:
+    connection.recv(65536)
+    body = b'{"nodes":{"a":[[]]},"jobs":1e999,"paths":[null],"errors":5,"Members":"x","PowerState":[]}'
+    connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+
+
 def closed(_connection: socket.socket) -> None:
     return
 
 
 MANNERS: Final[dict[str, Callable[[socket.socket], None]]] = {
-    each.__name__: each for each in (mute, drip, endless, nested, closed)
+    each.__name__: each for each in (mute, drip, endless, nested, costly, shapeless, closed)
 }
 
 

@@ -26,8 +26,9 @@ CACHE_PORT: Final = 8099
 BMC_NETWORK: Final = "127.0.66"
 SLURM_NETWORK: Final = "127.0.67"
 MANNERS: Final = ("mute", "drip", "endless", "nested", "closed")
+SLURM_MANNERS: Final = ("drip", "costly", "shapeless")
 BAD_RACK: Final = "bad"
-BAD_SLURM: Final = 3
+BAD_SLURM: Final = len(SLURM_MANNERS)
 SLOW_LINK: Final = ("tbf", "rate", "400kbit", "burst", "16kbit", "latency", "400ms")
 SLOW_BMC_SECONDS: Final = 8.0
 KUBECTL_SECONDS: Final = 120.0
@@ -94,7 +95,7 @@ class RackInTrouble:
     def start_hostile(self, seconds: float) -> None:
         """The neighbour, and what answers badly, with servers and pools that make the controller ask there."""
         places = {f"{BMC_NETWORK}.{number}:8443": each for number, each in enumerate(MANNERS * 2, start=1)}
-        places |= {f"{SLURM_NETWORK}.{number}:6820": MANNERS[number - 1] for number in range(1, BAD_SLURM + 1)}
+        places |= {f"{SLURM_NETWORK}.{number}:6820": SLURM_MANNERS[number - 1] for number in range(1, BAD_SLURM + 1)}
         places |= {f"{ADDRESS}:{CACHE_PORT}": "drip"}
         words = [f"{place}={manner}" for place, manner in places.items()]
         self._start(self._network.command([sys.executable, "-m", "tests.soak.hostile_servers", *words]))
