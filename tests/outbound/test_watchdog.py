@@ -57,7 +57,7 @@ class Oven:
             while True:
                 plain, _ = self._listener.accept()
                 with suppress(OSError), plain:
-                    for _ in range(FLOOD_BYTES // len(HELLO_REQUESTS)):
+                    for _ in range(16 * FLOOD_BYTES // len(HELLO_REQUESTS)):
                         plain.sendall(HELLO_REQUESTS)
                         self._count(len(HELLO_REQUESTS))
 
@@ -112,7 +112,7 @@ def test_a_handshake_without_end_ends_with_the_call(oven: Oven) -> None:
     threading.Thread(target=oven.serve_hello_requests, daemon=True).start()
     with session() as client, pytest.raises(TooSlow, match=r"may take 1 s in all"):
         client.get(oven.url, timeout=SILENCE_SECONDS, verify=False)
-    assert oven.sent < CUT_BYTES
+    assert oven.sent < 16 * CUT_BYTES, "these are read faster than tickets"
 
 
 def test_another_call_is_answered_while_a_flood_is_read(flooding: Oven) -> None:
