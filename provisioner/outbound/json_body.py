@@ -14,7 +14,8 @@ from provisioner.outbound.turns import Turn
 T = TypeVar("T")
 
 PIECE_BYTES: Final = (2 * 1024, 16 * 1024, 128 * 1024, 1024 * 1024)
-"""A value is looked for in so much; one that is larger is refused. The first is small, as most values are."""
+"""A value is looked for in so much; one that is larger is refused, or left out of the object that it is in. The first
+is small, as most values are."""
 PIECE_VALUES: Final = 128 * 1024
 """In the largest piece. Slurm's densest, the cores that a job has, are nine bytes for each."""
 MAX_ITEMS: Final = 100_000
@@ -42,7 +43,8 @@ def read_object(
     """Of the object that `parts` make up: its members `beside`, and what `keep` makes of each value at `key`.
 
     `keep` gets None and each item of a list, or each name and value of an object; the result is None where there is
-    neither. Bytes that are no UTF-8 stand in strings as surrogates. All but what is kept is skipped, unchecked.
+    neither. An object that is too large comes without the lists and objects in it that make it so. Bytes that are no
+    UTF-8 stand in strings as surrogates. All but what is kept is skipped, unchecked.
     Raises: ValueError if it is no object, nested without end, or a value of it too large; what `keep` and `turn` raise.
     """
     reader, rest = _Reader(iter(parts).__next__, turn or Turn()), dict[str, Any]()
@@ -62,6 +64,10 @@ def read_object(
     return rest, kept
 
 
+class _TooLarge(ValueError):
+    """A value that is not taken in one piece. Where we are is before it still."""
+
+
 class _Reader:
     """Where in the answer we are. `more`: its next part; StopIteration at its end."""
 
@@ -77,8 +83,33 @@ class _Reader:
         while self.goes_on(b"}" if named else b"]", first=not kept):
             if len(kept) == MAX_ITEMS:
                 raise ValueError(f"more than {MAX_ITEMS} values in one list")
-            kept.append(keep(self.name() if named else None, self.value()))
+            kept.append(keep(self.name() if named else None, self.item()))
         return kept
+
+    def item(self) -> Any:
+        """A value; of an object that is too large without those lists and objects in it that make it so."""
+        try:
+            return self.value()
+        except _TooLarge:
+            if self.next() != b"{":
+                raise
+        found: dict[str, Any] = {}
+        kept_bytes, first = 0, True
+        self._at += 1
+        while self.goes_on(b"}", first=first):
+            first = False
+            name, begin = self.name(), self._before + self._at
+            try:
+                found[name] = self.value()
+            except _TooLarge:
+                if self.next() not in (b"[", b"{"):
+                    raise
+                self.skip()
+                continue
+            kept_bytes += self._before + self._at - begin
+            if kept_bytes > PIECE_BYTES[-1]:
+                raise ValueError(f"one value has more than {PIECE_BYTES[-1]} bytes, at {self._place()}")
+        return found
 
     def goes_on(self, end: bytes, *, first: bool) -> bool:
         """Go to the next member, or past the end, of what has begun."""
@@ -115,7 +146,7 @@ class _Reader:
             piece = self._buffer[self._at : self._at + size]
             whole = self._ended and self._at + size >= len(self._buffer)
             if values_in(piece) > PIECE_VALUES:
-                raise ValueError(f"more than {PIECE_VALUES} values in one, at {self._place()}")
+                raise _TooLarge(f"more than {PIECE_VALUES} values in one, at {self._place()}")
             text = piece.decode(errors="surrogateescape")
             try:
                 value, end = _DECODER.raw_decode(text)
@@ -128,7 +159,7 @@ class _Reader:
             if end < len(text) or whole:  # else it may be the first digits of a number
                 self._at += end if text.isascii() else len(text[:end].encode(errors="surrogateescape"))
                 return value
-        raise ValueError(f"one value has more than {PIECE_BYTES[-1]} bytes, or is none, at {self._place()}")
+        raise _TooLarge(f"one value has more than {PIECE_BYTES[-1]} bytes, or is none, at {self._place()}")
 
     def skip(self) -> None:
         """Go past a value of any size, by its brackets."""

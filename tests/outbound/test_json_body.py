@@ -76,6 +76,30 @@ def test_a_value_larger_than_a_piece_is_read(size: int) -> None:
     assert read_object(in_parts(body), "jobs", lambda _, item: item, beside=("b",)) == ({"b": text}, [text])
 
 
+def test_an_object_that_is_too_large_comes_without_what_makes_it_so() -> None:
+    """As a job of Slurm on 1,000 nodes, of which each core is listed."""
+    cores = [{"index": number, "status": ["ALLOCATED"]} for number in range(PIECE_VALUES)]
+    job = {"job_id": 7, "job_resources": {"nodes": cores}, "nodes": "r[000-999]", "empty": [], "job_state": ["RUNNING"]}
+    body = json.dumps({"jobs": [job, {"job_id": 8}]}).encode()
+    _, kept = read_object(in_parts(body), "jobs", lambda _, item: item)
+    del job["job_resources"]
+    assert kept == [job, {"job_id": 8}]
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        {"nodes": "x" * PIECE_BYTES[-1]},
+        {f"{number}": "x" * 100_000 for number in range(12)},
+        [["x" * 1000] * 2000],
+    ],
+    ids=["a text", "many members", "a list"],
+)
+def test_what_is_too_large_by_other_things_is_refused(job: Any) -> None:
+    with pytest.raises(ValueError, match="one value has more than 1048576 bytes"):
+        read_object(in_parts(json.dumps({"jobs": [job]}).encode()), "jobs", lambda _, item: item)
+
+
 def test_bytes_that_are_no_text_cost_their_own_string_alone() -> None:
     body = b'{"jobs": [{"name": "a\xff\xe9b"}, {"name": "c"}], "x": 1}'
     rest, kept = read_object([body], "jobs", lambda _, item: item["name"], beside=("x",))
