@@ -126,6 +126,10 @@ class InLanes:
 def describe(method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """A write in one line."""
     parts = []
+    if method == "patch_seen":
+        type_, body, changes = args
+        parts = [str(type_), f"{body['metadata']['name']}:", *(_changed(*change) for change in changes.items())]
+        args = ()
     for value in args:
         if isinstance(value, type):
             parts.append(value.__name__)
@@ -141,6 +145,11 @@ def describe(method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     if kwargs.get("resource_version"):
         more.append("if unchanged")
     return " ".join((method, *parts, *more))
+
+
+def _changed(path: str, value: Any) -> str:
+    keys = [taint["key"] for taint in value] if isinstance(value, list) else value
+    return f"{path.rpartition('/')[2]} {keys}"
 
 
 def _brief(body: dict[str, Any]) -> str:
