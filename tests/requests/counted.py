@@ -61,7 +61,7 @@ class CountingTransport:
     def request(self, method: str, path: str, *, what: str, **arguments: Any) -> dict[str, Any]:
         component = self._component or threading.current_thread().name.rpartition("-")[0]
         body = arguments.get("body") or {}
-        if body.get("kind") == "Event":
+        if isinstance(body, dict) and body.get("kind") == "Event":
             what = f"{what} {body['involvedObject']['kind']} {body['reason']}"
         self._counts.add(component, what, path)
         try:
