@@ -1,4 +1,4 @@
-"""`requests` with calls that end: mount a BoundedAdapter on a session."""
+"""`requests` with calls that end: mount one of these adapters on a session."""
 
 from __future__ import annotations
 
@@ -24,17 +24,9 @@ class Redirected(requests.exceptions.TooManyRedirects, OutboundFailed):
     """The backend sent the caller, with its credentials, elsewhere."""
 
 
-class BoundedAdapter(HTTPAdapter):
-    """Each request with its whole answer takes at most `seconds` and `max_bytes`, and is read before it is returned.
-
-    The session's own time-outs bound connecting and each silence within that. `backend` is a name for people.
-    """
-
-    def __init__(self, backend: str, *, seconds: float, max_bytes: int, redirects: bool = False, **kwargs: Any) -> None:
-        self._backend = backend
-        self._seconds, self._max_bytes = seconds, max_bytes
-        self._redirects = redirects
-        super().__init__(**kwargs)
+class StreamedAdapter(HTTPAdapter):
+    """For answers that are too large to be held: requests are made with `stream`, inside a `bounded_call` of the
+    caller's own, and read by `sockets.read_parts`."""
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         super().init_poolmanager(*args, **kwargs)
@@ -46,8 +38,24 @@ class BoundedAdapter(HTTPAdapter):
         return pools
 
     def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
-        """Raises: AnswerTooSlow, AnswerTooLarge, Redirected; the errors of `requests`."""
         request.headers["Accept-Encoding"] = "identity"
+        return super().send(request, *args, **kwargs)
+
+
+class BoundedAdapter(StreamedAdapter):
+    """Each request with its whole answer takes at most `seconds` and `max_bytes`, and is read before it is returned.
+
+    The session's own time-outs bound connecting and each silence within that. `backend` is a name for people.
+    """
+
+    def __init__(self, backend: str, *, seconds: float, max_bytes: int, redirects: bool = False, **kwargs: Any) -> None:
+        self._backend = backend
+        self._seconds, self._max_bytes = seconds, max_bytes
+        self._redirects = redirects
+        super().__init__(**kwargs)
+
+    def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
+        """Raises: AnswerTooSlow, AnswerTooLarge, Redirected; the errors of `requests`."""
         kwargs["stream"] = True
         try:
             with bounded_call(self._backend, seconds=self._seconds, max_bytes=self._max_bytes):

@@ -144,7 +144,14 @@ def bound(pools: urllib3.PoolManager) -> None:
 
 
 def read_body(response: urllib3.BaseHTTPResponse) -> bytes:
-    """The whole body, as it came. Raises: TooSlow, TooLarge, inside of a call; urllib3's errors.
+    """The whole body, as it came. Raises: see `read_parts`."""
+    body = b"".join(read_parts(response))
+    response.release_conn()
+    return body
+
+
+def read_parts(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+    """The body as it comes. Raises: TooSlow, TooLarge, inside of a call; urllib3's errors.
 
     A coding (gzip) is refused: it was not asked for, and a thousand bytes of it can be a gigabyte.
     """
@@ -155,11 +162,8 @@ def read_body(response: urllib3.BaseHTTPResponse) -> bytes:
         raise call.refuse(
             f"answered in Content-Encoding {coding[:40]!r}, which was not asked for; expected plain bytes"
         )
-    parts = []
     while part := response.read(_READ_BYTES, decode_content=False):
-        parts.append(part)
-    response.release_conn()
-    return b"".join(parts)
+        yield part
 
 
 def _bounded(sock: socket.socket | None) -> socket.socket:

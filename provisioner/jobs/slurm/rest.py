@@ -29,9 +29,10 @@ from provisioner.jobs.slurm.answers import (
     read_offer,
 )
 from provisioner.jobs.slurm.objects import Bounds, SlurmJob, SlurmNode, read_job, read_node
+from provisioner.outbound.adapter import StreamedAdapter
 from provisioner.outbound.bulkhead import NoRoom
 from provisioner.outbound.deadline import TooLarge, TooSlow, bounded_call
-from provisioner.outbound.streamed import StreamedAdapter, read_parts
+from provisioner.outbound.sockets import read_parts
 from provisioner.outbound.turns import Turn
 
 T = TypeVar("T")
@@ -224,7 +225,7 @@ class SlurmRest:
                     **more,
                 )
                 with closing(response):
-                    return read_answer(response.status_code, read_parts(response), key, keep, Turn(call.remaining))
+                    return read_answer(response.status_code, read_parts(response.raw), key, keep, Turn(call.remaining))
         # UnicodeError, which is a ValueError: no header has such letters as the token has.
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, UnicodeError) as error:
             words = f"does not answer ({what}: {_cause(error)}): start it, or correct spec.jobs.slurm.url"
