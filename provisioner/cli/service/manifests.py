@@ -10,10 +10,9 @@ import click
 import yaml
 
 from provisioner.api.crd import all_crds, crds_yaml
+from provisioner.cli.service.controller import NAMES
 
-ACCOUNTS: Final = (
-    *("boot", "controller", "inventory", "orders", "join", "approver", "health", "maintenance", "power"),
-)
+ACCOUNTS: Final = ("boot", "controller", *NAMES)
 DATA: Final = (
     *("namespaces.yaml", "checks.yaml", "people.yaml", "requests.yaml", "nodes.yaml", "server_status.yaml"),
     *("node_limits.yaml", "boot_joins.yaml", "leases.yaml", "former.yaml"),
