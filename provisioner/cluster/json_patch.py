@@ -24,15 +24,11 @@ def operations(body: Mapping[str, Any], changes: Mapping[str, Any], relies_on: I
     It applies only to that object, and only while what is changed and what is at `relies_on` are as in `body`. All
     pointers lead through objects, none into a list.
     """
-    tests: dict[str, Any] = {UID: body["metadata"]["uid"]}
+    found = {path: _find(body, path) for path in (UID, *relies_on, *changes)}
     writes: list[Operation] = []
     made: set[str] = set()
-    for path in relies_on:
-        seen, value = _find(body, path)
-        tests[seen] = value
     for path, wanted in changes.items():
-        seen, value = _find(body, path)
-        tests[seen] = value
+        seen, value = found[path]
         if wanted is not None:
             missing = [p for p in _above(path) if p.startswith(seen) and p not in made]
             writes += [{"op": "add", "path": each, "value": {}} for each in missing]
@@ -41,7 +37,7 @@ def operations(body: Mapping[str, Any], changes: Mapping[str, Any], relies_on: I
         elif value is not None:
             writes.append({"op": "remove", "path": path})
     # A test for null is one for nothing, if there is an object that could have it.
-    return [*({"op": "test", "path": path, "value": value} for path, value in tests.items()), *writes]
+    return [*({"op": "test", "path": path, "value": value} for path, value in dict(found.values()).items()), *writes]
 
 
 def _find(body: Mapping[str, Any], path: str) -> tuple[str, Any]:
