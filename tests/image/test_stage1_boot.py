@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,6 @@ from provisioner.image.finished.manifest import FILES, Manifest, digest_of
 from provisioner.image.finished.sign import SecretKey
 from provisioner.image.finished.store import folder_name, measure
 from provisioner.image.inputs import base_fingerprint
-from provisioner.image.plan import squashfs_command
 from provisioner.lab.tools import Tools
 from provisioner.node.image.initrd import after_root, before_root
 from tests.image.vm import HOST, MAC, Dripping, guest
@@ -34,52 +33,6 @@ key=/run/provisioner/request-key
 [ ! -e $key ] || echo "root: request key $(stat -c %a $key) $(cat $key)"
 echo "root: end"
 poweroff -f
-"""
-
-
-# The kubelet without a cluster, with one pod of its own, and what says so on the console.
-KUBELET_CONFIGURATION = """\
-apiVersion: kubelet.config.k8s.io/v1beta1
-kind: KubeletConfiguration
-authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}
-authorization: {mode: AlwaysAllow}
-cgroupDriver: systemd
-containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
-staticPodPath: /etc/test/pods
-"""
-POD = """\
-apiVersion: v1
-kind: Pod
-metadata: {name: test, namespace: default}
-spec:
-  containers:
-  - name: pause
-    image: provisioner.local/pause:1
-    imagePullPolicy: Never
-    ports: [{containerPort: 80, hostPort: 8080}]
-"""
-# One pause program holds the pod's namespaces, the other is its container.
-WATCH = """\
-import pathlib, time
-def name_of(process):
-    try:
-        return (process / "comm").read_text()
-    except OSError:
-        return "it has ended meanwhile"
-while [name_of(process) for process in pathlib.Path("/proc").glob("[0-9]*")].count("pause\\n") < 2:
-    time.sleep(1)
-(address,) = pathlib.Path("/run/provisioner/cni/provisioner").glob("10.*")
-open("/dev/ttyS0", "w").write(f"pod: runs with {address.name}\\n")
-"""
-KUBELET_UNIT = """\
-[Unit]
-Wants=containerd.service
-[Service]
-ExecStart=/usr/bin/kubelet --config=/etc/test/kubelet.yaml
-"""
-WATCH_UNIT = """\
-[Service]
-ExecStart=/usr/bin/python3 -I /etc/test/watch.py
 """
 
 
@@ -305,36 +258,3 @@ def test_without_an_address_it_asks_dhcp_and_a_root_larger_than_memory_is_not_fe
         assert "smaller image" in message
         heard.line("trying again in")
         assert FILES["root"] not in fetched
-
-
-@pytest.mark.timeout(900)
-def test_the_real_root_starts_the_agent_and_runs_a_pod(
-    built: Built, tools: Tools, request_of_tests: Request, tmp_path: Path
-) -> None:
-    """The built root with a kubelet that needs no cluster; joining one is the journey's test.
-
-    A pod needs all of containerd, runc, the pause image, the CNI plugins and iptables' modules.
-    """
-    root = tmp_path / "root"
-    subprocess.run(["unsquashfs", "-q", "-n", "-d", root, built.folder / FILES["root"]], check=True)
-    (root / "etc/test/pods").mkdir(parents=True)
-    (root / "etc/test/kubelet.yaml").write_text(KUBELET_CONFIGURATION)
-    (root / "etc/test/pods/test.yaml").write_text(POD)
-    (root / "etc/test/watch.py").write_text(WATCH)
-    units = root / "etc/systemd/system"
-    (units / "kubelet.service").write_text(KUBELET_UNIT)
-    (units / "test-watch.service").write_text(WATCH_UNIT)
-    (units / "multi-user.target.wants/test-watch.service").symlink_to("/etc/systemd/system/test-watch.service")
-    file = tmp_path / "root.squashfs"
-    pack = squashfs_command(replace(request_of_tests.recipe, squashfs_level=1), root, file)
-    subprocess.run(pack, check=True)
-    image = sign(built.manifest, file, request_of_tests.key)
-    served = {"manifest": image.manifest, "manifest.sig": image.signature.encode(), "root.squashfs": image.root}
-    given = arguments(image.name, **{name: value for name, value in ADDRESS.items() if name != "mtu"})
-    with guest(
-        tools, built.folder, lambda path: served.get(path.rsplit("/", 1)[1]), arguments=given, memory_mib=1024
-    ) as heard:
-        heard.post("System")
-        assert heard.post("Token")["path"] == "/v1/progress"
-        heard.line("pod: runs with 10.244.0.")
-        assert not [line for line in heard.console if "login:" in line or "Failed to start" in line]

@@ -49,6 +49,11 @@ def test_the_boot_is_a_record_of_times_conditions_and_events(rack: VirtualRack) 
         print(name, timeline)
 
 
+def test_the_console_asks_for_no_login_and_no_unit_fails(rack: VirtualRack) -> None:
+    for name in SERVERS:
+        assert [line for line in rack.console(name).splitlines() if "login:" in line or "Failed to" in line] == []
+
+
 def test_no_bootstrap_token_outlives_its_use(rack: VirtualRack) -> None:
     secrets = rack.get("secrets", "--namespace=kube-system", "--field-selector=type=bootstrap.kubernetes.io/token")
     rack.wait("used tokens are deleted", lambda: not secrets["items"] or not _tokens(rack))
@@ -65,6 +70,7 @@ def test_no_secret_is_in_a_script_or_on_a_console(rack: VirtualRack) -> None:
 
 
 def test_a_pod_runs_on_each_node_and_the_api_server_reaches_its_kubelet(rack: VirtualRack) -> None:
+    """With a port of the node's: it takes containerd, runc, the pause image, all CNI plugins and iptables' modules."""
     for name in SERVERS:
         rack.kubectl("create", "--save-config", "-f", _write(rack, _pod(name)))
     for name in SERVERS:
@@ -95,7 +101,14 @@ def _pod(node: str) -> dict[str, Any]:
             "nodeName": node,
             "terminationGracePeriodSeconds": 1,
             "automountServiceAccountToken": False,
-            "containers": [{"name": "pause", "image": REFERENCE, "imagePullPolicy": "Never"}],
+            "containers": [
+                {
+                    "name": "pause",
+                    "image": REFERENCE,
+                    "imagePullPolicy": "Never",
+                    "ports": [{"containerPort": 80, "hostPort": 8080}],
+                }
+            ],
         },
     }
 
