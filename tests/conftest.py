@@ -25,18 +25,21 @@ if TYPE_CHECKING:
     from provisioner.lab.control_plane.plane import ControlPlane
 
 
+HERE: Final = Path(__file__).parent
 REAL_PARTS: Final = frozenset({"binaries", "tools", "programs", "network", "namespace"})
 """Fixtures that start real programs, or need root."""
 REAL_HELPERS: Final = frozenset({"need_root", "lab_tools", "installed", "namespaces", "fake_server", "ipmi_sim"})
 """Functions that do; a module that has one is about real parts as a whole."""
 BUILD_AND_BOOT: Final = frozenset({"image", "journey"})
 """Folders whose real parts are images that are built and machines that boot them."""
+WAIT_FOR_CONTROLLERS: Final = frozenset({"maintenance", "health", "inventory"})
+"""Folders whose tests wait for controllers most of the time: they get a control plane of their own in `make test`."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that need no real parts are `pure`; those of the chaos harness, which play for minutes, are not `fast`.
 
-    Of the others those about images and machines are `machine`.
+    The others run in three parts: those about images and machines are `machine`, some are `waiting`.
     """
     for item in items:
         fixtures, module = getattr(item, "fixturenames", ()), getattr(item, "module", None)
@@ -44,8 +47,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("pure")
             if "quiet_logs" not in fixtures:
                 item.add_marker("fast")
-        elif item.path.parent.name in BUILD_AND_BOOT:
+            continue
+        folder = item.path.relative_to(HERE).parts[0]
+        if folder in BUILD_AND_BOOT:
             item.add_marker("machine")
+        elif folder in WAIT_FOR_CONTROLLERS:
+            item.add_marker("waiting")
 
 
 @pytest.hookimpl(wrapper=True)

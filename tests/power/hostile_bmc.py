@@ -64,7 +64,8 @@ class Wire:
 
     def answer(self, body: bytes, *headers: str, status: str = "200 OK") -> None:
         """A whole answer."""
-        lines = [f"HTTP/1.1 {status}", "Content-Type: application/json", f"Content-Length: {len(body)}", *headers]
+        about = ("Content-Type: application/json", f"Content-Length: {len(body)}", "Connection: close")
+        lines = [f"HTTP/1.1 {status}", *about, *headers]
         self.send("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
 
     def document(self, document: Any, *headers: str, status: str = "200 OK") -> None:
