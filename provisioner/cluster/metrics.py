@@ -48,15 +48,17 @@ LONG: Final = (*SHORT, 3 * 3600, 12 * 3600, 86400, 3 * 86400, 7 * 86400, 14 * 86
 
 MAX_BACKENDS: Final = 50
 """Of so many that are given up each has a series; how many there are is counted of all."""
-BMC_STATES: Final = ("Well", "SlowBMC", "BMCUnreachable", "BMCCutOff", "ForeignLink", "Refused")
+BMC_STATES: Final = ("Well", "SlowBMC", "BMCUnreachable", "BMCCutOff", "ForeignLink", "Refused", "NotAsked")
 """Reasons of condition PoweredOn, and what all others come to."""
+NOT_ASKED: Final = (None, "NotAccepted", "Duplicate")
+"""Reasons with which a BMC is left alone; None is that of a new Server."""
 
 CHECK_RESULTS: Final = ("Passed", "Failed", "Unknown")
 
 Json = Mapping[str, Any]
 
 
-def _born(metric: Counter | Histogram, *values: Iterable[str]) -> None:
+def _born(metric: Counter | Gauge | Histogram, *values: Iterable[str]) -> None:
     """Serve each combination of the labels' values from the start."""
     for labels in product(*values):
         metric.labels(*labels)
@@ -138,9 +140,6 @@ class FleetMeter:
             "Checks before use that were decided, by result.",
             ("check", "result"),
             registry=registry,
-        )
-        self.leads = Gauge(
-            f"{PREFIX}_leads", "1 while this replica leads; only then the others are kept.", registry=registry
         )
         _born(self._boots, get_args(OrderReason))
         _born(self._stages, BOOT_STAGES[:-1])
@@ -282,6 +281,8 @@ def _bmc_state(server: Json) -> str:
     said: Json = next((c for c in conditions if c.get("type") == "PoweredOn"), {})
     if said.get("reason") in BMC_STATES:
         return str(said["reason"])
+    if said.get("reason") in NOT_ASKED:
+        return "NotAsked"
     return "Refused" if said.get("status") == "Unknown" else "Well"
 
 
@@ -306,11 +307,20 @@ class Meters:
         *,
         causes: Iterable[tuple[str, str]],
         checks: Iterable[str],
+        groups: Iterable[str] = (),
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.registry = CollectorRegistry()
         self.maintenance = MaintenanceMeter(self.registry, causes)
         self.fleet = FleetMeter(self.registry, checks)
+        self._groups = tuple(groups)
+        self._leads = Gauge(
+            f"{PREFIX}_leads",
+            "1 for each group of controllers that this replica leads, 0 for those that it stands by for.",
+            ("group",),
+            registry=self.registry,
+        )
+        _born(self._leads, self._groups)
         self._dropped_events = Counter(
             f"{PREFIX}_events_dropped",
             "Events that were not written: too many waited, or the API server did not take them.",
@@ -329,22 +339,29 @@ class Meters:
         kinds = {each.kind for each in bulkheads}
         self._bulkheads = (*(each for each in self._bulkheads if each.kind not in kinds), *bulkheads)
 
-    def lead(self, servers: Source, maintenances: Source, pools: Source, racks: Source) -> None:
-        """This replica leads, and follows these caches."""
+    def lead(self) -> None:
+        """This replica leads all the groups that it runs."""
+        self._tell_who_leads(1)
+
+    def follow(self, servers: Source, maintenances: Source, pools: Source, racks: Source) -> None:
+        """Count what is in these caches until `yield_lead`; one leader among all does."""
         with self._lock:
             self._collector = FleetCollector(servers, maintenances, racks, self._now)
             self.registry.register(self._collector)
         self.fleet.follow(servers, pools)
-        self.fleet.leads.set(1)
 
     def yield_lead(self) -> None:
         """It no longer does: counts of the fleet would be stale."""
-        self.fleet.leads.set(0)
+        self._tell_who_leads(0)
         self._bulkheads = ()
         with self._lock:
             if self._collector is not None:
                 self.registry.unregister(self._collector)
                 self._collector = None
+
+    def _tell_who_leads(self, value: int) -> None:
+        for group in self._groups:
+            self._leads.labels(group).set(value)
 
     def event_dropped(self, type_: EventType) -> None:
         self._dropped_events.labels(type_).inc()

@@ -326,7 +326,7 @@ def _jobs(scene: Scene) -> Iterator[Power]:
 
     host = {"volumes": [{"name": "root", "hostPath": {"path": "/"}}]}
     anywhere = job_body(scene, {}, {}, server=scene.foreign)
-    yield Power(section, "run a container on any node, no server's among them, at the PodSecurity level baseline", (
+    yield Power(section, "run a container on any node, a Server's or not, at the PodSecurity level baseline", (
         sent("POST", checks, anywhere),
     ))  # fmt: skip
     unconfined = {"seccompProfile": {"type": "Unconfined"}}

@@ -13,7 +13,9 @@ from click.testing import CliRunner
 
 from provisioner.api import Server
 from provisioner.api.conditions import find_condition
+from provisioner.api.errors import NotFound
 from provisioner.cli.main import provisioner
+from provisioner.cli.service import controller as service
 from provisioner.cli.service import controllers
 from provisioner.cli.service.controller import _groups, _lead
 from provisioner.cli.service.controllers import connect_groups, run_controllers
@@ -60,6 +62,34 @@ def test_who_may_not_act_as_the_accounts_is_told_how_and_begins_nothing(
     told = next(each for each in logs if each["event"] == "controllers may not act as their accounts")
     assert "cannot impersonate" in told["error"]
     assert "provisioner-GROUP" in told["remedy"]
+
+
+def test_a_process_that_may_not_act_as_its_accounts_keeps_no_other_from_leading(
+    control_plane: ControlPlane,
+    account: Callable[[str], Cluster],
+    cluster: Cluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such as one of two groups with the token of the first."""
+    account("join")  # its rights are in force
+    stop, waits = threading.Event(), threading.Event()
+    monkeypatch.setattr(patience, "PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(controllers, "ASK_AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(service, "stop_on_signals", lambda: stop)
+    file = kubeconfig_of(control_plane, tmp_path, account_of("join"))
+    arguments = ["controller", "--boot-url=http://10.80.0.1", "--controllers=join,approver", f"--kubeconfig={file}"]
+    running = threading.Thread(target=lambda: CliRunner().invoke(provisioner, arguments))
+    monkeypatch.setattr(controllers.log, "warning", lambda *_, **__: waits.set())
+    running.start()
+    try:
+        assert waits.wait(60)
+        with pytest.raises(NotFound):
+            cluster.get(LEASES, "provisioner-join", namespace=SYSTEM)
+    finally:
+        stop.set()
+        running.join(60)
+    assert not running.is_alive()
 
 
 def test_a_group_alone_reads_and_writes_by_its_own_account(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -16,6 +16,7 @@ import yaml
 from prometheus_client import generate_latest
 
 from provisioner.api.maintenance import MaintenanceStatus, RebootAttempt
+from provisioner.cli.service.controller import NAMES
 from provisioner.cluster.metrics import Meters
 from provisioner.health.checks.look import ALL_CHECKS
 from provisioner.maintenance.phases.verdict import FINAL_PHASE_OF, Cause
@@ -33,16 +34,17 @@ Act = Callable[["Controller"], None]
 class Controller:
     """One replica, which leads from minute 1, as Prometheus sees it."""
 
-    def __init__(self) -> None:
+    def __init__(self, groups: Sequence[str] = NAMES) -> None:
         self.now = NOON
-        self.meters = Meters(causes=FINAL_PHASE_OF.items(), checks=ALL_CHECKS, now=lambda: self.now)
+        self.meters = Meters(causes=FINAL_PHASE_OF.items(), checks=ALL_CHECKS, groups=groups, now=lambda: self.now)
         self.servers, self.maintenances, self.pools = (FakeCache(server()), FakeCache(), FakeCache())
         self.racks = FakeCache()
         self.seconds = 0.0
         self.slurm = Bulkhead("slurmrestd", LanePolicy(failures=3), clock=lambda: self.seconds)
 
     def lead(self) -> None:
-        self.meters.lead(self.servers, self.maintenances, self.pools, self.racks)
+        self.meters.follow(self.servers, self.maintenances, self.pools, self.racks)
+        self.meters.lead()
         self.meters.watch(self.slurm)
 
     def look_at_cache(self, status: str) -> None:
@@ -99,11 +101,13 @@ class Controller:
         return {name: float(value) for name, _, value in found}
 
 
-def assert_fires(folder: Path, alert: str, acts: Mapping[int, Act], minute: int, labels: str | None) -> None:
+def assert_fires(
+    folder: Path, alert: str, acts: Mapping[int, Act], minute: int, labels: str | None, groups: Sequence[str] = NAMES
+) -> None:
     """At `minute` the alert fires with these labels, or does not (None). Each act follows a scrape."""
     rules = yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]
     (expression,) = (rule["expr"] for rule in rules if rule["alert"] == alert)
-    controller, history = Controller(), list[dict[str, float]]()
+    controller, history = Controller(groups), list[dict[str, float]]()
     step = 1 if minute < 60 else 4
     for now in range(0, minute + 1, step):
         controller.now = NOON + timedelta(minutes=now)
@@ -207,6 +211,10 @@ def test_an_alert_fires_at_the_first_of_what_it_is_for(tmp_path: Path, alert: st
 def test_an_alert_is_quiet_about_less(tmp_path: Path, alert: str) -> None:
     acts, minute = QUIET[alert]
     assert_fires(tmp_path, alert, acts, minute, None)
+
+
+def test_one_group_of_controllers_that_nobody_leads_is_enough_for_the_alert(tmp_path: Path) -> None:
+    assert_fires(tmp_path, "ProvisionerNobodyLeads", {}, 10, 'severity="critical"', NAMES[1:])
 
 
 def test_a_pools_own_check_is_counted_from_its_first_failure(tmp_path: Path) -> None:

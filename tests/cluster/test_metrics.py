@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from provisioner.cli.service.controller import NAMES
 from provisioner.cluster.metrics import Meters
 from provisioner.cluster.source import KeysOf
 from provisioner.health.checks.look import ALL_CHECKS
@@ -63,7 +64,7 @@ def maintenance(name: str, phase: str, **status: Any) -> dict[str, Any]:
 
 
 def new_meters() -> Meters:
-    return Meters(causes=FINAL_PHASE_OF.items(), checks=ALL_CHECKS, now=lambda: NOON)
+    return Meters(causes=FINAL_PHASE_OF.items(), checks=ALL_CHECKS, groups=NAMES, now=lambda: NOON)
 
 
 def scrape(meters: Meters) -> dict[str, float]:
@@ -114,18 +115,29 @@ def test_servers_and_maintenances_are_counted_when_asked_and_only_while_leading(
     active = maintenance("m-2", "Waiting", blockers=blockers, timeline=timeline)
     servers = FakeCache(server(), server("r01-u02", lifecycle="Held"))
     maintenances = FakeCache(maintenance("m-1", "Completed"), active, maintenance("m-3", "Waiting"))
-    meters.lead(servers, maintenances, FakeCache(), FakeCache())
+    meters.follow(servers, maintenances, FakeCache(), FakeCache())
     found = scrape(meters)
     assert found['provisioner_servers{lifecycle="InProduction",pool="gpu"}'] == 1
     assert found['provisioner_servers{lifecycle="Held",pool="gpu"}'] == 1
     assert found['provisioner_maintenances_active{phase="Waiting",pool="gpu"}'] == 2
     assert found['provisioner_maintenances_blocked{blocker="Pod",pool="gpu"}'] == 1
     assert found['provisioner_maintenance_oldest_phase_seconds{phase="Waiting",pool="gpu"}'] == 3600
-    assert found["provisioner_leads"] == 1
     meters.yield_lead()
     found = scrape(meters)
-    assert found["provisioner_leads"] == 0
     assert not any(name.startswith("provisioner_servers") for name in found)
+
+
+def test_who_leads_is_told_of_each_group_that_a_replica_runs_and_of_no_other() -> None:
+    meters = Meters(causes=(), checks=(), groups=("join", "power"))
+
+    def told() -> dict[str, float]:
+        return {name: value for name, value in scrape(meters).items() if name.startswith("provisioner_leads")}
+
+    assert told() == {'provisioner_leads{group="join"}': 0, 'provisioner_leads{group="power"}': 0}
+    meters.lead()
+    assert told() == {'provisioner_leads{group="join"}': 1, 'provisioner_leads{group="power"}': 1}
+    meters.yield_lead()
+    assert set(told().values()) == {0}
 
 
 @pytest.mark.parametrize(
@@ -137,6 +149,8 @@ def test_servers_and_maintenances_are_counted_when_asked_and_only_while_leading(
         ("BMCCutOff", "Unknown", "BMCCutOff"),
         ("ForeignLink", "Unknown", "ForeignLink"),
         ("CredentialsRefused", "Unknown", "Refused"),
+        ("NotAccepted", "Unknown", "NotAsked"),
+        ("Duplicate", "Unknown", "NotAsked"),
         ("x" * 99, "True", "Well"),
     ],
 )
@@ -144,10 +158,10 @@ def test_bmcs_are_counted_by_how_they_answer(reason: str, status: str, state: st
     meters = new_meters()
     one = server(conditions=[{"type": "PoweredOn", "status": status, "reason": reason}])
     one["spec"]["bmc"] = {"address": "https://10.90.0.11"}
-    meters.lead(FakeCache(one, server("without")), FakeCache(), FakeCache(), FakeCache())
+    meters.follow(FakeCache(one, server("without")), FakeCache(), FakeCache(), FakeCache())
     found = {name: count for name, count in scrape(meters).items() if name.startswith("provisioner_bmcs")}
     assert found.pop(f'provisioner_bmcs{{state="{state}"}}') == 1
-    assert len(found) == 5
+    assert len(found) == 6
     assert set(found.values()) == {0}
 
 
@@ -158,7 +172,7 @@ def test_racks_whose_cache_is_out_are_counted() -> None:
 
     meters = new_meters()
     racks = FakeCache(rack("a", ("CacheAvailable", "False")), rack("b", ("CacheAvailable", "True"), ("Ready", "False")))
-    meters.lead(FakeCache(), FakeCache(), FakeCache(), racks)
+    meters.follow(FakeCache(), FakeCache(), FakeCache(), racks)
     assert scrape(meters)["provisioner_racks_with_cache_out"] == 1
     racks.put(rack("a", ("CacheAvailable", "True")))
     assert scrape(meters)["provisioner_racks_with_cache_out"] == 0
@@ -168,7 +182,7 @@ def test_boots_and_checks_are_counted_once_and_not_again_by_the_next_leader() ->
     meters = new_meters()
     order = {"id": "o1", "reason": "FirstBoot", "orderedTime": "2026-01-02T11:00:00Z", "attempt": 1}
     servers = FakeCache(server(order=order))
-    meters.lead(servers, FakeCache(), FakeCache(), FakeCache())
+    meters.follow(servers, FakeCache(), FakeCache(), FakeCache())
     again = order | {"id": "o2", "reason": "Requested", "orderedTime": "2026-01-02T11:30:00Z"}
     checks = [{"name": "Clock", "result": "Passed"}, {"name": "gpu-burn", "result": "Failed"}]
     decided = {"attempt": 1, "bootID": "b", "finishedTime": "2026-01-02T11:33:00Z", "checks": checks}
@@ -189,9 +203,9 @@ def test_boots_and_checks_are_counted_once_and_not_again_by_the_next_leader() ->
 def test_a_change_of_leader_keeps_the_counts_and_follows_anew() -> None:
     meters = new_meters()
     for _ in range(2):
-        meters.lead(FakeCache(server()), FakeCache(), FakeCache(), FakeCache())
+        meters.follow(FakeCache(server()), FakeCache(), FakeCache(), FakeCache())
         meters.yield_lead()
-    meters.lead(FakeCache(server()), FakeCache(), FakeCache(), FakeCache())
+    meters.follow(FakeCache(server()), FakeCache(), FakeCache(), FakeCache())
     assert scrape(meters)['provisioner_servers{lifecycle="InProduction",pool="gpu"}'] == 1
 
 
@@ -199,7 +213,7 @@ def test_every_metric_of_an_alert_and_of_the_guide_is_one_that_is_served() -> No
     meters = new_meters()
     waiting = FakeCache(maintenance("m", "Waiting", blockers=[{"kind": "Pod"}]))
     test_sources = FakeCache(server()), waiting, FakeCache(), FakeCache()
-    meters.lead(*test_sources)
+    meters.follow(*test_sources)
     families = {family.name for family in meters.registry.collect()}
     for document in (ALERTS, ROOT / "docs" / "operator-guide.md"):
         named = set(re.findall(r"\bprovisioner_[a-z_]+", document.read_text()))

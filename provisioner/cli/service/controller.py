@@ -53,14 +53,14 @@ def controller(
     metrics_address: str | None,
 ) -> None:
     """Run the controllers: addresses, boots, power, Nodes, maintenance, checks. Any number of replicas; one leads."""
-    from provisioner.cli.service.controllers import run_controllers
+    from provisioner.cli.service.controllers import connect_groups, run_controllers
     from provisioner.cluster.client import Cluster
     from provisioner.cluster.metrics import Meters
     from provisioner.health.checks.look import ALL_CHECKS
     from provisioner.maintenance.phases.verdict import FINAL_PHASE_OF
 
     groups = _groups(chosen)
-    meters = Meters(causes=FINAL_PHASE_OF.items(), checks=ALL_CHECKS)
+    meters = Meters(causes=FINAL_PHASE_OF.items(), checks=ALL_CHECKS, groups=groups)
     if metrics_address is not None:
         _serve(meters, metrics_address)
     cluster = Cluster.connect(kubeconfig, user_agent="provisioner-controller", patient=True)
@@ -77,6 +77,9 @@ def controller(
             groups=groups,
         )
 
+    # Before a Lease is taken: what may not act would hold it, and keep out who may.
+    if connect_groups(cluster, groups, stop) is None:
+        return
     leases = ("provisioner-controller",) if chosen is None else tuple(f"provisioner-{group}" for group in groups)
     candidate = identity or f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
     _lead(cluster, namespace, leases, candidate, stop, work)

@@ -60,7 +60,8 @@ def run_controllers(
         if stop.is_set():
             return
     if "health" in groups:  # of all groups the one that follows what the meters count
-        meters.lead(informers.servers, informers.maintenances, informers.pools, informers.racks)
+        meters.follow(informers.servers, informers.maintenances, informers.pools, informers.racks)
+    meters.lead()
     # Who was registered while nobody led has waited longest.
     servers = informers.servers.items()
     unseen = [body["metadata"]["name"] for body in servers if not (body.get("status") or {}).get("conditions")]
