@@ -215,7 +215,8 @@ def test_a_run_that_is_ended_in_the_middle_is_finished_by_the_next(
     command += ["--kubeconfig", str(control_plane.kubeconfig)]
     # It is struck at its twentieth write, with others under way; what comes later waits until it has noticed.
     struck = (
-        "import itertools, os, sys, threading\n"
+        "import itertools, os, signal, sys, threading\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # what runs in a shell's background ignores it
         "from provisioner.cluster.client import Cluster\n"
         "from provisioner.inventory import registrar\n"
         "numbers, noticed = itertools.count(1), threading.Event()\n"
