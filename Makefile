@@ -38,7 +38,7 @@ test: lint ## Run all tests, the boot of a virtual rack among them; REPEAT=5 run
 	@trap 'kill $$(jobs -p) 2>/dev/null' EXIT; \
 	  for each in $$(seq $(BUSY)); do while :; do :; done & done; \
 	  logs=$$(mktemp -d); for run in $$(seq $(REPEAT)); do echo "run $$run of $(REPEAT)"; \
-	    nice $(PYTEST) -m pure $(TESTS) >$$logs/pure 2>&1 & pure=$$!; \
+	    nice -n 3 $(PYTEST) -m pure $(TESTS) >$$logs/pure 2>&1 & pure=$$!; \
 	    $(PYTEST) -m machine $(TESTS) >$$logs/machine 2>&1 & machine=$$!; \
 	    $(PYTEST) -m waiting $(TESTS) >$$logs/waiting 2>&1 & waiting=$$!; \
 	    $(PYTEST) -m "not pure and not machine and not waiting" $(TESTS); ended=$$?; \

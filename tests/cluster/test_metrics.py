@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from prometheus_client import generate_latest
 
 from provisioner.cli.service.controller import NAMES
 from provisioner.cluster.metrics import Meters
@@ -69,11 +70,17 @@ def new_meters() -> Meters:
 
 def scrape(meters: Meters) -> dict[str, float]:
     """Every sample, by its name with labels, as Prometheus would read it."""
-    port = meters.serve("127.0.0.1", 0)
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        lines = answer.read().decode().splitlines()
+    lines = generate_latest(meters.registry).decode().splitlines()
     samples = (line.rpartition(" ") for line in lines if not line.startswith("#"))
     return {name: float(value) for name, _, value in samples}
+
+
+def test_what_is_counted_is_answered_by_http() -> None:
+    meters = new_meters()
+    port = meters.serve("127.0.0.1", 0)
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=120) as answer:
+        told = answer.read().decode()
+    assert "# TYPE provisioner_leads gauge" in told
 
 
 def test_backends_that_are_given_up_are_named_without_secrets_and_the_number_of_series_is_bounded() -> None:
