@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from provisioner.api import Server
+from provisioner.api import AddressBlock, Server
+from provisioner.api.codec import decode
 from provisioner.api.conditions import find_condition
+from provisioner.cluster.resources import of
 from tests.api.objects import rack, server, subnet
 
 if TYPE_CHECKING:
@@ -51,6 +53,11 @@ class Site:
         spec = {"rackRef": self.name, "bootMACAddress": self.mac(number), "acceptance": "Accepted"} | changes
         self.cluster.apply(server(name, **spec), manager="tests")
         return name
+
+    def claims(self) -> dict[str, str]:
+        """Who has claimed which address of the rack; nobody has while there is no AddressBlock."""
+        block = self.cluster.find(of(AddressBlock), self.address(0))
+        return decode(AddressBlock, block).spec.claims if block is not None else {}
 
     def accepted(self, name: str) -> tuple[str, str, str | None] | None:
         """Status and reason of Accepted, and the address."""

@@ -27,10 +27,6 @@ BINDINGS = ResourceType(
 )
 
 
-def claims(site: Site) -> dict[str, str]:
-    return site.cluster.read(AddressBlock, site.address(0)).spec.claims
-
-
 def forge(site: Site, claimed: dict[str, str | None], revision: int = 1) -> None:
     site.cluster.patch(of(AddressBlock), site.address(0), {"spec": {"revision": revision, "claims": claimed}})
 
@@ -44,7 +40,7 @@ def test_a_forged_claim_takes_no_address_from_the_server_that_has_it(site: Site,
         eventually(lambda name=name: (site.accepted(name) or ("",))[0] == "True", f"{name} has an address")
     has = {name: site.cluster.read(Server, name).status.address or "" for name in (owner, thief)}
     forge(site, {has[owner]: thief})
-    eventually(lambda: claims(site) == {address: name for name, address in has.items()}, "each has claimed its own")
+    eventually(lambda: site.claims() == {address: name for name, address in has.items()}, "each has claimed its own")
     third = site.add(3)
     site.becomes(third, "True", "Accepted", site.address(4))
     assert {name: site.cluster.read(Server, name).status.address for name in has} == has
@@ -63,7 +59,7 @@ def test_a_forged_block_does_not_fill_a_subnet(site: Site, leadership: Leadershi
     later = site.add(2)
     eventually(lambda: (site.accepted(later) or ("",))[0] == "True", "another gets an address")
     wanted = {site.cluster.read(Server, name).status.address: name for name in (owner, later)}
-    eventually(lambda: claims(site) == wanted, "only claims of servers that are there are left")
+    eventually(lambda: site.claims() == wanted, "only claims of servers that are there are left")
     assert site.cluster.read(Server, owner).status.address == site.address(2)
 
 
@@ -77,7 +73,7 @@ def test_a_deleted_block_is_made_anew_and_nothing_is_given_twice(site: Site, lea
     site.cluster.delete(of(AddressBlock), site.address(0))
     later = site.add(4)
     site.becomes(later, "True", "Accepted", site.address(5))
-    eventually(lambda: claims(site) == {**has, site.address(5): later}, "all are claimed again")
+    eventually(lambda: site.claims() == {**has, site.address(5): later}, "all are claimed again")
     assert {site.cluster.read(Server, name).status.address: name for name in names} == has
 
 

@@ -42,7 +42,7 @@ def test_the_node_runs_the_boot_and_the_image_that_were_ordered(rack: VirtualRac
 def test_the_boot_is_a_record_of_times_conditions_and_events(rack: VirtualRack) -> None:
     for name in SERVERS:
         timeline = rack.timeline(name)
-        for phase in ("firmware", "iPXE", "stage-1", "root", "system", "token", "kubelet", "Ready"):
+        for phase in ("firmware", "iPXE", "stage-1", "root", "system", "kubelet", "Ready"):
             assert phase in timeline, timeline
         described = rack.kubectl("describe", "server", name)
         for reason in ("BootOrdered", "BootOrderAccepted", "BootStageRoot", "JoinConfigurationIssued", "Ready"):
