@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.api import Maintenance
+from provisioner.api import Maintenance, Server
 from provisioner.api.codec import encode, to_json
 from provisioner.api.server import BootOrder
 from provisioner.boot.orders.controller import BootController, build_boot_controllers
@@ -76,8 +76,13 @@ def test_a_request_is_answered_once_while_the_node_is_ready(drained: World) -> N
     assert order is not None
     assert (order.reason, order.method, order.attempt_id) == ("Requested", "Kexec", "try-1")
     assert (order.maintenance_ref, order.boot_id_before) == (f"{drained.name}-1", BOOT)
+
+    def is_in_the_caches(_: Server) -> bool:
+        cached = drained.informers.servers.get(drained.name)
+        return cached is not None and cached["status"]["order"]["id"] == order.id
+
     for _ in range(3):
-        leading(drained).reconcile(drained.name)
+        drained.settle(leading(drained), is_in_the_caches)
     assert order_of(drained) == order
 
 
