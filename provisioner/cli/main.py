@@ -26,6 +26,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "lab": "provisioner.cli.lab.command:lab",
     "manifests": "provisioner.cli.service.manifests:manifests",
     "rack": "provisioner.cli.service.rack:rack",
+    "rollout": "provisioner.cli.service.rollout:rollout",
 }
 
 KUBECTL_COMMANDS: Final[Mapping[str, str]] = {

@@ -1,0 +1,40 @@
+"""When a rollout that interrupts nothing can be complete. Pure.
+
+With r(1) to r(N) the moments at which the servers' last jobs end, in rising order, the same time R for each server and
+k at once, none is complete before the latest r(j) + ceil((N - j + 1) / k) * R over all j: those that are not released
+before r(j) need so many rounds after it. To begin each server when it is released, or as soon as there is room, gets
+there, and needs no knowledge of when jobs will end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+from provisioner.rollout.fleet import Fleet, Member
+
+
+def lower_bound(releases: Iterable[float], parallel: int, attempt: float) -> float:
+    """Seconds that a rollout takes at least which interrupts nothing.
+
+    releases: when the last job of each server ends, in seconds; `parallel` at a time, each for `attempt` seconds.
+    """
+    ordered = sorted(releases)
+    rest = len(ordered)
+    return max((r + -(-(rest - j) // parallel) * attempt for j, r in enumerate(ordered)), default=0.0)
+
+
+def expect_completion(
+    fleet: Fleet, ahead: Sequence[Member], updating: int, parallel: int, now: datetime
+) -> datetime | None:
+    """When all of `ahead`, and the `updating`, have the image, if every job ends when it is expected to and nothing
+    fails; None if that is not known of some job."""
+    releases: list[float] = []
+    ends = {key: (job.ends - now).total_seconds() for key, job in fleet.jobs.items() if job.ends is not None}
+    for member in ahead:
+        if not all(key in ends for key in member.jobs):
+            return None
+        releases.append(max((ends[key] for key in member.jobs), default=0.0))
+    attempt = fleet.attempt.total_seconds()
+    latest = lower_bound((max(0.0, release) for release in releases), max(1, parallel), attempt)
+    return now + max(timedelta(seconds=latest), fleet.attempt if updating else timedelta())

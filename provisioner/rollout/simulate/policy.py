@@ -1,0 +1,179 @@
+"""Who decides which servers are taken out of use: our planner, and what peers' documents say that they do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal, Protocol
+
+from provisioner.api.upgrade_strategy import UpgradeStrategy
+from provisioner.rollout.fleet import Fleet, Member, RunningJob
+from provisioner.rollout.plan import plan
+from provisioner.rollout.simulate.cluster import Cluster
+
+EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)
+"""The moment that 0 seconds of a simulation stand for."""
+
+LOOK_SECONDS: Final = 300.0
+"""After so long the planner is asked again, whatever happened: jobs have grown older."""
+
+ServerState = Literal["Outdated", "Updating", "Updated"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """A simulated pool at one moment. states and since: of each server. began: when the rollout did, in seconds.
+
+    changed: servers of which a policy may think differently now than when it was asked last; all, the first time.
+    """
+
+    cluster: Cluster
+    states: Sequence[ServerState]
+    since: Sequence[float]
+    changed: Collection[int]
+    now: float
+    began: float
+    attempt: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Orders:
+    """What a policy wants. claims: servers to reboot now; jobs that still run there are interrupted and queued again.
+
+    again: when to ask again at the latest, in seconds; None if only a change of the cluster matters.
+    """
+
+    claims: Sequence[int] = ()
+    closed: frozenset[int] = field(default_factory=frozenset)
+    steered: frozenset[int] = field(default_factory=frozenset)
+    again: float | None = None
+
+
+class Policy(Protocol):
+    """Asked after every change that may matter."""
+
+    name: str
+
+    def decide(self, view: View) -> Orders: ...
+
+
+class Planner:
+    """The planner of this project, as its controller asks it."""
+
+    name = "provisioner"
+
+    def __init__(
+        self, strategy: UpgradeStrategy, *, known_ends: bool = False, clock: Callable[[], float] | None = None
+    ) -> None:
+        self._strategy, self._known_ends, self._clock = strategy, known_ends, clock
+        self._members: list[Member] = []
+        self._jobs: dict[str, RunningJob] = {}
+        self._closed: dict[int, datetime] = {}
+        self.seconds: list[float] = []
+        """How long each decision took, by `clock`."""
+
+    def decide(self, view: View) -> Orders:
+        fleet, now = self._fleet(view), moment(view.now)
+        begun = self._clock() if self._clock is not None else 0.0
+        answer = plan(fleet, self._strategy, now)
+        if self._clock is not None:
+            self.seconds.append(self._clock() - begun)
+        closed = {int(name) for name in answer.closed}
+        for server in self._closed.keys() ^ closed:
+            if server in closed:
+                self._closed[server] = now
+            else:
+                del self._closed[server]
+            member = self._members[server]
+            self._members[server] = replace(member, closed_since=self._closed.get(server))
+        again = (answer.again - EPOCH).total_seconds() if answer.again is not None else None
+        return Orders(
+            claims=[int(name) for name in answer.claims],
+            closed=frozenset(closed),
+            steered=frozenset(map(int, answer.steered)),
+            again=min(again if again is not None and again > view.now else math.inf, view.now + LOOK_SECONDS),
+        )
+
+    def _fleet(self, view: View) -> Fleet:
+        cluster = view.cluster
+        self._members = self._members or [Member(name=str(s), state="Outdated") for s in range(cluster.servers)]
+        for server in view.changed:
+            state, on = view.states[server], cluster.on[server]
+            for key in self._members[server].jobs:
+                if int(key) not in cluster.runs:
+                    self._jobs.pop(key, None)
+            for number, run in on.items() if state == "Outdated" else ():
+                ends = moment(run.ends) if self._known_ends else None
+                self._jobs[str(number)] = RunningJob(
+                    members=tuple(map(str, run.servers)), began=moment(run.started), ends=ends
+                )
+            self._members[server] = Member(
+                name=str(server),
+                state=state,
+                jobs=tuple(map(str, on)) if state == "Outdated" else (),
+                free=cluster.free[server] / cluster.gpus,
+                closed_since=self._closed.get(server),
+                since=moment(view.since[server]) if state == "Updated" else None,
+            )
+        return Fleet(members=self._members, jobs=self._jobs, attempt=timedelta(seconds=view.attempt))
+
+
+def moment(seconds: float) -> datetime:
+    """The moment that so many seconds of a simulation stand for."""
+    return EPOCH + timedelta(seconds=seconds)
+
+
+class Kured:
+    """kured: each server asks once a period whether it may; one at a time holds the lock.
+
+    blocking: it is told of jobs by --blocking-pod-selector, and tries again after the period while one runs; else it
+    drains the server, whatever runs there. Its daemons start at moments of their own, spread over the period.
+    Source: kured's documentation, "Configuration" (--period 1h, --concurrency 1, --blocking-pod-selector).
+    """
+
+    def __init__(self, *, blocking: bool, concurrency: int = 1, period: float = 3600.0) -> None:
+        self.name = f"kured{', blocking' if blocking else ''}{f', {concurrency} at once' if concurrency > 1 else ''}"
+        self._blocking, self._concurrency, self._period = blocking, concurrency, period
+        self._ticked = 0
+
+    def decide(self, view: View) -> Orders:
+        servers = view.cluster.servers
+        each = self._period / servers
+        ticks, self._ticked = self._ticked, int((view.now - view.began) / each) + 1
+        free = self._concurrency - sum(state == "Updating" for state in view.states)
+        claims: list[int] = []
+        for tick in range(max(ticks, self._ticked - servers), self._ticked):
+            server = tick % servers
+            may = not self._blocking or not view.cluster.on[server]
+            if len(claims) < free and may and view.states[server] == "Outdated":
+                claims.append(server)
+        # While all locks are held nothing can be done before a server is back, of which a policy is told.
+        held = len(claims) >= free
+        return Orders(claims=claims, again=None if held else view.began + self._ticked * each)
+
+
+class DrainInOrder:
+    """Servers are closed one after the other, so many at a time, and rebooted when their jobs have ended.
+
+    idle_first: those that run nothing are taken first. Source: SUNK's documentation, "Upgrade a SUNK cluster": a
+    NodeSet rolls by safe deletion; the Slurm node is drained, its pod replaced once it is drained and idle.
+    Else in the order of the list. Source: NVIDIA GPU Operator, "GPU Driver Upgrades" (k8s-operator-libs): cordon, wait
+    for jobs without a time-out, upgrade; so many at once as maxParallelUpgrades says.
+    """
+
+    def __init__(self, name: str, *, parallel: int, idle_first: bool) -> None:
+        self.name, self._parallel, self._idle_first = name, parallel, idle_first
+        self._taken: dict[int, None] = {}
+
+    def decide(self, view: View) -> Orders:
+        on, states = view.cluster.on, view.states
+        self._taken = {server: None for server in self._taken if states[server] != "Updated"}
+        if len(self._taken) < self._parallel:
+            rest = [s for s, state in enumerate(states) if state == "Outdated" and s not in self._taken]
+            if self._idle_first:
+                rest.sort(key=lambda server: bool(on[server]))
+            self._taken |= dict.fromkeys(rest[: self._parallel - len(self._taken)])
+        waiting = [server for server in self._taken if states[server] == "Outdated"]
+        return Orders(claims=[s for s in waiting if not on[s]], closed=frozenset(s for s in waiting if on[s]))

@@ -1,0 +1,49 @@
+"""`provisioner rollout simulate`, as an operator calls it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from provisioner.cli.main import provisioner
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "trace.csv"
+    rows = "".join(f"{number * 3600},{8 * 3600},2\n" for number in range(24 * 30))
+    path.write_text(f"timestamp,duration,num_gpus\n{rows}")
+    return path
+
+
+def test_policies_are_compared_and_the_first_one_is_drawn(trace: Path, tmp_path: Path) -> None:
+    svg = tmp_path / "fleet.svg"
+    arguments = ["rollout", "simulate", "--trace", str(trace), "--nodes", "4", "--load", "50", "--begin", "10"]
+    arguments += ["--policy", "provisioner", "--policy", "kured", "--svg", str(svg)]
+    ran = CliRunner().invoke(provisioner, arguments, catch_exceptions=False)
+    assert ran.exit_code == 0, ran.output
+    headings, ours, kured, drew = ran.output.splitlines()[-4:]
+    assert headings.startswith("policy")
+    assert ours.split()[:1] == ["provisioner"]
+    assert ours.split()[4] == "0", "nothing is interrupted"
+    assert kured.split()[4] != "0"
+    assert drew == f"drew {svg}"
+    assert svg.read_text().startswith("<svg")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--max-parallel", "many"], "'many' is neither a count nor a share"),
+        (["--max-parallel", "200%"], "neither a count nor a share"),
+        (["--begin", "90"], "no job of the trace runs around day 90"),
+        (["--nodes", "0"], "0 is not in the range"),
+    ],
+)
+def test_what_cannot_be_simulated_says_what_to_write(trace: Path, arguments: list[str], words: str) -> None:
+    usual = ["rollout", "simulate", "--trace", str(trace), "--nodes", "4"]
+    ran = CliRunner().invoke(provisioner, [*usual, *arguments])
+    assert ran.exit_code != 0
+    assert words in ran.output + str(ran.exception)

@@ -1,0 +1,266 @@
+"""Which servers are updated now, and why the others wait."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from provisioner.api.upgrade_strategy import Canary, DomainCap, MaintenanceWindow, UpgradeStrategy, Wave
+from provisioner.rollout.amounts import resolve_amount
+from provisioner.rollout.fleet import Fleet, Member, RunningJob
+from provisioner.rollout.plan import Plan, plan
+from tests.rollout.fleets import NOON, busy, fleet, idle, strategy, updated
+
+
+def reasons(found: Plan) -> dict[str, str]:
+    return {name: wait.reason for name, wait in found.waits.items()}
+
+
+def test_idle_servers_are_updated_at_once_and_those_that_run_jobs_wait_for_them() -> None:
+    found = plan(fleet(idle("a"), busy("b", "job-1"), idle("c")), strategy(), NOON)
+    assert found.claims == ("a", "c")
+    assert reasons(found) == {"b": "Job"}
+    assert found.waits["b"].jobs == ("job-1",)
+
+
+def test_a_server_that_its_job_fills_is_closed_so_that_none_takes_its_place() -> None:
+    found = plan(fleet(busy("full", "job-1"), idle("idle")), strategy(), NOON)
+    assert found.closed == {"full"}
+    assert found.steered == frozenset()
+
+
+def test_a_server_that_jobs_fill_in_part_stays_open_and_jobs_are_steered_away_from_it() -> None:
+    old = {"job-1": RunningJob(members=("part",), began=NOON - timedelta(hours=5))}
+    found = plan(fleet(busy("part", "job-1", free=0.5), jobs=old), strategy(), NOON)
+    assert found.closed == frozenset()
+    assert found.steered == {"part"}
+
+
+def test_a_server_whose_jobs_are_about_to_end_is_closed_although_some_of_it_is_free() -> None:
+    ends = {"job-1": RunningJob(members=("part",), began=NOON - timedelta(hours=5), ends=NOON + timedelta(seconds=30))}
+    found = plan(fleet(busy("part", "job-1", free=0.5), jobs=ends), strategy(), NOON)
+    assert found.closed == {"part"}
+    assert plan(fleet(busy("part", "job-1", free=0.5), jobs=ends), strategy(idle_percent=0), NOON).closed == frozenset()
+
+
+def test_a_server_that_has_idled_for_long_enough_is_opened_again() -> None:
+    young = {"job-1": RunningJob(members=("part",), began=NOON - timedelta(seconds=20))}
+    part = busy("part", "job-1", free=0.25)
+    assert plan(fleet(part, jobs=young), strategy(), NOON).closed == {"part"}
+    closed = replace(part, closed_since=NOON - timedelta(minutes=10))
+    assert plan(fleet(closed, jobs=young), strategy(), NOON).closed == frozenset()
+
+
+def test_a_job_of_which_nothing_is_known_closes_no_server_that_is_free_in_part() -> None:
+    known_nothing = Fleet(members=[busy("part", "job-1", "job-2")])
+    assert plan(known_nothing, strategy(), NOON).closed == frozenset()
+
+
+def test_a_gang_waits_as_one_and_says_how_wide_it_is() -> None:
+    found = plan(fleet(busy("a", "gang"), busy("b", "gang")), strategy(), NOON)
+    assert found.claims == ()
+    assert found.closed == {"a", "b"}
+    assert "gang on 2 servers" in found.waits["a"].words
+
+
+def test_the_canary_goes_first_and_the_others_wait_for_it() -> None:
+    rules = strategy(canary=Canary(count=1, soak_seconds=600))
+    found = plan(fleet(busy("a", "job-1"), idle("b"), idle("c")), rules, NOON)
+    assert found.claims == ("b",)
+    assert reasons(found) == {"a": "Canary", "c": "Canary"}
+    assert found.closed == found.steered == frozenset()
+
+
+def test_while_every_server_is_busy_the_first_that_empties_becomes_the_canary() -> None:
+    found = plan(fleet(busy("a", "job-1"), busy("b", "job-2")), strategy(canary=Canary(count=1)), NOON)
+    assert found.closed == {"a", "b"}
+    assert reasons(found) == {"a": "Job", "b": "Job"}
+
+
+def test_nothing_follows_the_canary_until_it_was_in_use_for_its_soak() -> None:
+    rules = strategy(canary=Canary(count=1, soak_seconds=600))
+    young = plan(fleet(updated("a", minutes=9), idle("b")), rules, NOON)
+    assert young.claims == ()
+    assert reasons(young) == {"b": "Soak"}
+    assert young.again == NOON + timedelta(minutes=1)
+    assert plan(fleet(updated("a", minutes=10), idle("b")), rules, NOON).claims == ("b",)
+
+
+def test_an_image_that_passed_before_needs_no_canary() -> None:
+    rules = strategy(canary=Canary(count=1, soak_seconds=600))
+    assert plan(fleet(idle("a"), idle("b")), rules, NOON, passed=True).claims == ("a", "b")
+
+
+def test_waves_let_in_more_servers_each_after_the_soak_of_the_one_before() -> None:
+    rules = strategy(waves=(Wave(share=25, soak_seconds=60), Wave(share=50)))
+    servers = [idle(f"s{number}") for number in range(8)]
+    assert plan(fleet(*servers), rules, NOON).claims == ("s0", "s1")
+    two = [updated("s0"), updated("s1"), *servers[2:]]
+    assert reasons(plan(fleet(*two), rules, NOON))["s2"] == "Soak"
+    assert plan(fleet(*two), rules, NOON + timedelta(minutes=1)).claims == ("s2", "s3")
+    four = [*two[:2], updated("s2"), updated("s3"), *servers[4:]]
+    assert plan(fleet(*four), rules, NOON + timedelta(minutes=1)).claims == ("s4", "s5", "s6", "s7")
+
+
+def test_as_many_are_on_their_way_at_once_as_may_be() -> None:
+    going = Member(name="going", state="Updating")
+    found = plan(fleet(going, idle("a"), idle("b"), idle("c")), strategy(max_parallel=2), NOON)
+    assert found.claims == ("a",)
+    assert reasons(found) == {"b": "Parallel", "c": "Parallel"}
+
+
+def test_a_server_that_failed_keeps_its_place_until_somebody_decides() -> None:
+    failed = Member(name="failed", state="Failed")
+    found = plan(fleet(failed, idle("a")), strategy(max_parallel=1, max_failures=5), NOON)
+    assert found.claims == ()
+    assert reasons(found) == {"a": "Parallel"}
+
+
+def test_a_broken_server_is_not_ours_but_bounds_the_sum() -> None:
+    broken = Member(name="broken", state="Down")
+    assert plan(fleet(broken, idle("a"), idle("b")), strategy(max_parallel=1), NOON).claims == ("a",)
+    found = plan(fleet(broken, idle("a"), idle("b")), strategy(max_unavailable=1), NOON)
+    assert found.claims == ()
+    assert reasons(found) == {"broken": "Down", "a": "Unavailable", "b": "Unavailable"}
+
+
+def test_a_failure_domain_that_has_its_share_out_of_use_waits_and_the_others_go_on() -> None:
+    rules = strategy(domains=(DomainCap(key="rack", max_unavailable=1),))
+    members = [
+        Member(name="a1", state="Down", domains=("a",)),
+        idle("a2", domains=("a",)),
+        idle("b1", domains=("b",)),
+        idle("b2", domains=("b",)),
+        idle("nowhere", domains=(None,)),
+    ]
+    found = plan(fleet(*members), rules, NOON)
+    assert set(found.claims) == {"b1", "nowhere"}
+    assert reasons(found) == {"a1": "Down", "a2": "Domain", "b2": "Domain"}
+    assert "rack a" in found.waits["a2"].words
+
+
+def test_after_too_many_failures_nothing_goes_on() -> None:
+    failed = Member(name="failed", state="Failed")
+    found = plan(fleet(failed, idle("a"), busy("b", "job-1")), strategy(max_failures=1), NOON)
+    assert found.claims == ()
+    assert found.closed == found.steered == frozenset()
+    assert reasons(found) == {"a": "Failures", "b": "Failures"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [({"paused": True}, "Paused"), ({"max_unavailable": 0}, "Paused"), ({"max_parallel": "0%"}, "Paused")],
+)
+def test_a_rollout_that_is_paused_does_nothing_and_keeps_nothing_free(changes: dict[str, object], reason: str) -> None:
+    found = plan(fleet(idle("a"), busy("b", "job-1")), strategy(**changes), NOON)
+    assert (found.claims, found.closed, found.steered) == ((), frozenset(), frozenset())
+    assert set(reasons(found).values()) == {reason}
+
+
+def test_what_halts_the_pool_is_what_each_server_waits_for() -> None:
+    found = plan(fleet(idle("a"), halted="Image gpu-2 is not there"), strategy(), NOON)
+    assert found.waits["a"].words == "Image gpu-2 is not there"
+
+
+def test_outside_its_windows_it_waits_and_says_when_the_next_one_opens() -> None:
+    window = MaintenanceWindow(schedule="0 22 * * *", duration_seconds=3600, time_zone="UTC")
+    found = plan(fleet(idle("a")), strategy(windows=(window,)), NOON)
+    assert reasons(found) == {"a": "Window"}
+    assert found.again == NOON.replace(hour=22)
+    night = NOON.replace(hour=22, minute=30)
+    found = plan(fleet(idle("a")), strategy(windows=(window,)), night)
+    assert found.claims == ("a",)
+    assert found.again == NOON.replace(hour=23)
+
+
+def test_a_server_that_a_person_excludes_is_left_alone_and_told() -> None:
+    found = plan(fleet(idle("a", excluded="held by alice"), idle("b")), strategy(), NOON)
+    assert found.claims == ("b",)
+    assert found.waits["a"].words == "held by alice"
+
+
+def test_when_it_is_complete_is_told_where_every_end_is_known() -> None:
+    jobs = {"job-1": RunningJob(members=("b",), ends=NOON + timedelta(hours=2))}
+    members = fleet(idle("a"), busy("b", "job-1"), jobs=jobs, attempt=timedelta(minutes=10))
+    assert plan(members, strategy(), NOON).expected == NOON + timedelta(hours=2, minutes=10)
+    assert plan(fleet(idle("a"), busy("b", "job-2")), strategy(), NOON).expected is None
+
+
+STATES = st.sampled_from(["Updated", "Updating", "Failed", "Outdated", "Outdated", "Outdated", "Down", "Absent"])
+MEMBERS = st.lists(
+    st.builds(
+        Member,
+        name=st.integers(0, 10_000).map(str),
+        state=STATES,
+        jobs=st.sampled_from([(), (), ("j1",), ("j1", "j2"), ("j3",)]),
+        free=st.sampled_from([0.0, 0.5, 1.0]),
+        since=st.sampled_from([NOON, NOON - timedelta(hours=1)]),
+        domains=st.tuples(st.sampled_from(["r1", "r2", None])),
+        excluded=st.sampled_from([None, None, None, "held"]),
+    ),
+    max_size=24,
+    unique_by=lambda member: member.name,
+)
+AMOUNTS = st.sampled_from([0, 1, 2, 5, "10%", "50%", "100%", None])
+STRATEGIES = st.builds(
+    UpgradeStrategy,
+    max_parallel=AMOUNTS,
+    max_unavailable=AMOUNTS,
+    domains=st.sampled_from(
+        [(DomainCap(key="rack", max_unavailable=1),), (DomainCap(key="rack", max_unavailable="50%"),)]
+    ),
+    canary=st.builds(Canary, count=st.integers(0, 3), soak_seconds=st.sampled_from([0, 600])),
+    waves=st.sampled_from([(), (Wave(share=10), Wave(share=50, soak_seconds=600))]),
+    max_failures=st.integers(1, 3),
+)
+
+
+@given(members=MEMBERS, rules=STRATEGIES)
+def test_whatever_the_fleet_looks_like_no_job_is_interrupted_no_cap_is_broken_and_each_server_has_its_reason(
+    members: list[Member], rules: UpgradeStrategy
+) -> None:
+    everything = fleet(*members)
+    found = plan(everything, rules, NOON)
+    by_name = {member.name: member for member in members}
+    claimed = [by_name[name] for name in found.claims]
+    assert all(m.state == "Outdated" and not m.jobs and m.excluded is None for m in claimed)
+    left = {m.name for m in members if m.state in ("Outdated", "Down")}
+    assert set(found.claims) | found.waits.keys() == left
+    assert not found.waits.keys() & set(found.claims)
+    assert not found.closed & found.steered
+    assert all(by_name[name].jobs for name in found.closed)
+    assert not (found.closed | found.steered) & set(found.claims)
+    if claimed:
+        states = [member.state for member in members]
+        ours = states.count("Updating") + states.count("Failed") + len(claimed)
+        assert ours <= resolve_amount("10%" if rules.max_parallel is None else rules.max_parallel, len(members))
+        out = ours + states.count("Down") + states.count("Absent")
+        assert out <= resolve_amount("25%" if rules.max_unavailable is None else rules.max_unavailable, len(members))
+        assert states.count("Failed") < rules.max_failures
+        for rack in {m.domains[0] for m in claimed} - {None}:
+            there = [m for m in members if m.domains == (rack,)]
+            gone = sum(m.state in ("Updating", "Failed", "Down", "Absent") or m in claimed for m in there)
+            assert gone <= resolve_amount(rules.domains[0].max_unavailable, len(there))
+    assert plan(everything, rules, NOON) == found
+
+
+@given(members=MEMBERS, rules=STRATEGIES)
+def test_a_rollout_without_jobs_ends_or_says_why_not(members: list[Member], rules: UpgradeStrategy) -> None:
+    members = [replace(m, jobs=(), excluded=None) for m in members if m.state in ("Updated", "Updating", "Outdated")]
+    now = NOON
+    for _ in range(4 * len(members) + 8):
+        now += timedelta(hours=1)
+        found = plan(fleet(*members), rules, now)
+        if not found.waits and not found.claims and all(m.state == "Updated" for m in members):
+            return
+        if not found.claims and {wait.reason for wait in found.waits.values()} & {"Paused", "Domain"}:
+            return  # a cap of 0, or one that rounds to it: said of each server
+        members = [
+            replace(m, state="Updated", since=now) if m.state == "Updating" or m.name in found.claims else m
+            for m in members
+        ]
+    pytest.fail(f"it goes on and on: {found}")
