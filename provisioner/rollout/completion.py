@@ -8,7 +8,7 @@ there, and needs no knowledge of when jobs will end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from provisioner.rollout.fleet import Fleet, Member
@@ -25,16 +25,15 @@ def lower_bound(releases: Iterable[float], parallel: int, attempt: float) -> flo
 
 
 def expect_completion(
-    fleet: Fleet, ahead: Sequence[Member], updating: int, parallel: int, now: datetime
+    fleet: Fleet, idle: int, busy: Iterable[Member], updating: int, parallel: int, now: datetime
 ) -> datetime | None:
-    """When all of `ahead`, and the `updating`, have the image, if every job ends when it is expected to and nothing
-    fails; None if that is not known of some job."""
-    releases: list[float] = []
-    ends = {key: (job.ends - now).total_seconds() for key, job in fleet.jobs.items() if job.ends is not None}
-    for member in ahead:
-        if not all(key in ends for key in member.jobs):
+    """When all have the image, if every job ends when it is expected to and nothing fails; None if that is not known of
+    some job. idle, updating: how many there are."""
+    moment = now.timestamp()
+    releases = [0.0] * idle
+    for member in busy:
+        if member.runs is None or member.runs.ends is None:
             return None
-        releases.append(max((ends[key] for key in member.jobs), default=0.0))
-    attempt = fleet.attempt.total_seconds()
-    latest = lower_bound((max(0.0, release) for release in releases), max(1, parallel), attempt)
-    return now + max(timedelta(seconds=latest), fleet.attempt if updating else timedelta())
+        releases.append(max(0.0, member.runs.ends - moment))
+    latest = timedelta(seconds=lower_bound(releases, max(1, parallel), fleet.attempt.total_seconds()))
+    return now + max(latest, fleet.attempt if updating else timedelta())

@@ -1,10 +1,13 @@
-"""What the planner knows of a pool: its servers and what runs on them. Pure."""
+"""What the planner knows of a pool: its servers and what runs on them. Pure.
+
+Times are seconds since the epoch: a decision compares tens of thousands of them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Literal
 
 MemberState = Literal["Updated", "Updating", "Failed", "Outdated", "Down", "Absent"]
@@ -14,46 +17,49 @@ and boots the right image when it boots."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Occupancy:
+    """The jobs that run on a server, by key. free: share of it on which nothing runs, from 0 to 1.
+
+    first, average: when the first of the jobs began to run there, and the mean of all. ends: by when all of them have
+    ended. Each None if that is not known of one.
+    """
+
+    jobs: tuple[str, ...]
+    free: float = 0.0
+    first: float | None = None
+    average: float | None = None
+    ends: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Member:
     """One server of the pool.
 
-    jobs: keys of the jobs that run on it. free: share of it on which nothing runs, from 0 to 1.
-    since: since when it is Updated. closed_since: since when new jobs are kept from it for the rollout.
-    domains: name of its failure domain for each key of `UpgradeStrategy.domains`.
+    runs: what runs on it; None if it is idle. since: since when it is Updated. closed_since: since when new jobs are
+    kept from it for the rollout. domains: its failure domain for each key of `UpgradeStrategy.domains`.
     excluded: why a person wants it left alone.
     """
 
     name: str
     state: MemberState
-    jobs: tuple[str, ...] = ()
-    free: float = 1.0
-    since: datetime | None = None
-    closed_since: datetime | None = None
+    runs: Occupancy | None = None
+    since: float | None = None
+    closed_since: float | None = None
     domains: tuple[str | None, ...] = ()
     excluded: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RunningJob:
-    """A job, a gang as one. members: the servers that it runs on. began: when it began to run there.
-
-    ends: by when it has ended, where that is known.
-    """
-
-    members: tuple[str, ...]
-    began: datetime | None = None
-    ends: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
     """A pool at one moment.
 
-    jobs: those of all members, by key. halted: in words, why nothing may go on (an image that is not there, a bad
-    comparison); None if nothing stands in the way. attempt: how long a server is out of use for the new image.
+    members: in the order in which they are updated where nothing else decides, such as rack by rack: what a wide job
+    could use together is done together. widths: on how many servers a job runs, of those that span several.
+    halted: in words, why nothing may go on (an image that is not there, a bad comparison); None if nothing stands in
+    the way. attempt: how long a server is out of use for the new image.
     """
 
     members: Sequence[Member]
-    jobs: Mapping[str, RunningJob] = field(default_factory=dict)
+    widths: Mapping[str, int] = field(default_factory=dict)
     halted: str | None = None
     attempt: timedelta = timedelta(minutes=10)

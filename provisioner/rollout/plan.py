@@ -10,19 +10,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final
 
 from provisioner.api.meta import rfc3339
 from provisioner.api.upgrade_strategy import UpgradeStrategy
 from provisioner.rollout.amounts import resolve_amount
-from provisioner.rollout.closing import keep_free
+from provisioner.rollout.closing import find_closed
 from provisioner.rollout.completion import expect_completion
 from provisioner.rollout.fleet import Fleet, Member
 from provisioner.rollout.room import Room
 from provisioner.rollout.stage import Stage, find_stage
-from provisioner.rollout.wait import Wait
+from provisioner.rollout.wait import Wait, wait_for_jobs
 from provisioner.rollout.windows import open_until, opens_next
+
+_DOWN: Final = Wait("Down", "it is out of use; it boots the right image when it boots")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,73 +33,102 @@ class Plan:
     """What is to be done now. Proposed, not done: asked again with the same facts, the answer is the same.
 
     claims: servers to take out of use now, in this order; none of them runs a job.
-    closed: servers on which no new job shall start, as what runs there fills them. steered: those on which one shall
-    start only where no other server can take it.
-    waits: every other server without the image, and why. expected: when all have it, should every job end when it is
-    expected to and nothing fail; None if that is not known of some job.
-    again: when time alone changes the plan.
+    closed: servers on which no new job shall start. steered: those on which one shall start only where no other server
+    can take it.
+    held: servers that wait for something else than jobs, and for what. working: those that wait for jobs.
+    expected: when all have the image, should every job end when it is expected to and nothing fail; None if that is not
+    known of some job. again: when time alone changes the plan.
     """
 
     stage: Stage
     claims: tuple[str, ...] = ()
     closed: frozenset[str] = frozenset()
     steered: frozenset[str] = frozenset()
-    waits: Mapping[str, Wait]
+    held: Mapping[str, Wait]
+    working: tuple[Member, ...] = ()
+    widths: Mapping[str, int] = field(default_factory=dict)
     expected: datetime | None = None
     again: datetime | None = None
 
+    @property
+    def waits(self) -> dict[str, Wait]:
+        """Every server without the image that is not claimed, and why."""
+        jobs = {m.name: wait_for_jobs(m.runs, self.widths) for m in self.working if m.runs is not None}
+        return {**self.held, **jobs}
+
 
 def plan(fleet: Fleet, strategy: UpgradeStrategy, now: datetime, *, passed: bool = False) -> Plan:
-    """What the rollout of one image over `fleet` does now. passed: the image has passed this pool's canary before."""
+    """What the rollout of one image over `fleet` does now. passed: the image has passed this pool's canary before.
+
+    Raises: NeedsHuman for a maintenance window that cannot be read.
+    """
     members = fleet.members
-    stage = find_stage(members, strategy, now, passed=passed)
     counts: Counter[str] = Counter(m.state for m in members)
-    ahead = [m for m in members if m.state == "Outdated" and m.excluded is None]
-    waits = {m.name: wait for m in members if (wait := _left_out(m)) is not None}
+    stage = find_stage(members, strategy, now, passed=passed)
+    idle, busy, held = _sort_out(members)
     stop, again = _stopped(fleet, strategy, counts, now)
     if stop is not None:
-        return Plan(stage=stage, waits=waits | dict.fromkeys((m.name for m in ahead), stop), again=again)
+        held.update(dict.fromkeys((m.name for m in (*idle, *busy)), stop))
+        return Plan(stage=stage, held=held, again=again)
     room = Room(members, strategy, counts, stage)
-    full = room.full_wait()
-    claims: list[str] = []
-    busy: list[Member] = []
-    for member in _in_order(ahead):
-        if member.jobs:
-            busy.append(member)
-            continue
-        wait = full or room.domain_wait(member)
-        if wait is not None:
-            waits[member.name] = wait
-            continue
-        claims.append(member.name)
-        room.take(member)
+    claims = _claim(idle, room, held)
+    if not room.stage_has_room:
         full = room.full_wait()
-    closed: frozenset[str] = frozenset()
-    steered: frozenset[str] = frozenset()
-    if room.stage_has_room:
-        closed, steered = keep_free(fleet, ahead, claims, strategy.idle_percent / 100, now)
-    for member in busy:
-        waits[member.name] = _job_wait(member, fleet) if full is None or room.stage_has_room else full
+        assert full is not None  # noqa: S101 - there is no room in the stage
+        held.update(dict.fromkeys((m.name for m in busy), full))
+        again = min((moment for moment in (again, stage.until) if moment is not None), default=None)
+        return Plan(stage=stage, claims=tuple(claims), held=held, again=again)
+    left = len(idle) + len(busy)
+    closed = find_closed(fleet, busy, left, strategy.idle_percent / 100, now.timestamp())
+    steered = {m.name for m in busy if m.name not in closed}
+    steered.update(m.name for m in idle)
     expected = None
     if stage.name == "Rest":
-        expected = expect_completion(fleet, ahead, counts["Updating"], room.parallel, now)
+        expected = expect_completion(fleet, len(idle), busy, counts["Updating"], room.parallel, now)
     return Plan(
         stage=stage,
         claims=tuple(claims),
         closed=closed,
-        steered=steered,
-        waits=waits,
+        steered=frozenset(steered.difference(claims)),
+        held=held,
+        working=tuple(busy),
+        widths=fleet.widths,
         expected=expected,
-        again=min((moment for moment in (again, stage.until) if moment is not None), default=None),
+        again=again,
     )
 
 
-def _left_out(member: Member) -> Wait | None:
-    if member.state == "Outdated" and member.excluded is not None:
-        return Wait("Excluded", member.excluded)
-    if member.state == "Down":
-        return Wait("Down", "it is out of use; it boots the right image when it boots")
-    return None
+def _sort_out(members: Iterable[Member]) -> tuple[list[Member], list[Member], dict[str, Wait]]:
+    """Servers without the image: those that are idle, those that run jobs, and why the others are left out."""
+    idle: list[Member] = []
+    busy: list[Member] = []
+    held: dict[str, Wait] = {}
+    for member in members:
+        if member.state == "Outdated":
+            if member.excluded is not None:
+                held[member.name] = Wait("Excluded", member.excluded)
+            elif member.runs is None:
+                idle.append(member)
+            else:
+                busy.append(member)
+        elif member.state == "Down":
+            held[member.name] = _DOWN
+    return idle, busy, held
+
+
+def _claim(idle: Iterable[Member], room: Room, held: dict[str, Wait]) -> list[str]:
+    """Those whose turn it is; why it is not that of others goes into `held`."""
+    claims: list[str] = []
+    full = room.full_wait()
+    for member in idle:
+        wait = full or room.domain_wait(member)
+        if wait is not None:
+            held[member.name] = wait
+            continue
+        claims.append(member.name)
+        room.take(member)
+        full = room.full_wait()
+    return claims
 
 
 def _stopped(
@@ -105,9 +137,9 @@ def _stopped(
     """Why nothing at all goes on, if so; and when time alone changes that."""
     if strategy.paused:
         return Wait("Paused", "the rollout is paused (spec.upgradeStrategy.paused)"), None
-    for field, amount in (("maxParallel", strategy.max_parallel), ("maxUnavailable", strategy.max_unavailable)):
+    for name, amount in (("maxParallel", strategy.max_parallel), ("maxUnavailable", strategy.max_unavailable)):
         if amount is not None and resolve_amount(amount, 100) == 0:
-            return Wait("Paused", f"the rollout is paused (spec.upgradeStrategy.{field} is 0)"), None
+            return Wait("Paused", f"the rollout is paused (spec.upgradeStrategy.{name} is 0)"), None
     if counts["Failed"] >= strategy.max_failures:
         words = f"{counts['Failed']} servers failed with the new image, {strategy.max_failures} may (maxFailures)"
         return Wait("Failures", f"{words}: a person decides how it goes on"), None
@@ -121,16 +153,3 @@ def _stopped(
             return Wait("Window", f"no maintenance window is open; {words}"), opens
         return None, closes
     return None, None
-
-
-def _in_order(ahead: Iterable[Member]) -> list[Member]:
-    """By failure domain, then by name: what a wide job could use together is done together."""
-    return sorted(ahead, key=lambda m: (tuple(domain or "" for domain in m.domains), m.name))
-
-
-def _job_wait(member: Member, fleet: Fleet) -> Wait:
-    first = fleet.jobs.get(member.jobs[0])
-    words = f"{len(member.jobs)} jobs run there" if len(member.jobs) > 1 else f"{member.jobs[0]} runs there"
-    if first is not None and len(first.members) > 1:
-        words += f", {member.jobs[0]} on {len(first.members)} servers"
-    return Wait("Job", words, member.jobs)

@@ -29,16 +29,13 @@ class Room:
         self._stage = stage
         self._in_stage = stage.limit - self._ours - counts.get("Updated", 0)
         self._keys = tuple(cap.key for cap in strategy.domains)
-        sizes: Counter[tuple[int, str | None]] = Counter()
-        self._domain_out: Counter[tuple[int, str | None]] = Counter()
-        if strategy.domains:
-            for member in members:
-                for place in enumerate(member.domains):
-                    sizes[place] += 1
-                    self._domain_out[place] += member.state in _OUT
-        self._domain_caps = {
-            place: resolve_amount(strategy.domains[place[0]].max_unavailable, count) for place, count in sizes.items()
-        }
+        self._domain_out: list[Counter[str | None]] = []
+        self._domain_caps: list[dict[str | None, int]] = []
+        for number, cap in enumerate(strategy.domains):
+            sizes = Counter(member.domains[number] for member in members)
+            self._domain_out.append(Counter(member.domains[number] for member in members if member.state in _OUT))
+            self._domain_caps.append({name: resolve_amount(cap.max_unavailable, size) for name, size in sizes.items()})
+        self._full_domains: dict[tuple[int, str], Wait] = {}
 
     @property
     def stage_has_room(self) -> bool:
@@ -49,8 +46,8 @@ class Room:
         """One more is on its way to the image."""
         self._ours += 1
         self._in_stage -= 1
-        for place in enumerate(member.domains):
-            self._domain_out[place] += 1
+        for out, domain in zip(self._domain_out, member.domains, strict=True):
+            out[domain] += 1
 
     def full_wait(self) -> Wait | None:
         """Why no server of the pool may be taken out of use now; None if one may."""
@@ -69,13 +66,18 @@ class Room:
 
     def domain_wait(self, member: Member) -> Wait | None:
         """Why none of the server's failure domain may be taken out of use now; None if one may."""
-        for place in enumerate(member.domains):
-            number, domain = place
-            out, cap = self._domain_out[place], self._domain_caps[place]
-            if domain is not None and out >= cap:
-                words = f"{out} servers of {self._keys[number]} {domain} are out of use, and {cap} may be at once"
-                return Wait("Domain", f"{words} (domains)")
+        for number, domain in enumerate(member.domains):
+            if domain is not None and self._domain_out[number][domain] >= self._domain_caps[number][domain]:
+                key = number, domain
+                if key not in self._full_domains:
+                    self._full_domains[key] = self._full_domain(*key)
+                return self._full_domains[key]
         return None
+
+    def _full_domain(self, number: int, domain: str) -> Wait:
+        out, cap = self._domain_out[number][domain], self._domain_caps[number][domain]
+        words = f"{out} servers of {self._keys[number]} {domain} are out of use, and {cap} may be at once (domains)"
+        return Wait("Domain", words)
 
 
 def _cap(amount: int | str | None, default: str, size: int) -> int:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime
 from typing import Literal
 
 from provisioner.api.meta import rfc3339
@@ -28,45 +28,59 @@ class Stage:
     until: datetime | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Part:
+    """So many servers, which are then in use for a while before more follow."""
+
+    filling: StageName
+    soaking: StageName
+    name: str
+    count: int
+    soak_seconds: int
+
+
 def find_stage(members: Sequence[Member], strategy: UpgradeStrategy, now: datetime, *, passed: bool) -> Stage:
     """The stage of a rollout over `members`. passed: the image has passed the canary of this pool before.
 
     A stage is over when as many servers as it takes are in use with the new image and have been so for its soak. It
     takes no more than there are.
     """
-    since = sorted(m.since for m in members if m.state == "Updated" and m.since is not None)
-    canary = strategy.canary
-    if not passed and canary.count > 0:
-        name, words = "canary", f"{canary.count} of {len(members)} servers"
-        stage = _part("Canary", "CanarySoak", name, words, canary.count, canary.soak_seconds, members, since, now)
-        if stage is not None:
-            return stage
-    for number, wave in enumerate(strategy.waves, start=1):
-        count = math.ceil(len(members) * wave.share / 100)
-        name, words = f"wave {number}", f"{wave.share} % of the servers, {count} of {len(members)}"
-        stage = _part("Wave", "WaveSoak", name, words, count, wave.soak_seconds, members, since, now)
-        if stage is not None:
-            return stage
+    parts = list(_parts(len(members), strategy, passed=passed))
+    if parts:
+        since = sorted(m.since for m in members if m.state == "Updated" and m.since is not None)
+        able = sum(m.state not in ("Down", "Absent") and m.excluded is None for m in members)
+        for part in parts:
+            stage = _stage_of(part, since, able, now)
+            if stage is not None:
+                return stage
     return Stage(name="Rest", limit=len(members), words="all servers may follow")
 
 
-def _part(
-    filling: StageName,
-    soaking: StageName,
-    name: str,
-    words: str,
-    count: int,
-    soak_seconds: int,
-    members: Sequence[Member],
-    since: Sequence[datetime],
-    now: datetime,
-) -> Stage | None:
-    """The stage while it lasts; None once it is over."""
-    able = sum(m.state in ("Updated", "Updating", "Outdated", "Failed") and m.excluded is None for m in members)
-    count = min(count, able)
+def _parts(size: int, strategy: UpgradeStrategy, *, passed: bool) -> Iterator[_Part]:
+    canary = strategy.canary
+    if not passed and canary.count > 0:
+        yield _Part(
+            filling="Canary",
+            soaking="CanarySoak",
+            name="canary",
+            count=canary.count,
+            soak_seconds=canary.soak_seconds,
+        )
+    for number, wave in enumerate(strategy.waves, start=1):
+        count = math.ceil(size * wave.share / 100)
+        name = f"wave {number}, {wave.share} %"
+        yield _Part(filling="Wave", soaking="WaveSoak", name=name, count=count, soak_seconds=wave.soak_seconds)
+
+
+def _stage_of(part: _Part, since: Sequence[float], able: int, now: datetime) -> Stage | None:
+    """The stage while it lasts; None once it is over. able: how many servers could have the image."""
+    count = min(part.count, able)
     if len(since) < count:
-        return Stage(name=filling, limit=count, words=f"{name}: {words}; {len(since)} in use with the new image")
-    over = since[count - 1] + timedelta(seconds=soak_seconds) if count else now
-    if now < over:
-        return Stage(name=soaking, limit=count, words=f"{name}: in use until {rfc3339(over)} to be judged", until=over)
+        words = f"{part.name}: {len(since)} of {count} servers are in use with the new image"
+        return Stage(name=part.filling, limit=count, words=words)
+    over = since[count - 1] + part.soak_seconds if count else 0.0
+    if now.timestamp() < over:
+        until = datetime.fromtimestamp(over, UTC)
+        words = f"{part.name}: in use until {rfc3339(until)} before more follow"
+        return Stage(name=part.soaking, limit=count, words=words, until=until)
     return None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
+
+from provisioner.rollout.fleet import Occupancy
 
 WaitReason = Literal[
     "Paused",
@@ -29,3 +32,14 @@ class Wait:
     reason: WaitReason
     words: str
     jobs: tuple[str, ...] = ()
+
+
+def wait_for_jobs(runs: Occupancy, widths: Mapping[str, int]) -> Wait:
+    """It waits for what runs there; of those the widest is named."""
+    widest = max(runs.jobs, key=lambda key: widths.get(key, 1))
+    words = f"runs {widest}"
+    if widths.get(widest, 1) > 1:
+        words += f", which spans {widths[widest]} servers"
+    if len(runs.jobs) > 1:
+        words += f", and {len(runs.jobs) - 1} more"
+    return Wait("Job", words, runs.jobs)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from collections import Counter
+from datetime import UTC, datetime
 from typing import Any
 
 from provisioner.api.upgrade_strategy import Canary, UpgradeStrategy
-from provisioner.rollout.fleet import Fleet, Member, RunningJob
+from provisioner.rollout.fleet import Fleet, Member, Occupancy
 
 NOON = datetime(2026, 11, 2, 12, 0, tzinfo=UTC)
 AT_ONCE: dict[str, Any] = {"max_parallel": "100%", "max_unavailable": "100%", "canary": Canary(count=0)}
@@ -18,21 +18,27 @@ def strategy(**changes: Any) -> UpgradeStrategy:
     return UpgradeStrategy(**{**AT_ONCE, **changes})
 
 
+def after(hours: float) -> float:
+    """So many hours after noon, or before, in seconds since the epoch."""
+    return NOON.timestamp() + hours * 3600
+
+
 def idle(name: str, **changes: Any) -> Member:
     return Member(**{"name": name, "state": "Outdated", **changes})
 
 
-def busy(name: str, *jobs: str, free: float = 0.0, **changes: Any) -> Member:
-    return Member(**{"name": name, "state": "Outdated", "jobs": jobs, "free": free, **changes})
+def busy(name: str, *jobs: str, free: float = 0.0, began: float = 0.0, ends: float | None = None) -> Member:
+    """With jobs that all began, and end, so many hours after noon."""
+    known = after(ends) if ends is not None else None
+    runs = Occupancy(jobs=jobs, free=free, first=after(began), average=after(began), ends=known)
+    return Member(name=name, state="Outdated", runs=runs)
 
 
 def updated(name: str, minutes: float = 0.0, **changes: Any) -> Member:
-    return Member(**{"name": name, "state": "Updated", "since": NOON - timedelta(minutes=minutes), **changes})
+    return Member(**{"name": name, "state": "Updated", "since": after(-minutes / 60), **changes})
 
 
-def fleet(*members: Member, jobs: Mapping[str, RunningJob] | None = None, **changes: Any) -> Fleet:
-    """With a job for each key that a member names, unless it is given."""
-    known = dict(jobs or {})
-    for key in {key for member in members for key in member.jobs} - known.keys():
-        known[key] = RunningJob(members=tuple(m.name for m in members if key in m.jobs), began=NOON)
-    return Fleet(members=members, jobs=known, **changes)
+def fleet(*members: Member, **changes: Any) -> Fleet:
+    """Jobs of one name are one job."""
+    widths = Counter(key for member in members if member.runs is not None for key in member.runs.jobs)
+    return Fleet(members=members, widths=widths, **changes)

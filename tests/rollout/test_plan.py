@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from provisioner.api.upgrade_strategy import Canary, DomainCap, MaintenanceWindow, UpgradeStrategy, Wave
 from provisioner.rollout.amounts import resolve_amount
-from provisioner.rollout.fleet import Fleet, Member, RunningJob
+from provisioner.rollout.fleet import Member, Occupancy
 from provisioner.rollout.plan import Plan, plan
-from tests.rollout.fleets import NOON, busy, fleet, idle, strategy, updated
+from tests.rollout.fleets import NOON, after, busy, fleet, idle, strategy, updated
 
 
 def reasons(found: Plan) -> dict[str, str]:
@@ -34,37 +34,41 @@ def test_a_server_that_its_job_fills_is_closed_so_that_none_takes_its_place() ->
 
 
 def test_a_server_that_jobs_fill_in_part_stays_open_and_jobs_are_steered_away_from_it() -> None:
-    old = {"job-1": RunningJob(members=("part",), began=NOON - timedelta(hours=5))}
-    found = plan(fleet(busy("part", "job-1", free=0.5), jobs=old), strategy(), NOON)
+    found = plan(fleet(busy("part", "job-1", free=0.5, began=-5)), strategy(), NOON)
     assert found.closed == frozenset()
     assert found.steered == {"part"}
 
 
 def test_a_server_whose_jobs_are_about_to_end_is_closed_although_some_of_it_is_free() -> None:
-    ends = {"job-1": RunningJob(members=("part",), began=NOON - timedelta(hours=5), ends=NOON + timedelta(seconds=30))}
-    found = plan(fleet(busy("part", "job-1", free=0.5), jobs=ends), strategy(), NOON)
-    assert found.closed == {"part"}
-    assert plan(fleet(busy("part", "job-1", free=0.5), jobs=ends), strategy(idle_percent=0), NOON).closed == frozenset()
+    members = fleet(busy("part", "job-1", free=0.5, began=-5, ends=30 / 3600))
+    assert plan(members, strategy(), NOON).closed == {"part"}
+    assert plan(members, strategy(idle_percent=0), NOON).closed == frozenset()
 
 
-def test_a_server_that_has_idled_for_long_enough_is_opened_again() -> None:
-    young = {"job-1": RunningJob(members=("part",), began=NOON - timedelta(seconds=20))}
+def test_a_server_whose_jobs_have_just_begun_is_closed_and_opened_again_once_it_has_idled_for_long_enough() -> None:
     part = busy("part", "job-1", free=0.25)
-    assert plan(fleet(part, jobs=young), strategy(), NOON).closed == {"part"}
-    closed = replace(part, closed_since=NOON - timedelta(minutes=10))
-    assert plan(fleet(closed, jobs=young), strategy(), NOON).closed == frozenset()
+    assert plan(fleet(part), strategy(), NOON).closed == {"part"}
+    closed = replace(part, closed_since=after(-1 / 6))
+    assert plan(fleet(closed), strategy(), NOON).closed == frozenset()
+
+
+def test_the_fewer_are_left_the_more_each_may_idle() -> None:
+    part = busy("part", "job-1", free=0.25, began=-0.1)
+    assert plan(fleet(part, updated("a")), strategy(), NOON).closed == frozenset()
+    many = [updated(f"u{number}") for number in range(20)]
+    assert plan(fleet(part, *many), strategy(), NOON).closed == {"part"}
 
 
 def test_a_job_of_which_nothing_is_known_closes_no_server_that_is_free_in_part() -> None:
-    known_nothing = Fleet(members=[busy("part", "job-1", "job-2")])
-    assert plan(known_nothing, strategy(), NOON).closed == frozenset()
+    part = Member(name="part", state="Outdated", runs=Occupancy(jobs=("job-1", "job-2"), free=0.5))
+    assert plan(fleet(part), strategy(idle_percent=1000), NOON).closed == frozenset()
 
 
 def test_a_gang_waits_as_one_and_says_how_wide_it_is() -> None:
     found = plan(fleet(busy("a", "gang"), busy("b", "gang")), strategy(), NOON)
     assert found.claims == ()
     assert found.closed == {"a", "b"}
-    assert "gang on 2 servers" in found.waits["a"].words
+    assert found.waits["a"].words == "runs gang, which spans 2 servers"
 
 
 def test_the_canary_goes_first_and_the_others_wait_for_it() -> None:
@@ -184,21 +188,27 @@ def test_a_server_that_a_person_excludes_is_left_alone_and_told() -> None:
 
 
 def test_when_it_is_complete_is_told_where_every_end_is_known() -> None:
-    jobs = {"job-1": RunningJob(members=("b",), ends=NOON + timedelta(hours=2))}
-    members = fleet(idle("a"), busy("b", "job-1"), jobs=jobs, attempt=timedelta(minutes=10))
+    members = fleet(idle("a"), busy("b", "job-1", ends=2), attempt=timedelta(minutes=10))
     assert plan(members, strategy(), NOON).expected == NOON + timedelta(hours=2, minutes=10)
     assert plan(fleet(idle("a"), busy("b", "job-2")), strategy(), NOON).expected is None
 
 
 STATES = st.sampled_from(["Updated", "Updating", "Failed", "Outdated", "Outdated", "Outdated", "Down", "Absent"])
+RUNS = st.builds(
+    Occupancy,
+    jobs=st.sampled_from([("j1",), ("j1", "j2"), ("j3",)]),
+    free=st.sampled_from([0.0, 0.5]),
+    first=st.sampled_from([None, after(-9)]),
+    average=st.sampled_from([None, after(-1)]),
+    ends=st.sampled_from([None, after(-1), after(1)]),
+)
 MEMBERS = st.lists(
     st.builds(
         Member,
         name=st.integers(0, 10_000).map(str),
         state=STATES,
-        jobs=st.sampled_from([(), (), ("j1",), ("j1", "j2"), ("j3",)]),
-        free=st.sampled_from([0.0, 0.5, 1.0]),
-        since=st.sampled_from([NOON, NOON - timedelta(hours=1)]),
+        runs=st.none() | RUNS,
+        since=st.sampled_from([after(0), after(-1)]),
         domains=st.tuples(st.sampled_from(["r1", "r2", None])),
         excluded=st.sampled_from([None, None, None, "held"]),
     ),
@@ -227,12 +237,12 @@ def test_whatever_the_fleet_looks_like_no_job_is_interrupted_no_cap_is_broken_an
     found = plan(everything, rules, NOON)
     by_name = {member.name: member for member in members}
     claimed = [by_name[name] for name in found.claims]
-    assert all(m.state == "Outdated" and not m.jobs and m.excluded is None for m in claimed)
+    assert all(m.state == "Outdated" and m.runs is None and m.excluded is None for m in claimed)
     left = {m.name for m in members if m.state in ("Outdated", "Down")}
     assert set(found.claims) | found.waits.keys() == left
     assert not found.waits.keys() & set(found.claims)
     assert not found.closed & found.steered
-    assert all(by_name[name].jobs for name in found.closed)
+    assert all(by_name[name].runs is not None for name in found.closed)
     assert not (found.closed | found.steered) & set(found.claims)
     if claimed:
         states = [member.state for member in members]
@@ -250,7 +260,7 @@ def test_whatever_the_fleet_looks_like_no_job_is_interrupted_no_cap_is_broken_an
 
 @given(members=MEMBERS, rules=STRATEGIES)
 def test_a_rollout_without_jobs_ends_or_says_why_not(members: list[Member], rules: UpgradeStrategy) -> None:
-    members = [replace(m, jobs=(), excluded=None) for m in members if m.state in ("Updated", "Updating", "Outdated")]
+    members = [replace(m, runs=None, excluded=None) for m in members if m.state in ("Updated", "Updating", "Outdated")]
     now = NOON
     for _ in range(4 * len(members) + 8):
         now += timedelta(hours=1)
@@ -260,7 +270,7 @@ def test_a_rollout_without_jobs_ends_or_says_why_not(members: list[Member], rule
         if not found.claims and {wait.reason for wait in found.waits.values()} & {"Paused", "Domain"}:
             return  # a cap of 0, or one that rounds to it: said of each server
         members = [
-            replace(m, state="Updated", since=now) if m.state == "Updating" or m.name in found.claims else m
+            replace(m, state="Updated", since=now.timestamp()) if m.state == "Updating" or m.name in found.claims else m
             for m in members
         ]
     pytest.fail(f"it goes on and on: {found}")

@@ -9,12 +9,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, Protocol
 
 from provisioner.api.upgrade_strategy import UpgradeStrategy
-from provisioner.rollout.fleet import Fleet, Member, RunningJob
+from provisioner.rollout.fleet import Fleet, Member, Occupancy
 from provisioner.rollout.plan import plan
 from provisioner.rollout.simulate.cluster import Cluster
 
 EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)
 """The moment that 0 seconds of a simulation stand for."""
+EPOCH_SECONDS: Final = EPOCH.timestamp()
 
 LOOK_SECONDS: Final = 300.0
 """After so long the planner is asked again, whatever happened: jobs have grown older."""
@@ -68,9 +69,9 @@ class Planner:
         self, strategy: UpgradeStrategy, *, known_ends: bool = False, clock: Callable[[], float] | None = None
     ) -> None:
         self._strategy, self._known_ends, self._clock = strategy, known_ends, clock
+        self.name = "provisioner, ends known" if known_ends else "provisioner"
         self._members: list[Member] = []
-        self._jobs: dict[str, RunningJob] = {}
-        self._closed: dict[int, datetime] = {}
+        self._closed: dict[int, float] = {}
         self.seconds: list[float] = []
         """How long each decision took, by `clock`."""
 
@@ -81,43 +82,49 @@ class Planner:
         if self._clock is not None:
             self.seconds.append(self._clock() - begun)
         closed = {int(name) for name in answer.closed}
+        self._close(closed, view.now)
+        again = (answer.again - EPOCH).total_seconds() if answer.again is not None else math.inf
+        return Orders(
+            claims=[int(name) for name in answer.claims],
+            closed=frozenset(closed),
+            steered=frozenset(map(int, answer.steered)),
+            again=min(again if again > view.now else math.inf, view.now + LOOK_SECONDS),
+        )
+
+    def _close(self, closed: set[int], now: float) -> None:
         for server in self._closed.keys() ^ closed:
             if server in closed:
                 self._closed[server] = now
             else:
                 del self._closed[server]
-            member = self._members[server]
-            self._members[server] = replace(member, closed_since=self._closed.get(server))
-        again = (answer.again - EPOCH).total_seconds() if answer.again is not None else None
-        return Orders(
-            claims=[int(name) for name in answer.claims],
-            closed=frozenset(closed),
-            steered=frozenset(map(int, answer.steered)),
-            again=min(again if again is not None and again > view.now else math.inf, view.now + LOOK_SECONDS),
-        )
+            self._members[server] = replace(self._members[server], closed_since=self._since(server))
+
+    def _since(self, server: int) -> float | None:
+        closed = self._closed.get(server)
+        return None if closed is None else EPOCH_SECONDS + closed
 
     def _fleet(self, view: View) -> Fleet:
         cluster = view.cluster
         self._members = self._members or [Member(name=str(s), state="Outdated") for s in range(cluster.servers)]
         for server in view.changed:
-            state, on = view.states[server], cluster.on[server]
-            for key in self._members[server].jobs:
-                if int(key) not in cluster.runs:
-                    self._jobs.pop(key, None)
-            for number, run in on.items() if state == "Outdated" else ():
-                ends = moment(run.ends) if self._known_ends else None
-                self._jobs[str(number)] = RunningJob(
-                    members=tuple(map(str, run.servers)), began=moment(run.started), ends=ends
+            state, on = view.states[server], list(cluster.on[server].values())
+            runs = None
+            if on and state == "Outdated":
+                runs = Occupancy(
+                    jobs=tuple(str(run.number) for run in on),
+                    free=cluster.free[server] / cluster.gpus,
+                    first=EPOCH_SECONDS + min(run.started for run in on),
+                    average=EPOCH_SECONDS + sum(run.started for run in on) / len(on),
+                    ends=EPOCH_SECONDS + max(run.ends for run in on) if self._known_ends else None,
                 )
             self._members[server] = Member(
                 name=str(server),
                 state=state,
-                jobs=tuple(map(str, on)) if state == "Outdated" else (),
-                free=cluster.free[server] / cluster.gpus,
-                closed_since=self._closed.get(server),
-                since=moment(view.since[server]) if state == "Updated" else None,
+                runs=runs,
+                closed_since=self._since(server),
+                since=EPOCH_SECONDS + view.since[server] if state == "Updated" else None,
             )
-        return Fleet(members=self._members, jobs=self._jobs, attempt=timedelta(seconds=view.attempt))
+        return Fleet(members=self._members, attempt=timedelta(seconds=view.attempt))
 
 
 def moment(seconds: float) -> datetime:
