@@ -1,4 +1,4 @@
-"""Part of a NodePool: how its servers move to another image."""
+"""How a pool's servers move to another image: what the planner of rollouts is told."""
 
 from __future__ import annotations
 
@@ -8,16 +8,8 @@ from typing import ClassVar
 from provisioner.api.rules import PRINTABLE_RULES
 from provisioner.api.schema import FieldSchema, Rule, described
 
-_COUNT_OR_SHARE = "self.matches('^(0|[1-9][0-9]{0,5})$|^(0|[1-9][0-9]?|100)%$')"
-
-
-def _amount(field: str) -> Rule:
-    return Rule(
-        f"!has(self.{field}) || (type(self.{field}) == int ? self.{field} >= 0 : "
-        f"self.{field}.{_COUNT_OR_SHARE.removeprefix('self.')})",
-        f"{field} is a count such as 2, or a share from 0% to 100%, such as 10%",
-        field=f".{field}",
-    )
+_AMOUNT = r"^(0|[1-9][0-9]{0,5})$|^(0|[1-9][0-9]?|100)%$"
+LONGEST_SOAK_SECONDS = 2_592_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +28,7 @@ class Canary:
         default=600,
         server_default=600,
         minimum=0,
-        maximum=2_592_000,
+        maximum=LONGEST_SOAK_SECONDS,
     )
 
 
@@ -50,15 +42,14 @@ class Wave:
         default=0,
         server_default=0,
         minimum=0,
-        maximum=2_592_000,
+        maximum=LONGEST_SOAK_SECONDS,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class DomainCap:
-    """How many servers that share a failure domain may be out of use at once."""
+    """How many servers that share a failure domain may be out of use at once. What is in none is not capped."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (_amount("maxUnavailable"),)
     key: str = described(
         "What names the failure domain: 'rack' for the Server's rack, else a label of the Server, such as "
         "example.com/ib-leaf.",
@@ -68,7 +59,9 @@ class DomainCap:
     )
     max_unavailable: int | str = described(
         "How many servers of one such domain may be out of use at once, whatever the reason: a count, or a share of "
-        "the pool's servers in it, such as 25% (rounded up)."
+        "the pool's servers in it, such as 25% (rounded up).",
+        minimum=0,
+        pattern=_AMOUNT,
     )
 
 
@@ -92,15 +85,30 @@ class MaintenanceWindow:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Stragglers:
+    """Servers that are closed to new jobs although some of their GPUs are free, so that they empty at last."""
+
+    after_seconds: int = described(
+        "How long after the rollout began the first of them is closed.", minimum=0, maximum=31_536_000
+    )
+    max_closed: int | str = described(
+        "How many may be closed so at once: a count, or a share of the pool such as 2% (rounded up). What is free of "
+        "them idles until their last job has ended.",
+        default="2%",
+        server_default="2%",
+        minimum=0,
+        pattern=_AMOUNT,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class UpgradeStrategy:
     """How a pool's servers move to another image, as their jobs end."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
-        _amount("maxParallel"),
-        _amount("maxUnavailable"),
         Rule(
-            "!has(self.waves) || self.waves.all(w, self.waves.filter(v, v.share == w.share).size() == 1) && "
-            "self.waves.map(w, w.share) == self.waves.map(w, w.share).sort()",
+            "!has(self.waves) || self.waves.map(w, w.share).isSorted() && "
+            "self.waves.all(w, self.waves.exists_one(v, v.share == w.share))",
             "each wave takes in more servers than the one before: write their shares in rising order",
             field=".waves",
         ),
@@ -110,11 +118,15 @@ class UpgradeStrategy:
         "How many servers may be on their way to the new image at once: a count, or a share of the pool such as 10% "
         "(rounded up). Servers that failed to get there count until somebody decides. 0 pauses. 10% if absent.",
         default=None,
+        minimum=0,
+        pattern=_AMOUNT,
     )
     max_unavailable: int | str | None = described(
         "How many of the pool's servers may be out of use at once, whatever the reason, for another to be taken out: a "
         "count, or a share such as 25% (rounded up). 0 pauses. 25% if absent.",
         default=None,
+        minimum=0,
+        pattern=_AMOUNT,
     )
     domains: tuple[DomainCap, ...] = described(
         "Caps for each failure domain, such as a rack or a leaf switch.",
@@ -132,19 +144,13 @@ class UpgradeStrategy:
     windows: tuple[MaintenanceWindow, ...] = described(
         "When servers may be taken out of use; always if absent.", default=(), max_items=16
     )
+    stragglers: Stragglers | None = described(
+        "Which servers are closed to new jobs although some of their GPUs are free. None if absent.", default=None
+    )
     max_failures: int = described(
-        "How many servers may fail with a new image before the rollout pauses itself.",
+        "At how many servers that failed with a new image the rollout pauses itself.",
         default=1,
         server_default=1,
         minimum=1,
         maximum=100_000,
-    )
-    idle_percent: int = described(
-        "How much may idle so that servers empty: they are closed to new jobs although some of their GPUs are free. In "
-        "percent of the time for which the updates themselves take servers out of use. A high share ends a rollout on "
-        "a crowded cluster sooner.",
-        default=5,
-        server_default=5,
-        minimum=0,
-        maximum=1_000_000,
     )

@@ -27,13 +27,15 @@ def lower_bound(releases: Iterable[float], parallel: int, attempt: float) -> flo
 def expect_completion(
     fleet: Fleet, idle: int, busy: Iterable[Member], updating: int, parallel: int, now: datetime
 ) -> datetime | None:
-    """When all have the image, if every job ends when it is expected to and nothing fails; None if that is not known of
-    some job. idle, updating: how many there are."""
+    """When all of `idle` servers, the `busy` and the `updating` have the image, `parallel` at once, if every job ends
+    when it is expected to and nothing fails. None if that is not known of some job, or nothing may go on."""
     moment = now.timestamp()
     releases = [0.0] * idle
     for member in busy:
         if member.runs is None or member.runs.ends is None:
             return None
         releases.append(max(0.0, member.runs.ends - moment))
-    latest = timedelta(seconds=lower_bound(releases, max(1, parallel), fleet.attempt.total_seconds()))
+    if parallel < 1 and releases:
+        return None
+    latest = timedelta(seconds=lower_bound(releases, parallel, fleet.attempt.total_seconds()))
     return now + max(latest, fleet.attempt if updating else timedelta())

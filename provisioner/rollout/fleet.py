@@ -12,22 +12,21 @@ from typing import Literal
 
 MemberState = Literal["Updated", "Updating", "Failed", "Outdated", "Down", "Absent"]
 """Updated: in use with the wanted image. Updating: on its way there by this rollout. Failed: it did not get there, or
-not for long. Outdated: in use with another image. Down: out of use by no doing of this rollout. Absent: it has no Node,
-and boots the right image when it boots."""
+was there and is out of use. Outdated: in use with another image. Down: out of use with another image, by no doing of
+this rollout. Absent: it has no Node."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Occupancy:
     """The jobs that run on a server, by key. free: share of it on which nothing runs, from 0 to 1.
 
-    first, average: when the first of the jobs began to run there, and the mean of all. ends: by when all of them have
-    ended. Each None if that is not known of one.
+    first: when the first of the jobs began to run there. ends: by when all of them have ended. Each None if that is not
+    known of one of them.
     """
 
     jobs: tuple[str, ...]
     free: float = 0.0
     first: float | None = None
-    average: float | None = None
     ends: float | None = None
 
 
@@ -35,16 +34,16 @@ class Occupancy:
 class Member:
     """One server of the pool.
 
-    runs: what runs on it; None if it is idle. since: since when it is Updated. closed_since: since when new jobs are
-    kept from it for the rollout. domains: its failure domain for each key of `UpgradeStrategy.domains`.
-    excluded: why a person wants it left alone.
+    runs: what runs on it; None if it is idle. since: since when it is Updated; None means just now. closed: whether new
+    jobs are kept from it for the rollout. domains: its failure domain for each of `UpgradeStrategy.domains`; None if it
+    is in none, and no cap holds it. excluded: why a person wants it left alone.
     """
 
     name: str
     state: MemberState
     runs: Occupancy | None = None
     since: float | None = None
-    closed_since: float | None = None
+    closed: bool = False
     domains: tuple[str | None, ...] = ()
     excluded: str | None = None
 
@@ -55,11 +54,14 @@ class Fleet:
 
     members: in the order in which they are updated where nothing else decides, such as rack by rack: what a wide job
     could use together is done together. widths: on how many servers a job runs, of those that span several.
-    halted: in words, why nothing may go on (an image that is not there, a bad comparison); None if nothing stands in
-    the way. attempt: how long a server is out of use for the new image.
+    passed: how many stages (canary, waves) the image has passed in this pool before; they are not asked for again.
+    began: when the rollout did. halted: in words, why nothing may go on (an image that is not there, a bad comparison);
+    None if nothing stands in the way. attempt: how long a server is out of use for the new image.
     """
 
     members: Sequence[Member]
+    began: float
+    passed: int = 0
     widths: Mapping[str, int] = field(default_factory=dict)
     halted: str | None = None
     attempt: timedelta = timedelta(minutes=10)

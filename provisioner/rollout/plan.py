@@ -1,9 +1,10 @@
 """Which servers of a pool move to another image now, and why each other one waits. Pure.
 
-Idle servers come first. A server whose jobs fill it is closed to new ones, which costs nothing until its job ends, and
+Idle servers come first. A server that a single job fills is closed to new ones, which costs nothing until it ends, and
 then it is its turn: without that a queued job would take the place of the one that ended, and the server would never
 empty. A server that jobs fill only in part stays open, for closing it would idle what is free; jobs are steered away
-from it instead. A job that spans servers counts as one. Nothing here ends a job.
+from it instead, and from idle ones that have to wait, so that few have to end there. A job that spans servers counts as
+one. Nothing here ends a job.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
 from provisioner.api.meta import rfc3339
@@ -25,7 +26,11 @@ from provisioner.rollout.stage import Stage, find_stage
 from provisioner.rollout.wait import Wait, wait_for_jobs
 from provisioner.rollout.windows import open_until, opens_next
 
-_DOWN: Final = Wait("Down", "it is out of use; it boots the right image when it boots")
+_NO_TURN: Final[Mapping[str, Wait]] = {
+    "Down": Wait("Down", "it is out of use; its turn comes when it is back"),
+    "Failed": Wait("Failed", "it failed with the new image, and keeps its place until a person decides"),
+    "Absent": Wait("Absent", "it has no Node; it boots the right image when it boots"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +41,8 @@ class Plan:
     closed: servers on which no new job shall start. steered: those on which one shall start only where no other server
     can take it.
     held: servers that wait for something else than jobs, and for what. working: those that wait for jobs.
-    expected: when all have the image, should every job end when it is expected to and nothing fail; None if that is not
-    known of some job. again: when time alone changes the plan.
+    expected: when all servers have the image that can have it, should every job end when it is expected to and nothing
+    fail; None if that is not known. again: when time alone changes the plan.
     """
 
     stage: Stage
@@ -52,19 +57,16 @@ class Plan:
 
     @property
     def waits(self) -> dict[str, Wait]:
-        """Every server without the image that is not claimed, and why."""
+        """Every server without the image that is neither on its way there nor claimed now, and why."""
         jobs = {m.name: wait_for_jobs(m.runs, self.widths) for m in self.working if m.runs is not None}
         return {**self.held, **jobs}
 
 
-def plan(fleet: Fleet, strategy: UpgradeStrategy, now: datetime, *, passed: bool = False) -> Plan:
-    """What the rollout of one image over `fleet` does now. passed: the image has passed this pool's canary before.
-
-    Raises: NeedsHuman for a maintenance window that cannot be read.
-    """
+def plan(fleet: Fleet, strategy: UpgradeStrategy, now: datetime) -> Plan:
+    """What the rollout of one image over `fleet` does now. Raises: NeedsHuman for a window that cannot be read."""
     members = fleet.members
     counts: Counter[str] = Counter(m.state for m in members)
-    stage = find_stage(members, strategy, now, passed=passed)
+    stage = find_stage(fleet, strategy, now)
     idle, busy, held = _sort_out(members)
     stop, again = _stopped(fleet, strategy, counts, now)
     if stop is not None:
@@ -72,19 +74,18 @@ def plan(fleet: Fleet, strategy: UpgradeStrategy, now: datetime, *, passed: bool
         return Plan(stage=stage, held=held, again=again)
     room = Room(members, strategy, counts, stage)
     claims = _claim(idle, room, held)
-    if not room.stage_has_room:
-        full = room.full_wait()
-        assert full is not None  # noqa: S101 - there is no room in the stage
+    again = min((moment for moment in (again, stage.until) if moment is not None), default=None)
+    full = room.full_wait()
+    if full is not None and (not room.stage_has_room or not room.at_once):
+        # No end of a job would let a server go on: nothing is kept free for it.
         held.update(dict.fromkeys((m.name for m in busy), full))
-        again = min((moment for moment in (again, stage.until) if moment is not None), default=None)
         return Plan(stage=stage, claims=tuple(claims), held=held, again=again)
-    left = len(idle) + len(busy)
-    closed = find_closed(fleet, busy, left, strategy.idle_percent / 100, now.timestamp())
+    closed = find_closed(fleet, busy, strategy.stragglers, now.timestamp())
     steered = {m.name for m in busy if m.name not in closed}
     steered.update(m.name for m in idle)
     expected = None
-    if stage.name == "Rest":
-        expected = expect_completion(fleet, len(idle), busy, counts["Updating"], room.parallel, now)
+    if stage.name == "Rest" and not strategy.windows and not any(wait.reason == "Excluded" for wait in held.values()):
+        expected = expect_completion(fleet, len(idle), busy, counts["Updating"], room.at_once, now)
     return Plan(
         stage=stage,
         claims=tuple(claims),
@@ -94,12 +95,12 @@ def plan(fleet: Fleet, strategy: UpgradeStrategy, now: datetime, *, passed: bool
         working=tuple(busy),
         widths=fleet.widths,
         expected=expected,
-        again=again,
+        again=min((m for m in (again, _stragglers_begin(fleet, strategy, now)) if m is not None), default=None),
     )
 
 
 def _sort_out(members: Iterable[Member]) -> tuple[list[Member], list[Member], dict[str, Wait]]:
-    """Servers without the image: those that are idle, those that run jobs, and why the others are left out."""
+    """Servers without the image: those that are idle, those that run jobs, and why it is not the others' turn."""
     idle: list[Member] = []
     busy: list[Member] = []
     held: dict[str, Wait] = {}
@@ -111,8 +112,8 @@ def _sort_out(members: Iterable[Member]) -> tuple[list[Member], list[Member], di
                 idle.append(member)
             else:
                 busy.append(member)
-        elif member.state == "Down":
-            held[member.name] = _DOWN
+        elif member.state in _NO_TURN:
+            held[member.name] = _NO_TURN[member.state]
     return idle, busy, held
 
 
@@ -141,8 +142,8 @@ def _stopped(
         if amount is not None and resolve_amount(amount, 100) == 0:
             return Wait("Paused", f"the rollout is paused (spec.upgradeStrategy.{name} is 0)"), None
     if counts["Failed"] >= strategy.max_failures:
-        words = f"{counts['Failed']} servers failed with the new image, {strategy.max_failures} may (maxFailures)"
-        return Wait("Failures", f"{words}: a person decides how it goes on"), None
+        words = f"{counts['Failed']} servers failed with the new image; the rollout stops at {strategy.max_failures}"
+        return Wait("Failures", f"{words} (maxFailures): a person decides how it goes on"), None
     if fleet.halted is not None:
         return Wait("Halted", fleet.halted), None
     if strategy.windows:
@@ -153,3 +154,11 @@ def _stopped(
             return Wait("Window", f"no maintenance window is open; {words}"), opens
         return None, closes
     return None, None
+
+
+def _stragglers_begin(fleet: Fleet, strategy: UpgradeStrategy, now: datetime) -> datetime | None:
+    """When the first straggler is closed, if that is yet to come."""
+    if strategy.stragglers is None:
+        return None
+    begin = datetime.fromtimestamp(fleet.began + strategy.stragglers.after_seconds, UTC)
+    return begin if begin > now else None

@@ -22,12 +22,12 @@ class Room:
 
     def __init__(self, members: Sequence[Member], strategy: UpgradeStrategy, counts: Mapping[str, int], stage: Stage):
         size = len(members)
-        self.parallel = _cap(strategy.max_parallel, DEFAULT_PARALLEL, size)
+        self._parallel = _cap(strategy.max_parallel, DEFAULT_PARALLEL, size)
         self._unavailable = _cap(strategy.max_unavailable, DEFAULT_UNAVAILABLE, size)
-        self._ours = counts.get("Updating", 0) + counts.get("Failed", 0)
+        self._updating, self._failed = counts.get("Updating", 0), counts.get("Failed", 0)
         self._others = counts.get("Down", 0) + counts.get("Absent", 0)
         self._stage = stage
-        self._in_stage = stage.limit - self._ours - counts.get("Updated", 0)
+        self._in_stage = stage.limit - self._updating - counts.get("Updated", 0)
         self._keys = tuple(cap.key for cap in strategy.domains)
         self._domain_out: list[Counter[str | None]] = []
         self._domain_caps: list[dict[str | None, int]] = []
@@ -42,9 +42,14 @@ class Room:
         """Whether the stage lets another server begin at all."""
         return self._in_stage > 0
 
+    @property
+    def at_once(self) -> int:
+        """How many servers may be updated at once, as things stand; 0 if those that failed or broke take all places."""
+        return max(0, min(self._parallel - self._failed, self._unavailable - self._failed - self._others))
+
     def take(self, member: Member) -> None:
         """One more is on its way to the image."""
-        self._ours += 1
+        self._updating += 1
         self._in_stage -= 1
         for out, domain in zip(self._domain_out, member.domains, strict=True):
             out[domain] += 1
@@ -55,13 +60,13 @@ class Room:
             if self._stage.until is not None:
                 return Wait("Soak", self._stage.words)
             return Wait("Canary" if self._stage.name == "Canary" else "Wave", self._stage.words)
-        if self._ours >= self.parallel:
-            words = f"{self._ours} servers are on their way to the image, and {self.parallel} may be at once"
-            return Wait("Parallel", f"{words} (maxParallel)")
-        out = self._ours + self._others
-        if out >= self._unavailable:
-            words = f"{out} servers are out of use, {self._others} of them for other reasons"
-            return Wait("Unavailable", f"{words}, and {self._unavailable} may be at once (maxUnavailable)")
+        ours = self._updating + self._failed
+        words = f"{self._updating} servers are on their way to the image, {self._failed} failed"
+        if ours >= self._parallel:
+            return Wait("Parallel", f"{words}, and {self._parallel} may be so at once (maxParallel)")
+        if ours + self._others >= self._unavailable:
+            words += f", {self._others} are out of use for other reasons"
+            return Wait("Unavailable", f"{words}, and {self._unavailable} may be out of use at once (maxUnavailable)")
         return None
 
     def domain_wait(self, member: Member) -> Wait | None:

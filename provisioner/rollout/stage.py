@@ -10,7 +10,7 @@ from typing import Literal
 
 from provisioner.api.meta import rfc3339
 from provisioner.api.upgrade_strategy import UpgradeStrategy
-from provisioner.rollout.fleet import Member
+from provisioner.rollout.fleet import Fleet
 
 StageName = Literal["Canary", "CanarySoak", "Wave", "WaveSoak", "Rest"]
 
@@ -19,12 +19,14 @@ StageName = Literal["Canary", "CanarySoak", "Wave", "WaveSoak", "Rest"]
 class Stage:
     """limit: how many servers may have the new image, or be on their way to it. words: what it waits for.
 
+    passed: how many stages are over, to be remembered: a server that breaks later takes none of them back.
     until: when a soak is over, should nothing fail.
     """
 
     name: StageName
     limit: int
     words: str
+    passed: int
     until: datetime | None = None
 
 
@@ -39,48 +41,45 @@ class _Part:
     soak_seconds: int
 
 
-def find_stage(members: Sequence[Member], strategy: UpgradeStrategy, now: datetime, *, passed: bool) -> Stage:
-    """The stage of a rollout over `members`. passed: the image has passed the canary of this pool before.
+def find_stage(fleet: Fleet, strategy: UpgradeStrategy, now: datetime) -> Stage:
+    """The stage of a rollout.
 
-    A stage is over when as many servers as it takes are in use with the new image and have been so for its soak. It
-    takes no more than there are.
+    One is over when as many servers as it takes are in use with the new image and have been so for its soak. It takes
+    no more than could be; those that failed could not, they wait for a person.
     """
-    parts = list(_parts(len(members), strategy, passed=passed))
-    if parts:
-        since = sorted(m.since for m in members if m.state == "Updated" and m.since is not None)
-        able = sum(m.state not in ("Down", "Absent") and m.excluded is None for m in members)
-        for part in parts:
-            stage = _stage_of(part, since, able, now)
+    members, moment = fleet.members, now.timestamp()
+    parts = list(_parts(len(members), strategy))
+    passed = min(fleet.passed, len(parts))
+    if parts[passed:]:
+        since = sorted(moment if m.since is None else m.since for m in members if m.state == "Updated")
+        able = len(since) + sum(m.state in ("Updating", "Outdated") and m.excluded is None for m in members)
+        for number, part in enumerate(parts[passed:], start=passed):
+            stage = _stage_of(part, number, since, able, moment)
             if stage is not None:
                 return stage
-    return Stage(name="Rest", limit=len(members), words="all servers may follow")
+    return Stage(name="Rest", limit=len(members), words="all servers may follow", passed=len(parts))
 
 
-def _parts(size: int, strategy: UpgradeStrategy, *, passed: bool) -> Iterator[_Part]:
+def _parts(size: int, strategy: UpgradeStrategy) -> Iterator[_Part]:
     canary = strategy.canary
-    if not passed and canary.count > 0:
-        yield _Part(
-            filling="Canary",
-            soaking="CanarySoak",
-            name="canary",
-            count=canary.count,
-            soak_seconds=canary.soak_seconds,
-        )
+    yield _Part(
+        filling="Canary", soaking="CanarySoak", name="canary", count=canary.count, soak_seconds=canary.soak_seconds
+    )
     for number, wave in enumerate(strategy.waves, start=1):
         count = math.ceil(size * wave.share / 100)
         name = f"wave {number}, {wave.share} %"
         yield _Part(filling="Wave", soaking="WaveSoak", name=name, count=count, soak_seconds=wave.soak_seconds)
 
 
-def _stage_of(part: _Part, since: Sequence[float], able: int, now: datetime) -> Stage | None:
+def _stage_of(part: _Part, number: int, since: Sequence[float], able: int, now: float) -> Stage | None:
     """The stage while it lasts; None once it is over. able: how many servers could have the image."""
     count = min(part.count, able)
     if len(since) < count:
         words = f"{part.name}: {len(since)} of {count} servers are in use with the new image"
-        return Stage(name=part.filling, limit=count, words=words)
+        return Stage(name=part.filling, limit=count, words=words, passed=number)
     over = since[count - 1] + part.soak_seconds if count else 0.0
-    if now.timestamp() < over:
+    if now < over:
         until = datetime.fromtimestamp(over, UTC)
         words = f"{part.name}: in use until {rfc3339(until)} before more follow"
-        return Stage(name=part.soaking, limit=count, words=words, until=until)
+        return Stage(name=part.soaking, limit=count, words=words, passed=number, until=until)
     return None

@@ -22,6 +22,8 @@ WaitReason = Literal[
     "Job",
     "Excluded",
     "Down",
+    "Failed",
+    "Absent",
 ]
 
 

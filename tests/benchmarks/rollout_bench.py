@@ -41,6 +41,7 @@ COLUMNS: Final = (
     "interrupted",
     "lost GPU-h",
     "update GPU-h",
+    "closed idle",
     "extra idle",
     "jobs later",
 )
@@ -132,6 +133,7 @@ def row(case: Case, several: Sequence[Figures]) -> str:
         spread([float(f.outcome.interrupted) for f in several], "{:.0f}"),
         spread([f.outcome.lost / 3600 for f in several], "{:,.0f}"),
         spread([f.outcome.unavoidable / 3600 for f in several], "{:,.0f}"),
+        spread([f.closed_share for f in several], "{:.1%}"),
         spread([f.extra_share for f in several], "{:.1%}"),
         spread([f.delay for f in several], "{:+.0f} s"),
     ]
@@ -176,7 +178,7 @@ def measure_decisions(servers: int = 10_000, times: int = 40) -> Decisions:
         seconds = []
         for _ in range(times):
             begun = time.perf_counter()
-            found = plan(fleet, rules, NOON, passed=True)
+            found = plan(fleet, rules, NOON)
             assert len(found.waits) + len(found.claims) > servers * 0.8
             seconds.append(time.perf_counter() - begun)
         seconds.sort()
@@ -203,12 +205,11 @@ def make_fleet(servers: int, busy: float, chance: random.Random) -> Fleet:
                 jobs=tuple(f"{name}-{job}" for job in range(len(began))),
                 free=chance.choice((0.0, 0.25, 0.5)),
                 first=min(began),
-                average=sum(began) / len(began),
                 ends=now + 3600 * chance.randint(1, 99),
             )
         since = now - 3600 if state == "Updated" else None
         members.append(Member(name=name, state=state, runs=runs, since=since, domains=domains))
-    return Fleet(members=members)
+    return Fleet(members=members, began=now - 86_400, passed=1)
 
 
 if __name__ == "__main__":

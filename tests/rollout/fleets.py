@@ -30,8 +30,7 @@ def idle(name: str, **changes: Any) -> Member:
 def busy(name: str, *jobs: str, free: float = 0.0, began: float = 0.0, ends: float | None = None) -> Member:
     """With jobs that all began, and end, so many hours after noon."""
     known = after(ends) if ends is not None else None
-    runs = Occupancy(jobs=jobs, free=free, first=after(began), average=after(began), ends=known)
-    return Member(name=name, state="Outdated", runs=runs)
+    return Member(name=name, state="Outdated", runs=Occupancy(jobs=jobs, free=free, first=after(began), ends=known))
 
 
 def updated(name: str, minutes: float = 0.0, **changes: Any) -> Member:
@@ -39,6 +38,6 @@ def updated(name: str, minutes: float = 0.0, **changes: Any) -> Member:
 
 
 def fleet(*members: Member, **changes: Any) -> Fleet:
-    """Jobs of one name are one job."""
+    """Jobs of one name are one job. The rollout began at noon."""
     widths = Counter(key for member in members if member.runs is not None for key in member.runs.jobs)
-    return Fleet(members=members, widths=widths, **changes)
+    return Fleet(**{"members": members, "widths": widths, "began": after(0), **changes})

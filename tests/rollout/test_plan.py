@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.api.upgrade_strategy import Canary, DomainCap, MaintenanceWindow, UpgradeStrategy, Wave
+from provisioner.api.upgrade_strategy import Canary, DomainCap, MaintenanceWindow, Stragglers, UpgradeStrategy, Wave
 from provisioner.rollout.amounts import resolve_amount
 from provisioner.rollout.fleet import Member, Occupancy
 from provisioner.rollout.plan import Plan, plan
@@ -39,29 +39,41 @@ def test_a_server_that_jobs_fill_in_part_stays_open_and_jobs_are_steered_away_fr
     assert found.steered == {"part"}
 
 
-def test_a_server_whose_jobs_are_about_to_end_is_closed_although_some_of_it_is_free() -> None:
-    members = fleet(busy("part", "job-1", free=0.5, began=-5, ends=30 / 3600))
-    assert plan(members, strategy(), NOON).closed == {"part"}
-    assert plan(members, strategy(idle_percent=0), NOON).closed == frozenset()
+def test_stragglers_are_closed_after_a_while_so_many_at_once_and_stay_closed_until_they_are_empty() -> None:
+    rules = strategy(stragglers=Stragglers(after_seconds=7 * 86_400, max_closed=1))
+    old = busy("old", "job-1", free=0.5, began=-100)
+    young = busy("young", "job-2", free=0.5, began=-1)
+    early = plan(fleet(old, young), rules, NOON)
+    assert early.closed == frozenset()
+    assert early.again == NOON + timedelta(days=7)
+    late = NOON + timedelta(days=7)
+    found = plan(fleet(old, young), rules, late)
+    assert found.closed == {"young"}, "the job that has run for the shorter time is likely to be over sooner"
+    assert found.steered == {"old"}
+    assert plan(fleet(replace(old, closed=True), young), rules, late).closed == {"old"}
+    full = busy("full", "job-3")
+    assert plan(fleet(old, young, full), rules, late).closed == {"young", "full"}, "one that is full costs nothing"
 
 
-def test_a_server_whose_jobs_have_just_begun_is_closed_and_opened_again_once_it_has_idled_for_long_enough() -> None:
-    part = busy("part", "job-1", free=0.25)
-    assert plan(fleet(part), strategy(), NOON).closed == {"part"}
-    closed = replace(part, closed_since=after(-1 / 6))
-    assert plan(fleet(closed), strategy(), NOON).closed == frozenset()
+def test_of_stragglers_those_of_whose_jobs_nothing_is_known_are_closed_last() -> None:
+    rules = strategy(stragglers=Stragglers(after_seconds=0, max_closed=1))
+    unknown = Member(name="unknown", state="Outdated", runs=Occupancy(jobs=("job-1", "job-2"), free=0.5))
+    assert plan(fleet(unknown, busy("known", "job-3", free=0.5, began=-999)), rules, NOON).closed == {"known"}
+    assert plan(fleet(unknown), rules, NOON).closed == {"unknown"}
 
 
-def test_the_fewer_are_left_the_more_each_may_idle() -> None:
-    part = busy("part", "job-1", free=0.25, began=-0.1)
-    assert plan(fleet(part, updated("a")), strategy(), NOON).closed == frozenset()
-    many = [updated(f"u{number}") for number in range(20)]
-    assert plan(fleet(part, *many), strategy(), NOON).closed == {"part"}
-
-
-def test_a_job_of_which_nothing_is_known_closes_no_server_that_is_free_in_part() -> None:
-    part = Member(name="part", state="Outdated", runs=Occupancy(jobs=("job-1", "job-2"), free=0.5))
-    assert plan(fleet(part), strategy(idle_percent=1000), NOON).closed == frozenset()
+@pytest.mark.parametrize(
+    ("out", "changes", "reason"),
+    [("Failed", {"max_parallel": 1, "max_failures": 5}, "Parallel"), ("Down", {"max_unavailable": 1}, "Unavailable")],
+)
+def test_nothing_is_kept_free_where_those_that_are_out_of_use_let_no_other_go(
+    out: str, changes: dict[str, object], reason: str
+) -> None:
+    gone = Member(name="gone", state=out)  # type: ignore[arg-type]
+    found = plan(fleet(gone, busy("full", "job-1"), busy("part", "job-2", free=0.5)), strategy(**changes), NOON)
+    assert found.closed == found.steered == frozenset()
+    assert reasons(found) == {"gone": out, "full": reason, "part": reason}
+    assert found.expected is None
 
 
 def test_a_gang_waits_as_one_and_says_how_wide_it_is() -> None:
@@ -96,7 +108,33 @@ def test_nothing_follows_the_canary_until_it_was_in_use_for_its_soak() -> None:
 
 def test_an_image_that_passed_before_needs_no_canary() -> None:
     rules = strategy(canary=Canary(count=1, soak_seconds=600))
-    assert plan(fleet(idle("a"), idle("b")), rules, NOON, passed=True).claims == ("a", "b")
+    assert plan(fleet(idle("a"), idle("b"), passed=1), rules, NOON).claims == ("a", "b")
+
+
+def test_a_stage_that_is_over_is_not_begun_again_when_one_of_its_servers_breaks() -> None:
+    rules = strategy(waves=(Wave(share=33, soak_seconds=3600),))
+    soaked = [updated("a", minutes=90), updated("b", minutes=90), *(idle(f"s{number}") for number in range(4))]
+    found = plan(fleet(*soaked), rules, NOON)
+    assert len(found.claims) == 4
+    assert found.stage.passed == 2
+    broken = [Member(name="a", state="Down"), *soaked[1:]]
+    assert plan(fleet(*broken), rules, NOON).claims != found.claims
+    assert plan(fleet(*broken, passed=2), rules, NOON).claims == found.claims
+
+
+def test_a_server_that_failed_is_no_part_of_a_stage_which_goes_on_where_more_may_fail() -> None:
+    failed = Member(name="failed", state="Failed")
+    rules = strategy(canary=Canary(count=1, soak_seconds=0), waves=(Wave(share=50),), max_failures=5)
+    assert plan(fleet(failed, idle("a"), idle("b"), idle("c")), rules, NOON).claims == ("a",)
+    found = plan(fleet(failed, updated("a"), idle("b"), idle("c")), rules, NOON)
+    assert found.claims == ("b",)
+
+
+def test_a_server_that_is_updated_nobody_knows_since_when_is_so_since_now() -> None:
+    rules = strategy(canary=Canary(count=1, soak_seconds=600))
+    found = plan(fleet(Member(name="a", state="Updated"), idle("b")), rules, NOON)
+    assert reasons(found) == {"b": "Soak"}
+    assert found.again == NOON + timedelta(minutes=10)
 
 
 def test_waves_let_in_more_servers_each_after_the_soak_of_the_one_before() -> None:
@@ -121,7 +159,8 @@ def test_a_server_that_failed_keeps_its_place_until_somebody_decides() -> None:
     failed = Member(name="failed", state="Failed")
     found = plan(fleet(failed, idle("a")), strategy(max_parallel=1, max_failures=5), NOON)
     assert found.claims == ()
-    assert reasons(found) == {"a": "Parallel"}
+    assert reasons(found) == {"failed": "Failed", "a": "Parallel"}
+    assert found.waits["a"].words.startswith("0 servers are on their way to the image, 1 failed")
 
 
 def test_a_broken_server_is_not_ours_but_bounds_the_sum() -> None:
@@ -152,7 +191,7 @@ def test_after_too_many_failures_nothing_goes_on() -> None:
     found = plan(fleet(failed, idle("a"), busy("b", "job-1")), strategy(max_failures=1), NOON)
     assert found.claims == ()
     assert found.closed == found.steered == frozenset()
-    assert reasons(found) == {"a": "Failures", "b": "Failures"}
+    assert reasons(found) == {"failed": "Failed", "a": "Failures", "b": "Failures"}
 
 
 @pytest.mark.parametrize(
@@ -191,6 +230,17 @@ def test_when_it_is_complete_is_told_where_every_end_is_known() -> None:
     members = fleet(idle("a"), busy("b", "job-1", ends=2), attempt=timedelta(minutes=10))
     assert plan(members, strategy(), NOON).expected == NOON + timedelta(hours=2, minutes=10)
     assert plan(fleet(idle("a"), busy("b", "job-2")), strategy(), NOON).expected is None
+    held = idle("c", excluded="held by alice")
+    assert plan(fleet(idle("a"), held), strategy(), NOON).expected is None
+    window = MaintenanceWindow(schedule="* * * * *", duration_seconds=60)
+    assert plan(fleet(idle("a")), strategy(windows=(window,)), NOON).expected is None
+
+
+def test_when_it_is_complete_counts_the_places_that_those_out_of_use_leave() -> None:
+    down = Member(name="down", state="Down")
+    found = plan(fleet(down, idle("a"), idle("b")), strategy(max_unavailable=2), NOON)
+    assert found.claims == ("a",)
+    assert found.expected == NOON + 2 * timedelta(minutes=10)
 
 
 STATES = st.sampled_from(["Updated", "Updating", "Failed", "Outdated", "Outdated", "Outdated", "Down", "Absent"])
@@ -199,7 +249,6 @@ RUNS = st.builds(
     jobs=st.sampled_from([("j1",), ("j1", "j2"), ("j3",)]),
     free=st.sampled_from([0.0, 0.5]),
     first=st.sampled_from([None, after(-9)]),
-    average=st.sampled_from([None, after(-1)]),
     ends=st.sampled_from([None, after(-1), after(1)]),
 )
 MEMBERS = st.lists(
@@ -225,6 +274,7 @@ STRATEGIES = st.builds(
     ),
     canary=st.builds(Canary, count=st.integers(0, 3), soak_seconds=st.sampled_from([0, 600])),
     waves=st.sampled_from([(), (Wave(share=10), Wave(share=50, soak_seconds=600))]),
+    stragglers=st.none() | st.builds(Stragglers, after_seconds=st.just(0), max_closed=st.sampled_from([0, 1, "10%"])),
     max_failures=st.integers(1, 3),
 )
 
@@ -238,13 +288,16 @@ def test_whatever_the_fleet_looks_like_no_job_is_interrupted_no_cap_is_broken_an
     by_name = {member.name: member for member in members}
     claimed = [by_name[name] for name in found.claims]
     assert all(m.state == "Outdated" and m.runs is None and m.excluded is None for m in claimed)
-    left = {m.name for m in members if m.state in ("Outdated", "Down")}
+    left = {m.name for m in members if m.state not in ("Updated", "Updating")}
     assert set(found.claims) | found.waits.keys() == left
     assert not found.waits.keys() & set(found.claims)
     assert not found.closed & found.steered
     assert all(by_name[name].runs is not None for name in found.closed)
     assert not (found.closed | found.steered) & set(found.claims)
     if claimed:
+        assert claimed[0].name == next(m.name for m in members if m in claimed), "in the order of the fleet"
+        begun = sum(m.state in ("Updated", "Updating") for m in members) + len(claimed)
+        assert begun <= found.stage.limit
         states = [member.state for member in members]
         ours = states.count("Updating") + states.count("Failed") + len(claimed)
         assert ours <= resolve_amount("10%" if rules.max_parallel is None else rules.max_parallel, len(members))
@@ -259,18 +312,28 @@ def test_whatever_the_fleet_looks_like_no_job_is_interrupted_no_cap_is_broken_an
 
 
 @given(members=MEMBERS, rules=STRATEGIES)
-def test_a_rollout_without_jobs_ends_or_says_why_not(members: list[Member], rules: UpgradeStrategy) -> None:
-    members = [replace(m, runs=None, excluded=None) for m in members if m.state in ("Updated", "Updating", "Outdated")]
-    now = NOON
+def test_a_rollout_whose_jobs_end_is_complete_or_says_who_has_to_decide(
+    members: list[Member], rules: UpgradeStrategy
+) -> None:
+    now, passed = NOON, 0
     for _ in range(4 * len(members) + 8):
         now += timedelta(hours=1)
-        found = plan(fleet(*members), rules, now)
-        if not found.waits and not found.claims and all(m.state == "Updated" for m in members):
-            return
-        if not found.claims and {wait.reason for wait in found.waits.values()} & {"Paused", "Domain"}:
-            return  # a cap of 0, or one that rounds to it: said of each server
+        found = plan(fleet(*members, passed=passed), rules, now)
+        passed = found.stage.passed
+        reasons_now = {wait.reason for name, wait in found.waits.items()}
+        if not found.claims and not reasons_now & {"Job", "Soak"} and all(m.state != "Updating" for m in members):
+            break
         members = [
-            replace(m, state="Updated", since=now.timestamp()) if m.state == "Updating" or m.name in found.claims else m
+            replace(m, state="Updated", since=now.timestamp())
+            if m.state == "Updating" or m.name in found.claims
+            else replace(m, runs=None)
             for m in members
         ]
-    pytest.fail(f"it goes on and on: {found}")
+    else:
+        pytest.fail(f"it goes on and on: {found}")
+    # What is left waits for a person, for a server that is out of use, or for caps that round to nothing.
+    left = {wait.reason for wait in found.waits.values()}
+    assert left <= {"Paused", "Failures", "Failed", "Absent", "Down", "Excluded", "Parallel", "Unavailable", "Domain"}
+    if left & {"Parallel", "Unavailable", "Domain"}:
+        states = {m.state for m in members}
+        assert states & {"Failed", "Down", "Absent"} or len(members) < 2

@@ -65,6 +65,39 @@ def test_an_hour_that_comes_twice_opens_it_once() -> None:
     assert openings[-1] - openings[0] < timedelta(minutes=15)
 
 
+@pytest.mark.parametrize(("day", "month"), [(28, 3), (24, 10)])
+def test_a_window_over_a_change_of_clocks_is_as_long_as_any_other(day: int, month: int) -> None:
+    berlin = [window("0 22 * * *", hours=8, zone="Europe/Berlin")]
+    opening = opens_next(berlin, utc(day, 12, month=month))
+    assert opening is not None
+    assert open_until(berlin, opening) == opening + timedelta(hours=8)
+    assert open_until(berlin, opening + timedelta(hours=7, minutes=59)) == opening + timedelta(hours=8)
+    assert open_until(berlin, opening + timedelta(hours=8)) is None
+
+
+@pytest.mark.parametrize(
+    ("schedule", "seconds"), [("0 0 * * *", 86_400), ("0 * * * *", 3600), ("*/30 * * * *", 3600), ("* * * * *", 60)]
+)
+def test_windows_that_follow_one_another_are_always_open(schedule: str, seconds: int) -> None:
+    always = [MaintenanceWindow(schedule=schedule, duration_seconds=seconds, time_zone="UTC")]
+    for number in range(0, 2 * 86_400, 1230):
+        moment = utc(2, 0) + timedelta(seconds=number)
+        assert open_until(always, moment) is not None, moment
+        assert open_until(always, moment - timedelta(seconds=1)) is not None, moment
+
+
+@pytest.mark.parametrize("schedule", ["15 * * * *", "0 */2 * * *", "*/30 * * * *", "30 2 * * *"])
+@pytest.mark.parametrize("day", [utc(28, 20, month=3), utc(24, 20, month=10)])
+def test_a_window_is_open_when_it_was_said_to_open_through_a_change_of_clocks(schedule: str, day: datetime) -> None:
+    berlin = [window(schedule, hours=1 / 60, zone="Europe/Berlin")]
+    moment = day
+    for _ in range(12):
+        opening = opens_next(berlin, moment)
+        assert opening is not None
+        assert open_until(berlin, opening) == opening + timedelta(minutes=1)
+        moment = opening
+
+
 @pytest.mark.parametrize(
     ("bad", "words"),
     [

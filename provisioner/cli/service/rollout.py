@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from typing import Any
 
 import click
 
-from provisioner.api.upgrade_strategy import Canary, UpgradeStrategy
+from provisioner.api.upgrade_strategy import LONGEST_SOAK_SECONDS, Canary, Stragglers, UpgradeStrategy
 from provisioner.cli.progress import Progress
 from provisioner.rollout.simulate.figures import Figures, compare
 from provisioner.rollout.simulate.plot import draw_fleet
-from provisioner.rollout.simulate.setup import DAY, POLICY_NAMES, Question, make_policy, make_scenario
+from provisioner.rollout.simulate.setup import DAY, POLICY_NAMES, Question, load_of, make_policy, make_scenario
 from provisioner.rollout.simulate.trace import read_trace
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -22,9 +24,45 @@ _HEADINGS = (
     "interrupted",
     "lost GPU-h",
     "update GPU-h",
+    "closed idle GPU-h",
     "extra idle GPU-h",
     "jobs later (mean, worst)",
 )
+
+
+class _Number(click.ParamType[float]):
+    """A number between two others."""
+
+    name = "number"
+
+    def __init__(self, least: float, most: float) -> None:
+        self._least, self._most = least, most
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not self._least <= number <= self._most:
+            self.fail(f"{value!r} is no number from {self._least:g} to {self._most:g}", param, ctx)
+        return number
+
+
+class _Amount(click.ParamType[int | str]):
+    """A count or a share."""
+
+    name = "amount"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        text = str(value)
+        number = text.removesuffix("%")
+        if len(number) > 6 or not number.isascii() or not number.isdecimal():
+            self.fail(f"{text[:32]!r} is neither a count nor a share: write 8 or 10%", param, ctx)
+        if text.endswith("%"):
+            if int(number) > 100:
+                self.fail(f"{text!r} is more than all: write a share up to 100%", param, ctx)
+            return f"{int(number)}%"
+        return int(number)
 
 
 @click.group("rollout")
@@ -43,15 +81,32 @@ def rollout() -> None:
     show_default=True,
     help="Percent of the GPUs that jobs use in the week before and after the begin; the trace is scaled to it.",
 )
-@click.option("--begin", type=float, default=45.0, show_default=True, help="Day of the trace on which it begins.")
-@click.option("--longest", type=float, default=60.0, show_default=True, help="Days after which it is given up.")
+@click.option("--begin", type=_Number(0, 36_500), default=45.0, show_default=True, help="Day of the trace.")
+@click.option("--longest", type=_Number(0.01, 3650), default=60.0, show_default=True, help="Days until it is given up.")
 @click.option(
-    "--attempt", type=float, default=600.0, show_default=True, help="Seconds for which a server is out of use."
+    "--attempt",
+    type=_Number(1, 86_400),
+    default=600.0,
+    show_default=True,
+    help="Seconds for which a server is out of use.",
 )
-@click.option("--max-parallel", default="10%", show_default=True, help="As spec.upgradeStrategy.maxParallel.")
-@click.option("--canary", type=int, default=1, show_default=True, help="As spec.upgradeStrategy.canary.count.")
-@click.option("--soak", type=int, default=600, show_default=True, help="Seconds, as canary.soakSeconds.")
-@click.option("--idle-percent", type=int, default=5, show_default=True, help="As spec.upgradeStrategy.idlePercent.")
+@click.option("--max-parallel", type=_Amount(), default="10%", show_default=True, help="Servers on their way at once.")
+@click.option("--canary", type=click.IntRange(0, 1000), default=1, show_default=True, help="Servers that go first.")
+@click.option(
+    "--soak",
+    type=click.IntRange(0, LONGEST_SOAK_SECONDS),
+    default=600,
+    show_default=True,
+    help="Seconds for which the others wait then.",
+)
+@click.option(
+    "--stragglers-after",
+    type=_Number(0, 3650),
+    help="Days after which servers are closed to new jobs although some GPUs are free. Never if absent.",
+)
+@click.option(
+    "--stragglers-at-once", type=_Amount(), default="2%", show_default=True, help="How many are closed so at once."
+)
 @click.option(
     "--policy",
     "policies",
@@ -71,10 +126,11 @@ def simulate_rollout(
     begin: float,
     longest: float,
     attempt: float,
-    max_parallel: str,
+    max_parallel: int | str,
     canary: int,
     soak: int,
-    idle_percent: int,
+    stragglers_after: float | None,
+    stragglers_at_once: int | str,
     policies: tuple[str, ...],
     seed: int,
     svg: Path | None,
@@ -84,11 +140,16 @@ def simulate_rollout(
     The planner decides as it does for a real pool. Compared with peers as their documents describe them: idle-first
     (SUNK), in-order (k8s-operator-libs), kured with and without a blocking selector.
     """
+    if svg is not None and not svg.absolute().parent.is_dir():
+        raise click.BadParameter(f"there is no folder {svg.absolute().parent}", param_hint="--svg")
+    stragglers = None
+    if stragglers_after is not None:
+        stragglers = Stragglers(after_seconds=int(stragglers_after * DAY), max_closed=stragglers_at_once)
     strategy = UpgradeStrategy(
-        max_parallel=_amount(max_parallel),
+        max_parallel=max_parallel,
         max_unavailable="100%",
         canary=Canary(count=canary, soak_seconds=soak),
-        idle_percent=idle_percent,
+        stragglers=stragglers,
     )
     question = Question(
         servers=nodes,
@@ -105,7 +166,12 @@ def simulate_rollout(
         scenario = make_scenario(read_trace(trace_file), question)
         progress.begin("simulating")
         found = compare(scenario, [make_policy(name, scenario, strategy) for name in policies])
+    click.echo(
+        f"{nodes} servers of {gpus} GPUs; jobs ask for {load_of(scenario.jobs, question):.0%} of them at the begin"
+    )
     click.echo(table(found))
+    if late := [f"{figures.outcome.policy} {figures.not_started}" for figures in found if figures.not_started]:
+        click.echo(f"jobs that had not started when the simulation ended, and count in no delay: {', '.join(late)}")
     if svg is not None:
         first = found[0].outcome
         end = scenario.longest if first.makespan is None else first.makespan
@@ -133,6 +199,7 @@ def _row(figures: Figures) -> tuple[str, ...]:
         str(outcome.interrupted),
         f"{outcome.lost / 3600:,.0f}",
         f"{outcome.unavoidable / 3600:,.0f}",
+        f"{outcome.closed_idle / 3600:,.1f} ({figures.closed_share:.1%})",
         f"{outcome.extra / 3600:,.1f} ({figures.extra_share:.1%})",
         f"{figures.delay:+.1f} s, {figures.worst / 3600:+.1f} h",
     )
@@ -140,13 +207,3 @@ def _row(figures: Figures) -> tuple[str, ...]:
 
 def _ratio(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
-
-
-def _amount(text: str) -> int | str:
-    """A count or a share. Raises: click.BadParameter."""
-    number = text.removesuffix("%")
-    if not number.isdecimal() or (text.endswith("%") and int(number) > 100) or len(number) > 6:
-        raise click.BadParameter(
-            f"{text!r} is neither a count nor a share: write 8 or 10%", param_hint="--max-parallel"
-        )
-    return text if text.endswith("%") else int(number)

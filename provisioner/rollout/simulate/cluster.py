@@ -41,6 +41,7 @@ class Cluster:
         self.runs: dict[int, Run] = {}
         self.on: list[dict[int, Run]] = [{} for _ in range(servers)]
         self.queued: dict[int, deque[int]] = {}
+        self.queued_gpus = 0
         self._buckets: list[list[dict[int, None]]] = [[{} for _ in range(gpus + 1)] for _ in range(2)]
         for server in range(servers):
             self._buckets[OPEN][gpus][server] = None
@@ -49,6 +50,7 @@ class Cluster:
         """Queue a job; `first` before all others of its size."""
         queue = self.queued.setdefault(self._jobs[number].gpus, deque())
         queue.appendleft(number) if first else queue.append(number)
+        self.queued_gpus += self._jobs[number].gpus
 
     def set_openness(self, server: int, openness: Openness) -> None:
         if self.openness[server] != openness:
@@ -80,6 +82,7 @@ class Cluster:
                 blocked.update(other for other in waiting if other >= size)
                 continue
             number = self.queued[size].popleft()
+            self.queued_gpus -= size
             started.append(self._start(number, servers, min(size, self.gpus), now))
 
     def _place(self, size: int) -> tuple[int, ...] | None:

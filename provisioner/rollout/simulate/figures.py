@@ -16,40 +16,42 @@ class Figures:
     to_bound: makespan to the least that any takes which interrupts nothing, by the jobs that ran when it began.
     to_reached: makespan to the least that was possible once jobs had been placed as they were; None if some were
     interrupted.
-    extra_share: extra idle GPU-time, as a share of the unavoidable.
+    closed_share, extra_share: GPU-time that idled on closed servers, and that of it for which jobs queued, as shares of
+    the unavoidable.
     delay: mean seconds by which jobs submitted during the rollout started later than without one; worst: the longest.
+    not_started: how many of them had not started when the simulation ended; they count in neither.
     """
 
     outcome: Outcome
     to_bound: float | None
     to_reached: float | None
+    closed_share: float
     extra_share: float
     delay: float
     worst: float
+    not_started: int
 
 
 def compare(scenario: Scenario, policies: Sequence[Policy]) -> list[Figures]:
     """Simulate the scenario once with each policy, and once without a rollout."""
     outcomes = [simulate(scenario, policy) for policy in policies]
-    longest = max(scenario.longest if o.makespan is None else o.makespan for o in outcomes)
-    undisturbed = simulate_without(scenario, longest)
+    undisturbed = simulate_without(scenario, max(outcome.over for outcome in outcomes))
     return [_figures(scenario, outcome, undisturbed) for outcome in outcomes]
 
 
 def _figures(scenario: Scenario, outcome: Outcome, undisturbed: Mapping[int, float]) -> Figures:
-    span = scenario.longest if outcome.makespan is None else outcome.makespan
-    delays = [
-        started - undisturbed[number]
-        for number, started in outcome.starts.items()
-        if scenario.began <= scenario.jobs[number].submitted < scenario.began + span and number in undisturbed
-    ]
+    meanwhile = [n for n, job in enumerate(scenario.jobs) if scenario.began <= job.submitted < outcome.over]
+    delays = [outcome.starts[n] - undisturbed[n] for n in meanwhile if n in outcome.starts and n in undisturbed]
+    unavoidable = outcome.unavoidable or 1.0
     return Figures(
         outcome=outcome,
         to_bound=_ratio(outcome.makespan, outcome.bound),
         to_reached=_ratio(outcome.makespan, outcome.reached) if not outcome.interrupted else None,
-        extra_share=outcome.extra / outcome.unavoidable if outcome.unavoidable else 0.0,
+        closed_share=outcome.closed_idle / unavoidable,
+        extra_share=outcome.extra / unavoidable,
         delay=sum(delays) / len(delays) if delays else 0.0,
         worst=max(delays, default=0.0),
+        not_started=len(meanwhile) - len(delays),
     )
 
 

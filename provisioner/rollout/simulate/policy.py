@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, Protocol
@@ -16,9 +15,6 @@ from provisioner.rollout.simulate.cluster import Cluster
 EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)
 """The moment that 0 seconds of a simulation stand for."""
 EPOCH_SECONDS: Final = EPOCH.timestamp()
-
-LOOK_SECONDS: Final = 300.0
-"""After so long the planner is asked again, whatever happened: jobs have grown older."""
 
 ServerState = Literal["Outdated", "Updating", "Updated"]
 
@@ -61,47 +57,29 @@ class Policy(Protocol):
 
 
 class Planner:
-    """The planner of this project, as its controller asks it."""
+    """The planner of this project, as a controller would ask it."""
 
-    name = "provisioner"
-
-    def __init__(
-        self, strategy: UpgradeStrategy, *, known_ends: bool = False, clock: Callable[[], float] | None = None
-    ) -> None:
-        self._strategy, self._known_ends, self._clock = strategy, known_ends, clock
-        self.name = "provisioner, ends known" if known_ends else "provisioner"
+    def __init__(self, strategy: UpgradeStrategy) -> None:
+        self.name = "provisioner" + (", closes stragglers" if strategy.stragglers is not None else "")
+        self._strategy = strategy
         self._members: list[Member] = []
-        self._closed: dict[int, float] = {}
-        self.seconds: list[float] = []
-        """How long each decision took, by `clock`."""
+        self._closed: set[int] = set()
+        self._passed = 0
 
     def decide(self, view: View) -> Orders:
-        fleet, now = self._fleet(view), moment(view.now)
-        begun = self._clock() if self._clock is not None else 0.0
-        answer = plan(fleet, self._strategy, now)
-        if self._clock is not None:
-            self.seconds.append(self._clock() - begun)
+        answer = plan(self._fleet(view), self._strategy, moment(view.now))
+        self._passed = answer.stage.passed
         closed = {int(name) for name in answer.closed}
-        self._close(closed, view.now)
-        again = (answer.again - EPOCH).total_seconds() if answer.again is not None else math.inf
+        for server in self._closed ^ closed:
+            self._members[server] = replace(self._members[server], closed=server in closed)
+        self._closed = closed
+        again = (answer.again - EPOCH).total_seconds() if answer.again is not None else None
         return Orders(
             claims=[int(name) for name in answer.claims],
             closed=frozenset(closed),
             steered=frozenset(map(int, answer.steered)),
-            again=min(again if again > view.now else math.inf, view.now + LOOK_SECONDS),
+            again=again,
         )
-
-    def _close(self, closed: set[int], now: float) -> None:
-        for server in self._closed.keys() ^ closed:
-            if server in closed:
-                self._closed[server] = now
-            else:
-                del self._closed[server]
-            self._members[server] = replace(self._members[server], closed_since=self._since(server))
-
-    def _since(self, server: int) -> float | None:
-        closed = self._closed.get(server)
-        return None if closed is None else EPOCH_SECONDS + closed
 
     def _fleet(self, view: View) -> Fleet:
         cluster = view.cluster
@@ -114,17 +92,20 @@ class Planner:
                     jobs=tuple(str(run.number) for run in on),
                     free=cluster.free[server] / cluster.gpus,
                     first=EPOCH_SECONDS + min(run.started for run in on),
-                    average=EPOCH_SECONDS + sum(run.started for run in on) / len(on),
-                    ends=EPOCH_SECONDS + max(run.ends for run in on) if self._known_ends else None,
                 )
             self._members[server] = Member(
                 name=str(server),
                 state=state,
                 runs=runs,
-                closed_since=self._since(server),
+                closed=server in self._closed,
                 since=EPOCH_SECONDS + view.since[server] if state == "Updated" else None,
             )
-        return Fleet(members=self._members, attempt=timedelta(seconds=view.attempt))
+        return Fleet(
+            members=self._members,
+            began=EPOCH_SECONDS + view.began,
+            passed=self._passed,
+            attempt=timedelta(seconds=view.attempt),
+        )
 
 
 def moment(seconds: float) -> datetime:
@@ -133,11 +114,12 @@ def moment(seconds: float) -> datetime:
 
 
 class Kured:
-    """kured: each server asks once a period whether it may; one at a time holds the lock.
+    """kured: each server asks once a period whether it may; so many at once as there are locks, one by default.
 
     blocking: it is told of jobs by --blocking-pod-selector, and tries again after the period while one runs; else it
-    drains the server, whatever runs there. Its daemons start at moments of their own, spread over the period.
-    Source: kured's documentation, "Configuration" (--period 1h, --concurrency 1, --blocking-pod-selector).
+    drains the server, whatever runs there. Its daemons start at moments of their own, spread over the period. A tick
+    that found the locks held is taken when one is free, which is sooner than kured has it. Not simulated: its option
+    --prefer-no-schedule-taint. Source: kured's documentation, "Configuration".
     """
 
     def __init__(self, *, blocking: bool, concurrency: int = 1, period: float = 3600.0) -> None:
@@ -167,7 +149,8 @@ class DrainInOrder:
     idle_first: those that run nothing are taken first. Source: SUNK's documentation, "Upgrade a SUNK cluster": a
     NodeSet rolls by safe deletion; the Slurm node is drained, its pod replaced once it is drained and idle.
     Else in the order of the list. Source: NVIDIA GPU Operator, "GPU Driver Upgrades" (k8s-operator-libs): cordon, wait
-    for jobs without a time-out, upgrade; so many at once as maxParallelUpgrades says.
+    for jobs without a time-out, upgrade; so many at once as maxParallelUpgrades says. With both, a server that waits
+    for its jobs takes one of these places.
     """
 
     def __init__(self, name: str, *, parallel: int, idle_first: bool) -> None:

@@ -15,6 +15,7 @@ from provisioner.rollout.simulate.trace import TraceJob
 REACTION_SECONDS: Final = 2.0
 """From a change to the orders that follow from it; meanwhile the scheduler fills what is free."""
 
+_STRIDE_SECONDS: Final = 3600.0
 _END, _BACK, _DECIDE = 0, 1, 2
 
 
@@ -54,8 +55,9 @@ class Outcome:
     without it. bound: seconds that any takes at least which interrupts nothing, by the jobs that ran when it began.
     reached: the same bound by the moments at which each server first ran nothing in this very rollout: what was left to
     gain once jobs had been placed as they were.
-    unavoidable: GPU-seconds during which servers were on their way to the image. extra: GPU-seconds during which GPUs
-    had no job because their server was closed to new ones. starts: when each job of the trace was started first.
+    unavoidable: GPU-seconds during which servers were on their way to the image. closed_idle: GPU-seconds during which
+    GPUs had no job while their server was closed to new ones; extra: those of them for which jobs queued.
+    starts: when each job of the trace was started first, of all that were submitted until `over`, seconds of the trace.
     lost: GPU-seconds of work that was interrupted.
     """
 
@@ -67,7 +69,9 @@ class Outcome:
     interrupted: int
     lost: float
     unavoidable: float
+    closed_idle: float
     extra: float
+    over: float
     starts: dict[int, float] = field(default_factory=dict)
     samples: tuple[Sample, ...] = ()
 
@@ -91,7 +95,7 @@ class _Simulation:
         self.since = [0.0] * scenario.servers
         self.now = 0.0
         self.starts: dict[int, float] = {}
-        self.interrupted, self.lost, self.extra = 0, 0.0, 0.0
+        self.interrupted, self.lost, self.closed_idle, self.extra = 0, 0.0, 0.0, 0.0
         self.updating = self.updated = 0
         self.samples: list[Sample] = []
 
@@ -106,15 +110,22 @@ class _Simulation:
                 self._pass(end)
                 return
             self._pass(moment)
-            self._process(moment)
+            self._process(moment, deciding=deciding)
             for run in self._cluster.schedule(moment):
                 self.starts.setdefault(run.number, moment)
                 self._push(run.ends, _END, run.number)
                 self._recount(run.servers)
             if deciding and self._matters:
                 self._ask(moment + REACTION_SECONDS)
-            if self.updated == self._scenario.servers:
+            if deciding and self.updated == self._scenario.servers:
                 return
+
+    def run_until_started(self, submitted: float, latest: float) -> None:
+        """Let time pass, with no more orders, until every job that was submitted by then has started, or `latest`."""
+        while self.now < latest and any(
+            self._scenario.jobs[queue[0]].submitted <= submitted for queue in self._cluster.queued.values() if queue
+        ):
+            self.run_to(min(self.now + _STRIDE_SECONDS, latest), deciding=False)
 
     def begin(self) -> None:
         """The rollout begins now."""
@@ -130,7 +141,7 @@ class _Simulation:
         """When the last of the jobs that run now ends on each server, in seconds from now."""
         return [max((run.ends - self.now for run in on.values()), default=0.0) for on in self._cluster.on]
 
-    def _process(self, moment: float) -> None:
+    def _process(self, moment: float, *, deciding: bool) -> None:
         """Everything that happens at `moment`."""
         jobs = self._scenario.jobs
         while self._next_job < len(jobs) and jobs[self._next_job].submitted <= moment:
@@ -150,7 +161,7 @@ class _Simulation:
                 self._matters = True
                 self._open(subject, OPEN)
                 self._sample()
-            elif self._asks_at is not None and moment >= self._asks_at:
+            elif deciding and self._asks_at is not None and moment >= self._asks_at:
                 self._asks_at = None
                 self._decide()
 
@@ -224,7 +235,8 @@ class _Simulation:
             self._closed_idle[server] = idle
 
     def _pass(self, moment: float) -> None:
-        self.extra += (moment - self.now) * self._idle_closed
+        self.closed_idle += (moment - self.now) * self._idle_closed
+        self.extra += (moment - self.now) * min(self._idle_closed, self._cluster.queued_gpus)
         self.now = moment
 
     def _push(self, moment: float, kind: int, subject: int) -> None:
@@ -239,30 +251,36 @@ class _Simulation:
 
 
 def simulate(scenario: Scenario, policy: Policy) -> Outcome:
-    """One rollout by `policy`, from the trace's begin until every server has the image or it is given up."""
+    """One rollout by `policy`, from the trace's begin until every server has the image or it is given up, and on until
+    each job that was submitted meanwhile has started."""
     simulation = _Simulation(scenario, policy)
     simulation.run_to(scenario.began, deciding=False)
     bound = lower_bound(simulation.releases(), scenario.parallel, scenario.attempt)
     simulation.begin()
     simulation.run_to(scenario.began + scenario.longest, deciding=True)
     done = simulation.updated == scenario.servers
+    over = simulation.now
+    simulation.run_until_started(over, scenario.began + 2 * scenario.longest)
     return Outcome(
         policy=policy.name,
-        makespan=simulation.now - scenario.began if done else None,
+        makespan=over - scenario.began if done else None,
         left=scenario.servers - simulation.updated,
         bound=bound,
         reached=lower_bound(simulation.first_empty(), scenario.parallel, scenario.attempt),
         interrupted=simulation.interrupted,
         lost=simulation.lost,
         unavoidable=(simulation.updated + simulation.updating) * scenario.gpus * scenario.attempt,
+        closed_idle=simulation.closed_idle,
         extra=simulation.extra,
+        over=over,
         starts=simulation.starts,
         samples=tuple(simulation.samples),
     )
 
 
 def simulate_without(scenario: Scenario, until: float) -> dict[int, float]:
-    """When each job starts if there is no rollout, up to `until` seconds after it would have begun."""
+    """When each job starts if there is no rollout, of all that are submitted until that moment of the trace."""
     simulation = _Simulation(scenario, None)
-    simulation.run_to(scenario.began + until, deciding=False)
+    simulation.run_to(until, deciding=False)
+    simulation.run_until_started(until, scenario.began + 2 * scenario.longest)
     return simulation.starts

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from provisioner.api.errors import NeedsHuman
-from provisioner.api.upgrade_strategy import UpgradeStrategy
+from provisioner.api.upgrade_strategy import Stragglers, UpgradeStrategy
 from provisioner.rollout.amounts import resolve_amount
 from provisioner.rollout.room import DEFAULT_PARALLEL
 from provisioner.rollout.simulate.policy import DrainInOrder, Kured, Planner, Policy
@@ -17,7 +17,15 @@ from provisioner.rollout.simulate.trace import TraceJob, mean_gpus, scale_trace
 DAY: Final = 86400.0
 LOAD_DAYS: Final = 7.0
 """The load is that of so many days before the rollout begins, and as many after."""
-POLICY_NAMES: Final = ("provisioner", "provisioner-ends-known", "idle-first", "in-order", "kured-blocking", "kured")
+CLOSES_AT_ONCE: Final = Stragglers(after_seconds=0)
+POLICY_NAMES: Final = (
+    "provisioner",
+    "provisioner-stragglers",
+    "idle-first",
+    "in-order",
+    "kured-blocking",
+    "kured",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,23 +47,24 @@ class Question:
 
 
 def make_scenario(trace: Sequence[TraceJob], question: Question) -> Scenario:
-    """The trace as traffic for the asked cluster. Raises: NeedsHuman if nothing runs there at that time."""
-    begin = question.begins * DAY
-    used = mean_gpus(trace, max(0.0, begin - LOAD_DAYS * DAY), begin + LOAD_DAYS * DAY)
+    """The trace as traffic for the asked cluster, without jobs that are wider than it.
+
+    Raises: NeedsHuman if nothing runs there at that time, or too much would.
+    """
+    begin, gpus = question.begins * DAY, question.servers * question.gpus
+    fitting = [job for job in trace if held_gpus(job, question.gpus) <= gpus]
+    used = load_of(fitting, question)
     if used <= 0:
         raise NeedsHuman(
-            f"no job of the trace runs around day {question.begins:g}, when the rollout begins",
+            f"no job of the trace that fits runs around day {question.begins:g}, when the rollout begins",
             hint="choose another --begin",
         )
-    factor = question.servers * question.gpus * question.load / used
-    widest = question.servers * question.gpus
-    jobs = [job for job in scale_trace(trace, factor, question.seed) if job.gpus <= widest]
     amount = question.strategy.max_parallel
     parallel = resolve_amount(DEFAULT_PARALLEL if amount is None else amount, question.servers)
     if parallel < 1:
         raise NeedsHuman("no server may be on its way to the image (--max-parallel)", hint="allow at least 1")
     return Scenario(
-        jobs=jobs,
+        jobs=scale_trace(fitting, question.load / used, question.seed),
         servers=question.servers,
         gpus=question.gpus,
         began=begin,
@@ -65,14 +74,27 @@ def make_scenario(trace: Sequence[TraceJob], question: Question) -> Scenario:
     )
 
 
-def make_policy(
-    name: str, scenario: Scenario, strategy: UpgradeStrategy, clock: Callable[[], float] | None = None
-) -> Policy:
+def load_of(jobs: Sequence[TraceJob], question: Question) -> float:
+    """Share of the cluster's GPUs that the jobs hold around the begin, did each start when it was submitted."""
+    begin = question.begins * DAY
+    held = (TraceJob(job.submitted, job.duration, held_gpus(job, question.gpus)) for job in jobs)
+    used = mean_gpus(held, max(0.0, begin - LOAD_DAYS * DAY), begin + LOAD_DAYS * DAY)
+    return used / (question.servers * question.gpus)
+
+
+def held_gpus(job: TraceJob, gpus: int) -> int:
+    """GPUs that nobody else can have while it runs: of whole servers, where one does not do."""
+    return job.gpus if job.gpus <= gpus else -(-job.gpus // gpus) * gpus
+
+
+def make_policy(name: str, scenario: Scenario, strategy: UpgradeStrategy) -> Policy:
     """One of POLICY_NAMES; peers may take as many servers out of use at once as the strategy allows, but for kured's
     lock, which one holds."""
     match name:
-        case "provisioner" | "provisioner-ends-known":
-            return Planner(strategy, known_ends=name != "provisioner", clock=clock)
+        case "provisioner":
+            return Planner(strategy)
+        case "provisioner-stragglers":
+            return Planner(replace(strategy, stragglers=strategy.stragglers or CLOSES_AT_ONCE))
         case "idle-first":
             return DrainInOrder("idle-first (SUNK)", parallel=scenario.parallel, idle_first=True)
         case "in-order":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import math
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from provisioner.api.errors import NeedsHuman
 
 COLUMNS: Final = ("timestamp", "duration", "num_gpus")
 MAX_JOBS: Final = 20_000_000
+LARGEST: Final = 1e12
 JITTER_SECONDS: Final = 12 * 3600.0
 
 
@@ -35,7 +35,7 @@ def read_trace(path: Path) -> list[TraceJob]:
     """
     found: list[tuple[float, float, int]] = []
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:
             rows = csv.DictReader(file)
             missing = [name for name in COLUMNS if name not in (rows.fieldnames or ())]
             if missing:
@@ -66,8 +66,10 @@ def _read_row(path: Path, line: int, row: dict[str, str]) -> tuple[float, float,
             f"line {line} of trace '{path}' is no job: {error}",
             hint="timestamp is ISO 8601 or seconds, duration seconds, num_gpus a whole number",
         ) from error
-    if not all(map(math.isfinite, job[:2])):
-        raise NeedsHuman(f"line {line} of trace '{path}' has a time that is not a number", hint="correct it")
+    if not all(abs(number) <= LARGEST for number in job):
+        raise NeedsHuman(
+            f"line {line} of trace '{path}' has a number that is none, or beyond {LARGEST:.0e}", hint="correct it"
+        )
     return job if job[1] > 0 and job[2] > 0 else None
 
 
@@ -86,11 +88,16 @@ def mean_gpus(jobs: Iterable[TraceJob], begin: float, end: float) -> float:
 
 
 def scale_trace(jobs: Sequence[TraceJob], factor: float, seed: int) -> list[TraceJob]:
-    """`factor` times as much work of the same kind.
+    """`factor` times as much work of the same kind. Raises: NeedsHuman if that is too much to simulate.
 
     Each job comes as often as the whole part of `factor`, and once more with the probability of the rest; copies are
     moved by up to half a day, so that they are not submitted together. Deterministic for a seed.
     """
+    if factor * len(jobs) > MAX_JOBS:
+        raise NeedsHuman(
+            f"the trace would have to be scaled {factor:,.0f} times, to more than {MAX_JOBS:,} jobs",
+            hint="ask for fewer servers, a lower load, or a day of the trace on which more runs",
+        )
     source = random.Random(seed)  # noqa: S311 - a simulation, to be repeated
     whole, rest = int(factor), factor - int(factor)
     scaled: list[TraceJob] = []

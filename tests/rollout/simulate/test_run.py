@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from provisioner.api.errors import NeedsHuman
-from provisioner.api.upgrade_strategy import Canary, UpgradeStrategy
+from provisioner.api.upgrade_strategy import Canary, Stragglers, UpgradeStrategy
 from provisioner.rollout.simulate.figures import compare
 from provisioner.rollout.simulate.policy import DrainInOrder, Kured, Planner, Policy
 from provisioner.rollout.simulate.run import REACTION_SECONDS, Scenario, simulate
@@ -63,11 +63,30 @@ def test_a_job_that_lasts_is_placed_where_no_update_waits_for_it() -> None:
 
 def test_closing_servers_in_order_idles_what_is_free_until_the_last_job_ends() -> None:
     jobs = [TraceJob(0.0, 5 * HOUR, 1)]
-    policy = DrainInOrder("in-order", parallel=1, idle_first=False)
-    found = simulate(scenario(jobs, 1), policy)
+    found = simulate(scenario(jobs, 1), policy_of_one())
     assert found.makespan == pytest.approx(4 * HOUR + 600.0, abs=4 * REACTION_SECONDS)
-    assert found.extra == pytest.approx(4 * HOUR * 7, abs=16 * REACTION_SECONDS)
-    assert simulate(scenario(jobs, 1), planner()).extra <= 8 * REACTION_SECONDS
+    assert found.closed_idle == pytest.approx(4 * HOUR * 7, abs=16 * REACTION_SECONDS)
+    assert found.extra == 0.0, "nobody wanted these GPUs"
+    wanted = simulate(scenario([*jobs, *(TraceJob(HOUR + 60.0, HOUR, 1) for _ in range(3))], 1), policy_of_one())
+    assert wanted.extra == pytest.approx(4 * HOUR * 3, rel=0.02)
+    assert simulate(scenario(jobs, 1), planner()).closed_idle <= 8 * REACTION_SECONDS
+
+
+def policy_of_one() -> DrainInOrder:
+    return DrainInOrder("in-order", parallel=1, idle_first=False)
+
+
+def test_a_straggler_is_closed_so_that_the_rollout_ends_where_jobs_never_stop_coming() -> None:
+    # Jobs overlap: the server is never empty by itself.
+    jobs = [TraceJob(number * HOUR, 1.5 * HOUR, 4) for number in range(1, 200)]
+    open_ = simulate(scenario(jobs, 1, began=5 * HOUR, longest=2 * DAY), planner())
+    assert open_.makespan is None
+    closing = planner(stragglers=Stragglers(after_seconds=3600, max_closed=1))
+    closed = simulate(scenario(jobs, 1, began=5 * HOUR, longest=2 * DAY), closing)
+    assert closed.makespan is not None
+    assert closed.makespan < 4 * HOUR
+    assert closed.interrupted == 0
+    assert 0 < closed.closed_idle <= 8 * 2 * HOUR
 
 
 def test_idle_first_is_done_with_the_idle_before_it_waits_for_the_busy() -> None:
@@ -97,13 +116,22 @@ def test_how_much_later_jobs_start_is_counted_against_a_cluster_without_a_rollou
     jobs = [TraceJob(HOUR + 10.0, HOUR, 8)]
     [found] = compare(scenario(jobs, 1), [planner()])
     assert found.delay == found.worst == pytest.approx(590.0, abs=2 * REACTION_SECONDS)
+    assert found.not_started == 0
+
+
+def test_a_job_that_waits_when_the_rollout_is_over_is_counted_when_it_starts() -> None:
+    jobs = [TraceJob(0.0, 3 * HOUR, 8), TraceJob(2 * HOUR, HOUR, 8), TraceJob(2.5 * HOUR, HOUR, 8)]
+    [found] = compare(scenario(jobs, 1), [planner()])
+    assert found.outcome.makespan == pytest.approx(2 * HOUR + 600, abs=4 * REACTION_SECONDS)
+    assert found.not_started == 0
+    assert found.delay == pytest.approx(600, abs=4 * REACTION_SECONDS)
 
 
 def patient_policies(parallel: int) -> list[Policy]:
     rules = strategy(max_parallel=parallel)
     return [
         Planner(rules),
-        Planner(rules, known_ends=True),
+        Planner(strategy(max_parallel=parallel, stragglers=Stragglers(after_seconds=0))),
         DrainInOrder("idle-first", parallel=parallel, idle_first=True),
         DrainInOrder("in-order", parallel=parallel, idle_first=False),
         Kured(blocking=True),
@@ -158,7 +186,7 @@ def test_a_trace_is_scaled_to_the_load_that_was_asked_for() -> None:
 
 
 def test_a_time_at_which_nothing_runs_cannot_be_asked_about() -> None:
-    with pytest.raises(NeedsHuman, match="no job of the trace runs around day 90"):
+    with pytest.raises(NeedsHuman, match="no job of the trace that fits runs around day 90"):
         make_scenario(trace(), question(begins=90.0))
     with pytest.raises(NeedsHuman, match="allow at least 1"):
         make_scenario(trace(), question(strategy=UpgradeStrategy(max_parallel=0)))

@@ -38,7 +38,9 @@ def test_times_may_be_seconds_or_have_a_zone(tmp_path: Path) -> None:
         ("timestamp,duration,num_gpus\nyesterday,1,1\n", "line 2 of trace .* is no job"),
         ("timestamp,duration,num_gpus\n1,1,1\n2,1,one\n", "line 3 of trace .* is no job"),
         ("timestamp,duration,num_gpus\n1,1\n", "line 2 of trace .* is no job"),
-        ("timestamp,duration,num_gpus\n1,nan,1\n", "line 2 of trace .* not a number"),
+        ("timestamp,duration,num_gpus\n1,nan,1\n", "line 2 of trace .* a number that is none"),
+        ("timestamp,duration,num_gpus\n1,inf,1\n", "line 2 of trace .* beyond 1e\\+12"),
+        (f"timestamp,duration,num_gpus\n1,1,{'9' * 401}\n", "line 2 of trace .* beyond 1e\\+12"),
         ("timestamp,duration,num_gpus\n1,1,0\n", "has no job with a GPU"),
     ],
 )
@@ -65,7 +67,18 @@ def test_a_trace_is_scaled_by_copies_that_are_not_submitted_together() -> None:
     assert len(scale_trace(jobs, 0.5, seed=1)) == pytest.approx(500, abs=60)
     scaled = scale_trace(jobs, 3.5, seed=1)
     assert len(scaled) == pytest.approx(3500, abs=60)
-    assert len({job.submitted for job in scaled}) == len(scaled) or len({job.submitted for job in scaled}) > 3000
+    assert len({job.submitted for job in scaled}) == len(scaled)
     assert [job.submitted for job in scaled] == sorted(job.submitted for job in scaled)
     assert scale_trace(jobs, 3.5, seed=1) == scaled
     assert scale_trace(jobs, 1.0, seed=9) == jobs
+
+
+def test_a_trace_that_would_have_to_be_scaled_beyond_all_measure_is_refused() -> None:
+    with pytest.raises(NeedsHuman, match="scaled 70,000,000,000 times"):
+        scale_trace([TraceJob(0.0, 1.0, 1)], 7e10, seed=1)
+
+
+def test_a_file_from_a_spreadsheet_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    path = tmp_path / "excel.csv"
+    path.write_bytes(b"\xef\xbb\xbftimestamp,duration,num_gpus\r\n1,2,3\r\n")
+    assert read_trace(path) == [TraceJob(0.0, 2.0, 3)]
