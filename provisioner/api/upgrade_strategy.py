@@ -102,6 +102,34 @@ class Stragglers:
 
 
 @dataclass(frozen=True, kw_only=True)
+class UpgradeDeadline:
+    """From when jobs are ended for a rollout, after their warning, and which. Never if absent."""
+
+    after_seconds: int = described("How long after the rollout began jobs may be ended.", minimum=0, maximum=31_536_000)
+    minimum_run_seconds: int = described(
+        "For how long a job has run at least when it is ended, the time of its warning included.",
+        default=0,
+        server_default=0,
+        minimum=0,
+        maximum=31_536_000,
+    )
+    partitions: tuple[str, ...] = described(
+        "Slurm partitions whose jobs may be ended; those of all, and pods, if absent.",
+        default=(),
+        max_items=64,
+        list_set=True,
+        item=FieldSchema(doc="Name of a partition.", min_length=1, max_length=253, rules=PRINTABLE_RULES),
+    )
+    qos: tuple[str, ...] = described(
+        "Slurm's qualities of service whose jobs may be ended; those of all, and pods, if absent.",
+        default=(),
+        max_items=64,
+        list_set=True,
+        item=FieldSchema(doc="Name of a quality of service.", min_length=1, max_length=253, rules=PRINTABLE_RULES),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class UpgradeStrategy:
     """How a pool's servers move to another image, as their jobs end."""
 
@@ -146,6 +174,10 @@ class UpgradeStrategy:
     )
     stragglers: Stragglers | None = described(
         "Which servers are closed to new jobs although some of their GPUs are free. None if absent.", default=None
+    )
+    deadline: UpgradeDeadline | None = described(
+        "From when jobs are ended for the rollout, after their warning. Never if absent: they are waited for.",
+        default=None,
     )
     max_failures: int = described(
         "At how many servers that failed with a new image the rollout pauses itself.",

@@ -21,13 +21,15 @@ class Occupancy:
     """The jobs that run on a server, by key. free: share of it on which nothing runs, from 0 to 1.
 
     first: when the first of the jobs began to run there. ends: by when all of them have ended. Each None if that is not
-    known of one of them.
+    known of one of them. interruptible: from when each of them may be ended for the rollout (`may_be_ended_from`); None
+    if one of them never may.
     """
 
     jobs: tuple[str, ...]
     free: float = 0.0
     first: float | None = None
     ends: float | None = None
+    interruptible: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,7 +58,8 @@ class Fleet:
     could use together is done together. widths: on how many servers a job runs, of those that span several.
     passed: how many stages (canary, waves) the image has passed in this pool before; they are not asked for again.
     began: when the rollout did. halted: in words, why nothing may go on (an image that is not there, a bad comparison);
-    None if nothing stands in the way. attempt: how long a server is out of use for the new image.
+    None if nothing stands in the way. attempt: how long a server is out of use for the new image. warning: how long
+    before its end a job is told of it.
     """
 
     members: Sequence[Member]
@@ -65,3 +68,4 @@ class Fleet:
     widths: Mapping[str, int] = field(default_factory=dict)
     halted: str | None = None
     attempt: timedelta = timedelta(minutes=10)
+    warning: timedelta = timedelta(minutes=15)

@@ -4,13 +4,13 @@ Idle servers come first. A server that a single job fills is closed to new ones,
 then it is its turn: without that a queued job would take the place of the one that ended, and the server would never
 empty. A server that jobs fill only in part stays open, for closing it would idle what is free; jobs are steered away
 from it instead, and from idle ones that have to wait, so that few have to end there. A job that spans servers counts as
-one. Nothing here ends a job.
+one. No job is ended, but at a deadline that the pool sets, and after its warning.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
@@ -21,6 +21,7 @@ from provisioner.rollout.amounts import resolve_amount
 from provisioner.rollout.closing import find_closed
 from provisioner.rollout.completion import expect_completion
 from provisioner.rollout.fleet import Fleet, Member
+from provisioner.rollout.interrupting import Interruption, find_interrupted
 from provisioner.rollout.room import Room
 from provisioner.rollout.stage import Stage, find_stage
 from provisioner.rollout.wait import Wait, wait_for_jobs
@@ -37,7 +38,8 @@ _NO_TURN: Final[Mapping[str, Wait]] = {
 class Plan:
     """What is to be done now. Proposed, not done: asked again with the same facts, the answer is the same.
 
-    claims: servers to take out of use now, in this order; none of them runs a job.
+    claims: servers to take out of use now, in this order; none of them runs a job. interruptions: servers whose jobs
+    are told now of their end. From then on they count as on their way to the image.
     closed: servers on which no new job shall start. steered: those on which one shall start only where no other server
     can take it.
     held: servers that wait for something else than jobs, and for what. working: those that wait for jobs.
@@ -47,6 +49,7 @@ class Plan:
 
     stage: Stage
     claims: tuple[str, ...] = ()
+    interruptions: tuple[Interruption, ...] = ()
     closed: frozenset[str] = frozenset()
     steered: frozenset[str] = frozenset()
     held: Mapping[str, Wait]
@@ -80,22 +83,28 @@ def plan(fleet: Fleet, strategy: UpgradeStrategy, now: datetime) -> Plan:
         # No end of a job would let a server go on: nothing is kept free for it.
         held.update(dict.fromkeys((m.name for m in busy), full))
         return Plan(stage=stage, claims=tuple(claims), held=held, again=again)
+    warning = fleet.warning.total_seconds()
+    interruptions, too_wide = find_interrupted(busy, room, warning, now.timestamp())
+    held.update(too_wide)
+    told = {each.name for each in interruptions}
+    busy = [m for m in busy if m.name not in told]
     closed = find_closed(fleet, busy, strategy.stragglers, now.timestamp())
     steered = {m.name for m in busy if m.name not in closed}
     steered.update(m.name for m in idle)
     expected = None
     if stage.name == "Rest" and not strategy.windows and not any(wait.reason == "Excluded" for wait in held.values()):
-        expected = expect_completion(fleet, len(idle), busy, counts["Updating"], room.at_once, now)
+        expected = expect_completion(fleet, len(idle), busy, counts["Updating"] + len(told), room.at_once, now)
     return Plan(
         stage=stage,
         claims=tuple(claims),
+        interruptions=tuple(interruptions),
         closed=closed,
         steered=frozenset(steered.difference(claims)),
         held=held,
-        working=tuple(busy),
+        working=tuple(m for m in busy if m.name not in too_wide),
         widths=fleet.widths,
         expected=expected,
-        again=min((m for m in (again, _stragglers_begin(fleet, strategy, now)) if m is not None), default=None),
+        again=min((m for m in (again, *_moments(fleet, busy, strategy, now)) if m is not None), default=None),
     )
 
 
@@ -156,9 +165,12 @@ def _stopped(
     return None, None
 
 
-def _stragglers_begin(fleet: Fleet, strategy: UpgradeStrategy, now: datetime) -> datetime | None:
-    """When the first straggler is closed, if that is yet to come."""
-    if strategy.stragglers is None:
-        return None
-    begin = datetime.fromtimestamp(fleet.began + strategy.stragglers.after_seconds, UTC)
-    return begin if begin > now else None
+def _moments(fleet: Fleet, busy: Iterable[Member], strategy: UpgradeStrategy, now: datetime) -> Iterator[datetime]:
+    """When the first straggler is closed, and when the next job is told of its end, if these are yet to come."""
+    moment, warning = now.timestamp(), fleet.warning.total_seconds()
+    coming = [m.runs.interruptible - warning for m in busy if m.runs is not None and m.runs.interruptible is not None]
+    if strategy.stragglers is not None:
+        coming.append(fleet.began + strategy.stragglers.after_seconds)
+    later = [each for each in coming if each > moment]
+    if later:
+        yield datetime.fromtimestamp(min(later), UTC)

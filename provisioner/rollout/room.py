@@ -47,6 +47,26 @@ class Room:
         """How many servers may be updated at once, as things stand; 0 if those that failed or broke take all places."""
         return max(0, min(self._parallel - self._failed, self._unavailable - self._failed - self._others))
 
+    def can_take(self, group: Sequence[Member]) -> bool:
+        """Whether all of these servers may be taken out of use now."""
+        ours = self._updating + self._failed
+        places = min(self._in_stage, self._parallel - ours, self._unavailable - ours - self._others)
+        return len(group) <= places and self._fits_domains(group, [dict(out) for out in self._domain_out])
+
+    def could_take(self, group: Sequence[Member]) -> bool:
+        """Whether all of these servers might be taken out of use at once if no other was."""
+        most = min(self._stage.limit, self._parallel, self._unavailable)
+        return len(group) <= most and self._fits_domains(group, [{} for _ in self._domain_out])
+
+    def _fits_domains(self, group: Sequence[Member], out: Sequence[dict[str | None, int]]) -> bool:
+        for number, taken in enumerate(out):
+            for member in group:
+                domain = member.domains[number]
+                taken[domain] = taken.get(domain, 0) + 1
+                if domain is not None and taken[domain] > self._domain_caps[number][domain]:
+                    return False
+        return True
+
     def take(self, member: Member) -> None:
         """One more is on its way to the image."""
         self._updating += 1

@@ -20,6 +20,7 @@ WaitReason = Literal[
     "Unavailable",
     "Domain",
     "Job",
+    "Gang",
     "Excluded",
     "Down",
     "Failed",

@@ -27,10 +27,24 @@ def idle(name: str, **changes: Any) -> Member:
     return Member(**{"name": name, "state": "Outdated", **changes})
 
 
-def busy(name: str, *jobs: str, free: float = 0.0, began: float = 0.0, ends: float | None = None) -> Member:
-    """With jobs that all began, and end, so many hours after noon."""
-    known = after(ends) if ends is not None else None
-    return Member(name=name, state="Outdated", runs=Occupancy(jobs=jobs, free=free, first=after(began), ends=known))
+def busy(
+    name: str,
+    *jobs: str,
+    free: float = 0.0,
+    began: float = 0.0,
+    ends: float | None = None,
+    may_end: float | None = None,
+    **changes: Any,
+) -> Member:
+    """With jobs that all began, end, and may be ended from, so many hours after noon."""
+    runs = Occupancy(
+        jobs=jobs,
+        free=free,
+        first=after(began),
+        ends=None if ends is None else after(ends),
+        interruptible=None if may_end is None else after(may_end),
+    )
+    return Member(name=name, state="Outdated", runs=runs, **changes)
 
 
 def updated(name: str, minutes: float = 0.0, **changes: Any) -> Member:

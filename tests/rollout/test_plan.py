@@ -250,6 +250,7 @@ RUNS = st.builds(
     free=st.sampled_from([0.0, 0.5]),
     first=st.sampled_from([None, after(-9)]),
     ends=st.sampled_from([None, after(-1), after(1)]),
+    interruptible=st.sampled_from([None, after(-1), after(1)]),
 )
 MEMBERS = st.lists(
     st.builds(
@@ -279,6 +280,12 @@ STRATEGIES = st.builds(
 )
 
 
+def shares_a_job(one: Member, other: Member) -> bool:
+    if one.runs is None or other.runs is None:
+        return False
+    return bool(set(one.runs.jobs) & set(other.runs.jobs))
+
+
 @given(members=MEMBERS, rules=STRATEGIES)
 def test_whatever_the_fleet_looks_like_no_job_is_interrupted_no_cap_is_broken_and_each_server_has_its_reason(
     members: list[Member], rules: UpgradeStrategy
@@ -286,16 +293,27 @@ def test_whatever_the_fleet_looks_like_no_job_is_interrupted_no_cap_is_broken_an
     everything = fleet(*members)
     found = plan(everything, rules, NOON)
     by_name = {member.name: member for member in members}
-    claimed = [by_name[name] for name in found.claims]
-    assert all(m.state == "Outdated" and m.runs is None and m.excluded is None for m in claimed)
+    idle_ones = [by_name[name] for name in found.claims]
+    assert all(m.state == "Outdated" and m.runs is None and m.excluded is None for m in idle_ones)
+    ended = [by_name[each.name] for each in found.interruptions]
+    for member in ended:
+        assert member.state == "Outdated"
+        assert member.excluded is None
+        assert member.runs is not None
+        assert member.runs.interruptible is not None, "one of its jobs may not be ended"
+        together = {m.name for m in members if shares_a_job(m, member) and m.state == "Outdated" and m.excluded is None}
+        assert together <= {each.name for each in found.interruptions}, "half of a gang"
+    assert all(each.at >= after(0) + 900 for each in found.interruptions), "none without its warning"
+    claimed = [*idle_ones, *ended]
     left = {m.name for m in members if m.state not in ("Updated", "Updating")}
-    assert set(found.claims) | found.waits.keys() == left
-    assert not found.waits.keys() & set(found.claims)
+    taken = {m.name for m in claimed}
+    assert taken | found.waits.keys() == left
+    assert not found.waits.keys() & taken
     assert not found.closed & found.steered
     assert all(by_name[name].runs is not None for name in found.closed)
-    assert not (found.closed | found.steered) & set(found.claims)
+    assert not (found.closed | found.steered) & taken
     if claimed:
-        assert claimed[0].name == next(m.name for m in members if m in claimed), "in the order of the fleet"
+        assert [m for m in members if m in idle_ones] == idle_ones, "in the order of the fleet"
         begun = sum(m.state in ("Updated", "Updating") for m in members) + len(claimed)
         assert begun <= found.stage.limit
         states = [member.state for member in members]
@@ -321,11 +339,12 @@ def test_a_rollout_whose_jobs_end_is_complete_or_says_who_has_to_decide(
         found = plan(fleet(*members, passed=passed), rules, now)
         passed = found.stage.passed
         reasons_now = {wait.reason for name, wait in found.waits.items()}
-        if not found.claims and not reasons_now & {"Job", "Soak"} and all(m.state != "Updating" for m in members):
+        begun = found.claims or found.interruptions
+        if not begun and not reasons_now & {"Job", "Gang", "Soak"} and all(m.state != "Updating" for m in members):
             break
         members = [
             replace(m, state="Updated", since=now.timestamp())
-            if m.state == "Updating" or m.name in found.claims
+            if m.state == "Updating" or m.name in {*found.claims, *(each.name for each in found.interruptions)}
             else replace(m, runs=None)
             for m in members
         ]

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from provisioner.api.upgrade_strategy import LONGEST_SOAK_SECONDS, Canary, Stragglers, UpgradeStrategy
+from provisioner.api.upgrade_strategy import LONGEST_SOAK_SECONDS, Canary, Stragglers, UpgradeDeadline, UpgradeStrategy
 from provisioner.cli.progress import Progress
 from provisioner.rollout.simulate.figures import Figures, compare
 from provisioner.rollout.simulate.plot import draw_fleet
@@ -108,6 +108,16 @@ def rollout() -> None:
     "--stragglers-at-once", type=_Amount(), default="2%", show_default=True, help="How many are closed so at once."
 )
 @click.option(
+    "--deadline-after", type=_Number(0, 3650), help="Days after which jobs are warned and ended. Never if absent."
+)
+@click.option(
+    "--minimum-run",
+    type=_Number(0, 8760),
+    default=0.0,
+    show_default=True,
+    help="Hours for which a job has run at least when the deadline ends it.",
+)
+@click.option(
     "--policy",
     "policies",
     type=click.Choice(POLICY_NAMES),
@@ -131,6 +141,8 @@ def simulate_rollout(
     soak: int,
     stragglers_after: float | None,
     stragglers_at_once: int | str,
+    deadline_after: float | None,
+    minimum_run: float,
     policies: tuple[str, ...],
     seed: int,
     svg: Path | None,
@@ -145,11 +157,16 @@ def simulate_rollout(
     stragglers = None
     if stragglers_after is not None:
         stragglers = Stragglers(after_seconds=int(stragglers_after * DAY), max_closed=stragglers_at_once)
+    deadline = None
+    if deadline_after is not None:
+        minimum = int(minimum_run * 3600)
+        deadline = UpgradeDeadline(after_seconds=int(deadline_after * DAY), minimum_run_seconds=minimum)
     strategy = UpgradeStrategy(
         max_parallel=max_parallel,
         max_unavailable="100%",
         canary=Canary(count=canary, soak_seconds=soak),
         stragglers=stragglers,
+        deadline=deadline,
     )
     question = Question(
         servers=nodes,

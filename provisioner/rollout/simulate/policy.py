@@ -9,6 +9,7 @@ from typing import Final, Literal, Protocol
 
 from provisioner.api.upgrade_strategy import UpgradeStrategy
 from provisioner.rollout.fleet import Fleet, Member, Occupancy
+from provisioner.rollout.interrupting import may_be_ended_from
 from provisioner.rollout.plan import plan
 from provisioner.rollout.simulate.cluster import Cluster
 
@@ -38,11 +39,13 @@ class View:
 @dataclass(frozen=True, kw_only=True)
 class Orders:
     """What a policy wants. claims: servers to reboot now; jobs that still run there are interrupted and queued again.
+    interruptions: servers to reboot once they are empty, or at that moment, in seconds; they take no new job from now.
 
     again: when to ask again at the latest, in seconds; None if only a change of the cluster matters.
     """
 
     claims: Sequence[int] = ()
+    interruptions: Sequence[tuple[int, float]] = ()
     closed: frozenset[int] = field(default_factory=frozenset)
     steered: frozenset[int] = field(default_factory=frozenset)
     again: float | None = None
@@ -61,6 +64,7 @@ class Planner:
 
     def __init__(self, strategy: UpgradeStrategy) -> None:
         self.name = "provisioner" + (", closes stragglers" if strategy.stragglers is not None else "")
+        self.name += ", has a deadline" if strategy.deadline is not None else ""
         self._strategy = strategy
         self._members: list[Member] = []
         self._closed: set[int] = set()
@@ -76,10 +80,14 @@ class Planner:
         again = (answer.again - EPOCH).total_seconds() if answer.again is not None else None
         return Orders(
             claims=[int(name) for name in answer.claims],
+            interruptions=[(int(each.name), each.at - EPOCH_SECONDS) for each in answer.interruptions],
             closed=frozenset(closed),
             steered=frozenset(map(int, answer.steered)),
             again=again,
         )
+
+    def _interruptible(self, began: float, youngest: float) -> float | None:
+        return may_be_ended_from(self._strategy.deadline, EPOCH_SECONDS + began, EPOCH_SECONDS + youngest)
 
     def _fleet(self, view: View) -> Fleet:
         cluster = view.cluster
@@ -92,6 +100,7 @@ class Planner:
                     jobs=tuple(str(run.number) for run in on),
                     free=cluster.free[server] / cluster.gpus,
                     first=EPOCH_SECONDS + min(run.started for run in on),
+                    interruptible=self._interruptible(view.began, max(run.started for run in on)),
                 )
             self._members[server] = Member(
                 name=str(server),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,7 +16,7 @@ REACTION_SECONDS: Final = 2.0
 """From a change to the orders that follow from it; meanwhile the scheduler fills what is free."""
 
 _STRIDE_SECONDS: Final = 3600.0
-_END, _BACK, _DECIDE = 0, 1, 2
+_END, _BACK, _DEADLINE, _DECIDE = 0, 1, 2, 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +90,7 @@ class _Simulation:
         self._seen: list[tuple[bool, bool]] = [(True, False)] * scenario.servers
         self._changed = set(range(scenario.servers))
         self._matters = False
+        self._told: set[int] = set()
         self._kept: dict[int, Openness] = {}
         self.states: list[ServerState] = ["Outdated"] * scenario.servers
         self.since = [0.0] * scenario.servers
@@ -154,6 +155,7 @@ class _Simulation:
                 if run is not None and run.ends <= moment:  # else it was interrupted, and runs anew or waits
                     self._cluster.end(subject)
                     self._recount(run.servers)
+                    self._begin_emptied(run.servers)
             elif kind == _BACK:
                 self.states[subject], self.since[subject] = "Updated", moment
                 self.updating, self.updated = self.updating - 1, self.updated + 1
@@ -161,6 +163,9 @@ class _Simulation:
                 self._matters = True
                 self._open(subject, OPEN)
                 self._sample()
+            elif kind == _DEADLINE:
+                if subject in self._told:
+                    self._interrupt(subject)
             elif deciding and self._asks_at is not None and moment >= self._asks_at:
                 self._asks_at = None
                 self._decide()
@@ -180,31 +185,48 @@ class _Simulation:
         orders = self._policy.decide(view)
         self._changed, self._matters = set(), False
         for server in orders.claims:
-            if self.states[server] != "Outdated":
-                continue
-            self._interrupt(server)
-            self.states[server] = "Updating"
-            self.updating += 1
-            self._changed.add(server)
-            self._open(server, CLOSED)
-            self._push(self.now + scenario.attempt, _BACK, server)
+            if self.states[server] == "Outdated":
+                self._tell(server)
+                self._interrupt(server)
+        for server, at in orders.interruptions:
+            if self.states[server] == "Outdated":
+                self._tell(server)
+                self._push(at, _DEADLINE, server)
         kept: dict[int, Openness] = dict.fromkeys(orders.steered, STEERED) | dict.fromkeys(orders.closed, CLOSED)
         for server in self._kept.keys() | kept.keys():
             if self.states[server] == "Outdated" and self._kept.get(server) != kept.get(server):
                 self._open(server, kept.get(server, OPEN))
         self._kept = kept
-        if orders.claims:
-            self._sample()
         if orders.again is not None:
             self._ask(orders.again)
 
+    def _tell(self, server: int) -> None:
+        """It takes no new job, and is updated when it is empty."""
+        self.states[server] = "Updating"
+        self._told.add(server)
+        self._changed.add(server)
+        self._open(server, CLOSED)
+
     def _interrupt(self, server: int) -> None:
+        """Update a server that was told, whatever runs there."""
         for number in list(self._cluster.on[server]):
             run = self._cluster.end(number)
             self.interrupted += 1
             self.lost += (self.now - run.started) * run.per_server * len(run.servers)
             self._recount(run.servers)
             self._cluster.submit(number, first=True)
+            self._begin_emptied(run.servers)
+        self._begin_emptied((server,))
+
+    def _begin_emptied(self, servers: Iterable[int]) -> None:
+        """Update those that were told and are empty."""
+        for server in servers:
+            if server in self._told and not self._cluster.on[server]:
+                self._told.discard(server)
+                self.updating += 1
+                self._recount((server,))
+                self._push(self.now + self._scenario.attempt, _BACK, server)
+                self._sample()
 
     def _ask(self, moment: float) -> None:
         if self._asks_at is None or moment < self._asks_at:
@@ -219,7 +241,7 @@ class _Simulation:
         """Note what a policy may care about, and the GPUs that idle on closed servers which wait."""
         cluster = self._cluster
         for server in servers:
-            if self.states[server] != "Outdated":
+            if self.states[server] != "Outdated" and server not in self._told:
                 self._idle_closed -= self._closed_idle.pop(server, 0)
                 continue
             running = len(cluster.on[server])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from provisioner.api.errors import NeedsHuman
-from provisioner.api.upgrade_strategy import Canary, Stragglers, UpgradeStrategy
+from provisioner.api.upgrade_strategy import Canary, Stragglers, UpgradeDeadline, UpgradeStrategy
 from provisioner.rollout.simulate.figures import compare
 from provisioner.rollout.simulate.policy import DrainInOrder, Kured, Planner, Policy
 from provisioner.rollout.simulate.run import REACTION_SECONDS, Scenario, simulate
@@ -89,6 +89,36 @@ def test_a_straggler_is_closed_so_that_the_rollout_ends_where_jobs_never_stop_co
     assert 0 < closed.closed_idle <= 8 * 2 * HOUR
 
 
+def test_at_a_deadline_a_job_is_ended_and_starts_again_where_it_is_not_ended_twice() -> None:
+    jobs = [TraceJob(0.0, 50 * HOUR, 8), TraceJob(0.0, 2 * HOUR, 8)]
+    rules = planner(deadline=UpgradeDeadline(after_seconds=int(3 * HOUR)), canary=Canary(count=1, soak_seconds=0))
+    found = simulate(scenario(jobs, 2), rules)
+    assert found.interrupted == 1
+    assert found.lost == pytest.approx(4 * HOUR * 8)
+    assert found.makespan == pytest.approx(3 * HOUR + 600.0, abs=2 * REACTION_SECONDS)
+    patient = planner(deadline=UpgradeDeadline(after_seconds=0, minimum_run_seconds=int(60 * HOUR)))
+    assert simulate(scenario(jobs, 2), patient).interrupted == 0, "it had not run for its least time when it ended"
+
+
+def test_a_gang_is_ended_once_and_all_its_servers_are_updated_then() -> None:
+    jobs = [TraceJob(0.0, 50 * HOUR, 32)]
+    rules = planner(deadline=UpgradeDeadline(after_seconds=0), max_parallel=4)
+    found = simulate(scenario(jobs, 4), rules)
+    assert found.interrupted == 1
+    assert found.makespan == pytest.approx(900.0 + 600.0, abs=2 * REACTION_SECONDS)
+    narrow = simulate(scenario(jobs, 4, parallel=3), planner(deadline=UpgradeDeadline(after_seconds=0), max_parallel=3))
+    assert narrow.interrupted == 0
+    assert narrow.makespan is not None
+    assert narrow.makespan > 49 * HOUR
+
+
+def test_a_server_that_empties_before_its_deadline_is_updated_then() -> None:
+    jobs = [TraceJob(0.0, HOUR + 300.0, 8)]
+    found = simulate(scenario(jobs, 1), planner(deadline=UpgradeDeadline(after_seconds=0)))
+    assert found.interrupted == 0
+    assert found.makespan == pytest.approx(300.0 + 600.0, abs=2 * REACTION_SECONDS)
+
+
 def test_idle_first_is_done_with_the_idle_before_it_waits_for_the_busy() -> None:
     jobs = [TraceJob(0.0, 5 * HOUR, 8)]
     in_order = simulate(scenario(jobs, 2, parallel=1), DrainInOrder("a", parallel=1, idle_first=False))
@@ -132,6 +162,7 @@ def patient_policies(parallel: int) -> list[Policy]:
     return [
         Planner(rules),
         Planner(strategy(max_parallel=parallel, stragglers=Stragglers(after_seconds=0))),
+        Planner(strategy(max_parallel=parallel, deadline=UpgradeDeadline(after_seconds=10**6))),
         DrainInOrder("idle-first", parallel=parallel, idle_first=True),
         DrainInOrder("in-order", parallel=parallel, idle_first=False),
         Kured(blocking=True),
