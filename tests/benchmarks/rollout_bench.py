@@ -45,13 +45,14 @@ COLUMNS: Final = (
     "extra idle",
     "jobs later",
 )
+LARGE_POLICIES: Final = ("provisioner", "provisioner-stragglers", "idle-first", "kured-blocking")
 DECISION_GOAL: Final = 0.05
 NOON: Final = datetime(2026, 11, 2, 12, 0, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
 class Case:
-    """A cluster, and when rollouts begin on it. idle_percent: what the planner may idle."""
+    """A cluster, the share of its GPUs that jobs ask for, and the days of the trace on which rollouts begin on it."""
 
     servers: int
     load: float
@@ -69,8 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.exit(f"there is no trace at {options.trace}: name one with --trace (timestamp, duration, num_gpus)")
     cases = [Case(64, load, (30.0, 45.0, 60.0)) for load in (0.5, 0.7, 0.9)]
     if not options.small:
-        cases += [Case(512, load, (30.0, 45.0, 60.0)) for load in (0.5, 0.7, 0.9)]
-        cases += [Case(1700, 0.7, (45.0,), ("provisioner", "idle-first", "kured-blocking"))]
+        cases += [Case(512, 0.7, (30.0, 45.0, 60.0), LARGE_POLICIES), Case(1700, 0.7, (45.0,), LARGE_POLICIES)]
     decisions = measure_decisions()
     runs = [(case, begin) for case in cases for begin in case.begins]
     with ProcessPoolExecutor(max_workers=2) as pool:
@@ -149,11 +149,11 @@ def spread(values: Sequence[float], form: str) -> str:
 
 
 def draw(found: dict[Case, list[list[Figures]]]) -> None:
-    """The fleet over time, by each policy, of the last case that has them all."""
-    case = [case for case in found if case.policies == POLICY_NAMES and case.load == 0.7][-1]
+    """The fleet over time, by each policy, of one rollout."""
+    case = [case for case in found if case.load == 0.7 and case.servers <= 512][-1]
     outcomes = [figures.outcome for figures in found[case][1]]
     for name, outcome in zip(case.policies, outcomes, strict=True):
-        if name in ("provisioner", "idle-first", "kured-blocking"):
+        if name in LARGE_POLICIES:
             end = max(o.makespan or 60 * DAY for o in outcomes)
             title = f"{case.servers} servers at {case.load:.0%} load: {outcome.policy}"
             path = HERE / "results" / f"rollout-{name}.svg"
