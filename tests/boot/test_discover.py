@@ -186,6 +186,21 @@ def test_when_many_wait_already_no_more_are_taken(world: World) -> None:
     assert world.discoverer.offer(claims(60_000)) == "unknown-52540000ea60"
 
 
+def test_a_server_that_was_just_made_counts_before_the_cache_shows_it_and_once_when_it_does(world: World) -> None:
+    for number in range(MAX_WAITING_IN_SUBNET - 2):
+        world.servers.put(waits(number))
+    for number in (60_000, 60_001):
+        world.discoverer.offer(claims(number))
+    wait_until(lambda: len(world.cluster.statuses) == 2 and not world.discoverer._offered)
+    with pytest.raises(Refused, match="wait already"):
+        world.discoverer.offer(claims(60_002))
+    world.servers.put(replace(waits(60_000), metadata=ObjectMeta(name="unknown-52540000ea60")))
+    world.servers.remove("unknown-000000000007")
+    assert world.discoverer.offer(claims(60_002)), (
+        "of those that were made one is counted in the cache, and one is gone"
+    )
+
+
 def test_machines_that_wait_are_not_counted_anew_for_each_that_asks(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

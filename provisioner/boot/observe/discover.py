@@ -46,6 +46,8 @@ MANAGER: Final = "provisioner-boot-discovery"
 CREATED_PER_SECOND: Final = 5.0
 CREATED_AT_ONCE: Final = 50.0
 LONGEST_PAUSE_SECONDS: Final = 15.0
+UNSEEN_SECONDS: Final = 30.0
+"""For so long a Server that was made is counted although the cache does not show it."""
 HEARD_SECONDS: Final = 600.0
 MAX_HEARD: Final = 16_384
 """Machines that asked by DHCP are remembered for so long, and so many of them: a waiting one asks every few seconds."""
@@ -73,6 +75,8 @@ class Discoverer:
         self._changed = threading.Condition()
         self._offered: OrderedDict[str, tuple[Claims, Place]] = OrderedDict()
         self._offered_in = Counter[Place]()
+        self._made: dict[str, tuple[Place, float]] = {}
+        """Servers that were made and are not in the cache yet, and when."""
         self._heard: OrderedDict[str, float] = OrderedDict()
         self._unmarked: OrderedDict[str, None] = OrderedDict()
         self._subnets: DiscoverySubnets | None = None
@@ -89,9 +93,11 @@ class Discoverer:
             if name in self._offered:
                 return name
             place = self._find_place(claims)
+            made = self._made_unseen()
             waiting_here, waiting = self._index.count_waiting(place)
             by_dhcp = self._was_heard(claims.mac)
-            refuse_flood(waiting_here + self._offered_in[place], waiting + len(self._offered), by_dhcp=by_dhcp)
+            waiting_here += self._offered_in[place] + made.count(place)
+            refuse_flood(waiting_here, waiting + len(self._offered) + len(made), by_dhcp=by_dhcp)
             self._offered[name] = claims, place
             self._offered_in[place] += 1
             if by_dhcp:
@@ -132,6 +138,14 @@ class Discoverer:
                 hint="register it; if its interface was replaced, correct spec.bootMACAddress",
             )
         return place
+
+    def _made_unseen(self) -> list[Place]:
+        """Where the machines are whose Servers were made a moment ago: the cache does not count them yet."""
+        since = self._monotonic() - UNSEEN_SECONDS
+        seen = [name for name, (_, made) in self._made.items() if made < since or self._index.servers.get(name)]
+        for name in seen:
+            del self._made[name]
+        return [place for place, _ in self._made.values()]
 
     def _was_heard(self, mac: str) -> bool:
         moment = self._heard.get(mac)
@@ -184,8 +198,11 @@ class Discoverer:
                 log.exception("unknown machine was not recorded", server=name)
             with self._changed:
                 if offered is not None:
+                    place = offered[1][1]
                     del self._offered[name]
-                    self._offered_in[offered[1][1]] -= 1
+                    self._offered_in[place] -= 1
+                    if self._trouble is None:
+                        self._made[name] = place, self._monotonic()
                 else:
                     self._unmarked.pop(name, None)
 
