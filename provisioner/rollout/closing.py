@@ -12,22 +12,18 @@ from collections.abc import Sequence
 
 from provisioner.api.upgrade_strategy import Stragglers
 from provisioner.rollout.amounts import resolve_amount
-from provisioner.rollout.fleet import Fleet, Member, Occupancy
+from provisioner.rollout.fleet import Fleet, Member
 
 
 def find_closed(fleet: Fleet, busy: Sequence[Member], stragglers: Stragglers | None, now: float) -> frozenset[str]:
     """Those of `busy` that take no new job. A straggler that is closed stays so until it is empty."""
-    closed = [member.name for member in busy if is_filled_by_one(member.runs)]
+    closed = [m.name for m in busy if m.runs and m.runs.free <= 0 and len(m.runs.jobs) == 1]
     if stragglers is not None and now >= fleet.began + stragglers.after_seconds:
         most = resolve_amount(stragglers.max_closed, len(fleet.members))
-        open_ = (member for member in busy if not is_filled_by_one(member.runs))
+        free = set(closed)  # until its one job ends nothing else could run there anyway
+        open_ = (member for member in busy if member.name not in free)
         closed += [member.name for member in heapq.nsmallest(most, open_, key=_reluctance)]
     return frozenset(closed)
-
-
-def is_filled_by_one(runs: Occupancy | None) -> bool:
-    """Whether a single job leaves nothing free: until it ends nothing else could run there anyway."""
-    return runs is not None and len(runs.jobs) == 1 and runs.free <= 0
 
 
 def _reluctance(member: Member) -> tuple[bool, float]:

@@ -21,7 +21,9 @@ def lower_bound(releases: Iterable[float], parallel: int, attempt: float) -> flo
     """
     ordered = sorted(releases)
     rest = len(ordered)
-    return max((r + -(-(rest - j) // parallel) * attempt for j, r in enumerate(ordered)), default=0.0)
+    # Of those that need equally many rounds the last released one counts.
+    last = range(rest - 1, -1, -parallel)
+    return max((ordered[j] + (number + 1) * attempt for number, j in enumerate(last)), default=0.0)
 
 
 def expect_completion(
@@ -31,10 +33,10 @@ def expect_completion(
     when it is expected to and nothing fails. None if that is not known of some job, or nothing may go on."""
     moment = now.timestamp()
     releases = [0.0] * idle
-    for member in busy:
-        if member.runs is None or member.runs.ends is None:
-            return None
-        releases.append(max(0.0, member.runs.ends - moment))
+    ends = [member.runs.ends for member in busy if member.runs is not None]
+    releases += [max(0.0, end - moment) for end in ends if end is not None]
+    if len(releases) < idle + len(ends):
+        return None
     if parallel < 1 and releases:
         return None
     latest = timedelta(seconds=lower_bound(releases, parallel, fleet.attempt.total_seconds()))

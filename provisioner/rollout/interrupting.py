@@ -49,7 +49,8 @@ def find_interrupted(
 
     Who may be ended first comes first, then who runs on fewer servers. What is chosen takes its place in `room`.
     """
-    if not any(m.runs is not None and _is_due(m.runs.interruptible, warning, now) for m in busy):
+    soonest = min((m.runs.interruptible for m in busy if m.runs and m.runs.interruptible is not None), default=None)
+    if not _is_due(soonest, warning, now):
         return [], {}
     chosen: list[Interruption] = []
     too_wide: dict[str, Wait] = {}

@@ -86,8 +86,8 @@ def plan(fleet: Fleet, strategy: UpgradeStrategy, now: datetime) -> Plan:
     warning = fleet.warning.total_seconds()
     interruptions, too_wide = find_interrupted(busy, room, warning, now.timestamp())
     held.update(too_wide)
-    told = {each.name for each in interruptions}
-    busy = [m for m in busy if m.name not in told]
+    if told := {each.name for each in interruptions}:
+        busy = [m for m in busy if m.name not in told]
     closed = find_closed(fleet, busy, strategy.stragglers, now.timestamp())
     steered = {m.name for m in busy if m.name not in closed}
     steered.update(m.name for m in idle)
@@ -101,7 +101,7 @@ def plan(fleet: Fleet, strategy: UpgradeStrategy, now: datetime) -> Plan:
         closed=closed,
         steered=frozenset(steered.difference(claims)),
         held=held,
-        working=tuple(m for m in busy if m.name not in too_wide),
+        working=tuple(m for m in busy if m.name not in too_wide) if too_wide else tuple(busy),
         widths=fleet.widths,
         expected=expected,
         again=min((m for m in (again, *_moments(fleet, busy, strategy, now)) if m is not None), default=None),
@@ -168,7 +168,7 @@ def _stopped(
 def _moments(fleet: Fleet, busy: Iterable[Member], strategy: UpgradeStrategy, now: datetime) -> Iterator[datetime]:
     """When the first straggler is closed, and when the next job is told of its end, if these are yet to come."""
     moment, warning = now.timestamp(), fleet.warning.total_seconds()
-    coming = [m.runs.interruptible - warning for m in busy if m.runs is not None and m.runs.interruptible is not None]
+    coming = [m.runs.interruptible - warning for m in busy if m.runs and m.runs.interruptible is not None]
     if strategy.stragglers is not None:
         coming.append(fleet.began + strategy.stragglers.after_seconds)
     later = [each for each in coming if each > moment]
