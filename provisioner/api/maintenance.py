@@ -16,6 +16,8 @@ RebootMethod = Literal["Kexec", "Reboot", "Reset", "PowerCycle"]
 MaintenancePhase = Literal[
     "Waiting", "Claiming", "Draining", "Drained", "Rebooting", "Verifying", "Completed", "Failed", "Cancelled"
 ]
+RequestTurn = Literal["Waits", "Steered", "Closed", "Granted"]
+StagingTurn = Literal["Later", "Now"]
 BlockerKind = Literal[
     "Pod",
     "PodGroup",
@@ -24,6 +26,7 @@ BlockerKind = Literal[
     "Budget",
     "Hold",
     "Maintenance",
+    "Rollout",
     "Server",
     "Node",
     "Image",
@@ -67,6 +70,11 @@ class Requestor:
             "action Drain boots nothing: leave imageRef out, or ask for action Reimage",
             field=".imageRef",
         ),
+        Rule(
+            "!has(self.turn) || self.turn == 'Granted' || self.policy != 'Now'",
+            "policy Now does not wait for a turn: leave turn out, or ask with another policy",
+            field=".turn",
+        ),
     )
     name: str = described(
         "Who asks, unique in this Maintenance, such as user-alice, condition-reboot or rollout.",
@@ -95,6 +103,16 @@ class Requestor:
     )
     message: str | None = described("Why, in words.", default=None, max_length=1024)
     requested_time: str | None = described("When it was asked for.", default=None, format="date-time")
+    turn: RequestTurn | None = described(
+        "For who asks for many servers, of which few at a time may go. Until it is Granted the request is not carried "
+        "out. Waits: nothing is done for it. Steered: pods are placed there only where no other server takes them. "
+        "Closed: no new job is taken; those that run end by themselves. Granted if absent.",
+        default=None,
+    )
+    staging: StagingTurn | None = described(
+        "Whether the agent fetches the image ahead while jobs run: Later spares the network until Now. Now if absent.",
+        default=None,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,9 @@ from typing import Any, ClassVar, Literal
 from provisioner.api.meta import Condition, ObjectMeta, Resource
 from provisioner.api.pool_settings import JobSettings, MaintenanceSettings, VerificationSettings
 from provisioner.api.rules import KERNEL_ARGUMENT, LABEL_VALUE_RULES, NAME_RULES
+from provisioner.api.rollout_status import ReleasedImage, RolloutRecord, RolloutStatus
 from provisioner.api.schema import Column, FieldSchema, Kind, Rule, described
+from provisioner.api.upgrade_strategy import UpgradeStrategy
 
 _KEY_WORDS = (
     "must be a name with an optional domain before it, such as example.com/rack: letters, digits, '-', '_', '.'"
@@ -100,9 +102,12 @@ class NodePoolSpec:
     """What the pool's servers boot and become."""
 
     image_ref: str = described(
-        "Image that is assigned to the pool's accepted servers (status.assignedImageRef), which they boot.",
+        "Image that the pool's servers shall run. Those that run another one move to it as spec.upgradeStrategy says.",
         max_length=253,
         rules=NAME_RULES,
+    )
+    upgrade_strategy: UpgradeStrategy = described(
+        "How servers move to another image, as their jobs end.", default_factory=UpgradeStrategy
     )
     attestation: Literal["Required", "Optional"] = described(
         "Required: a server joins only after its TPM proved its identity. Optional: a server joins once per boot "
@@ -130,12 +135,32 @@ class NodePoolSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class NodePoolStatus:
-    """Counts of the pool's servers."""
+    """Counts of the pool's servers, and how far they are on their way to its image."""
 
-    desired: int | None = described("Servers in the pool.", default=None)
-    updated: int | None = described("Servers that run the pool's image.", default=None)
-    unavailable: int | None = described("Servers that are not Ready.", default=None)
-    conditions: tuple[Condition, ...] = described("Observations.", default=(), max_items=32, list_map_keys=("type",))
+    desired: int | None = described("Accepted servers of the pool that are to be on.", default=None)
+    updated: int | None = described("Those that are in use with the pool's image.", default=None)
+    updating: int | None = described("Those that are on their way to it.", default=None)
+    waiting: int | None = described("Those in use with another image, which wait for their turn.", default=None)
+    failed: int | None = described(
+        "Those that did not get to it, or got there and went out of use: they wait for a person.", default=None
+    )
+    unavailable: int | None = described("Those that are not in use, whatever the reason.", default=None)
+    released: ReleasedImage | None = described(
+        "Image that has passed the canary here: what servers without a Node, and new ones, boot.", default=None
+    )
+    rollout: RolloutStatus | None = described("The rollout under way, or the last one.", default=None)
+    history: tuple[RolloutRecord, ...] = described(
+        "Rollouts that are over, the last one first.",
+        default=(),
+        max_items=10,
+        item=FieldSchema(doc="A rollout that is over."),
+    )
+    conditions: tuple[Condition, ...] = described(
+        "Ready, and of the rollout: Progressing, Paused, Degraded.",
+        default=(),
+        max_items=32,
+        list_map_keys=("type",),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,9 +175,14 @@ class NodePool(Resource):
             Column("Attestation", ".spec.attestation"),
             Column("Desired", ".status.desired", type="integer"),
             Column("Updated", ".status.updated", type="integer"),
+            Column("Updating", ".status.updating", type="integer"),
+            Column("Waiting", ".status.waiting", type="integer"),
+            Column("Failed", ".status.failed", type="integer"),
             Column("Unavailable", ".status.unavailable", type="integer"),
             Column("State", ".status.conditions[?(@.type=='Ready')].reason"),
             Column("Age", ".metadata.creationTimestamp", type="date"),
+            Column("Rollout", ".status.rollout.message"),
+            Column("Expected", ".status.rollout.expectedTime", priority=1),
         ),
         rules=(
             Rule("self.metadata.name.size() <= 63", "a NodePool's name is also a label value: at most 63 characters"),

@@ -195,15 +195,28 @@ class Discovery:
 
 
 @dataclass(frozen=True, kw_only=True)
+class UpgradeFailure:
+    """A rollout that this server did not get through."""
+
+    image_ref: str = described("Image with which it failed.", max_length=253)
+    time: str = described("When it failed.", format="date-time")
+    maintenance_ref: str | None = described("Maintenance that was to bring it there.", default=None, max_length=253)
+    message: str = described("What is known of it.", max_length=1024)
+
+
+@dataclass(frozen=True, kw_only=True)
 class ServerStatus:
     """What is known of a server. Each part has one writer, named in ARCHITECTURE.md."""
 
     address: str | None = described("IPv4 address of the boot interface.", default=None, pattern=IPV4_PATTERN)
     subnet_name: str | None = described("Subnet of the address.", default=None, max_length=63)
     assigned_image_ref: str | None = described(
-        "Image that the server boots unless a Maintenance says otherwise; it follows the NodePool's imageRef.",
+        "Image that the server boots unless a Maintenance says otherwise. The rollout of its NodePool alone moves it.",
         default=None,
         max_length=253,
+    )
+    upgrade_failure: UpgradeFailure | None = described(
+        "The last rollout that it failed in: it keeps its place there until a person decides.", default=None
     )
     node_ref: str | None = described("Node that the server is.", default=None, max_length=253)
     node_uid: str | None = described(

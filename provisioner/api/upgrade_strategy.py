@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from provisioner.api.pool_settings import JobCheck
 from provisioner.api.rules import PRINTABLE_RULES
 from provisioner.api.schema import FieldSchema, Rule, described
 
@@ -23,12 +24,25 @@ class Canary:
         minimum=0,
         maximum=1000,
     )
+    selector: str | None = described(
+        "Labels of the Servers that may be the first, such as example.com/canary=true; any if absent.",
+        default=None,
+        min_length=1,
+        max_length=512,
+    )
     soak_seconds: int = described(
         "How long they must be in use, without a fault, before others follow.",
         default=600,
         server_default=600,
         minimum=0,
         maximum=LONGEST_SOAK_SECONDS,
+    )
+    checks: tuple[JobCheck, ...] = described(
+        "Jobs of the site's own that run on a server before its use, beside spec.verification.checks, while it boots "
+        "an image that has not passed the canary.",
+        default=(),
+        max_items=16,
+        list_map_keys=("name",),
     )
 
 
@@ -130,6 +144,41 @@ class UpgradeDeadline:
 
 
 @dataclass(frozen=True, kw_only=True)
+class WorkloadGate:
+    """Jobs that end on servers with the new image, compared with those on the old one."""
+
+    failed_if: str | None = described(
+        "CEL expression: whether a job that has ended failed for the image's sake. Variables: kind, namespace, name, "
+        "reason, exitCode, signal, partition, qos, labels. If absent: whatever ended other than in success, was not "
+        "cancelled, preempted or evicted, and did not run into its time limit.",
+        default=None,
+        min_length=1,
+        max_length=2048,
+    )
+    tolerance_percent: int = described(
+        "By how many percentage points more jobs may fail on the new image than on the old one.",
+        default=5,
+        server_default=5,
+        minimum=0,
+        maximum=100,
+    )
+    confidence_percent: int = described(
+        "How certain it must be that more fail than that for the rollout to stop.",
+        default=95,
+        server_default=95,
+        minimum=50,
+        maximum=99,
+    )
+    minimum_jobs: int = described(
+        "How many jobs must have ended on the new image before a stage is over.",
+        default=0,
+        server_default=0,
+        minimum=0,
+        maximum=100_000,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class UpgradeStrategy:
     """How a pool's servers move to another image, as their jobs end."""
 
@@ -179,10 +228,26 @@ class UpgradeStrategy:
         "From when jobs are ended for the rollout, after their warning. Never if absent: they are waited for.",
         default=None,
     )
+    workloads: WorkloadGate = described(
+        "How jobs on the new image are compared with those on the old one.", default_factory=WorkloadGate
+    )
     max_failures: int = described(
-        "At how many servers that failed with a new image the rollout pauses itself.",
+        "At how many servers that failed with a new image the rollout stops until a person decides.",
         default=1,
         server_default=1,
         minimum=1,
         maximum=100_000,
+    )
+    max_staging: int | str | None = described(
+        "How many servers may fetch the new image ahead at once, while jobs run there: a count, or a share of the pool "
+        "such as 5% (rounded up). 5% if absent.",
+        default=None,
+        minimum=0,
+        pattern=_AMOUNT,
+    )
+    retried_time: str | None = described(
+        "A person's decision to go on: what failed before that moment counts no more, and is tried again. Set by "
+        "`kubectl provision rollout resume`.",
+        default=None,
+        format="date-time",
     )
