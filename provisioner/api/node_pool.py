@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Literal
 
 from provisioner.api.meta import Condition, ObjectMeta, Resource
 from provisioner.api.pool_settings import JobSettings, MaintenanceSettings, VerificationSettings
-from provisioner.api.rules import KERNEL_ARGUMENT, LABEL_VALUE_RULES, NAME_RULES
 from provisioner.api.rollout_status import ReleasedImage, RolloutRecord, RolloutStatus
+from provisioner.api.rules import KERNEL_ARGUMENT, LABEL_VALUE_RULES, NAME_RULES
 from provisioner.api.schema import Column, FieldSchema, Kind, Rule, described
 from provisioner.api.upgrade_strategy import UpgradeStrategy
 

@@ -1,4 +1,4 @@
-"""The inventory controllers' effects: give addresses, tell who waits and for what, count racks and pools.
+"""The inventory controllers' effects: give addresses, tell who waits and for what, count racks.
 
 What a server is told is decided on the caches and written under its resourceVersion; a new address only once it is
 claimed (`claims.py`). So several threads may work, and two leaders do no harm.
@@ -14,10 +14,9 @@ from typing import Any, Final
 
 import structlog
 
-from provisioner.api import NodePool, Rack, Server
+from provisioner.api import Rack, Server
 from provisioner.api.codec import decode_shared
 from provisioner.api.errors import NotFound
-from provisioner.api.meta import Resource
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
@@ -25,7 +24,7 @@ from provisioner.cluster.source import Lookup, Source
 from provisioner.inventory.addresses.allocate import Holders
 from provisioner.inventory.addresses.claims import AddressClaimer, ClaimBook, address_of, claims_of
 from provisioner.inventory.addresses.subnets import FreeAddresses
-from provisioner.inventory.counts import Counts, network_keys, overlapping_racks, pool_status, rack_status
+from provisioner.inventory.counts import Counts, network_keys, overlapping_racks, rack_status
 from provisioner.inventory.duplicates import Claim, system_uuid_claim
 from provisioner.inventory.judge import Judgement, Surroundings, judge, unclaimed
 from provisioner.inventory.rivals import ClaimIndex, exclusive_claims, find_rivals
@@ -42,7 +41,7 @@ COUNT_SECONDS: Final = 1.0
 """Counts are written no more often."""
 WORKERS: Final = 8
 
-_OWNED: Final = ("address", "subnetName", "assignedImageRef")
+_OWNED: Final = ("address", "subnetName")
 _OWNED_CONDITIONS: Final = ("Discovered", "Accepted")
 
 Object = Mapping[str, Any]
@@ -54,12 +53,11 @@ class InventoryInformers:
 
     racks: Source
     servers: Source
-    node_pools: Source
     address_blocks: Source
 
     @property
     def have_synced(self) -> bool:
-        sources = (self.racks, self.servers, self.node_pools, self.address_blocks)
+        sources = (self.racks, self.servers, self.address_blocks)
         return all(source.has_synced for source in sources)
 
 
@@ -74,7 +72,7 @@ class _NamesByAddress:
 
 
 class ServerReconciler:
-    """Address, assigned Image and conditions of one Server at a time, by name."""
+    """Address and conditions of one Server at a time, by name."""
 
     def __init__(
         self,
@@ -134,11 +132,9 @@ class ServerReconciler:
     def _judge(self, body: Object) -> Judgement:
         server = decode_shared(Server, body)
         rack = self._informers.racks.get(server.spec.rack_ref) if server.spec.rack_ref else None
-        pool = self._informers.node_pools.get(server.spec.node_pool_ref) if server.spec.node_pool_ref else None
         claimants = self._index.claimants(exclusive_claims(body))
         surroundings = Surroundings(
             rack=decode_shared(Rack, rack) if rack is not None else None,
-            pool=decode_shared(NodePool, pool) if pool is not None else None,
             rivals=find_rivals(body, claimants, self._informers.servers.get),
             claimed_by=self._claimed_by(server),
             holders=self.holders,
@@ -197,35 +193,31 @@ def _type(condition: Object) -> str:
     return str(condition["type"])
 
 
-class StatusReconciler:
-    """Counts of a Rack or NodePool."""
+class RackReconciler:
+    """Counts of a Rack."""
 
     def __init__(
-        self,
-        cluster: Cluster,
-        informers: InventoryInformers,
-        kind: type[Resource],
-        source: Source,
-        count: Callable[[Object], dict[str, Any]],
+        self, cluster: Cluster, informers: InventoryInformers, counts: Counts, *, clock: Callable[[], datetime]
     ) -> None:
         self._cluster = cluster
         self._informers = informers
-        self._kind = kind
-        self._source = source
-        self._count = count
+        self._counts = counts
+        self._clock = clock
+        self.by_network = informers.racks.index(network_keys)
 
     def reconcile(self, name: str) -> float | None:
         """Write the counts if they changed. Raises: Retryable, NeedsHuman."""
         if not self._informers.have_synced:
             return UNSYNCED_SECONDS
-        body = self._source.get(name)
+        body = self._informers.racks.get(name)
         if body is None or body["metadata"].get("deletionTimestamp"):
             return None
-        wanted = self._count(body)
+        others = [decode_shared(Rack, other) for other in overlapping_racks(body, self.by_network)]
+        wanted = rack_status(decode_shared(Rack, body), self._counts.of(name), others, self._clock())
         status = body.get("status") or {}
         if any(status.get(key) != value for key, value in wanted.items()):
             try:
-                self._cluster.apply_status(self._kind, name, wanted, manager=MANAGER)
+                self._cluster.apply_status(Rack, name, wanted, manager=MANAGER)
             except NotFound:
                 return None
         return RESYNC_SECONDS
@@ -239,31 +231,18 @@ def build_inventory_controllers(
     *,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> list[Controller]:
-    """The controllers of servers, racks and pools, following their caches. Build them anew for each leadership."""
+    """The controllers of servers and racks, following their caches. Build them anew for each leadership."""
     index, counts = ClaimIndex(exclusive_claims), Counts()
     servers = ServerReconciler(cluster, informers, index, recorder, clock=clock, monotonic=monotonic)
-    racks_by_network = informers.racks.index(network_keys)
+    racks = RackReconciler(cluster, informers, counts, clock=clock)
+    rack_controller = Controller("inventory-racks", racks.reconcile)
 
-    def count_rack(body: Object) -> dict[str, Any]:
-        others = [decode_shared(Rack, other) for other in overlapping_racks(body, racks_by_network)]
-        return rack_status(decode_shared(Rack, body), counts.of("Rack", body["metadata"]["name"]), others, clock())
+    def recount(rack: str) -> None:
+        rack_controller.queue.add_after(rack, COUNT_SECONDS)
 
-    def count_pool(body: Object) -> dict[str, Any]:
-        return pool_status(decode_shared(NodePool, body), counts.of("NodePool", body["metadata"]["name"]), clock())
-
-    racks = StatusReconciler(cluster, informers, Rack, informers.racks, count_rack)
-    pools = StatusReconciler(cluster, informers, NodePool, informers.node_pools, count_pool)
-    queues = {
-        "Rack": Controller("inventory-racks", racks.reconcile),
-        "NodePool": Controller("inventory-pools", pools.reconcile),
-    }
-
-    def recount(kind: str, name: str) -> None:
-        queues[kind].queue.add_after(name, COUNT_SECONDS)
-
-    _follow(informers, servers, index, counts, recount, racks_by_network)
+    _follow(informers, servers, index, counts, recount, racks.by_network)
     unknown = UnknownMachines(cluster, informers.servers, clock=clock)
-    return [servers.controller, servers.claimer.controller, unknown.controller, *queues.values()]
+    return [servers.controller, servers.claimer.controller, unknown.controller, rack_controller]
 
 
 def _follow(
@@ -271,12 +250,11 @@ def _follow(
     reconciler: ServerReconciler,
     index: ClaimIndex,
     counts: Counts,
-    recount: Callable[[str, str], None],
+    recount: Callable[[str], None],
     racks_by_network: Lookup,
 ) -> None:
     """Queue what a change concerns. The progress of a boot concerns nothing here."""
     servers_by_rack = informers.servers.index(lambda body: [body["spec"].get("rackRef")])
-    servers_by_pool = informers.servers.index(lambda body: [body["spec"].get("nodePoolRef")])
     add_server = reconciler.controller.queue.add
 
     def server_changed(name: str, old: Object | None, new: Object | None) -> None:
@@ -286,25 +264,19 @@ def _follow(
         for address in {address_of(old), pinned_address(old)} - {address_of(new), pinned_address(new)}:
             if address is not None:
                 reconciler.free.freed(address)
-        for kind, owner in counts.change(old, new):
-            recount(kind, owner)
+        for rack in counts.change(old, new):
+            recount(rack)
 
     def rack_changed(name: str, old: Object | None, new: Object | None) -> None:
         if old is not None and new is not None and old["spec"] == new["spec"]:
             return
         reconciler.free.forget()
-        recount("Rack", name)
+        recount(name)
         for body in (old, new):
             for other in overlapping_racks(body, racks_by_network) if body is not None else ():
-                recount("Rack", other["metadata"]["name"])
+                recount(other["metadata"]["name"])
         for body in servers_by_rack.get(name):
             add_server(body["metadata"]["name"])
-
-    def pool_changed(name: str, old: Object | None, new: Object | None) -> None:
-        if old is None or new is None or old["spec"] != new["spec"]:
-            recount("NodePool", name)
-            for body in servers_by_pool.get(name):
-                add_server(body["metadata"]["name"])
 
     def block_changed(name: str, old: Object | None, new: Object | None) -> None:
         for server in reconciler.book.take(name, new):
@@ -316,7 +288,6 @@ def _follow(
     informers.address_blocks.subscribe(block_changed)
     informers.servers.subscribe(server_changed)
     informers.racks.subscribe(rack_changed)
-    informers.node_pools.subscribe(pool_changed)
 
 
 def pinned_address(server: Object | None) -> str | None:

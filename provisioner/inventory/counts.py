@@ -1,4 +1,4 @@
-"""Status of racks and node pools: counts of their servers, kept while these change."""
+"""Status of racks: counts of their servers, kept while these change."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import datetime
 from ipaddress import IPv4Network
 from typing import Any
 
-from provisioner.api import Condition, NodePool, Rack
+from provisioner.api import Condition, Rack
 from provisioner.api.codec import to_json
 from provisioner.api.conditions import settle_condition
 from provisioner.api.meta import rfc3339
@@ -24,51 +24,45 @@ def is_ready(server: Object) -> bool:
     return [condition.get("status") for condition in conditions if condition.get("type") == "Ready"][-1:] == ["True"]
 
 
-Tally = Mapping[Hashable, int]
-"""How many servers a rack or a pool has of each sort."""
+Tally = Mapping[str, int]
+"""How many servers a rack has of each sort: all, ready, pending."""
 
 
 class Counts:
-    """Tallies of all racks and pools. Usable from several threads."""
+    """Tallies of all racks. Usable from several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._tallies: defaultdict[tuple[str, str], Counter[Hashable]] = defaultdict(Counter)
+        self._tallies: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
-    def change(self, old: Object | None, new: Object | None) -> set[tuple[str, str]]:
-        """Count a server as `new` and no longer as `old`; returns kind and name of whose tally that changes."""
+    def change(self, old: Object | None, new: Object | None) -> set[str]:
+        """Count a server as `new` and no longer as `old`; returns the racks whose tally that changes."""
         before, after = _sorts(old), _sorts(new)
         if before == after:
             return set()
         with self._lock:
-            for owner, sorts in before.items():
-                self._tallies[owner].subtract(sorts)
-            for owner, sorts in after.items():
-                self._tallies[owner].update(sorts)
-            for owner in before:
-                self._tallies[owner] = +self._tallies[owner]
-                if not self._tallies[owner]:
-                    del self._tallies[owner]
+            for rack, sorts in before.items():
+                self._tallies[rack].subtract(sorts)
+            for rack, sorts in after.items():
+                self._tallies[rack].update(sorts)
+            for rack in before:
+                self._tallies[rack] = +self._tallies[rack]
+                if not self._tallies[rack]:
+                    del self._tallies[rack]
         return {*before, *after}
 
-    def of(self, kind: str, name: str) -> Tally:
+    def of(self, rack: str) -> Tally:
         with self._lock:
-            return Counter(self._tallies.get((kind, name), {}))
+            return Counter(self._tallies.get(rack, {}))
 
 
-def _sorts(server: Object | None) -> Mapping[tuple[str, str], Sequence[Hashable]]:
-    """In which rack and pool a server counts, and as what there."""
-    if server is None:
+def _sorts(server: Object | None) -> Mapping[str, Sequence[str]]:
+    """In which rack a server counts, and as what there."""
+    if server is None or not server["spec"].get("rackRef"):
         return {}
     spec, ready = server["spec"], ["ready"] if is_ready(server) else []
-    acceptance = spec.get("acceptance", "Pending")
-    sorts: dict[tuple[str, str], Sequence[Hashable]] = {}
-    if spec.get("rackRef"):
-        sorts["Rack", spec["rackRef"]] = ["all", *ready, *(["pending"] if acceptance == "Pending" else [])]
-    if spec.get("nodePoolRef") and acceptance == "Accepted" and spec.get("powerState", "On") == "On":
-        image = (server.get("status") or {}).get("imageRef")
-        sorts["NodePool", spec["nodePoolRef"]] = ["all", *ready, ("image", image)]
-    return sorts
+    pending = ["pending"] if spec.get("acceptance", "Pending") == "Pending" else []
+    return {spec["rackRef"]: ["all", *ready, *pending]}
 
 
 def rack_status(rack: Rack, tally: Tally, others: Iterable[Rack], now: datetime) -> dict[str, Any]:
@@ -86,25 +80,7 @@ def rack_status(rack: Rack, tally: Tally, others: Iterable[Rack], now: datetime)
     return {"servers": own, "readyServers": ready, "pendingServers": pending, "conditions": [to_json(wanted)]}
 
 
-def pool_status(pool: NodePool, tally: Tally, now: datetime) -> dict[str, Any]:
-    """Counts of the pool's accepted servers that are to be on; Ready if all of them are, with the pool's image."""
-    own, ready, updated = (tally.get(sort, 0) for sort in ("all", "ready", ("image", pool.spec.image_ref)))
-    unavailable = own - ready
-    message = f"{ready} of {own} servers are Ready, {updated} run image {pool.spec.image_ref}"
-    done = unavailable == 0 and updated == own
-    reason = (
-        "NoServers" if not own else "ServersReady" if done else "ServersNotReady" if unavailable else "ImageOutdated"
-    )
-    wanted = _ready(pool, done, reason, message, now)
-    return {
-        "desired": own,
-        "updated": updated,
-        "unavailable": unavailable,
-        "conditions": [to_json(wanted)],
-    }
-
-
-def _ready(resource: Rack | NodePool, is_true: bool, reason: str, message: str, now: datetime) -> Condition:
+def _ready(resource: Rack, is_true: bool, reason: str, message: str, now: datetime) -> Condition:
     wanted = Condition(
         type="Ready",
         status="True" if is_true else "False",

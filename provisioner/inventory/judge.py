@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
-from provisioner.api import Condition, NodePool, Rack, Server
+from provisioner.api import Condition, Rack, Server
 from provisioner.api.codec import to_json
 from provisioner.api.conditions import settle_condition
 from provisioner.api.discovery import NAME_PREFIX
 from provisioner.api.meta import ConditionStatus, rfc3339
 from provisioner.inventory.addresses.allocate import Allocation, Holders, LowestFree, NoAddress, allocate, scan
-from provisioner.rules.assigned_image import assign_image
 
 LOOK_AGAIN_SECONDS: Final = 15.0
 """Addresses become free without an event of this server's own."""
@@ -24,7 +23,6 @@ class Surroundings:
     """What is known beside the server itself."""
 
     rack: Rack | None
-    pool: NodePool | None
     rivals: Mapping[str, str]
     """Servers that take precedence, and what both claim."""
     claimed_by: Mapping[str, str]
@@ -46,13 +44,11 @@ class Judgement:
     allocates: bool = False
     """A new address is given: it must be claimed before it is written."""
     requeue_after_seconds: float | None = None
-    image: str | None = None
-    """The Image that is assigned to it."""
 
     @property
     def status(self) -> dict[str, Any]:
         """For a server-side apply; what is taken back is left out."""
-        own = {"address": self.address, "subnetName": self.subnet_name, "assignedImageRef": self.image}
+        own = {"address": self.address, "subnetName": self.subnet_name}
         conditions = [to_json(self.discovered), to_json(self.accepted)]
         return {key: value for key, value in own.items() if value is not None} | {"conditions": conditions}
 
@@ -91,12 +87,11 @@ def judge(server: Server, surroundings: Surroundings, now: datetime) -> Judgemen
 
     discovered = condition("Discovered", "True", *_origin(server, surroundings.claimed_by))
     kept = server.status.address, server.status.subnet_name
-    image = assign_image(server, surroundings.pool)
     refusal = _refusal(server, surroundings)
     if refusal is not None:
         # An address that was given stays while a person sorts things out: the machine may be running with it.
         address = (None, None) if refusal[0] == "Rejected" else kept
-        return Judgement(*address, discovered, condition("Accepted", "False", *refusal), image=image)
+        return Judgement(*address, discovered, condition("Accepted", "False", *refusal))
     assert surroundings.rack is not None  # noqa: S101 - _refusal has seen to it
     allocation = allocate(
         server,
@@ -108,11 +103,9 @@ def judge(server: Server, surroundings: Surroundings, now: datetime) -> Judgemen
     if isinstance(allocation, NoAddress):
         accepted = condition("Accepted", "False", allocation.reason, allocation.message)
         address = kept if allocation.keeps else (None, None)
-        return Judgement(*address, discovered, accepted, requeue_after_seconds=LOOK_AGAIN_SECONDS, image=image)
+        return Judgement(*address, discovered, accepted, requeue_after_seconds=LOOK_AGAIN_SECONDS)
     accepted = condition("Accepted", "True", "Accepted", _accepted_message(server, surroundings.rack, allocation))
-    return Judgement(
-        allocation.address, allocation.subnet_name, discovered, accepted, allocates=allocation.new, image=image
-    )
+    return Judgement(allocation.address, allocation.subnet_name, discovered, accepted, allocates=allocation.new)
 
 
 def _origin(server: Server, claimed_by: Mapping[str, str]) -> tuple[str, str]:

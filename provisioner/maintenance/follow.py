@@ -10,6 +10,7 @@ from typing import Any, Final
 from provisioner.api.maintenance import DISTURBING_PHASES, FINAL_PHASES
 from provisioner.cluster.source import Source, phase_of, spec_of, when_changed
 from provisioner.maintenance.phases.budget import age_of, part_of
+from provisioner.rules.assigned_image import boots_of_pool
 from provisioner.rules.bootability import availability_of
 
 Json = Mapping[str, Any]
@@ -83,7 +84,9 @@ def follow(informers: MaintenanceInformers, add: Callable[[str], None]) -> None:
     informers.maintenances.subscribe(maintenance_changed)
     informers.servers.subscribe(when_changed(_of_server, add))
     informers.nodes.subscribe(when_changed(_of_node, add))
-    informers.pools.subscribe(when_changed(spec_of, lambda pool: add_waiting(lambda server: pool_of(server) == pool)))
+    informers.pools.subscribe(
+        when_changed(boots_of_pool, lambda pool: add_waiting(lambda server: pool_of(server) == pool))
+    )
     informers.images.subscribe(when_changed(availability_of, lambda image: add_waiting(lambda server: True)))
     if informers.pods is not None:
         informers.pods.subscribe(pod_changed)

@@ -39,6 +39,7 @@ class Member:
     runs: what runs on it; None if it is idle. since: since when it is Updated; None means just now. closed: whether new
     jobs are kept from it for the rollout. domains: its failure domain for each of `UpgradeStrategy.domains`; None if it
     is in none, and no cap holds it. excluded: why a person wants it left alone.
+    canary: whether it may be among the first.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Member:
     closed: bool = False
     domains: tuple[str | None, ...] = ()
     excluded: str | None = None
+    canary: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,7 +43,7 @@ class Plan:
     closed: servers on which no new job shall start. steered: those on which one shall start only where no other server
     can take it.
     held: servers that wait for something else than jobs, and for what. working: those that wait for jobs.
-    expected: when all servers have the image that can have it, should every job end when it is expected to and nothing
+    stopped: why nothing at all goes on; None if something may. expected: when all servers have the image that can have it, should every job end when it is expected to and nothing
     fail; None if that is not known. again: when time alone changes the plan.
     """
 
@@ -53,6 +53,7 @@ class Plan:
     closed: frozenset[str] = frozenset()
     steered: frozenset[str] = frozenset()
     held: Mapping[str, Wait]
+    stopped: Wait | None = None
     working: tuple[Member, ...] = ()
     widths: Mapping[str, int] = field(default_factory=dict)
     expected: datetime | None = None
@@ -74,7 +75,9 @@ def plan(fleet: Fleet, strategy: UpgradeStrategy, now: datetime) -> Plan:
     stop, again = _stopped(fleet, strategy, counts, now)
     if stop is not None:
         held.update(dict.fromkeys((m.name for m in (*idle, *busy)), stop))
-        return Plan(stage=stage, held=held, again=again)
+        return Plan(stage=stage, held=held, stopped=stop, again=again)
+    if stage.name == "Canary":
+        idle, busy = _canaries(idle, busy, stage, held)
     room = Room(members, strategy, counts, stage)
     claims = _claim(idle, room, held)
     again = min((moment for moment in (again, stage.until) if moment is not None), default=None)
@@ -124,6 +127,15 @@ def _sort_out(members: Iterable[Member]) -> tuple[list[Member], list[Member], di
         elif member.state in _NO_TURN:
             held[member.name] = _NO_TURN[member.state]
     return idle, busy, held
+
+
+def _canaries(
+    idle: Iterable[Member], busy: Iterable[Member], stage: Stage, held: dict[str, Wait]
+) -> tuple[list[Member], list[Member]]:
+    """Those of `idle` and of `busy` that may be among the first; that the others may not goes into `held`."""
+    wait = Wait("Canary", stage.words)
+    held.update((m.name, wait) for m in (*idle, *busy) if not m.canary)
+    return [m for m in idle if m.canary], [m for m in busy if m.canary]
 
 
 def _claim(idle: Iterable[Member], room: Room, held: dict[str, Wait]) -> list[str]:

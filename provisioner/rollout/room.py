@@ -27,7 +27,7 @@ class Room:
         self._updating, self._failed = counts.get("Updating", 0), counts.get("Failed", 0)
         self._others = counts.get("Down", 0) + counts.get("Absent", 0)
         self._stage = stage
-        self._in_stage = stage.limit - self._updating - counts.get("Updated", 0)
+        self._in_stage = stage.limit - stage.taken
         self._keys = tuple(cap.key for cap in strategy.domains)
         self._domain_out: list[Counter[str | None]] = []
         self._domain_caps: list[dict[str | None, int]] = []

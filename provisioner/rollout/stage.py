@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -17,7 +17,8 @@ StageName = Literal["Canary", "CanarySoak", "Wave", "WaveSoak", "Rest"]
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """limit: how many servers may have the new image, or be on their way to it. words: what it waits for.
+    """limit: how many servers may have the new image, or be on their way to it; taken: how many of them do. words:
+    what it waits for.
 
     passed: how many stages are over, to be remembered: a server that breaks later takes none of them back.
     until: when a soak is over, should nothing fail.
@@ -27,6 +28,7 @@ class Stage:
     limit: int
     words: str
     passed: int
+    taken: int = 0
     until: datetime | None = None
 
 
@@ -45,19 +47,21 @@ def find_stage(fleet: Fleet, strategy: UpgradeStrategy, now: datetime) -> Stage:
     """The stage of a rollout.
 
     One is over when as many servers as it takes are in use with the new image and have been so for its soak. It takes
-    no more than could be; those that failed could not, they wait for a person.
+    no more than could be; those that failed could not, they wait for a person. Where none could, it is not over.
     """
     members, moment = fleet.members, now.timestamp()
     parts = list(_parts(len(members), strategy))
     passed = min(fleet.passed, len(parts))
-    if parts[passed:]:
-        since = sorted(moment if m.since is None else m.since for m in members if m.state == "Updated")
-        able = len(since) + sum(m.state in ("Updating", "Outdated") and m.excluded is None for m in members)
-        for number, part in enumerate(parts[passed:], start=passed):
-            stage = _stage_of(part, number, since, able, moment)
-            if stage is not None:
-                return stage
-    return Stage(name="Rest", limit=len(members), words="all servers may follow", passed=len(parts))
+    for number, part in enumerate(parts[passed:], start=passed):
+        eligible = members if part.filling != "Canary" else [m for m in members if m.canary]
+        since = sorted(moment if m.since is None else m.since for m in eligible if m.state == "Updated")
+        updating = sum(m.state == "Updating" for m in eligible)
+        able = len(since) + updating + sum(m.state == "Outdated" and m.excluded is None for m in eligible)
+        stage = _stage_of(part, number, since, able, moment)
+        if stage is not None:
+            return replace(stage, taken=len(since) + updating)
+    taken = sum(m.state in ("Updated", "Updating") for m in members)
+    return Stage(name="Rest", limit=len(members), words="all servers may follow", passed=len(parts), taken=taken)
 
 
 def _parts(size: int, strategy: UpgradeStrategy) -> Iterator[_Part]:
@@ -74,6 +78,9 @@ def _parts(size: int, strategy: UpgradeStrategy) -> Iterator[_Part]:
 def _stage_of(part: _Part, number: int, since: Sequence[float], able: int, now: float) -> Stage | None:
     """The stage while it lasts; None once it is over. able: how many servers could have the image."""
     count = min(part.count, able)
+    if part.count and not count:
+        words = f"{part.name}: no server is in use that could be the first"
+        return Stage(name=part.filling, limit=0, words=words, passed=number)
     if len(since) < count:
         words = f"{part.name}: {len(since)} of {count} servers are in use with the new image"
         return Stage(name=part.filling, limit=count, words=words, passed=number)

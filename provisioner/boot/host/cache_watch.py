@@ -31,6 +31,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
 from provisioner.cluster.source import Source, spec_of
 from provisioner.outbound.bulkhead import Bulkhead, Lane, LanePolicy, NoRoom
+from provisioner.rules.assigned_image import images_of_pool
 
 log = structlog.get_logger(__name__)
 
@@ -226,7 +227,7 @@ class CacheWatch:
 
     def _image(self) -> Image | None:
         """One that servers boot, another one at each look."""
-        wanted = {spec_of(pool).get("imageRef") for pool in self._pools.items()}
+        wanted = {name for pool in self._pools.items() for name in images_of_pool(pool)}
         bodies = sorted((body for body in self._images.items() if body["metadata"]["name"] in wanted), key=_name)
         images = [image for image in _readable(bodies) if is_true(image.status.conditions, "Available")]
         return images[self._looks % len(images)] if images else None

@@ -9,6 +9,7 @@ from typing import Any
 from provisioner.api import Server
 from provisioner.api.values import normal_system_uuid
 from provisioner.cluster.source import Lookup, Object, Source, phase_of, spec_of, when_changed
+from provisioner.rules.assigned_image import boots_of_pool, images_of_pool
 from provisioner.rules.bootability import availability_of
 from provisioner.rules.liveness import read_life
 
@@ -37,7 +38,7 @@ def follow(informers: BootInformers, add: Callable[[str], None]) -> None:
     """Queue the servers that a change concerns. Leases are read when needed; each renewal would be a change."""
 
     servers_by = informers.servers.index(refers_to)
-    pools_by_image = informers.pools.index(lambda pool: [spec_of(pool).get("imageRef")])
+    pools_by_image = informers.pools.index(images_of_pool)
     maintenances_by_image = informers.maintenances.index(lambda each: [_reboot(each).get("imageRef")])
 
     def add_all(kind: str, name: str) -> None:
@@ -59,7 +60,7 @@ def follow(informers: BootInformers, add: Callable[[str], None]) -> None:
 
     informers.servers.subscribe(lambda name, old, new: add(name) if new is not None else None)
     informers.nodes.subscribe(when_changed(lambda node: read_life(node, None), add))
-    informers.pools.subscribe(when_changed(spec_of, lambda name: add_all("NodePool", name)))
+    informers.pools.subscribe(when_changed(boots_of_pool, lambda name: add_all("NodePool", name)))
     informers.racks.subscribe(when_changed(spec_of, lambda name: add_all("Rack", name)))
     informers.images.subscribe(when_changed(availability_of, image_changed))
     informers.maintenances.subscribe(maintenance_changed)

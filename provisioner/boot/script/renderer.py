@@ -24,8 +24,8 @@ from provisioner.boot.rack_cache import verdict_on_cache
 from provisioner.boot.script.choose import Wait, choose_boot_target
 from provisioner.boot.script.kernel_arguments import BootUrls
 from provisioner.boot.script.render import render_first_script, render_script
-from provisioner.cluster.source import Object, Source, spec_of
-from provisioner.rules.assigned_image import current_image_name
+from provisioner.cluster.source import Object, Source
+from provisioner.rules.assigned_image import current_image_name, images_of_pool
 from provisioner.rules.bootability import availability_of
 from provisioner.rules.identity import boot_mac
 
@@ -68,7 +68,7 @@ class ScriptRenderer:
         """Follow the caches; the ServerIndex must have been attached before."""
         self._index.servers.subscribe(self._server_changed)
         servers = self._index.servers.index(refers_to)
-        pools_by_image = self._pools.index(lambda pool: [spec_of(pool).get("imageRef")])
+        pools_by_image = self._pools.index(images_of_pool)
 
         def boots_image(image: str) -> list[Object]:
             pools = [pool["metadata"]["name"] for pool in pools_by_image.get(image)]
@@ -229,7 +229,7 @@ def _inputs(server: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def _weight(body: Mapping[str, Any]) -> tuple[Any, ...]:
     """What of a pool, rack or image a script depends on: not the counts in its status."""
-    return (body.get("spec"), availability_of(body), verdict_on_cache(body))
+    return (body.get("spec"), images_of_pool(body), availability_of(body), verdict_on_cache(body))
 
 
 def _write_atomically(path: Path, text: str) -> None:

@@ -51,9 +51,7 @@ def account_of(group: str) -> str:
 
 def _inventory(cluster: Cluster, events: Events, shared: Surroundings) -> list[Controller]:
     caches = shared.informers
-    follow = InventoryInformers(
-        racks=caches.racks, servers=caches.servers, node_pools=caches.pools, address_blocks=caches.blocks
-    )
+    follow = InventoryInformers(racks=caches.racks, servers=caches.servers, address_blocks=caches.blocks)
     return build_inventory_controllers(cluster, follow, events, shared.clock)
 
 
