@@ -51,7 +51,9 @@ class RolloutBlocker:
 
     job: str = described("What it is, such as SlurmJob 4711.", max_length=512)
     servers: int = described("How many servers wait for it.", minimum=1)
-    expected_time: str | None = described("When it ends at the latest, if that is known.", default=None)
+    expected_time: str | None = described(
+        "When it ends at the latest, if that is known.", default=None, format="date-time"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +79,11 @@ class RolloutStatus:
     """One image on its way through a pool."""
 
     image_ref: str = described("The image.", max_length=253)
+    previous_image_ref: str | None = described(
+        "Image that was released when it began: what `kubectl provision rollout undo` goes back to.",
+        default=None,
+        max_length=253,
+    )
     started_time: str = described("When it began.", format="date-time")
     completed_time: str | None = described("When all servers had it.", default=None, format="date-time")
     stage: RolloutStage | None = described("Where it is.", default=None)

@@ -61,6 +61,7 @@ PowerState = Literal["On", "Off"]
 BootMethod = Literal["Pxe", "UefiHttp", "Disk"]
 BmcProtocol = Literal["Redfish", "IPMI"]
 BmcFirmware = Literal["UEFI", "BIOS"]
+UpgradeChoice = Literal["Follow", "Excluded"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,6 +201,10 @@ class ServerSpec:
         default=None,
         max_length=63,
         rules=NAME_RULES,
+    )
+    upgrades: UpgradeChoice | None = described(
+        "Follow: it moves to another image with its NodePool. Excluded: rollouts leave it alone. Follow if absent.",
+        default=None,
     )
     acceptance: Acceptance = described(
         "Whether the machine may boot: Pending machines wait at a console message until somebody accepts them.",

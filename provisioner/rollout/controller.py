@@ -1,0 +1,308 @@
+"""The rollout's loop: a pool's servers as they stand, one decision for all of them, then the writes that bring it about.
+
+What it decides on are caches; it writes entries into Maintenances, assigned Images, and what it says of the pool. Nothing
+else: the executor alone disturbs nodes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import structlog
+
+from provisioner.api import Image, Maintenance, NodePool, Server
+from provisioner.api.codec import decode_shared
+from provisioner.api.errors import Conflict, NeedsHuman, Refused
+from provisioner.api.meta import parse_time
+from provisioner.api.upgrade_strategy import UpgradeStrategy
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.controller import Controller
+from provisioner.cluster.events import Events
+from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnWrites
+from provisioner.cluster.resources import NODES, ResourceType, of
+from provisioner.cluster.source import Object, look_up, spec_of
+from provisioner.jobs.selectors import Selector, parse_selector
+from provisioner.jobs.work import Workloads
+from provisioner.rollout.amounts import resolve_amount
+from provisioner.rollout.course import Course, assigned_image, count_states, follow_plan, set_course, stages_of
+from provisioner.rollout.course import stop_at_failures as stop
+from provisioner.rollout.effects import MANAGER, Effects
+from provisioner.rollout.fleet import Fleet, Member, Occupancy
+from provisioner.rollout.informers import Changed, RolloutInformers, follow
+from provisioner.rollout.members import key_of_job, make_member, occupancy_of, order_of, retried_moment
+from provisioner.rollout.plan import Plan, plan
+from provisioner.rollout.pool_status import pool_status
+from provisioner.rollout.requests import Asker, find_acts
+from provisioner.rollout.standing import Standing, Target, judge_standing, read_sign, target_of
+
+__all__ = ["MANAGER", "RolloutController", "build_rollout_controllers"]
+
+UNSYNCED_SECONDS: Final = 0.2
+RESYNC_SECONDS: Final = 300.0
+LOOK_SECONDS: Final = 5.0
+"""Slurm tells of nothing by itself: so often it is looked at while servers wait for its jobs."""
+TELL_SECONDS: Final = 1.0
+"""Between two writes of a pool's status."""
+WRITES_AT_ONCE: Final = 64
+"""After so many writes the pool is looked at anew: a job that has ended meanwhile goes before what is left."""
+DEFAULT_STAGING: Final = "5%"
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass
+class _Known:
+    """What is remembered of a pool between two looks, to be made anew at any time. target, strategy: what the standings
+    were judged by."""
+
+    by: tuple[Target, float | None] | None = None
+    standings: dict[str, Standing] = field(default_factory=dict)
+    runs: dict[str, Occupancy | None] = field(default_factory=dict)
+    widths: dict[str, int] = field(default_factory=dict)
+    looked: float = 0.0
+    told: float = 0.0
+
+
+class RolloutController:
+    """Reconciles one NodePool at a time, by name."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        informers: RolloutInformers,
+        workloads: Workloads,
+        events: Events,
+        *,
+        user: str,
+        clock: Callable[[], datetime],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._informers = informers
+        self._workloads = workloads
+        self._user = user
+        self._clock = clock
+        self._monotonic = monotonic
+        self._own = OwnWrites(clock)
+        self._effects = Effects(cluster, events, self._own)
+        self._known: dict[str, _Known] = {}
+        self.changed = Changed()
+        self.by_pool = informers.servers.index(lambda body: [spec_of(body).get("nodePoolRef")])
+        self._by_server = informers.maintenances.index(lambda body: [spec_of(body).get("serverRef")])
+
+    def reconcile(self, name: str) -> float | None:
+        """Bring the pool's rollout on; returns when to look again. Raises: Retryable, NeedsLane."""
+        if not self._informers.have_synced:
+            return UNSYNCED_SECONDS
+        body = self._informers.pools.get(name)
+        if body is None or body["metadata"].get("deletionTimestamp"):
+            self._known.pop(name, None)
+            return None
+        if not self._own.are_seen(name, self._look):
+            return BEHIND_SECONDS
+        pool, now = decode_shared(NodePool, body), self._clock()
+        known = self._stand(pool, now)
+        standings = known.standings.values()
+        course = stop(set_course(pool, standings, now), pool, count_states(standings)["Failed"], now)
+        found, trouble = None, None
+        try:
+            found = self._plan(pool, course, known, now)
+        except (NeedsHuman, Refused) as error:
+            trouble = str(error)
+        again = RESYNC_SECONDS
+        if found is not None:
+            course = follow_plan(course, pool, standings, found, now)
+            if found.again is not None:
+                again = min(again, max(0.1, (found.again - now).total_seconds()))
+            if found.working and pool.spec.jobs.slurm is not None:
+                again = min(again, LOOK_SECONDS)
+        again = min([again, *(max(0.1, s.again - now.timestamp()) for s in standings if s.again is not None)])
+        status = pool_status(pool, course, standings, found, trouble, now)
+        again = min(again, self._tell(body, known, status))
+        return min(again, self._write(pool, course, known, found, now))
+
+    def _stand(self, pool: NodePool, now: datetime) -> _Known:
+        """The pool's servers as they stand; only those are judged anew that changed, or all by another target."""
+        known = self._known.setdefault(pool.name, _Known())
+        image = look_up(Image, self._informers.images, pool.spec.image_ref)
+        by = target_of(pool.spec.image_ref, image), retried_moment(pool.spec.upgrade_strategy)
+        names = self.changed.take(pool.name)
+        moment = now.timestamp()
+        if known.by != by or not known.standings:
+            known.by, known.standings, known.runs = by, {}, {}
+            names |= {body["metadata"]["name"] for body in self.by_pool.get(pool.name)}
+        names |= {n for n, s in known.standings.items() if s.again is not None and s.again <= moment}
+        for name in names:
+            body = self._informers.servers.get(name)
+            known.runs.pop(name, None)
+            if body is None or not _is_member(body, pool.name):
+                known.standings.pop(name, None)
+                continue
+            known.standings[name] = judge_standing(
+                decode_shared(Server, body),
+                read_sign(self._informers.nodes.get(name)),
+                tuple(decode_shared(Maintenance, each) for each in self._by_server.get(name)),
+                by[0],
+                retried=by[1],
+                now=moment,
+            )
+        return known
+
+    def _plan(self, pool: NodePool, course: Course, known: _Known, now: datetime) -> Plan:
+        """Raises: NeedsHuman, Refused for a strategy that cannot be read; Retryable, NeedsLane."""
+        strategy = pool.spec.upgrade_strategy
+        canaries = parse_selector(strategy.canary.selector) if strategy.canary.selector else None
+        began = parse_time(course.rollout.started_time) if course.rollout is not None else now
+        members = list(self._members(pool, strategy, canaries, known, began, now))
+        passed = course.rollout.passed if course.is_under_way and course.rollout is not None else stages_of(pool)
+        return plan(
+            Fleet(
+                members=members,
+                began=began.timestamp(),
+                passed=passed,
+                widths=known.widths,
+                halted=self._halted(pool, course),
+                warning=timedelta(seconds=pool.spec.maintenance.warning_seconds),
+            ),
+            strategy,
+            now,
+        )
+
+    def _members(
+        self,
+        pool: NodePool,
+        strategy: UpgradeStrategy,
+        canaries: Selector | None,
+        known: _Known,
+        began: datetime,
+        now: datetime,
+    ) -> Iterator[Member]:
+        if pool.spec.jobs.slurm is not None and self._monotonic() - known.looked >= LOOK_SECONDS:
+            known.runs.clear()
+        known.looked = self._monotonic() if not known.runs else known.looked
+        for name, standing in sorted(known.standings.items(), key=lambda each: order_of(each[1])):
+            if standing.state == "Outdated" and name not in known.runs:
+                known.runs[name] = self._occupancy(pool, strategy, standing, known, began, now)
+            yield make_member(name, standing, known.runs.get(name), strategy, canaries)
+
+    def _occupancy(
+        self,
+        pool: NodePool,
+        strategy: UpgradeStrategy,
+        standing: Standing,
+        known: _Known,
+        began: datetime,
+        now: datetime,
+    ) -> Occupancy | None:
+        work = self._workloads.look(standing.server, pool, fresh=False)
+        known.widths.update({key_of_job(job): len(job.servers) for job in work.jobs if len(job.servers) > 1})
+        return occupancy_of(work, work.free, strategy.deadline, began.timestamp(), now.timestamp())
+
+    def _halted(self, pool: NodePool, course: Course) -> str | None:
+        """Why nobody shall boot the image."""
+        if course.rollout is not None and course.rollout.stopped is not None:
+            return course.rollout.stopped.message
+        image = look_up(Image, self._informers.images, pool.spec.image_ref)
+        if image is None:
+            return f"Image '{pool.spec.image_ref}' does not exist: publish it, or correct spec.imageRef of the NodePool"
+        return None
+
+    def _tell(self, body: Object, known: _Known, status: dict[str, Any]) -> float:
+        """Write the pool's status if it is another one, not too often; returns seconds until it is worth a look."""
+        before = body.get("status") or {}
+        if all(before.get(key) == status.get(key) for key in {*status, *_OWNED}):
+            return RESYNC_SECONDS
+        rest = known.told + TELL_SECONDS - self._monotonic()
+        if rest > 0 and (before.get("rollout") or {}).get("passed") == (status.get("rollout") or {}).get("passed"):
+            return rest
+        self._effects.tell(body, status)
+        known.told = self._monotonic()
+        return RESYNC_SECONDS
+
+    def _write(self, pool: NodePool, course: Course, known: _Known, found: Plan | None, now: datetime) -> float:
+        """Carry out what was decided, a bounded part of it at once; returns seconds until the rest is due."""
+        again, left = RESYNC_SECONDS, WRITES_AT_ONCE
+        acts = self._acts(pool, known, found, now)
+        for act in acts:
+            if not self._own.are_seen(act.server, self._look):
+                again = min(again, BEHIND_SECONDS)
+                continue
+            if left <= 0:
+                return 0.0
+            left -= 1
+            maintenances = [decode_shared(Maintenance, each) for each in self._by_server.get(act.server)]
+            try:
+                self._effects.ask(act, maintenances)
+            except Conflict:
+                again = min(again, BEHIND_SECONDS)
+        images = {each["metadata"]["name"] for each in self._informers.images.items()}
+        for name, standing in known.standings.items():
+            wanted = assigned_image(standing, course, pool.spec.image_ref, images)
+            status = standing.server.status
+            if (status.assigned_image_ref, status.upgrade_failure) == (wanted, standing.failure):
+                continue
+            body = self._informers.servers.get(name)
+            if body is None or not self._own.are_seen(name, self._look):
+                again = min(again, BEHIND_SECONDS)
+                continue
+            if left <= 0:
+                return 0.0
+            left -= 1
+            try:
+                self._effects.assign(body, wanted, standing.failure)
+            except Conflict:
+                self.changed.add(pool.name, name)
+                again = min(again, BEHIND_SECONDS)
+        return again
+
+    def _acts(self, pool: NodePool, known: _Known, found: Plan | None, now: datetime) -> Collection[Any]:
+        if found is None or known.by is None:
+            return ()
+        strategy = pool.spec.upgrade_strategy
+        most = resolve_amount(
+            strategy.max_staging if strategy.max_staging is not None else DEFAULT_STAGING, len(known.standings)
+        )
+        asker = Asker(pool=pool.name, target=known.by[0], user=self._user)
+        return find_acts(known.standings, found, asker, most, now)
+
+    def _look(self, type_: ResourceType, name: str) -> Object | None:
+        sources = {
+            of(Server): self._informers.servers,
+            of(NodePool): self._informers.pools,
+            of(Maintenance): self._informers.maintenances,
+            NODES: self._informers.nodes,
+        }
+        return sources[type_].get(name)
+
+
+_OWNED: Final = (
+    *("desired", "updated", "updating", "waiting", "failed", "unavailable"),
+    *("released", "rollout", "history", "conditions"),
+)
+
+
+def _is_member(server: Object, pool: str) -> bool:
+    """Whether it counts: accepted, of that pool, to be on."""
+    spec = spec_of(server)
+    is_in = spec.get("nodePoolRef") == pool and spec.get("acceptance") == "Accepted"
+    return is_in and spec.get("powerState", "On") == "On" and not server["metadata"].get("deletionTimestamp")
+
+
+def build_rollout_controllers(
+    cluster: Cluster,
+    informers: RolloutInformers,
+    workloads: Workloads,
+    events: Events,
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    *,
+    user: str,
+    workers: int = 4,
+) -> list[Controller]:
+    """The rollout, following its caches. Build it anew for each leadership, run it while leading."""
+    rollout = RolloutController(cluster, informers, workloads, events, user=user, clock=clock)
+    controller = Controller("rollout", rollout.reconcile, workers=workers)
+    follow(informers, rollout.by_pool, rollout.changed, controller.queue.add_after)
+    return [controller]

@@ -1,0 +1,173 @@
+"""Which image a pool is on its way to, since when, and which one it has released. Pure.
+
+An image is released once it has passed the canary: from then on servers boot it that have no Node to lose, and new
+ones. A pool's first image is released at once, and so is its next one while nobody was ever in use with the first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from provisioner.api import NodePool
+from provisioner.api.meta import parse_time, rfc3339
+from provisioner.api.rollout_status import ReleasedImage, RolloutOutcome, RolloutRecord, RolloutStatus, RolloutStop
+from provisioner.rollout.fleet import MemberState
+from provisioner.rollout.plan import Plan
+from provisioner.rollout.standing import Standing
+
+KEPT_RECORDS: Final = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Course:
+    """released: what servers boot that have nothing to lose. rollout: the one under way, or the last one; None for a
+    pool that never had another image. history: those that are over, the last one first."""
+
+    released: ReleasedImage
+    rollout: RolloutStatus | None
+    history: tuple[RolloutRecord, ...]
+
+    @property
+    def is_under_way(self) -> bool:
+        return self.rollout is not None and self.rollout.completed_time is None
+
+
+def set_course(pool: NodePool, standings: Collection[Standing], now: datetime) -> Course:
+    """The course of the pool's imageRef: the one on record, or a new one that begins now.
+
+    An image that a rollout of this pool has brought everywhere, or that it came from, has passed its stages before.
+    """
+    wanted, status, time = pool.spec.image_ref, pool.status, rfc3339(now)
+    in_use = Counter(s.server.status.image_ref for s in standings if s.in_use and s.server.status.image_ref)
+    released = status.released or _first_released(pool, in_use, time)
+    if released.verified_time is None and in_use[released.image_ref]:
+        released = replace(released, verified_time=time)
+    if released.verified_time is None and released.image_ref != wanted:
+        released = ReleasedImage(image_ref=wanted, time=time, verified_time=time if in_use[wanted] else None)
+    rollout, history = status.rollout, status.history
+    if wanted != (rollout.image_ref if rollout is not None else released.image_ref):
+        is_known = wanted in _known(released, rollout, history)
+        if rollout is not None and rollout.completed_time is None:
+            history = _recorded(history, rollout, standings, "Superseded", now)
+        rollout = RolloutStatus(
+            image_ref=wanted,
+            previous_image_ref=released.image_ref,
+            started_time=time,
+            passed=stages_of(pool) if is_known else 0,
+        )
+    return Course(released=released, rollout=rollout, history=history)
+
+
+def stages_of(pool: NodePool) -> int:
+    """How many stages a rollout has before all may follow."""
+    return 1 + len(pool.spec.upgrade_strategy.waves)
+
+
+def stop_at_failures(course: Course, pool: NodePool, failed: int, now: datetime) -> Course:
+    """The course, stopped if too many servers have failed; going on if a person decided so since it stopped."""
+    rollout, strategy = course.rollout, pool.spec.upgrade_strategy
+    if rollout is None:
+        return course
+    stopped = rollout.stopped
+    if stopped is not None and strategy.retried_time is not None:
+        stopped = stopped if parse_time(strategy.retried_time) <= parse_time(stopped.time) else None
+    if stopped is None and failed >= strategy.max_failures and course.is_under_way:
+        words = (
+            f"{failed} servers failed with Image '{rollout.image_ref}', and spec.upgradeStrategy.maxFailures of "
+            f"NodePool '{pool.name}' is {strategy.max_failures}: look at them (kubectl provision rollout status "
+            f"{pool.name}), then go back (kubectl provision rollout undo {pool.name}), name a better image, or try them "
+            f"again (kubectl provision rollout resume {pool.name})"
+        )
+        stopped = RolloutStop(time=rfc3339(now), reason="Failures", message=words)
+    return replace(course, rollout=replace(rollout, stopped=stopped))
+
+
+def follow_plan(course: Course, pool: NodePool, standings: Collection[Standing], found: Plan, now: datetime) -> Course:
+    """The course after a decision: stages that are over, the image released by the first of them, the completion."""
+    rollout, released, history = course.rollout, course.released, course.history
+    if rollout is None:
+        return course
+    passed = max(rollout.passed, found.stage.passed)
+    if passed > 0 and released.image_ref != rollout.image_ref:
+        is_in_use = any(s.state == "Updated" for s in standings)
+        time = rfc3339(now)
+        released = ReleasedImage(image_ref=rollout.image_ref, time=time, verified_time=time if is_in_use else None)
+    rollout = replace(rollout, passed=passed)
+    if rollout.completed_time is None and passed >= stages_of(pool) and _is_complete(standings):
+        rollout = replace(rollout, completed_time=rfc3339(now), expected_time=None)
+        history = _recorded(history, rollout, standings, "Completed", now)
+    return Course(released=released, rollout=rollout, history=history)
+
+
+def assigned_image(standing: Standing, course: Course, target: str, images: Collection[str]) -> str | None:
+    """The Image that the server boots unless a Maintenance says otherwise; None: whatever is released.
+
+    It moves only to an image with which the server is in use. images: the Images that there are: what is gone for good
+    nobody can boot.
+    """
+    if standing.server.spec.acceptance != "Accepted" or not standing.has_node:
+        return None
+    if standing.state == "Updated":
+        return target
+    assigned = standing.server.status.assigned_image_ref
+    if assigned is not None and assigned not in images:
+        assigned = None
+    if assigned is None and standing.in_use:
+        return course.released.image_ref
+    return assigned
+
+
+def count_states(standings: Collection[Standing]) -> Mapping[MemberState, int]:
+    return Counter(standing.state for standing in standings)
+
+
+def _first_released(pool: NodePool, in_use: Counter[str], time: str) -> ReleasedImage:
+    """Of a pool that has no record: what most of its servers run."""
+    for name, _ in in_use.most_common(1):
+        return ReleasedImage(image_ref=name, time=time, verified_time=time)
+    return ReleasedImage(image_ref=pool.spec.image_ref, time=time)
+
+
+def _known(
+    released: ReleasedImage, rollout: RolloutStatus | None, history: Collection[RolloutRecord]
+) -> frozenset[str]:
+    """Images that need no canary any more."""
+    known = {released.image_ref, *(record.image_ref for record in history if record.outcome == "Completed")}
+    if rollout is not None and rollout.previous_image_ref is not None:
+        known.add(rollout.previous_image_ref)
+    return frozenset(known)
+
+
+def _is_complete(standings: Collection[Standing]) -> bool:
+    """Whether nobody is left that could have the image; what is held or excluded does not count, what is out of use
+    follows when it is back."""
+    if any(s.state in ("Updating", "Failed") or (s.state == "Outdated" and not s.excluded) for s in standings):
+        return False
+    return not standings or any(s.state == "Updated" for s in standings)
+
+
+def _recorded(
+    history: tuple[RolloutRecord, ...],
+    rollout: RolloutStatus,
+    standings: Collection[Standing],
+    outcome: RolloutOutcome,
+    now: datetime,
+) -> tuple[RolloutRecord, ...]:
+    """`history` with the rollout. What servers are counted as is by the image that is wanted now: those that run its
+    image are counted by that."""
+    updated = sum(s.server.status.image_ref == rollout.image_ref and s.in_use for s in standings)
+    failures = (s.server.status.upgrade_failure for s in standings)
+    record = RolloutRecord(
+        image_ref=rollout.image_ref,
+        started_time=rollout.started_time,
+        ended_time=rfc3339(now),
+        outcome=outcome,
+        updated=updated,
+        failed=sum(failure is not None and failure.image_ref == rollout.image_ref for failure in failures),
+        message=rollout.message,
+    )
+    return (record, *history)[:KEPT_RECORDS]

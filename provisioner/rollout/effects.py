@@ -1,0 +1,133 @@
+"""What a rollout writes: entries in Maintenances, assigned Images and failures of Servers, the status of NodePools.
+
+Each write says on what it was decided, so that of two leaders one fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import structlog
+
+from provisioner.api import Maintenance, NodePool, Server
+from provisioner.api.codec import to_json
+from provisioner.api.errors import Conflict, NotFound
+from provisioner.api.maintenance import RELEASE_FINALIZER, Requestor
+from provisioner.api.schema import API_VERSION
+from provisioner.api.server_status import UpgradeFailure
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.events import Events
+from provisioner.cluster.own_writes import OwnWrites
+from provisioner.cluster.resources import of
+from provisioner.rollout.requests import Act
+from provisioner.rollout.standing import REQUESTOR
+from provisioner.rules.requests import place
+
+log = structlog.get_logger(__name__)
+
+MANAGER: Final = "provisioner-rollout"
+
+Json = Mapping[str, Any]
+
+
+class Effects:
+    """The hands of the rollout. Every method raises Conflict or Retryable where a later decision is to be made anew."""
+
+    def __init__(self, cluster: Cluster, events: Events, own: OwnWrites) -> None:
+        self._cluster = cluster
+        self._events = events
+        self._own = own
+
+    def ask(self, act: Act, maintenances: Iterable[Maintenance]) -> None:
+        """Write the entry of the rollout into the Maintenance of a server, take it out, or make a Maintenance for it."""
+        known = {m.name: m for m in maintenances}
+        if act.own is not None:
+            self._set_entry(act.own, act.entry)
+        elif act.entry is not None:
+            placed = place(known.values(), act.server, act.entry)
+            if placed.name in known:
+                self._set_entry(known[placed.name], act.entry)
+            else:
+                self._create(placed.name, act.server, act.entry)
+
+    def _create(self, name: str, server: str, entry: Requestor) -> None:
+        body = {
+            "apiVersion": API_VERSION,
+            "kind": "Maintenance",
+            "metadata": {"name": name, "finalizers": [RELEASE_FINALIZER]},
+            "spec": {"serverRef": server, "requestors": [to_json(entry)]},
+        }
+        created = self._cluster.create(of(Maintenance), body, manager=MANAGER)
+        self._own.note(server, of(Maintenance), created)
+        log.info("maintenance was filed", maintenance=name, server=server, turn=entry.turn, image=entry.image_ref)
+
+    def _set_entry(self, maintenance: Maintenance, entry: Requestor | None) -> None:
+        others = [r for r in maintenance.spec.requestors if r.name != REQUESTOR]
+        wanted = others if entry is None else [*others, entry]
+        server, version = maintenance.spec.server_ref, maintenance.metadata.resource_version
+        patch = {"metadata": {"resourceVersion": version}, "spec": {"requestors": [to_json(r) for r in wanted]}}
+        copy = {"metadata": {"name": maintenance.name, "resourceVersion": version}}
+        with self._own.written_on(server, of(Maintenance), copy):
+            try:
+                written = self._cluster.patch(of(Maintenance), maintenance.name, patch, manager=MANAGER)
+            except NotFound as error:
+                raise Conflict(str(error), after_seconds=0.1) from error
+        self._own.note(server, of(Maintenance), written)
+        turn = entry.turn if entry is not None else None
+        log.info("turn of a server", maintenance=maintenance.name, server=server, turn=turn or "withdrawn")
+
+    def assign(self, body: Json, image: str | None, failure: UpgradeFailure | None) -> None:
+        """The part of a Server's status that the rollout owns."""
+        name = body["metadata"]["name"]
+        wanted = {"assignedImageRef": image, "upgradeFailure": to_json(failure) if failure is not None else None}
+        status = {key: value for key, value in wanted.items() if value is not None}
+        before = (body.get("status") or {}).get("upgradeFailure")
+        with self._own.written_on(name, of(Server), body):
+            try:
+                written = self._cluster.apply_status(
+                    Server, name, status, manager=MANAGER, resource_version=body["metadata"]["resourceVersion"]
+                )
+            except NotFound:
+                return
+        self._own.note(name, of(Server), written)
+        if failure is not None and wanted["upgradeFailure"] != before:
+            words = f"failed with Image '{failure.image_ref}': {failure.message}"
+            self._events.record(body, "Warning", "UpgradeFailed", words[:1024])
+
+    def tell(self, body: Json, status: Json) -> None:
+        """The status of a NodePool, with an Event for what an operator should hear of."""
+        name = body["metadata"]["name"]
+        with self._own.written_on(name, of(NodePool), body):
+            try:
+                written = self._cluster.apply_status(
+                    NodePool, name, status, manager=MANAGER, resource_version=body["metadata"]["resourceVersion"]
+                )
+            except NotFound:
+                return
+        self._own.note(name, of(NodePool), written)
+        for type_, reason, words in _news((body.get("status") or {}).get("rollout"), status.get("rollout")):
+            self._events.record(body, "Warning" if type_ == "Warning" else "Normal", reason, words[:1024])
+
+
+def _news(before: Json | None, after: Json | None) -> Iterable[tuple[str, str, str]]:
+    """Type, reason and message of what happened to a rollout between two of its statuses."""
+    if after is None:
+        return
+    is_new = before is None or before.get("startedTime") != after["startedTime"]
+    known: Json = {} if is_new or before is None else before
+    if is_new:
+        came_from = after.get("previousImageRef")
+        yield "Normal", "RolloutStarted", f"servers move from Image '{came_from}' to '{after['imageRef']}'"
+    if after.get("stopped") and not known.get("stopped"):
+        yield "Warning", "RolloutStopped", after["stopped"]["message"]
+    if known.get("stopped") and not after.get("stopped"):
+        yield "Normal", "RolloutResumed", f"a person decided that Image '{after['imageRef']}' is tried again"
+    if not is_new and after.get("passed", 0) > known.get("passed", 0):
+        yield (
+            "Normal",
+            "RolloutStagePassed",
+            f"Image '{after['imageRef']}': {after.get('message') or 'a stage is over'}",
+        )
+    if after.get("completedTime") and not known.get("completedTime"):
+        yield "Normal", "RolloutCompleted", f"all servers that can have it have Image '{after['imageRef']}'"

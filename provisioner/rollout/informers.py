@@ -1,0 +1,136 @@
+"""The caches that the rollout follows, and which servers of which pool a change concerns."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from provisioner.api.node_contract import BOOT_REPORT_ANNOTATION, HOLD_REQUESTED, read_boot_id
+from provisioner.cluster.source import Lookup, Source, phase_of, spec_of, when_changed
+from provisioner.rules.bootability import availability_of
+
+Json = Mapping[str, Any]
+
+SETTLE_SECONDS: Final = 0.3
+"""What changes within so short a time is decided on together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolloutInformers:
+    """The caches. pods: those that are not over."""
+
+    servers: Source
+    pools: Source
+    images: Source
+    nodes: Source
+    maintenances: Source
+    pods: Source
+
+    @property
+    def have_synced(self) -> bool:
+        sources = (self.servers, self.pools, self.images, self.nodes, self.maintenances, self.pods)
+        return all(source.has_synced for source in sources)
+
+
+class Changed:
+    """By pool, the servers that changed since they were looked at last. Usable from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._names: defaultdict[str, set[str]] = defaultdict(set)
+
+    def add(self, pool: str, server: str) -> None:
+        with self._lock:
+            self._names[pool].add(server)
+
+    def take(self, pool: str) -> set[str]:
+        """Those of `pool`, which are no longer noted from here on."""
+        with self._lock:
+            return self._names.pop(pool, set())
+
+
+def follow(informers: RolloutInformers, by_pool: Lookup, changed: Changed, queue: Callable[[str, float], None]) -> None:
+    """Note the servers that a change concerns, and queue their pools, by `queue`, after so many seconds."""
+
+    def concerns(server: str, *bodies: Json | None) -> None:
+        known = bodies or (informers.servers.get(server),)
+        for pool in {spec_of(body).get("nodePoolRef") for body in known} - {None}:
+            changed.add(str(pool), server)
+            queue(str(pool), SETTLE_SECONDS)
+
+    def server_changed(name: str, old: Json | None, new: Json | None) -> None:
+        if _of_server(old) != _of_server(new):
+            concerns(name, old, new)
+
+    def maintenance_changed(name: str, old: Json | None, new: Json | None) -> None:
+        if _of_maintenance(old) != _of_maintenance(new):
+            concerns(str(spec_of(new or old).get("serverRef") or ""))
+
+    def pod_changed(name: str, old: Json | None, new: Json | None) -> None:
+        for server in {spec_of(old).get("nodeName"), spec_of(new).get("nodeName")} - {None, ""}:
+            concerns(str(server))
+
+    def pool_changed(name: str) -> None:
+        for body in by_pool.get(name):
+            changed.add(name, body["metadata"]["name"])
+        queue(name, 0.0)
+
+    def image_changed(name: str) -> None:
+        for pool in informers.pools.items():
+            if spec_of(pool).get("imageRef") == name:
+                pool_changed(pool["metadata"]["name"])
+
+    informers.servers.subscribe(server_changed)
+    informers.nodes.subscribe(when_changed(_of_node, concerns))
+    informers.maintenances.subscribe(maintenance_changed)
+    informers.pods.subscribe(pod_changed)
+    informers.pools.subscribe(when_changed(_of_pool, pool_changed))
+    informers.images.subscribe(when_changed(availability_of, image_changed))
+
+
+def _of_server(server: Json | None) -> Any:
+    """What of a Server matters here: not the progress of its boots."""
+    status, spec = (server or {}).get("status") or {}, spec_of(server)
+    return (
+        server is None,
+        *(spec.get(key) for key in ("nodePoolRef", "rackRef", "acceptance", "powerState", "upgrades")),
+        (server or {}).get("metadata", {}).get("labels"),
+        *(status.get(key) for key in ("imageRef", "imageDigest", "assignedImageRef", "upgradeFailure")),
+        (status.get("power") or {}).get("state"),
+        [
+            (c.get("type"), c.get("status"))
+            for c in status.get("conditions") or ()
+            if c.get("type") in ("Ready", "Verified")
+        ],
+    )
+
+
+def _of_node(node: Json | None) -> Any:
+    if node is None:
+        return None
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return (
+        read_boot_id(node),
+        (node["metadata"].get("annotations") or {}).get(BOOT_REPORT_ANNOTATION),
+        [c.get("status") for c in conditions if c.get("type") == HOLD_REQUESTED],
+        (node.get("status") or {}).get("allocatable"),
+    )
+
+
+def _of_maintenance(maintenance: Json | None) -> Any:
+    status = (maintenance or {}).get("status") or {}
+    return (
+        maintenance is None,
+        spec_of(maintenance).get("requestors"),
+        phase_of(maintenance),
+        (status.get("reboot") or {}).get("id"),
+        [(c.get("type"), c.get("status")) for c in status.get("conditions") or () if c.get("type") == "Succeeded"],
+    )
+
+
+def _of_pool(pool: Json | None) -> Any:
+    """What is wanted of it; and whether its status is there at all, which this rollout writes."""
+    return pool is None, spec_of(pool), not ((pool or {}).get("status") or {}).get("conditions")

@@ -1,0 +1,174 @@
+"""What the rollout says of a pool: counts, where it is, what it waits for, in its NodePool's status. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from provisioner.api import Condition, NodePool
+from provisioner.api.codec import to_json
+from provisioner.api.conditions import settle_condition
+from provisioner.api.meta import ConditionStatus, parse_time, rfc3339
+from provisioner.api.rollout_status import RolloutBlocker, RolloutStatus, WaitCount
+from provisioner.rollout.course import Course
+from provisioner.rollout.plan import Plan
+from provisioner.rollout.standing import Standing
+
+MAX_BLOCKERS: Final = 16
+EXPECTED_STEP_SECONDS: Final = 300
+"""An expectation that changes by less is not said anew."""
+_MAX_WORDS: Final = 1000
+
+
+def pool_status(
+    pool: NodePool,
+    course: Course,
+    standings: Collection[Standing],
+    found: Plan | None,
+    trouble: str | None,
+    now: datetime,
+) -> dict[str, Any]:
+    """The status, for a server-side apply. found: None where nothing was planned, for the reason `trouble`."""
+    counts = Counter(standing.state for standing in standings)
+    numbers = {
+        "desired": len(standings),
+        "updated": counts["Updated"],
+        "updating": counts["Updating"],
+        "waiting": counts["Outdated"],
+        "failed": counts["Failed"],
+        "unavailable": sum(not standing.in_use for standing in standings),
+    }
+    rollout = course.rollout
+    if rollout is not None:
+        rollout = _described(rollout, pool, found, trouble)
+    conditions = [
+        _condition(pool, type_, *said, now)
+        for type_, said in _conditions(pool, course, numbers, found, trouble).items()
+    ]
+    status: dict[str, Any] = {
+        **numbers,
+        "released": to_json(course.released),
+        "rollout": to_json(rollout) if rollout is not None else None,
+        "history": [to_json(record) for record in course.history] or None,
+        "conditions": [to_json(condition) for condition in conditions],
+    }
+    return {key: value for key, value in status.items() if value is not None}
+
+
+def _described(rollout: RolloutStatus, pool: NodePool, found: Plan | None, trouble: str | None) -> RolloutStatus:
+    if rollout.completed_time is not None and (found is None or not found.waits):
+        words = f"complete since {rollout.completed_time}"
+        return replace(rollout, stage="Rest", message=words, expected_time=None, waits=(), blockers=())
+    if found is None:
+        return replace(rollout, message=(trouble or "")[:_MAX_WORDS], expected_time=None)
+    waits = Counter(wait.reason for wait in found.waits.values())
+    return replace(
+        rollout,
+        stage=found.stage.name,
+        message=_words(rollout, found)[:_MAX_WORDS],
+        expected_time=_expected(rollout, found),
+        waits=tuple(WaitCount(reason=reason, count=count) for reason, count in sorted(waits.items())),
+        blockers=tuple(_blockers(found)),
+    )
+
+
+def _words(rollout: RolloutStatus, found: Plan) -> str:
+    if rollout.stopped is not None:
+        return f"stopped: {rollout.stopped.message}"
+    if found.stopped is not None:
+        return found.stopped.words
+    working = len(found.working)
+    return found.stage.words + (f"; {working} servers wait for their jobs" if working else "")
+
+
+def _expected(rollout: RolloutStatus, found: Plan) -> str | None:
+    if found.expected is None:
+        return None
+    if rollout.expected_time is not None:
+        before = parse_time(rollout.expected_time)
+        if abs((found.expected - before).total_seconds()) < EXPECTED_STEP_SECONDS:
+            return rollout.expected_time
+    return rfc3339(found.expected)
+
+
+def _blockers(found: Plan) -> Iterable[RolloutBlocker]:
+    counts: Counter[str] = Counter()
+    ends: dict[str, float] = {}
+    for member in found.working:
+        for job in member.runs.jobs if member.runs is not None else ():
+            counts[job] += 1
+            if member.runs is not None and member.runs.ends is not None and len(member.runs.jobs) == 1:
+                ends[job] = member.runs.ends
+    for job, count in sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:MAX_BLOCKERS]:
+        end = rfc3339(datetime.fromtimestamp(ends[job], UTC)) if job in ends else None
+        yield RolloutBlocker(job=job[:512], servers=count, expected_time=end)
+
+
+def _conditions(
+    pool: NodePool, course: Course, numbers: Mapping[str, int], found: Plan | None, trouble: str | None
+) -> dict[str, tuple[ConditionStatus, str, str]]:
+    """By type: status, reason, message."""
+    rollout, image = course.rollout, pool.spec.image_ref
+    return {
+        "Ready": _ready(numbers, image),
+        "Progressing": _progressing(course, numbers, found, trouble),
+        "Paused": _paused(rollout, found),
+        "Degraded": (
+            (
+                "True",
+                "ServersFailed",
+                f"{numbers['failed']} servers failed with Image '{image}'; each says why in status.upgradeFailure",
+            )
+            if numbers["failed"]
+            else ("False", "NoFailures", "no server failed with the image")
+        ),
+    }
+
+
+def _ready(numbers: Mapping[str, int], image: str) -> tuple[ConditionStatus, str, str]:
+    own, unavailable, updated = numbers["desired"], numbers["unavailable"], numbers["updated"]
+    message = f"{own - unavailable} of {own} servers are Ready, {updated} run image {image}"
+    if not own:
+        return "True", "NoServers", message
+    if unavailable:
+        return "False", "ServersNotReady", message
+    return ("True", "ServersReady", message) if updated == own else ("False", "ImageOutdated", message)
+
+
+def _progressing(
+    course: Course, numbers: Mapping[str, int], found: Plan | None, trouble: str | None
+) -> tuple[ConditionStatus, str, str]:
+    rollout = course.rollout
+    if trouble is not None:
+        return "False", "Unreadable", trouble[:_MAX_WORDS]
+    if rollout is None or found is None or (rollout.completed_time is not None and not found.waits):
+        return "False", "Complete", f"all servers that can have it have Image '{course.released.image_ref}'"
+    if rollout.stopped is not None or found.stopped is not None:
+        reason = "Stopped" if rollout.stopped is not None else found.stopped.reason if found.stopped else ""
+        return "False", reason, _words(rollout, found)[:_MAX_WORDS]
+    return "True", found.stage.name, _words(rollout, found)[:_MAX_WORDS]
+
+
+def _paused(rollout: RolloutStatus | None, found: Plan | None) -> tuple[ConditionStatus, str, str]:
+    if rollout is not None and rollout.stopped is not None:
+        return "True", rollout.stopped.reason, rollout.stopped.message
+    if found is not None and found.stopped is not None and found.stopped.reason == "Paused":
+        return "True", "Requested", found.stopped.words
+    return "False", "NotPaused", "nobody has paused the rollout"
+
+
+def _condition(
+    pool: NodePool, type_: str, status: ConditionStatus, reason: str, message: str, now: datetime
+) -> Condition:
+    wanted = Condition(
+        type=type_,
+        status=status,
+        reason=reason,
+        message=message,
+        last_transition_time=rfc3339(now),
+        observed_generation=pool.metadata.generation,
+    )
+    return settle_condition(pool.status.conditions, wanted)

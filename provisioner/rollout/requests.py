@@ -1,0 +1,160 @@
+"""What the rollout asks of the executor for each server: an entry in a Maintenance, whose turn moves. Pure.
+
+A request that has led to a claim is taken back only while no reboot was begun, and only where the image is not wanted
+any more. One that waits follows every decision.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Final
+
+from provisioner.api.maintenance import DISTURBING_PHASES, Maintenance, Requestor, RequestTurn
+from provisioner.api.meta import rfc3339
+from provisioner.rollout.plan import Plan
+from provisioner.rollout.standing import REQUESTOR, Standing, Target
+from provisioner.rollout.wait import Wait
+from provisioner.rules.requests import has_begun, is_same
+
+_BAD_IMAGE: Final = frozenset(("Failures", "Halted"))
+"""Waits of the whole pool under which nobody shall boot the image who has not begun to."""
+_ORDER: Final[Mapping[RequestTurn, int]] = {"Granted": 0, "Closed": 1, "Steered": 2, "Waits": 3}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Act:
+    """One write about one server. entry: what is asked for from now on; None: nothing. own: where it was asked before."""
+
+    server: str
+    entry: Requestor | None
+    own: Maintenance | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asker:
+    """What is the same in all requests of a rollout. user: the account that the API server knows the asker by."""
+
+    pool: str
+    target: Target
+    user: str
+
+
+def find_acts(standings: Mapping[str, Standing], found: Plan, asker: Asker, staging: int, now: datetime) -> list[Act]:
+    """What to write so that the requests are as the plan has them; those that let a server go on come first.
+
+    staging: how many servers may fetch the image ahead at once.
+    """
+    turns = _turns(found)
+    acts: list[tuple[int, Act]] = []
+    for name, standing in standings.items():
+        for rank, entry in _wanted(name, standing, turns.get(name), found.stopped, asker, now):
+            acts.append((rank, Act(server=name, entry=entry, own=standing.own)))
+    acts = list(_bounded_staging(acts, standings, found, staging))
+    return [act for _, act in sorted(acts, key=lambda each: each[0])]
+
+
+def _turns(found: Plan) -> dict[str, tuple[RequestTurn, float | None]]:
+    turns: dict[str, tuple[RequestTurn, float | None]] = {}
+    turns.update(dict.fromkeys(found.steered, ("Steered", None)))
+    turns.update(dict.fromkeys(found.closed, ("Closed", None)))
+    turns.update(dict.fromkeys(found.claims, ("Granted", None)))
+    turns.update({each.name: ("Granted", each.at) for each in found.interruptions})
+    return turns
+
+
+def _wanted(
+    name: str,
+    standing: Standing,
+    turn: tuple[RequestTurn, float | None] | None,
+    stopped: Wait | None,
+    asker: Asker,
+    now: datetime,
+) -> Iterator[tuple[int, Requestor | None]]:
+    """The entry as it shall be, with its rank, if that is another than it is."""
+    own, entry = standing.own, standing.entry
+    if own is not None and entry is not None and own.status.phase in DISTURBING_PHASES:
+        is_unwanted = entry.image_ref != asker.target.name or (stopped is not None and stopped.reason in _BAD_IMAGE)
+        if not has_begun(own) and entry.turn in (None, "Granted") and is_unwanted:
+            yield 0, None
+        return
+    if own is not None and has_begun(own):
+        return  # its end is decided
+    if standing.state in ("Updated", "Failed", "Absent") or standing.excluded is not None:
+        if entry is not None:
+            yield 4, None
+        return
+    if standing.state == "Updating" and stopped is None:
+        turn = "Granted", None  # told of a deadline before, which stays
+        if entry is not None and entry.policy == "Deadline" and entry.image_ref == asker.target.name:
+            return
+    if turn is None:
+        if entry is None:
+            return
+        turn = "Waits", None
+    wanted = _entry(asker, turn, now)
+    if entry is None or not _says_the_same(entry, wanted):
+        yield _ORDER[turn[0]], replace(wanted, staging=entry.staging if entry is not None else wanted.staging)
+
+
+def _entry(asker: Asker, turn: tuple[RequestTurn, float | None], now: datetime) -> Requestor:
+    named, at = turn
+    image = f"Image '{asker.target.name}' in NodePool '{asker.pool}'"
+    words = {
+        "Waits": f"waits for its turn in the rollout of {image}",
+        "Steered": f"waits for its turn in the rollout of {image}; new pods go elsewhere where they can",
+        "Closed": f"takes no new job, for the rollout of {image}: it is its turn when those that run have ended",
+        "Granted": f"rollout of {image}",
+    }[named]
+    return Requestor(
+        name=REQUESTOR,
+        user=asker.user,
+        action="Reimage",
+        policy="WhenIdle" if at is None else "Deadline",
+        deadline_time=rfc3339(datetime.fromtimestamp(at, UTC)) if at is not None else None,
+        image_ref=asker.target.name,
+        message=f"{words}: kubectl provision rollout status {asker.pool}",
+        requested_time=rfc3339(now),
+        turn=named,
+        staging=None if named == "Granted" else "Later",
+    )
+
+
+def _says_the_same(entry: Requestor, wanted: Requestor) -> bool:
+    """Whoever fetches the image ahead goes on with that."""
+    return is_same(replace(entry, staging=wanted.staging), wanted)
+
+
+def _bounded_staging(
+    acts: Iterable[tuple[int, Act]], standings: Mapping[str, Standing], found: Plan, most: int
+) -> Iterator[tuple[int, Act]]:
+    """The acts, with those added or changed by which the next servers fetch the image ahead: those whose jobs end
+    first, of those that are closed."""
+    acts = list(acts)
+    fetching = sum(_fetches(standing) and not standing.staged for standing in standings.values())
+    places = max(0, most - fetching)
+    ends = {m.name: m.runs.ends for m in found.working if m.runs is not None}
+    candidates = (
+        name
+        for name in found.closed
+        if name in standings and not _fetches(standings[name]) and not standings[name].staged
+    )
+    chosen = set(heapq.nsmallest(places, candidates, key=lambda n: (ends.get(n) is None, ends.get(n) or 0.0, n)))
+    for rank, act in acts:
+        if act.entry is not None and act.server in chosen and act.entry.turn == "Closed":
+            chosen.discard(act.server)
+            yield rank, replace(act, entry=replace(act.entry, staging="Now"))
+        else:
+            yield rank, act
+    for name in sorted(chosen):
+        standing = standings[name]
+        entry = standing.entry
+        if entry is not None and entry.turn == "Closed":
+            yield 2, Act(server=name, entry=replace(entry, staging="Now"), own=standing.own)
+
+
+def _fetches(standing: Standing) -> bool:
+    entry = standing.entry
+    return entry is not None and entry.turn == "Closed" and entry.staging == "Now"

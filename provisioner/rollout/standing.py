@@ -1,0 +1,194 @@
+"""Where a server stands in its pool's rollout: read from its Server, its Node and its Maintenances. Pure.
+
+What the machine says of itself decides nothing here but whether another server may begin to fetch the image ahead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from provisioner.api import Image, Maintenance, Server
+from provisioner.api.codec import read_annotation
+from provisioner.api.conditions import find_condition
+from provisioner.api.maintenance import DISTURBING_PHASES, FINAL_PHASES, Requestor
+from provisioner.api.meta import parse_time
+from provisioner.api.node_contract import BOOT_REPORT_ANNOTATION, HOLD_REQUESTED, read_boot_id
+from provisioner.api.node_facts import BootReport
+from provisioner.api.server_status import UpgradeFailure
+from provisioner.rollout.fleet import MemberState
+from provisioner.rules.requests import entry_of
+
+REQUESTOR: Final = "rollout"
+"""Name of the rollout's entry in a Maintenance."""
+OUT_SECONDS: Final = 300.0
+"""A server with the new image that is out of use for so long has failed with it; a kubelet may restart in less."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """The image that the pool's servers shall run. digest: None while there is no such Image."""
+
+    name: str
+    digest: str | None = None
+
+
+def target_of(name: str, image: Image | None) -> Target:
+    """The Image of that name, which may not be there."""
+    return Target(name=name, digest=image.spec.digest if image is not None else None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeSign:
+    """What is looked at of a Node. has_reported: a kubelet has. staged: digests, shortened, of what its agent staged, or
+    could not."""
+
+    has_reported: bool
+    held: bool
+    staged: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Standing:
+    """in_use: jobs may come. since: since when it is in use; out: since when it is not, as far as that is known.
+
+    own: the Maintenance that has not ended and holds the rollout's entry. failure: the last one, to be kept on record;
+    None takes it off the record. again: when time alone changes the state, in seconds since the epoch.
+    """
+
+    server: Server
+    state: MemberState
+    in_use: bool
+    since: float | None = None
+    own: Maintenance | None = None
+    excluded: str | None = None
+    failure: UpgradeFailure | None = None
+    staged: bool = False
+    again: float | None = None
+
+    @property
+    def entry(self) -> Requestor | None:
+        """What the rollout asks for this server now."""
+        return entry_of(self.own, REQUESTOR) if self.own is not None else None
+
+    @property
+    def has_node(self) -> bool:
+        return self.state != "Absent"
+
+
+def read_sign(node: Mapping[str, Any] | None) -> NodeSign | None:
+    """Of a Node as the API server gives it."""
+    if node is None:
+        return None
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    annotations = node["metadata"].get("annotations") or {}
+    report = read_annotation(BootReport, annotations.get(BOOT_REPORT_ANNOTATION))
+    settled = report is not None and report.state in ("Staged", "Failed")
+    return NodeSign(
+        has_reported=read_boot_id(node) is not None,
+        held=any(c.get("type") == HOLD_REQUESTED and c.get("status") == "True" for c in conditions),
+        staged=report.id if report is not None and settled else None,
+    )
+
+
+def judge_standing(
+    server: Server,
+    sign: NodeSign | None,
+    maintenances: tuple[Maintenance, ...],
+    target: Target,
+    *,
+    retried: float | None,
+    now: float,
+) -> Standing:
+    """`maintenances`: all of the server. `retried`: what failed before then is forgotten."""
+    status = server.status
+    in_use, since, out = _use(server)
+    in_use = in_use and sign is not None
+    runs_target = status.image_digest == target.digest if target.digest is not None else False
+    runs_target = runs_target or status.image_ref == target.name
+    active = [m for m in maintenances if m.status.phase not in FINAL_PHASES]
+    own = next((m for m in active if entry_of(m, REQUESTOR) is not None), None)
+    disturbing = next((m for m in active if m.status.phase in DISTURBING_PHASES), None)
+    failure = _failure(server, maintenances, target, retried)
+    excluded, again = None, None
+    state: MemberState
+    if disturbing is not None:
+        entry = entry_of(disturbing, REQUESTOR)
+        state = "Updating" if entry is not None and entry.turn in (None, "Granted") else "Down"
+    elif in_use and runs_target:
+        state, failure = "Updated", None
+    elif failure is not None:
+        state = "Failed"
+    elif in_use:
+        state = "Outdated"
+        excluded = _exclusion(server, sign)
+    elif sign is None or not sign.has_reported:
+        state = "Absent"
+    elif runs_target and not _is_off(server):
+        again = None if out is None else out + OUT_SECONDS
+        state = "Down" if again is not None and now < again else "Failed"
+        again = again if state == "Down" else None
+    else:
+        state = "Down"
+    staged = sign is not None and sign.staged is not None and target.digest is not None
+    return Standing(
+        server=server,
+        state=state,
+        in_use=in_use and disturbing is None,
+        since=since if in_use else None,
+        own=own,
+        excluded=excluded,
+        failure=failure or (status.upgrade_failure if state != "Updated" else None),
+        staged=staged and sign is not None and f"-{(target.digest or '')[7:19]}-" in (sign.staged or ""),
+        again=again,
+    )
+
+
+def _use(server: Server) -> tuple[bool, float | None, float | None]:
+    """Whether jobs may come, by what boot and health controllers say; since when; or since when not."""
+    found = [find_condition(server.status.conditions, type_) for type_ in ("Ready", "Verified")]
+    holds = [c for c in found if c is not None and c.status == "True"]
+    times = [parse_time(c.last_transition_time).timestamp() for c in holds]
+    if len(holds) == len(found):
+        return True, max(times), None
+    lost = [parse_time(c.last_transition_time).timestamp() for c in found if c is not None and c not in holds]
+    return False, None, min(lost, default=None)
+
+
+def _exclusion(server: Server, sign: NodeSign | None) -> str | None:
+    if sign is not None and sign.held:
+        return f"it is held by a person: kubectl provision release {server.name}"
+    if server.spec.upgrades == "Excluded":
+        return "it is excluded from rollouts (spec.upgrades of the Server)"
+    return None
+
+
+def _is_off(server: Server) -> bool:
+    power = server.status.power
+    return server.spec.power_state == "Off" or (power is not None and power.state == "Off")
+
+
+def _failure(
+    server: Server, maintenances: tuple[Maintenance, ...], target: Target, retried: float | None
+) -> UpgradeFailure | None:
+    """The last failure with `target` that a person has not decided on."""
+    found = [_failed_with(m, target) for m in maintenances]
+    failures = [f for f in (*found, server.status.upgrade_failure) if f is not None and f.image_ref == target.name]
+    if retried is not None:
+        failures = [f for f in failures if parse_time(f.time).timestamp() > retried]
+    return max(failures, key=lambda f: parse_time(f.time), default=None)
+
+
+def _failed_with(maintenance: Maintenance, target: Target) -> UpgradeFailure | None:
+    """The failure that a Maintenance of the rollout ended with, once it had begun to boot that image."""
+    status = maintenance.status
+    if status.phase != "Failed" or status.reboot is None or status.finished_time is None:
+        return None
+    if status.reboot.image_ref != target.name or entry_of(maintenance, REQUESTOR) is None:
+        return None
+    ended = find_condition(status.conditions, "Succeeded")
+    words = f"{ended.reason}: {ended.message}" if ended is not None else "it did not get there"
+    return UpgradeFailure(
+        image_ref=target.name, time=status.finished_time, maintenance_ref=maintenance.name, message=words[:1024]
+    )
