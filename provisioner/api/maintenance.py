@@ -114,6 +114,11 @@ class Requestor:
         default=None,
     )
 
+    @property
+    def has_turn(self) -> bool:
+        """Whether it is carried out; else it is kept for later, and counts for nothing that is done now."""
+        return self.turn in (None, "Granted")
+
 
 @dataclass(frozen=True, kw_only=True)
 class MaintenanceSpec:
@@ -255,7 +260,8 @@ def holding_maintenance(maintenances: Iterable[Maintenance], server: str) -> Mai
     """The one Maintenance of `server` that holds it: not final, one that has begun before one that has not, else the
     most urgent, else the oldest. None if there is none.
 
-    Urgent before old: a patient request for an image that never comes must not keep somebody's Now waiting.
+    Urgent before old: a patient request for an image that never comes must not keep somebody's Now waiting. One in
+    which nobody's turn has come is the least urgent: it may wait for days.
 
     Names count where the times are equal, by their length first: n-9 is older than n-10.
     """
@@ -266,5 +272,6 @@ def holding_maintenance(maintenances: Iterable[Maintenance], server: str) -> Mai
 def _seniority(maintenance: Maintenance) -> tuple[bool, int, str, int, str]:
     meta = maintenance.metadata
     has_begun = maintenance.status.phase in DISTURBING_PHASES
-    urgency = max((POLICIES.index(requestor.policy) for requestor in maintenance.spec.requestors), default=0)
+    requestors = maintenance.spec.requestors
+    urgency = max((POLICIES.index(r.policy) for r in requestors if r.has_turn), default=-1 if requestors else 0)
     return (not has_begun, 0 if has_begun else -urgency, meta.creation_timestamp or "", len(meta.name), meta.name)

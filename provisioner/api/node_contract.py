@@ -7,7 +7,7 @@ annotations that it needs; tests/node compares them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 # What a person asks for: Node conditions with status True, reason WhenIdle, Deadline or Now (Hold and the two of the
 # verification: any reason). `provisioner.maintenance.requests.request` reads their messages.
@@ -44,7 +44,10 @@ MAINTENANCE_CONDITIONS: Final = (MAINTENANCE_PLANNED, DRAIN_IN_PROGRESS, DRAINED
 
 # Taints. Each has one owner among the controllers; `spec.unschedulable` is people's, and is never touched.
 MAINTENANCE_TAINT: Final = "provisioner.dev/maintenance"
-"""NoSchedule, value: the Maintenance's name. Put on by the claim, taken off by the release."""
+"""Value: the Maintenance's name. Put on by the claim, or earlier where the server is closed while jobs end there; taken
+off by the release."""
+MaintenanceEffect = Literal["NoSchedule", "PreferNoSchedule"]
+"""NoSchedule: no new job comes. PreferNoSchedule: one comes only where no other server takes it."""
 VERIFICATION_TAINT: Final = "provisioner.dev/verification"
 """NoExecute. Put on with every boot order, taken off once the checks of that boot have passed."""
 HOLD_TAINT: Final = "provisioner.dev/hold"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from provisioner.api.codec import encode
 from provisioner.api.node_pool import NodePool
@@ -13,6 +13,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
 from provisioner.cluster.resources import SLURM_SECRETS
 from provisioner.cluster.source import Source
+from provisioner.jobs.free import free_share
 from provisioner.jobs.pod_jobs import evictable_keys
 from provisioner.jobs.pod_workloads import PodWorkloads
 from provisioner.jobs.slurm.workloads import SlurmWorkloads
@@ -25,7 +26,8 @@ MAX_WORDS: Final = 1000
 class ClusterWorkloads:
     """`provisioner.jobs.work.Workloads`.
 
-    `pods`: a cache of all; without one, each look is fresh. `namespace`: where the Secrets with credentials are.
+    `pods`: a cache of all; without one, each look is fresh. `nodes`: a cache of all Nodes; without one, it is not known
+    how much of a server pods leave free. `namespace`: where the Secrets with credentials are.
     `in_lanes`: what would wait for a slurmrestd raises `outbound.lanes.NeedsLane` but in that one's own thread.
     """
 
@@ -35,11 +37,13 @@ class ClusterWorkloads:
         events: Events,
         pods: Source | None = None,
         *,
+        nodes: Source | None = None,
         namespace: str = SLURM_SECRETS,
         now: Callable[[], datetime],
         in_lanes: bool = False,
     ) -> None:
         self._events = events
+        self._nodes = nodes
         self._pods = PodWorkloads(cluster, events, pods, now=now)
         self._slurm = SlurmWorkloads(cluster, namespace=namespace, now=now, in_lanes=in_lanes)
         self._given_up: dict[str, str] = {}  # NodePools that were told of, and the words
@@ -54,12 +58,14 @@ class ClusterWorkloads:
         # Slurm first, which may be looked up elsewhere, and then all of it anew.
         slurm, pods = self._slurm.look(server.name, pool, fresh=fresh), self._pods.look(server.name, pool, fresh=fresh)
         self._tell(pool)
+        shares = ((free_share(self._allocatable(server.name), pods.pods), pods.jobs), (slurm.free, slurm.jobs))
         return Work(
             jobs=(*(found.job for found in pods.jobs), *slurm.jobs),
             evictable=evictable_keys(pods.pods),
             unknown=(*pods.rules.unknown, *slurm.unknown),
             slurm_state=slurm.state,
             slurm_reason=slurm.reason,
+            free=min(share if share is not None else 0.0 if jobs else 1.0 for share, jobs in shares),
         )
 
     def warn(self, server: Server, pool: NodePool, deadline: datetime, reason: str) -> int:
@@ -80,6 +86,10 @@ class ClusterWorkloads:
 
     def reopen(self, node: str, reason: str, pool: NodePool) -> bool:
         return self._slurm.reopen(node, reason, pool)
+
+    def _allocatable(self, node: str) -> Mapping[str, Any]:
+        body = self._nodes.get(node) if self._nodes is not None else None
+        return ((body or {}).get("status") or {}).get("allocatable") or {}
 
     def _tell(self, pool: NodePool) -> None:
         """Say once on the NodePool that its slurmrestd is given up for a while, and once that it answers."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from provisioner.api.meta import rfc3339
 from provisioner.jobs.gangs import Gang, gang_of
 from provisioner.jobs.pods import (
     JobRules,
     Pod,
+    began_at,
     belongs_to_node,
+    ends_at,
     forbids_disruption,
     grace_end,
     has_ended,
@@ -62,6 +65,8 @@ def _single(pod: Pod) -> PodJob:
         servers=_nodes((pod,)),
         message=f"pod {key_of(pod)}{_owner(pod)} {state_of(pod)}",
         do_not_disrupt=forbids_disruption(pod),
+        began=began_at(pod),
+        ends=ends_at(pod),
     )
     return PodJob(job, (pod,))
 
@@ -83,6 +88,8 @@ def _of_gang(gang: Gang, candidates: Iterable[Pod]) -> PodJob:
         message=f"{gang}: {count} on {', '.join(servers[:8])}{' and more' if len(servers) > 8 else ''}"
         + (f", {terminating} of them terminating" if terminating else ""),
         do_not_disrupt=any(forbids_disruption(pod) for pod in pods),
+        began=min((began for pod in pods if (began := began_at(pod)) is not None), default=None),
+        ends=_last(ends_at(pod) for pod in pods),
     )
     return PodJob(job, pods)
 
@@ -97,6 +104,13 @@ def state_of(pod: Pod) -> str:
     if end is not None:
         return f"is terminating until {rfc3339(end)}"
     return "is starting" if (pod.get("status") or {}).get("phase") == "Pending" else "runs"
+
+
+def _last(moments: Iterable[datetime | None]) -> datetime | None:
+    """None if one of them is not known."""
+    found = tuple(moments)
+    known = [moment for moment in found if moment is not None]
+    return max(known) if known and len(known) == len(found) else None
 
 
 def _nodes(pods: Iterable[Pod]) -> tuple[str, ...]:

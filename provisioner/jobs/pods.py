@@ -38,7 +38,12 @@ _KEPT_METADATA: Final = (
     *("name", "namespace", "uid", "resourceVersion"),
     *("labels", "ownerReferences", "creationTimestamp", "deletionTimestamp"),
 )
-_KEPT_SPEC: Final = ("nodeName", "resources", "resourceClaims", "schedulingGroup", "workloadRef")
+_KEPT_SPEC: Final = (
+    *("nodeName", "activeDeadlineSeconds"),
+    *("resources", "resourceClaims", "schedulingGroup", "workloadRef"),
+)
+_KEPT_STATUS: Final = ("phase", "startTime")
+_KEPT_CONTAINER: Final = ("resources", "restartPolicy")
 _NO: Final = frozenset({"", "0", "false", "no"})
 
 
@@ -133,6 +138,7 @@ def trim_pod(pod: dict[str, Any]) -> dict[str, Any] | None:
     if belongs_to_node(pod):
         return None
     metadata, spec, annotations = pod["metadata"], pod["spec"], annotations_of(pod)
+    status = pod.get("status") or {}
     kept = {key: metadata[key] for key in _KEPT_METADATA if key in metadata}
     return {
         "apiVersion": pod["apiVersion"],
@@ -140,11 +146,15 @@ def trim_pod(pod: dict[str, Any]) -> dict[str, Any] | None:
         "metadata": kept | {"annotations": {key: annotations[key] for key in _READ_ANNOTATIONS if key in annotations}},
         "spec": {key: spec[key] for key in _KEPT_SPEC if key in spec}
         | {
-            containers: [{"resources": each["resources"]} for each in spec[containers] or () if each.get("resources")]
+            containers: [
+                {key: each[key] for key in _KEPT_CONTAINER if key in each}
+                for each in spec[containers] or ()
+                if each.get("resources")
+            ]
             for containers in ("containers", "initContainers")
             if containers in spec
         },
-        "status": {"phase": (pod.get("status") or {}).get("phase")},
+        "status": {key: status[key] for key in _KEPT_STATUS if key in status},
     }
 
 
@@ -176,6 +186,22 @@ def is_gpu(resource: str) -> bool:
     return name == "gpu" or name.startswith(("gpu.", "gpu-")) or domain.startswith("gpu.") or _is_mig(domain, name)
 
 
+def began_at(pod: Pod) -> datetime | None:
+    """When its kubelet took it up; None if none has."""
+    return _moment((pod.get("status") or {}).get("startTime"))
+
+
+def ends_at(pod: Pod) -> datetime | None:
+    """When its kubelet ends it at the latest, by its deadline; None without one, or before it has begun."""
+    began, seconds = began_at(pod), pod["spec"].get("activeDeadlineSeconds")
+    if began is None or not isinstance(seconds, int) or seconds <= 0:
+        return None
+    try:
+        return began + timedelta(seconds=seconds)
+    except OverflowError:
+        return None
+
+
 def grace_end(pod: Pod) -> datetime | None:
     """Until when a terminating pod may take its time; None if it is not terminating."""
     # The API server writes the end of the grace period into deletionTimestamp.
@@ -195,6 +221,15 @@ def labels_of(pod: Pod) -> Mapping[str, str]:
 
 def annotations_of(pod: Pod) -> Mapping[str, str]:
     return pod["metadata"].get("annotations") or {}
+
+
+def _moment(text: Any) -> datetime | None:
+    """None for what is no time: the API server takes the year 0, which is none here."""
+    try:
+        found = parse_time(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    return found if found is not None and found.tzinfo is not None else None
 
 
 def _is_mig(domain: str, name: str) -> bool:

@@ -18,6 +18,9 @@ class Job:
     """Something that is not interrupted under WhenIdle. A gang (JobSet, PodGroup, Slurm job) is one.
 
     `servers`: the Nodes, by name, on which members of it run; with more than one, to disturb one is to end it on all.
+    `began`: when the first of it began to run; None if nothing of it has, or it is not known. `ends`: by when its own
+    time limit ends all of it, give or take what it needs to stop; None if it has none, or it is not known. `partition`
+    and `qos`: of a job of Slurm.
     """
 
     kind: JobKind
@@ -28,6 +31,10 @@ class Job:
     """What it is and in which state, such as "Slurm job 4711 of alice is completing"."""
     do_not_disrupt: bool = False
     """Its owner forbids eviction: a Deadline does not end it, only Now does."""
+    began: datetime | None = None
+    ends: datetime | None = None
+    partition: str | None = None
+    qos: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +52,9 @@ class Work:
     """State of the node in Slurm, such as "IDLE+DRAIN"; None without Slurm."""
     slurm_reason: str | None = None
     """Its reason, if it is drained or down; whose it is decides who may lift it."""
+    free: float = 1.0
+    """Share of the server on which nothing runs, from 0 to 1: by its GPUs, or by its CPUs if it has none. Where that is
+    not known, 0 if there is a job, else 1."""
 
     @property
     def is_idle(self) -> bool:

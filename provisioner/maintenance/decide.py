@@ -114,4 +114,6 @@ def needs_look(facts: MaintenanceFacts) -> bool:
     m = facts.maintenance
     if facts.ahead is not None or facts.pool is None or facts.server is None or read_verdict(m.status) is not None:
         return False
+    if facts.wanted is not None and facts.wanted.awaits_turn and not facts.has_begun:
+        return False
     return m.status.phase not in (*FINAL_PHASES, "Verifying")

@@ -20,7 +20,12 @@ from provisioner.api.codec import to_json
 from provisioner.api.errors import Conflict, NotFound, Refused, Retryable
 from provisioner.api.maintenance import FINAL_PHASES, RELEASE_FINALIZER, MaintenanceStatus, Requestor
 from provisioner.api.meta import rfc3339_micro
-from provisioner.api.node_contract import BOOT_INTENT_ANNOTATION, MAINTENANCE_CONDITIONS, MAINTENANCE_TAINT
+from provisioner.api.node_contract import (
+    BOOT_INTENT_ANNOTATION,
+    MAINTENANCE_CONDITIONS,
+    MAINTENANCE_TAINT,
+    MaintenanceEffect,
+)
 from provisioner.api.schema import API_VERSION
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
@@ -105,7 +110,7 @@ class Effects:
                 ):
                     self._same(facts)  # another one's, left over or just put on
                 if facts.node is not None:
-                    self.set_taint(facts.node, step.value)
+                    self.set_taint(facts.node, step.value, step.effect)
             case SetIntent():
                 if step.intent is not None and step.intent.action != "Stage":
                     self._same(facts)
@@ -206,14 +211,15 @@ class Effects:
         if present:  # without it, one that is to be deleted is gone
             self._own.note(maintenance.spec.server_ref, of(Maintenance), written)
 
-    def set_taint(self, node: NodeView, value: str | None) -> None:
-        """Ours alone is put on, or taken off with what the agent was told; the others are written back as they were
-        read."""
+    def set_taint(self, node: NodeView, value: str | None, effect: MaintenanceEffect = "NoSchedule") -> None:
+        """Ours alone is put on, or taken off; the others are written back as they were read. An agent whose server is
+        open by that to new jobs is no longer told to reboot it."""
         taints = [t for t in (node.body.get("spec") or {}).get("taints") or () if t.get("key") != MAINTENANCE_TAINT]
         if value is not None:
-            taints.append({"key": MAINTENANCE_TAINT, "value": value, "effect": "NoSchedule"})
+            taints.append({"key": MAINTENANCE_TAINT, "value": value, "effect": effect})
         changes: dict[str, Any] = {_TAINTS: taints or None}
-        if value is None and node.has_intent:
+        stages = node.intent is not None and node.intent.action == "Stage"
+        if node.has_intent and (value is None or (effect != "NoSchedule" and not stages)):
             changes[_INTENT] = None
         self._patch_node(node, changes)
 

@@ -16,6 +16,7 @@ from provisioner.api.node_contract import (
     MAINTENANCE_TAINT,
     NODE_FACTS_ANNOTATION,
     PREPARED_ORDER_ANNOTATION,
+    MaintenanceEffect,
     read_boot_id,
 )
 from provisioner.api.node_facts import BootIntent, BootReport, NodeFacts
@@ -46,6 +47,8 @@ class NodeView:
     boot_id: str | None
     taint: str | None
     """Value of the maintenance taint; None without the taint."""
+    taint_effect: str | None
+    """Its effect; of several that somebody put there, none of ours."""
     held: bool
     intent: BootIntent | None
     has_intent: bool
@@ -53,6 +56,10 @@ class NodeView:
     facts: NodeFacts | None
     """Of the running boot only."""
     prepared_order: str | None
+
+    def is_tainted(self, maintenance: str, effect: MaintenanceEffect) -> bool:
+        """Whether it has the taint of that Maintenance, with that effect."""
+        return self.taint == taint_value(maintenance) and self.taint_effect == effect
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +111,7 @@ def read_node(body: Mapping[str, Any] | None) -> NodeView | None:
     annotations = metadata.get("annotations") or {}
     boot_id = read_boot_id(body)
     ready = [c.get("status") for c in conditions_of(body) if c.get("type") == "Ready"]
-    taints = (body.get("spec") or {}).get("taints") or ()
+    taints = [t for t in (body.get("spec") or {}).get("taints") or () if t.get("key") == MAINTENANCE_TAINT]
     facts = read_annotation(NodeFacts, annotations.get(NODE_FACTS_ANNOTATION))
     return NodeView(
         body=body,
@@ -112,7 +119,8 @@ def read_node(body: Mapping[str, Any] | None) -> NodeView | None:
         uid=metadata.get("uid") or "",
         ready=bool(ready) and all(s == "True" for s in ready),
         boot_id=boot_id,
-        taint=next((t.get("value") or "" for t in taints if t.get("key") == MAINTENANCE_TAINT), None),
+        taint=taints[0].get("value") or "" if taints else None,
+        taint_effect=taints[0].get("effect") if len(taints) == 1 else None,
         held=any(c.get("type") == HOLD_REQUESTED and c.get("status") == "True" for c in conditions_of(body)),
         intent=read_annotation(BootIntent, annotations.get(BOOT_INTENT_ANNOTATION)),
         has_intent=BOOT_INTENT_ANNOTATION in annotations,

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Literal
 
 from provisioner.api.maintenance import MaintenanceStatus
+from provisioner.api.node_contract import MaintenanceEffect
 from provisioner.api.node_facts import BootIntent
 from provisioner.jobs.work import JobKind
 from provisioner.maintenance.status.node_status import NodeCondition
@@ -43,9 +44,10 @@ class SetFinalizer:
 
 @dataclass(frozen=True, kw_only=True)
 class SetTaint:
-    """Put the maintenance taint on the Node with that value; None takes it off."""
+    """Put the maintenance taint on the Node with that value and effect; None takes it off."""
 
     value: str | None
+    effect: MaintenanceEffect = "NoSchedule"
 
 
 @dataclass(frozen=True, kw_only=True)

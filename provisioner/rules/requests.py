@@ -3,6 +3,10 @@
 The strongest action, the most urgent policy, the earliest deadline. Of two who name different Images the one that asked
 first is heard, for one boot cannot land on two images: the other is filed apart, in a Maintenance of its own, which
 waits; one that was written into the same Maintenance is named in `refused`, and counts for nothing.
+
+Who asks for many servers gives each its turn (`Requestor.turn`). One whose turn has not come is not heard: it waits in
+the same Maintenance as others, whatever Image they want, and neither hastens nor changes what is done for them. Once
+its turn has come, whoever asked without turns for another Image is heard before it.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from provisioner.api.maintenance import (
     Requestor,
 )
 from provisioner.api.meta import parse_time
+from provisioner.api.node_contract import MaintenanceEffect
 
 MAX_REQUESTORS: Final = 16
 LAST_NUMBER: Final = 999_999_999
@@ -118,10 +123,13 @@ def is_open(maintenance: Maintenance) -> bool:
 
 
 def takes(maintenance: Maintenance, wanted: Requestor) -> bool:
-    """Whether an open Maintenance has room for `wanted`, in place of an entry of its asker, and boots what it wants."""
+    """Whether an open Maintenance has room for `wanted`, in place of an entry of its asker, and boots what it wants.
+
+    What those want whose turn has not come is no reason to refuse it, and such a one is taken whatever is booted first.
+    """
     others = tuple(r for r in maintenance.spec.requestors if r.name != wanted.name)
     heard = merge(replace(maintenance, spec=replace(maintenance.spec, requestors=others)))
-    image = heard.image if heard is not None else None
+    image = heard.image if heard is not None and not heard.awaits_turn and wanted.has_turn else None
     return len(others) < MAX_REQUESTORS and (image is None or wanted.image_ref in (None, image))
 
 
@@ -150,7 +158,11 @@ def next_name(server: str, names: Iterable[str]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What is wanted. `image`: the one that was named; None for the assigned one. `since`: when the first one asked."""
+    """What is wanted. `image`: the one that was named; None for the assigned one. `since`: when the first one asked.
+
+    heard: whom the rest speaks for. waiting: those whose turn has not come. Only where it has come for nobody does it
+    speak for them, so that the status can say what they want: `awaits_turn`, and nothing of it is done.
+    """
 
     action: MaintenanceAction
     policy: MaintenancePolicy
@@ -159,6 +171,11 @@ class Wanted:
     since: datetime | None
     heard: tuple[Requestor, ...]
     refused: tuple[Requestor, ...] = ()
+    waiting: tuple[Requestor, ...] = ()
+
+    @property
+    def awaits_turn(self) -> bool:
+        return not any(r.has_turn for r in self.heard)
 
     @property
     def boots(self) -> bool:
@@ -167,14 +184,28 @@ class Wanted:
     @property
     def keeps_drained(self) -> bool:
         """Whether somebody wants the server out of use until further notice, whatever else is done."""
-        return any(r.action == "Drain" for r in self.heard)
+        return any(r.action == "Drain" and r.has_turn for r in self.heard)
+
+    @property
+    def closing(self) -> MaintenanceEffect | None:
+        """How those who use turns want the server closed while its jobs go on: the strictest of them.
+
+        A turn that is Granted in so many words closes it, too: else it would open between Closed and its claim.
+        """
+        turns = {r.turn for r in (*self.heard, *self.waiting)}
+        if not turns.isdisjoint(("Closed", "Granted")):
+            return "NoSchedule"
+        return "PreferNoSchedule" if "Steered" in turns else None
 
 
 def merge(maintenance: Maintenance) -> Wanted | None:
     """What its requestors want; None without any."""
     requestors = sorted(maintenance.spec.requestors, key=lambda r: _asked(r, maintenance))
-    image = next((r.image_ref for r in requestors if r.image_ref is not None), None)
-    heard = tuple(r for r in requestors if r.image_ref in (None, image))
+    granted = [r for r in requestors if r.has_turn]
+    # Who uses turns may ask anew for a server that came to nothing; a person's request is not lost for it.
+    first_named = sorted(granted or requestors, key=lambda r: r.turn is not None)
+    image = next((r.image_ref for r in first_named if r.image_ref is not None), None)
+    heard = tuple(r for r in granted or requestors if r.image_ref in (None, image))
     if not heard:
         return None
     deadlines = [parse_time(r.deadline_time) for r in heard if r.deadline_time is not None]
@@ -186,7 +217,8 @@ def merge(maintenance: Maintenance) -> Wanted | None:
         image=image,
         since=parse_time(first) if first else None,
         heard=heard,
-        refused=tuple(r for r in requestors if r.image_ref not in (None, image)),
+        refused=tuple(r for r in granted if r.image_ref not in (None, image)),
+        waiting=tuple(r for r in requestors if not r.has_turn),
     )
 
 

@@ -31,6 +31,7 @@ def pod(
     phase: str = "Running",
     ready: bool = True,
     deleted: str | None = None,
+    began: str | None = None,
     spec: Body | None = None,
 ) -> Body:
     """A pod as the API server gives it. `owner`: kind of its controller. `deleted`: when its grace period ends."""
@@ -54,7 +55,7 @@ def pod(
         "kind": "Pod",
         "metadata": metadata,
         "spec": whole,
-        "status": {"phase": phase, "conditions": conditions},
+        "status": {"phase": phase, "conditions": conditions} | ({"startTime": began} if began else {}),
     }
 
 

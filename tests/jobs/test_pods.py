@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from provisioner.api.meta import rfc3339
 from provisioner.jobs.gangs import gang_of
 from provisioner.jobs.pod_jobs import evictable_keys, find_jobs, gangs_of
 from provisioner.jobs.pods import belongs_to_node, is_evictable, is_job, job_rules, trim_pod
@@ -37,6 +38,7 @@ JOBS: dict[str, Any] = {
     "a pod of Kubernetes' own PodGroup": pod(spec={"schedulingGroup": {"podGroupName": "g"}}),
     "a pod of Kubernetes' Workload as of 1.35": pod(spec={"workloadRef": {"name": "w", "podGroup": "p"}}),
     "a pod that has not begun": pod(resources=GPU, phase="Pending"),
+    "a pod that ends by itself": pod(resources=GPU, began="2026-01-01T00:00:00Z", spec={"activeDeadlineSeconds": 60}),
     "a pod that is terminating": pod(resources=GPU, deleted="2026-01-01T00:00:00Z"),
     "a pod that nobody may disturb": pod(annotations={"provisioner.dev/do-not-disrupt": "true"}),
     "a pod that Karpenter may not disturb": pod(annotations={"karpenter.sh/do-not-disrupt": "true"}),
@@ -190,6 +192,36 @@ def test_one_member_that_must_not_be_disturbed_protects_the_gang() -> None:
     (gang,) = gangs_of(here, DEFAULT)
     (found,) = find_jobs(here, {gang: elsewhere}, DEFAULT)
     assert found.job.do_not_disrupt
+
+
+def test_a_gang_began_with_its_first_member_and_ends_with_its_last() -> None:
+    limit = {"spec": {"activeDeadlineSeconds": 3600}}
+    first = gang_member("train-0", began="2026-01-01T00:00:00Z", **limit)
+    last = gang_member("train-1", node="r01-u02", began="2026-01-01T00:30:00Z", **limit)
+    without_limit = gang_member("train-2", began="2026-01-01T00:00:30Z")
+    starting = gang_member("train-3", phase="Pending", **limit)
+    assert times(first, last) == ("2026-01-01T00:00:00Z", "2026-01-01T01:30:00Z")
+    assert times(last, without_limit) == ("2026-01-01T00:00:30Z", None)
+    assert times(last, starting) == ("2026-01-01T00:30:00Z", None)
+    assert times(starting) == (None, None)
+
+
+def times(*pods: dict[str, Any]) -> tuple[str | None, str | None]:
+    """When the one job of `pods` began, and by when it ends."""
+    (found,) = find_jobs(pods, dict.fromkeys(gangs_of(pods, DEFAULT), pods), DEFAULT)
+    began, ends = found.job.began, found.job.ends
+    return rfc3339(began) if began else None, rfc3339(ends) if ends else None
+
+
+@pytest.mark.parametrize("began", ["0000-01-01T00:00:00Z", "2026-01-01T00:00:00", "soon", 5, None])
+def test_a_begin_that_is_no_time_is_not_known(began: Any) -> None:
+    assert times(pod(resources=GPU, began=began, spec={"activeDeadlineSeconds": 60})) == (None, None)
+
+
+@pytest.mark.parametrize("seconds", [2**63, 0, -5, "60", None])
+def test_a_deadline_that_is_no_time_is_none(seconds: Any) -> None:
+    (_, ends) = times(pod(resources=GPU, began="9999-12-31T00:00:00Z", spec={"activeDeadlineSeconds": seconds}))
+    assert ends is None
 
 
 def test_a_pod_is_told_with_its_owner_and_its_state() -> None:

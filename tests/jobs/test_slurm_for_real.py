@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -100,7 +101,13 @@ def test_a_running_job_is_seen_with_all_its_servers(desk: Desk, slurm: SlurmSite
     job = slurm.submit(FOREVER, "-J", "train", "-w", "s-r01-u0[1-3]", "-N3")
     slurm.wait_for_job(job, "RUNNING")
     work = desk.wait_for(lambda work: "running" in str(work.jobs))
-    assert work.jobs == (
+    (found,) = work.jobs
+    assert found.began is not None
+    assert abs(found.began - desk.now) < timedelta(minutes=1)
+    assert found.ends is None, "its partition has no time limit"
+    assert found.partition is not None
+    assert 0 <= work.free < 1
+    assert (replace(found, began=None, partition=None, qos=None),) == (
         Job(
             kind="SlurmJob",
             name=job,

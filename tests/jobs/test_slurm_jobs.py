@@ -83,6 +83,79 @@ def test_a_job_is_read_in_every_version() -> None:
     assert read_job(task).label == "5_0"
 
 
+def no_val(number: int = 0, *, infinite: bool = False) -> dict[str, Any]:
+    """A number as newer versions write it."""
+    return {"set": not infinite, "infinite": infinite, "number": number}
+
+
+BEGAN = datetime(2026, 1, 1, 11, 0, tzinfo=UTC)
+RUNNING: dict[str, Any] = {"job_id": 7, "nodes": "s-r1", "partition": "gpu", "qos": "normal"}
+TIMES = {
+    "22.05": {"start_time": 1767265200, "end_time": 1767272400, "time_limit": 120, "job_state": "RUNNING"},
+    "24.11": {
+        "start_time": no_val(1767265200),
+        "end_time": no_val(1767272400),
+        "time_limit": no_val(120),
+        "job_state": ["RUNNING"],
+    },
+}
+
+
+@pytest.mark.parametrize("version", TIMES)
+def test_when_a_job_began_and_by_when_it_ends_is_read_in_every_version(version: str) -> None:
+    found = read_job(RUNNING | TIMES[version])
+    assert (found.began, found.ends) == (BEGAN, BEGAN + timedelta(hours=2))
+    (told,) = as_jobs(jobs_of_node(node("ALLOCATED"), [found]), "r1", "s-")
+    assert (told.began, told.ends, told.partition, told.qos) == (found.began, found.ends, "gpu", "normal")
+
+
+@pytest.mark.parametrize("limit", [None, 2**32 - 1, 2**32 - 2, no_val(infinite=True), no_val(2**32 - 1), "1-00:00:00"])
+def test_a_job_without_a_time_limit_has_no_end_though_slurm_says_a_year(limit: Any) -> None:
+    found = read_job(RUNNING | TIMES["24.11"] | {"time_limit": limit})
+    assert (found.began, found.ends) == (BEGAN, None)
+
+
+def test_the_time_of_a_suspended_job_stands_still() -> None:
+    assert read_job(RUNNING | TIMES["24.11"] | {"job_state": ["SUSPENDED"]}).ends is None
+
+
+def test_a_planned_job_has_not_begun() -> None:
+    planned = read_job(RUNNING | TIMES["24.11"] | {"job_state": ["PENDING"], "scheduled_nodes": "s-r1", "nodes": ""})
+    (told,) = as_jobs(jobs_of_node(node("IDLE+PLANNED"), [planned]), "r1", "s-")
+    assert (told.began, told.ends) == (None, None)
+
+
+@pytest.mark.parametrize("odd", [0, -(10**18), 10**18, 1e300, float("nan"), "now", [], no_val(2**62)])
+def test_a_time_that_is_none_is_not_known_and_hides_no_job(odd: Any) -> None:
+    found = read_job(RUNNING | TIMES["24.11"] | {"start_time": odd, "end_time": odd})
+    assert (found.began, found.ends, found.nodes) == (None, None, "s-r1")
+
+
+@pytest.mark.parametrize(
+    ("body", "free"),
+    [
+        ({"cpus": 64, "alloc_cpus": 16}, 0.75),
+        ({"cpus": 64, "alloc_cpus": 16, "gres": "", "gres_used": ""}, 0.75),
+        ({"cpus": 64, "alloc_cpus": 16, "gres": "gpu:h100:8(S:0-1)", "gres_used": "gpu:h100:6(IDX:0-3,5,7)"}, 0.25),
+        ({"cpus": 64, "alloc_cpus": 16, "gres": "gpu:8,nic:2", "gres_used": "gpu:2,nic:2"}, 0.75),
+        (
+            {"cpus": 64, "alloc_cpus": 16, "gres": "gpu:a:4,gpu:b:4", "gres_used": "gpu:a:0(IDX:N/A),gpu:b:4(IDX:0-3)"},
+            0.5,
+        ),
+        ({"cpus": 64, "alloc_cpus": 64, "gres": "gpu:8", "gres_used": "gpu:0"}, 0.0),
+        ({"cpus": 64, "alloc_cpus": 16, "gres": "gpu:8"}, 0.75),
+        ({"cpus": 64, "alloc_cpus": 99}, 0.0),
+        ({"cpus": 64, "alloc_cpus": -99}, 1.0),
+        ({"cpus": 0, "alloc_cpus": 0}, None),
+        ({"cpus": 10**30, "alloc_cpus": "many", "gres": ["gpu:8"], "gres_used": {}}, None),
+        ({"gres": "gpu:" + "9" * 5000, "gres_used": "gpu:1" * 5000}, None),
+        ({}, None),
+    ],
+)
+def test_how_much_of_a_node_is_free_is_read_from_what_slurm_says(body: dict[str, Any], free: float | None) -> None:
+    assert read_node({"name": "s-r1", "state": ["MIXED"], **body}).free == free
+
+
 def node(state: str = "IDLE", name: str = "s-r1") -> SlurmNode:
     return SlurmNode(name, tuple(state.split("+")), "")
 

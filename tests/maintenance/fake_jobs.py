@@ -30,7 +30,12 @@ class FakeJobs:
         state = None if not self.has_slurm else "IDLE+DRAIN" if self.drain else "IDLE"
         pods = tuple(j.name for j in self.jobs if j.kind != "SlurmJob")
         return Work(
-            jobs=tuple(self.jobs), evictable=pods, unknown=self.unknown, slurm_state=state, slurm_reason=self.drain
+            jobs=tuple(self.jobs),
+            evictable=pods,
+            unknown=self.unknown,
+            slurm_state=state,
+            slurm_reason=self.drain,
+            free=0.0 if self.jobs else 1.0,
         )
 
     def warn(self, server: Server, pool: NodePool, deadline: datetime, reason: str) -> int:

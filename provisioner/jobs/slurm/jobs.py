@@ -63,7 +63,16 @@ def jobs_of_node(node: SlurmNode, jobs: Iterable[SlurmJob]) -> NodeJobs:
 def as_jobs(found: NodeJobs, node: str, prefix: str) -> tuple[Job, ...]:
     """For the executor; `node` and the names in `servers` are those of the Nodes, without Slurm's `prefix`."""
     return tuple(
-        Job(kind="SlurmJob", name=job.label, servers=_servers(job, node, prefix), message=describe(job))
+        Job(
+            kind="SlurmJob",
+            name=job.label,
+            servers=_servers(job, node, prefix),
+            message=describe(job),
+            began=job.began,
+            ends=job.ends,
+            partition=job.partition or None,
+            qos=job.qos or None,
+        )
         for job in (*found.running, *found.planned)
     )
 

@@ -6,9 +6,11 @@ States are a word in the older versions and a list of words in the newer ones; n
 from __future__ import annotations
 
 import itertools
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from provisioner.jobs.slurm.hostlist import MAX_NAMES, count, includes
@@ -24,6 +26,11 @@ MAX_UNREADABLE: Final = 100
 """Jobs whose hosts are not readable concern every node."""
 MAX_STATES: Final = 32
 _MAX_NUMBER: Final = 2**63
+_NO_LIMIT: Final = 2**32 - 2
+"""NO_VAL, and above it INFINITE, where a version writes them as numbers."""
+_GRES_LETTERS: Final = 4096
+_GPUS: Final = re.compile(r"(?:^|,)gpu(?::[^:,()]{1,64})?:([0-9]{1,6})(?![0-9:])")
+"""In `gpu:h100:8(S:0-1),nic:2` and `gpu:h100:2(IDX:0-1),nic:0`."""
 
 _BUSY: Final = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 _OUT_OF_USE: Final = frozenset({"DRAIN", "DRAINED", "DRAINING", "DOWN", "FAIL", "FAILING", "ERROR"})
@@ -37,6 +44,8 @@ class SlurmNode:
     states: tuple[str, ...]
     """The base state, and the flags that Slurm puts beside it."""
     reason: str
+    free: float | None = None
+    """Share of it on which no job runs: by its GPUs, or by its CPUs if it has none; None if that is not said."""
 
     @property
     def state(self) -> str:
@@ -84,6 +93,13 @@ class SlurmJob:
     is_batch: bool
     may_requeue: bool
     admin_comment: str
+    partition: str = ""
+    qos: str = ""
+    start: datetime | None = None
+    """When it began, or, of a pending one, is expected to."""
+    end: datetime | None = None
+    """When it ended, or when its time limit ends it; without a limit Slurm says a year after its start."""
+    has_limit: bool = False
 
     @property
     def is_on_nodes(self) -> bool:
@@ -97,6 +113,15 @@ class SlurmJob:
     @property
     def is_completing(self) -> bool:
         return "COMPLETING" in self.states
+
+    @property
+    def began(self) -> datetime | None:
+        return self.start if self.is_on_nodes else None
+
+    @property
+    def ends(self) -> datetime | None:
+        """When its time limit ends it; None without one, and while it is suspended, when its time stands still."""
+        return self.end if self.is_on_nodes and self.has_limit and "SUSPENDED" not in self.states else None
 
     @property
     def state(self) -> str:
@@ -127,7 +152,8 @@ class Bounds:
         return node
 
     def job(self, job: SlurmJob) -> SlurmJob:
-        self._count(job.name, job.user, job.nodes, job.planned_nodes, job.admin_comment, *job.states)
+        texts = (job.name, job.user, job.nodes, job.planned_nodes, job.admin_comment, job.partition, job.qos)
+        self._count(*texts, *job.states)
         try:
             self._places += count(job.places)
         except ValueError as error:
@@ -150,6 +176,7 @@ def read_node(body: Mapping[str, Any]) -> SlurmNode:
         name=_text(body.get("name")),
         states=tuple(dict.fromkeys(states)),
         reason=_text(body.get("reason")),
+        free=_free(body),
     )
 
 
@@ -167,7 +194,37 @@ def read_job(body: Mapping[str, Any]) -> SlurmJob:
         is_batch=bool(body.get("batch_flag")),
         may_requeue=bool(body.get("requeue")),
         admin_comment=_text(body.get("admin_comment")),
+        partition=_text(body.get("partition")),
+        qos=_text(body.get("qos")),
+        start=_moment(body.get("start_time")),
+        end=_moment(body.get("end_time")),
+        has_limit=(_said_number(body.get("time_limit")) or _NO_LIMIT) < _NO_LIMIT,
     )
+
+
+def _moment(value: Any) -> datetime | None:
+    """From seconds since the epoch; None for 0, by which Slurm says that it is not known."""
+    seconds = _said_number(value)
+    try:
+        return datetime.fromtimestamp(seconds, UTC) if seconds else None
+    except (OverflowError, OSError, ValueError):
+        return None
+
+
+def _free(body: Mapping[str, Any]) -> float | None:
+    by_cpus = _share(_said_number(body.get("cpus")), _said_number(body.get("alloc_cpus")))
+    by_gpus = _share(_gpus(body.get("gres")), _gpus(body.get("gres_used")))
+    # A job that has all CPUs, such as one with --exclusive, leaves the GPUs that it did not ask for to nobody.
+    return by_gpus if by_gpus is not None and by_cpus != 0 else by_cpus
+
+
+def _share(total: int | None, used: int | None) -> float | None:
+    return min(1.0, max(0.0, 1 - used / total)) if total and total > 0 and used is not None else None
+
+
+def _gpus(text: Any) -> int | None:
+    found = _GPUS.findall(text[:_GRES_LETTERS]) if isinstance(text, str) else ()
+    return sum(map(int, found)) if found else None
 
 
 def _text(value: Any) -> str:
@@ -181,6 +238,14 @@ def _words(value: Any) -> tuple[str, ...]:
     # Slurm marks a node that does not answer with a star behind its state.
     words = (word.rstrip("*~#$@^!%").upper() for text in texts for word in str(text).split("+") if word)
     return tuple(itertools.islice(words, MAX_STATES))
+
+
+def _said_number(value: Any) -> int | None:
+    """None for what is no number: an answer is not worth less for that."""
+    try:
+        return _number(value)
+    except ValueError:
+        return None
 
 
 def _number(value: Any) -> int | None:

@@ -60,6 +60,8 @@ class SlurmView:
     unknown: tuple[str, ...] = ()
     state: str | None = None
     reason: str | None = None
+    free: float | None = None
+    """Share of the server on which none of its jobs runs; None if that is not known."""
 
 
 class SlurmWorkloads:
@@ -118,7 +120,7 @@ class SlurmWorkloads:
         found = self._found(node, jobs)
         reason = node.reason if not node.takes_jobs else None
         unknown = (*found.unknown, *(held.message for held in found.ending))
-        return SlurmView(as_jobs(found, server, settings.node_name_prefix), unknown, node.state, reason)
+        return SlurmView(as_jobs(found, server, settings.node_name_prefix), unknown, node.state, reason, node.free)
 
     def warn(self, server: str, pool: NodePool, deadline: datetime) -> int:
         """Signal the jobs there, and note in their administrator's comment that they were told; how many know."""

@@ -22,6 +22,16 @@ FIRST_CLAIM_SECONDS: Final = 60.0
 LAST_CLAIM_SECONDS: Final = 1800.0
 
 
+def unturned(facts: MaintenanceFacts) -> list[Blocked]:
+    """Whose turn is waited for, where it has come for nobody."""
+    if facts.wanted is None or not facts.wanted.awaits_turn:
+        return []
+    return [
+        ("Rollout", r.name, r.message or f"{r.name} takes few servers at a time, and has not come to this one yet")
+        for r in facts.wanted.waiting
+    ]
+
+
 def obstacles(facts: MaintenanceFacts) -> list[Blocked]:
     """What no policy overcomes."""
     server, node, wanted = facts.server, facts.node, facts.wanted

@@ -11,10 +11,10 @@ from provisioner.api.maintenance import MaintenanceStatus, SlurmDrain
 from provisioner.api.meta import rfc3339_micro
 from provisioner.jobs.work import EvictionBlocked, JobKind, SlurmDrained
 from provisioner.maintenance.facts import MaintenanceFacts, close_reason, image_obstacle, taint_value
+from provisioner.maintenance.phases.closing import record_drain
 from provisioner.maintenance.phases.reboot_methods import explain_no_method, next_method
 from provisioner.maintenance.phases.rebooting import begin_attempt
 from provisioner.maintenance.phases.verdict import Cause
-from provisioner.maintenance.phases.waiting import record_drain
 from provisioner.maintenance.requests.effective import effective, may_interrupt, protected_jobs
 from provisioner.maintenance.status.record import (
     Blocked,
@@ -156,7 +156,7 @@ def _in_any_phase(facts: MaintenanceFacts, now: datetime, *, timed: bool = True)
         retreat = _retreat(facts, now)
         if retreat is not None:
             return _judge(facts, *retreat, now)
-    if node is not None and node.taint != taint_value(m.name):
+    if node is not None and not node.is_tainted(m.name, "NoSchedule"):
         return _close_node(facts, now)
     if timed and pool is not None and (facts.work is None or not facts.work.is_empty):
         limit = pool.spec.maintenance.drain_timeout_seconds

@@ -7,13 +7,18 @@ from provisioner.api.meta import parse_time
 from provisioner.maintenance.facts import MaintenanceFacts
 from provisioner.maintenance.phases.brought import is_brought
 from provisioner.maintenance.phases.verdict import Cause
-from provisioner.rules.requests import answered_until, asked_time, is_before
+from provisioner.rules.requests import Wanted, answered_until, asked_time, is_before
 
 End = tuple[Cause, str]
 
 
 def find_end(facts: MaintenanceFacts) -> End | None:
-    """Why it ends now, if it does. What has begun is carried to its end, whoever withdraws it."""
+    """Why it ends now, or goes back to waiting, if it does. What has begun is carried to its end, whoever withdraws it,
+    or takes its turn back.
+
+    One that waits for its turn ends as any other that waits does. Who waits for a turn in a Maintenance that others
+    have brought to its end got nothing by it, and asks anew.
+    """
     m, status = facts.maintenance, facts.maintenance.status
     if facts.server is None:
         return "ServerGone", f"Server '{facts.server_name}' does not exist any more"
@@ -36,7 +41,13 @@ def find_end(facts: MaintenanceFacts) -> End | None:
         if status.action == "Drain" and status.phase == "Drained":
             return "DrainEnded", "nobody wants the server out of use any more"
         return "Withdrawn", "nobody asks for it any more, and no reboot was begun"
+    if facts.wanted.awaits_turn and claimed:
+        return "NotItsTurn", f"{_names(facts.wanted)} is to wait for another turn, and nobody else asks for it"
     return _done_before(facts) if not claimed else None
+
+
+def _names(wanted: Wanted) -> str:
+    return ", ".join(r.name for r in wanted.waiting)
 
 
 def _kept_drained(facts: MaintenanceFacts) -> End | None:
@@ -50,6 +61,10 @@ def _kept_drained(facts: MaintenanceFacts) -> End | None:
 
 
 def _done_before(facts: MaintenanceFacts) -> End | None:
+    """What all want that are heard was done; while nobody's turn has come: what all want that wait."""
+    wanted = facts.wanted
+    if wanted is not None and wanted.awaits_turn and len(wanted.heard) < len(wanted.waiting):
+        return None  # they want different Images
     if is_brought(facts):
         return "DoneBefore", f"the boot that was under way has brought Image '{facts.image_name}', and is verified"
     for earlier in facts.finished:

@@ -12,12 +12,14 @@ from typing import Final
 
 from provisioner.api import NodePool, Server
 from provisioner.api.conditions import is_true, merge_conditions
-from provisioner.api.maintenance import DISTURBING_PHASES, MaintenanceStatus
+from provisioner.api.maintenance import DISTURBING_PHASES, Maintenance, MaintenanceStatus
 from provisioner.api.meta import Condition, ConditionStatus, rfc3339
 from provisioner.maintenance.facts import MaintenanceFacts, NodeView
+from provisioner.maintenance.requests.effective import closing
 from provisioner.maintenance.status.record import clip, next_step, note
 from provisioner.maintenance.steps import ReopenSlurm, Step, WriteStatus
 from provisioner.rules.boot_order import is_ordered_boot
+from provisioner.rules.requests import merge
 
 SLURM_DRAINED: Final = "SlurmDrained"
 
@@ -74,16 +76,19 @@ def decide_kept(facts: MaintenanceFacts, now: datetime) -> Step | None:
     if drain is None:
         return None
     ahead = facts.ahead
-    if ahead is not None and facts.server is not None:
-        planned = facts.pool is not None and facts.pool.spec.maintenance.cordon == "WhenPlanned"
-        if planned or ahead.status.phase in DISTURBING_PHASES:
-            return None  # it wants the server closed, too
+    if ahead is not None and facts.server is not None and closes(ahead, facts.pool):
+        return None
     if may_reopen(facts):
         return ReopenSlurm(node=drain.node, reason=drain.reason)
     if m.metadata.deletion_timestamp is not None and not has_slurm(facts.pool):
         words = f"there is nobody to ask any more: scontrol update nodename={drain.node} state=resume"
         return WriteStatus(status=note(replace(m.status, slurm=None), now, "NotReopened", words))
     return None
+
+
+def closes(ahead: Maintenance, pool: NodePool | None) -> bool:
+    """Whether that Maintenance wants the server closed, too."""
+    return ahead.status.phase in DISTURBING_PHASES or closing(merge(ahead), pool) == "NoSchedule"
 
 
 def reopened(facts: MaintenanceFacts, node: str, lifted: bool, now: datetime) -> MaintenanceStatus:

@@ -99,7 +99,8 @@ def decide_rebooting(facts: MaintenanceFacts, now: datetime) -> Step:
             facts, "TimedOut", f"nothing of a new boot was seen in {_seconds(attempt, now)}: {_awaits(facts)}", now
         )
     wait = Wait(seconds=max(0.5, min(POLL_SECONDS, (deadline - now).total_seconds())))
-    if node is not None and node.taint != taint_value(facts.maintenance.name) and not facts.rests("Taint", now):
+    closed = node is None or node.is_tainted(facts.maintenance.name, "NoSchedule")
+    if not closed and not facts.rests("Taint", now):
         return SetTaint(value=taint_value(facts.maintenance.name))
     if attempt.method not in AGENT_METHODS:
         if node is not None and node.has_intent and not facts.rests("Intent", now):
@@ -199,7 +200,10 @@ def _was_told(facts: MaintenanceFacts, attempt: RebootAttempt) -> bool:
 
 def _wished_image(facts: MaintenanceFacts) -> str | None:
     """The Image into which a boot is asked for now; None if nobody asks. Only that one is waited for without end."""
-    if facts.wanted is None or not facts.wanted.boots or facts.maintenance.metadata.deletion_timestamp is not None:
+    wanted = facts.wanted
+    if wanted is None or wanted.awaits_turn or not wanted.boots:
+        return None
+    if facts.maintenance.metadata.deletion_timestamp is not None:
         return None
     return facts.image_name
 

@@ -13,10 +13,10 @@ from typing import Final, get_args
 
 from provisioner.api.maintenance import SUCCEEDED, Maintenance, MaintenancePhase, MaintenanceStatus, Requestor
 from provisioner.api.meta import parse_time, rfc3339_micro
-from provisioner.maintenance.facts import MaintenanceFacts, NodeView, close_reason
+from provisioner.maintenance.facts import MaintenanceFacts, NodeView, close_reason, taint_value
+from provisioner.maintenance.phases.closing import closing_effect
 from provisioner.maintenance.phases.kept_drain import may_reopen, stays_drained
 from provisioner.maintenance.phases.verdict import Verdict
-from provisioner.maintenance.phases.waiting import closes_when_planned
 from provisioner.maintenance.requests.request import CONDITION_OF, RequestCondition, conditions_of, read_requests
 from provisioner.maintenance.status.node_status import NodeCondition, missing, none_planned
 from provisioner.maintenance.status.record import next_step, note, noted, set_blockers, with_conditions
@@ -78,9 +78,14 @@ def _undo(facts: MaintenanceFacts, verdict: Verdict) -> Iterator[Step]:
     node, pool, status = facts.node, facts.pool, facts.maintenance.status
     if facts.ahead is not None:
         return  # the server is another Maintenance's
-    stays_closed = verdict.phase == "Waiting" and closes_when_planned(facts)
+    effect = closing_effect(facts) if verdict.phase == "Waiting" else None
+    stays_closed = effect == "NoSchedule"
     if node is not None and node.taint is not None and not stays_closed:
-        yield SetTaint(value=None)  # and with it what the agent was told
+        steers = effect is not None and node.taint == taint_value(facts.maintenance.name)
+        if not steers:
+            yield SetTaint(value=None)  # and with it what the agent was told
+        elif node.taint_effect != effect:
+            yield SetTaint(value=node.taint, effect=effect or "NoSchedule")
     if node is not None and node.has_intent:
         yield SetIntent(intent=None)
     if stays_closed or pool is None or pool.spec.jobs.slurm is None or not may_reopen(facts):

@@ -15,12 +15,17 @@ from provisioner.maintenance.status.record import Blocked, note
 from provisioner.rules.stage_timeouts import method_timeout_seconds
 
 NOT_STAGED: Final = "NotStaged"
+_NEXT: Final = ("Steered", "Closed")
+"""Turns that are before the server's own: what is fetched for it is needed."""
 
 
 def stage_intent(facts: MaintenanceFacts) -> BootIntent | None:
-    """What the agent shall stage while jobs run; None where nothing is to be booted by kexec."""
+    """What the agent shall stage while jobs run; None where nothing is to be booted by kexec, or where those who wait
+    for their turn do not want it fetched yet."""
     node, wanted, image, pool = facts.node, facts.wanted, facts.image, facts.pool
     if node is None or node.boot_id is None or wanted is None or not wanted.boots or image is None or pool is None:
+        return None
+    if wanted.awaits_turn and not any(r.turn in _NEXT and r.staging != "Later" for r in wanted.heard):
         return None
     if "Kexec" not in possible_methods(facts, wanted.action) or image_obstacle(facts) is not None:
         return None

@@ -33,6 +33,7 @@ Cause = Literal[
     "ImageUnavailable",
     "PoolGone",
     "NodeRefused",
+    "NotItsTurn",
 ]
 
 FINAL_PHASE_OF: Final[dict[Cause, MaintenancePhase]] = {
@@ -58,6 +59,7 @@ BACK_TO_WAITING: Final[tuple[Cause, ...]] = (
     "ImageUnavailable",
     "PoolGone",
     "NodeRefused",
+    "NotItsTurn",
 )
 
 

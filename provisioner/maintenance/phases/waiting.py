@@ -6,12 +6,19 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from provisioner.api.maintenance import MaintenanceStatus, SlurmDrain
+from provisioner.api.maintenance import MaintenanceStatus
 from provisioner.api.meta import parse_time, rfc3339, rfc3339_micro
-from provisioner.maintenance.facts import MaintenanceFacts, close_reason, taint_value
-from provisioner.maintenance.phases.blocking import earlier_askers, obstacles, over_budget, refused_before, running_jobs
+from provisioner.maintenance.facts import MaintenanceFacts
+from provisioner.maintenance.phases.blocking import (
+    earlier_askers,
+    obstacles,
+    over_budget,
+    refused_before,
+    running_jobs,
+    unturned,
+)
 from provisioner.maintenance.phases.brought import awaits_bringing
-from provisioner.maintenance.phases.kept_drain import may_reopen
+from provisioner.maintenance.phases.closing import close_or_open, intended_drain, open_behind
 from provisioner.maintenance.phases.staging import awaits_staging, give_up_staging, stage_intent, staging_ends
 from provisioner.maintenance.requests.effective import effective, eviction_moment, may_interrupt
 from provisioner.maintenance.status.record import (
@@ -19,30 +26,24 @@ from provisioner.maintenance.status.record import (
     describe,
     next_step,
     note,
-    noted,
     set_blockers,
     with_conditions,
 )
-from provisioner.maintenance.steps import (
-    CloseSlurm,
-    NeedBudget,
-    ReopenSlurm,
-    SetIntent,
-    SetTaint,
-    Step,
-    Wait,
-    WriteStatus,
-)
+from provisioner.maintenance.steps import NeedBudget, SetIntent, Step, Wait, WriteStatus
 
 SHORTEST_LOOK_SECONDS: Final = 5.0
 LONGEST_LOOK_SECONDS: Final = 60.0
 TURN_LOOK_SECONDS: Final = 2.0
+UNTURNED_LOOK_SECONDS: Final = 300.0
+"""Thousands may wait for their turn; one that comes is a write to the Maintenance, which is seen at once."""
 CONTENDED_SECONDS: Final = 5.0
 """After two claimed more than the budget allows and both stood back: each waits up to so long, by its name."""
 
 
 def decide_waiting(facts: MaintenanceFacts, now: datetime) -> Step:
     """Wait, or claim the server."""
+    if facts.wanted is not None and facts.wanted.awaits_turn:
+        return _await_turn(facts, now)
     blocked = obstacles(facts) or refused_before(facts, now)
     blocked = blocked or awaits_bringing(facts, now) or running_jobs(facts, now)
     if not blocked:
@@ -64,15 +65,27 @@ def decide_waiting(facts: MaintenanceFacts, now: datetime) -> Step:
     return _prepare(facts, now) or _wait(facts, now)
 
 
+def _await_turn(facts: MaintenanceFacts, now: datetime) -> Step:
+    """Its turn has come for nobody: neither what runs there nor the budget is looked at. The server is closed, or jobs
+    steered away from it, as its turn says."""
+    status = next_step(set_blockers(effective(facts, now), unturned(facts), now), "is claimed when its turn has come")
+    status = with_conditions(facts.maintenance, status, now)
+    if status != facts.maintenance.status:
+        return WriteStatus(status=status)
+    return _prepare(facts, now) or Wait(seconds=UNTURNED_LOOK_SECONDS)
+
+
 def decide_behind(facts: MaintenanceFacts, now: datetime) -> Step:
-    """Another Maintenance holds the server."""
+    """Another Maintenance holds the server. Where that one has jobs come, a drain of one's own in Slurm is lifted."""
     ahead = facts.ahead
     name = ahead.name if ahead is not None else ""
     words = f"Maintenance {name} holds the server; {ahead.status.next_step if ahead is not None else ''}".rstrip("; ")
-    status = set_blockers(effective(facts, now), [("Maintenance", name, words)], now)
+    status = set_blockers(effective(facts, now), [("Maintenance", name, words), *unturned(facts)], now)
     status = next_step(status, f"comes after Maintenance {name}, and is done with it if that does what it wants")
     status = with_conditions(facts.maintenance, status, now)
-    return WriteStatus(status=status) if status != facts.maintenance.status else Wait(seconds=LONGEST_LOOK_SECONDS)
+    if status != facts.maintenance.status:
+        return WriteStatus(status=status)
+    return open_behind(facts) or Wait(seconds=LONGEST_LOOK_SECONDS)
 
 
 def _stand_back(facts: MaintenanceFacts, now: datetime) -> float:
@@ -110,46 +123,18 @@ def _claimed(facts: MaintenanceFacts, now: datetime) -> MaintenanceStatus:
 
 
 def _prepare(facts: MaintenanceFacts, now: datetime) -> Step | None:
-    """What is done while jobs run: cordon as soon as planned, where the pool wants it so; stage the image."""
-    node, pool, m = facts.node, facts.pool, facts.maintenance
+    """What is done while jobs run: close the server, where that is wanted so early; stage the image."""
+    node = facts.node
     if node is None:
         return None
-    planned = closes_when_planned(facts)
-    taint = taint_value(m.name) if planned else None
-    if node.taint != taint and not facts.rests("Taint", now):
-        return SetTaint(value=taint)
-    if pool is not None and planned and noted(m.status, "Closed", phase="Waiting") is None:
-        return record_drain(facts) or CloseSlurm(reason=close_reason(m.name))
-    if not planned and m.status.slurm is not None and may_reopen(facts):
-        return ReopenSlurm(node=m.status.slurm.node, reason=m.status.slurm.reason)
+    step = close_or_open(facts, now)
+    if step is not None:
+        return step
     wanted = stage_intent(facts)
     differs = wanted != node.intent or (wanted is None and node.has_intent)
     if differs and not facts.rests("Intent", now):
         return SetIntent(intent=wanted)
     return None
-
-
-def record_drain(facts: MaintenanceFacts) -> WriteStatus | None:
-    """Puts on record what is about to be drained, before it is; None if it is there, or there is no Slurm."""
-    status, intended = facts.maintenance.status, intended_drain(facts)
-    if intended is None or status.slurm == intended:
-        return None
-    return WriteStatus(status=replace(status, slurm=intended))
-
-
-def intended_drain(facts: MaintenanceFacts) -> SlurmDrain | None:
-    """The drain in Slurm that a claim makes; None without Slurm."""
-    slurm = facts.pool.spec.jobs.slurm if facts.pool is not None else None
-    if facts.pool is None or slurm is None:
-        return None
-    node = f"{slurm.node_name_prefix}{facts.server_name}"
-    return SlurmDrain(node=node, reason=close_reason(facts.maintenance.name), node_pool_ref=facts.pool.name)
-
-
-def closes_when_planned(facts: MaintenanceFacts) -> bool:
-    """Whether the pool wants the server closed to new jobs while running ones end."""
-    pool = facts.pool
-    return pool is not None and pool.spec.maintenance.cordon == "WhenPlanned" and not obstacles(facts)
 
 
 def _wait(facts: MaintenanceFacts, now: datetime) -> Wait:

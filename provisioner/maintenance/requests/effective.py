@@ -6,24 +6,30 @@ import hashlib
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from provisioner.api import NodePool
 from provisioner.api.maintenance import Maintenance, MaintenanceStatus, Requestor
 from provisioner.api.meta import parse_time, rfc3339, rfc3339_micro
+from provisioner.api.node_contract import MaintenanceEffect
 from provisioner.jobs.work import Job
 from provisioner.maintenance.facts import MaintenanceFacts
 from provisioner.maintenance.status.record import note
+from provisioner.rules.requests import Wanted
 
 _ABOUT_REQUESTORS = ("Requested", "RequestChanged", "Withdrawn", "RequestIgnored")
 
 
 def effective(facts: MaintenanceFacts, now: datetime) -> MaintenanceStatus:
-    """The status as the requestors have it now. After a reboot was begun only the record of them goes on."""
+    """The status as the requestors have it now. After a reboot was begun only the record of them goes on.
+
+    A turn that is taken back takes the warning back, too: jobs are warned anew when it comes again.
+    """
     m, wanted = facts.maintenance, facts.wanted
     status = replace(
         m.status, phase=m.status.phase or "Waiting", started_time=m.status.started_time or rfc3339_micro(now)
     )
     if wanted is not None and not facts.has_begun:
         deadline = rfc3339(wanted.deadline) if wanted.deadline is not None else None
-        if deadline != status.deadline_time:
+        if deadline != status.deadline_time or wanted.awaits_turn:
             status = replace(status, warned_time=None)
         status = replace(
             status,
@@ -35,10 +41,22 @@ def effective(facts: MaintenanceFacts, now: datetime) -> MaintenanceStatus:
     return _with_requestors(m, wanted.refused if wanted is not None else (), status, now)
 
 
+def closing(wanted: Wanted | None, pool: NodePool | None) -> MaintenanceEffect | None:
+    """How a server of `pool` is closed to new jobs while running ones go on; None: not at all.
+
+    Where the pool wants it closed as soon as a Maintenance is planned, one that waits for its turn is not planned yet.
+    """
+    if wanted is None or pool is None:
+        return None
+    planned = pool.spec.maintenance.cordon == "WhenPlanned" and not wanted.awaits_turn
+    return "NoSchedule" if planned else wanted.closing
+
+
 def may_interrupt(facts: MaintenanceFacts, now: datetime) -> bool:
-    """Whether jobs may be ended now: by Now at once, by Deadline once it is over and they were warned of it."""
+    """Whether jobs may be ended now: by Now at once, by Deadline once it is over and they were warned of it; never for
+    who waits for a turn."""
     wanted = facts.wanted
-    if wanted is None:
+    if wanted is None or wanted.awaits_turn:
         return False
     if wanted.policy == "Now":
         return True
@@ -64,7 +82,7 @@ def eviction_moment(facts: MaintenanceFacts, warned: datetime | None = None) -> 
 def protected_jobs(facts: MaintenanceFacts, now: datetime) -> tuple[Job, ...]:
     """Jobs that nobody may end now."""
     jobs = facts.work.jobs if facts.work is not None else ()
-    if facts.wanted is not None and facts.wanted.policy == "Now":
+    if facts.wanted is not None and facts.wanted.policy == "Now" and not facts.wanted.awaits_turn:
         return ()
     return tuple(job for job in jobs if job.do_not_disrupt) if may_interrupt(facts, now) else jobs
 
@@ -79,13 +97,15 @@ def _with_requestors(
     ignored = {r.name for r in refused}
     for requestor in m.spec.requestors:
         before = last.pop(requestor.name, None)
-        words = _words(requestor)
+        words, why = _words(requestor), ""
         if requestor.name in ignored:
             reason = "RequestIgnored"
-            words = f"{words}; not heard: another requestor wants another Image; file it as a Maintenance of its own"
+            why = "; not heard: another requestor wants another Image; file it as a Maintenance of its own"
         else:
             reason = "Requested" if before is None or before[0] in ("Withdrawn", "RequestIgnored") else "RequestChanged"
-        request = hashlib.sha256(words.encode()).hexdigest()[:12]
+        # What is said of a turn changes more often than what is asked for; the blocker has it.
+        known = words if requestor.turn is None else _words(replace(requestor, message=None))
+        words, request = f"{words}{why}", hashlib.sha256(f"{known}{why}".encode()).hexdigest()[:12]
         if before is None or before[1] != request:
             status = note(status, now, reason, words, about=(requestor.name, request))
     for name, (reason, _) in last.items():
@@ -100,6 +120,8 @@ def _words(r: Requestor) -> str:
         words += f" {r.deadline_time}"
     if r.image_ref:
         words += f", Image {r.image_ref}"
+    if r.turn:
+        words += f", turn {r.turn}"
     if r.user:
         words += f", by user {r.user}"
     return f"{words}: {r.message}" if r.message else words

@@ -66,7 +66,8 @@ def tell_events(
     before: MaintenanceStatus,
     after: MaintenanceStatus,
 ) -> None:
-    """What is new in the record, and each kind of thing outside that is newly waited for, on the Node.
+    """What is new in the record, and each kind of thing outside that is newly waited for, on the Node. Not that a turn
+    is waited for: thousands may, and whoever gives turns says so.
 
     On the Maintenance where there is no Node: its status holds the whole record. Of several entries that were written
     at once the last one says where it stands, and warnings are told besides; how it ended is told when it has ended.
@@ -75,7 +76,7 @@ def tell_events(
     known = set(before.timeline)
     new = [(e.reason, e.message) for e in after.timeline if e not in known and e.reason not in _TOLD_AT_THE_END]
     told = [(reason, words) for reason, words in new if reason in _WARNINGS or (reason, words) == new[-1]]
-    waited_for = {b.kind for b in before.blockers} | OWN_STEPS
+    waited_for = {b.kind for b in before.blockers} | OWN_STEPS | {"Rollout"}
     told += [(f"WaitsFor{b.kind}", b.message) for b in after.blockers if b.kind not in waited_for]
     for reason, message in dict(told).items():
         words = message if message.startswith(f"Maintenance {name}: ") else f"Maintenance {name}: {message}"

@@ -5,9 +5,10 @@ The timeline is the audit record, and each new entry of it becomes an Event on t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import takewhile
 from typing import Final
 
 from provisioner.api.conditions import find_condition, merge_conditions
@@ -204,6 +205,12 @@ def noted(status: MaintenanceStatus, reason: str, *, phase: MaintenancePhase | N
         if entry.reason == reason:
             return parse_time(entry.time)
     return None
+
+
+def last_noted(status: MaintenanceStatus, reasons: Collection[str], *, phase: MaintenancePhase) -> str | None:
+    """Which of `reasons` was put on record last in the present run of `phase`."""
+    run = takewhile(lambda entry: entry.phase == phase, reversed(status.timeline))
+    return next((entry.reason for entry in run if entry.reason in reasons), None)
 
 
 def is_over(since: datetime | None, seconds: float, now: datetime) -> bool:

@@ -104,6 +104,7 @@ class FakeWorkloads:
             evictable=tuple(job.name for job in self.on(server.name) if job.kind != "SlurmJob"),
             slurm_state=None if not self.slurm else "IDLE+DRAIN" if drain else "IDLE",
             slurm_reason=drain,
+            free=0.0 if jobs else 1.0,
         )
 
     def warn(self, server: Server, pool: NodePool, deadline: datetime, reason: str) -> int:

@@ -1,0 +1,79 @@
+"""How much of a server its pods leave free, by what they request of its Node. Pure.
+
+Tenants write what their pods request, and a kubelet what its Node has: what is not readable counts as nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from provisioner.jobs.pods import Pod, belongs_to_node, has_ended, is_gpu
+
+MAX_QUANTITY: Final = 2.0**63
+"""Kubernetes writes none larger."""
+
+_CPU: Final = "cpu"
+_QUANTITY: Final = re.compile(r"([0-9]{1,20}(?:\.[0-9]{0,9})?)(?:[eE]([+-]?[0-9]{1,2})|([numkMGTPE]|[KMGTPE]i))?")
+_POWERS: Final = {"n": -3, "u": -2, "m": -1, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
+
+
+def free_share(allocatable: Mapping[str, Any], pods: Iterable[Pod]) -> float | None:
+    """Share of a Node that `pods`, which are those on it, leave free, from 0 to 1; None if that is not known.
+
+    By its GPUs, whole, shared or sliced, the mean of all names that it has them under; without any by its CPUs, unless
+    a pod has devices by a claim, of which the Node says nothing. Pods that belong to the node count as nothing.
+    """
+    on_it = [pod for pod in pods if not has_ended(pod) and not belongs_to_node(pod)]
+    capacity = {name: read_quantity(quantity) for name, quantity in allocatable.items() if is_gpu(name)}
+    capacity = {name: quantity for name, quantity in capacity.items() if quantity > 0}
+    if not capacity:
+        cpus = read_quantity(allocatable.get(_CPU))
+        if cpus <= 0 or any(pod["spec"].get("resourceClaims") for pod in on_it):
+            return None
+        capacity = {_CPU: cpus}
+    requested = Counter[str]()
+    for pod in on_it:
+        requested.update(requests_of(pod))
+    taken = sum(min(1.0, requested[name] / quantity) for name, quantity in capacity.items())
+    return 1.0 - taken / len(capacity)
+
+
+def requests_of(pod: Pod) -> dict[str, float]:
+    """CPUs and GPUs that the scheduler sets aside for it, by name: for its containers and those that run beside them,
+    or for the largest that runs before them; what is requested for the pod as a whole counts instead."""
+    spec, together, before = pod["spec"], Counter[str](), Counter[str]()
+    for container in spec.get("containers") or ():
+        together.update(_requests(container))
+    for container in spec.get("initContainers") or ():
+        if container.get("restartPolicy") == "Always":
+            together.update(_requests(container))
+        else:
+            before |= Counter(_requests(container))
+    return {**(together | before), **_requests(spec)}
+
+
+def read_quantity(value: Any) -> float:
+    """A quantity of Kubernetes, such as `4`, `500m` or `2Ki`; 0 for what is none, at most `MAX_QUANTITY`."""
+    return _read(str(value)) if isinstance(value, str | int | float) else 0.0
+
+
+@lru_cache(maxsize=1024)
+def _read(text: str) -> float:
+    found = _QUANTITY.fullmatch(text)
+    if found is None:
+        return 0.0
+    number, exponent, suffix = found.groups()
+    base = 1024.0 if suffix is not None and suffix.endswith("i") else 1000.0
+    scale = 10.0 ** int(exponent) if exponent else base ** _POWERS[suffix[0]] if suffix else 1.0
+    return min(MAX_QUANTITY, float(number) * scale)
+
+
+def _requests(holder: Mapping[str, Any]) -> dict[str, float]:
+    resources = holder.get("resources") or {}
+    # The API server writes a limit without a request as a request, too.
+    quantities = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    return {name: read_quantity(quantity) for name, quantity in quantities.items() if name == _CPU or is_gpu(name)}
