@@ -182,7 +182,9 @@ class RolloutController:
     ) -> Iterator[Member]:
         if pool.spec.jobs.slurm is not None and self._monotonic() - known.looked >= LOOK_SECONDS:
             known.runs.clear()
-        known.looked = self._monotonic() if not known.runs else known.looked
+            known.looked = self._monotonic()
+        if not known.runs:
+            known.widths.clear()
         for name, standing in sorted(known.standings.items(), key=lambda each: order_of(each[1])):
             if standing.state == "Outdated" and name not in known.runs:
                 known.runs[name] = self._occupancy(pool, strategy, standing, known, began, now)

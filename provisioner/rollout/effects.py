@@ -40,7 +40,7 @@ class Effects:
         self._own = own
 
     def ask(self, act: Act, maintenances: Iterable[Maintenance]) -> None:
-        """Write the entry of the rollout into the Maintenance of a server, take it out, or make a Maintenance for it."""
+        """Write the rollout's entry into the Maintenance of a server, take it out, or make a Maintenance for it."""
         known = {m.name: m for m in maintenances}
         if act.own is not None:
             self._set_entry(act.own, act.entry)

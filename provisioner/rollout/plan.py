@@ -43,7 +43,8 @@ class Plan:
     closed: servers on which no new job shall start. steered: those on which one shall start only where no other server
     can take it.
     held: servers that wait for something else than jobs, and for what. working: those that wait for jobs.
-    stopped: why nothing at all goes on; None if something may. expected: when all servers have the image that can have it, should every job end when it is expected to and nothing
+    stopped: why nothing at all goes on; None if something may.
+    expected: when all servers have the image that can have it, should every job end when it is expected to and nothing
     fail; None if that is not known. again: when time alone changes the plan.
     """
 

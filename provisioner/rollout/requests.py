@@ -26,7 +26,7 @@ _ORDER: Final[Mapping[RequestTurn, int]] = {"Granted": 0, "Closed": 1, "Steered"
 
 @dataclass(frozen=True, kw_only=True)
 class Act:
-    """One write about one server. entry: what is asked for from now on; None: nothing. own: where it was asked before."""
+    """One write about one server. entry: what is asked for from now on; None: nothing. own: where it was before."""
 
     server: str
     entry: Requestor | None
@@ -90,13 +90,12 @@ def _wanted(
         turn = "Granted", None  # told of a deadline before, which stays
         if entry is not None and entry.policy == "Deadline" and entry.image_ref == asker.target.name:
             return
-    if turn is None:
-        if entry is None:
-            return
-        turn = "Waits", None
-    wanted = _entry(asker, turn, now)
+    if turn is None and entry is None:
+        return
+    shall = turn or ("Waits", None)
+    wanted = _entry(asker, shall, now)
     if entry is None or not _says_the_same(entry, wanted):
-        yield _ORDER[turn[0]], replace(wanted, staging=entry.staging if entry is not None else wanted.staging)
+        yield _ORDER[shall[0]], replace(wanted, staging=entry.staging if entry is not None else wanted.staging)
 
 
 def _entry(asker: Asker, turn: tuple[RequestTurn, float | None], now: datetime) -> Requestor:

@@ -41,8 +41,7 @@ def target_of(name: str, image: Image | None) -> Target:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeSign:
-    """What is looked at of a Node. has_reported: a kubelet has. staged: digests, shortened, of what its agent staged, or
-    could not."""
+    """What is looked at of a Node. has_reported: a kubelet has. staged: id of what its agent staged, or could not."""
 
     has_reported: bool
     held: bool

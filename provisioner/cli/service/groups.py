@@ -30,6 +30,8 @@ from provisioner.maintenance.controller import build_maintenance_controllers
 from provisioner.maintenance.follow import MaintenanceInformers
 from provisioner.power.bmc.pool import BmcPool
 from provisioner.power.controller import PowerSettings, build_power_controllers
+from provisioner.rollout.controller import build_rollout_controllers
+from provisioner.rollout.informers import RolloutInformers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +118,22 @@ def _maintenance(cluster: Cluster, events: Events, shared: Surroundings) -> list
     )
 
 
+def _rollout(cluster: Cluster, events: Events, shared: Surroundings) -> list[Controller]:
+    caches = shared.informers
+    follow = RolloutInformers(
+        servers=caches.servers,
+        pools=caches.pools,
+        images=caches.images,
+        nodes=caches.nodes,
+        maintenances=caches.maintenances,
+        pods=caches.pods,
+    )
+    workloads = ClusterWorkloads(
+        cluster, events, caches.pods, nodes=caches.nodes, namespace=SLURM_SECRETS, now=shared.clock, in_lanes=True
+    )
+    return build_rollout_controllers(cluster, follow, workloads, events, shared.clock, user=account_of("rollout"))
+
+
 def _power(cluster: Cluster, events: Events, shared: Surroundings) -> list[Controller]:
     tftp = f"{shared.boot_url.rstrip('/')}/tftp"
     settings = PowerSettings(
@@ -134,6 +152,7 @@ GROUPS: Final[Mapping[str, Callable[[Cluster, Events, Surroundings], list[Contro
     "approver": _approver,
     "health": _health,
     "maintenance": _maintenance,
+    "rollout": _rollout,
     "power": _power,
 }
 """By name. The cluster and the Events that each is given are those of its account."""
