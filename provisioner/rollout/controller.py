@@ -1,7 +1,7 @@
-"""The rollout's loop: a pool's servers as they stand, one decision for all of them, then the writes that bring it about.
+"""The rollout's loop: a pool's servers as they stand, one decision for all of them, then the writes for it.
 
-What it decides on are caches; it writes entries into Maintenances, assigned Images, and what it says of the pool. Nothing
-else: the executor alone disturbs nodes.
+What it decides on are caches; it writes entries into Maintenances, assigned Images, and what it says of the pool.
+Nothing else: the executor alone disturbs nodes.
 """
 
 from __future__ import annotations
@@ -301,10 +301,11 @@ def build_rollout_controllers(
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     *,
     user: str,
+    monotonic: Callable[[], float] = time.monotonic,
     workers: int = 4,
 ) -> list[Controller]:
     """The rollout, following its caches. Build it anew for each leadership, run it while leading."""
-    rollout = RolloutController(cluster, informers, workloads, events, user=user, clock=clock)
+    rollout = RolloutController(cluster, informers, workloads, events, user=user, clock=clock, monotonic=monotonic)
     controller = Controller("rollout", rollout.reconcile, workers=workers)
     follow(informers, rollout.by_pool, rollout.changed, controller.queue.add_after)
     return [controller]

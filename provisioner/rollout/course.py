@@ -79,8 +79,8 @@ def stop_at_failures(course: Course, pool: NodePool, failed: int, now: datetime)
         words = (
             f"{failed} servers failed with Image '{rollout.image_ref}', and spec.upgradeStrategy.maxFailures of "
             f"NodePool '{pool.name}' is {strategy.max_failures}: look at them (kubectl provision rollout status "
-            f"{pool.name}), then go back (kubectl provision rollout undo {pool.name}), name a better image, or try them "
-            f"again (kubectl provision rollout resume {pool.name})"
+            f"{pool.name}), then go back (kubectl provision rollout undo {pool.name}), name a better image, or try "
+            f"them again (kubectl provision rollout resume {pool.name})"
         )
         stopped = RolloutStop(time=rfc3339(now), reason="Failures", message=words)
     return replace(course, rollout=replace(rollout, stopped=stopped))

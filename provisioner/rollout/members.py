@@ -65,9 +65,7 @@ def make_member(
 ) -> Member:
     """As the planner sees a server. One whose jobs were told of their end is on its way."""
     entry, labels = standing.entry, standing.server.metadata.labels
-    state = standing.state
-    if state == "Outdated" and entry is not None and entry.turn == "Granted" and entry.policy == "Deadline":
-        state = "Updating"
+    state = "Updating" if standing.is_told else standing.state
     rack = standing.server.spec.rack_ref
     return Member(
         name=name,

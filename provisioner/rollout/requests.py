@@ -86,10 +86,8 @@ def _wanted(
         if entry is not None:
             yield 4, None
         return
-    if standing.state == "Updating" and stopped is None:
-        turn = "Granted", None  # told of a deadline before, which stays
-        if entry is not None and entry.policy == "Deadline" and entry.image_ref == asker.target.name:
-            return
+    if standing.is_told and stopped is None and entry is not None and entry.image_ref == asker.target.name:
+        return
     if turn is None and entry is None:
         return
     shall = turn or ("Waits", None)

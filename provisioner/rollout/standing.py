@@ -72,6 +72,13 @@ class Standing:
         return entry_of(self.own, REQUESTOR) if self.own is not None else None
 
     @property
+    def is_told(self) -> bool:
+        """Whether what runs there was told by when it ends for the rollout: the server keeps its place from then on."""
+        entry = self.entry
+        granted = entry is not None and entry.turn == "Granted" and entry.policy == "Deadline"
+        return self.state == "Outdated" and granted
+
+    @property
     def has_node(self) -> bool:
         return self.state != "Absent"
 

@@ -68,6 +68,8 @@ class FakeMachine:
     since: dict[Habit, datetime] = field(default_factory=dict)
     """When it took to a lasting habit."""
     died_at: datetime | None = None
+    spoiled: dict[str, set[Habit]] = field(default_factory=dict)
+    """What goes wrong with every boot of an image, by its name."""
 
     def __post_init__(self) -> None:
         self.boot_id = self.verified_boot_id = self._new_boot_id()
@@ -92,14 +94,14 @@ class FakeMachine:
         return self.boot_at(moment) is not None
 
     def has(self, habit: Habit) -> bool:
-        return habit in self.lasting or habit in self.habits
+        return habit in self.lasting or habit in self.habits or habit in self.spoiled.get(self.running_image, ())
 
     def take(self, habit: Habit) -> bool:
         """Whether this boot goes that way."""
         if habit in self.habits:
             self.habits.remove(habit)
             return True
-        return habit in self.lasting
+        return self.has(habit)
 
     def boot(self, image: str, seconds: float, why: str, attempt: str | None = None, *, again: bool = False) -> None:
         """Begin to boot `image`, whatever ran before, in the name of an attempt."""

@@ -11,9 +11,12 @@ from typing import Any, Final
 from provisioner.api import Image, Maintenance, NodePool, Server
 from provisioner.api.errors import NeedsHuman, Retryable
 from provisioner.cluster.controller import NEEDS_HUMAN_RETRY_SECONDS, Controller
-from provisioner.cluster.resources import NODES, of
+from provisioner.cli.service.groups import account_of
+from provisioner.cluster.resources import NODES, PODS, of
 from provisioner.maintenance.controller import build_maintenance_controllers
 from provisioner.maintenance.follow import MaintenanceInformers
+from provisioner.rollout.controller import build_rollout_controllers
+from provisioner.rollout.informers import RolloutInformers
 from tests.maintenance.chaos.client import ACTS, WRITES, ChaosClient, InLanes, Meter
 from tests.maintenance.chaos.fake_informer import FakeInformer
 from tests.maintenance.chaos.fake_time import FakeClock
@@ -49,7 +52,9 @@ class Replica:
         clock: FakeClock,
         story: Story,
         seed: int,
+        rollout: Any = None,
     ) -> None:
+        """rollout: by what the rollout writes, if there is one in this process."""
         self.who, self._clock, self._story = who, clock, story
         types = {name: of(kind) for name, kind in _KINDS.items()}
         self._informers = {name: FakeInformer(type_, look(type_)) for name, type_ in types.items()}
@@ -65,6 +70,17 @@ class Replica:
             clock,
             rng=random.Random(seed),
         )
+        if rollout is not None:
+            self._informers["pods"] = FakeInformer(PODS, dict)
+            self.controllers += build_rollout_controllers(
+                ChaosClient(rollout, f"{who} (rollout)", meter, WRITES),  # type: ignore[arg-type]
+                RolloutInformers(**self._informers),  # type: ignore[arg-type]
+                self._workloads,  # type: ignore[arg-type]
+                self.events,
+                clock,
+                user=account_of("rollout"),
+                monotonic=clock.monotonic,
+            )
         for controller in self.controllers:
             controller.queue._clock = clock.monotonic
             controller.queue._jitter = lambda: 0.5

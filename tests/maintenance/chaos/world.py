@@ -14,6 +14,7 @@ from provisioner.api.meta import rfc3339
 from provisioner.api.node_contract import HOLD_TAINT, MAINTENANCE_TAINT, VERIFICATION_TAINT
 from provisioner.api.pool_settings import JobSettings, MaintenanceSettings, SlurmJobs
 from provisioner.api.server import BootOrder, JoinStatus, PowerStatus
+from provisioner.api.upgrade_strategy import UpgradeStrategy
 from provisioner.cluster.resources import NODES, ResourceType, of
 from provisioner.join.node_object import PREPARED_ORDER_ANNOTATION, SERVER_UID_ANNOTATION
 from tests.boot.objects import image, pool, rack, server
@@ -47,7 +48,8 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """What a world begins with. `accounts` None: a FakeCluster."""
+    """What a world begins with. `accounts` None: a FakeCluster. rollout: the strategy by which the pool's servers move to
+    another image; None: no rollout is there, and the test assigns images."""
 
     servers: int = 1
     budget: int = 1
@@ -56,6 +58,7 @@ class Fleet:
     prefix: str = "s"
     accounts: Accounts | None = None
     start: datetime = NOON
+    rollout: UpgradeStrategy | None = None
 
 
 class World:
@@ -102,7 +105,11 @@ class World:
         self._put({**encode(rack()), "metadata": {"name": f"{self.fleet.prefix}-rack"}}, "kubectl")
         slurm = SlurmJobs(url="http://slurm.invalid:6820", credentials_name="slurm") if self.fleet.slurm else None
         pool_body = pool(
-            self.pool_name, image_ref=self.images[OLD], maintenance=maintenance, jobs=JobSettings(slurm=slurm)
+            self.pool_name,
+            image_ref=self.images[OLD],
+            maintenance=maintenance,
+            jobs=JobSettings(slurm=slurm),
+            upgrade_strategy=self.fleet.rollout or UpgradeStrategy(),
         )
         self._put(encode(pool_body), "kubectl")
         self.history.pool_images.append((self.clock.now, self.images[OLD]))
@@ -147,7 +154,7 @@ class World:
         for manager, status in (
             ("provisioner-boot-controller", {"order": to_json(order), "readyTime": moment}),
             ("provisioner-join", {"join": to_json(join)}),
-            ("provisioner-inventory", {"assignedImageRef": self.images[OLD]}),
+            ("provisioner-rollout", {"assignedImageRef": self.images[OLD]}),
             ("provisioner-join-controller", {"nodeUID": made["metadata"]["uid"]}),
             ("provisioner-power", {"power": to_json(power)}),
         ):
@@ -235,6 +242,7 @@ class World:
             self.clock,
             self.story,
             seed=self.starts,
+            rollout=self.accounts.service("rollout") if self.fleet.rollout is not None else None,
         )
         self.replicas.append(replica)
         if self.freeze_next:
@@ -339,8 +347,8 @@ class World:
         """The administrator points the pool at another image."""
         self.cluster.patch(of(NodePool), self.pool_name, {"spec": {"imageRef": self.images[name]}}, manager="kubectl")
         self.history.pool_images.append((self.clock.now, self.images[name]))
-        for member in self.look(of(Server))():
-            # What the inventory controller does.
+        for member in self.look(of(Server))() if self.fleet.rollout is None else ():
+            # What a rollout does that holds nothing back.
             assigned = {"assignedImageRef": self.images[name]}
-            self.accounts.service("inventory").apply_status(Server, member, assigned, manager="provisioner-inventory")
+            self.accounts.service("rollout").apply_status(Server, member, assigned, manager="provisioner-rollout")
         self.story.tell("admin", f"the pool wants {name}")
