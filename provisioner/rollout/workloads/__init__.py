@@ -1,1 +1,1 @@
-"""Whether jobs fail on a new image more than on the old one: ended jobs -> which failed -> tally -> comparison. Pure."""
+"""Whether more jobs fail on a new image than on the old one: ended jobs → which failed → tally → comparison. Pure."""

@@ -32,10 +32,10 @@ def compare(old: JobTally, new: JobTally, gate: WorkloadGate, *, running: int) -
     running: jobs that run on servers with the new image now. They count as not failed until they end: what fails at
     once ends before what succeeds, so that the first jobs to end on an image are the worst of it.
 
-    Bad only if the difference exceeds the tolerance with the gate's confidence; for jobs that fail independently, a
-    rollout whose new image is within the tolerance is stopped with a probability of at most 1 - confidence, however
-    often it is looked at. Where nothing is known of the old image, at most half of its jobs are presumed to fail: then
-    nothing is concluded from a few failures, and 9 of 9 stop a rollout all the same.
+    Bad only if the difference exceeds the tolerance with the gate's confidence: if jobs fail independently, and at most
+    half of them on the old image, a rollout whose new image is within the tolerance is stopped with a probability of at
+    most 1 - confidence, however often it is looked at. Where nothing is known of the old image, that half is all that
+    is presumed: a few failures conclude nothing, but where 8 of 8 jobs fail the rollout stops (at 95 % and 5 points).
     """
     begun = JobTally(ended=new.ended + running, failed=new.failed)
     presumed = old.failed <= PRESUMED_AT_MOST * old.ended
@@ -55,7 +55,7 @@ def compare(old: JobTally, new: JobTally, gate: WorkloadGate, *, running: int) -
 def _difference(least: float, gate: WorkloadGate) -> str:
     tolerated = f"{gate.tolerance_percent} are tolerated"
     if least <= 0:
-        return f"with {gate.confidence_percent} % certainty no percentage point more, {tolerated}"
+        return f"that more fail is not certain (at {gate.confidence_percent} %), {tolerated}"
     return f"at least {least:.1f} percentage points more with {gate.confidence_percent} % certainty, {tolerated}"
 
 

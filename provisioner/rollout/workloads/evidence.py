@@ -29,7 +29,7 @@ _LOG_PI: Final = math.log(math.pi)
 def least_difference(old: JobTally, new: JobTally, confidence: float, *, old_at_most: float = 1.0) -> float:
     """The new failure rate less the old one is at least this, with `confidence` (from 0.5 up to, but not, 1).
 
-    Returns: from -1 to 1; -1 as long as no job has ended on the new image. It holds at all times at once.
+    Returns: from -1 to 1. It holds at all times at once.
     old_at_most: what the old rate is presumed not to exceed, for a difference that is found without knowing it.
     """
     needed = -math.log1p(-confidence)
