@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -125,3 +127,12 @@ def test_any_text_is_a_rule_or_refused(text: str) -> None:
     except NeedsHuman:
         return
     assert isinstance(failed_if(ended()).failed, bool)
+
+
+def test_the_example_of_the_documentation_is_one() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "rollouts.md").read_text()
+    found = re.search(r'failedIf: "(.+)"', text)
+    assert found is not None
+    failed_if = compile_failed_if(found.group(1))
+    assert failed_if(ended()) == JobOutcome(True)
+    assert failed_if(ended(labels={"experimental": ""})) == JobOutcome(False)
