@@ -148,9 +148,9 @@ class WorkloadGate:
     """Jobs that end on servers with the new image, compared with those on the old one."""
 
     failed_if: str | None = described(
-        "CEL expression: whether a job that has ended failed for the image's sake. Variables: kind, namespace, name, "
-        "reason, exitCode, signal, partition, qos, labels. If absent: whatever ended other than in success, was not "
-        "cancelled, preempted or evicted, and did not run into its time limit.",
+        "CEL expression: whether a job that has ended failed for the image's sake. Variables: kind, __namespace__, "
+        "name, reason, exitCode, signal, partition, qos, labels. If absent: whatever ended other than in success, was "
+        "not cancelled, preempted or evicted, and did not run into its time limit.",
         default=None,
         min_length=1,
         max_length=2048,
