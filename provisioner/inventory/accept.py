@@ -13,6 +13,7 @@ from provisioner.api.errors import Refused
 from provisioner.api.values import normal_system_uuid
 from provisioner.inventory.addresses.subnets import choose_subnet
 from provisioner.inventory.register import Change
+from provisioner.rules.assigned_image import released_image_name
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ def _vouched(server: Server, servers: Iterable[Server]) -> dict[str, str]:
 def _next_step(server: Server, name: str, pool: NodePool | None) -> str:
     if pool is None:
         return f"{name} waits for a NodePool: provisioner accept {name} --pool NAME"
-    boots = f"boots image {pool.spec.image_ref} and becomes a Node of pool {pool.name}"
+    boots = f"boots image {released_image_name(pool)} and becomes a Node of pool {pool.name}"
     if is_discovered(server):
         return f"{name} {boots} the next time it asks, within a minute if it waits at its console message"
     if server.spec.bmc is None:

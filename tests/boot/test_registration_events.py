@@ -39,7 +39,7 @@ def flush(account: Callable[[str], Cluster]) -> Iterator[Callable[[], bool]]:
     built = [
         *build_inventory_controllers(
             inventory,
-            InventoryInformers(racks=racks, servers=servers, node_pools=pools, address_blocks=blocks),
+            InventoryInformers(racks=racks, servers=servers, address_blocks=blocks),
             recorders[0],
         ),
         *build_boot_controllers(

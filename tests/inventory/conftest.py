@@ -30,11 +30,10 @@ def leadership(controller_account: Cluster) -> Iterator[Callable[[], Callable[[]
         informers = InventoryInformers(
             racks=Informer(controller_account, of(Rack)),
             servers=Informer(controller_account, of(Server)),
-            node_pools=Informer(controller_account, of(NodePool)),
             address_blocks=Informer(controller_account, of(AddressBlock)),
         )
         controllers = build_inventory_controllers(controller_account, informers, recorder)
-        for informer in (informers.racks, informers.servers, informers.node_pools, informers.address_blocks):
+        for informer in (informers.racks, informers.servers, informers.address_blocks):
             assert isinstance(informer, Informer)
             informer.start(stop)
         threads = [threading.Thread(target=each.run, args=(stop,), daemon=True) for each in controllers]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from provisioner.api import NodePool, Rack, Server
+from provisioner.api import Rack, Server
 from provisioner.api.conditions import find_condition
 from provisioner.cluster.resources import EVENTS, of
-from tests.api.objects import address_block, node_pool, rack, subnet
+from tests.api.objects import address_block, rack, subnet
 from tests.inventory.site import Site, eventually
 
 if TYPE_CHECKING:
@@ -166,49 +166,22 @@ def test_the_status_of_others_is_not_touched(
     assert {condition.type for condition in status.conditions} == {"Ready", "Discovered", "Accepted"}
 
 
-def test_an_accepted_server_is_assigned_its_pools_image_with_its_address_and_follows_it(
-    site: Site, cluster: Cluster, leadership: Callable[[], Callable[[], None]]
-) -> None:
+def test_racks_count(site: Site, cluster: Cluster, leadership: Callable[[], Callable[[], None]]) -> None:
     site.add_rack()
-    cluster.apply(node_pool(site.name, imageRef="img-1"), manager="tests")
-    name = site.add(1, nodePoolRef=site.name)
-    leadership()
-    first = eventually(lambda: (found := cluster.read(Server, name)).status.address and found, "an address is given")
-    assert first.status.assigned_image_ref == "img-1", "one write says both"
-
-    def is_assigned(image: str | None) -> bool:
-        return cluster.read(Server, name).status.assigned_image_ref == image
-
-    cluster.patch(of(NodePool), site.name, {"spec": {"imageRef": "img-2"}})
-    eventually(lambda: is_assigned("img-2"), "it follows the pool")
-    cluster.patch(of(Server), name, {"spec": {"acceptance": "Rejected"}})
-    eventually(lambda: is_assigned(None), "a rejected one boots nothing")
-
-
-def test_racks_and_pools_count(site: Site, cluster: Cluster, leadership: Callable[[], Callable[[], None]]) -> None:
-    site.add_rack()
-    cluster.apply(node_pool(site.name, imageRef="img-1"), manager="tests")
     leadership()
     names = [site.add(number, nodePoolRef=site.name) for number in (1, 2)]
     site.add(3, acceptance="Pending")
     condition = {"reason": "R", "message": "m", "lastTransitionTime": "2026-01-02T03:04:05Z"}
-    status = {"imageRef": "img-1", "conditions": [{"type": "Ready", "status": "True", **condition}]}
+    status = {"conditions": [{"type": "Ready", "status": "True", **condition}]}
     cluster.apply_status(Server, names[0], status, manager="provisioner-boot-controller")
 
     def counts() -> tuple[int | None, ...]:
         of_rack = cluster.read(Rack, site.name).status
-        of_pool = cluster.read(NodePool, site.name).status
-        return (
-            *(of_rack.servers, of_rack.ready_servers, of_rack.pending_servers),
-            *(of_pool.desired, of_pool.updated, of_pool.unavailable),
-        )
+        return of_rack.servers, of_rack.ready_servers, of_rack.pending_servers
 
-    eventually(lambda: counts() == (3, 1, 1, 2, 1, 1), "the counts are right")
+    eventually(lambda: counts() == (3, 1, 1), "the counts are right")
     cluster.delete(of(Server), names[1])
-    eventually(lambda: counts() == (2, 1, 1, 1, 1, 0), "a deleted server is not counted")
-    found = find_condition(cluster.read(NodePool, site.name).status.conditions, "Ready")
-    assert found is not None
-    assert (found.status, found.reason) == ("True", "ServersReady")
+    eventually(lambda: counts() == (2, 1, 1), "a deleted server is not counted")
 
 
 def test_a_rack_whose_subnet_overlaps_another_says_so_until_it_does_not(

@@ -10,9 +10,9 @@ import pytest
 from provisioner.api import Condition, Rack, Server
 from provisioner.api.codec import decode
 from provisioner.inventory.addresses.allocate import Holders
-from provisioner.inventory.counts import Counts, Tally, network_keys, overlapping_racks, pool_status, rack_status
+from provisioner.inventory.counts import Counts, Tally, network_keys, overlapping_racks, rack_status
 from provisioner.inventory.judge import Judgement, Surroundings, judge
-from tests.api.objects import node_pool, rack, server, subnet
+from tests.api.objects import rack, server, subnet
 from tests.cluster.scanned_index import ScannedIndex
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -144,21 +144,21 @@ def only(status: dict[str, Any]) -> Condition:
     return condition["status"], condition["reason"], condition["message"]  # type: ignore[return-value]
 
 
-def counted(*servers: dict[str, Any], kind: str = "Rack", name: str = "r01") -> Tally:
+def counted(*servers: dict[str, Any], rack: str = "r01") -> Tally:
     counts = Counts()
     for body in servers:
         counts.change(None, body)
-    return counts.of(kind, name)
+    return counts.of(rack)
 
 
 def test_counts_follow_each_change_and_name_whom_it_concerns() -> None:
     counts = Counts()
     before, after = SERVERS[0], server(SERVERS[0]["metadata"]["name"], rackRef="r02")
-    assert counts.change(None, before) == {("Rack", "r01"), ("NodePool", "gpu")}
+    assert counts.change(None, before) == {"r01"}
     assert counts.change(before, before | {"metadata": {}}) == set()
-    assert counts.change(before, after) == {("Rack", "r01"), ("NodePool", "gpu"), ("Rack", "r02")}
-    assert counts.of("Rack", "r01") == {}
-    assert counts.of("Rack", "r02") == {"all": 1, "pending": 1}
+    assert counts.change(before, after) == {"r01", "r02"}
+    assert counts.of("r01") == {}
+    assert counts.of("r02") == {"all": 1, "pending": 1}
 
 
 def test_racks_that_overlap_are_found_by_their_networks() -> None:
@@ -192,16 +192,3 @@ def test_racks_may_share_a_subnet_but_not_overlap() -> None:
     status, reason, message = only(rack_status(THE_RACK, {}, [THE_RACK, same, wider], NOW))  # type: ignore[misc]
     assert (status, reason) == ("False", "SubnetsOverlap")
     assert "subnet boot (10.80.0.0/24) overlaps subnet boot (10.80.0.0/16) of Rack r03" in message
-
-
-def test_a_pool_counts_what_should_run_and_what_does() -> None:
-    from provisioner.api import NodePool
-
-    status = pool_status(decode(NodePool, node_pool()), counted(*SERVERS, kind="NodePool", name="gpu"), NOW)
-    assert {key: status[key] for key in ("desired", "updated", "unavailable")} == {
-        "desired": 2,
-        "updated": 1,
-        "unavailable": 1,
-    }
-    words = "1 of 2 servers are Ready, 1 run image gpu-node-9f9f9f9f9f9f"
-    assert only(status) == ("False", "ServersNotReady", words)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from provisioner.api.codec import encode
+from provisioner.api.node_pool import NodePoolStatus
+from provisioner.api.rollout_status import ReleasedImage
 from provisioner.api.server import BootOrder, ServerStatus
-from provisioner.rules.assigned_image import assign_image, current_image_name, next_image_name
+from provisioner.rules.assigned_image import current_image_name, images_of_pool, next_image_name
 from tests.boot.objects import at, attempt, maintenance, pool, server
 
 ORDER = BootOrder(id="o1", reason="FirstBoot", ordered_time=at(0), attempt=1, image_ref="ordered")
@@ -54,16 +58,9 @@ def test_without_a_pool_nothing_says_what_boots() -> None:
     assert current_image_name(server(), None) is None
 
 
-@pytest.mark.parametrize(
-    ("sentence", "spec", "has_pool", "assigned"),
-    [
-        ("an accepted server follows its pool", {}, True, "pool"),
-        ("a pool that is gone takes nothing away", {}, False, "assigned"),
-        ("in no pool, none", {"node_pool_ref": None}, False, None),
-        ("one that waits for acceptance has none", {"acceptance": "Pending"}, True, None),
-        ("a rejected one loses it", {"acceptance": "Rejected"}, True, None),
-    ],
-)
-def test_it_is_assigned(sentence: str, spec: dict[str, Any], has_pool: bool, assigned: str | None) -> None:
-    known = server(status=ASSIGNED, **spec)
-    assert assign_image(known, POOL if has_pool else None) == assigned, sentence
+def test_what_was_never_in_use_boots_what_has_passed_the_canary_and_not_what_is_wanted() -> None:
+    released = replace(POOL, status=NodePoolStatus(released=ReleasedImage(image_ref="released", time=at(0))))
+    assert next_image_name(server(), released) == "released"
+    assert next_image_name(server(status=ASSIGNED), released) == "assigned"
+    assert images_of_pool(encode(released)) == {"pool", "released"}
+    assert images_of_pool(None) == frozenset()

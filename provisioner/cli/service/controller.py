@@ -52,7 +52,7 @@ def controller(
     power_poll_seconds: float,
     metrics_address: str | None,
 ) -> None:
-    """Run the controllers: addresses, boots, power, Nodes, checks, maintenance, rollouts. Any number of replicas; one leads."""
+    """Run the controllers: addresses, boots, power, Nodes, checks, maintenance, rollouts. Of any replicas one leads."""
     from provisioner.cli.service.controllers import connect_groups, run_controllers
     from provisioner.cluster.client import Cluster
     from provisioner.cluster.metrics import Meters

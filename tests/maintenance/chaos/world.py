@@ -48,8 +48,10 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """What a world begins with. `accounts` None: a FakeCluster. rollout: the strategy by which the pool's servers move to
-    another image; None: no rollout is there, and the test assigns images."""
+    """What a world begins with. `accounts` None: a FakeCluster.
+
+    rollout: the strategy of the pool; None: no rollout is there, and the test assigns images.
+    """
 
     servers: int = 1
     budget: int = 1
