@@ -27,7 +27,7 @@ def judged(
     claimed_by: dict[str, str] | None = None,
     holders: Holders | None = None,
 ) -> Judgement:
-    surroundings = Surroundings(the_rack, None, rivals or {}, claimed_by or {}, holders or Holders({}, {}, {}))
+    surroundings = Surroundings(the_rack, rivals or {}, claimed_by or {}, holders or Holders({}, {}, {}))
     return judge(decode(Server, body), surroundings, NOW)
 
 
@@ -120,7 +120,7 @@ def test_a_transition_time_changes_with_the_status_alone() -> None:
     body = server(acceptance="Accepted", nodePoolRef="gpu") | {"status": first.status}
     later = judge(
         decode(Server, body),
-        Surroundings(THE_RACK, None, {}, {}, Holders({"10.80.0.2": ["r01-u01"]}, {}, {})),
+        Surroundings(THE_RACK, {}, {}, Holders({"10.80.0.2": ["r01-u01"]}, {}, {})),
         NOW + timedelta(hours=1),
     )
     assert later.accepted.message != first.accepted.message
