@@ -110,10 +110,13 @@ class Rollout:
         self._world.accounts.person.apply({**body, "spec": spec}, manager=f"provisioner-requestor-{NAME}")
 
     def _check_closed(self) -> None:
-        """Before it moves on: the server is closed as the turn says, unless something goes wrong in this history."""
+        """Before it moves on, where at most a crash came between: the server is closed as its turn says, not claimed."""
         world, name = self._world, self._server
-        if world.meter.trigger is not None or self._turn not in EFFECT_OF:
+        if world.is_troubled or self._turn not in EFFECT_OF:
             return
+        for m in self._maintenances():
+            if is_active(m) and not any(r.has_turn for r in m.spec.requestors):
+                world.story.must(m.status.phase == "Waiting", f"it is {self._turn}, and {m.name} is {m.status.phase}")
         taints = (world.nodes()[name].get("spec") or {}).get("taints") or ()
         effects = [taint["effect"] for taint in taints if taint["key"] == MAINTENANCE_TAINT]
         wanted = EFFECT_OF[self._turn]

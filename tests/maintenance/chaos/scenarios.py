@@ -17,7 +17,7 @@ from provisioner.api.node_contract import (
 from tests.maintenance.chaos import invariants, liveness, people
 from tests.maintenance.chaos.accounts import Accounts
 from tests.maintenance.chaos.fake_workloads import FakeJob
-from tests.maintenance.chaos.injections import Injection, Strike
+from tests.maintenance.chaos.injections import INJECTIONS, Injection, Strike
 from tests.maintenance.chaos.rollout import Rollout
 from tests.maintenance.chaos.world import NEW, NOON, Fleet, World
 
@@ -56,6 +56,7 @@ def run(
     most_boots = scenario.boots
     if strike is not None:
         world.meter.trigger = Strike(world, *strike, live=live)
+        world.is_troubled = strike[2] is not INJECTIONS[0]
         most_boots += strike[2].more_boots
     world.run(HORIZON_SECONDS, until=lambda: not world.has_plans and world.is_over())
     world.run(QUIET_SECONDS)
