@@ -91,7 +91,10 @@ class Rollout:
         last = bodies[-1] if bodies else None
         if last is None or not has_ended(last):
             return False
-        return phase_of(last) == "Failed" or self._world.machines[self._server].running_image == self._image
+        boot = last["status"].get("reboot") or {}
+        brought = phase_of(last) == "Completed" and boot.get("imageRef") == self._image
+        runs = self._world.machines[self._server].running_image == self._image
+        return phase_of(last) == "Failed" or brought or runs
 
     def _give_up(self) -> None:
         self._world.history.withdraw(self._server, NAME)
