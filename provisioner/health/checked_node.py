@@ -41,8 +41,9 @@ class CheckedNode:
         found = find(self.conditions, "Ready")
         return found is not None and found.status == "True"
 
-    def has_taint(self, key: str) -> bool:
-        return any(taint.get("key") == key for taint in self.taints)
+    def has_taint(self, key: str, *, but_effect: str | None = None) -> bool:
+        """Whether it has a taint of that key, of another effect than `but_effect`."""
+        return any(taint.get("key") == key and taint.get("effect") != but_effect for taint in self.taints)
 
 
 def find(conditions: Iterable[ObservedCondition], type_: str) -> ObservedCondition | None:

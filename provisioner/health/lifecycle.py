@@ -53,5 +53,7 @@ def _asked_to_boot(server: Server) -> bool:
 
 
 def _takes_jobs(node: CheckedNode) -> bool:
-    kept_away = any(node.has_taint(key) for key in (VERIFICATION_TAINT, MAINTENANCE_TAINT, HOLD_TAINT))
+    ours = (VERIFICATION_TAINT, MAINTENANCE_TAINT, HOLD_TAINT)
+    # One that jobs are only steered away from (PreferNoSchedule) takes those that no other server takes.
+    kept_away = any(node.has_taint(key, but_effect="PreferNoSchedule") for key in ours)
     return node.ready and not node.unschedulable and not kept_away

@@ -348,7 +348,10 @@ def test_a_stolen_maintenance_account_neither_cordons_nor_forges_conditions(
         controller.strategic_patch(NODES, node, own, subresource="status")
     taint = {"key": "provisioner.dev/maintenance", "effect": "NoSchedule", "value": "m"}
     taints = cluster.get(NODES, node)["spec"].get("taints", [])
-    controller.patch(NODES, node, {"spec": {"taints": [*taints, taint]}})
+    for effect in ("PreferNoSchedule", "NoSchedule"):
+        controller.patch(NODES, node, {"spec": {"taints": [*taints, {**taint, "effect": effect}]}})
+    with pytest.raises(Refused, match="may not put on or take off taint"):
+        controller.patch(NODES, node, {"spec": {"taints": [*taints, {**taint, "effect": "NoExecute"}]}})
     controller.patch(NODES, node, {"metadata": {"annotations": {"provisioner.dev/boot-intent": "{}"}}})
     cluster.patch(NODES, node, {"spec": {"unschedulable": True}})
     with pytest.raises(Refused, match="neither cordons nor uncordons"):

@@ -26,8 +26,8 @@ def status(base: Server, **fields: Any) -> Server:
     return replace(base, status=replace(base.status, **fields))
 
 
-def tainted(key: str) -> CheckedNode:
-    return node(taints=({"key": key, "effect": "NoSchedule"},))
+def tainted(key: str, effect: str = "NoSchedule") -> CheckedNode:
+    return node(taints=({"key": key, "effect": effect},))
 
 
 ADOPTED = status(booted(), order=None, join=None)
@@ -52,6 +52,7 @@ ROWS: list[tuple[Lifecycle, Server, CheckedNode | None, bool, str | None]] = [
     ("Verified", booted(), replace(FREE, unschedulable=True), True, None),
     ("InProduction", booted(), FREE, True, None),
     ("InProduction", booted(), tainted("example.com/foreign"), True, None),
+    ("InProduction", booted(), tainted(MAINTENANCE_TAINT, "PreferNoSchedule"), True, None),
     ("InProduction", ADOPTED, FREE, False, None),
     ("Booted", ADOPTED, node(ready=False, taints=()), False, None),
 ]

@@ -47,6 +47,7 @@ def node(
     report: BootReport | None = None,
     prepared: str | None = None,
     taint: str | None = None,
+    effect: str = "NoSchedule",
 ) -> NodeView:
     """`digest` None: its agent says nothing."""
     annotations: dict[str, str] = {}
@@ -68,7 +69,7 @@ def node(
     if prepared is not None:
         annotations[PREPARED_ORDER_ANNOTATION] = prepared
     said_of = [{"type": "Ready", "status": ready}, *conditions]
-    taints = [{"key": MAINTENANCE_TAINT, "value": taint, "effect": "NoSchedule"}] if taint else []
+    taints = [{"key": MAINTENANCE_TAINT, "value": taint, "effect": effect}] if taint else []
     view = read_node(
         {
             "metadata": {"name": NODE, "uid": "uid-node", "resourceVersion": "1", "annotations": annotations},

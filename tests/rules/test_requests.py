@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from provisioner.api.conditions import find_condition
-from provisioner.api.maintenance import Maintenance
+from provisioner.api.maintenance import Maintenance, holding_maintenance
 from provisioner.maintenance.status.record import judge
 from provisioner.rules.requests import MAX_REQUESTORS, is_open, place
 from tests.maintenance.samples import NOON, at, maintenance, requestor
@@ -19,6 +19,9 @@ BOB = requestor("user-bob")
 SERVER = maintenance(1).spec.server_ref
 BOB_A, BOB_B = replace(BOB, image_ref="a"), replace(BOB, image_ref="b")
 IMAGE_A, IMAGE_B = replace(ALICE, image_ref="a"), replace(ALICE, image_ref="b")
+WAITS_B = requestor("rollout", "Reimage", image_ref="b", turn="Closed")
+GRANTED_B = replace(WAITS_B, turn="Granted")
+URGENT_B = replace(WAITS_B, policy="Deadline", deadline_time=at(1))
 
 
 def judged(m: Maintenance) -> Maintenance:
@@ -49,6 +52,10 @@ FULL = maintenance(1, *(requestor(f"rollout-{n}") for n in range(MAX_REQUESTORS)
         ("not one that boots another image", [maintenance(1, BOB_B)], IMAGE_A, 2, False, []),
         ("one that boots the same", [maintenance(1, BOB_A)], IMAGE_A, 1, True, []),
         ("one that boots any, with no wish of its own", [maintenance(1, BOB_A)], ALICE, 1, True, []),
+        ("one that waits for its turn, whatever image", [maintenance(1, WAITS_B)], IMAGE_A, 1, True, []),
+        ("not one that has its turn to boot another", [maintenance(1, GRANTED_B)], IMAGE_A, 2, False, []),
+        ("who waits for a turn joins whatever is booted", [maintenance(1, BOB_A)], WAITS_B, 1, True, []),
+        ("who has it does not", [maintenance(1, BOB_A)], GRANTED_B, 2, False, []),
         ("its asker may change the image", [maintenance(1, IMAGE_B)], IMAGE_A, 1, False, []),
         ("and leaves one where others want that one", [maintenance(1, BOB_B, IMAGE_B)], IMAGE_A, 2, False, [1]),
     ],
@@ -70,6 +77,23 @@ def test_what_is_asked_for_again_in_the_same_words_keeps_its_time() -> None:
     assert place([maintenance(1, before)], SERVER, ALICE).entry == before
     urgent = replace(ALICE, policy="Now")
     assert place([maintenance(1, before)], SERVER, urgent).entry == urgent
+
+
+@pytest.mark.parametrize(
+    ("sentence", "there", "holds"),
+    [
+        ("the older", [maintenance(2, BOB), maintenance(1, BOB)], 1),
+        ("the more urgent", [maintenance(1, BOB), maintenance(2, replace(BOB, policy="Now"))], 2),
+        ("one that is heard, before one that waits for its turn", [maintenance(1, WAITS_B), maintenance(2, BOB)], 2),
+        ("whatever term that one would have", [maintenance(1, URGENT_B), maintenance(2, BOB)], 2),
+        ("what has begun, whoever waits there", [maintenance(1, WAITS_B, phase="Rebooting"), maintenance(2, BOB)], 1),
+    ],
+)  # fmt: skip
+def test_of_several_one_holds_the_server(sentence: str, there: list[Maintenance], holds: int) -> None:
+    for known in (there, [*reversed(there)]):
+        holder = holding_maintenance(known, SERVER)
+        assert holder is not None
+        assert holder.name == f"{SERVER}-{holds}", sentence
 
 
 def test_one_that_was_judged_while_a_request_was_written_does_not_hold_it() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from provisioner.api.maintenance import Blocker, Maintenance, RebootAttempt, Requestor
+from provisioner.api.maintenance import Blocker, Maintenance, RebootAttempt, Requestor, RequestTurn
 from provisioner.api.meta import parse_time
 from provisioner.api.node_contract import HOLD_REQUESTED
 from provisioner.cli.kubectl.moments import ago
@@ -15,6 +15,14 @@ from provisioner.cli.why.subject import Subject
 
 SHOWN_BLOCKERS: Final = 8
 SHOWN_RECORD: Final = 8
+TURNS: Final[dict[RequestTurn | None, str]] = {
+    None: "",
+    "Granted": ", and has its turn",
+    "Waits": ", and waits for its turn",
+    "Steered": ", and waits for its turn, with new jobs steered away",
+    "Closed": ", and waits for its turn, with no new job taken",
+}
+"""Whether it is carried out, and what is done for it before."""
 
 
 def reasons(subject: Subject) -> Iterable[str]:
@@ -30,7 +38,7 @@ def _asked(subject: Subject, r: Requestor) -> str:
     image = f" to Image {r.image_ref}" if r.image_ref else ""
     when = f", {ago(parse_time(r.requested_time), subject.now)} ago" if r.requested_time else ""
     words = f': "{r.message}"' if r.message else ""
-    return f"{who} asked for {r.action}{image}, {policy}{when} ({r.name}){words}"
+    return f"{who} asked for {r.action}{image}, {policy}{TURNS[r.turn]}{when} ({r.name}){words}"
 
 
 def waits_for(subject: Subject) -> Iterable[str]:

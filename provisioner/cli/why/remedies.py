@@ -36,6 +36,8 @@ def _of_maintenance(name: str, m: Maintenance) -> list[str]:
     action, phase = m.status.action, m.status.phase or "Waiting"
     if action is None or m.status.reboot is not None:
         return []
+    if m.status.blockers and all(b.kind == "Rollout" for b in m.status.blockers):
+        return []  # whoever gives turns goes on by itself, or says what it waits for
     if action == "Drain" and phase == "Drained":
         return [f"give it back: kubectl provision release {name}"]
     withdraw = f"take your request back: kubectl provision cancel {name}"

@@ -37,7 +37,7 @@ def check_always(world: World) -> None:
     down = [m for m in disturbing if phase_of(m) != "Claiming" and m["spec"]["serverRef"] in there]
     must(len(down) <= world.fleet.budget, f"more than {world.fleet.budget} disturbed: {_names(down)}")
     nodes = world.nodes()
-    if world.fleet.settings.get("cordon") != "WhenPlanned":
+    if world.fleet.settings.get("cordon") != "WhenPlanned" and not world.uses_turns:
         held = [name for name, node in nodes.items() if MAINTENANCE_TAINT in _taints(node)]
         must(len(held) <= world.fleet.budget, f"more than {world.fleet.budget} Nodes are tainted by us: {held}")
     for name in world.cordoned:
@@ -62,6 +62,7 @@ def observe(world: World) -> None:
         if before is None or before["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]:
             fault = world.history.observe(body)
             world.story.must(fault is None, str(fault))
+            check_turns(world, before, body)
         if phase_of(body) != "Drained":
             continue
         server = body["spec"]["serverRef"]
@@ -71,6 +72,19 @@ def observe(world: World) -> None:
         for asked in world.history.asked:
             if asked.action == "Drain" and asked.drained_at is None and body["metadata"]["uid"] in asked.carriers:
                 asked.drained_at = world.clock.now
+
+
+def check_turns(world: World, before: Object | None, body: Object) -> None:
+    """Nothing is claimed for who waits for a turn, or booted into an Image that only such a one names."""
+    was, status = (before or {}).get("status") or {}, body.get("status") or {}
+    heard = [r for r in body["spec"].get("requestors") or () if r.get("turn") in (None, "Granted")]
+    name = body["metadata"]["name"]
+    if status.get("phase") == "Claiming" and was.get("phase") != "Claiming":
+        world.story.must(bool(heard), f"{name} was claimed before anybody's turn")
+    if status.get("reboot") and not was.get("reboot"):
+        images = {r["imageRef"] for r in heard if r.get("imageRef")} | {i for _, i in world.history.pool_images}
+        image = status["reboot"]["imageRef"]
+        world.story.must(image in images, f"{name} boots {image}, which nobody wants whose turn has come")
 
 
 def check_claims_of_success(world: World) -> None:
@@ -113,7 +127,8 @@ def judge_interruption(world: World, job: FakeJob, why: str) -> None:
 def _permits(world: World, body: Object, job: FakeJob) -> str | None:
     """Why this Maintenance does not permit that the job is ended; None if it does."""
     status = body.get("status") or {}
-    asked = [(r["policy"], r.get("deadlineTime")) for r in body["spec"].get("requestors") or ()]
+    requestors = body["spec"].get("requestors") or ()
+    asked = [(r["policy"], r.get("deadlineTime")) for r in requestors if r.get("turn") in (None, "Granted")]
     asked.append((status.get("policy"), status.get("deadlineTime")))
     if any(policy == "Now" for policy, _ in asked):
         return None

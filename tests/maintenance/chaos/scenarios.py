@@ -17,7 +17,8 @@ from provisioner.api.node_contract import (
 from tests.maintenance.chaos import invariants, liveness, people
 from tests.maintenance.chaos.accounts import Accounts
 from tests.maintenance.chaos.fake_workloads import FakeJob
-from tests.maintenance.chaos.injections import Injection, Strike
+from tests.maintenance.chaos.injections import INJECTIONS, Injection, Strike
+from tests.maintenance.chaos.rollout import Rollout
 from tests.maintenance.chaos.world import NEW, NOON, Fleet, World
 
 HORIZON_SECONDS: Final = 10 * 3600
@@ -55,6 +56,7 @@ def run(
     most_boots = scenario.boots
     if strike is not None:
         world.meter.trigger = Strike(world, *strike, live=live)
+        world.is_troubled = strike[2] is not INJECTIONS[0]
         most_boots += strike[2].more_boots
     world.run(HORIZON_SECONDS, until=lambda: not world.has_plans and world.is_over())
     world.run(QUIET_SECONDS)
@@ -135,6 +137,35 @@ def _deadline_from_the_command_line(world: World) -> None:
     world.later(30, lambda: people.file(world, world.names[0], 1, {**requestor, "imageRef": world.images[NEW]}))
 
 
+def _turns(world: World) -> None:
+    """To and fro, with a reboot by an administrator, which boots the old image; once taken back after the claim."""
+    server = world.names[0]
+    _job(world, "training", server, 900)
+    moves = (
+        (30, "Waits"),
+        (300, "Steered"),
+        (600, "Closed"),
+        (1000, "Waits"),
+        (1300, "Closed"),
+        (1500, "Steered"),
+        (1800, "Closed"),
+        (4500, "Granted"),
+        (4502, "Closed"),
+        (5100, "Granted"),
+    )
+    Rollout(world, server, world.images[NEW], moves)
+    world.later(2100, lambda: people.ask(world, server, REBOOT_REQUESTED, "WhenIdle", "it leaks memory"))
+
+
+def _turns_with_a_deadline(world: World) -> None:
+    """It is over before the turn comes; once taken back while the job is warned, which it outlives."""
+    server = world.names[0]
+    _job(world, "4711", server, None, kind="SlurmJob")
+    deadline = rfc3339(world.clock.in_seconds(900))
+    moves = ((30, "Waits"), (60, "Closed"), (1800, "Granted"), (2000, "Waits"), (3600, "Closed"), (4500, "Granted"))
+    Rollout(world, server, world.images[NEW], moves, policy="Deadline", deadline_time=deadline, staging="Later")
+
+
 SCENARIOS: Final = (
     Scenario(name="reboot when idle", begin=_reboot_when_idle),
     Scenario(
@@ -158,4 +189,10 @@ SCENARIOS: Final = (
     Scenario(name="reboot, then kept drained", begin=_reboot_then_kept_drained),
     Scenario(name="power cycle", begin=_power_cycle, fleet=Fleet(slurm=False)),
     Scenario(name="two servers, budget one", begin=_two_servers, fleet=Fleet(servers=2)),
+    Scenario(name="a rollout's turns, and a reboot", begin=_turns, boots=2),
+    Scenario(
+        name="a rollout's turns, by a deadline",
+        begin=_turns_with_a_deadline,
+        fleet=Fleet(settings={"warning_seconds": 600, "reboot_methods": ("Reset", "PowerCycle")}),
+    ),
 )

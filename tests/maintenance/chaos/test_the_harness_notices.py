@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from provisioner.maintenance import controller
+from provisioner.maintenance import decide as decide_module
 from provisioner.maintenance.controller import MaintenanceController
 from provisioner.maintenance.effects import Effects
-from provisioner.maintenance.phases import claiming, verifying
+from provisioner.maintenance.phases import claiming, closing, verifying
 from provisioner.maintenance.phases.verdict import Cause, read_verdict
-from provisioner.maintenance.status.record import end_attempt, judge
+from provisioner.maintenance.status.record import end_attempt, judge, noted
 from provisioner.maintenance.steps import Wait, WriteStatus
+from provisioner.rules.requests import merge
 from tests.maintenance.chaos.injections import INJECTIONS
 from tests.maintenance.chaos.scenarios import SCENARIOS, run
 from tests.maintenance.chaos.story import InvariantBroken
@@ -50,8 +52,8 @@ def _never_undoes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _clears_all_taints(monkeypatch: pytest.MonkeyPatch) -> None:
-    def clear(self: Any, node: Any, value: str | None) -> None:
-        ours = {"key": "provisioner.dev/maintenance", "value": value, "effect": "NoSchedule"}
+    def clear(self: Any, node: Any, value: str | None, effect: str = "NoSchedule") -> None:
+        ours = {"key": "provisioner.dev/maintenance", "value": value, "effect": effect}
         self._patch_node(node, {"spec": {"taints": [ours] if value is not None else None}})
 
     monkeypatch.setattr("provisioner.maintenance.effects.Effects.set_taint", clear)
@@ -170,6 +172,59 @@ def _answers_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     _replace(monkeypatch, "_answer", "release", by=lambda facts, verdict: None)
 
 
+def _knows_no_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("provisioner.api.maintenance.Requestor.has_turn", property(lambda self: True))
+
+
+def _boots_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Boots the Image of whoever names one, whether it is that one's turn or not."""
+
+    def named(maintenance: Any) -> Any:
+        wanted = real(maintenance)
+        images = [r.image_ref for r in maintenance.spec.requestors if r.image_ref]
+        return replace(wanted, image=images[0]) if wanted is not None and images else wanted
+
+    real = merge
+    monkeypatch.setattr("provisioner.maintenance.reads.merge", named)
+
+
+def _closes_nothing_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    _replace(monkeypatch, "closing_effect", "closing", "release", by=lambda facts: None)
+
+
+def _steers_instead_of_closing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def effect(facts: Any) -> Any:
+        return real(facts) and "PreferNoSchedule"
+
+    real = closing.closing_effect
+    _replace(monkeypatch, "closing_effect", "closing", "release", by=effect)
+
+
+def _leaves_it_drained(monkeypatch: pytest.MonkeyPatch) -> None:
+    _replace(monkeypatch, "_reopen", "closing", by=lambda facts: None)
+
+
+def _drains_it_once_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_closed(facts: Any) -> bool:
+        return noted(facts.maintenance.status, "Closed", phase="Waiting") is not None
+
+    _replace(monkeypatch, "_is_closed", "closing", by=is_closed)
+
+
+def _keeps_what_was_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goes on with a claim though the turn was taken back."""
+
+    def end(facts: Any) -> Any:
+        found = real(facts)
+        return None if found is not None and found[0] == "NotItsTurn" else found
+
+    real = decide_module.find_end
+    monkeypatch.setattr(decide_module, "find_end", end)
+
+
+TURNS = "a rollout's turns, and a reboot"
+
+
 @pytest.mark.parametrize(
     ("fault", "scenario", "killed", "words"),
     [
@@ -203,6 +258,14 @@ def _answers_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
             "went on from Kexec, which ended Booted",
         ),
         (_answers_nobody, "reboot when idle", None, "the answer of s1-1 is not on the Node"),
+        (_knows_no_turns, TURNS, None, "was claimed before anybody's turn"),
+        (_knows_no_turns, "a rollout's turns, by a deadline", None, "was claimed before anybody's turn"),
+        (_boots_what_waits, TURNS, None, "boots s-image-new, which nobody wants whose turn has come"),
+        (_closes_nothing_early, TURNS, None, "it is Steered, and s1 has the taint \\[\\]"),
+        (_steers_instead_of_closing, TURNS, None, "it is Closed, and s1 has the taint .'PreferNoSchedule'"),
+        (_leaves_it_drained, TURNS, None, "it is Waits, and s1 is drained in Slurm: True"),
+        (_drains_it_once_only, TURNS, None, "it is Closed, and s1 is drained in Slurm: False"),
+        (_keeps_what_was_claimed, TURNS, None, "it is Closed, and s1-2 is Claiming"),
     ],
     ids=lambda value: value.__name__.strip("_") if callable(value) else None,
 )

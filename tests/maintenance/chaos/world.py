@@ -89,6 +89,10 @@ class World:
         self.starts = 0
         self.restart_at: datetime | None = None
         self.freeze_next = 0.0
+        self.is_troubled = False
+        """Whether more goes wrong in this history than that the executor is killed."""
+        self.uses_turns = False
+        """Whether somebody closes servers before their turn, for which there is no budget."""
         self._plans: list[tuple[datetime, Callable[[], None]]] = []
         self._seen_changes = -1
         self._make_objects()

@@ -1,0 +1,129 @@
+"""A neighbour that takes servers in turns, as a rollout does: one entry in a Maintenance, whose turn it moves.
+
+It files where `rules/requests.place` says, asks anew when its Maintenance ended without its Image, and has enough of a
+server that failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from provisioner.api import Maintenance
+from provisioner.api.codec import decode, to_json
+from provisioner.api.maintenance import Requestor
+from provisioner.api.meta import rfc3339
+from provisioner.api.node_contract import MAINTENANCE_TAINT
+from provisioner.rules.requests import entry_of, has_begun, is_active, place
+from tests.maintenance.chaos.accounts import PERSON
+from tests.maintenance.chaos.history import has_ended, phase_of
+from tests.maintenance.chaos.invariants import observe
+from tests.maintenance.chaos.world import World
+
+NAME: Final = "rollout"
+LOOK_SECONDS: Final = 60
+PATIENCE_SECONDS: Final = 4 * 3600
+
+EFFECT_OF: Final = {"Waits": None, "Steered": "PreferNoSchedule", "Closed": "NoSchedule"}
+
+
+class Rollout:
+    """Of one server to one image. `turns`: when it moves to which one, in seconds from now."""
+
+    def __init__(self, world: World, server: str, image: str, turns: Sequence[tuple[float, str]], **more: Any) -> None:
+        self._world, self._server, self._image = world, server, image
+        self._more, self._turn, self._granted = more, "", False
+        self._until = world.clock.in_seconds(PATIENCE_SECONDS)
+        world.uses_turns = True
+        for seconds, turn in turns:
+            world.later(seconds, lambda turn=turn: self._move(turn))  # type: ignore[misc]
+        world.later(turns[0][0] + LOOK_SECONDS, self._look)
+
+    def _move(self, turn: str) -> None:
+        observe(self._world)
+        self._check_closed()
+        if not self._granted:
+            early = [boot for boot in self._world.machines[self._server].log if boot.image == self._image]
+            self._world.story.must(not early, f"{self._server} booted {self._image} before its turn")
+        self._turn, self._granted = turn, self._granted or turn == "Granted"
+        self._file()
+
+    def _look(self) -> None:
+        observe(self._world)
+        if self._is_done():
+            return
+        if self._world.clock.now >= self._until:
+            self._give_up()
+            return
+        self._file()
+        self._world.later(LOOK_SECONDS, self._look)
+
+    def _file(self) -> None:
+        """Write the turn where the entry is, or file it where there is none."""
+        if self._is_done():
+            return
+        known = self._maintenances()
+        mine = [m for m in known if is_active(m) and entry_of(m, NAME) is not None]
+        if any(has_begun(m) for m in mine):
+            return  # it is carried to its end whatever is written there
+        before = entry_of(mine[0], NAME) if mine else None
+        entry = Requestor(
+            name=NAME,
+            action="Reimage",
+            user=PERSON,
+            image_ref=self._image,
+            requested_time=before.requested_time if before is not None else rfc3339(self._world.clock.now),
+            turn=self._turn,  # type: ignore[arg-type]
+            **self._more,
+        )
+        if before == entry:
+            return
+        if before is None:
+            self._world.history.withdraw(self._server, NAME)  # what came to its end without the image is asked anew
+            self._world.history.ask(self._server, NAME, "Reimage", self._image)
+        name = mine[0].name if mine else place(known, self._server, entry).name
+        self._apply(name, [to_json(entry)])
+        self._world.story.tell(NAME, f"writes into {name}: turn {self._turn}")
+
+    def _is_done(self) -> bool:
+        """Whether the entry has come to an end that it leaves at that."""
+        bodies = [b for a in self._world.history.asked if a.requestor == NAME for b in self._world.history.carriers(a)]
+        last = bodies[-1] if bodies else None
+        if last is None or not has_ended(last):
+            return False
+        boot = last["status"].get("reboot") or {}
+        brought = phase_of(last) == "Completed" and boot.get("imageRef") == self._image
+        runs = self._world.machines[self._server].running_image == self._image
+        return phase_of(last) == "Failed" or brought or runs
+
+    def _give_up(self) -> None:
+        self._world.history.withdraw(self._server, NAME)
+        for m in self._maintenances():
+            if is_active(m) and entry_of(m, NAME) is not None:
+                self._world.story.tell(NAME, f"gives up, and leaves {m.name}")
+                self._apply(m.name, [])
+
+    def _maintenances(self) -> list[Maintenance]:
+        found = [decode(Maintenance, body) for body in self._world.maintenances()]
+        return [m for m in found if m.spec.server_ref == self._server]
+
+    def _apply(self, name: str, entries: list[Any]) -> None:
+        spec: dict[str, Any] = {"serverRef": self._server} | ({"requestors": entries} if entries else {})
+        body = {"apiVersion": "provisioner.dev/v1alpha1", "kind": "Maintenance", "metadata": {"name": name}}
+        self._world.accounts.person.apply({**body, "spec": spec}, manager=f"provisioner-requestor-{NAME}")
+
+    def _check_closed(self) -> None:
+        """Before it moves on, where at most a crash came between: the server is closed as its turn says, not claimed."""
+        world, name = self._world, self._server
+        if world.is_troubled or self._turn not in EFFECT_OF:
+            return
+        for m in self._maintenances():
+            if is_active(m) and not any(r.has_turn for r in m.spec.requestors):
+                world.story.must(m.status.phase == "Waiting", f"it is {self._turn}, and {m.name} is {m.status.phase}")
+        taints = (world.nodes()[name].get("spec") or {}).get("taints") or ()
+        effects = [taint["effect"] for taint in taints if taint["key"] == MAINTENANCE_TAINT]
+        wanted = EFFECT_OF[self._turn]
+        words = f"it is {self._turn}, and {name}"
+        world.story.must(effects == ([wanted] if wanted else []), f"{words} has the taint {effects}")
+        drained = name in world.workloads.drains
+        world.story.must(drained is (wanted == "NoSchedule"), f"{words} is drained in Slurm: {drained}")
