@@ -14,7 +14,6 @@ from provisioner.cluster.events import Events
 from provisioner.cluster.resources import SLURM_SECRETS
 from provisioner.cluster.source import Source
 from provisioner.jobs.free import free_share
-from provisioner.jobs.pod_jobs import evictable_keys
 from provisioner.jobs.pod_workloads import PodWorkloads
 from provisioner.jobs.slurm.workloads import SlurmWorkloads
 from provisioner.jobs.work import EvictionBlocked, JobKind, SlurmDrained, Work
@@ -58,11 +57,11 @@ class ClusterWorkloads:
         # Slurm first, which may be looked up elsewhere, and then all of it anew.
         slurm, pods = self._slurm.look(server.name, pool, fresh=fresh), self._pods.look(server.name, pool, fresh=fresh)
         self._tell(pool)
-        shares = ((free_share(self._allocatable(server.name), pods.pods), pods.jobs), (slurm.free, slurm.jobs))
+        shares = ((free_share(self._allocatable(server.name), pods.requests), pods.jobs), (slurm.free, slurm.jobs))
         return Work(
-            jobs=(*(found.job for found in pods.jobs), *slurm.jobs),
-            evictable=evictable_keys(pods.pods),
-            unknown=(*pods.rules.unknown, *slurm.unknown),
+            jobs=(*pods.jobs, *slurm.jobs),
+            evictable=pods.evictable,
+            unknown=(*pods.unknown, *slurm.unknown),
             slurm_state=slurm.state,
             slurm_reason=slurm.reason,
             free=min(share if share is not None else 0.0 if jobs else 1.0 for share, jobs in shares),
