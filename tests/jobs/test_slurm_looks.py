@@ -115,17 +115,17 @@ def test_an_old_view_is_none(slurm: FakeSlurmrestds) -> None:
 
 def test_nobody_asks_ahead_but_while_somebody_wants_to_know(slurm: FakeSlurmrestds) -> None:
     desk = Desk(slurm)
-    url, looks = slurm.url(PATH), desk.workloads._looks
-    assert looks.ahead(url) is None
+    url = slurm.url(PATH)
+    assert desk.workloads.look_ahead(url) is None
     desk.look()
     desk.asked()
     asked = 0
-    while (rest := looks.ahead(url)) is not None:
+    while (rest := desk.workloads.look_ahead(url)) is not None:
         desk.seconds += rest
         asked += desk.asked()["GET jobs"]
     assert asked == WANTED_SECONDS // AHEAD_SECONDS - 1
     desk.seconds += 1000
-    assert looks.ahead(url) is None
+    assert desk.workloads.look_ahead(url) is None
     assert not desk.asked()
 
 
@@ -133,7 +133,7 @@ def test_a_slurmrestd_that_takes_long_is_asked_so_much_less_often(slurm: FakeSlu
     desk = Desk(slurm)
     slurm.before_jobs = lambda: setattr(desk, "seconds", desk.seconds + 6)
     desk.look()
-    assert desk.workloads._looks.ahead(slurm.url(PATH)) == 54
+    assert desk.workloads.look_ahead(slurm.url(PATH)) == 54
     desk.asked()
     desk.seconds += 54 + LATE_SECONDS - 1
     assert desk.look().state == "IDLE"
