@@ -10,6 +10,7 @@ from provisioner.api.codec import decode_shared
 from provisioner.api.meta import Resource
 
 R = TypeVar("R", bound=Resource)
+T = TypeVar("T")
 Object = dict[str, Any]
 Watcher = Callable[[str, Object | None, Object | None], None]
 """Called with key, old and new; old None: it appeared; new None: it is gone."""
@@ -22,6 +23,8 @@ class Lookup(Protocol):
     """Objects by what `keys_of` said of them."""
 
     def get(self, key: Hashable, /) -> list[Object]: ...
+
+    def summary(self, key: Hashable, make: Callable[[list[Object]], T], /) -> T: ...
 
 
 class Source(Protocol):
@@ -66,23 +69,49 @@ def when_changed(part: Callable[[Object | None], Any], act: Callable[[str], obje
 
 
 class Index:
-    """A `Lookup` that is kept by changes: each costs the keys of the one object. Usable from several threads."""
+    """A `Lookup` that is kept by changes: each costs the keys of the one object. Usable from several threads.
+
+    What is made of the objects under a key is kept, too, until one of them changes.
+    """
 
     def __init__(self, keys_of: KeysOf) -> None:
         self._keys_of = keys_of
         self._lock = threading.Lock()
         self._keys: dict[str, frozenset[Hashable]] = {}
         self._objects: dict[Hashable, dict[str, Object]] = {}
+        self._made: dict[Hashable, dict[Hashable, Any]] = {}
+        self._changes = 0
 
     def get(self, key: Hashable, /) -> list[Object]:
         with self._lock:
             return list(self._objects.get(key, {}).values())
 
+    def summary(self, key: Hashable, make: Callable[[list[Object]], T], /) -> T:
+        """What `make` says of the objects under `key`, made once for each change of them.
+
+        It is known by being equal: pass a function of a module, or a frozen dataclass that can be called.
+        """
+        with self._lock:
+            made = self._made.get(key)
+            if made is not None and make in made:
+                found: T = made[make]
+                return found
+            objects, changes = list(self._objects.get(key, {}).values()), self._changes
+        found = make(objects)
+        with self._lock:
+            if objects and changes == self._changes:
+                self._made.setdefault(key, {})[make] = found
+        return found
+
     def put(self, name: str, new: Object | None) -> None:
         """The object of that name is `new` from here on; None: it is gone."""
         keys = frozenset(self._keys_of(new)) if new is not None else frozenset()
         with self._lock:
-            for key in self._keys.pop(name, frozenset()) - keys:
+            before = self._keys.pop(name, frozenset())
+            self._changes += 1
+            for key in before | keys:
+                self._made.pop(key, None)
+            for key in before - keys:
                 self._objects[key].pop(name)
                 if not self._objects[key]:
                     del self._objects[key]

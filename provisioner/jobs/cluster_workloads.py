@@ -14,9 +14,8 @@ from provisioner.cluster.events import Events
 from provisioner.cluster.resources import SLURM_SECRETS
 from provisioner.cluster.source import Source
 from provisioner.jobs.free import free_share
-from provisioner.jobs.pod_jobs import evictable_keys
 from provisioner.jobs.pod_workloads import PodWorkloads
-from provisioner.jobs.slurm.workloads import SlurmWorkloads
+from provisioner.jobs.slurm.workloads import SharedSlurm, SlurmWorkloads
 from provisioner.jobs.work import EvictionBlocked, JobKind, SlurmDrained, Work
 from provisioner.outbound.bulkhead import Bulkhead
 
@@ -28,6 +27,7 @@ class ClusterWorkloads:
 
     `pods`: a cache of all; without one, each look is fresh. `nodes`: a cache of all Nodes; without one, it is not known
     how much of a server pods leave free. `namespace`: where the Secrets with credentials are.
+    `slurm`: what is shared with others of this process that ask slurmrestds.
     `in_lanes`: what would wait for a slurmrestd raises `outbound.lanes.NeedsLane` but in that one's own thread.
     """
 
@@ -41,11 +41,12 @@ class ClusterWorkloads:
         namespace: str = SLURM_SECRETS,
         now: Callable[[], datetime],
         in_lanes: bool = False,
+        slurm: SharedSlurm | None = None,
     ) -> None:
         self._events = events
         self._nodes = nodes
         self._pods = PodWorkloads(cluster, events, pods, now=now)
-        self._slurm = SlurmWorkloads(cluster, namespace=namespace, now=now, in_lanes=in_lanes)
+        self._slurm = SlurmWorkloads(cluster, namespace=namespace, now=now, in_lanes=in_lanes, shared=slurm)
         self._given_up: dict[str, str] = {}  # NodePools that were told of, and the words
 
     @property
@@ -58,11 +59,11 @@ class ClusterWorkloads:
         # Slurm first, which may be looked up elsewhere, and then all of it anew.
         slurm, pods = self._slurm.look(server.name, pool, fresh=fresh), self._pods.look(server.name, pool, fresh=fresh)
         self._tell(pool)
-        shares = ((free_share(self._allocatable(server.name), pods.pods), pods.jobs), (slurm.free, slurm.jobs))
+        shares = ((free_share(self._allocatable(server.name), pods.requests), pods.jobs), (slurm.free, slurm.jobs))
         return Work(
-            jobs=(*(found.job for found in pods.jobs), *slurm.jobs),
-            evictable=evictable_keys(pods.pods),
-            unknown=(*pods.rules.unknown, *slurm.unknown),
+            jobs=(*pods.jobs, *slurm.jobs),
+            evictable=pods.evictable,
+            unknown=(*pods.unknown, *slurm.unknown),
             slurm_state=slurm.state,
             slurm_reason=slurm.reason,
             free=min(share if share is not None else 0.0 if jobs else 1.0 for share, jobs in shares),

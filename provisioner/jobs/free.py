@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
-from provisioner.jobs.pods import Pod, belongs_to_node, has_ended, is_gpu
+from provisioner.jobs.pods import Pod, is_evictable, is_gpu
 
 MAX_QUANTITY: Final = 2.0**63
 """Kubernetes writes none larger."""
@@ -21,25 +22,39 @@ _QUANTITY: Final = re.compile(r"([0-9]{1,20}(?:\.[0-9]{0,9})?)(?:[eE]([+-]?[0-9]
 _POWERS: Final = {"n": -3, "u": -2, "m": -1, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 
 
-def free_share(allocatable: Mapping[str, Any], pods: Iterable[Pod]) -> float | None:
-    """Share of a Node that `pods`, which are those on it, leave free, from 0 to 1; None if that is not known.
+@dataclass(frozen=True)
+class Requests:
+    """CPUs and GPUs that are set aside for pods, by name. `by_claim`: some have devices that are not among them."""
+
+    quantities: Mapping[str, float] = field(default_factory=dict)
+    by_claim: bool = False
+
+
+def free_share(allocatable: Mapping[str, Any], requests: Requests) -> float | None:
+    """Share of a Node that the pods on it leave free, from 0 to 1; None if that is not known.
 
     By its GPUs, whole, shared or sliced, the mean of all names that it has them under; without any by its CPUs, unless
-    a pod has devices by a claim, of which the Node says nothing. Pods that belong to the node count as nothing.
+    a pod has devices by a claim, of which the Node says nothing.
     """
-    on_it = [pod for pod in pods if not has_ended(pod) and not belongs_to_node(pod)]
     capacity = {name: read_quantity(quantity) for name, quantity in allocatable.items() if is_gpu(name)}
     capacity = {name: quantity for name, quantity in capacity.items() if quantity > 0}
     if not capacity:
         cpus = read_quantity(allocatable.get(_CPU))
-        if cpus <= 0 or any(pod["spec"].get("resourceClaims") for pod in on_it):
+        if cpus <= 0 or requests.by_claim:
             return None
         capacity = {_CPU: cpus}
-    requested = Counter[str]()
-    for pod in on_it:
-        requested.update(requests_of(pod))
-    taken = sum(min(1.0, requested[name] / quantity) for name, quantity in capacity.items())
+    taken = sum(min(1.0, requests.quantities.get(name, 0.0) / quantity) for name, quantity in capacity.items())
     return 1.0 - taken / len(capacity)
+
+
+def requests_on(pods: Iterable[Pod]) -> Requests:
+    """Of all pods of a node, but those that come with it, and those that are over."""
+    quantities, by_claim = Counter[str](), False
+    for pod in pods:
+        if is_evictable(pod):
+            quantities.update(requests_of(pod))
+            by_claim = by_claim or bool(pod["spec"].get("resourceClaims"))
+    return Requests(quantities, by_claim)
 
 
 def requests_of(pod: Pod) -> dict[str, float]:

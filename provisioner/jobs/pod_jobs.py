@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from provisioner.api.meta import rfc3339
+from provisioner.jobs.free import Requests, requests_on
 from provisioner.jobs.gangs import Gang, gang_of
 from provisioner.jobs.pods import (
     JobRules,
@@ -36,6 +37,35 @@ class PodJob:
     @property
     def has_begun_to_end(self) -> bool:
         return any(is_terminating(pod) for pod in self.pods)
+
+
+@dataclass(frozen=True)
+class NodePods:
+    """What the pods of a node are: its jobs, a gang in place of its own; what a drain has to end; what they request."""
+
+    jobs: tuple[Job | Gang, ...]
+    evictable: tuple[str, ...]
+    requests: Requests
+
+
+@dataclass(frozen=True)
+class Summarize:
+    """Says of pods, which are a node's, what they are under `rules`."""
+
+    rules: JobRules
+
+    def __call__(self, pods: Sequence[Pod]) -> NodePods:
+        jobs: dict[Job | Gang, None] = {}
+        for pod in pods:
+            if is_job(pod, self.rules):
+                jobs[gang_of(pod) or _single(pod).job] = None
+        return NodePods(tuple(jobs), evictable_keys(pods), requests_on(pods))
+
+
+def job_of_gang(members: Sequence[Pod]) -> Job | None:
+    """`members`: all that there are of one gang; None without any."""
+    gang = gang_of(members[0]) if members else None
+    return _of_gang(gang, members).job if gang is not None else None
 
 
 def gangs_of(pods: Iterable[Pod], rules: JobRules) -> tuple[Gang, ...]:

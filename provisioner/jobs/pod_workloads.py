@@ -18,9 +18,10 @@ from provisioner.cluster.events import Events
 from provisioner.cluster.resources import POD_DISRUPTION_BUDGETS, PODS
 from provisioner.cluster.source import Source
 from provisioner.jobs.budgets import Budget, read_budget
+from provisioner.jobs.free import Requests, requests_on
 from provisioner.jobs.gangs import Gang, gang_of
 from provisioner.jobs.pod_evictions import plan_evictions, refused, still_there
-from provisioner.jobs.pod_jobs import PodJob, find_jobs, gangs_of
+from provisioner.jobs.pod_jobs import PodJob, Summarize, evictable_keys, find_jobs, gangs_of, job_of_gang
 from provisioner.jobs.pods import (
     NOT_OVER,
     JobRules,
@@ -33,7 +34,7 @@ from provisioner.jobs.pods import (
     key_of,
     node_of,
 )
-from provisioner.jobs.work import EvictionBlocked, JobKind
+from provisioner.jobs.work import EvictionBlocked, Job, JobKind
 
 log = structlog.get_logger()
 
@@ -43,11 +44,12 @@ WARNING_REASON: Final = "MaintenanceDeadline"
 
 @dataclass(frozen=True)
 class PodView:
-    """The pods of a node at one moment, and the jobs among them."""
+    """What the pods of a node say of it. `unknown`: rules that nobody can read, in words."""
 
-    rules: JobRules
-    pods: tuple[Pod, ...]
-    jobs: tuple[PodJob, ...]
+    jobs: tuple[Job, ...]
+    evictable: tuple[str, ...]
+    requests: Requests
+    unknown: tuple[str, ...]
 
 
 class PodWorkloads:
@@ -60,12 +62,18 @@ class PodWorkloads:
         self._cached = pods.index(_node_and_gang) if pods is not None else None
 
     def look(self, node: str, pool: NodePool, *, fresh: bool = True) -> PodView:
-        """What runs on `node`, and the members elsewhere of gangs that run there; `fresh`: past every cache."""
+        """What runs on `node`; `fresh`: past every cache."""
         rules = job_rules(pool)
-        if self._cached is not None and not fresh:
-            known: tuple[Pod, ...] = tuple(self._cached.get(node))
-            members = {gang: self._cached.get(gang) for gang in gangs_of(known, rules)}
-            return PodView(rules, known, find_jobs(known, members, rules))
+        if self._cached is None or fresh:
+            pods, found = self._find(node, rules)
+            jobs = tuple(each.job for each in found)
+            return PodView(jobs, evictable_keys(pods), requests_on(pods), rules.unknown)
+        known = self._cached.summary(node, Summarize(rules))
+        told = (each if isinstance(each, Job) else self._cached.summary(each, job_of_gang) for each in known.jobs)
+        return PodView(tuple(job for job in told if job is not None), known.evictable, known.requests, rules.unknown)
+
+    def _find(self, node: str, rules: JobRules) -> tuple[tuple[Pod, ...], tuple[PodJob, ...]]:
+        """The pods of `node`, and its jobs with the members elsewhere of gangs that run there."""
         pods = self._pods_of(node)
         elsewhere: dict[Gang, Sequence[Pod]] = {}
         lists: dict[tuple[str, str | None], Sequence[Pod]] = {}
@@ -75,29 +83,30 @@ class PodWorkloads:
             if key not in lists:
                 lists[key] = self._candidates(gang)
             elsewhere[gang] = lists[key]
-        return PodView(rules, pods, find_jobs(pods, elsewhere, rules))
+        return pods, find_jobs(pods, elsewhere, rules)
 
     def warn(self, node: str, pool: NodePool, deadline: datetime, reason: str) -> int:
         """Annotate every pod of the jobs on `node`, and record an Event on it; returns how many know now."""
-        pods = {pod["metadata"]["uid"]: pod for found in self.look(node, pool).jobs for pod in found.pods}
+        _, jobs = self._find(node, job_rules(pool))
+        pods = {pod["metadata"]["uid"]: pod for found in jobs for pod in found.pods}
         return sum(self._warn_pod(node, pod, deadline, reason) for pod in pods.values() if not is_terminating(pod))
 
     def evict(
         self, node: str, pool: NodePool, *, spare: Collection[JobKind], force: bool
     ) -> tuple[EvictionBlocked, ...]:
         """Evict what may be evicted; returns which pods of `node` are still there, and why."""
-        view = self.look(node, pool)
-        affected = (*view.pods, *(pod for found in view.jobs for pod in found.pods))
+        pods, jobs = self._find(node, job_rules(pool))
+        affected = (*pods, *(pod for found in jobs for pod in found.pods))
         if not any(is_evictable(pod) for pod in affected):
             return ()
         budgets = self._budgets(affected)
-        plan = plan_evictions(node, view.pods, view.jobs, budgets, spare=spare, force=force)
+        plan = plan_evictions(node, pods, jobs, budgets, spare=spare, force=force)
         reasons = dict(plan.held)
         for pod in plan.evict:
             held = self._evict_pod(pod)
             if held is not None:
                 reasons[pod["metadata"]["uid"]] = held
-        remaining = self._pods_of(node) if plan.evict else view.pods
+        remaining = self._pods_of(node) if plan.evict else pods
         return still_there(remaining, reasons, self._now())
 
     def _pods_of(self, node: str) -> tuple[Pod, ...]:

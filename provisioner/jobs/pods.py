@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final
 
 from provisioner.api.errors import Refused
@@ -15,6 +16,7 @@ from provisioner.api.node_contract import (
     POD_WARNING_ANNOTATION,
 )
 from provisioner.api.node_pool import NodePool
+from provisioner.api.pool_settings import PodJobs
 from provisioner.jobs.gangs import GANG_ANNOTATIONS, gang_of
 from provisioner.jobs.selectors import Selector, parse_selector
 
@@ -58,7 +60,11 @@ class JobRules:
 
 def job_rules(pool: NodePool) -> JobRules:
     """The pool's rules, read from its selectors."""
-    settings = pool.spec.jobs.kubernetes
+    return _read_rules(pool.name, pool.spec.jobs.kubernetes)
+
+
+@lru_cache(maxsize=256)
+def _read_rules(pool: str, settings: PodJobs) -> JobRules:
     unknown: list[str] = []
 
     def read(field: str, texts: tuple[str, ...]) -> tuple[Selector, ...]:
@@ -67,7 +73,7 @@ def job_rules(pool: NodePool) -> JobRules:
             try:
                 found.append(parse_selector(text))
             except Refused as error:
-                unknown.append(f"NodePool {pool.name}: spec.jobs.kubernetes.{field}[{number}]: {error}")
+                unknown.append(f"NodePool {pool}: spec.jobs.kubernetes.{field}[{number}]: {error}")
         return tuple(found)
 
     selectors = read("selectors", settings.selectors)

@@ -150,6 +150,6 @@ def test_whatever_stands_in_an_answer_it_is_one_or_none(put: Callable[[Any], Any
 def test_an_honest_answer_is_read() -> None:
     body = [json.dumps(HONEST).encode()]
     (job,) = read_answer(200, body, "jobs", _reader(read_job, Bounds().job), Turn()).found or ()
-    assert job.runs_on("r2")
+    assert job.is_placed_on("r2")
     dialect = choose_dialect(read_answer(200, body, "paths", read_offer, Turn()).found or (), "http://slurm")
     assert (dialect.version, dialect.updates_nodes, dialect.signals_steps) == ("v0.0.42", True, True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, TypeVar
 
 from provisioner.cluster.source import KeysOf
+
+T = TypeVar("T")
 
 
 class ScannedIndex:
@@ -16,3 +18,6 @@ class ScannedIndex:
 
     def get(self, key: Hashable, /) -> list[dict[str, Any]]:
         return [item for item in self._items() if key in self._keys_of(item)]
+
+    def summary(self, key: Hashable, make: Callable[[list[dict[str, Any]]], T], /) -> T:
+        return make(self.get(key))

@@ -10,7 +10,7 @@ import pytest
 from provisioner.api.meta import ObjectMeta
 from provisioner.api.server import Server, ServerSpec
 from provisioner.jobs.cluster_workloads import ClusterWorkloads
-from provisioner.jobs.free import MAX_QUANTITY, free_share, read_quantity, requests_of
+from provisioner.jobs.free import MAX_QUANTITY, free_share, read_quantity, requests_of, requests_on
 from provisioner.jobs.pods import trim_pod
 from tests.boot.fake_source import FakeSource
 from tests.cluster.fake_events import FakeEvents
@@ -61,28 +61,28 @@ def test_no_quantity_is_more_than_the_most() -> None:
     ],
 )
 def test_a_server_with_gpus_is_free_as_far_as_they_are(pods: Sequence[Body], free: float) -> None:
-    assert free_share(HGX, pods) == free
+    assert free_share(HGX, requests_on(pods)) == free
 
 
 def test_slices_count_as_what_they_are_of() -> None:
     sliced = {"nvidia.com/gpu": "0", "nvidia.com/mig-1g.10gb": "28", "nvidia.com/mig-3g.40gb": "8"}
     pods = [pod(resources=gpus("7", "nvidia.com/mig-1g.10gb"))]
-    assert free_share(sliced, pods) == pytest.approx(0.875)
+    assert free_share(sliced, requests_on(pods)) == pytest.approx(0.875)
 
 
 def test_a_server_without_gpus_is_free_as_far_as_its_cpus_are() -> None:
-    assert free_share({"cpu": "4"}, [pod(resources={"requests": {"cpu": "500m"}})]) == 0.875
+    assert free_share({"cpu": "4"}, requests_on([pod(resources={"requests": {"cpu": "500m"}})])) == 0.875
 
 
 @pytest.mark.parametrize("allocatable", [{}, {"cpu": "0"}, {"cpu": "x", "nvidia.com/gpu": "none"}])
 def test_of_a_node_that_does_not_say_what_it_has_nothing_is_known(allocatable: Body) -> None:
-    assert free_share(allocatable, [pod(resources=GPU)]) is None
+    assert free_share(allocatable, requests_on([pod(resources=GPU)])) is None
 
 
 def test_what_a_pod_has_by_a_claim_is_not_known_where_the_node_shows_no_gpus() -> None:
     claimed = pod(spec={"resourceClaims": [{"name": "gpu"}]})
-    assert free_share({"cpu": "4"}, [claimed]) is None
-    assert free_share(HGX, [claimed]) == 1.0
+    assert free_share({"cpu": "4"}, requests_on([claimed])) is None
+    assert free_share(HGX, requests_on([claimed])) == 1.0
 
 
 def test_containers_that_run_one_after_the_other_share_what_they_request() -> None:

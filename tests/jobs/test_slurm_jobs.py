@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from provisioner.jobs.slurm.hostlist import MAX_LETTERS, count, expand, includes
-from provisioner.jobs.slurm.jobs import as_jobs, held_by_kill_wait, jobs_of_node, warned, with_requeue, with_warning
+from provisioner.jobs.slurm.jobs import as_job, held_by_kill_wait, jobs_of_node, warned, with_requeue, with_warning
 from provisioner.jobs.slurm.objects import SlurmJob, SlurmNode, read_job, read_node
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -78,7 +78,7 @@ def test_a_job_is_read_in_every_version() -> None:
         "array_task_id": {"set": False, "infinite": False, "number": 0},
     }
     assert read_job(old) == read_job(new)
-    assert read_job(old).runs_on("r2")
+    assert read_job(old).is_placed_on("r2")
     task = new | {"array_job_id": {"set": True, "number": 5}, "array_task_id": {"set": True, "number": 0}}
     assert read_job(task).label == "5_0"
 
@@ -105,7 +105,7 @@ TIMES = {
 def test_when_a_job_began_and_by_when_it_ends_is_read_in_every_version(version: str) -> None:
     found = read_job(RUNNING | TIMES[version])
     assert (found.began, found.ends) == (BEGAN, BEGAN + timedelta(hours=2))
-    (told,) = as_jobs(jobs_of_node(node("ALLOCATED"), [found]), "r1", "s-")
+    told = as_job(found, "s-")
     assert (told.began, told.ends, told.partition, told.qos) == (found.began, found.ends, "gpu", "normal")
 
 
@@ -121,8 +121,8 @@ def test_the_time_of_a_suspended_job_stands_still() -> None:
 
 def test_a_planned_job_has_not_begun() -> None:
     planned = read_job(RUNNING | TIMES["24.11"] | {"job_state": ["PENDING"], "scheduled_nodes": "s-r1", "nodes": ""})
-    (told,) = as_jobs(jobs_of_node(node("IDLE+PLANNED"), [planned]), "r1", "s-")
-    assert (told.began, told.ends) == (None, None)
+    told = as_job(planned, "s-")
+    assert (told.servers, told.began, told.ends) == (("r1",), None, None)
 
 
 @pytest.mark.parametrize("odd", [0, -(10**18), 10**18, 1e300, float("nan"), "now", [], no_val(2**62)])
@@ -176,41 +176,40 @@ def job(state: str, *, nodes: str = "", planned: str = "", comment: str = "") ->
     ],
 )
 def test_a_job_in_this_state_is_on_its_nodes(state: str) -> None:
-    found = jobs_of_node(node("ALLOCATED"), [job(state, nodes="s-r[1-2]")])
+    found = jobs_of_node(node("ALLOCATED"), [job(state, nodes="s-r[1-2]")], NOW)
     assert [one.label for one in found.running] == ["7"]
     assert found.unknown == ()
 
 
 @pytest.mark.parametrize("state", ["COMPLETED", "FAILED", "TIMEOUT", "NODE_FAIL", "CANCELLED", "PENDING", "PREEMPTED"])
 def test_a_job_in_this_state_is_not_on_its_nodes(state: str) -> None:
-    found = jobs_of_node(node(), [job(state, nodes="s-r[1-2]")])
+    found = jobs_of_node(node(), [job(state, nodes="s-r[1-2]")], NOW)
     assert (found.running, found.planned, found.unknown) == ((), (), ())
 
 
 def test_a_job_of_another_node_is_none_of_this_one() -> None:
-    assert jobs_of_node(node(), [job("RUNNING", nodes="s-r[2-3]")]).running == ()
+    assert jobs_of_node(node(), [job("RUNNING", nodes="s-r[2-3]")], NOW).running == ()
 
 
 @pytest.mark.parametrize(("state", "planned"), [("IDLE+PLANNED", 1), ("IDLE+DRAIN", 0), ("DOWN", 0)])
 def test_a_planned_job_counts_while_the_node_takes_jobs(state: str, planned: int) -> None:
-    found = jobs_of_node(node(state), [job("PENDING", planned="s-r1")])
+    found = jobs_of_node(node(state), [job("PENDING", planned="s-r1")], NOW)
     assert len(found.planned) == planned
     assert found.unknown == ()
 
 
 @pytest.mark.parametrize("state", ["ALLOCATED", "MIXED", "IDLE+COMPLETING", "MIXED+DRAIN", "IDLE+PLANNED"])
 def test_a_node_that_slurm_calls_busy_without_showing_a_job_is_not_idle(state: str) -> None:
-    assert len(jobs_of_node(node(state), []).unknown) == 1
+    assert len(jobs_of_node(node(state), [], NOW).unknown) == 1
 
 
 def test_hosts_that_nobody_can_read_make_the_node_unknown_not_idle() -> None:
-    (said,) = jobs_of_node(node(), [job("RUNNING", nodes="s-r[")]).unknown
+    (said,) = jobs_of_node(node(), [job("RUNNING", nodes="s-r[")], NOW).unknown
     assert said.startswith("Slurm job 7 runs on hosts that are not readable")
 
 
 def test_servers_are_named_as_nodes_of_the_cluster() -> None:
-    found = jobs_of_node(node("ALLOCATED"), [job("RUNNING", nodes="s-r[1-2]")])
-    assert [one.servers for one in as_jobs(found, "r1", "s-")] == [("r1", "r2")]
+    assert as_job(job("RUNNING", nodes="s-r[1-2]"), "s-").servers == ("r1", "r2")
 
 
 def test_processes_of_a_job_that_we_requeued_are_waited_for_on_that_node_alone() -> None:

@@ -15,8 +15,8 @@ import pytest
 from provisioner.api.node_pool import NodePool
 from provisioner.api.pool_settings import JobSettings, SlurmJobs
 from provisioner.jobs.slurm import rest
-from provisioner.jobs.slurm.looks import AHEAD_SECONDS, FAILED_SECONDS, LATE_SECONDS, WANTED_SECONDS
-from provisioner.jobs.slurm.workloads import SlurmWorkloads
+from provisioner.jobs.slurm.looks import AHEAD_SECONDS, ASKED_SECONDS, FAILED_SECONDS, LATE_SECONDS, WANTED_SECONDS
+from provisioner.jobs.slurm.workloads import SharedSlurm, SlurmWorkloads, share_slurm
 from provisioner.outbound.lanes import NeedsLane
 from tests.boot import objects
 from tests.jobs.fake_slurmrestd import FakeSlurmrestds
@@ -38,7 +38,7 @@ class Secrets:
 class Desk:
     """SlurmWorkloads, with a clock that a test sets."""
 
-    def __init__(self, slurm: FakeSlurmrestds, *, in_lanes: bool = False) -> None:
+    def __init__(self, slurm: FakeSlurmrestds, *, in_lanes: bool = False, shared: SharedSlurm | None = None) -> None:
         self.slurm, self.seconds = slurm, 1000.0
         self.workloads = SlurmWorkloads(
             Secrets(),  # type: ignore[arg-type]
@@ -46,6 +46,7 @@ class Desk:
             now=lambda: NOON + timedelta(seconds=self.seconds - 1000),
             monotonic=lambda: self.seconds,
             in_lanes=in_lanes,
+            shared=shared,
         )
         settings = SlurmJobs(url=slurm.url(PATH), credentials_name="slurm")
         self.pool: NodePool = replace(
@@ -115,17 +116,17 @@ def test_an_old_view_is_none(slurm: FakeSlurmrestds) -> None:
 
 def test_nobody_asks_ahead_but_while_somebody_wants_to_know(slurm: FakeSlurmrestds) -> None:
     desk = Desk(slurm)
-    url, looks = slurm.url(PATH), desk.workloads._looks
-    assert looks.ahead(url) is None
+    url = slurm.url(PATH)
+    assert desk.workloads.look_ahead(url) is None
     desk.look()
     desk.asked()
     asked = 0
-    while (rest := looks.ahead(url)) is not None:
+    while (rest := desk.workloads.look_ahead(url)) is not None:
         desk.seconds += rest
         asked += desk.asked()["GET jobs"]
     assert asked == WANTED_SECONDS // AHEAD_SECONDS - 1
     desk.seconds += 1000
-    assert looks.ahead(url) is None
+    assert desk.workloads.look_ahead(url) is None
     assert not desk.asked()
 
 
@@ -133,7 +134,7 @@ def test_a_slurmrestd_that_takes_long_is_asked_so_much_less_often(slurm: FakeSlu
     desk = Desk(slurm)
     slurm.before_jobs = lambda: setattr(desk, "seconds", desk.seconds + 6)
     desk.look()
-    assert desk.workloads._looks.ahead(slurm.url(PATH)) == 54
+    assert desk.workloads.look_ahead(slurm.url(PATH)) == 54
     desk.asked()
     desk.seconds += 54 + LATE_SECONDS - 1
     assert desk.look().state == "IDLE"
@@ -210,3 +211,108 @@ def test_in_lanes_only_the_slurmrestds_own_thread_waits_for_it(slurm: FakeSlurmr
     ):
         with pytest.raises(NeedsLane):
             act()
+
+
+ASKED_ONCE = {"GET openapi/v3": 1, "GET nodes": 1, "GET jobs": 1}
+
+
+@pytest.fixture
+def shared() -> SharedSlurm:
+    return share_slurm(lambda: NOON, lambda: 1000.0)
+
+
+def in_lane(desk: Desk, name: str = NAMES[0]) -> tuple[threading.Event, list[Any]]:
+    """A look in the desk's own lane; when it is done, and what it said."""
+    done, said = threading.Event(), []
+
+    def work() -> None:
+        said.append(desk.look(name))
+        done.set()
+
+    with pytest.raises(NeedsLane) as needed:
+        desk.look(name)
+    needed.value.submit(work)
+    return done, said
+
+
+def test_two_who_share_their_looks_ask_a_slurmrestd_no_more_than_one(
+    slurm: FakeSlurmrestds, shared: SharedSlurm
+) -> None:
+    first, second = Desk(slurm, shared=shared), Desk(slurm, shared=shared)
+    assert first.look(NAMES[0]).state == second.look(NAMES[1]).state == "IDLE"
+    assert first.asked() == ASKED_ONCE
+    assert first.workloads.bulkhead is second.workloads.bulkhead
+
+
+def test_who_comes_while_another_asks_waits_for_that_answer(slurm: FakeSlurmrestds, shared: SharedSlurm) -> None:
+    first, second = Desk(slurm, in_lanes=True, shared=shared), Desk(slurm, in_lanes=True, shared=shared)
+    asked, answer = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        asked.set()
+        answer.wait(PATIENCE)
+
+    slurm.before_jobs = hold
+    done, said = in_lane(first)
+    assert asked.wait(PATIENCE)
+    done_too, said_too = in_lane(second, NAMES[1])
+    assert not done_too.wait(0.3)
+    answer.set()
+    assert done.wait(PATIENCE)
+    assert done_too.wait(PATIENCE)
+    assert said[0].state == said_too[0].state == "IDLE"
+    assert first.asked() == ASKED_ONCE
+
+
+def test_who_changed_a_node_while_another_asked_asks_anew(slurm: FakeSlurmrestds) -> None:
+    clock = [1000.0]
+    shared = share_slurm(lambda: NOON, lambda: clock[0])
+    first, second = Desk(slurm, shared=shared), Desk(slurm, shared=shared)
+
+    def drain() -> None:
+        slurm.before_jobs = lambda: None
+        clock[0] += 1
+        assert second.workloads.close(NAMES[0], second.pool, "provisioner: r000-1") is not None
+        clock[0] += 1
+
+    slurm.before_jobs = drain
+    assert first.look(NAMES[0]).state == "IDLE"
+    first.asked()
+    assert second.look(NAMES[0]).state == "IDLE+DRAIN"
+    assert first.look(NAMES[0]).state == "IDLE+DRAIN"
+    assert first.asked()["GET jobs"] == 1
+
+
+def test_a_failure_counts_for_all_who_share(slurm: FakeSlurmrestds, shared: SharedSlurm) -> None:
+    first, second = Desk(slurm, shared=shared), Desk(slurm, shared=shared)
+    slurm.says[PATH] = (500, b"")
+    assert first.look().unknown == second.look().unknown != ()
+    assert sum(first.asked().values()) == 1
+
+
+def test_who_would_ask_ahead_leaves_it_to_whoever_asks(slurm: FakeSlurmrestds) -> None:
+    clock = [1000.0]
+    shared = share_slurm(lambda: NOON, lambda: clock[0])
+    first, second = Desk(slurm, shared=shared), Desk(slurm, shared=shared)
+    first.look()
+    first.asked()
+    clock[0] += AHEAD_SECONDS
+    said: list[float | None] = []
+    slurm.before_jobs = lambda: said.append(second.workloads.look_ahead(slurm.url(PATH)))
+    assert first.workloads.look_ahead(slurm.url(PATH)) == AHEAD_SECONDS
+    assert said == [ASKED_SECONDS]
+    assert second.workloads.look_ahead(slurm.url(PATH)) == AHEAD_SECONDS
+    assert first.asked()["GET jobs"] == 1
+
+
+def test_what_is_told_of_a_job_is_told_for_each_prefix(slurm: FakeSlurmrestds) -> None:
+    slurm.jobs[PATH] = [{"job_id": 7, "job_state": ["RUNNING"], "nodes": "r[000-001]"}]
+    desk = Desk(slurm)
+    assert desk.look("r000").jobs is not desk.look("r001").jobs
+    assert desk.look("r000").jobs[0] is desk.look("r001").jobs[0]
+    (settings,) = [desk.pool.spec.jobs.slurm]
+    assert settings is not None
+    prefixed = JobSettings(slurm=replace(settings, node_name_prefix="r"))
+    other = replace(desk.pool, spec=replace(desk.pool.spec, jobs=prefixed))
+    (told,) = desk.workloads.look("000", other, fresh=False).jobs
+    assert told.servers == ("000", "001")

@@ -16,8 +16,9 @@ import requests
 from provisioner.api.pool_settings import JobSettings, SlurmJobs
 from provisioner.api.values import Secret
 from provisioner.jobs.slurm.answers import Dialect, SlurmFailed, choose_dialect, read_offer
+from provisioner.jobs.slurm.connections import CREDENTIALS_SECONDS
 from provisioner.jobs.slurm.rest import SlurmAccess, SlurmRest
-from provisioner.jobs.slurm.workloads import CREDENTIALS_SECONDS, SlurmView, SlurmWorkloads
+from provisioner.jobs.slurm.workloads import SlurmView, SlurmWorkloads
 from tests.boot import objects
 from tests.maintenance.samples import NOON
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -26,30 +26,56 @@ _REQUEUED: Final = re.compile(r"provisioner: requeued from (\S+) at ([0-9T:-]+Z)
 
 
 @dataclass(frozen=True)
+class Unplaced:
+    """A job whose hosts are not readable, and why: it may be on any node."""
+
+    job: SlurmJob
+    words: str
+
+
+@dataclass(frozen=True)
 class NodeJobs:
     """The jobs of one node. `unknown`: what does not add up, in words."""
 
     running: tuple[SlurmJob, ...]
     planned: tuple[SlurmJob, ...]
     unknown: tuple[str, ...]
-    ending: tuple[EvictionBlocked, ...] = ()
+    ending: tuple[EvictionBlocked, ...]
     """Those that we requeued, and whose processes may still be there."""
 
 
-def jobs_of_node(node: SlurmNode, jobs: Iterable[SlurmJob]) -> NodeJobs:
+def jobs_of_node(node: SlurmNode, jobs: Collection[SlurmJob], now: datetime) -> NodeJobs:
     """What of `jobs`, which were read after `node`, is on it or shall start on it."""
-    running: list[SlurmJob] = []
-    planned: list[SlurmJob] = []
-    unknown: list[str] = []
+    placed: list[SlurmJob] = []
+    unplaced: list[Unplaced] = []
     for job in jobs:
         try:
-            if job.runs_on(node.name):
-                running.append(job)
-            elif node.takes_jobs and job.is_planned_on(node.name):
-                # Slurm plans nothing on a drained node; what it planned before it looks at again.
-                planned.append(job)
+            if job.is_placed_on(node.name):
+                placed.append(job)
         except ValueError as error:
-            unknown.append(f"Slurm job {job.label} runs on hosts that are not readable: {error}")
+            unplaced.append(Unplaced(job, str(error)))
+    return sort_jobs(node, placed, unplaced, held_by_kill_wait(node, jobs, now))
+
+
+def sort_jobs(
+    node: SlurmNode,
+    placed: Iterable[SlurmJob],
+    unplaced: Iterable[Unplaced],
+    ending: tuple[EvictionBlocked, ...],
+) -> NodeJobs:
+    """`placed`: the jobs on `node`, and those that are planned to be; they were read after it."""
+    running, planned = [], []
+    for job in placed:
+        if job.is_on_nodes:
+            running.append(job)
+        elif node.takes_jobs:
+            # Slurm plans nothing on a drained node; what it planned before it looks at again.
+            planned.append(job)
+    unknown = [
+        f"Slurm job {each.job.label} runs on hosts that are not readable: {each.words}"
+        for each in unplaced
+        if each.job.is_on_nodes or node.takes_jobs
+    ]
     if node.is_busy and not running:
         unknown.append(
             f"Slurm says that node {node.name} is {node.state}, and shows no job there: a job just ended, or the user "
@@ -57,23 +83,20 @@ def jobs_of_node(node: SlurmNode, jobs: Iterable[SlurmJob]) -> NodeJobs:
         )
     elif node.is_planned and node.takes_jobs and not planned and not running:
         unknown.append(f"Slurm has planned a job on node {node.name}, and shows none: it just changed its mind")
-    return NodeJobs(tuple(running), tuple(planned), tuple(unknown))
+    return NodeJobs(tuple(running), tuple(planned), tuple(unknown), ending)
 
 
-def as_jobs(found: NodeJobs, node: str, prefix: str) -> tuple[Job, ...]:
-    """For the executor; `node` and the names in `servers` are those of the Nodes, without Slurm's `prefix`."""
-    return tuple(
-        Job(
-            kind="SlurmJob",
-            name=job.label,
-            servers=_servers(job, node, prefix),
-            message=describe(job),
-            began=job.began,
-            ends=job.ends,
-            partition=job.partition or None,
-            qos=job.qos or None,
-        )
-        for job in (*found.running, *found.planned)
+def as_job(job: SlurmJob, prefix: str) -> Job:
+    """For the executor; its servers are named as the Nodes are, without Slurm's `prefix`."""
+    return Job(
+        kind="SlurmJob",
+        name=job.label,
+        servers=tuple(sorted({name.removeprefix(prefix) for name in expand(job.places)})),
+        message=describe(job),
+        began=job.began,
+        ends=job.ends,
+        partition=job.partition or None,
+        qos=job.qos or None,
     )
 
 
@@ -128,8 +151,3 @@ def with_requeue(job: SlurmJob, node: str, now: datetime) -> str:
 def _with_note(job: SlurmJob, note: str) -> str:
     others = _NOTE.sub("", job.admin_comment)
     return f"{others}; " * bool(others) + f"provisioner: {note}"
-
-
-def _servers(job: SlurmJob, node: str, prefix: str) -> tuple[str, ...]:
-    names = expand(job.places)
-    return tuple(sorted({node, *(name.removeprefix(prefix) for name in names)}))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -16,10 +16,12 @@ from typing import Final
 from provisioner.api.errors import Retryable
 from provisioner.api.meta import rfc3339
 from provisioner.jobs.slurm.answers import SlurmFailed
+from provisioner.jobs.slurm.connections import Key
 from provisioner.jobs.slurm.hostlist import expand
-from provisioner.jobs.slurm.jobs import requeued_from
+from provisioner.jobs.slurm.jobs import NodeJobs, Unplaced, as_job, held_by_kill_wait, requeued_from, sort_jobs
 from provisioner.jobs.slurm.objects import SlurmJob, SlurmNode
 from provisioner.jobs.slurm.rest import SlurmRest
+from provisioner.jobs.work import Job
 from provisioner.outbound.bulkhead import NoRoom
 from provisioner.outbound.turns import Turn
 
@@ -31,11 +33,12 @@ LATE_SECONDS: Final = 10.0
 """A view that is so much older than it should be is none: a new one comes, or it is not known what runs there."""
 WANTED_SECONDS: Final = 90.0
 """Longer than the longest pause between two looks of a Maintenance that waits."""
+ASKED_SECONDS: Final = 1.0
+"""How long who would ask ahead rests while somebody else asks."""
 FAILED_SECONDS: Final = 5.0
 """So long a failure counts for all servers, before the next of them asks again."""
 
-Key = tuple[str, str, str | None]
-"""URL, name of the Secret, certificate: who else asks may be shown other jobs."""
+Connect = Callable[[Key], SlurmRest]
 
 
 @dataclass(frozen=True)
@@ -45,16 +48,30 @@ class SlurmCluster:
     began: float
     ended: float
     nodes: Mapping[str, SlurmNode]
-    jobs: Mapping[str, tuple[SlurmJob, ...]]
-    """By node: all that concern it; by no name, those that may concern any."""
+    placed: Mapping[str, Sequence[SlurmJob]]
+    """By node: those that are there, or are planned to be."""
+    left: Mapping[str, Sequence[SlurmJob]]
+    """By node: those that were requeued off it."""
+    unplaced: Sequence[Unplaced]
+    told: dict[tuple[SlurmJob, str], Job] = field(default_factory=dict, compare=False, repr=False)
+    """What `as_job` said before."""
 
     @property
     def next_at(self) -> float:
         """When it is worth asking anew."""
         return self.began + min(SELDOM_SECONDS, max(AHEAD_SECONDS, AHEAD_TIMES * (self.ended - self.began)))
 
-    def of(self, node: str) -> tuple[SlurmNode | None, tuple[SlurmJob, ...]]:
-        return self.nodes.get(node), (*self.jobs.get(node, ()), *self.jobs.get("", ()))
+    def jobs_of(self, node: SlurmNode, now: datetime) -> NodeJobs:
+        """Those of one of its nodes."""
+        ending = held_by_kill_wait(node, self.left.get(node.name, ()), now)
+        return sort_jobs(node, self.placed.get(node.name, ()), self.unplaced, ending)
+
+    def as_job(self, job: SlurmJob, prefix: str) -> Job:
+        """What `jobs.as_job` says, once for all nodes of a job."""
+        found = self.told.get((job, prefix))
+        if found is None:
+            found = self.told[job, prefix] = as_job(job, prefix)
+        return found
 
 
 @dataclass(frozen=True)
@@ -72,7 +89,8 @@ class Failure:
 
 @dataclass
 class _Entry:
-    connect: Callable[[], SlurmRest]
+    asking: threading.Lock = field(default_factory=threading.Lock)
+    """Held by whoever asks: others wait for what that brings."""
     wanted_until: float = 0.0
     view: SlurmCluster | None = None
     failure: Failure | None = None
@@ -81,7 +99,8 @@ class _Entry:
 
 
 class SlurmLooks:
-    """Usable from several threads; only `refresh` and `ahead` wait for a slurmrestd."""
+    """Usable from several threads, and by several who each `connect` in their own way. Only `refresh` and `ahead` wait
+    for a slurmrestd; nobody asks one under a key while another does."""
 
     def __init__(self, *, now: Callable[[], datetime], monotonic: Callable[[], float]) -> None:
         self._now = now
@@ -89,11 +108,10 @@ class SlurmLooks:
         self._lock = threading.Lock()
         self._entries: dict[Key, _Entry] = {}
 
-    def want(self, key: Key, connect: Callable[[], SlurmRest]) -> None:
-        """Somebody needs to know for a while from here; by `connect` it is asked."""
+    def want(self, key: Key) -> None:
+        """Somebody needs to know for a while from here."""
         with self._lock:
-            entry = self._entries.setdefault(key, _Entry(connect))
-            entry.connect, entry.wanted_until = connect, self._monotonic() + WANTED_SECONDS
+            self._entry(key).wanted_until = self._monotonic() + WANTED_SECONDS
 
     def find(self, key: Key, node: str) -> SlurmCluster | Failure | None:
         """What is known now of `node`, without asking; None if that is out of date."""
@@ -121,18 +139,25 @@ class SlurmLooks:
             if entry is not None:
                 entry.acted[node] = self._monotonic()
 
-    def refresh(self, key: Key) -> SlurmCluster | Failure:
-        """Ask. To be called in one thread at a time for each key, after `want`."""
+    def refresh(self, key: Key, node: str, connect: Connect) -> SlurmCluster | Failure:
+        """Ask, unless somebody else does: then wait for that, as long as a call takes at most, and ask if `node` was
+        changed since it began."""
         with self._lock:
-            entry = self._entries[key]
+            entry = self._entry(key)
+        with entry.asking:
+            return self.find(key, node) or self._ask(key, entry, connect)
+
+    def _entry(self, key: Key) -> _Entry:
+        return self._entries.setdefault(key, _Entry())
+
+    def _ask(self, key: Key, entry: _Entry, connect: Connect) -> SlurmCluster | Failure:
         began = self._monotonic()
         try:
-            rest = entry.connect()
+            rest = connect(key)
             # The nodes first: a job that starts between the two is then seen among the jobs.
             nodes = rest.nodes()
             jobs = rest.jobs()
-            known = {node.name: node for node in nodes}
-            view = SlurmCluster(began, self._monotonic(), known, _by_node(jobs, known))
+            view = _view(nodes, jobs, began, self._monotonic)
         except SlurmFailed as error:
             with self._lock:
                 before, words = entry.failure, str(error)
@@ -146,51 +171,63 @@ class SlurmLooks:
             entry.acted = {node: at for node, at in entry.acted.items() if at > began}
         return view
 
-    def ahead(self, url: str) -> float | None:
+    def ahead(self, url: str, connect: Connect) -> float | None:
         """Ask for what is wanted of `url` and nearly out of date; returns seconds until the next time, None: never.
 
         What has failed, or an API server that gives no credentials, is not asked ahead: whoever needs it asks.
         """
         try:
-            return self._ahead(url)
+            return self._ahead(url, connect)
         except Retryable:
             return None
 
-    def _ahead(self, url: str) -> float | None:
+    def _ahead(self, url: str, connect: Connect) -> float | None:
         with self._lock:
             now = self._monotonic()
             self._entries = {
                 key: entry for key, entry in self._entries.items() if now - entry.wanted_until < WANTED_SECONDS
             }
             wanted = [
-                (key, entry.view.next_at - now)
+                (key, entry)
                 for key, entry in self._entries.items()
-                if key[0] == url and entry.view is not None and entry.failure is None and entry.wanted_until > now
+                if key.url == url and entry.view is not None and entry.failure is None and entry.wanted_until > now
             ]
-        rests = []
-        for key, rest in wanted:
-            found = self.refresh(key) if rest <= 0 else None
-            if isinstance(found, SlurmCluster):
-                rest = found.next_at - found.ended
-            if not isinstance(found, Failure):
-                rests.append(rest)
-        return max(0.0, min(rests)) if rests else None
+        rests = [self._keep_up(key, entry, connect) for key, entry in wanted]
+        known = [rest for rest in rests if rest is not None]
+        return max(0.0, min(known)) if known else None
+
+    def _keep_up(self, key: Key, entry: _Entry, connect: Connect) -> float | None:
+        """Ask if it is time; seconds until it is again, None after a failure."""
+        if not entry.asking.acquire(blocking=False):
+            return ASKED_SECONDS
+        try:
+            with self._lock:
+                found = entry.view if entry.failure is None else entry.failure
+            if isinstance(found, SlurmCluster) and found.next_at <= self._monotonic():
+                found = self._ask(key, entry, connect)
+            return found.next_at - self._monotonic() if isinstance(found, SlurmCluster) else None
+        finally:
+            entry.asking.release()
 
 
-def _by_node(jobs: Iterable[SlurmJob], nodes: Container[str]) -> dict[str, tuple[SlurmJob, ...]]:
-    """The jobs by those of `nodes` that they concern; by no name, those whose nodes are not readable."""
-    found: dict[str, list[SlurmJob]] = defaultdict(list)
-    everywhere: list[SlurmJob] = []
+def _view(
+    nodes: Iterable[SlurmNode], jobs: Iterable[SlurmJob], began: float, monotonic: Callable[[], float]
+) -> SlurmCluster:
+    """What was said, by node."""
+    known = {node.name: node for node in nodes}
+    placed: dict[str, list[SlurmJob]] = defaultdict(list)
+    left: dict[str, list[SlurmJob]] = defaultdict(list)
+    unplaced: list[Unplaced] = []
     with Turn() as turn:
         for job in jobs:
             turn.step()
             try:
-                names = set(expand(job.places))
-            except ValueError:
-                everywhere.append(job)
-                continue
-            left = requeued_from(job)
-            for name in names if left is None else names | {left}:
-                if name in nodes:
-                    found[name].append(job)
-    return {name: tuple(of_node) for name, of_node in found.items()} | {"": tuple(everywhere)}
+                for name in dict.fromkeys(expand(job.places)):
+                    if name in known:
+                        placed[name].append(job)
+            except ValueError as error:
+                unplaced.append(Unplaced(job, str(error)))
+            origin = requeued_from(job)
+            if origin in known:
+                left[origin].append(job)
+    return SlurmCluster(began, monotonic(), known, dict(placed), dict(left), unplaced)

@@ -132,13 +132,9 @@ class SlurmJob:
         """Where it is, or is planned to be, as Slurm writes that; nothing if it is over."""
         return self.nodes if self.is_on_nodes else self.planned_nodes if self.is_pending else ""
 
-    def runs_on(self, node: str) -> bool:
-        """Raises: ValueError if its nodes are not readable."""
-        return self.is_on_nodes and includes(self.nodes, node)
-
-    def is_planned_on(self, node: str) -> bool:
-        """Raises: ValueError if its nodes are not readable."""
-        return self.is_pending and includes(self.planned_nodes, node)
+    def is_placed_on(self, node: str) -> bool:
+        """Whether it is there, or is planned to be. Raises: ValueError if its nodes are not readable."""
+        return includes(self.places, node)
 
 
 class Bounds:

@@ -9,47 +9,41 @@ does so in its own thread (`outbound.lanes`): a slurmrestd that hangs takes no w
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
 
 import structlog
 
-from provisioner.api.errors import NotFound
 from provisioner.api.node_pool import NodePool
 from provisioner.api.pool_settings import SlurmJobs
-from provisioner.api.values import Secret
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.resources import SECRETS
 from provisioner.jobs.slurm.acts import end_jobs, require_node, signal_of, update_node, warn_job
-from provisioner.jobs.slurm.answers import Dialect, NoAnswer, SlurmFailed
-from provisioner.jobs.slurm.jobs import (
-    NodeJobs,
-    as_jobs,
-    describe,
-    held_by_kill_wait,
-    jobs_of_node,
-    warned,
-)
-from provisioner.jobs.slurm.looks import Failure, Key, SlurmLooks
-from provisioner.jobs.slurm.objects import SlurmJob, SlurmNode
-from provisioner.jobs.slurm.rest import SlurmAccess, SlurmRest
+from provisioner.jobs.slurm.answers import SlurmFailed
+from provisioner.jobs.slurm.connections import BACKEND, SlurmConnections, key_of, slurm_bulkhead
+from provisioner.jobs.slurm.jobs import NodeJobs, as_job, describe, jobs_of_node, warned
+from provisioner.jobs.slurm.looks import Failure, SlurmCluster, SlurmLooks
+from provisioner.jobs.slurm.objects import SlurmNode
 from provisioner.jobs.work import EvictionBlocked, Job, JobKind, SlurmDrained
-from provisioner.outbound.bulkhead import Bulkhead, LanePolicy
+from provisioner.outbound.bulkhead import Bulkhead
 from provisioner.outbound.lanes import Lanes
 
 log = structlog.get_logger()
 
-CREDENTIALS_SECONDS: Final = 30.0
-"""A Secret is read again so often, and once slurmrestd refuses what it held."""
-BACKEND: Final = "slurmrestd"
-POLICY: Final = LanePolicy(calls=2, failures=3, first_seconds=5.0, cap_seconds=60.0)
+
+@dataclass(frozen=True)
+class SharedSlurm:
+    """What those have in common who ask slurmrestds from one process, each with an account of its own: none is asked
+    twice for what both want to know, or given up by one of them alone."""
+
+    looks: SlurmLooks
+    bulkhead: Bulkhead
+
+
+def share_slurm(now: Callable[[], datetime], monotonic: Callable[[], float] = time.monotonic) -> SharedSlurm:
+    return SharedSlurm(SlurmLooks(now=now, monotonic=monotonic), slurm_bulkhead(monotonic))
 
 
 @dataclass(frozen=True)
@@ -68,6 +62,7 @@ class SlurmWorkloads:
     """Usable from several threads. `namespace`: where the Secrets with credentials are.
 
     `in_lanes`: what waits for a slurmrestd raises NeedsLane but in its own thread; else each caller waits itself.
+    `shared`: with whom else in this process; with nobody if absent.
     """
 
     def __init__(
@@ -78,29 +73,27 @@ class SlurmWorkloads:
         now: Callable[[], datetime],
         monotonic: Callable[[], float] = time.monotonic,
         in_lanes: bool = False,
+        shared: SharedSlurm | None = None,
     ) -> None:
-        self._cluster = cluster
-        self._namespace = namespace
+        shared = shared or share_slurm(now, monotonic)
         self._now = now
-        self._monotonic = monotonic
-        self._credentials: dict[str, tuple[float, str, Secret]] = {}  # by Secret: when they were read, user, token
-        self._dialects: dict[str, Dialect] = {}
-        self._looks = SlurmLooks(now=now, monotonic=monotonic)
-        self._lanes = Lanes(BACKEND, self._looks.ahead) if in_lanes else None
-        self.bulkhead = Bulkhead(BACKEND, POLICY, clock=monotonic)
+        self._looks = shared.looks
+        self.bulkhead = shared.bulkhead
+        lanes = Lanes(BACKEND, self.look_ahead) if in_lanes else None
+        self._connections = SlurmConnections(cluster, shared.bulkhead, lanes, namespace=namespace, monotonic=monotonic)
 
     def enter(self, pool: NodePool) -> None:
         """Go on if this thread may wait for the pool's slurmrestd, or nobody would. Raises: NeedsLane."""
         settings = pool.spec.jobs.slurm
-        if settings is not None and self._lanes is not None and self.bulkhead.refusal(_backend(settings)) is None:
-            self._lanes.enter(settings.url)
+        if settings is not None and self._connections.refusal(key_of(settings)) is None:
+            self._connections.enter(key_of(settings))
 
     def failure(self, pool: NodePool) -> str | None:
         """Why the pool's slurmrestd is asked less often than it would be; None if it is not."""
         settings = pool.spec.jobs.slurm
-        if settings is None or not self._is_given_up(settings):
+        if settings is None or not self._connections.is_given_up(key_of(settings)):
             return None
-        failure = self._looks.failure(_key(settings))
+        failure = self._looks.failure(key_of(settings))
         return (
             failure.describe(given_up=True) if failure is not None else f"slurmrestd at {settings.url} does not answer"
         )
@@ -113,21 +106,32 @@ class SlurmWorkloads:
         settings = pool.spec.jobs.slurm
         if settings is None:
             return SlurmView()
+        name, told = settings.node_name_prefix + server, as_job
         try:
-            node, jobs = self._now_on(server, settings) if fresh else self._lately_on(server, settings)
+            if fresh:
+                node, found = self._observe(name, settings)
+            else:
+                seen = self._lately(name, settings)
+                node = require_node(seen.nodes.get(name), name)
+                found, told = seen.jobs_of(node, self._now()), seen.as_job
         except SlurmFailed as error:
             return SlurmView(unknown=(self.failure(pool) or str(error),))
-        found = self._found(node, jobs)
+        jobs = tuple(told(job, settings.node_name_prefix) for job in (*found.running, *found.planned))
         reason = node.reason if not node.takes_jobs else None
         unknown = (*found.unknown, *(held.message for held in found.ending))
-        return SlurmView(as_jobs(found, server, settings.node_name_prefix), unknown, node.state, reason, node.free)
+        return SlurmView(jobs, unknown, node.state, reason, node.free)
+
+    def look_ahead(self, url: str) -> float | None:
+        """Ask what is wanted of `url` and nearly out of date; seconds until the next time, None: never."""
+        return self._looks.ahead(url, self._connections.connect)
 
     def warn(self, server: str, pool: NodePool, deadline: datetime) -> int:
         """Signal the jobs there, and note in their administrator's comment that they were told; how many know."""
         settings = pool.spec.jobs.slurm
         if settings is None:
             return 0
-        rest, _, found = self._observe(server, settings)
+        _, found = self._observe(settings.node_name_prefix + server, settings)
+        rest = self._connections.connect(key_of(settings))
         return sum(
             warned(job, deadline) or warn_job(rest, job, deadline, signal_of(settings))
             for job in found.running
@@ -140,7 +144,7 @@ class SlurmWorkloads:
         if settings is None:
             return None
         name = settings.node_name_prefix + server
-        rest = self._connect(settings)
+        rest = self._connections.connect(key_of(settings))
         before = require_node(rest.node(name), name)
         if before.takes_jobs:
             with self._acting(settings, name):
@@ -156,7 +160,7 @@ class SlurmWorkloads:
         settings = pool.spec.jobs.slurm
         if settings is None:
             return False
-        rest = self._connect(settings)
+        rest = self._connections.connect(key_of(settings))
         before = rest.node(node)
         if before is None or not before.is_drained or before.reason != reason:
             return False
@@ -174,12 +178,13 @@ class SlurmWorkloads:
             return ()
         name = settings.node_name_prefix + server
         try:
-            rest, node, found = self._observe(server, settings)
+            node, found = self._observe(name, settings)
             if "SlurmJob" not in spare:
+                rest = self._connections.connect(key_of(settings))
                 with self._acting(settings, name):
                     ended = end_jobs(rest, node, found, self._now())
                 if ended:
-                    _, _, found = self._observe(server, settings)
+                    _, found = self._observe(name, settings)
         except SlurmFailed as error:
             return (EvictionBlocked(kind="Slurm", name=name, message=self.failure(pool) or str(error)),)
         held = [
@@ -193,36 +198,26 @@ class SlurmWorkloads:
         held += [EvictionBlocked(kind="Slurm", name=name, message=words) for words in found.unknown]
         return (*held, *found.ending)
 
-    def _observe(self, server: str, settings: SlurmJobs) -> tuple[SlurmRest, SlurmNode, NodeJobs]:
-        node, jobs = self._now_on(server, settings)
-        return self._connect(settings), node, self._found(node, jobs)
-
-    def _now_on(self, server: str, settings: SlurmJobs) -> tuple[SlurmNode, tuple[SlurmJob, ...]]:
-        name = settings.node_name_prefix + server
-        rest = self._connect(settings)
+    def _observe(self, name: str, settings: SlurmJobs) -> tuple[SlurmNode, NodeJobs]:
+        """What is on the node of that name now."""
+        rest = self._connections.connect(key_of(settings))
         # The node first: a job that starts between the two is then seen among the jobs.
-        return require_node(rest.node(name), name), rest.jobs()
+        node = require_node(rest.node(name), name)
+        return node, jobs_of_node(node, rest.jobs(), self._now())
 
-    def _lately_on(self, server: str, settings: SlurmJobs) -> tuple[SlurmNode, tuple[SlurmJob, ...]]:
-        key, name = _key(settings), settings.node_name_prefix + server
-        self._looks.want(key, lambda: self._connect(settings))
+    def _lately(self, name: str, settings: SlurmJobs) -> SlurmCluster:
+        """What was seen of all nodes since that one was changed last from here."""
+        key = key_of(settings)
+        self._looks.want(key)
         found = self._looks.find(key, name)
-        if found is None and self.bulkhead.refusal(_backend(settings)) is not None:
+        if found is None and self._connections.refusal(key) is not None:
             found = self._looks.failure(key)
         if found is None:
-            if self._lanes is not None:
-                self._lanes.enter(settings.url)
-            found = self._looks.refresh(key)
+            self._connections.enter(key)
+            found = self._looks.refresh(key, name, self._connections.connect)
         if isinstance(found, Failure):
-            raise SlurmFailed(found.describe(given_up=self._is_given_up(settings)), after_seconds=5.0)
-        node, jobs = found.of(name)
-        return require_node(node, name), jobs
-
-    def _found(self, node: SlurmNode, jobs: tuple[SlurmJob, ...]) -> NodeJobs:
-        return replace(jobs_of_node(node, jobs), ending=held_by_kill_wait(node, jobs, self._now()))
-
-    def _is_given_up(self, settings: SlurmJobs) -> bool:
-        return self.bulkhead.breaker(_backend(settings)) != "Closed"
+            raise SlurmFailed(found.describe(given_up=self._connections.is_given_up(key)), after_seconds=5.0)
+        return found
 
     @contextmanager
     def _acting(self, settings: SlurmJobs, node: str) -> Iterator[None]:
@@ -230,60 +225,4 @@ class SlurmWorkloads:
         try:
             yield
         finally:
-            self._looks.acted(_key(settings), node)
-
-    @contextmanager
-    def _call(self, settings: SlurmJobs) -> Iterator[None]:
-        """One request. Raises: NoRoom at once; NeedsLane where it would take the time of others."""
-        refused = self.bulkhead.refusal(_backend(settings))
-        if refused is not None:
-            raise refused
-        if self._lanes is not None:
-            self._lanes.enter(settings.url)
-        with self.bulkhead.call(_backend(settings), counts=NoAnswer):
-            yield
-
-    def _connect(self, settings: SlurmJobs) -> SlurmRest:
-        name = settings.credentials_name
-        source = f"{self._namespace}/{name}"
-        read = self._credentials.get(name)
-        if read is None or self._monotonic() - read[0] >= CREDENTIALS_SECONDS:
-            read = self._credentials[name] = (self._monotonic(), *self._read_credentials(name, source))
-        access = SlurmAccess(settings.url, read[1], read[2], source, settings.certificate)
-        return SlurmRest(
-            access,
-            self._dialects,
-            refused=lambda: self._forget(name),
-            around=lambda: self._call(settings),
-        )
-
-    def _read_credentials(self, name: str, source: str) -> tuple[str, Secret]:
-        self._forget(name)
-        try:
-            secret = self._cluster.get(SECRETS, name, namespace=self._namespace)
-            data = {key: base64.b64decode(value).decode() for key, value in (secret.get("data") or {}).items()}
-            return data["username"].strip(), Secret(data["token"].strip())
-        except NotFound as error:
-            raise _unusable(source, "does not exist") from error
-        except (KeyError, binascii.Error, UnicodeDecodeError) as error:
-            raise _unusable(source, "lacks username or token") from error
-
-    def _forget(self, name: str) -> None:
-        self._credentials.pop(name, None)
-
-
-def _key(settings: SlurmJobs) -> Key:
-    return settings.url, settings.credentials_name, settings.certificate
-
-
-def _backend(settings: SlurmJobs) -> str:
-    """A slurmrestd as one pool asks it: another pool's certificate or token that does not fit is not its failure."""
-    fingerprint = hashlib.sha256(settings.certificate.encode()).hexdigest()[:8] if settings.certificate else ""
-    return f"{settings.url}#{settings.credentials_name}" + f"-{fingerprint}" * bool(fingerprint)
-
-
-def _unusable(source: str, why: str) -> SlurmFailed:
-    return SlurmFailed(
-        f"Secret {source} {why}: create it with the keys username and token (scontrol token username=… lifespan=…)",
-        after_seconds=60.0,
-    )
+            self._looks.acted(key_of(settings), node)
