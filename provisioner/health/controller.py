@@ -33,6 +33,8 @@ from provisioner.health.jobs.runner import JobRunner, labelled_server
 from provisioner.health.node_writer import MANAGER, NodeWriter, taints_differ
 from provisioner.health.situation import Situation, boot_to_judge, joined_time
 from provisioner.health.skew import ClockSkew
+from provisioner.rules.assigned_image import images_of_pool
+from provisioner.rules.checks_of_boot import checks_of_boot
 
 log = structlog.get_logger(__name__)
 
@@ -169,7 +171,7 @@ class HealthController:
                 settled = {each.name for each in verification.checks if each.result == "Passed"}
                 jobs = {
                     check.name: self._runner.state(check, server.name, boot, verification.attempt)
-                    for check in pool.spec.verification.checks
+                    for check in checks_of_boot(pool, order.image_ref if order is not None else None)
                     if check.name not in settled
                 }
         return Situation(
@@ -284,7 +286,8 @@ def _of_interest(node: dict[str, Any] | None) -> Any:
 
 
 def _verification(pool: dict[str, Any] | None) -> Any:
-    return (pool is None, ((pool or {}).get("spec") or {}).get("verification"))
+    spec = (pool or {}).get("spec") or {}
+    return pool is None, spec.get("verification"), spec.get("upgradeStrategy", {}).get("canary"), images_of_pool(pool)
 
 
 def _is_words(body: Mapping[str, Any], decision: Decision) -> bool:

@@ -111,7 +111,7 @@ def _go_on(
         situation.clock_skew_seconds,
         has_ntp_servers=situation.has_ntp_servers,
     )
-    seen = look(begun.checks, now_there.findings, pool.spec.verification.checks, situation, now)
+    seen = look(begun.checks, now_there.findings, situation.own_checks, situation, now)
     judged = replace(begun, checks=seen.results, image_digest=now_there.image_digest or begun.image_digest)
     if seen.is_over:
         return _closed(situation, replace(judged, finished_time=rfc3339_micro(now)), requests, now)

@@ -9,9 +9,11 @@ from datetime import datetime
 from provisioner.api import Image, NodePool, Server
 from provisioner.api.meta import parse_time
 from provisioner.api.node_contract import HOLD_REQUESTED
+from provisioner.api.pool_settings import JobCheck
 from provisioner.health.checked_node import CheckedNode, find
 from provisioner.health.jobs.outcome import ABSENT, JobState
 from provisioner.rules.boot_order import has_fetched, is_ordered_boot, joined_boot_id
+from provisioner.rules.checks_of_boot import checks_of_boot
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +33,14 @@ class Situation:
     has_ntp_servers: bool = True
     jobs: Mapping[str, JobState] = field(default_factory=dict)
     maintenance: str | None = None
+
+    @property
+    def own_checks(self) -> tuple[JobCheck, ...]:
+        """Those of the pool's own that the boot of the current order has to pass."""
+        order = self.server.status.order
+        return (
+            checks_of_boot(self.pool, order.image_ref if order is not None else None) if self.pool is not None else ()
+        )
 
     def job(self, check: str) -> JobState:
         return self.jobs.get(check, ABSENT)
