@@ -101,14 +101,6 @@ class StageTimeouts:
 class NodePoolSpec:
     """What the pool's servers boot and become."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            "self.?upgradeStrategy.?canary.?checks.orValue([]).all(c, "
-            "!self.?verification.?checks.orValue([]).exists(v, v.name == c.name))",
-            "a check of the canary has the name of one in spec.verification.checks: give it another name",
-            field=".upgradeStrategy.canary.checks",
-        ),
-    )
     image_ref: str = described(
         "Image that the pool's servers shall run. Those that run another one move to it as spec.upgradeStrategy says.",
         max_length=253,

@@ -39,7 +39,7 @@ class Canary:
     )
     checks: tuple[JobCheck, ...] = described(
         "Jobs of the site's own that run on a server before its use, beside spec.verification.checks, while it boots "
-        "an image that has not passed the canary.",
+        "an image that has not passed the canary. One with the name of a check there is left out.",
         default=(),
         max_items=16,
         list_map_keys=("name",),

@@ -37,10 +37,10 @@ class Situation:
     @property
     def own_checks(self) -> tuple[JobCheck, ...]:
         """Those of the pool's own that the boot of the current order has to pass."""
+        if self.pool is None:
+            return ()
         order = self.server.status.order
-        return (
-            checks_of_boot(self.pool, order.image_ref if order is not None else None) if self.pool is not None else ()
-        )
+        return checks_of_boot(self.pool, order.image_ref if order is not None else None)
 
     def job(self, check: str) -> JobState:
         return self.jobs.get(check, ABSENT)

@@ -45,8 +45,6 @@ VERBS: Final = {
     "evict": ("create", "/eviction"),
 }
 OPAQUE: Final[dict[str, set[tuple[str, str]]]] = {
-    # The counts of either kind, by `self._kind`.
-    "inventory/controller.py": {("patch", "racks/status"), ("patch", "nodepools/status")},
     # By whichever of two kinds of patch it takes.
     "maintenance/effects.py": {("patch", "nodes/status")},
     # The one call that names no kind, because there is only one.
@@ -68,6 +66,7 @@ CODE: Final[dict[str, tuple[str, ...]]] = {
     "approver": ("join/certificates/", "join/stale_tokens.py", *OF_GROUPS),
     "health": ("health/", *OF_GROUPS),
     "maintenance": ("maintenance/", "jobs/", *OF_GROUPS),
+    "rollout": ("rollout/", "jobs/slurm/", *OF_GROUPS),
     "power": ("power/", *OF_GROUPS),
 }
 """Files and folders by account."""

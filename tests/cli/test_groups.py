@@ -143,4 +143,4 @@ def test_groups_are_named_in_any_order_and_taken_in_one() -> None:
     assert _groups("power, join") == ("join", "power")
     ran = CliRunner().invoke(provisioner, ["controller", "--boot-url=http://10.80.0.1", "--controllers=join,powr"])
     assert ran.exit_code != 0
-    assert "'powr' is none of inventory, orders, join, approver, health, maintenance, power" in ran.output
+    assert "'powr' is none of inventory, orders, join, approver, health, maintenance, rollout, power" in ran.output

@@ -65,6 +65,7 @@ PLACES: dict[str, dict[Right, set[str]]] = {
         ("delete", "jobs"): {CHECKS},
     },
     "maintenance": OWN_LEASE | {("get", "secrets"): {SLURM_SECRETS}},
+    "rollout": OWN_LEASE | OWN_EVENTS | {("get", "secrets"): {SLURM_SECRETS}},
     "power": OWN_LEASE | OWN_EVENTS | {("get", "leases"): {NODE_LEASES, SYSTEM}, ("get", "secrets"): {BMC_SECRETS}},
 }
 """Where a right is enough in some namespaces; any other is needed in all of them."""

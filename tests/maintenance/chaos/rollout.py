@@ -113,7 +113,7 @@ class Rollout:
         self._world.accounts.person.apply({**body, "spec": spec}, manager=f"provisioner-requestor-{NAME}")
 
     def _check_closed(self) -> None:
-        """Before it moves on, where at most a crash came between: the server is closed as its turn says, not claimed."""
+        """Before it moves on, where at most a crash came between: it is closed as its turn says, not claimed."""
         world, name = self._world, self._server
         if world.is_troubled or self._turn not in EFFECT_OF:
             return
