@@ -128,7 +128,7 @@ def judge_standing(
         state = "Failed"
     elif in_use:
         state = "Outdated"
-        excluded = _exclusion(server, sign)
+        excluded = _exclusion(server, sign) or _wish_of_a_person(server, maintenances)
     elif sign is None or not sign.has_reported:
         state = "Absent"
     elif runs_target and not _is_off(server):
@@ -168,6 +168,23 @@ def _exclusion(server: Server, sign: NodeSign | None) -> str | None:
     if server.spec.upgrades == "Excluded":
         return "it is excluded from rollouts (spec.upgrades of the Server)"
     return None
+
+
+def _wish_of_a_person(server: Server, maintenances: tuple[Maintenance, ...]) -> str | None:
+    """Why it runs another image than the one that is assigned to it, if a person asked for that, while it is on record
+    who did: it is not undone behind that person's back."""
+    order, running = server.status.order, server.status.image_ref
+    if order is None or order.image_ref != running or running == server.status.assigned_image_ref:
+        return None
+    asked = next((m for m in maintenances if m.name == order.maintenance_ref), None)
+    if asked is None or entry_of(asked, REQUESTOR) is not None:
+        return None
+    if all(requestor.image_ref != running for requestor in asked.spec.requestors):
+        return None
+    return (
+        f"it runs Image '{running}' once, by Maintenance {asked.name}; at its next boot it comes back to its pool: "
+        f"kubectl provision reboot {server.name}"
+    )
 
 
 def _is_off(server: Server) -> bool:

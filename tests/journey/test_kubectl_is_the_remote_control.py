@@ -30,12 +30,17 @@ CLOCKS_DIFFER = timedelta(seconds=5)
 
 @pytest.fixture(scope="module")
 def another_image(rack: VirtualRack) -> str:
-    """Name of an image that no node runs yet; the pool names it from now on."""
-    before = rack.get("nodepool", "gpu")["spec"]["imageRef"]
-    subprocess.run(lab_command("another-image", "--name", rack.state.name), check=True, stdin=subprocess.DEVNULL)
-    name = rack.get("nodepool", "gpu")["spec"]["imageRef"]
-    assert name != before
-    return str(name)
+    """Name of an image that no node runs, and no pool names."""
+    made = subprocess.run(
+        lab_command("another-image", "--name", rack.state.name),
+        check=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    name = made.stdout.split()[-1]
+    assert rack.get("image", name)["metadata"]["name"] == name
+    return name
 
 
 def test_every_server_was_verified_before_it_was_let_in(rack: VirtualRack) -> None:
@@ -52,7 +57,7 @@ def test_a_reimage_waits_for_the_job_and_comes_by_kexec(rack: VirtualRack, anoth
     server, boot_before = "r01-u02", rack.node_boot_id("r01-u02")
     job = _start_job(rack, "training", server)
     asked = datetime.now(UTC)
-    patch = request_patch(REIMAGE_REQUESTED, "WhenIdle", "the new driver, please", asked)
+    patch = request_patch(REIMAGE_REQUESTED, "WhenIdle", f"image={another_image} the new driver, please", asked)
     rack.kubectl("patch", "node", server, "--subresource=status", "-p", patch)
 
     rack.wait("the request waits for the job", lambda: _blockers(rack, server, asked) == ["Pod"])
@@ -78,7 +83,7 @@ def test_a_reimage_waits_for_the_job_and_comes_by_kexec(rack: VirtualRack, anoth
 def test_a_second_one_comes_by_power_cycle(rack: VirtualRack, another_image: str) -> None:
     server, boot_before = "r01-u01", rack.node_boot_id("r01-u01")
     asked = datetime.now(UTC)
-    patch = request_patch(POWER_CYCLE_REQUESTED, "WhenIdle", "its card hangs", asked)
+    patch = request_patch(POWER_CYCLE_REQUESTED, "WhenIdle", f"image={another_image} its card hangs", asked)
     rack.kubectl("patch", "node", server, "--subresource=status", "-p", patch)
     done = _wait_for_end(rack, server, asked)
     assert done.status.phase == "Completed", done.status.timeline

@@ -323,10 +323,8 @@ def test_what_a_first_boot_and_a_reimage_by_kexec_cost(site: Site) -> None:
     site.comes_to_rest()
     first = site.take("FIRST BOOT")
 
-    site.admin.patch(of(NodePool), site.name, {"spec": {"imageRef": f"{site.name}-new"}})
-    site.comes_to_rest()
     site.counts.take()
-    asked = {"type": REIMAGE_REQUESTED, "status": "True", "reason": "WhenIdle", "message": "please",
+    asked = {"type": REIMAGE_REQUESTED, "status": "True", "reason": "WhenIdle", "message": f"image={site.name}-new",
              "lastTransitionTime": rfc3339(datetime.now(UTC))}  # fmt: skip
     site.admin.strategic_patch(NODES, site.name, {"status": {"conditions": [asked]}}, subresource="status")
     site.obeys("Stage", "Staging", "Staged")

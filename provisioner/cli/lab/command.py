@@ -118,36 +118,38 @@ def shell(name: str, command: tuple[str, ...]) -> None:
     "--timeout", "timeout_seconds", default=600.0, show_default=True, help="How long it may take, in seconds."
 )
 def reimage(name: str, server: str, by: str, job_seconds: int, timeout_seconds: float) -> None:
-    """Build another image, point the pool at it, run a job on a node and ask for the image when it is idle."""
+    """Build another image, run a job on a node and ask for the image, this once, when the node is idle."""
     from provisioner.lab.demo import up as demo_up
 
     state = demo_state(name)
     demo_up.require_running(state)
-    _publish_another_image(state, name)
-    arguments = [f"--server={server}", f"--by={by}", f"--job-seconds={job_seconds}", f"--timeout={timeout_seconds}"]
+    image = _publish_another_image(state, name)
+    arguments = [f"--server={server}", f"--image={image}", f"--by={by}"]
+    arguments += [f"--job-seconds={job_seconds}", f"--timeout={timeout_seconds}"]
     run_step(state, "reimage-node", name, *arguments, show=True)
 
 
 @lab.command("another-image", hidden=True)
 @name_option
 def another_image(name: str) -> None:
-    """Build another image of the same content and point the pool at it. It disturbs nobody."""
+    """Build and publish another image of the same content, and print its name. Nobody boots it yet."""
     from provisioner.lab.demo import up as demo_up
 
     state = demo_state(name)
     demo_up.require_running(state)
-    _publish_another_image(state, name)
+    click.echo(_publish_another_image(state, name))
 
 
-def _publish_another_image(state: DemoState, name: str) -> None:
-    """Another image of the same content; the pool names it afterwards."""
+def _publish_another_image(state: DemoState, name: str) -> str:
+    """Another image of the same content, by the name of its Image."""
     from provisioner.image.finished.sign import read_secret_key
     from provisioner.lab.demo.another_image import make_another_image
 
     record = state.directory / "image"
     key = read_secret_key(state.keys / "image.sec")
     record.write_text(str(make_another_image(Path(record.read_text()), state.image_store, key, str(int(time.time())))))
-    run_step(state, "publish", name)
+    run_step(state, "publish", name, "--no-pool")
+    return (state.directory / "published").read_text()
 
 
 @lab.command("down")

@@ -37,8 +37,9 @@ def run(name: str, memory_mib: int, servers: str, http_boot: bool) -> None:
 
 @click.command("publish", hidden=True)
 @name_option
-def publish(name: str) -> None:
-    """Publish the image that was built last and point the pool at it."""
+@click.option("--pool/--no-pool", "points_pool", default=True)
+def publish(name: str, points_pool: bool) -> None:
+    """Publish the image that was built last, and point the pool at it. Its name is written down beside it."""
     from provisioner.cluster.client import Cluster
     from provisioner.image.finished.publish import publish_image
     from provisioner.image.finished.sign import read_public_key
@@ -48,7 +49,9 @@ def publish(name: str) -> None:
     cluster = Cluster.connect(state.kubeconfig)
     folder = Path((state.directory / "image").read_text())
     published = publish_image(folder, state.image_store, read_public_key(state.keys / "image.pub"), cluster)
-    cluster.apply(demo_up.node_pool(published.name), manager="provisioner-lab")
+    (state.directory / "published").write_text(published.name)
+    if points_pool:
+        cluster.apply(demo_up.node_pool(published.name), manager="provisioner-lab")
 
 
 @click.command("register", hidden=True)
@@ -113,12 +116,13 @@ def follow(name: str, timeout_seconds: float, servers: str) -> None:
 @click.command("reimage-node", hidden=True)
 @name_option
 @click.option("--server", required=True)
+@click.option("--image", required=True)
 @click.option("--by", type=click.Choice(["kexec", "power-cycle"]), required=True)
 @click.option("--job-seconds", type=int, required=True)
 @click.option("--timeout", "timeout_seconds", type=float, required=True)
-def reimage_node(name: str, server: str, by: str, job_seconds: int, timeout_seconds: float) -> None:
+def reimage_node(name: str, server: str, image: str, by: str, job_seconds: int, timeout_seconds: float) -> None:
     """Run a job on a node, ask for another image as an administrator would, and show what comes of it."""
-    from provisioner.api import Maintenance, NodePool, Server
+    from provisioner.api import Maintenance, Server
     from provisioner.api.node_contract import POWER_CYCLE_REQUESTED, REIMAGE_REQUESTED
     from provisioner.cluster.client import Cluster
     from provisioner.lab.demo import maintenance as demo_maintenance
@@ -127,15 +131,14 @@ def reimage_node(name: str, server: str, by: str, job_seconds: int, timeout_seco
 
     state = demo_state(name)
     cluster = Cluster.connect(state.kubeconfig)
-    wanted = cluster.read(NodePool, demo_up.POOL).spec.image_ref
-    click.echo(f"{server} runs {cluster.read(Server, server).status.image_ref}; its pool now names {wanted}")
+    click.echo(f"{server} runs {cluster.read(Server, server).status.image_ref}; it shall run {image} once")
     job = demo_job(f"demo-{int(demo_up.now().timestamp())}", server, job_seconds)
     cluster.create(JOBS, job)
     click.echo(f"Job {job['metadata']['name']} runs on {server} for {job_seconds} s, and is not interrupted")
     demo_up.wait_for_pod(cluster, job["metadata"]["name"], timeout_seconds=120)
     asked = demo_up.now()
     condition = REIMAGE_REQUESTED if by == "kexec" else POWER_CYCLE_REQUESTED
-    patch = demo_maintenance.request_patch(condition, "WhenIdle", "demo: the pool's new image", asked)
+    patch = demo_maintenance.request_patch(condition, "WhenIdle", f"image={image} demo: another image", asked)
     click.echo(f"$ kubectl patch node {server} --subresource=status -p '{patch}'")
     kubectl(state, "patch", "node", server, "--subresource=status", "-p", patch)
     ended = demo_maintenance.follow_maintenance(
@@ -146,7 +149,7 @@ def reimage_node(name: str, server: str, by: str, job_seconds: int, timeout_seco
     click.echo(f"$ kubectl provision why {server}")
     kubectl(state, "provision", "why", server)
     if ended is None or ended.status.phase != "Completed":
-        raise NeedsHuman(f"{server} did not come back on {wanted}", hint=f"kubectl provision why {server}")
+        raise NeedsHuman(f"{server} did not come back on {image}", hint=f"kubectl provision why {server}")
 
 
 STEPS = (run, publish, register, follow, reimage_node)
