@@ -13,6 +13,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
 from provisioner.cluster.resources import SLURM_SECRETS
 from provisioner.cluster.source import Source
+from provisioner.jobs.ended import EndedJob
 from provisioner.jobs.free import free_share
 from provisioner.jobs.pod_workloads import PodWorkloads
 from provisioner.jobs.slurm.workloads import SharedSlurm, SlurmWorkloads
@@ -26,7 +27,8 @@ class ClusterWorkloads:
     """`provisioner.jobs.work.Workloads`.
 
     `pods`: a cache of all; without one, each look is fresh. `nodes`: a cache of all Nodes; without one, it is not known
-    how much of a server pods leave free. `namespace`: where the Secrets with credentials are.
+    how much of a server pods leave free. `ended_pods`: a cache of those that are over; without one, and without `pods`,
+    none are told of. `namespace`: where the Secrets with credentials are.
     `slurm`: what is shared with others of this process that ask slurmrestds.
     `in_lanes`: what would wait for a slurmrestd raises `outbound.lanes.NeedsLane` but in that one's own thread.
     """
@@ -38,6 +40,7 @@ class ClusterWorkloads:
         pods: Source | None = None,
         *,
         nodes: Source | None = None,
+        ended_pods: Source | None = None,
         namespace: str = SLURM_SECRETS,
         now: Callable[[], datetime],
         in_lanes: bool = False,
@@ -45,7 +48,7 @@ class ClusterWorkloads:
     ) -> None:
         self._events = events
         self._nodes = nodes
-        self._pods = PodWorkloads(cluster, events, pods, now=now)
+        self._pods = PodWorkloads(cluster, events, pods, ended_pods, now=now)
         self._slurm = SlurmWorkloads(cluster, namespace=namespace, now=now, in_lanes=in_lanes, shared=slurm)
         self._given_up: dict[str, str] = {}  # NodePools that were told of, and the words
 
@@ -68,6 +71,15 @@ class ClusterWorkloads:
             slurm_reason=slurm.reason,
             free=min(share if share is not None else 0.0 if jobs else 1.0 for share, jobs in shares),
         )
+
+    def ended(self, pool: NodePool, servers: Collection[str], since: datetime) -> tuple[EndedJob, ...]:
+        """What ended after `since` on any of `servers`, by their Nodes' names, as far as it is known without asking: of
+        pods, while the objects are there; of Slurm's jobs, while it remembers them and somebody looks at its pools.
+
+        The last first, and each once. Nothing is raised for a slurmrestd that does not answer.
+        """
+        found = [*self._pods.ended(pool, servers, since), *self._slurm.ended(pool, servers, since)]
+        return tuple(sorted(found, key=lambda job: (job.ended, job.key), reverse=True))
 
     def warn(self, server: Server, pool: NodePool, deadline: datetime, reason: str) -> int:
         """Pods first: that Slurm does not answer (Retryable) must not keep them from being told."""

@@ -27,6 +27,9 @@ _POD_GROUP_LABELS: Final = (
 )
 
 
+GANG_LABELS: Final = frozenset({_GROUP_INDEX_LABEL, *(label for label, _ in _LABELS), *_POD_GROUP_LABELS})
+
+
 @dataclass(frozen=True)
 class Gang:
     """Equal for all members. `selector` finds them among the pods of the namespace; without one all must be read."""

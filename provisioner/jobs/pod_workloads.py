@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 import structlog
@@ -18,6 +18,8 @@ from provisioner.cluster.events import Events
 from provisioner.cluster.resources import POD_DISRUPTION_BUDGETS, PODS
 from provisioner.cluster.source import Source
 from provisioner.jobs.budgets import Budget, read_budget
+from provisioner.jobs.ended import EndedJob, no_later_than
+from provisioner.jobs.ended_pods import SummarizeEnded, ended_gang
 from provisioner.jobs.free import Requests, requests_on
 from provisioner.jobs.gangs import Gang, gang_of
 from provisioner.jobs.pod_evictions import plan_evictions, refused, still_there
@@ -40,6 +42,8 @@ log = structlog.get_logger()
 
 MANAGER: Final = "provisioner-jobs"
 WARNING_REASON: Final = "MaintenanceDeadline"
+SETTLED_AFTER: Final = timedelta(seconds=10)
+"""A gang is over only so long after its last pod: the caches hear of its pods one after the other."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +57,25 @@ class PodView:
 
 
 class PodWorkloads:
-    """The pods' part of `provisioner.jobs.work.Workloads`. All methods raise Retryable without an API server."""
+    """The pods' part of `provisioner.jobs.work.Workloads`. All methods raise Retryable without an API server.
 
-    def __init__(self, cluster: Cluster, events: Events, pods: Source | None, *, now: Callable[[], datetime]) -> None:
+    `pods`, `ended`: caches of those that are not over, and of those that are.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        events: Events,
+        pods: Source | None,
+        ended: Source | None = None,
+        *,
+        now: Callable[[], datetime],
+    ) -> None:
         self._cluster = cluster
         self._events = events
         self._now = now
-        self._cached = pods.index(_node_and_gang) if pods is not None else None
+        self._cached = pods.index(_unless_over) if pods is not None else None
+        self._ended = ended.index(_node_and_gang) if ended is not None else None
 
     def look(self, node: str, pool: NodePool, *, fresh: bool = True) -> PodView:
         """What runs on `node`; `fresh`: past every cache."""
@@ -71,6 +87,24 @@ class PodWorkloads:
         known = self._cached.summary(node, Summarize(rules))
         told = (each if isinstance(each, Job) else self._cached.summary(each, job_of_gang) for each in known.jobs)
         return PodView(tuple(job for job in told if job is not None), known.evictable, known.requests, rules.unknown)
+
+    def ended(self, pool: NodePool, nodes: Iterable[str], since: datetime) -> Iterator[EndedJob]:
+        """Jobs that ended after `since` on any of `nodes`, by the caches; gangs of which nothing runs any more."""
+        if self._ended is None or self._cached is None:
+            return
+        now, summarize, gangs = self._now(), SummarizeEnded(job_rules(pool)), dict[Gang, None]()
+        for node in nodes:
+            for each in self._ended.summary(node, summarize):
+                if isinstance(each, Gang):
+                    gangs[each] = None
+                elif each.ended > since:
+                    yield no_later_than(now, each)
+        for gang in gangs:
+            job = self._ended.summary(gang, ended_gang)
+            if job is None or job.ended <= since or now - SETTLED_AFTER < job.ended <= now:
+                continue
+            if self._cached.summary(gang, job_of_gang) is None:
+                yield no_later_than(now, job)
 
     def _find(self, node: str, rules: JobRules) -> tuple[tuple[Pod, ...], tuple[PodJob, ...]]:
         """The pods of `node`, and its jobs with the members elsewhere of gangs that run there."""
@@ -163,10 +197,12 @@ class PodWorkloads:
             return False
 
 
+def _unless_over(pod: Pod) -> Iterable[str | Gang]:
+    return () if has_ended(pod) else _node_and_gang(pod)
+
+
 def _node_and_gang(pod: Pod) -> Iterator[str | Gang]:
-    """Where a pod that is not over runs, and with whom."""
-    if has_ended(pod):
-        return
+    """Where a pod runs, and with whom."""
     node, gang = node_of(pod), gang_of(pod)
     if node is not None:
         yield node

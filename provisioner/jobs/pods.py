@@ -28,9 +28,12 @@ CHECK_LABEL: Final = "provisioner.dev/check"
 NOT_OVER: Final = "status.phase!=Succeeded,status.phase!=Failed"
 """Field selector of pods of which something may run."""
 
+OVER: Final = "status.phase!=Running,status.phase!=Pending,status.phase!=Unknown"
+"""Field selector of those that are over."""
+
 _MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
-_KUEUE_LABELS: Final = ("kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/prebuilt-workload-name", "kueue.x-k8s.io/podset")
-_READ_ANNOTATIONS: Final = (
+KUEUE_LABELS: Final = ("kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/prebuilt-workload-name", "kueue.x-k8s.io/podset")
+READ_ANNOTATIONS: Final = (
     DO_NOT_DISRUPT_ANNOTATION,
     *FOREIGN_DO_NOT_DISRUPT_ANNOTATIONS,
     POD_WARNING_ANNOTATION,
@@ -113,7 +116,12 @@ def is_evictable(pod: Pod) -> bool:
 
 def is_job(pod: Pod, rules: JobRules) -> bool:
     """Whether it is something that WhenIdle waits for."""
-    if not is_evictable(pod):
+    return not has_ended(pod) and was_job(pod, rules)
+
+
+def was_job(pod: Pod, rules: JobRules) -> bool:
+    """The same, whether it is over or not."""
+    if belongs_to_node(pod):
         return False
     if rules.unknown:
         return True
@@ -149,7 +157,7 @@ def trim_pod(pod: dict[str, Any]) -> dict[str, Any] | None:
     return {
         "apiVersion": pod["apiVersion"],
         "kind": pod["kind"],
-        "metadata": kept | {"annotations": {key: annotations[key] for key in _READ_ANNOTATIONS if key in annotations}},
+        "metadata": kept | {"annotations": {key: annotations[key] for key in READ_ANNOTATIONS if key in annotations}},
         "spec": {key: spec[key] for key in _KEPT_SPEC if key in spec}
         | {
             containers: [
@@ -168,20 +176,23 @@ def belongs_to_batch(pod: Pod) -> bool:
     """A Job's (of any group: Kubeflow's and Ray's among them), a JobSet's, Kueue's, or a member of a gang."""
     if any(owner.get("kind", "").endswith(("Job", "JobSet")) for owner in _controllers(pod)):
         return True
-    return any(label in labels_of(pod) for label in _KUEUE_LABELS) or gang_of(pod) is not None
+    return any(label in labels_of(pod) for label in KUEUE_LABELS) or gang_of(pod) is not None
 
 
 def requests_gpu(pod: Pod) -> bool:
     """By extended resources of any container, init containers too, or by claims (dynamic resource allocation)."""
+    return bool(pod["spec"].get("resourceClaims")) or next(gpu_requests(pod), None) is not None
+
+
+def gpu_requests(pod: Pod) -> Iterator[tuple[str, Any]]:
+    """Each by its name, with its quantity."""
     spec = pod["spec"]
-    if spec.get("resourceClaims"):
-        return True
     for holder in (spec, *spec.get("containers", ()), *(spec.get("initContainers") or ())):
         resources = holder.get("resources") or {}
         for quantities in (resources.get("requests") or {}, resources.get("limits") or {}):
-            if any(is_gpu(name) and str(quantity) != "0" for name, quantity in quantities.items()):
-                return True
-    return False
+            for name, quantity in quantities.items():
+                if is_gpu(name) and str(quantity) != "0":
+                    yield name, quantity
 
 
 def is_gpu(resource: str) -> bool:
@@ -194,7 +205,7 @@ def is_gpu(resource: str) -> bool:
 
 def began_at(pod: Pod) -> datetime | None:
     """When its kubelet took it up; None if none has."""
-    return _moment((pod.get("status") or {}).get("startTime"))
+    return read_moment((pod.get("status") or {}).get("startTime"))
 
 
 def ends_at(pod: Pod) -> datetime | None:
@@ -229,8 +240,8 @@ def annotations_of(pod: Pod) -> Mapping[str, str]:
     return pod["metadata"].get("annotations") or {}
 
 
-def _moment(text: Any) -> datetime | None:
-    """None for what is no time: the API server takes the year 0, which is none here."""
+def read_moment(text: Any) -> datetime | None:
+    """A time in a pod; None for what is none: the API server takes the year 0, which is none here."""
     try:
         found = parse_time(text) if isinstance(text, str) else None
     except ValueError:

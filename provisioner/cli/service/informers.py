@@ -11,7 +11,8 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer, without_managed_fields
 from provisioner.cluster.resources import CSRS, JOBS, LEASES, NODE_LEASES, NODES, PODS, ResourceType, of
 from provisioner.health.jobs.manifest import CHECK_LABEL
-from provisioner.jobs.pods import NOT_OVER, trim_pod
+from provisioner.jobs.ended_pods import trim_ended_pod
+from provisioner.jobs.pods import NOT_OVER, OVER, trim_pod
 from provisioner.join.node_object import trim_node
 
 
@@ -74,6 +75,11 @@ class SharedInformers:
     def pods(self) -> Informer:
         """Those that are not over."""
         return self._make(PODS, field_selector=NOT_OVER, trim=trim_pod)
+
+    @cached_property
+    def ended_pods(self) -> Informer:
+        """Those that are over, until they are deleted."""
+        return self._make(PODS, field_selector=OVER, trim=trim_ended_pod)
 
     @cached_property
     def check_jobs(self) -> Informer:

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
 from provisioner.api.errors import Retryable
 from provisioner.api.meta import rfc3339
+from provisioner.jobs.ended import EndedJob
 from provisioner.jobs.slurm.answers import SlurmFailed
 from provisioner.jobs.slurm.connections import Key
+from provisioner.jobs.slurm.ended import as_ended, last_ended, places_of
 from provisioner.jobs.slurm.hostlist import expand
 from provisioner.jobs.slurm.jobs import NodeJobs, Unplaced, as_job, held_by_kill_wait, requeued_from, sort_jobs
 from provisioner.jobs.slurm.objects import SlurmJob, SlurmNode
@@ -53,8 +55,12 @@ class SlurmCluster:
     left: Mapping[str, Sequence[SlurmJob]]
     """By node: those that were requeued off it."""
     unplaced: Sequence[Unplaced]
+    over: Sequence[SlurmJob] = ()
+    """Those that have ended, as many as are borne."""
     told: dict[tuple[SlurmJob, str], Job] = field(default_factory=dict, compare=False, repr=False)
     """What `as_job` said before."""
+    told_ended: dict[tuple[SlurmJob, str], EndedJob] = field(default_factory=dict, compare=False, repr=False)
+    """What `ended_since` said before."""
 
     @property
     def next_at(self) -> float:
@@ -72,6 +78,15 @@ class SlurmCluster:
         if found is None:
             found = self.told[job, prefix] = as_job(job, prefix)
         return found
+
+    def ended_since(self, moment: datetime, prefix: str) -> Iterator[EndedJob]:
+        for job in self.over:
+            if job.end is None or job.end <= moment:
+                return
+            found = self.told_ended.get((job, prefix))
+            if found is None:
+                found = self.told_ended[job, prefix] = as_ended(job, prefix)
+            yield found
 
 
 @dataclass(frozen=True)
@@ -125,6 +140,12 @@ class SlurmLooks:
             if view is None or now > view.next_at + LATE_SECONDS or view.began < entry.acted.get(node, view.began):
                 return None
             return view
+
+    def last(self, key: Key) -> SlurmCluster | None:
+        """What was seen last, however long ago."""
+        with self._lock:
+            entry = self._entries.get(key)
+            return entry.view if entry is not None else None
 
     def failure(self, key: Key) -> Failure | None:
         """The last one, however long ago, unless it was answered since."""
@@ -218,6 +239,7 @@ def _view(
     placed: dict[str, list[SlurmJob]] = defaultdict(list)
     left: dict[str, list[SlurmJob]] = defaultdict(list)
     unplaced: list[Unplaced] = []
+    over: list[tuple[SlurmJob, int]] = []
     with Turn() as turn:
         for job in jobs:
             turn.step()
@@ -230,4 +252,5 @@ def _view(
             origin = requeued_from(job)
             if origin in known:
                 left[origin].append(job)
-    return SlurmCluster(began, monotonic(), known, dict(placed), dict(left), unplaced)
+            over.append((job, places_of(job)))
+    return SlurmCluster(began, monotonic(), known, dict(placed), dict(left), unplaced, last_ended(over))

@@ -25,6 +25,11 @@ MAX_PLACES: Final = 4 * MAX_NAMES
 MAX_UNREADABLE: Final = 100
 """Jobs whose hosts are not readable concern every node."""
 MAX_STATES: Final = 32
+_OVER: Final = (
+    *("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL"),
+    *("PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY"),
+)
+_MAX_CODE: Final = 2**31
 _MAX_NUMBER: Final = 2**63
 _NO_LIMIT: Final = 2**32 - 2
 """NO_VAL, and above it INFINITE, where a version writes them as numbers."""
@@ -100,6 +105,9 @@ class SlurmJob:
     end: datetime | None = None
     """When it ended, or when its time limit ends it; without a limit Slurm says a year after its start."""
     has_limit: bool = False
+    exit_code: int | None = None
+    signal: int | None = None
+    """By which it was ended."""
 
     @property
     def is_on_nodes(self) -> bool:
@@ -113,6 +121,11 @@ class SlurmJob:
     @property
     def is_completing(self) -> bool:
         return "COMPLETING" in self.states
+
+    @property
+    def outcome(self) -> str | None:
+        """How it ended; None while something of it is there, or is to come."""
+        return None if self.is_on_nodes else next((state for state in self.states if state in _OVER), None)
 
     @property
     def began(self) -> datetime | None:
@@ -178,6 +191,7 @@ def read_node(body: Mapping[str, Any]) -> SlurmNode:
 
 def read_job(body: Mapping[str, Any]) -> SlurmJob:
     number = _number(body.get("job_id")) or 0
+    exit_code, signal = _read_exit(body.get("exit_code"))
     array, task = _number(body.get("array_job_id")), _number(body.get("array_task_id"))
     return SlurmJob(
         id=number,
@@ -195,7 +209,21 @@ def read_job(body: Mapping[str, Any]) -> SlurmJob:
         start=_moment(body.get("start_time")),
         end=_moment(body.get("end_time")),
         has_limit=(_said_number(body.get("time_limit")) or _NO_LIMIT) < _NO_LIMIT,
+        exit_code=exit_code,
+        signal=signal,
     )
+
+
+def _read_exit(value: Any) -> tuple[int | None, int | None]:
+    """Exit code and signal: 22.05 writes both as wait(2) gives them, in one number."""
+    if isinstance(value, Mapping) and "set" not in value:
+        said = value.get("signal")
+        by = said if isinstance(said, Mapping) else {}
+        code, signal = _said_number(value.get("return_code")), _said_number(by.get("id", by.get("signal_id")))
+    else:
+        status = _said_number(value)
+        code, signal = (None, None) if status is None else (status >> 8 & 0xFF, status & 0x7F)
+    return code if code is not None and 0 <= code < _MAX_CODE else None, signal if signal in range(1, 65) else None
 
 
 def _moment(value: Any) -> datetime | None:

@@ -20,6 +20,7 @@ import structlog
 from provisioner.api.node_pool import NodePool
 from provisioner.api.pool_settings import SlurmJobs
 from provisioner.cluster.client import Cluster
+from provisioner.jobs.ended import EndedJob, no_later_than
 from provisioner.jobs.slurm.acts import end_jobs, require_node, signal_of, update_node, warn_job
 from provisioner.jobs.slurm.answers import SlurmFailed
 from provisioner.jobs.slurm.connections import BACKEND, SlurmConnections, key_of, slurm_bulkhead
@@ -120,6 +121,19 @@ class SlurmWorkloads:
         reason = node.reason if not node.takes_jobs else None
         unknown = (*found.unknown, *(held.message for held in found.ending))
         return SlurmView(jobs, unknown, node.state, reason, node.free)
+
+    def ended(self, pool: NodePool, servers: Collection[str], since: datetime) -> Iterator[EndedJob]:
+        """Jobs that ended after `since` on any of `servers`, by what was seen last; nothing is asked for it here, but
+        what is wanted is asked ahead by whoever looks."""
+        settings = pool.spec.jobs.slurm
+        if settings is None:
+            return
+        self._looks.want(key_of(settings))
+        seen, wanted = self._looks.last(key_of(settings)), frozenset(servers)
+        if seen is not None:
+            for job in seen.ended_since(since, settings.node_name_prefix):
+                if not wanted.isdisjoint(job.servers):
+                    yield no_later_than(self._now(), job)
 
     def look_ahead(self, url: str) -> float | None:
         """Ask what is wanted of `url` and nearly out of date; seconds until the next time, None: never."""
