@@ -6,11 +6,14 @@ when they ended and why. One of them can make an image look worse or better than
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Protocol
 
-from provisioner.jobs.work import JobKind
+from provisioner.api.node_pool import NodePool
+from provisioner.api.server import Server
+from provisioner.jobs.work import JobKind, Work
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,3 +49,13 @@ class EndedJob:
 def no_later_than(now: datetime, job: EndedJob) -> EndedJob:
     """By a clock that is ahead of ours, a job may end in the future."""
     return job if job.ended <= now else replace(job, ended=now)
+
+
+class Looks(Protocol):
+    """What runs on servers, and what has ended there, for who touches none of it."""
+
+    def look(self, server: Server, pool: NodePool, *, fresh: bool = True) -> Work:
+        """As `provisioner.jobs.work.Workloads`."""
+
+    def ended(self, pool: NodePool, servers: Collection[str], since: datetime) -> tuple[EndedJob, ...]:
+        """What ended after `since` on any of `servers`, as far as it is known without asking. Raises nothing."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -25,13 +25,14 @@ from provisioner.cluster.events import Events
 from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnWrites
 from provisioner.cluster.resources import NODES, ResourceType, of
 from provisioner.cluster.source import Object, look_up, spec_of
+from provisioner.jobs.ended import Looks
 from provisioner.jobs.selectors import Selector, parse_selector
-from provisioner.jobs.work import Workloads
 from provisioner.rollout.amounts import resolve_amount
 from provisioner.rollout.course import Course, assigned_image, count_states, follow_plan, set_course, stages_of
 from provisioner.rollout.course import stop_at_failures as stop
 from provisioner.rollout.effects import MANAGER, Effects
 from provisioner.rollout.fleet import Fleet, Member, Occupancy
+from provisioner.rollout.gate import count_jobs, counted_before, new_since, weigh
 from provisioner.rollout.informers import Changed, RolloutInformers, follow
 from provisioner.rollout.members import key_of_job, make_member, occupancy_of, order_of, retried_moment
 from provisioner.rollout.plan import Plan, plan
@@ -45,6 +46,8 @@ UNSYNCED_SECONDS: Final = 0.2
 RESYNC_SECONDS: Final = 300.0
 LOOK_SECONDS: Final = 5.0
 """Slurm tells of nothing by itself: so often it is looked at while servers wait for its jobs."""
+COUNT_SECONDS: Final = 20.0
+"""While a rollout is under way ended jobs are counted at least so often: of most of them some change tells."""
 TELL_SECONDS: Final = 1.0
 """Between two writes of a pool's status."""
 WRITES_AT_ONCE: Final = 64
@@ -65,6 +68,7 @@ class _Known:
     widths: dict[str, int] = field(default_factory=dict)
     looked: float = 0.0
     told: float = 0.0
+    gate: str | None = None
 
 
 class RolloutController:
@@ -74,7 +78,7 @@ class RolloutController:
         self,
         cluster: Cluster,
         informers: RolloutInformers,
-        workloads: Workloads,
+        workloads: Looks,
         events: Events,
         *,
         user: str,
@@ -109,6 +113,7 @@ class RolloutController:
         course = stop(set_course(pool, standings, now), pool, count_states(standings)["Failed"], now)
         found, trouble = None, None
         try:
+            course = self._weigh(pool, course, known, now)
             found = self._plan(pool, course, known, now)
         except (NeedsHuman, Refused) as error:
             trouble = str(error)
@@ -119,6 +124,8 @@ class RolloutController:
                 again = min(again, max(0.1, (found.again - now).total_seconds()))
             if found.working and pool.spec.jobs.slurm is not None:
                 again = min(again, LOOK_SECONDS)
+            if course.is_under_way:
+                again = min(again, COUNT_SECONDS)
         again = min([again, *(max(0.1, s.again - now.timestamp()) for s in standings if s.again is not None)])
         status = pool_status(pool, course, standings, found, trouble, now)
         again = min(again, self._tell(body, known, status))
@@ -164,6 +171,7 @@ class RolloutController:
                 began=began.timestamp(),
                 passed=passed,
                 widths=known.widths,
+                gate=known.gate if course.is_under_way else None,
                 halted=self._halted(pool, course),
                 warning=timedelta(seconds=pool.spec.maintenance.warning_seconds),
             ),
@@ -202,6 +210,24 @@ class RolloutController:
         work = self._workloads.look(standing.server, pool, fresh=False)
         known.widths.update({key_of_job(job): len(job.servers) for job in work.jobs if len(job.servers) > 1})
         return occupancy_of(work, work.free, strategy.deadline, began.timestamp(), now.timestamp())
+
+    def _weigh(self, pool: NodePool, course: Course, known: _Known, now: datetime) -> Course:
+        """The course with jobs on the new image compared with those on the old one. Raises: NeedsHuman, for an
+        expression that cannot be read; Retryable, NeedsLane."""
+        rollout, target = course.rollout, known.by[0] if known.by is not None else None
+        if rollout is None or target is None or not course.is_under_way:
+            return course
+        since = new_since(known.standings, target)
+        before = counted_before(rollout, pool)
+        jobs = self._workloads.ended(pool, known.standings.keys(), before.counted)
+        counted = count_jobs(rollout, pool, jobs, since, now)
+        running: set[str] = set()
+        if counted.new.failed:  # else it matters to nobody
+            for name in since:
+                work = self._workloads.look(known.standings[name].server, pool, fresh=False)
+                running.update(key_of_job(job) for job in work.jobs)
+        rollout, known.gate = weigh(rollout, pool, counted, running, now)
+        return replace(course, rollout=rollout)
 
     def _halted(self, pool: NodePool, course: Course) -> str | None:
         """Why nobody shall boot the image."""
@@ -296,7 +322,7 @@ def _is_member(server: Object, pool: str) -> bool:
 def build_rollout_controllers(
     cluster: Cluster,
     informers: RolloutInformers,
-    workloads: Workloads,
+    workloads: Looks,
     events: Events,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     *,

@@ -73,8 +73,9 @@ def stop_at_failures(course: Course, pool: NodePool, failed: int, now: datetime)
     if rollout is None:
         return course
     stopped = rollout.stopped
-    if stopped is not None and strategy.retried_time is not None:
-        stopped = stopped if parse_time(strategy.retried_time) <= parse_time(stopped.time) else None
+    retried = parse_time(strategy.retried_time) if strategy.retried_time is not None else None
+    if stopped is not None and retried is not None and retried > parse_time(stopped.time):
+        stopped, rollout = None, replace(rollout, workloads=None)  # jobs are counted anew, too
     if stopped is None and failed >= strategy.max_failures and course.is_under_way:
         words = (
             f"{failed} servers failed with Image '{rollout.image_ref}', and spec.upgradeStrategy.maxFailures of "

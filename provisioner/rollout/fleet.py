@@ -59,7 +59,8 @@ class Fleet:
     members: in the order in which they are updated where nothing else decides, such as rack by rack: what a wide job
     could use together is done together. widths: on how many servers a job runs, of those that span several.
     passed: how many stages (canary, waves) the image has passed in this pool before; they are not asked for again.
-    began: when the rollout did. halted: in words, why nothing may go on (an image that is not there, a bad comparison);
+    began: when the rollout did. gate: in words, why no stage is over now, though its soak may be.
+    halted: in words, why nothing may go on (an image that is not there, a bad comparison);
     None if nothing stands in the way. attempt: how long a server is out of use for the new image. warning: how long
     before its end a job is told of it.
     """
@@ -68,6 +69,7 @@ class Fleet:
     began: float
     passed: int = 0
     widths: Mapping[str, int] = field(default_factory=dict)
+    gate: str | None = None
     halted: str | None = None
     attempt: timedelta = timedelta(minutes=10)
     warning: timedelta = timedelta(minutes=15)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -71,9 +71,11 @@ def plan(fleet: Fleet, strategy: UpgradeStrategy, now: datetime) -> Plan:
     """What the rollout of one image over `fleet` does now. Raises: NeedsHuman for a window that cannot be read."""
     members = fleet.members
     counts: Counter[str] = Counter(m.state for m in members)
+    stop, again = _stopped(fleet, strategy, counts, now)
+    if stop is not None and stop.reason != "Window":
+        fleet = replace(fleet, gate=stop.words)  # time alone must not release an image that somebody has stopped
     stage = find_stage(fleet, strategy, now)
     idle, busy, held = _sort_out(members)
-    stop, again = _stopped(fleet, strategy, counts, now)
     if stop is not None:
         held.update(dict.fromkeys((m.name for m in (*idle, *busy)), stop))
         return Plan(stage=stage, held=held, stopped=stop, again=again)

@@ -77,7 +77,7 @@ class Room:
     def full_wait(self) -> Wait | None:
         """Why no server of the pool may be taken out of use now; None if one may."""
         if not self.stage_has_room:
-            if self._stage.until is not None:
+            if self._stage.name.endswith("Soak"):
                 return Wait("Soak", self._stage.words)
             return Wait("Canary" if self._stage.name == "Canary" else "Wave", self._stage.words)
         ours = self._updating + self._failed

@@ -57,7 +57,7 @@ def find_stage(fleet: Fleet, strategy: UpgradeStrategy, now: datetime) -> Stage:
         since = sorted(moment if m.since is None else m.since for m in eligible if m.state == "Updated")
         updating = sum(m.state == "Updating" for m in eligible)
         able = len(since) + updating + sum(m.state == "Outdated" and m.excluded is None for m in eligible)
-        stage = _stage_of(part, number, since, able, moment)
+        stage = _stage_of(part, number, since, able, moment, fleet.gate)
         if stage is not None:
             return replace(stage, taken=len(since) + updating)
     taken = sum(m.state in ("Updated", "Updating") for m in members)
@@ -75,7 +75,9 @@ def _parts(size: int, strategy: UpgradeStrategy) -> Iterator[_Part]:
         yield _Part(filling="Wave", soaking="WaveSoak", name=name, count=count, soak_seconds=wave.soak_seconds)
 
 
-def _stage_of(part: _Part, number: int, since: Sequence[float], able: int, now: float) -> Stage | None:
+def _stage_of(
+    part: _Part, number: int, since: Sequence[float], able: int, now: float, gate: str | None
+) -> Stage | None:
     """The stage while it lasts; None once it is over. able: how many servers could have the image."""
     count = min(part.count, able)
     if part.count and not count:
@@ -89,4 +91,6 @@ def _stage_of(part: _Part, number: int, since: Sequence[float], able: int, now: 
         until = datetime.fromtimestamp(over, UTC)
         words = f"{part.name}: in use until {rfc3339(until)} before more follow"
         return Stage(name=part.soaking, limit=count, words=words, passed=number, until=until)
+    if count and gate is not None:
+        return Stage(name=part.soaking, limit=count, words=f"{part.name}: {gate}", passed=number)
     return None

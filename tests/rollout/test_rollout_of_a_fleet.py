@@ -12,7 +12,7 @@ import pytest
 from provisioner.api import NodePool, Server
 from provisioner.api.meta import rfc3339
 from provisioner.api.node_contract import HOLD_REQUESTED
-from provisioner.api.upgrade_strategy import Canary, UpgradeDeadline, UpgradeStrategy
+from provisioner.api.upgrade_strategy import Canary, UpgradeDeadline, UpgradeStrategy, WorkloadGate
 from provisioner.cluster.resources import NODES, of
 from tests.maintenance.chaos import invariants, people
 from tests.maintenance.chaos.fake_machine import Habit
@@ -225,3 +225,47 @@ def test_at_its_deadline_a_gang_ends_together_after_its_warning() -> None:
 def set_strategy(world: World, changes: dict[str, Any]) -> None:
     patch = {"spec": {"upgradeStrategy": changes}}
     world.cluster.patch(of(NodePool), world.pool_name, patch, manager="kubectl")
+
+
+def work(world: World, name: str, server: str, *, fails: bool) -> None:
+    """A job of five minutes, and then the next one."""
+    number = world.work_number = getattr(world, "work_number", 0) + 1  # type: ignore[attr-defined]
+    bad = fails and world.machines[server].running_image == world.images[NEW]
+    ends = world.clock.in_seconds(300)
+    world.start_job(FakeJob(f"{name}-{number}", (server,), ends_at=ends, fails=bad))
+    world.later(301, lambda: work(world, name, server, fails=fails))
+
+
+def test_a_healthy_image_that_breaks_every_job_stops_after_its_canary() -> None:
+    world = begin(slurm=False, canary=Canary(count=1, soak_seconds=6 * 3600))
+    for server in world.names:
+        work(world, "job", server, fails=True)
+    world.run(4 * HOUR)
+    world.pool_image(NEW)
+    world.run(12 * HOUR)
+    said = status(world)
+    assert said.rollout.stopped.reason == "Workloads"
+    assert said.rollout.workloads.new.failed >= 3
+    assert said.rollout.workloads.old.failed == 0
+    assert images(world).count(world.images[NEW]) == 1
+    assert said.released.image_ref == world.images[OLD], "time alone releases nothing that is stopped"
+    assert world.workloads.interrupted == []
+    set_strategy(world, {"retriedTime": rfc3339(world.clock.now)})
+    world.run(60)
+    assert status(world).rollout.stopped is None
+    assert status(world).rollout.workloads is None
+    world.pool_image(OLD)
+    world.run(2 * HOUR)
+    assert images(world) == [world.images[OLD]] * 3
+
+
+def test_a_stage_may_wait_for_jobs_to_have_ended_on_the_new_image() -> None:
+    gate = WorkloadGate(minimum_jobs=5)
+    world = begin(slurm=False, workloads=gate, canary=Canary(count=1, soak_seconds=0))
+    world.pool_image(NEW)
+    world.run(2 * HOUR)
+    assert images(world) == [world.images[NEW], world.images[OLD], world.images[OLD]]
+    assert "5 more must end on the new image" in status(world).rollout.message
+    work(world, "job", world.names[0], fails=False)
+    world.run(2 * HOUR)
+    assert images(world) == [world.images[NEW]] * 3

@@ -16,6 +16,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.metrics import Meters
+from provisioner.jobs.slurm.workloads import share_slurm
 
 log = structlog.get_logger(__name__)
 
@@ -49,6 +50,7 @@ def run_controllers(
         power_poll_seconds=power_poll_seconds,
         meters=meters,
         stop=stop,
+        slurm=share_slurm(clock),
     )
     recorder = EventRecorder(cluster, "provisioner-controller", dropped=meters.event_dropped)
     controllers: list[Controller] = []

@@ -20,6 +20,7 @@ from provisioner.cluster.resources import BMC_SECRETS, SLURM_SECRETS, SYSTEM
 from provisioner.health.controller import HealthInformers, build_health_controllers
 from provisioner.inventory.controller import InventoryInformers, build_inventory_controllers
 from provisioner.jobs.cluster_workloads import ClusterWorkloads
+from provisioner.jobs.slurm.workloads import SharedSlurm
 from provisioner.join.controller import (
     CertificateInformers,
     NodeInformers,
@@ -36,7 +37,7 @@ from provisioner.rollout.informers import RolloutInformers
 
 @dataclass(frozen=True, kw_only=True)
 class Surroundings:
-    """What the groups of a process share. `stop` ends their leadership."""
+    """What the groups of a process share. `stop` ends their leadership. slurm: None if each asks for itself."""
 
     informers: SharedInformers
     clock: Callable[[], datetime]
@@ -44,6 +45,7 @@ class Surroundings:
     power_poll_seconds: float
     meters: Meters
     stop: threading.Event
+    slurm: SharedSlurm | None = None
 
 
 def account_of(group: str) -> str:
@@ -111,7 +113,9 @@ def _maintenance(cluster: Cluster, events: Events, shared: Surroundings) -> list
         maintenances=caches.maintenances,
         pods=caches.pods,
     )
-    workloads = ClusterWorkloads(cluster, events, caches.pods, namespace=SLURM_SECRETS, now=shared.clock, in_lanes=True)
+    workloads = ClusterWorkloads(
+        cluster, events, caches.pods, namespace=SLURM_SECRETS, now=shared.clock, in_lanes=True, slurm=shared.slurm
+    )
     shared.meters.watch(workloads.slurm_bulkhead)
     return build_maintenance_controllers(
         cluster, follow, workloads, events, shared.clock, metrics=shared.meters.maintenance
@@ -129,7 +133,15 @@ def _rollout(cluster: Cluster, events: Events, shared: Surroundings) -> list[Con
         pods=caches.pods,
     )
     workloads = ClusterWorkloads(
-        cluster, events, caches.pods, nodes=caches.nodes, namespace=SLURM_SECRETS, now=shared.clock, in_lanes=True
+        cluster,
+        events,
+        caches.pods,
+        nodes=caches.nodes,
+        ended_pods=caches.ended_pods,
+        namespace=SLURM_SECRETS,
+        now=shared.clock,
+        in_lanes=True,
+        slurm=shared.slurm,
     )
     return build_rollout_controllers(cluster, follow, workloads, events, shared.clock, user=account_of("rollout"))
 

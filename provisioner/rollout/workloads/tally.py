@@ -45,10 +45,10 @@ def tally(
     """
     upto = max(before.counted, (now - SETTLE).replace(microsecond=0))
     counts = {"old": before.old, "new": before.new}
-    seen: set[tuple[str, str, str, datetime]] = set()
+    seen: set[tuple[str, str, datetime]] = set()
     faults, fault = 0, None
     for job in jobs:
-        key = (job.kind, job.namespace or "", job.name, job.ended)
+        key = (job.kind, job.key, job.ended)
         image = image_of(job, new_since)
         if not before.counted < job.ended <= upto or image is None or key in seen:
             continue
@@ -65,10 +65,11 @@ def tally(
 def image_of(job: EndedWork, new_since: Mapping[str, datetime]) -> Literal["old", "new"] | None:
     """Which image a job ran on; on the new one if any of its servers had that for all of the job's time.
 
-    None if that is not known: one of its servers got the new image while the job ran. The job lost that server, or came
-    to it later, and what became of it says nothing about either image; nor does one that ran on no server.
+    None if that is not known: one of its servers got the new image while the job ran, or may have. The job lost that
+    server, or came to it later, and what became of it says nothing about either image; nor does one that ran on no
+    server.
     """
-    if any(since <= job.began for since in _since(job, new_since)):
+    if job.began is not None and any(since <= job.began for since in _since(job, new_since)):
         return "new"
     if not job.servers or any(since < job.ended for since in _since(job, new_since)):
         return None

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from provisioner.api.node_pool import NodePool
 from provisioner.api.server import Server
+from provisioner.jobs.ended import EndedJob
 from provisioner.jobs.work import EvictionBlocked, Job, JobKind, SlurmDrained, Work
 from tests.maintenance.chaos.fake_time import FakeClock
 from tests.maintenance.chaos.story import Story
@@ -30,6 +32,7 @@ class FakeJob:
     do_not_disrupt: bool = False
     warned_for: datetime | None = None
     being_evicted: bool = False
+    fails: bool = False
 
 
 class FakeWorkloads:
@@ -68,6 +71,11 @@ class FakeWorkloads:
     def on(self, server: str) -> list[FakeJob]:
         return [job for job in self.jobs.values() if server in job.servers]
 
+    def pods(self) -> dict[str, dict[str, Any]]:
+        """What a cache of pods shows, as far as it tells that one has come or gone."""
+        names = {f"{job.name}-{on}": on for job in self.jobs.values() if job.kind != "SlurmJob" for on in job.servers}
+        return {name: {"metadata": {"name": name}, "spec": {"nodeName": on}} for name, on in names.items()}
+
     def pass_time(self) -> None:
         """End the jobs whose time has come."""
         for job in list(self.jobs.values()):
@@ -105,6 +113,23 @@ class FakeWorkloads:
             slurm_state=None if not self.slurm else "IDLE+DRAIN" if drain else "IDLE",
             slurm_reason=drain,
             free=0.0 if jobs else 1.0,
+        )
+
+    def ended(self, pool: NodePool, servers: Collection[str], since: datetime) -> tuple[EndedJob, ...]:
+        """The jobs that ended by themselves."""
+        return tuple(
+            EndedJob(
+                kind=job.kind,
+                key=job.name,
+                name=job.name,
+                servers=job.servers,
+                began=began,
+                ended=ended,
+                succeeded=not job.fails,
+                reason="Error" if job.fails else "Completed",
+            )
+            for job, began, ended in self._spans
+            if ended is not None and ended > since and job.ends_at == ended and not set(servers).isdisjoint(job.servers)
         )
 
     def warn(self, server: Server, pool: NodePool, deadline: datetime, reason: str) -> int:

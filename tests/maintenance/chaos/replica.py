@@ -71,7 +71,7 @@ class Replica:
             rng=random.Random(seed),
         )
         if rollout is not None:
-            self._informers["pods"] = FakeInformer(PODS, dict)
+            self._informers["pods"] = FakeInformer(PODS, workloads.pods)
             self.controllers += build_rollout_controllers(
                 ChaosClient(rollout, f"{who} (rollout)", meter, WRITES),  # type: ignore[arg-type]
                 RolloutInformers(**self._informers),  # type: ignore[arg-type]

@@ -22,8 +22,9 @@ class Ended:
     kind: str = "SlurmJob"
     namespace: str | None = None
     name: str = "4711"
+    key: str = ""
     servers: tuple[str, ...] = ("r01-u01",)
-    began: datetime = NOON
+    began: datetime | None = NOON
     ended: datetime = NOON + timedelta(minutes=1)
     succeeded: bool = False
     reason: str | None = "FAILED"
@@ -36,4 +37,6 @@ class Ended:
 
 def ended(name: str = "4711", *servers: str, began: float = 0, at: float = 60, **changes: Any) -> Ended:
     """A job that failed, from so many to so many seconds after noon."""
-    return replace(Ended(), name=name, servers=servers or ("r01-u01",), began=after(began), ended=after(at), **changes)
+    key = f"{changes.get('namespace', '')}/{name}"
+    where = servers or ("r01-u01",)
+    return replace(Ended(), name=name, key=key, servers=where, began=after(began), ended=after(at), **changes)
