@@ -434,6 +434,12 @@ def _maintenances(scene: Scene) -> Iterator[Power]:
     entry = {"name": "condition-reboot", "action": "Reboot", "policy": "Now"}
     body = objects.maintenance(f"{scene.unique}-2", serverRef=scene.server, requestors=[entry])
     yield Power(section, "ask for a reboot under Now, which ends jobs", (sent("POST", path, body),))
+    for words, policy, name, action in (
+        ("ask for an Image as a rollout does, once jobs have ended", "WhenIdle", "rollout", "Reimage"),
+        ("ask as a rollout for something else", "WhenIdle", "rollout", "PowerCycle"),
+        ("ask in the name of a group of its own", "WhenIdle", "mine", "Reimage"),
+    ):
+        yield Power(section, words, (_asked(scene, policy, name, action),))
     existing = f"{path}/{scene.unique}-1"
     yield Power(
         section, "take out what others ask for", (sent("PATCH", existing, {"spec": {"requestors": []}}, MERGE),)
@@ -445,6 +451,17 @@ def _maintenances(scene: Scene) -> Iterator[Power]:
     yield Power(section, "write the status of a Maintenance", (
         applied("Maintenance", f"{scene.unique}-1", {"phase": "Rebooting"}),
     ))  # fmt: skip
+
+
+def _asked(scene: Scene, policy: str, name: str, action: str) -> Callable[[Cluster], object]:
+    """A Maintenance, in its own name."""
+
+    def send(cluster: Cluster) -> object:
+        entry = {"name": name, "action": action, "policy": policy, "user": cluster.ask_who_i_am()}
+        body = objects.maintenance(f"{scene.unique}-2", serverRef=scene.server, requestors=[entry])
+        return sent("POST", f"{OURS}/maintenances", body)(cluster)
+
+    return send
 
 
 STATUS = "Status of a Server"
