@@ -127,7 +127,7 @@ def judge_standing(
         state, failure = "Updated", None
     elif failure is not None:
         state = "Failed"
-    elif in_use:
+    elif in_use or _is_left_behind(server, sign):
         state = "Outdated"
         excluded = _exclusion(server, sign) or _wish_of_a_person(server, maintenances)
     elif sign is None or not sign.has_reported:
@@ -162,6 +162,13 @@ def _use(server: Server) -> tuple[bool, float | None, float | None]:
         return True, max(times), None
     lost = [parse_time(c.last_transition_time).timestamp() for c in found if c is not None and c not in holds]
     return False, None, min(lost, default=None)
+
+
+def _is_left_behind(server: Server, sign: NodeSign | None) -> bool:
+    """Whether it lives, out of use, with an image that it failed with and that nobody wants any more."""
+    failure, ready = server.status.upgrade_failure, find_condition(server.status.conditions, "Ready")
+    lives = sign is not None and sign.has_reported and ready is not None and ready.status == "True"
+    return lives and failure is not None and failure.image_ref == server.status.image_ref
 
 
 def _exclusion(server: Server, sign: NodeSign | None) -> str | None:

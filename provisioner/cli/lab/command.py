@@ -131,24 +131,29 @@ def reimage(name: str, server: str, by: str, job_seconds: int, timeout_seconds: 
 
 @lab.command("another-image", hidden=True)
 @name_option
-def another_image(name: str) -> None:
+@click.option("--argument", "arguments", multiple=True, help="Further kernel argument of it, such as mem=800M.")
+def another_image(name: str, arguments: tuple[str, ...]) -> None:
     """Build and publish another image of the same content, and print its name. Nobody boots it yet."""
     from provisioner.lab.demo import up as demo_up
 
     state = demo_state(name)
     demo_up.require_running(state)
-    click.echo(_publish_another_image(state, name))
+    click.echo(_publish_another_image(state, name, arguments))
 
 
-def _publish_another_image(state: DemoState, name: str) -> str:
-    """Another image of the same content, by the name of its Image."""
+def _publish_another_image(state: DemoState, name: str, arguments: tuple[str, ...] = ()) -> str:
+    """Another image of the same content, by the name of its Image. The next one is made of the first again."""
     from provisioner.image.finished.sign import read_secret_key
     from provisioner.lab.demo.another_image import make_another_image
 
     record = state.directory / "image"
-    key = read_secret_key(state.keys / "image.sec")
-    record.write_text(str(make_another_image(Path(record.read_text()), state.image_store, key, str(int(time.time())))))
-    run_step(state, "publish", name, "--no-pool")
+    first, key = Path(record.read_text()), read_secret_key(state.keys / "image.sec")
+    made = make_another_image(first, state.image_store, key, str(time.time_ns()), arguments)
+    record.write_text(str(made))
+    try:
+        run_step(state, "publish", name, "--no-pool")
+    finally:
+        record.write_text(str(first))
     return (state.directory / "published").read_text()
 
 

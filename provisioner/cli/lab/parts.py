@@ -149,6 +149,8 @@ def describe_demo_rack(
     from provisioner.lab.rack_description import describe_rack
 
     firmwares: Any = tuple(servers.split(","))
+    if unknown := [each for each in firmwares if each not in ("BIOS", "UEFI")]:
+        raise NeedsHuman(f"--servers names firmware '{unknown[0]}'", hint="write BIOS or UEFI, such as BIOS,UEFI,UEFI")
     chosen = state.cache / "labs" / f".{state.name}-accelerator"
     if probe_kernel is not None:
         chosen.parent.mkdir(parents=True, exist_ok=True)

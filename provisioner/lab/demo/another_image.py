@@ -14,11 +14,13 @@ from provisioner.image.finished.sign import SecretKey
 NOTE: str = "lab.note"
 
 
-def make_another_image(folder: Path, image_store: Path, key: SecretKey, note: str) -> Path:
-    """The image in `folder` with `lab.note=<note>` on its command line, signed with `key`, in the store."""
+def make_another_image(
+    folder: Path, image_store: Path, key: SecretKey, note: str, arguments: tuple[str, ...] = ()
+) -> Path:
+    """The image in `folder` with `lab.note=<note>` and `arguments` on its command line, signed, in the store."""
     manifest = decode((folder / MANIFEST).read_bytes())
     kept = tuple(word for word in manifest.kernel_arguments if not word.startswith(f"{NOTE}="))
-    text = replace(manifest, kernel_arguments=(*kept, f"{NOTE}={note}")).encode()
+    text = replace(manifest, kernel_arguments=(*kept, f"{NOTE}={note}", *arguments)).encode()
     with tempfile.TemporaryDirectory(prefix=".another-", dir=image_store) as name:
         work = Path(name)
         (work / MANIFEST).write_bytes(text)

@@ -1,0 +1,125 @@
+"""An image on its way through a rack: the idle server first, the others as their jobs end, and a bad one nowhere.
+
+Real: the servers, their kubelets and agents, kexec, the pod, Slurm. slurmd runs beside the server, not in it.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.jobs.slurm_site import PREFIX, SlurmSite
+from tests.journey.jobs import end_job, start_job
+from tests.journey.slurm_beside_the_rack import settings_of, slurm_beside
+from tests.journey.virtual_rack import VirtualRack, lab_command
+
+pytestmark = pytest.mark.timeout(2400)
+
+IDLE, WITH_POD, WITH_SLURM = SERVERS = ("r01-u01", "r01-u02", "r01-u03")
+SEEN_MIB = 850
+"""What checks expect of memory; a server of the rack has 1024 MiB."""
+
+
+@pytest.fixture(scope="module")
+def slurm(rack: VirtualRack) -> Iterator[SlurmSite]:
+    with slurm_beside(rack) as site:
+        yield site
+
+
+def another_image(rack: VirtualRack, *arguments: str) -> str:
+    words = [word for argument in arguments for word in ("--argument", argument)]
+    command = lab_command("another-image", "--name", rack.state.name, *words)
+    made = subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    return made.stdout.split()[-1]
+
+
+def configure(rack: VirtualRack, spec: dict[str, Any]) -> None:
+    rack.kubectl("patch", "nodepool", "gpu", "--type=merge", "-p", json.dumps({"spec": spec}))
+
+
+def pool(rack: VirtualRack) -> dict[str, Any]:
+    return dict(rack.get("nodepool", "gpu")["status"])
+
+
+def images(rack: VirtualRack) -> list[str]:
+    return [str(rack.server(name).status.image_ref) for name in SERVERS]
+
+
+def boots(rack: VirtualRack) -> list[str]:
+    return [rack.node_boot_id(name) for name in SERVERS]
+
+
+def condition(rack: VirtualRack, type_: str) -> tuple[str, str]:
+    (found,) = [each for each in pool(rack)["conditions"] if each["type"] == type_]
+    return found["status"], found["reason"]
+
+
+def test_the_idle_server_is_the_canary_and_the_others_follow_when_their_jobs_end(
+    rack: VirtualRack, slurm: SlurmSite
+) -> None:
+    strategy = {"canary": {"count": 1, "soakSeconds": 10}, "maxParallel": 2, "maxUnavailable": 2}
+    checks = {"attempts": 1, "expected": {"memoryMib": SEEN_MIB}}
+    configure(
+        rack, {"upgradeStrategy": strategy, "verification": checks, "jobs": {"slurm": settings_of(slurm)}}
+    )
+    old, before = images(rack), boots(rack)
+    start_job(rack, "training", WITH_POD)
+    flag = slurm.folder / "may-end"
+    script = f"while [ ! -e {flag} ]; do sleep 0.2; done"
+    job = slurm.submit(script, "--exclusive", f"--nodelist={PREFIX}{WITH_SLURM}", "--time=60")
+    slurm.wait_for_job(job, "RUNNING")
+
+    new = another_image(rack)
+    configure(rack, {"imageRef": new})
+    rack.wait("the canary runs the new image", lambda: images(rack)[0] == new and pool(rack)["updated"] == 1)
+    rack.wait("the others wait for their jobs alone", lambda: _waits(rack) == {"Job": 2})
+    assert images(rack)[1:] == old[1:]
+    assert boots(rack)[1:] == before[1:]
+    assert {each["job"] for each in pool(rack)["rollout"]["blockers"]} == {"Pod default/" + _pod(rack), f"SlurmJob {job}"}
+    why = rack.kubectl("provision", "why", WITH_SLURM)
+    assert "rollout" in why, why
+
+    end_job(rack, "training")
+    rack.wait("the second one follows", lambda: images(rack)[1] == new)
+    assert slurm.job(job)["job_state"] == ["RUNNING"]
+    assert boots(rack)[2] == before[2]
+    flag.touch()
+    slurm.wait_for_job(job, "COMPLETED")
+    rack.wait("the third one follows", lambda: images(rack)[2] == new and pool(rack)["updated"] == 3)
+    rack.wait("it is complete", lambda: "completedTime" in pool(rack)["rollout"])
+    assert pool(rack)["released"]["imageRef"] == new
+    assert [str(rack.server(name).status.assigned_image_ref) for name in SERVERS] == [new] * 3
+    assert slurm.job(job)["restart_cnt"] == 0
+    rack.wait("Slurm may use it again", lambda: "DRAIN" not in slurm.node(f"{PREFIX}{WITH_SLURM}")[0])
+
+
+def test_a_bad_image_stops_at_its_canary_and_is_undone(rack: VirtualRack, slurm: SlurmSite) -> None:
+    good, before = images(rack)[0], boots(rack)
+    bad = another_image(rack, "mem=800M")
+    configure(rack, {"imageRef": bad})
+    rack.wait("the rollout stops itself", lambda: condition(rack, "Paused") == ("True", "Failures"))
+    assert pool(rack)["failed"] == 1
+    assert pool(rack)["released"]["imageRef"] == good
+    failed = [name for name in SERVERS if rack.server(name).status.upgrade_failure is not None]
+    assert len(failed) == 1
+    same = [name for name in SERVERS if name not in failed]
+    assert [rack.node_boot_id(name) for name in same] == [before[SERVERS.index(name)] for name in same]
+    said = rack.kubectl("provision", "rollout", "status", "gpu")
+    assert "Memory" in said, said
+    rack.kubectl("provision", "rollout", "undo", "gpu")
+    rack.wait("the one that failed is back", lambda: pool(rack)["updated"] == 3 and images(rack) == [good] * 3)
+    assert [rack.node_boot_id(name) for name in same] == [before[SERVERS.index(name)] for name in same]
+    assert condition(rack, "Paused")[0] == "False"
+
+
+def _waits(rack: VirtualRack) -> dict[str, int]:
+    return {each["reason"]: each["count"] for each in pool(rack)["rollout"].get("waits", ())}
+
+
+def _pod(rack: VirtualRack) -> str:
+    (found,) = rack.get("pods", "-l", "job-name=training")["items"]
+    return str(found["metadata"]["name"])
