@@ -54,7 +54,7 @@ class Work:
     """Its reason, if it is drained or down; whose it is decides who may lift it."""
     free: float = 1.0
     """Share of the server on which nothing runs, from 0 to 1: by its GPUs, or by its CPUs if it has none. Where that is
-    not known, 0 if there is a job, else 1."""
+    not known, 0 if there is a job, else 1; of Slurm's nodes a fresh look does not know it."""
 
     @property
     def is_idle(self) -> bool:

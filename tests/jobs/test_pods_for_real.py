@@ -10,6 +10,9 @@ from provisioner.api.errors import NotFound, Refused, Retryable
 from provisioner.api.meta import rfc3339
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import PODS
+from provisioner.jobs.ended import EndedJob
+from provisioner.jobs.ended_pods import SummarizeEnded, trim_ended_pod
+from provisioner.jobs.pods import NOT_OVER, OVER, job_rules
 from provisioner.jobs.selectors import parse_selector
 from provisioner.jobs.work import Workloads
 from tests.jobs.kubernetes_site import Site
@@ -175,6 +178,20 @@ def test_without_an_api_server_every_method_says_to_try_again(site: Site) -> Non
         workloads.warn(site.server, POOL, site.now, "")
     with pytest.raises(Retryable):
         workloads.evict(site.server, POOL, spare=(), force=True)
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Running", "Succeeded", "Failed"])
+def test_a_pod_is_followed_as_running_or_as_over(phase: str, site: Site) -> None:
+    site.run(pod("train", resources=GPU, phase=phase, began="2026-01-01T00:00:00Z"))
+    for selector, found in ((NOT_OVER, phase in ("Pending", "Running")), (OVER, phase in ("Succeeded", "Failed"))):
+        items = site.cluster.list(PODS, namespace=site.namespace, field_selector=selector).items
+        assert bool(items) == found
+        if found and selector == OVER:
+            kept = trim_ended_pod(items[0])
+            assert kept is not None
+            (said,) = SummarizeEnded(job_rules(POOL))([kept])
+            assert isinstance(said, EndedJob)
+            assert said.succeeded == (phase == "Succeeded")
 
 
 @pytest.mark.parametrize("text", [*MATCHING, *NOT_MATCHING])

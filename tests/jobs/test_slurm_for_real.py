@@ -98,24 +98,55 @@ def test_what_all_servers_share_says_what_a_look_of_ones_own_says(desk: Desk, sl
 
 
 def test_a_running_job_is_seen_with_all_its_servers(desk: Desk, slurm: SlurmSite) -> None:
-    job = slurm.submit(FOREVER, "-J", "train", "-w", "s-r01-u0[1-3]", "-N3")
+    job = slurm.submit(FOREVER, "-J", "train", "-w", "s-r01-u0[1-3]", "-N3", "-t", "30")
     slurm.wait_for_job(job, "RUNNING")
     work = desk.wait_for(lambda work: "running" in str(work.jobs))
     (found,) = work.jobs
     assert found.began is not None
     assert abs(found.began - desk.now) < timedelta(minutes=1)
-    assert found.ends is None, "its partition has no time limit"
-    assert found.partition is not None
-    assert 0 <= work.free < 1
-    assert (replace(found, began=None, partition=None, qos=None),) == (
-        Job(
-            kind="SlurmJob",
-            name=job,
-            servers=("r01-u01", "r01-u02", "r01-u03"),
-            message=f"Slurm job {job} (train) of root is running on s-r01-u[01-03]",
-        ),
+    assert replace(found, qos=None) == Job(
+        kind="SlurmJob",
+        name=job,
+        servers=("r01-u01", "r01-u02", "r01-u03"),
+        message=f"Slurm job {job} (train) of root is running on s-r01-u[01-03]",
+        began=found.began,
+        ends=found.began + timedelta(minutes=30),
+        partition="main",
     )
     assert not work.is_idle
+    assert work.free == 0.0, "of a single node Slurm does not say it"
+    assert desk.workloads.look(SERVER, desk.pool, fresh=False).free == 0.75
+
+
+def test_a_job_without_a_time_limit_has_no_end(desk: Desk, slurm: SlurmSite) -> None:
+    slurm.wait_for_job(slurm.submit(FOREVER, "-w", NODE, "-t", "UNLIMITED"), "RUNNING")
+    (found,) = desk.wait_for(lambda work: len(work.jobs) == 1).jobs
+    assert found.began is not None
+    assert found.ends is None
+
+
+def test_jobs_that_ended_are_told_with_how_they_did(desk: Desk, slurm: SlurmSite) -> None:
+    began = datetime.now(UTC) - timedelta(seconds=2)
+    scripts = {"COMPLETED": "true", "FAILED": "exit 3", "CANCELLED": FOREVER}
+    jobs = {state: slurm.submit(script, "-J", state, "-w", NODE, "-n1") for state, script in scripts.items()}
+    slurm.wait_for_job(jobs["CANCELLED"], "RUNNING")
+    slurm.command("scancel", jobs["CANCELLED"])
+    for state, job in jobs.items():
+        slurm.wait_for_job(job, state)
+    desk.wait_for(lambda work: work.is_idle)
+    desk.now = datetime.now(UTC) + timedelta(seconds=1)
+    assert desk.workloads.look(SERVER, desk.pool, fresh=False).free == 1.0
+    keys = {f"Slurm job {job}" for job in jobs.values()}
+    ended = desk.workloads.ended(desk.pool, [SERVER.name], began)
+    told = {job.name: job for job in ended if job.key in keys}
+    assert {name: (job.reason, job.succeeded, job.exit_code) for name, job in told.items()} == {
+        "COMPLETED": ("COMPLETED", True, 0),
+        "FAILED": ("FAILED", False, 3),
+        "CANCELLED": ("CANCELLED", False, told["CANCELLED"].exit_code),
+    }
+    assert told["CANCELLED"].signal == 15
+    assert all(began < job.ended <= desk.now and job.servers == (SERVER.name,) for job in told.values())
+    assert keys.isdisjoint(job.key for job in desk.workloads.ended(desk.pool, [OTHER_SERVER.name], began))
 
 
 def test_a_job_in_its_prolog_and_one_in_its_epilog_are_seen(desk: Desk, slurm: SlurmSite) -> None:

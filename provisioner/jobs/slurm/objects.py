@@ -50,7 +50,9 @@ class SlurmNode:
     """The base state, and the flags that Slurm puts beside it."""
     reason: str
     free: float | None = None
-    """Share of it on which no job runs: by its GPUs, or by its CPUs if it has none; None if that is not said."""
+    """Share of it on which no job runs: by its GPUs, or by its CPUs if it has none; None if that is not said. What is
+    said of all nodes at once is true; slurmctld counts for that alone, and says of a single one what it counted last.
+    """
 
     @property
     def state(self) -> str:

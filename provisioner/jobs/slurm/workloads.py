@@ -107,20 +107,21 @@ class SlurmWorkloads:
         settings = pool.spec.jobs.slurm
         if settings is None:
             return SlurmView()
-        name, told = settings.node_name_prefix + server, as_job
+        name = settings.node_name_prefix + server
         try:
             if fresh:
                 node, found = self._observe(name, settings)
+                told, free = as_job, None
             else:
                 seen = self._lately(name, settings)
                 node = require_node(seen.nodes.get(name), name)
-                found, told = seen.jobs_of(node, self._now()), seen.as_job
+                found, told, free = seen.jobs_of(node, self._now()), seen.as_job, node.free
         except SlurmFailed as error:
             return SlurmView(unknown=(self.failure(pool) or str(error),))
         jobs = tuple(told(job, settings.node_name_prefix) for job in (*found.running, *found.planned))
         reason = node.reason if not node.takes_jobs else None
         unknown = (*found.unknown, *(held.message for held in found.ending))
-        return SlurmView(jobs, unknown, node.state, reason, node.free)
+        return SlurmView(jobs, unknown, node.state, reason, free)
 
     def ended(self, pool: NodePool, servers: Collection[str], since: datetime) -> Iterator[EndedJob]:
         """Jobs that ended after `since` on any of `servers`, by what was seen last; nothing is asked for it here, but
