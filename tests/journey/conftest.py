@@ -19,13 +19,15 @@ BOOT_SECONDS = 1500
 
 @pytest.fixture(scope="session")
 def rack(binaries: Binaries) -> Iterator[VirtualRack]:
-    """Two servers without an operating system, BIOS and UEFI, that have become Ready nodes."""
+    """Three servers without an operating system, one BIOS and two UEFI, that have become Ready nodes."""
     need_root("make network namespaces and mounts for a virtual rack")
     name = f"journey{os.getpid()}"
     cache = Path(os.environ.get("PROVISIONER_CACHE", Path.home() / ".cache/provisioner"))
     try:
         subprocess.run(
-            lab_command("up", "--name", name, f"--timeout={BOOT_SECONDS}"), check=True, stdin=subprocess.DEVNULL
+            lab_command("up", "--name", name, "--servers=BIOS,UEFI,UEFI", f"--timeout={BOOT_SECONDS}"),
+            check=True,
+            stdin=subprocess.DEVNULL,
         )
         yield VirtualRack(DemoState(cache=cache, name=name), binaries.kubectl)
     finally:

@@ -63,9 +63,7 @@ def test_the_idle_server_is_the_canary_and_the_others_follow_when_their_jobs_end
 ) -> None:
     strategy = {"canary": {"count": 1, "soakSeconds": 10}, "maxParallel": 2, "maxUnavailable": 2}
     checks = {"attempts": 1, "expected": {"memoryMib": SEEN_MIB}}
-    configure(
-        rack, {"upgradeStrategy": strategy, "verification": checks, "jobs": {"slurm": settings_of(slurm)}}
-    )
+    configure(rack, {"upgradeStrategy": strategy, "verification": checks, "jobs": {"slurm": settings_of(slurm)}})
     old, before = images(rack), boots(rack)
     start_job(rack, "training", WITH_POD)
     flag = slurm.folder / "may-end"
@@ -79,7 +77,10 @@ def test_the_idle_server_is_the_canary_and_the_others_follow_when_their_jobs_end
     rack.wait("the others wait for their jobs alone", lambda: _waits(rack) == {"Job": 2})
     assert images(rack)[1:] == old[1:]
     assert boots(rack)[1:] == before[1:]
-    assert {each["job"] for each in pool(rack)["rollout"]["blockers"]} == {"Pod default/" + _pod(rack), f"SlurmJob {job}"}
+    assert {each["job"] for each in pool(rack)["rollout"]["blockers"]} == {
+        "Pod default/" + _pod(rack),
+        f"SlurmJob {job}",
+    }
     why = rack.kubectl("provision", "why", WITH_SLURM)
     assert "rollout" in why, why
 

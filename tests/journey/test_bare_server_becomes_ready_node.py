@@ -11,7 +11,7 @@ import pytest
 from provisioner.image.containerd.pause import REFERENCE
 from tests.journey.virtual_rack import VirtualRack
 
-SERVERS = ("r01-u01", "r01-u02")
+SERVERS = ("r01-u01", "r01-u02", "r01-u03")
 
 pytestmark = pytest.mark.timeout(1800)
 

@@ -56,7 +56,11 @@ def test_a_boot_comes_to_ready_though_boot_service_and_controller_die_in_each_of
     assert (status.join.order_id, status.join.boot_id) == (order.id, rack.node_boot_id(name))
     assert _powered_on(rack, name) == powered_on + 1
     assert _handed_out(rack, name) == handed_out + 1
-    assert sorted(node["metadata"]["name"] for node in rack.get("nodes")["items"]) == ["r01-u01", "r01-u02"]
+    assert sorted(node["metadata"]["name"] for node in rack.get("nodes")["items"]) == [
+        "r01-u01",
+        "r01-u02",
+        "r01-u03",
+    ]
     assert rack.get("node", name)["metadata"]["uid"] == status.node_uid
 
 
