@@ -135,7 +135,7 @@ def _most_at_once(moves: Iterable[Move]) -> int:
 
 def _ended(proposal: Proposal) -> Iterable[str]:
     for move in [move for move in proposal.forecast.moves if move.ended][:SHOWN_STAYS]:
-        yield f"{some(move.jobs)} on {move.name}, {_when(move.begins, proposal)}, after a warning (deadline of the pool)"
+        yield f"{some(move.jobs)} on {move.name}, {_when(move.begins, proposal)}, after a warning (the deadline)"
 
 
 def _stays(proposal: Proposal) -> Iterable[str]:

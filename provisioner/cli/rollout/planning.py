@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from provisioner.api import NodePool
-from provisioner.api.errors import Refused, Retryable
+from provisioner.api.errors import NeedsHuman, Refused, Retryable
 from provisioner.cli.kubectl.failing import BadInput
 from provisioner.cli.rollout.pool_view import PoolView, needing
 from provisioner.cluster.client import Cluster
@@ -67,7 +67,7 @@ def propose(view: PoolView, workloads: Workloads, now: datetime) -> Proposal:
     try:
         fleet = make_fleet(pool, course, standings, runs, widths, view.image, now)
         forecast = make_forecast(fleet, pool.spec.upgrade_strategy, now)
-    except Refused as error:
+    except NeedsHuman as error:
         words = f"spec.upgradeStrategy of NodePool {pool.name} cannot be read: {Exception.__str__(error)}"
         raise BadInput(words, hint=error.hint) from error
     return Proposal(view=view, course=course, fleet=fleet, forecast=forecast, unknown=unknown)

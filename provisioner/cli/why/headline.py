@@ -29,6 +29,7 @@ WAITS: Final = {
     "Slurm": "for Slurm's answer",
     "Node": "until its Node can be written",
     "Person": "for a person",
+    "Rollout": "for its turn in the rollout",
 }
 """By the kind of a blocker that is no job."""
 JOBS: Final = frozenset(("Pod", "PodGroup", "SlurmJob"))
