@@ -126,7 +126,7 @@ class _Course:
         """When something is over, or time alone changes the plan."""
         moments = [*self.due.values()]
         moments += [m.runs.ends for m in self.members.values() if m.runs is not None and m.runs.ends is not None]
-        if found.again is not None and self._may_go():
+        if found.again is not None and (found.stage.until is not None or self._may_go()):
             moments.append(found.again.timestamp())
         return min((moment for moment in moments if moment > now), default=None)
 

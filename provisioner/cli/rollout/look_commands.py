@@ -16,7 +16,7 @@ from provisioner.cli.kubectl.asking import KubectlCommand
 from provisioner.cli.kubectl.connection import connection_of, connection_options
 from provisioner.cli.kubectl.failing import DONE, exit_codes
 from provisioner.cli.kubectl.moments import read_span
-from provisioner.cli.kubectl.printing import output_option, print_objects, table
+from provisioner.cli.kubectl.printing import clip, output_option, print_objects, table
 from provisioner.cli.rollout.arguments import image_option, pool_argument
 from provisioner.cli.rollout.changes import check_image
 from provisioner.cli.rollout.history import render_history
@@ -26,6 +26,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
 
 POOLS_HEADER: Final = ("POOL", "IMAGE", "FROM", "STAGE", "UPDATED", "WAITING", "FAILED", "EXPECTED", "MESSAGE")
+MESSAGE_LENGTH: Final = 70
 
 
 @click.command("status", cls=KubectlCommand, short_help="Say how far a rollout is, and what it waits for.")
@@ -109,7 +110,7 @@ def _pool_row(pool: NodePool) -> tuple[str | None, ...]:
         None if status.desired is None else f"{status.updated or 0}/{status.desired}",
         *(None if number is None else str(number) for number in numbers[1:]),
         found.expected_time if found is not None else None,
-        found.message if found is not None else None,
+        clip(found.message, MESSAGE_LENGTH) if found is not None else None,
     )
 
 

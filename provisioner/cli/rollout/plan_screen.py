@@ -31,7 +31,7 @@ def render_plan(proposal: Proposal, *, everything: bool = False) -> str:
         ("complete", _completion(proposal)),
         ("costs", _costs(proposal)),
         ("jobs end", _ended(proposal)),
-        ("never go", _stays(proposal)),
+        ("stay", _stays(proposal)),
         ("not known", proposal.unknown),
     )
     lines = [*textwrap.wrap(plain(_headline(proposal)), WIDTH), ""]
@@ -74,7 +74,8 @@ def _now(proposal: Proposal) -> Iterable[str]:
 def _stages(proposal: Proposal) -> Iterable[str]:
     for part in proposal.forecast.parts:
         servers = "1 server" if part.servers == 1 else f"{part.servers} servers"
-        yield f"{_name(part, proposal)}: {servers}, {_when(part.begins, proposal)} to {_when(part.ends, proposal)}"
+        begins, over = _when(part.begins, proposal), _when(part.ends, proposal)
+        yield f"{_name(part, proposal)}: {servers}; begins {begins}, is over {over}"
 
 
 def _name(part: Part | Move, proposal: Proposal) -> str:
@@ -142,6 +143,7 @@ def _stays(proposal: Proposal) -> Iterable[str]:
     by_words: dict[str, list[str]] = {}
     for name, wait in proposal.forecast.stays.items():
         words = wait.words.replace(name, "SERVER") if wait.reason == "Excluded" else wait.words
+        words += ", of which nobody knows when it ends" if wait.reason == "Job" else ""
         by_words.setdefault(words, []).append(name)
     for words, names in list(by_words.items())[:SHOWN_STAYS]:
         yield f"{some(names)}: {words}"
