@@ -15,7 +15,9 @@ from provisioner.rules.requests import entry_of
 
 def rollout_notes(subject: Subject) -> Iterable[str]:
     """What failed with it, and what it waits for where its Maintenance does not say so."""
-    return [*_failure(subject), *_wait(subject)]
+    failure, pool = subject.server.status.upgrade_failure, subject.pool
+    keeps_its_place = failure is not None and pool is not None and failure.image_ref == pool.spec.image_ref
+    return [*_failure(subject), *(() if keeps_its_place else _wait(subject))]
 
 
 def _failure(subject: Subject) -> Iterable[str]:
