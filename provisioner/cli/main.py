@@ -39,6 +39,7 @@ KUBECTL_COMMANDS: Final[Mapping[str, str]] = {
     "reimage": "provisioner.cli.kubectl.request_commands:reimage",
     "release": "provisioner.cli.kubectl.condition_commands:release",
     "retry": "provisioner.cli.kubectl.condition_commands:retry",
+    "rollout": "provisioner.cli.rollout.group:rollout",
     "status": "provisioner.cli.kubectl.status_command:status",
     "why": "provisioner.cli.why.command:why",
 }
@@ -113,6 +114,7 @@ def kubectl() -> None:
     Ask:       reboot, reimage, power-cycle, drain, hold
     Withdraw:  release, cancel
     See:       status, why
+    Pools:     rollout start, status, pause, resume, undo, history, plan
     Other:     retry (checks before use), accept (new servers)
 
     Flags of kubectl (--context, --as, --kubeconfig) come after the command: kubectl hands none to a plugin. Completion:

@@ -42,6 +42,31 @@ class Source(Protocol):
     def subscribe(self, watcher: Watcher, /) -> None: ...
 
 
+class Snapshot:
+    """A `Source` of objects that were read once, by name: nothing in it changes."""
+
+    has_synced = True
+
+    def __init__(self, objects: Mapping[str, Object]) -> None:
+        self._objects = objects
+
+    def get(self, name: str, /) -> Object | None:
+        return self._objects.get(name)
+
+    def items(self) -> list[Object]:
+        return list(self._objects.values())
+
+    def index(self, keys_of: KeysOf, /) -> Lookup:
+        index = Index(keys_of)
+        for name, body in self._objects.items():
+            index.put(name, body)
+        return index
+
+    def subscribe(self, watcher: Watcher, /) -> None:
+        for name, body in self._objects.items():
+            watcher(name, None, body)
+
+
 def look_up(kind: type[R], source: Source, name: str | None) -> R | None:
     """The object of that name as the cache has it, typed; None for no name."""
     found = source.get(name) if name is not None else None

@@ -7,9 +7,9 @@ Nothing else: the executor alone disturbs nodes.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import structlog
@@ -17,8 +17,6 @@ import structlog
 from provisioner.api import Image, Maintenance, NodePool, Server
 from provisioner.api.codec import decode_shared
 from provisioner.api.errors import Conflict, NeedsHuman, Refused
-from provisioner.api.meta import parse_time
-from provisioner.api.upgrade_strategy import UpgradeStrategy
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
@@ -26,15 +24,23 @@ from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnWrites
 from provisioner.cluster.resources import NODES, ResourceType, of
 from provisioner.cluster.source import Object, look_up, spec_of
 from provisioner.jobs.ended import Looks
-from provisioner.jobs.selectors import Selector, parse_selector
 from provisioner.rollout.amounts import resolve_amount
-from provisioner.rollout.course import Course, assigned_image, count_states, follow_plan, set_course, stages_of
+from provisioner.rollout.course import Course, assigned_image, count_states, follow_plan, set_course
 from provisioner.rollout.course import stop_at_failures as stop
 from provisioner.rollout.effects import MANAGER, Effects
-from provisioner.rollout.fleet import Fleet, Member, Occupancy
+from provisioner.rollout.fleet import Occupancy
 from provisioner.rollout.gate import count_jobs, counted_before, new_since, weigh
 from provisioner.rollout.informers import Changed, RolloutInformers, follow
-from provisioner.rollout.members import key_of_job, make_member, occupancy_of, order_of, retried_moment
+from provisioner.rollout.members import (
+    began_at,
+    is_member,
+    key_of_job,
+    make_fleet,
+    occupancy_of,
+    order_of,
+    retried_moment,
+    widths_of,
+)
 from provisioner.rollout.plan import Plan, plan
 from provisioner.rollout.pool_status import pool_status
 from provisioner.rollout.requests import Asker, find_acts
@@ -145,7 +151,7 @@ class RolloutController:
         for name in names:
             body = self._informers.servers.get(name)
             known.runs.pop(name, None)
-            if body is None or not _is_member(body, pool.name):
+            if body is None or not is_member(body, pool.name):
                 known.standings.pop(name, None)
                 continue
             known.standings[name] = judge_standing(
@@ -160,61 +166,30 @@ class RolloutController:
 
     def _plan(self, pool: NodePool, course: Course, known: _Known, now: datetime) -> Plan:
         """Raises: NeedsHuman, Refused for a strategy that cannot be read; Retryable, NeedsLane."""
-        strategy = pool.spec.upgrade_strategy
-        canaries = parse_selector(strategy.canary.selector) if strategy.canary.selector else None
-        began = parse_time(course.rollout.started_time) if course.rollout is not None else now
-        members = list(self._members(pool, strategy, canaries, known, began, now))
-        passed = course.rollout.passed if course.is_under_way and course.rollout is not None else stages_of(pool)
-        return plan(
-            Fleet(
-                members=members,
-                began=began.timestamp(),
-                passed=passed,
-                widths=known.widths,
-                gate=known.gate if course.is_under_way else None,
-                halted=self._halted(pool, course),
-                warning=timedelta(seconds=pool.spec.maintenance.warning_seconds),
-            ),
-            strategy,
-            now,
-        )
+        self._look_at_jobs(pool, known, began_at(course, now), now)
+        image = look_up(Image, self._informers.images, pool.spec.image_ref)
+        fleet = make_fleet(pool, course, known.standings, known.runs, known.widths, image, now, gate=known.gate)
+        return plan(fleet, pool.spec.upgrade_strategy, now)
 
-    def _members(
-        self,
-        pool: NodePool,
-        strategy: UpgradeStrategy,
-        canaries: Selector | None,
-        known: _Known,
-        began: datetime,
-        now: datetime,
-    ) -> Iterator[Member]:
+    def _look_at_jobs(self, pool: NodePool, known: _Known, began: datetime, now: datetime) -> None:
+        """What runs on the servers whose turn may come, where that is not known yet. Raises: Retryable, NeedsLane."""
         if pool.spec.jobs.slurm is not None and self._monotonic() - known.looked >= LOOK_SECONDS:
             known.runs.clear()
             known.looked = self._monotonic()
         if not known.runs:
             known.widths.clear()
+        deadline = pool.spec.upgrade_strategy.deadline
         for name, standing in sorted(known.standings.items(), key=lambda each: order_of(each[1])):
             if standing.state == "Outdated" and name not in known.runs:
-                known.runs[name] = self._occupancy(pool, strategy, standing, known, began, now)
-            yield make_member(name, standing, known.runs.get(name), strategy, canaries)
-
-    def _occupancy(
-        self,
-        pool: NodePool,
-        strategy: UpgradeStrategy,
-        standing: Standing,
-        known: _Known,
-        began: datetime,
-        now: datetime,
-    ) -> Occupancy | None:
-        work = self._workloads.look(standing.server, pool, fresh=False)
-        known.widths.update({key_of_job(job): len(job.servers) for job in work.jobs if len(job.servers) > 1})
-        return occupancy_of(work, work.free, strategy.deadline, began.timestamp(), now.timestamp())
+                work = self._workloads.look(standing.server, pool, fresh=False)
+                known.widths.update(widths_of(work))
+                known.runs[name] = occupancy_of(work, work.free, deadline, began.timestamp(), now.timestamp())
 
     def _weigh(self, pool: NodePool, course: Course, known: _Known, now: datetime) -> Course:
         """The course with jobs on the new image compared with those on the old one. Raises: NeedsHuman, for an
         expression that cannot be read; Retryable, NeedsLane."""
         rollout, target = course.rollout, known.by[0] if known.by is not None else None
+        known.gate = None
         if rollout is None or target is None or not course.is_under_way:
             return course
         since = new_since(known.standings, target)
@@ -228,15 +203,6 @@ class RolloutController:
                 running.update(key_of_job(job) for job in work.jobs)
         rollout, known.gate = weigh(rollout, pool, counted, running, now)
         return replace(course, rollout=rollout)
-
-    def _halted(self, pool: NodePool, course: Course) -> str | None:
-        """Why nobody shall boot the image."""
-        if course.rollout is not None and course.rollout.stopped is not None:
-            return course.rollout.stopped.message
-        image = look_up(Image, self._informers.images, pool.spec.image_ref)
-        if image is None:
-            return f"Image '{pool.spec.image_ref}' does not exist: publish it, or correct spec.imageRef of the NodePool"
-        return None
 
     def _tell(self, body: Object, known: _Known, status: dict[str, Any]) -> float:
         """Write the pool's status if it is another one, not too often; returns seconds until it is worth a look."""
@@ -310,13 +276,6 @@ _OWNED: Final = (
     *("desired", "updated", "updating", "waiting", "failed", "unavailable"),
     *("released", "rollout", "history", "conditions"),
 )
-
-
-def _is_member(server: Object, pool: str) -> bool:
-    """Whether it counts: accepted, of that pool, to be on."""
-    spec = spec_of(server)
-    is_in = spec.get("nodePoolRef") == pool and spec.get("acceptance") == "Accepted"
-    return is_in and spec.get("powerState", "On") == "On" and not server["metadata"].get("deletionTimestamp")
 
 
 def build_rollout_controllers(

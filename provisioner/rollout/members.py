@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
 
+from provisioner.api import Image, NodePool
 from provisioner.api.meta import parse_time
 from provisioner.api.upgrade_strategy import UpgradeDeadline, UpgradeStrategy
-from provisioner.jobs.selectors import Selector
+from provisioner.cluster.source import spec_of
+from provisioner.jobs.selectors import Selector, parse_selector
 from provisioner.jobs.work import Job, Work
-from provisioner.rollout.fleet import Member, Occupancy
+from provisioner.rollout.course import Course, stages_of
+from provisioner.rollout.fleet import Fleet, Member, Occupancy
 from provisioner.rollout.interrupting import may_be_ended_from
 from provisioner.rollout.standing import Standing
 
@@ -17,9 +21,63 @@ RACK: Final = "rack"
 NOT_KNOWN: Final = "what runs there is not known"
 
 
+def is_member(server: Mapping[str, Any], pool: str) -> bool:
+    """Whether a Server, as JSON, counts: accepted, of that pool, to be on."""
+    spec = spec_of(server)
+    is_in = spec.get("nodePoolRef") == pool and spec.get("acceptance") == "Accepted"
+    return is_in and spec.get("powerState", "On") == "On" and not server["metadata"].get("deletionTimestamp")
+
+
+def began_at(course: Course, now: datetime) -> datetime:
+    """When the rollout began; now, if none has."""
+    return parse_time(course.rollout.started_time) if course.rollout is not None else now
+
+
+def make_fleet(
+    pool: NodePool,
+    course: Course,
+    standings: Mapping[str, Standing],
+    runs: Mapping[str, Occupancy | None],
+    widths: Mapping[str, int],
+    image: Image | None,
+    now: datetime,
+    *,
+    gate: str | None = None,
+) -> Fleet:
+    """What the planner is told. runs: of each server that is Outdated; widths: on how many servers a job runs, of those
+    that span several. image: the one that the pool wants. gate: why no stage is over now, by the jobs that have ended.
+    Raises: Refused for a selector that cannot be read."""
+    strategy = pool.spec.upgrade_strategy
+    canaries = parse_selector(strategy.canary.selector) if strategy.canary.selector else None
+    ordered = sorted(standings.items(), key=lambda each: order_of(each[1]))
+    return Fleet(
+        members=[make_member(name, standing, runs.get(name), strategy, canaries) for name, standing in ordered],
+        began=began_at(course, now).timestamp(),
+        passed=course.rollout.passed if course.is_under_way and course.rollout is not None else stages_of(pool),
+        widths=widths,
+        gate=gate,
+        halted=halted_by(pool, course, image),
+        warning=timedelta(seconds=pool.spec.maintenance.warning_seconds),
+    )
+
+
+def halted_by(pool: NodePool, course: Course, image: Image | None) -> str | None:
+    """Why nobody shall boot the image; None if nothing stands in the way."""
+    if course.rollout is not None and course.rollout.stopped is not None:
+        return course.rollout.stopped.message
+    if image is None:
+        return f"Image '{pool.spec.image_ref}' does not exist: publish it, or correct spec.imageRef of the NodePool"
+    return None
+
+
 def key_of_job(job: Job) -> str:
     """`SlurmJob 4711`, `PodGroup team/training`."""
     return f"{job.kind} {job.name}"
+
+
+def widths_of(work: Work) -> dict[str, int]:
+    """On how many servers the jobs run that are on this one and on others."""
+    return {key_of_job(job): len(job.servers) for job in work.jobs if len(job.servers) > 1}
 
 
 def occupancy_of(

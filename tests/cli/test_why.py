@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from provisioner.api import Maintenance
-from provisioner.api.server_status import CheckResult
+from provisioner.api.node_contract import HOLD_REQUESTED
+from provisioner.api.node_pool import NodePoolStatus
+from provisioner.api.rollout_status import RolloutStatus
+from provisioner.api.server_status import CheckResult, UpgradeFailure
 from provisioner.cli.kubectl.status_command import render_status
 from provisioner.cli.kubectl.targets import Target
 from provisioner.cli.why.screen import WIDTH, render_why
@@ -17,6 +22,7 @@ from tests.cli.situations import (
     NAME,
     NOON,
     SITUATIONS,
+    before,
     blocker,
     event,
     maintenance,
@@ -141,3 +147,79 @@ def test_golden_status_is_a_line_each(wide: bool) -> None:
         target = Target(server=found.server, node=found.node)
         tables.append(render_status([target], found.maintenances, NOON, wide=wide))
     assert_golden("cli/status-wide.txt" if wide else "cli/status.txt", "\n".join(tables))
+
+
+def in_a_rollout(found: Subject, **rollout: Any) -> Subject:
+    assert found.pool is not None
+    moving = RolloutStatus(
+        image_ref="gpu-node-2", previous_image_ref="gpu-node-1", started_time=before(hours=1),
+        **{"message": "canary: 0 of 1 servers are in use with the new image", **rollout},
+    )  # fmt: skip
+    return replace(found, pool=replace(found.pool, status=NodePoolStatus(rollout=moving)))
+
+
+def section(told: str, label: str) -> str:
+    """One section of the screen, on one line."""
+    lines = told.splitlines()
+    first = next((n for n, line in enumerate(lines) if line.startswith(label.ljust(12))), None)
+    if first is None:
+        return ""
+    rest = itertools.takewhile(lambda line: line.startswith(" "), lines[first + 1 :])
+    return " ".join(" ".join([lines[first], *rest]).split())
+
+
+TURN = blocker("Rollout", "rollout", "takes no new job, for the rollout of Image 'gpu-node-2'", minutes=9)
+BY_ROLLOUT = requestor(name="rollout", user="provisioner-rollout", turn="Closed", image_ref="gpu-node-2")
+
+
+def test_golden_a_server_that_waits_for_its_turn_says_what_for() -> None:
+    waiting = maintenance(BY_ROLLOUT, phase="Waiting", blockers=(TURN,))
+    told = render_why(in_a_rollout(subject(None, None, waiting)))
+    assert_golden("cli/why-waits-for-its-rollout.txt", told)
+    assert "waits for its turn in the rollout" in " ".join(told.partition("\n\n")[0].split())
+    assert "takes no new job, for the rollout of Image" in section(told, "waits for")
+    assert section(told, "rollout") == "", "its Maintenance has said it"
+    assert "kubectl provision rollout pause gpu" in section(told, "you can")
+    assert "provision cancel" not in told, "a rollout's request is nobody's to withdraw"
+
+
+def test_a_server_without_a_maintenance_says_what_its_pools_rollout_waits_for() -> None:
+    told = section(render_why(in_a_rollout(subject())), "rollout")
+    assert told == (
+        "rollout NodePool gpu moves to Image gpu-node-2: canary: 0 of 1 servers are in use with the new image"
+    )
+
+
+def test_a_server_that_runs_the_image_or_whose_pool_has_it_says_nothing_of_a_rollout() -> None:
+    there = in_a_rollout(subject(server(image_ref="gpu-node-2")))
+    over = in_a_rollout(subject(), completed_time=before(minutes=1))
+    assert section(render_why(there), "rollout") == section(render_why(over), "rollout") == ""
+
+
+def test_a_server_that_is_left_alone_says_by_whom_and_how_to_end_that() -> None:
+    held = in_a_rollout(subject(None, node(node_condition(HOLD_REQUESTED, "True", "Held", "mine"))))
+    assert "kubectl provision release r01-u07" in section(render_why(held), "rollout")
+    found = server()
+    excluded = in_a_rollout(subject(replace(found, spec=replace(found.spec, upgrades="Excluded"))))
+    assert """kubectl patch server r01-u07 --type=merge -p '{"spec":{"upgrades":"Follow"}}'""" in section(
+        render_why(excluded), "rollout"
+    )
+
+
+def test_golden_a_server_that_failed_in_a_rollout_says_with_what_and_both_ways_on() -> None:
+    failure = UpgradeFailure(
+        image_ref="gpu-node-2", time=before(hours=1), maintenance_ref="r01-u07-2", message="ChecksFailed: 7 of 8 GPUs"
+    )
+    told = render_why(in_a_rollout(subject(server(upgrade_failure=failure))))
+    assert_golden("cli/why-failed-in-a-rollout.txt", told)
+    words = section(told, "rollout")
+    assert "failed with Image gpu-node-2, 1 h ago (Maintenance r01-u07-2): ChecksFailed: 7 of 8 GPUs" in words
+    assert "kubectl provision rollout undo gpu" in words
+    assert "kubectl provision rollout resume gpu" in words
+
+
+def test_a_failure_with_an_image_that_is_not_wanted_any_more_needs_no_decision() -> None:
+    failure = UpgradeFailure(image_ref="gpu-node-0", time=before(hours=1), message="it did not boot")
+    words = section(render_why(subject(server(upgrade_failure=failure))), "rollout")
+    assert "failed with Image gpu-node-0" in words
+    assert "undo" not in words

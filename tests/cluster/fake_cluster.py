@@ -71,6 +71,7 @@ class FakeCluster:
         namespace: str | None = None,
         label_selector: str | None = None,
         field_selector: str | None = None,
+        trim: Callable[[Object], Object | None] | None = None,
     ) -> ListResult:
         type.collection(namespace)
         found = [
@@ -80,6 +81,8 @@ class FakeCluster:
             and matches_labels(item, label_selector)
             and matches_fields(item, field_selector)
         ]
+        if trim is not None:
+            found = [kept for item in found if (kept := trim(item)) is not None]
         return ListResult(found, self._store.next_version())
 
     def read(self, kind: type[R], name: str) -> R:

@@ -45,7 +45,12 @@ def read_deadline(text: str, now: datetime) -> datetime:
 
 def ago(moment: datetime, now: datetime) -> str:
     """How long ago (or ahead) in the one or two units that matter: `4 s`, `12 min`, `3 h 5 min`, `2 d 4 h`."""
-    seconds = int(abs((now - moment).total_seconds()))
+    return span(abs((now - moment).total_seconds()))
+
+
+def span(length_seconds: float) -> str:
+    """The same of a length of time."""
+    seconds = int(length_seconds)
     days, rest = divmod(seconds, 86400)
     hours, rest = divmod(rest, 3600)
     minutes, seconds = divmod(rest, 60)

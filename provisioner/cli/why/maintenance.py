@@ -53,6 +53,8 @@ def waits_for(subject: Subject) -> Iterable[str]:
 
 def blocker_words(b: Blocker) -> str:
     """What it is and why it is waited for; its name once, where the message begins with it."""
+    if b.kind == "Rollout":
+        return b.message
     kind, name = b.kind.lower(), b.name.lower()
     return b.message if b.message.lower().startswith(f"{kind} {name}") else f"{b.kind} {b.name}: {b.message}"
 

@@ -9,6 +9,7 @@ from provisioner.api.conditions import find_condition
 from provisioner.api.maintenance import Maintenance, MaintenanceAction
 from provisioner.cli.why.headline import JOBS
 from provisioner.cli.why.subject import Subject
+from provisioner.rollout.standing import REQUESTOR
 
 COMMANDS: Final[dict[MaintenanceAction, str]] = {
     "Drain": "drain",
@@ -24,12 +25,25 @@ def remedies(subject: Subject) -> Iterable[str]:
     if subject.server.spec.acceptance == "Pending":
         return [f"let it boot: kubectl provision accept {name}"]
     if m is not None:
+        if all(requestor.name == REQUESTOR for requestor in m.spec.requestors) and m.spec.requestors:
+            return _of_rollout(subject, m)
         return _of_maintenance(name, m)
     last = subject.last
     ready = find_condition(subject.server.status.conditions, "Ready")
     if last is not None and last.status.phase == "Failed" and ready is not None and ready.status != "True":
         return [f"read what was tried: kubectl get maintenance {last.name} -o yaml; {_again(name, last)}"]
     return []
+
+
+def _of_rollout(subject: Subject, m: Maintenance) -> list[str]:
+    """A rollout's request is nobody's to withdraw: whoever wants the server left alone says so."""
+    if m.status.reboot is not None:
+        return []
+    pool = subject.server.spec.node_pool_ref
+    return [
+        f"have it left alone for now: kubectl provision hold {subject.server.name}; or hold up the rollout: "
+        f"kubectl provision rollout pause {pool}"
+    ]
 
 
 def _of_maintenance(name: str, m: Maintenance) -> list[str]:

@@ -17,6 +17,7 @@ from provisioner.cli.kubectl.printing import plain
 from provisioner.cli.why.headline import headline
 from provisioner.cli.why.maintenance import attempts, next_step, reasons, record, waiting_behind, waits_for
 from provisioner.cli.why.remedies import remedies
+from provisioner.cli.why.rollout import rollout_notes
 from provisioner.cli.why.server import boot, checks, events, last_maintenance, node_notes, pending_requests
 from provisioner.cli.why.subject import Subject
 
@@ -30,6 +31,7 @@ def render_why(subject: Subject) -> str:
         ("why", reasons(subject)),
         ("asked", pending_requests(subject)),
         ("waits for", waits_for(subject)),
+        ("rollout", rollout_notes(subject)),
         ("next", next_step(subject)),
         ("you can", remedies(subject)),
         ("attempts", attempts(subject)),

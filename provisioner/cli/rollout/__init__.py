@@ -1,0 +1,1 @@
+"""`kubectl provision rollout`: a pool's way to another image, begun, watched, held up and taken back by people."""

@@ -1,0 +1,175 @@
+"""`kubectl provision rollout start|pause|resume|undo POOL`: what a person decides, written into the NodePool's spec."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import click
+
+from provisioner.api import NodePool
+from provisioner.api.codec import decode
+from provisioner.api.errors import Conflict
+from provisioner.cli.kubectl.asking import KubectlCommand
+from provisioner.cli.kubectl.connection import connection_of, connection_options
+from provisioner.cli.kubectl.failing import DONE, BadInput, exit_codes
+from provisioner.cli.kubectl.moments import read_span
+from provisioner.cli.kubectl.printing import output_option, plain, print_objects
+from provisioner.cli.rollout import changes
+from provisioner.cli.rollout.arguments import image_option, pool_argument, wait_options
+from provisioner.cli.rollout.pool_view import PoolView, find_image, needing, read_pool_body, read_view
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.resources import of
+
+Decide = Callable[[Cluster, PoolView], changes.Change]
+
+MANAGER: Final = "kubectl-provision"
+EDITOR: Final = "provisioner-inventory-editor"
+ATTEMPTS: Final = 5
+
+
+@click.command("start", cls=KubectlCommand, short_help="Move a pool to another image.")
+@pool_argument()
+@image_option("Image that the pool's servers shall run.", required=True)
+@wait_options
+@output_option("json", "yaml", "name")
+@connection_options
+def start(**options: Any) -> None:
+    """Move a pool to another image: its spec.imageRef is set, and its servers follow as their jobs end.
+
+    No job is interrupted, unless the pool's own strategy sets a deadline. Canary, waves, caps and windows are those of
+    the pool (spec.upgradeStrategy). A rollout that was paused goes on. What would happen: rollout plan.
+
+    \b
+    Examples:
+      kubectl provision rollout start gpu --image gpu-node-9f3c01234567
+      kubectl provision rollout start gpu --image gpu-node-9f3c01234567 --wait
+    """
+    image = options.pop("image")
+
+    def decide(cluster: Cluster, view: PoolView) -> changes.Change:
+        return changes.begin(view, image, find_image(cluster, image))
+
+    _carry_out(options, decide)
+
+
+@click.command("pause", cls=KubectlCommand, short_help="Let no further server begin.")
+@pool_argument()
+@output_option("json", "yaml", "name")
+@connection_options
+def pause(**options: Any) -> None:
+    """Let no further server begin. Those that are on their way arrive; servers that were closed take jobs again.
+
+    \b
+    Example:
+      kubectl provision rollout pause gpu
+    """
+    _carry_out(options, lambda _cluster, view: changes.pause(view))
+
+
+@click.command("resume", cls=KubectlCommand, short_help="Let it go on; try again what failed.")
+@pool_argument()
+@click.option("-y", "--yes", is_flag=True, help="Do not ask before servers that failed are tried again.")
+@wait_options
+@output_option("json", "yaml", "name")
+@connection_options
+def resume(**options: Any) -> None:
+    """Let a rollout go on that is paused. One that stopped itself tries those again that failed, after a question.
+
+    \b
+    Example:
+      kubectl provision rollout resume gpu
+    """
+    _carry_out(options, lambda _cluster, view: changes.resume(view))
+
+
+@click.command("undo", cls=KubectlCommand, short_help="Go back to the image before.")
+@pool_argument()
+@image_option("Image to go back to [the one that the rollout came from].", name="--to")
+@wait_options
+@output_option("json", "yaml", "name")
+@connection_options
+def undo(**options: Any) -> None:
+    """Go back to the image before, mid-way too: who has not begun stays, the others go back as their jobs end.
+
+    \b
+    Examples:
+      kubectl provision rollout undo gpu
+      kubectl provision rollout undo gpu --to gpu-node-6f2c9a1be0d4
+    """
+    named = options.pop("image")
+
+    def decide(cluster: Cluster, view: PoolView) -> changes.Change:
+        image = named or changes.find_way_back(view.pool)
+        if image is None:
+            raise BadInput(
+                f"NodePool {view.pool.name} has had no image but {view.pool.spec.image_ref}, to go back to",
+                hint=f"name one: kubectl provision rollout undo {view.pool.name} --to IMAGE",
+            )
+        return changes.undo(view, image, find_image(cluster, image))
+
+    _carry_out(options, decide)
+
+
+def _carry_out(options: dict[str, Any], decide: Decide) -> None:
+    """From what the pool is to what it shall be; decided anew if somebody else changed the same meanwhile."""
+    with exit_codes():
+        wait, timeout = options.pop("wait", False), options.pop("timeout", None)
+        if timeout is not None and not wait:
+            raise click.UsageError("--timeout is for --wait: give both")
+        if wait and options["output"] is not None:
+            raise click.UsageError("--wait tells what happens in words: leave -o out")
+        seconds = read_span(timeout, "--timeout").total_seconds() if timeout is not None else None
+        yes, form, name = options.pop("yes", False), options.pop("output"), options.pop("pool")
+        cluster = connection_of(options).open()
+        body, change = _write(cluster, name, decide, yes=yes)
+        pool = body["metadata"]["name"]
+        _show(body, change, form)
+        if wait:
+            from provisioner.cli.rollout.watching import watch_rollout
+
+            code = watch_rollout(cluster, pool, timeout_seconds=seconds)
+            if code != DONE:
+                sys.exit(code)
+
+
+def _write(cluster: Cluster, name: str, decide: Decide, *, yes: bool) -> tuple[Mapping[str, Any], changes.Change]:
+    for attempt in range(ATTEMPTS):
+        body = read_pool_body(cluster, name)
+        change = decide(cluster, read_view(cluster, decode(NodePool, body), datetime.now(UTC)))
+        if not change.fields:
+            break
+        if change.question is not None and not yes:
+            _ask(change.question)
+            yes = True
+        try:
+            with needing(EDITOR):
+                return cluster.patch_seen(of(NodePool), body, change.fields, manager=MANAGER), change
+        except Conflict:
+            if attempt == ATTEMPTS - 1:
+                raise
+    return body, change
+
+
+def _ask(question: str) -> None:
+    """Raises: BadInput where nobody can be asked, or who says no."""
+    if not sys.stdin.isatty():
+        raise BadInput(f"{question} nobody can be asked here", hint="give --yes")
+    if not click.confirm(question, err=True):
+        raise BadInput("nothing was changed", hint="kubectl provision rollout undo goes back")
+
+
+def _show(body: Mapping[str, Any], change: changes.Change, form: str | None) -> None:
+    name = body["metadata"]["name"]
+    if form in ("json", "yaml"):
+        print_objects([body], form)
+    elif form == "name":
+        click.echo(f"nodepool.provisioner.dev/{name}")
+    else:
+        first, *rest = change.words
+        click.echo(plain(f"nodepool/{name} {first}"))
+        for words in rest:
+            click.echo(f"  {plain(words)}")
+        click.echo(f"  see: kubectl provision rollout status {name} --watch")

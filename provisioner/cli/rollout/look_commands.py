@@ -1,0 +1,195 @@
+"""`kubectl provision rollout status|history|plan`: how far a pool is, where it has been, what would happen."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import click
+
+from provisioner.api import NodePool
+from provisioner.api.codec import decode, to_json
+from provisioner.api.schema import API_VERSION
+from provisioner.cli.kubectl.asking import KubectlCommand
+from provisioner.cli.kubectl.connection import connection_of, connection_options
+from provisioner.cli.kubectl.failing import DONE, exit_codes
+from provisioner.cli.kubectl.moments import read_span
+from provisioner.cli.kubectl.printing import clip, output_option, print_objects, table
+from provisioner.cli.rollout.arguments import image_option, pool_argument
+from provisioner.cli.rollout.changes import check_image
+from provisioner.cli.rollout.history import render_history
+from provisioner.cli.rollout.pool_view import PoolView, find_image, read_pool_body, read_view, with_image
+from provisioner.cli.rollout.screen import LOOKS, render_rollout, server_waits, state_of
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.resources import of
+
+POOLS_HEADER: Final = ("POOL", "IMAGE", "FROM", "STAGE", "UPDATED", "WAITING", "FAILED", "EXPECTED", "MESSAGE")
+MESSAGE_LENGTH: Final = 70
+
+
+@click.command("status", cls=KubectlCommand, short_help="Say how far a rollout is, and what it waits for.")
+@pool_argument(required=False)
+@click.option("-w", "--watch", is_flag=True, help="Draw the fleet as it changes, until it is complete or stops.")
+@click.option("--timeout", metavar="SPAN", help="How long to --watch, such as 8h [without end].")
+@click.option("--all", "everything", is_flag=True, help="All servers in the table, not the first 30.")
+@output_option("json", "yaml", "name")
+@connection_options
+def status(**options: Any) -> None:
+    """Say how far a pool's rollout is, what it waits for, what failed, and what one can do. All pools without a name.
+
+    With --watch the exit code is 0 once it is complete, 4 if it stopped itself, 5 if the time is over.
+
+    \b
+    Examples:
+      kubectl provision rollout status
+      kubectl provision rollout status gpu
+      kubectl provision rollout status gpu --watch
+    """
+    with exit_codes():
+        pool, form, timeout = options.pop("pool"), options.pop("output"), options.pop("timeout")
+        watch, everything = options.pop("watch"), options.pop("everything")
+        if watch and (pool is None or form is not None):
+            raise click.UsageError("--watch draws one pool: name it, and leave -o out")
+        if timeout is not None and not watch:
+            raise click.UsageError("--timeout is for --watch: give both")
+        seconds = read_span(timeout, "--timeout").total_seconds() if timeout is not None else None
+        cluster = connection_of(options).open()
+        if pool is None:
+            _show_pools(cluster, form)
+            return
+        body = read_pool_body(cluster, pool)
+        view = read_view(cluster, decode(NodePool, body), datetime.now(UTC))
+        if watch:
+            from provisioner.cli.rollout.watching import watch_rollout
+
+            code = watch_rollout(cluster, view.pool.name, timeout_seconds=seconds)
+            if code != DONE:
+                sys.exit(code)
+        elif form == "name":
+            click.echo(f"nodepool.provisioner.dev/{view.pool.name}")
+        elif form is not None:
+            print_objects([_report(view, body)], form)
+        else:
+            click.echo(render_rollout(view, everything=everything), nl=False)
+
+
+def _show_pools(cluster: Cluster, form: str | None) -> None:
+    bodies = cluster.list(of(NodePool)).items
+    if form in ("json", "yaml"):
+        print_objects(bodies, form)
+        return
+    pools = [decode(NodePool, body) for body in bodies]
+    if form == "name":
+        for pool in pools:
+            click.echo(f"nodepool.provisioner.dev/{pool.name}")
+    elif not pools:
+        click.echo("no NodePools", err=True)
+    else:
+        click.echo(render_pools(pools), nl=False)
+
+
+def render_pools(pools: list[NodePool]) -> str:
+    """A line for each pool. Pure."""
+    return table(POOLS_HEADER, [_pool_row(pool) for pool in sorted(pools, key=lambda each: each.name)])
+
+
+def _pool_row(pool: NodePool) -> tuple[str | None, ...]:
+    status, found = pool.status, pool.status.rollout
+    stage: str | None = None
+    if found is not None:
+        stage = "Complete" if found.completed_time else "STOPPED" if found.stopped else None
+        stage = stage or ("Paused" if pool.spec.upgrade_strategy.paused else found.stage)
+    numbers = [status.updated, status.waiting, status.failed]
+    return (
+        pool.name,
+        pool.spec.image_ref,
+        found.previous_image_ref if found is not None and found.completed_time is None else None,
+        stage,
+        None if status.desired is None else f"{status.updated or 0}/{status.desired}",
+        *(None if number is None else str(number) for number in numbers[1:]),
+        found.expected_time if found is not None else None,
+        clip(found.message, MESSAGE_LENGTH) if found is not None else None,
+    )
+
+
+def _report(view: PoolView, body: Mapping[str, Any]) -> dict[str, Any]:
+    """For programs: the pool's own words, and each server."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "RolloutReport",
+        "metadata": {"name": view.pool.name},
+        "observed": view.is_observed,
+        "imageRef": view.pool.spec.image_ref,
+        "status": body.get("status") or {},
+        "servers": [
+            {
+                "name": name,
+                "state": state_of(standing),
+                "words": LOOKS[state_of(standing)].word,
+                "imageRef": standing.server.status.image_ref,
+                "assignedImageRef": standing.server.status.assigned_image_ref,
+                "maintenance": current.name if (current := view.maintenance_of(name)) is not None else None,
+                "waitsFor": server_waits(view, standing),
+                "failure": to_json(standing.failure) if standing.failure is not None else None,
+            }
+            for name, standing in view.standings.items()
+        ],
+    }
+
+
+@click.command("history", cls=KubectlCommand, short_help="Show where a pool has been.")
+@pool_argument()
+@output_option("json", "yaml")
+@connection_options
+def history(**options: Any) -> None:
+    """Show the rollout under way, and those that are over.
+
+    \b
+    Example:
+      kubectl provision rollout history gpu
+    """
+    with exit_codes():
+        name, form = options.pop("pool"), options.pop("output")
+        body = read_pool_body(connection_of(options).open(), name)
+        if form is not None:
+            found = body.get("status") or {}
+            report = {
+                "apiVersion": API_VERSION,
+                "kind": "RolloutHistory",
+                "metadata": {"name": body["metadata"]["name"]},
+            }
+            print_objects([report | {"rollout": found.get("rollout"), "history": found.get("history") or []}], form)
+        else:
+            click.echo(render_history(decode(NodePool, body)), nl=False)
+
+
+@click.command("plan", cls=KubectlCommand, short_help="Say what would happen, in which order, at what cost.")
+@pool_argument()
+@image_option("Image to move to [the one that the pool wants].")
+@click.option("--all", "everything", is_flag=True, help="All servers in the table, not the first 30.")
+@connection_options
+def plan(**options: Any) -> None:
+    """Say what a rollout would do from now on, without doing it: the planner of the controller is asked.
+
+    It reads pods (ClusterRole provisioner-job-viewer) and, for a pool with Slurm, its Secret; servers of which you may
+    not see the jobs are said to be unknown.
+
+    \b
+    Examples:
+      kubectl provision rollout plan gpu --image gpu-node-9f3c01234567
+      kubectl provision rollout plan gpu
+    """
+    with exit_codes():
+        from provisioner.cli.rollout.plan_screen import render_plan
+        from provisioner.cli.rollout.planning import propose, read_workloads
+
+        name, image, everything = options.pop("pool"), options.pop("image"), options.pop("everything")
+        cluster, now = connection_of(options).open(), datetime.now(UTC)
+        view = read_view(cluster, decode(NodePool, read_pool_body(cluster, name)), now)
+        if image is not None:
+            found = find_image(cluster, image)
+            check_image(view.pool, image, found, view.standings.values())
+            view = with_image(view, image, found)
+        click.echo(render_plan(propose(view, read_workloads(cluster, view), now), everything=everything), nl=False)

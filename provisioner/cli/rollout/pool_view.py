@@ -1,0 +1,156 @@
+"""A pool and its servers as the API server shows them now, judged as the rollout's controller judges them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final
+
+from provisioner.api import Image, Maintenance, NodePool, Server
+from provisioner.api.codec import decode
+from provisioner.api.conditions import find_condition
+from provisioner.api.errors import Forbidden, NotFound, Refused
+from provisioner.api.maintenance import holding_maintenance
+from provisioner.api.rollout_status import RolloutStatus
+from provisioner.cli.kubectl.failing import BadInput
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.resources import NODES, of
+from provisioner.join.node_object import trim_node
+from provisioner.rollout.members import is_member, order_of, retried_moment
+from provisioner.rollout.standing import Standing, judge_standing, read_sign, target_of
+
+VIEWER: Final = "provisioner-viewer"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolView:
+    """standings: by name, of the servers that count, in the order in which nothing else decides. maintenances: of each
+    server those that are there. nodes: by name, trimmed. image: the one that the pool wants, if it is there."""
+
+    pool: NodePool
+    image: Image | None
+    standings: Mapping[str, Standing]
+    nodes: Mapping[str, Mapping[str, Any]]
+    maintenances: Mapping[str, Sequence[Maintenance]]
+    now: datetime
+
+    @property
+    def rollout(self) -> RolloutStatus | None:
+        """The one that is on record for the image that the pool wants; None if there is none."""
+        found = self.pool.status.rollout
+        return found if found is not None and found.image_ref == self.pool.spec.image_ref else None
+
+    @property
+    def is_observed(self) -> bool:
+        """Whether the controller has seen what the pool's spec says now."""
+        return is_observed(self.pool)
+
+    def maintenance_of(self, server: str) -> Maintenance | None:
+        """The one that holds the server."""
+        return holding_maintenance(self.maintenances.get(server, ()), server)
+
+    def named(self, *states: str) -> list[Standing]:
+        """The servers that stand so."""
+        return [standing for standing in self.standings.values() if standing.state in states]
+
+
+def is_observed(pool: NodePool) -> bool:
+    """Whether its status is about its present spec."""
+    found = find_condition(pool.status.conditions, "Progressing")
+    return found is not None and (found.observed_generation or 0) >= (pool.metadata.generation or 0)
+
+
+def make_view(
+    pool: NodePool,
+    image: Image | None,
+    servers: Iterable[Mapping[str, Any]],
+    nodes: Mapping[str, Mapping[str, Any]],
+    maintenances: Iterable[Maintenance],
+    now: datetime,
+) -> PoolView:
+    """servers, nodes: as JSON. Pure."""
+    by_server: dict[str, list[Maintenance]] = {}
+    for each in maintenances:
+        by_server.setdefault(each.spec.server_ref, []).append(each)
+    target, retried = target_of(pool.spec.image_ref, image), retried_moment(pool.spec.upgrade_strategy)
+    found = [
+        judge_standing(
+            decode(Server, body),
+            read_sign(nodes.get(body["metadata"]["name"])),
+            tuple(by_server.get(body["metadata"]["name"], ())),
+            target,
+            retried=retried,
+            now=now.timestamp(),
+        )
+        for body in servers
+        if is_member(body, pool.name)
+    ]
+    standings = {standing.server.name: standing for standing in sorted(found, key=order_of)}
+    return PoolView(pool=pool, image=image, standings=standings, nodes=nodes, maintenances=by_server, now=now)
+
+
+def read_view(cluster: Cluster, pool: NodePool, now: datetime) -> PoolView:
+    """Raises: Refused where the caller may not read it, with the role that may."""
+    with needing(VIEWER):
+        servers = cluster.list(of(Server), field_selector=f"spec.nodePoolRef={pool.name}").items
+        nodes = {node["metadata"]["name"]: node for node in cluster.list(NODES, trim=trim_node).items}
+        maintenances = cluster.read_all(Maintenance)
+        image = find_image(cluster, pool.spec.image_ref)
+    return make_view(pool, image, servers, nodes, maintenances, now)
+
+
+def with_image(view: PoolView, name: str, image: Image | None) -> PoolView:
+    """As if the pool wanted that image, and nobody had paused its rollout. Pure."""
+    strategy = replace(view.pool.spec.upgrade_strategy, paused=False)
+    pool = replace(view.pool, spec=replace(view.pool.spec, image_ref=name, upgrade_strategy=strategy))
+    target, retried = target_of(name, image), retried_moment(strategy)
+    standings = {
+        server: judge_standing(
+            before.server,
+            read_sign(view.nodes.get(server)),
+            tuple(view.maintenances.get(server, ())),
+            target,
+            retried=retried,
+            now=view.now.timestamp(),
+        )
+        for server, before in view.standings.items()
+    }
+    return replace(view, pool=pool, image=image, standings=standings)
+
+
+def read_pool(cluster: Cluster, name: str) -> NodePool:
+    """Raises: BadInput if there is none of that name."""
+    return decode(NodePool, read_pool_body(cluster, name))
+
+
+def read_pool_body(cluster: Cluster, name: str) -> dict[str, Any]:
+    """The same as JSON."""
+    bare = name.partition("/")[2] if name.partition("/")[0] in ("nodepool", "nodepools", "np") else name
+    try:
+        with needing(VIEWER):
+            return cluster.get(of(NodePool), bare)
+    except (NotFound, ValueError) as error:
+        raise BadInput(f"there is no NodePool {bare}", hint="kubectl get nodepools") from error
+
+
+def find_image(cluster: Cluster, name: str) -> Image | None:
+    """The Image of that name; None if there is none."""
+    try:
+        return cluster.read(Image, name)
+    except (NotFound, ValueError):
+        return None
+
+
+@contextmanager
+def needing(role: str) -> Iterator[None]:
+    """Around reads that `role` allows. Raises: Refused that names it."""
+    try:
+        yield
+    except Forbidden as error:
+        raise Refused(
+            Exception.__str__(error),
+            hint=f"an administrator gives you the ClusterRole {role}: "
+            f"kubectl create clusterrolebinding NAME --clusterrole={role} --user=YOU",
+        ) from error

@@ -1,0 +1,303 @@
+"""`rollout status`: one screen about one pool. Pure: the same objects give the same words.
+
+gpu moves from Image gpu-node-1 to gpu-node-2, since 2 h 5 min
+
+stage       canary: 0 of 1 servers are in use with the new image
+servers     8: 1 on its way, 6 wait, 1 failed
+            [>>>>>>>.............................................!!!!!!!]
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from provisioner.api.meta import parse_time
+from provisioner.api.rollout_status import RolloutStatus
+from provisioner.cli.kubectl.moments import ago
+from provisioner.cli.kubectl.printing import clip, plain, table
+from provisioner.cli.kubectl.status_command import waits_for
+from provisioner.cli.kubectl.targets import some
+from provisioner.cli.rollout.pool_view import PoolView
+from provisioner.rollout.standing import Standing
+
+WIDTH: Final = 110
+LABEL: Final = 12
+BAR: Final = 60
+SHOWN_SERVERS: Final = 30
+SHOWN_BLOCKERS: Final = 8
+SHOWN_FAILURES: Final = 5
+WAITS_LENGTH: Final = 70
+HEADER: Final = ("SERVER", "STATE", "RUNS", "ASSIGNED", "MAINTENANCE", "WAITS-FOR")
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a state is shown: in words, of several servers, in one character, and in colour."""
+
+    word: str
+    many: str
+    mark: str
+    colour: str
+
+
+LOOKS: Final[Mapping[str, Look]] = {
+    "Updated": Look("updated", "updated", "#", "green"),
+    "Updating": Look("on its way", "on their way", ">", "yellow"),
+    "Outdated": Look("waits", "wait", ".", "blue"),
+    "Excluded": Look("left alone", "left alone", "x", "magenta"),
+    "Failed": Look("failed", "failed", "!", "red"),
+    "Down": Look("out of use", "out of use", "-", "white"),
+    "Absent": Look("no Node", "without a Node", "_", "white"),
+}
+"""By what `state_of` says, in the order of the bar."""
+WAIT_WORDS: Final[Mapping[str, str]] = {
+    "Paused": "until somebody resumes it",
+    "Halted": "until nothing stops the rollout",
+    "Failures": "until a person decides what to do about those that failed",
+    "Window": "for a maintenance window",
+    "Canary": "for the canary",
+    "Soak": "for the soak of those that went before",
+    "Wave": "for an earlier wave",
+    "Parallel": "for those on their way (maxParallel)",
+    "Unavailable": "until fewer are out of use (maxUnavailable)",
+    "Domain": "until fewer of their failure domain are out of use",
+    "Job": "for their jobs",
+    "Gang": "for a job that spans too many servers to be ended",
+    "Excluded": "held or excluded by a person",
+    "Down": "out of use",
+    "Failed": "failed, until a person decides",
+    "Absent": "without a Node",
+}
+"""By the reason of a WaitCount."""
+_ORDER: Final = ("Failed", "Updating", "Outdated", "Down", "Absent", "Excluded", "Updated")
+
+
+def state_of(standing: Standing) -> str:
+    """What the eye needs: one of `LOOKS`."""
+    if standing.is_told:
+        return "Updating"
+    return "Excluded" if standing.state == "Outdated" and standing.excluded is not None else standing.state
+
+
+def count_looks(standings: Iterable[Standing]) -> Counter[str]:
+    return Counter(state_of(standing) for standing in standings)
+
+
+def render_rollout(view: PoolView, *, everything: bool = False) -> str:
+    """The screen; ends with a newline. everything: all servers, not the first of them."""
+    sections: tuple[tuple[str, Iterable[str]], ...] = (
+        ("stage", _stage(view)),
+        ("servers", _servers(view)),
+        ("expected", _expected(view)),
+        ("waits", _waits(view)),
+        ("jobs", _jobs(view)),
+        ("failed", _failures(view)),
+        ("you can", what_one_can_do(view)),
+    )
+    lines = [*textwrap.wrap(plain(headline(view)), WIDTH), ""]
+    for label, entries in sections:
+        for number, entry in enumerate(entries):
+            lines += _entry(label if number == 0 else "", entry)
+    return "\n".join(lines).rstrip() + "\n\n" + _table(view, everything=everything)
+
+
+def _entry(label: str, words: str) -> list[str]:
+    return textwrap.wrap(
+        plain(words),
+        WIDTH,
+        initial_indent=label.ljust(LABEL),
+        subsequent_indent=" " * (LABEL + 2),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def headline(view: PoolView) -> str:
+    """What the pool is doing, in one sentence."""
+    name, wanted, rollout = view.pool.name, view.pool.spec.image_ref, view.rollout
+    if rollout is None:
+        if not view.is_observed:
+            return f"{name} shall run Image {wanted}; the rollout's controller has not taken it up yet"
+        return f"{name} runs Image {wanted}; it was never moved to another one"
+    came = f" from Image {rollout.previous_image_ref}" if rollout.previous_image_ref else ""
+    if rollout.completed_time is not None:
+        done = ago(parse_time(rollout.completed_time), view.now)
+        return f"{name} runs Image {wanted}: its rollout{came} was complete {done} ago"
+    since = ago(parse_time(rollout.started_time), view.now)
+    words = f"{name} moves{came} to Image {wanted}, since {since}"
+    if rollout.stopped is not None:
+        return f"{words}: STOPPED, a person must decide"
+    return f"{words}: paused" if is_paused(view) else words
+
+
+def is_paused(view: PoolView) -> bool:
+    """Whether a person holds it up."""
+    strategy = view.pool.spec.upgrade_strategy
+    return strategy.paused or any(
+        amount in (0, "0", "0%") for amount in (strategy.max_parallel, strategy.max_unavailable)
+    )
+
+
+def _stage(view: PoolView) -> Iterable[str]:
+    rollout = view.rollout
+    if rollout is not None and rollout.message and rollout.completed_time is None:
+        yield rollout.message
+    if not view.is_observed:
+        yield (
+            "what the NodePool says was changed, and no controller has taken it up yet: if that lasts, look at the "
+            "controller (provisioner controller, group rollout)"
+        )
+
+
+def count_words(counts: Mapping[str, int]) -> str:
+    """`8: 1 updated, 6 wait, 1 failed`."""
+    said = [
+        f"{counts[state]} {look.word if counts[state] == 1 else look.many}"
+        for state, look in LOOKS.items()
+        if counts.get(state)
+    ]
+    return f"{sum(counts.values())}: {', '.join(said)}" if said else "none"
+
+
+def _servers(view: PoolView) -> Iterable[str]:
+    counts = count_looks(view.standings.values())
+    yield count_words(counts)
+    if counts:
+        yield f"[{draw_bar(counts)}]"
+
+
+def draw_bar(counts: Mapping[str, int], width: int = BAR) -> str:
+    """A bar of the fleet; whoever is there has a character of it."""
+    total = sum(counts.values())
+    cells = {state: max(1, counts[state] * width // total) for state in LOOKS if counts.get(state)}
+    while cells and sum(cells.values()) != width:
+        largest = max(cells, key=lambda state: cells[state])
+        cells[largest] += 1 if sum(cells.values()) < width else -1
+    return "".join(LOOKS[state].mark * count for state, count in cells.items())
+
+
+def _expected(view: PoolView) -> Iterable[str]:
+    rollout = view.rollout
+    if rollout is None or rollout.completed_time is not None:
+        return
+    if rollout.expected_time is None:
+        if rollout.stopped is None and not is_paused(view):
+            yield f"not known yet; what would happen: kubectl provision rollout plan {view.pool.name}"
+        return
+    expected = parse_time(rollout.expected_time)
+    side = f"in {ago(expected, view.now)}" if expected > view.now else f"{ago(expected, view.now)} ago"
+    yield f"complete at {rollout.expected_time}, {side}, if jobs end when they are expected to and nothing fails"
+
+
+def _waits(view: PoolView) -> Iterable[str]:
+    for wait in sorted(view.rollout.waits if view.rollout is not None else (), key=lambda w: -w.count):
+        yield f"{wait.count} {WAIT_WORDS.get(wait.reason, wait.reason)}"
+
+
+def _jobs(view: PoolView) -> Iterable[str]:
+    blockers = view.rollout.blockers if view.rollout is not None else ()
+    for blocker in blockers[:SHOWN_BLOCKERS]:
+        servers = "1 server waits" if blocker.servers == 1 else f"{blocker.servers} servers wait"
+        yield f"{blocker.job}: {servers} for it, {_end(blocker.expected_time, view)}"
+    if len(blockers) > SHOWN_BLOCKERS:
+        yield f"and {len(blockers) - SHOWN_BLOCKERS} more"
+
+
+def _end(text: str | None, view: PoolView) -> str:
+    if text is None:
+        return "and nobody knows when it ends"
+    end = parse_time(text)
+    if end <= view.now:
+        return f"and it should have ended {ago(end, view.now)} ago"
+    return f"and it ends in {ago(end, view.now)} at the latest"
+
+
+def failed_of(view: PoolView) -> list[Standing]:
+    return view.named("Failed")
+
+
+def _failures(view: PoolView) -> Iterable[str]:
+    found = failed_of(view)
+    for standing in found[:SHOWN_FAILURES]:
+        failure = standing.failure
+        name = standing.server.name
+        if failure is None:
+            yield f"{name} is out of use with the image: kubectl provision why {name}"
+            continue
+        record = f" (Maintenance {failure.maintenance_ref})" if failure.maintenance_ref else ""
+        yield f"{name}, {ago(parse_time(failure.time), view.now)} ago: {failure.message}{record}"
+    if len(found) > SHOWN_FAILURES:
+        yield f"and {len(found) - SHOWN_FAILURES} more, in the table"
+
+
+def what_one_can_do(view: PoolView) -> Iterable[str]:
+    """The commands for the state that it is in; none where it goes on by itself."""
+    name, rollout, strategy = view.pool.name, view.rollout, view.pool.spec.upgrade_strategy
+    command = "kubectl provision rollout"
+    if rollout is None or rollout.completed_time is not None:
+        return
+    if rollout.stopped is not None:
+        names = [standing.server.name for standing in failed_of(view)]
+        if names:
+            yield f"see why: kubectl provision why {' '.join(names[:SHOWN_FAILURES])}"
+        yield f"go back to Image {rollout.previous_image_ref}: {command} undo {name}"
+        yield f"or try again what failed: {command} resume {name}"
+        yield f"or name a better image: {command} start {name} --image IMAGE"
+        return
+    if strategy.paused:
+        yield f"let it go on: {command} resume {name}; or go back: {command} undo {name}"
+    for field, amount in (("maxParallel", strategy.max_parallel), ("maxUnavailable", strategy.max_unavailable)):
+        if amount in (0, "0", "0%"):
+            patch = f'{{"spec":{{"upgradeStrategy":{{"{field}":null}}}}}}'
+            words = f"spec.upgradeStrategy.{field} is {amount}; the default instead"
+            yield f"{words}: kubectl patch nodepool {name} --type=merge -p '{patch}'"
+    names = [standing.server.name for standing in failed_of(view)]
+    if names:
+        words = "has failed and keeps its place" if len(names) == 1 else "have failed and keep their places"
+        yield f"{some(names)} {words}: kubectl provision why {names[0]}; or try again: {command} resume {name}"
+
+
+def _table(view: PoolView, *, everything: bool) -> str:
+    ordered = sorted(view.standings.values(), key=lambda standing: _ORDER.index(state_of(standing)))
+    shown = ordered if everything else ordered[:SHOWN_SERVERS]
+    rows = [server_row(view, standing) for standing in shown]
+    if not rows:
+        return "no servers: none that is accepted names this pool\n"
+    more = len(ordered) - len(shown)
+    tail = f"and {more} more: kubectl provision rollout status {view.pool.name} --all\n" if more else ""
+    return table(HEADER, rows) + tail
+
+
+def server_row(view: PoolView, standing: Standing) -> tuple[str | None, ...]:
+    """One server: where it stands, what it runs and boots next, what is done to it, and what that waits for."""
+    status, name = standing.server.status, standing.server.name
+    current = view.maintenance_of(name)
+    phase = f"{current.name}/{current.status.phase or 'New'}" if current is not None else None
+    return (
+        name,
+        LOOKS[state_of(standing)].word,
+        status.image_ref,
+        status.assigned_image_ref,
+        phase,
+        clip(server_waits(view, standing), WAITS_LENGTH),
+    )
+
+
+def server_waits(view: PoolView, standing: Standing) -> str:
+    """In words what this one server waits for; nothing where it waits for nothing."""
+    current = view.maintenance_of(standing.server.name)
+    if standing.state == "Failed" and standing.failure is not None:
+        return standing.failure.message
+    if standing.state == "Updated":
+        return ""
+    if standing.state == "Outdated" and standing.excluded is not None:
+        return standing.excluded
+    return waits_for(standing.server, current) or _pool_words(view.rollout, standing)
+
+
+def _pool_words(rollout: RolloutStatus | None, standing: Standing) -> str:
+    return rollout.message if rollout is not None and standing.state == "Outdated" else ""

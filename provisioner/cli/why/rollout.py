@@ -1,0 +1,66 @@
+"""What `why` tells of a server's part in its pool's rollout. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from provisioner.api.meta import parse_time
+from provisioner.api.node_contract import HOLD_REQUESTED
+from provisioner.cli.kubectl.moments import ago
+from provisioner.cli.kubectl.node_requests import true_conditions
+from provisioner.cli.why.subject import Subject
+from provisioner.rollout.standing import REQUESTOR
+from provisioner.rules.requests import entry_of
+
+
+def rollout_notes(subject: Subject) -> Iterable[str]:
+    """What failed with it, and what it waits for where its Maintenance does not say so."""
+    failure, pool = subject.server.status.upgrade_failure, subject.pool
+    keeps_its_place = failure is not None and pool is not None and failure.image_ref == pool.spec.image_ref
+    return [*_failure(subject), *(() if keeps_its_place else _wait(subject))]
+
+
+def _failure(subject: Subject) -> Iterable[str]:
+    failure, pool = subject.server.status.upgrade_failure, subject.pool
+    if failure is None:
+        return
+    record = f" (Maintenance {failure.maintenance_ref})" if failure.maintenance_ref else ""
+    when = ago(parse_time(failure.time), subject.now)
+    yield f"failed with Image {failure.image_ref}, {when} ago{record}: {failure.message}"
+    if pool is not None and pool.spec.image_ref == failure.image_ref:
+        command = "kubectl provision rollout"
+        yield (
+            f"it keeps its place until a person decides: go back: {command} undo {pool.name}; or, once the cause is "
+            f"gone, try again: {command} resume {pool.name}"
+        )
+
+
+def _wait(subject: Subject) -> Iterable[str]:
+    pool, server = subject.pool, subject.server
+    rollout = pool.status.rollout if pool is not None else None
+    if pool is None or rollout is None or rollout.completed_time is not None:
+        return
+    if rollout.image_ref != pool.spec.image_ref or server.status.image_ref in (None, pool.spec.image_ref):
+        return
+    moves = f"NodePool {pool.name} moves to Image {pool.spec.image_ref}"
+    if true_conditions(subject.node, (HOLD_REQUESTED,)):
+        yield f"{moves}, and leaves this server alone as long as it is held: kubectl provision release {server.name}"
+    elif server.spec.upgrades == "Excluded":
+        patch = '{"spec":{"upgrades":"Follow"}}'
+        yield (
+            f"{moves}, without this server (spec.upgrades is Excluded); to let it follow: kubectl patch server "
+            f"{server.name} --type=merge -p '{patch}'"
+        )
+    elif not _says_it_waits(subject) and rollout.message:
+        yield f"{moves}: {rollout.message}"
+
+
+def _says_it_waits(subject: Subject) -> bool:
+    """Whether the Maintenance that holds it tells of the rollout, or is its turn in it."""
+    current = subject.current
+    if current is None:
+        return False
+    entry = entry_of(current, REQUESTOR)
+    return (entry is not None and entry.turn in (None, "Granted")) or any(
+        blocker.kind == "Rollout" for blocker in current.status.blockers
+    )
