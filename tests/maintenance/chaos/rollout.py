@@ -21,7 +21,7 @@ from tests.maintenance.chaos.invariants import observe
 from tests.maintenance.chaos.world import World
 
 NAME: Final = "rollout"
-LOOK_SECONDS: Final = 60
+LOOK_SECONDS: Final = 300
 PATIENCE_SECONDS: Final = 4 * 3600
 
 EFFECT_OF: Final = {"Waits": None, "Steered": "PreferNoSchedule", "Closed": "NoSchedule"}
