@@ -118,6 +118,7 @@ def test_why_says_what_one_can_do_now(current: Maintenance, command: str) -> Non
     ("kind", "words"),
     [
         ("Budget", "waits for a slot of its pool's budget"),
+        ("Rollout", "waits for its turn"),
         ("Hold", "waits until nobody holds it"),
         ("Image", "its Image"),
     ],

@@ -21,7 +21,7 @@ from tests.maintenance.chaos.invariants import observe
 from tests.maintenance.chaos.world import World
 
 NAME: Final = "rollout"
-LOOK_SECONDS: Final = 60
+LOOK_SECONDS: Final = 300
 PATIENCE_SECONDS: Final = 4 * 3600
 
 EFFECT_OF: Final = {"Waits": None, "Steered": "PreferNoSchedule", "Closed": "NoSchedule"}
@@ -30,37 +30,43 @@ EFFECT_OF: Final = {"Waits": None, "Steered": "PreferNoSchedule", "Closed": "NoS
 class Rollout:
     """Of one server to one image. `turns`: when it moves to which one, in seconds from now."""
 
-    def __init__(self, world: World, server: str, image: str, turns: Sequence[tuple[float, str]], **more: Any) -> None:
+    def __init__(
+        self, world: World, server: str, image: str, turns: Sequence[tuple[float, str]] = (), **more: Any
+    ) -> None:
         self._world, self._server, self._image = world, server, image
         self._more, self._turn, self._granted = more, "", False
+        self.has_given_up = False
         self._until = world.clock.in_seconds(PATIENCE_SECONDS)
         world.uses_turns = True
         for seconds, turn in turns:
-            world.later(seconds, lambda turn=turn: self._move(turn))  # type: ignore[misc]
-        world.later(turns[0][0] + LOOK_SECONDS, self._look)
+            world.later(seconds, lambda turn=turn: self.move(turn))  # type: ignore[misc]
+        world.later(LOOK_SECONDS, self._look)
 
-    def _move(self, turn: str) -> None:
+    def move(self, turn: str) -> None:
+        """Its turn is that one now, from the first one on until the server has the image."""
         observe(self._world)
         self._check_closed()
         if not self._granted:
+            wanted_anyway = any(image == self._image for _, image in self._world.history.pool_images)
             early = [boot for boot in self._world.machines[self._server].log if boot.image == self._image]
-            self._world.story.must(not early, f"{self._server} booted {self._image} before its turn")
+            self._world.story.must(wanted_anyway or not early, f"{self._server} booted {self._image} before its turn")
         self._turn, self._granted = turn, self._granted or turn == "Granted"
         self._file()
 
     def _look(self) -> None:
         observe(self._world)
-        if self._is_done():
+        if self.is_done():
             return
         if self._world.clock.now >= self._until:
             self._give_up()
             return
-        self._file()
+        if self._turn:
+            self._file()
         self._world.later(LOOK_SECONDS, self._look)
 
     def _file(self) -> None:
         """Write the turn where the entry is, or file it where there is none."""
-        if self._is_done():
+        if self.is_done() or self.has_given_up:
             return
         known = self._maintenances()
         mine = [m for m in known if is_active(m) and entry_of(m, NAME) is not None]
@@ -85,7 +91,7 @@ class Rollout:
         self._apply(name, [to_json(entry)])
         self._world.story.tell(NAME, f"writes into {name}: turn {self._turn}")
 
-    def _is_done(self) -> bool:
+    def is_done(self) -> bool:
         """Whether the entry has come to an end that it leaves at that."""
         bodies = [b for a in self._world.history.asked if a.requestor == NAME for b in self._world.history.carriers(a)]
         last = bodies[-1] if bodies else None
@@ -97,6 +103,7 @@ class Rollout:
         return phase_of(last) == "Failed" or brought or runs
 
     def _give_up(self) -> None:
+        self.has_given_up = True
         self._world.history.withdraw(self._server, NAME)
         for m in self._maintenances():
             if is_active(m) and entry_of(m, NAME) is not None:
@@ -113,7 +120,7 @@ class Rollout:
         self._world.accounts.person.apply({**body, "spec": spec}, manager=f"provisioner-requestor-{NAME}")
 
     def _check_closed(self) -> None:
-        """Before it moves on, where at most a crash came between: it is closed as its turn says, not claimed."""
+        """Before it moves on, where at most a crash came between: the server is closed as its turn says, unclaimed."""
         world, name = self._world, self._server
         if world.is_troubled or self._turn not in EFFECT_OF:
             return

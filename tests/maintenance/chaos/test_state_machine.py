@@ -27,6 +27,7 @@ from tests.maintenance.chaos.client import Effect
 from tests.maintenance.chaos.fake_workloads import FakeJob
 from tests.maintenance.chaos.history import has_ended, phase_of
 from tests.maintenance.chaos.replay import LONG, SEED
+from tests.maintenance.chaos.rollout import Rollout
 from tests.maintenance.chaos.story import SimulatedCrash
 from tests.maintenance.chaos.world import NEW, OLD, Fleet, World
 
@@ -52,8 +53,10 @@ class Fleetlife(RuleBasedStateMachine):
         self.world = World(Fleet(servers=SERVERS, settings={"warning_seconds": 300}), "any order of events")
         self.world.start_controller()
         self.world.meter.trigger = self._trigger
+        self.world.is_troubled = True
         self.armed: list[tuple[int, str, str]] = []
         self.jobs = 0
+        self.rollouts: dict[str, Rollout] = {}
 
     @initialize()
     def begin(self) -> None:
@@ -76,6 +79,14 @@ class Fleetlife(RuleBasedStateMachine):
     @rule(number=servers, type_=st.sampled_from(REQUESTS), policy=st.sampled_from(POLICIES))
     def somebody_asks(self, number: int, type_: str, policy: tuple[str, str]) -> None:
         people.ask(self.world, self._name(number), type_, *policy)
+        self.world.run(0)
+
+    @rule(number=servers, turn=st.sampled_from(("Waits", "Steered", "Closed", "Granted")))
+    def a_rollout_moves_a_turn(self, number: int, turn: str) -> None:
+        name = self._name(number)
+        if name not in self.rollouts:
+            self.rollouts[name] = Rollout(self.world, name, self.world.images[NEW])
+        self.rollouts[name].move(turn)
         self.world.run(0)
 
     @rule()
@@ -162,6 +173,8 @@ class Fleetlife(RuleBasedStateMachine):
             machine.habits.clear()
             machine.lasting.clear()
         world.story.tell("test", "everybody goes home")
+        for rollout in self.rollouts.values():
+            rollout.move("Granted")
         world.run(LAST_JOB_SECONDS)
         for _ in range(MOST_DRAINS):
             world.run(HOME_SECONDS, until=lambda: self._all_is_over() or bool(self._kept_drained()))
