@@ -171,8 +171,9 @@ class SlurmSite:
         return self.command("sinfo", "-h", "-o", "%T %D", check=False).strip() == "idle 4"
 
     def _rest_answers(self) -> bool:
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self._ports[1])) == 0
+        # By a program of the chroot: it may be in another network namespace than the test.
+        probe = self._enter(["bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/{self._ports[1]}"])
+        return subprocess.run(probe, capture_output=True, timeout=30, check=False).returncode == 0
 
     def _enter(self, words: tuple[str, ...] | list[str]) -> list[str]:
         inside = ["env", "-C", str(self.folder), f"SLURM_CONF={self.folder}/slurm.conf", *words]
