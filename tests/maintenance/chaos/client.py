@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from provisioner.api.errors import Retryable
 from provisioner.outbound.lanes import Lanes, NeedsLane
 from tests.maintenance.chaos.story import SimulatedCrash, Story
 
@@ -87,6 +88,18 @@ class ChaosClient:
 
     def with_timeout(self, seconds: float) -> ChaosClient:
         return self
+
+
+class Reachable:
+    """What reaches the API server unless that is away. spare: what needs no API server."""
+
+    def __init__(self, inner: Any, is_away: Callable[[], bool], spare: tuple[str, ...] = ()) -> None:
+        self._inner, self._is_away, self._spare = inner, is_away, spare
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self._spare and self._is_away():
+            raise Retryable("no answer (the API server is away)")
+        return getattr(self._inner, name)
 
 
 class InLanes:

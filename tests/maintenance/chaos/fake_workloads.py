@@ -29,6 +29,8 @@ class FakeJob:
     ends_at: datetime | None = None
     do_not_disrupt: bool = False
     warned_for: datetime | None = None
+    warned_at: datetime | None = None
+    began: datetime | None = None
     being_evicted: bool = False
 
 
@@ -45,7 +47,7 @@ class FakeWorkloads:
         self.judge_interruption: Callable[[FakeJob, str], None] = lambda job, why: None
 
     def start(self, job: FakeJob) -> None:
-        self.jobs[job.name] = job
+        self.jobs[job.name], job.began = job, self._clock.now
         self._spans.append((job, self._clock.now, None))
         self._story.tell("jobs", f"{job.kind} {job.name} starts on {', '.join(job.servers)}")
 
@@ -95,6 +97,7 @@ class FakeWorkloads:
                 servers=job.servers,
                 message=f"{job.kind} {job.name} is running",
                 do_not_disrupt=job.do_not_disrupt,
+                began=job.began,
             )
             for job in self.on(server.name)
         ]
@@ -109,7 +112,7 @@ class FakeWorkloads:
 
     def warn(self, server: Server, pool: NodePool, deadline: datetime, reason: str) -> int:
         for job in self.on(server.name):
-            job.warned_for = deadline
+            job.warned_for, job.warned_at = deadline, job.warned_at or self._clock.now
         return len(self.on(server.name))
 
     def close(self, server: Server, pool: NodePool, reason: str) -> SlurmDrained | None:

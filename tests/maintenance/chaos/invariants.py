@@ -122,7 +122,7 @@ def _permits(world: World, body: Object, job: FakeJob) -> str | None:
         return "its policy is WhenIdle"
     if job.do_not_disrupt:
         return "its owner forbids it"
-    if min(deadlines) > world.clock.now:
+    if min(deadlines) > world.clock.now + world.most_skew:
         return f"the deadline is {min(deadlines)}"
     return None if job.warned_for is not None else "it was not warned"
 
