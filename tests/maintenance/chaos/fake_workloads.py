@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from provisioner.api.node_pool import NodePool
 from provisioner.api.server import Server
@@ -17,6 +18,7 @@ from tests.maintenance.chaos.fake_time import FakeClock
 from tests.maintenance.chaos.story import Story
 
 GRACE = timedelta(seconds=5)
+Object = dict[str, Any]
 
 
 @dataclass
@@ -69,6 +71,15 @@ class FakeWorkloads:
 
     def on(self, server: str) -> list[FakeJob]:
         return [job for job in self.jobs.values() if server in job.servers]
+
+    def pods(self) -> dict[str, Object]:
+        """What a cache of pods would show, by key."""
+        return {
+            key: {"metadata": {"name": key}, "spec": {"nodeName": server}}
+            for job in self.jobs.values()
+            for server in job.servers
+            if job.kind != "SlurmJob" and (key := f"{job.name}-{server}")
+        }
 
     def pass_time(self) -> None:
         """End the jobs whose time has come."""

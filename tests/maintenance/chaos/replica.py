@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from provisioner.api import Image, Maintenance, NodePool, Server
 from provisioner.api.errors import NeedsHuman, Retryable
-from provisioner.cluster.controller import NEEDS_HUMAN_RETRY_SECONDS, Controller
 from provisioner.cli.service.groups import account_of
+from provisioner.cluster.controller import NEEDS_HUMAN_RETRY_SECONDS, Controller
 from provisioner.cluster.resources import NODES, PODS, of
 from provisioner.maintenance.controller import build_maintenance_controllers
 from provisioner.maintenance.follow import MaintenanceInformers
@@ -72,7 +72,7 @@ class Replica:
             rng=random.Random(seed),
         )
         if rollout is not None:
-            self._informers["pods"] = FakeInformer(PODS, dict)
+            self._informers["pods"] = FakeInformer(PODS, workloads.pods)
             self.controllers += build_rollout_controllers(
                 ChaosClient(rollout, f"{who} (rollout)", meter, WRITES),  # type: ignore[arg-type]
                 RolloutInformers(**self._informers),  # type: ignore[arg-type]

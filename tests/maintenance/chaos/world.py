@@ -49,8 +49,10 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """What a world begins with. `accounts` None: a FakeCluster. rollout: the strategy by which the pool's servers move to
-    another image; None: no rollout is there, and the test assigns images. racks: on how many the servers are spread."""
+    """What a world begins with. `accounts` None: a FakeCluster. racks: on how many the servers are spread.
+
+    rollout: the strategy by which the pool's servers move to another image; None: no rollout is there, and the test
+    assigns images."""
 
     servers: int = 1
     racks: int = 1
@@ -111,8 +113,8 @@ class World:
         self.images = {name: self._image_name(name) for name in (OLD, NEW, STALE)}
         for name in self.images:
             self.publish(name)
-        for number in range(self.fleet.racks):
-            self._put({**encode(rack()), "metadata": {"name": self._rack_name(number)}}, "kubectl")
+        for name in sorted({self._rack_name(number) for number in range(self.fleet.servers)}):
+            self._put({**encode(rack()), "metadata": {"name": name}}, "kubectl")
         slurm = SlurmJobs(url="http://slurm.invalid:6820", credentials_name="slurm") if self.fleet.slurm else None
         pool_body = pool(
             self.pool_name,
@@ -257,7 +259,7 @@ class World:
             who,
             Reachable(self.accounts.service("maintenance"), self.is_api_away),
             self.look,
-            Reachable(self.workloads, self.is_api_away, spare=("slurm", "look")),
+            Reachable(self.workloads, self.is_api_away, spare=("slurm", "look", "pods")),
             self.meter,
             self.clock,
             self.story,
