@@ -239,6 +239,7 @@ class RolloutController:
             try:
                 self._effects.ask(act, maintenances)
             except Conflict:
+                self.changed.add(pool.name, act.server)  # also where nothing changed in it that is looked at
                 again = min(again, BEHIND_SECONDS)
         images = {each["metadata"]["name"] for each in self._informers.images.items()}
         for name, standing in known.standings.items():

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.api import NodePool, Server
+from provisioner.api import Maintenance, NodePool, Server
 from provisioner.api.meta import rfc3339
 from provisioner.api.node_contract import HOLD_REQUESTED
 from provisioner.api.upgrade_strategy import Canary, UpgradeDeadline, UpgradeStrategy
@@ -87,6 +87,18 @@ def test_servers_follow_as_their_jobs_end_and_no_job_is_interrupted() -> None:
     world.run(HOUR)
     assert images(world) == [new, new, new]
     assert world.workloads.interrupted == []
+    end_well(world)
+
+
+def test_a_maintenance_that_somebody_else_wrote_to_meanwhile_is_written_on_the_copy_of_now() -> None:
+    world = begin(servers=1)
+    world.start_job(FakeJob("4711", (world.names[0],), kind="SlurmJob", ends_at=world.clock.in_seconds(HOUR)))
+    world.pool_image(NEW)
+    world.run(600)
+    note = {"metadata": {"annotations": {"example.com/ticket": "4711"}}}
+    world.cluster.patch(of(Maintenance), f"{world.names[0]}-1", note, manager="kubectl")
+    world.run(2 * HOUR)
+    assert images(world) == [world.images[NEW]]
     end_well(world)
 
 
