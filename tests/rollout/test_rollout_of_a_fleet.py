@@ -102,6 +102,27 @@ def test_a_maintenance_that_somebody_else_wrote_to_meanwhile_is_written_on_the_c
     end_well(world)
 
 
+def test_nobody_else_begins_while_it_is_not_seen_what_was_written_last() -> None:
+    world = begin(slurm=False)
+    world.replicas[0].freeze(60, "maintenances")
+    world.pool_image(NEW)
+    world.run(1)
+    assert granted(world) == ["s1"]
+    world.start_job(FakeJob("pod", (world.names[0],), ends_at=world.clock.in_seconds(600)))
+    world.run(50)
+    assert granted(world) == ["s1"], "there is one canary, and it may still begin"
+    world.run(HOUR)
+    assert images(world) == [world.images[NEW]] * 3
+    assert world.workloads.interrupted == []
+    end_well(world)
+
+
+def granted(world: World) -> list[str]:
+    """Servers whose turn has come."""
+    turns = {m["spec"]["serverRef"]: m["spec"]["requestors"][0].get("turn") for m in world.maintenances()}
+    return sorted(name for name, turn in turns.items() if turn == "Granted")
+
+
 def spoil(world: World, image: str, habit: Habit) -> None:
     for machine in world.machines.values():
         machine.spoiled[world.images[image]] = {habit}

@@ -59,6 +59,7 @@ class Replica:
         self._informers = {name: FakeInformer(type_, look(type_)) for name, type_ in types.items()}
         self._informers["nodes"] = FakeInformer(NODES, look(NODES))
         self.frozen_until: datetime | None = None
+        self._frozen: tuple[str, ...] = ()
         self.skew = timedelta()
         """How far its host's clock is ahead."""
         self.events = StoryEvents(story, who)
@@ -92,17 +93,17 @@ class Replica:
     def _wall(self) -> datetime:
         return self._clock.now + self.skew
 
-    def freeze(self, seconds: float) -> None:
-        """Its watches are lost, and nobody notices for so long."""
-        self.frozen_until = self._clock.in_seconds(seconds)
-        self._story.tell(self.who, f"its caches stand still for {seconds:.0f} s")
+    def freeze(self, seconds: float, *kinds: str) -> None:
+        """Its watches are lost, all or those of some kinds, and nobody notices for so long."""
+        self.frozen_until, self._frozen = self._clock.in_seconds(seconds), kinds or tuple(self._informers)
+        self._story.tell(self.who, f"its caches of {', '.join(kinds) or 'all'} stand still for {seconds:.0f} s")
 
     def catch_up(self) -> None:
-        if self.frozen_until is not None and self._clock.now < self.frozen_until:
-            return
-        self.frozen_until = None
-        for informer in self._informers.values():
-            informer.catch_up()
+        if self.frozen_until is not None and self._clock.now >= self.frozen_until:
+            self.frozen_until, self._frozen = None, ()
+        for kind, informer in self._informers.items():
+            if kind not in self._frozen:
+                informer.catch_up()
 
     def work(self) -> bool:
         """Reconcile everything that is due; whether there was anything. SimulatedCrash goes through."""
