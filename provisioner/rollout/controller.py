@@ -65,13 +65,14 @@ log = structlog.get_logger(__name__)
 
 @dataclass
 class _Known:
-    """What is remembered of a pool between two looks, to be made anew at any time. target, strategy: what the standings
-    were judged by."""
+    """What is remembered of a pool between two looks, to be made anew at any time. by: what the standings were judged
+    by. asked: servers whose request was written, as the caches may not show yet."""
 
     by: tuple[Target, float | None] | None = None
     standings: dict[str, Standing] = field(default_factory=dict)
     runs: dict[str, Occupancy | None] = field(default_factory=dict)
     widths: dict[str, int] = field(default_factory=dict)
+    asked: set[str] = field(default_factory=set)
     looked: float = 0.0
     told: float = 0.0
     gate: str | None = None
@@ -217,11 +218,17 @@ class RolloutController:
         return RESYNC_SECONDS
 
     def _write(self, pool: NodePool, course: Course, known: _Known, found: Plan | None, now: datetime) -> float:
-        """Carry out what was decided, a bounded part of it at once; returns seconds until the rest is due."""
+        """Carry out what was decided, a bounded part of it at once; returns seconds until the rest is due.
+
+        Nobody's turn comes by a decision that did not count everybody whose turn had come before.
+        """
         again, left = RESYNC_SECONDS, WRITES_AT_ONCE
         acts = self._acts(pool, known, found, now)
+        known.asked = {name for name in known.asked if not self._own.are_seen(name, self._look)}
+        may_grant = not known.asked
         for act in acts:
-            if not self._own.are_seen(act.server, self._look):
+            is_granted = act.entry is not None and act.entry.turn == "Granted"
+            if not self._own.are_seen(act.server, self._look) or (is_granted and not may_grant):
                 again = min(again, BEHIND_SECONDS)
                 continue
             if left <= 0:
@@ -230,7 +237,10 @@ class RolloutController:
             maintenances = [decode_shared(Maintenance, each) for each in self._by_server.get(act.server)]
             try:
                 self._effects.ask(act, maintenances)
+                known.asked.add(act.server)
             except Conflict:
+                may_grant = False  # a turn that was to be taken back may have been used
+                self.changed.add(pool.name, act.server)  # also where nothing changed in it that is looked at
                 again = min(again, BEHIND_SECONDS)
         images = {each["metadata"]["name"] for each in self._informers.images.items()}
         for name, standing in known.standings.items():

@@ -39,7 +39,7 @@ class Member:
     runs: what runs on it; None if it is idle. since: since when it is Updated; None means just now. closed: whether new
     jobs are kept from it for the rollout. domains: its failure domain for each of `UpgradeStrategy.domains`; None if it
     is in none, and no cap holds it. excluded: why a person wants it left alone.
-    canary: whether it may be among the first.
+    canary: whether it may be among the first. has_image: whether it runs the wanted image, in use or not.
     """
 
     name: str
@@ -50,6 +50,7 @@ class Member:
     domains: tuple[str | None, ...] = ()
     excluded: str | None = None
     canary: bool = True
+    has_image: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,7 +35,7 @@ def new_since(standings: Mapping[str, Standing], target: Target) -> dict[str, da
     found = {}
     for name, standing in standings.items():
         status = standing.server.status
-        if standing.runs_target and status.ready_time is not None:
+        if standing.has_image and status.ready_time is not None:
             found[name] = parse_time(status.ready_time)
     return found
 

@@ -133,6 +133,7 @@ def make_member(
         closed=entry is not None and entry.turn in ("Closed", "Granted"),
         domains=tuple(rack if cap.key == RACK else labels.get(cap.key) for cap in strategy.domains),
         excluded=standing.excluded,
+        has_image=standing.has_image,
         canary=canaries is None or canaries.matches(labels),
     )
 

@@ -43,7 +43,8 @@ class Asker:
 
 
 def find_acts(standings: Mapping[str, Standing], found: Plan, asker: Asker, staging: int, now: datetime) -> list[Act]:
-    """What to write so that the requests are as the plan has them; those that let a server go on come first.
+    """What to write so that the requests are as the plan has them: turns that are taken back first, as others take
+    their place, then those that let a server go on.
 
     staging: how many servers may fetch the image ahead at once.
     """
@@ -51,7 +52,10 @@ def find_acts(standings: Mapping[str, Standing], found: Plan, asker: Asker, stag
     acts: list[tuple[int, Act]] = []
     for name, standing in standings.items():
         for rank, entry in _wanted(name, standing, turns.get(name), found.stopped, asker, now):
-            acts.append((rank, Act(server=name, entry=entry, own=standing.own)))
+            before = standing.entry
+            had_turn = before is not None and before.turn == "Granted"
+            keeps_turn = entry is not None and entry.turn == "Granted"
+            acts.append((-1 if had_turn and not keeps_turn else rank, Act(server=name, entry=entry, own=standing.own)))
     acts = list(_bounded_staging(acts, standings, found, staging))
     return [act for _, act in sorted(acts, key=lambda each: each[0])]
 

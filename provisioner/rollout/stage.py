@@ -10,15 +10,16 @@ from typing import Literal
 
 from provisioner.api.meta import rfc3339
 from provisioner.api.upgrade_strategy import UpgradeStrategy
-from provisioner.rollout.fleet import Fleet
+from provisioner.rollout.fleet import Fleet, Member
 
 StageName = Literal["Canary", "CanarySoak", "Wave", "WaveSoak", "Rest"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """limit: how many servers may have the new image, or be on their way to it; taken: how many of them do. words:
-    what it waits for.
+    """limit: how many servers may have the new image, or be on their way to it; taken: how many of them do, also those
+    that are out of use for a moment: an image whose servers come and go shall not walk through the pool. words: what it
+    waits for.
 
     passed: how many stages are over, to be remembered: a server that breaks later takes none of them back.
     until: when a soak is over, should nothing fail.
@@ -59,9 +60,13 @@ def find_stage(fleet: Fleet, strategy: UpgradeStrategy, now: datetime) -> Stage:
         able = len(since) + updating + sum(m.state == "Outdated" and m.excluded is None for m in eligible)
         stage = _stage_of(part, number, since, able, moment, fleet.gate)
         if stage is not None:
-            return replace(stage, taken=len(since) + updating)
-    taken = sum(m.state in ("Updated", "Updating") for m in members)
+            return replace(stage, taken=sum(map(_counts, eligible)))
+    taken = sum(map(_counts, members))
     return Stage(name="Rest", limit=len(members), words="all servers may follow", passed=len(parts), taken=taken)
+
+
+def _counts(member: Member) -> bool:
+    return member.state in ("Updated", "Updating") or (member.state == "Down" and member.has_image)
 
 
 def _parts(size: int, strategy: UpgradeStrategy) -> Iterator[_Part]:

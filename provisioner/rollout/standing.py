@@ -50,7 +50,7 @@ class NodeSign:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Standing:
-    """in_use: jobs may come. since: since when. runs_target: its last boot was of that image.
+    """in_use: jobs may come. has_image: it runs the wanted image, in use or not. since: since when it is in use.
 
     own: the Maintenance that has not ended and holds the rollout's entry. failure: the last one, to be kept on record;
     None takes it off the record. again: when time alone changes the state, in seconds since the epoch.
@@ -59,7 +59,7 @@ class Standing:
     server: Server
     state: MemberState
     in_use: bool
-    runs_target: bool = False
+    has_image: bool = False
     since: float | None = None
     own: Maintenance | None = None
     excluded: str | None = None
@@ -143,7 +143,7 @@ def judge_standing(
         server=server,
         state=state,
         in_use=in_use and disturbing is None,
-        runs_target=runs_target,
+        has_image=runs_target,
         since=since if in_use else None,
         own=own,
         excluded=excluded,

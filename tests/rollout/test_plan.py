@@ -106,6 +106,16 @@ def test_nothing_follows_the_canary_until_it_was_in_use_for_its_soak() -> None:
     assert plan(fleet(updated("a", minutes=10), idle("b")), rules, NOON).claims == ("b",)
 
 
+def test_a_canary_that_is_out_of_use_for_a_moment_keeps_its_place() -> None:
+    rules = strategy(canary=Canary(count=1, soak_seconds=600), max_failures=5)
+    flapping = Member(name="a", state="Down", has_image=True)
+    found = plan(fleet(flapping, idle("b"), idle("c")), rules, NOON)
+    assert found.claims == (), "else an image whose servers come and go would walk through the pool"
+    assert reasons(found) == {"a": "Down", "b": "Canary", "c": "Canary"}
+    broken_before = Member(name="a", state="Down")
+    assert plan(fleet(broken_before, idle("b"), idle("c")), rules, NOON).claims == ("b",)
+
+
 def test_an_image_that_passed_before_needs_no_canary() -> None:
     rules = strategy(canary=Canary(count=1, soak_seconds=600))
     assert plan(fleet(idle("a"), idle("b"), passed=1), rules, NOON).claims == ("a", "b")

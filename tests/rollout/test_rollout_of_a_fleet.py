@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.api import NodePool, Server
+from provisioner.api import Maintenance, NodePool, Server
 from provisioner.api.meta import rfc3339
 from provisioner.api.node_contract import HOLD_REQUESTED
 from provisioner.api.upgrade_strategy import Canary, UpgradeDeadline, UpgradeStrategy, WorkloadGate
@@ -88,6 +88,39 @@ def test_servers_follow_as_their_jobs_end_and_no_job_is_interrupted() -> None:
     assert images(world) == [new, new, new]
     assert world.workloads.interrupted == []
     end_well(world)
+
+
+def test_a_maintenance_that_somebody_else_wrote_to_meanwhile_is_written_on_the_copy_of_now() -> None:
+    world = begin(servers=1)
+    world.start_job(FakeJob("4711", (world.names[0],), kind="SlurmJob", ends_at=world.clock.in_seconds(HOUR)))
+    world.pool_image(NEW)
+    world.run(600)
+    note = {"metadata": {"annotations": {"example.com/ticket": "4711"}}}
+    world.cluster.patch(of(Maintenance), f"{world.names[0]}-1", note, manager="kubectl")
+    world.run(2 * HOUR)
+    assert images(world) == [world.images[NEW]]
+    end_well(world)
+
+
+def test_nobody_else_begins_while_it_is_not_seen_what_was_written_last() -> None:
+    world = begin(slurm=False)
+    world.replicas[0].freeze(60, "maintenances")
+    world.pool_image(NEW)
+    world.run(1)
+    assert granted(world) == ["s1"]
+    world.start_job(FakeJob("pod", (world.names[0],), ends_at=world.clock.in_seconds(600)))
+    world.run(50)
+    assert granted(world) == ["s1"], "there is one canary, and it may still begin"
+    world.run(HOUR)
+    assert images(world) == [world.images[NEW]] * 3
+    assert world.workloads.interrupted == []
+    end_well(world)
+
+
+def granted(world: World) -> list[str]:
+    """Servers whose turn has come."""
+    turns = {m["spec"]["serverRef"]: m["spec"]["requestors"][0].get("turn") for m in world.maintenances()}
+    return sorted(name for name, turn in turns.items() if turn == "Granted")
 
 
 def spoil(world: World, image: str, habit: Habit) -> None:

@@ -5,15 +5,19 @@ Every write to the API server and every act through Workloads is one effect, num
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from provisioner.api.errors import Retryable
 from provisioner.outbound.lanes import Lanes, NeedsLane
 from tests.maintenance.chaos.story import SimulatedCrash, Story
 
 MOST_EFFECTS_AT_ONCE: Final = 500
 """More at one moment of the clock is a loop that would flood the API server."""
+MOST_FAILURES: Final = 100
+"""In a row, of one effect: more is a loop that nothing ends."""
 WRITES: Final = (
     "create",
     "replace",
@@ -47,6 +51,7 @@ class Meter:
         self._story, self._after_each = story, after_each
         self.effects: list[Effect] = []
         self._at_this_moment = (0.0, 0)
+        self._failures: Counter[str] = Counter()
         self.trigger: Trigger = lambda effect, moment: None
 
     def around(self, who: str, words: str, act: Callable[[], Any]) -> Any:
@@ -65,7 +70,12 @@ class Meter:
             self.trigger(effect, "after")
         except (Exception, SimulatedCrash) as error:
             self._story.tell(who, f"#{effect.number} {words}: {type(error).__name__}: {error}")
+            self._failures[f"{who}: {words}"] += 1
+            if self._failures[f"{who}: {words}"] > MOST_FAILURES:
+                self._story.must(False, f"{who} does {words} again and again, in vain: {error}")
+                self._story.judge()
             raise
+        self._failures.pop(f"{who}: {words}", None)
         return result
 
 
@@ -87,6 +97,18 @@ class ChaosClient:
 
     def with_timeout(self, seconds: float) -> ChaosClient:
         return self
+
+
+class Reachable:
+    """What reaches the API server unless that is away. spare: what needs no API server."""
+
+    def __init__(self, inner: Any, is_away: Callable[[], bool], spare: tuple[str, ...] = ()) -> None:
+        self._inner, self._is_away, self._spare = inner, is_away, spare
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self._spare and self._is_away():
+            raise Retryable("no answer (the API server is away)")
+        return getattr(self._inner, name)
 
 
 class InLanes:

@@ -27,7 +27,7 @@ from provisioner.api.node_contract import (
 )
 from provisioner.api.node_facts import BootIntent, BootReport, NodeFacts, ReportState
 from provisioner.api.server import JoinStatus, Verification
-from provisioner.cluster.resources import NODES
+from provisioner.cluster.resources import NODES, of
 from provisioner.rules.assigned_image import current_image_name
 from tests.maintenance.chaos.accounts import Accounts
 from tests.maintenance.chaos.fake_machine import BOOT_SECONDS, KEXEC_SECONDS, FakeMachine
@@ -47,7 +47,9 @@ class FakeHost:
         self._boot, self._health = accounts.service("boot"), accounts.service("health")
         self._checks_due: datetime | None = None
         self._reported: tuple[Any, ...] = ()
-        self._count, self._writes_seen = accounts.count, -1
+        self._digests: dict[str, str] = {}
+        self._count, self._fake = accounts.count, accounts.admin
+        self._seen: tuple[Any, ...] = ()
         self._heartbeat_at = time.monotonic()
 
     def next_moment(self) -> datetime | None:
@@ -60,25 +62,32 @@ class FakeHost:
         if machine.due is not None and machine.due <= machine.clock.now:
             machine.state = "Asking"
             machine.due = None if self._join() else machine.clock.now + ASK_AGAIN
-        if machine.state == "Running":
+        if machine.state == "Running" and machine.silent_since() is not None:
+            if machine.is_missed():
+                self._report("Unknown", "kubelet stopped posting node status")
+            if self._may_have_changed():
+                self._run_agent()
+        elif machine.state == "Running":
             changed = self._may_have_changed()
-            if changed:
+            if changed or self._reported[1:2] == ("Unknown",):
                 self._be_a_node()
+                self._report("True", "kubelet is posting ready status")
                 self._run_agent()
             self._run_checks()
             if changed:
                 self._let_in()
         elif machine.is_unreachable():
             self._report("Unknown", "kubelet stopped posting node status")
-        if self._count is not None and not machine.is_unreachable():
+        if self._count is not None and not machine.is_unreachable() and machine.silent_since() is None:
             self._beat()
 
     def _may_have_changed(self) -> bool:
         """A real API server takes milliseconds for each read: it is asked only after somebody here wrote anything."""
-        if self._count is None:
-            return True
-        before, self._writes_seen = self._writes_seen, self._count.writes
-        return before != self._writes_seen
+        machine = self.machine
+        writes = self._count.writes if self._count is not None else len(self._fake.changes)
+        before = self._seen
+        self._seen = (writes, machine.state, machine.boot_id, tuple(machine.habits), len(machine.lasting))
+        return before != self._seen
 
     def _beat(self) -> None:
         """Post the heartbeat that is due by the wall clock, however much or little of the history's time has passed."""
@@ -135,7 +144,7 @@ class FakeHost:
         except NotFound:
             return False
         order, join = server.status.order, server.status.join
-        if order is None:
+        if order is None or not self._fetches_image():
             return False
         if join is not None and join.order_id == order.id:
             refused = {**to_json(join), "refusedTime": rfc3339_micro(now), "refusedReason": "AlreadyFetched"}
@@ -149,6 +158,14 @@ class FakeHost:
         self._write_facts()
         self._checks_due = now + CHECKS
         return True
+
+    def _fetches_image(self) -> bool:
+        """Whether there is an Image of what it boots; while there is none its firmware asks again what to boot."""
+        machine = self.machine
+        if self._boot.find(of(Image), machine.running_image) is not None:
+            return True
+        machine.running_image = machine.log[-1].image = self.firmware_image()
+        return False
 
     def _report(self, ready: str, message: str) -> None:
         machine = self.machine
@@ -188,7 +205,9 @@ class FakeHost:
         self._node.patch(NODES, self.machine.name, patch, manager="provisioner-agent")
 
     def _digest(self, image: str) -> str:
-        return str(self._boot.read(Image, image).spec.digest)
+        if image not in self._digests:
+            self._digests[image] = str(self._boot.read(Image, image).spec.digest)
+        return self._digests[image]
 
     def _run_agent(self) -> None:
         machine = self.machine

@@ -15,11 +15,25 @@ from provisioner.power.bmc.power_controller import BmcUnreachable, ObservedPower
 from tests.maintenance.chaos.fake_time import FakeClock
 from tests.maintenance.chaos.story import Story
 
-Habit = Literal["never returns", "wrong image", "too fast", "agent is deaf", "checks fail", "BMC is dead"]
+Habit = Literal[
+    "never returns",
+    "wrong image",
+    "too fast",
+    "agent is deaf",
+    "checks fail",
+    "BMC is dead",
+    "kubelet flaps",
+    "kubelet dies",
+]
 State = Literal["Running", "Booting", "Asking", "Off", "Dead"]
 
 BOOT_SECONDS, KEXEC_SECONDS, FAST_SECONDS = 300, 90, 2
 BMC_AGAIN_SECONDS: Final = 30.0
+SILENT_SECONDS: Final = 40
+"""After so long without a word of its kubelet the control plane calls a Node Unknown."""
+FLAP_SECONDS, FLAP_SILENT_SECONDS = 600, 120
+"""A kubelet that flaps falls silent so long at the end of each such time."""
+KUBELET_LIVES_SECONDS: Final = 3600
 
 
 @dataclass(kw_only=True)
@@ -70,6 +84,8 @@ class FakeMachine:
     died_at: datetime | None = None
     spoiled: dict[str, set[Habit]] = field(default_factory=dict)
     """What goes wrong with every boot of an image, by its name."""
+    on_boot: Callable[[FakeMachine, Boot], None] = lambda machine, boot: None
+    """Is told of each boot when it begins."""
 
     def __post_init__(self) -> None:
         self.boot_id = self.verified_boot_id = self._new_boot_id()
@@ -117,6 +133,7 @@ class FakeMachine:
         if self.due is not None and self.take("too fast"):
             self.due = self.clock.in_seconds(FAST_SECONDS)
         self.story.tell(self.name, f"boots ({why}): {self.running_image}, boot {self.boot_id[:8]}")
+        self.on_boot(self, made)
 
     def go_down(self, why: str | None) -> None:
         if self.state == "Running":
@@ -132,15 +149,46 @@ class FakeMachine:
 
     def is_unreachable(self) -> bool:
         """Whether its kubelet has been silent for so long that the control plane says so."""
-        silent = self.down_since is not None and self.clock.now - self.down_since >= timedelta(seconds=40)
+        silent = self.down_since is not None and self.clock.now - self.down_since >= timedelta(seconds=SILENT_SECONDS)
         return self.state != "Running" and silent
+
+    def silent_since(self) -> datetime | None:
+        """Since when its kubelet says nothing although its kernel runs; None if it speaks."""
+        joined = self.log[-1].joined_at
+        if self.state != "Running" or joined is None:
+            return None
+        age = (self.clock.now - joined).total_seconds()
+        if self.has("kubelet dies") and age >= KUBELET_LIVES_SECONDS:
+            return joined + timedelta(seconds=KUBELET_LIVES_SECONDS)
+        silent = age % FLAP_SECONDS - (FLAP_SECONDS - FLAP_SILENT_SECONDS)
+        return self.clock.now - timedelta(seconds=silent) if self.has("kubelet flaps") and silent >= 0 else None
+
+    def is_missed(self) -> bool:
+        """Whether its kernel runs, and its kubelet was silent for so long that the control plane says so."""
+        since = self.silent_since()
+        return since is not None and self.clock.now - since >= timedelta(seconds=SILENT_SECONDS)
+
+    def _next_silence(self) -> list[datetime]:
+        """When its kubelet may next fall silent, be missed, or speak again."""
+        joined = self.log[-1].joined_at
+        if self.state != "Running" or joined is None:
+            return []
+        moments = []
+        if self.has("kubelet dies"):
+            dead = joined + timedelta(seconds=KUBELET_LIVES_SECONDS)
+            moments += [dead, dead + timedelta(seconds=SILENT_SECONDS)]
+        if self.has("kubelet flaps"):
+            begin = self.clock.now - timedelta(seconds=(self.clock.now - joined).total_seconds() % FLAP_SECONDS)
+            silent = FLAP_SECONDS - FLAP_SILENT_SECONDS
+            moments += [begin + timedelta(seconds=s) for s in (silent, silent + SILENT_SECONDS, FLAP_SECONDS)]
+        return [moment for moment in moments if moment > self.clock.now]
 
     def next_moment(self) -> datetime | None:
         moments = [self.due] if self.due is not None else []
         if self.state != "Running" and self.down_since is not None:
-            unreachable = self.down_since + timedelta(seconds=40)
+            unreachable = self.down_since + timedelta(seconds=SILENT_SECONDS)
             moments += [unreachable] if unreachable > self.clock.now else []
-        return min(moments, default=None)
+        return min((*moments, *self._next_silence()), default=None)
 
     def _new_boot_id(self) -> str:
         return str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{self.name}-{self.boots}"))

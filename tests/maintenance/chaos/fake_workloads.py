@@ -19,6 +19,7 @@ from tests.maintenance.chaos.fake_time import FakeClock
 from tests.maintenance.chaos.story import Story
 
 GRACE = timedelta(seconds=5)
+Object = dict[str, Any]
 
 
 @dataclass
@@ -31,6 +32,8 @@ class FakeJob:
     ends_at: datetime | None = None
     do_not_disrupt: bool = False
     warned_for: datetime | None = None
+    warned_at: datetime | None = None
+    began: datetime | None = None
     being_evicted: bool = False
     fails: bool = False
 
@@ -48,7 +51,7 @@ class FakeWorkloads:
         self.judge_interruption: Callable[[FakeJob, str], None] = lambda job, why: None
 
     def start(self, job: FakeJob) -> None:
-        self.jobs[job.name] = job
+        self.jobs[job.name], job.began = job, self._clock.now
         self._spans.append((job, self._clock.now, None))
         self._story.tell("jobs", f"{job.kind} {job.name} starts on {', '.join(job.servers)}")
 
@@ -71,10 +74,14 @@ class FakeWorkloads:
     def on(self, server: str) -> list[FakeJob]:
         return [job for job in self.jobs.values() if server in job.servers]
 
-    def pods(self) -> dict[str, dict[str, Any]]:
-        """What a cache of pods shows, as far as it tells that one has come or gone."""
-        names = {f"{job.name}-{on}": on for job in self.jobs.values() if job.kind != "SlurmJob" for on in job.servers}
-        return {name: {"metadata": {"name": name}, "spec": {"nodeName": on}} for name, on in names.items()}
+    def pods(self) -> dict[str, Object]:
+        """What a cache of pods would show, by key."""
+        return {
+            key: {"metadata": {"name": key}, "spec": {"nodeName": server}}
+            for job in self.jobs.values()
+            for server in job.servers
+            if job.kind != "SlurmJob" and (key := f"{job.name}-{server}")
+        }
 
     def pass_time(self) -> None:
         """End the jobs whose time has come."""
@@ -103,6 +110,7 @@ class FakeWorkloads:
                 servers=job.servers,
                 message=f"{job.kind} {job.name} is running",
                 do_not_disrupt=job.do_not_disrupt,
+                began=job.began,
             )
             for job in self.on(server.name)
         ]
@@ -134,7 +142,7 @@ class FakeWorkloads:
 
     def warn(self, server: Server, pool: NodePool, deadline: datetime, reason: str) -> int:
         for job in self.on(server.name):
-            job.warned_for = deadline
+            job.warned_for, job.warned_at = deadline, job.warned_at or self._clock.now
         return len(self.on(server.name))
 
     def close(self, server: Server, pool: NodePool, reason: str) -> SlurmDrained | None:

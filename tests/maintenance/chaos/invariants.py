@@ -37,7 +37,8 @@ def check_always(world: World) -> None:
     down = [m for m in disturbing if phase_of(m) != "Claiming" and m["spec"]["serverRef"] in there]
     must(len(down) <= world.fleet.budget, f"more than {world.fleet.budget} disturbed: {_names(down)}")
     nodes = world.nodes()
-    if world.fleet.settings.get("cordon") != "WhenPlanned" and not world.uses_turns:
+    closes_early = world.uses_turns or world.fleet.rollout is not None
+    if world.fleet.settings.get("cordon") != "WhenPlanned" and not closes_early:
         held = [name for name, node in nodes.items() if MAINTENANCE_TAINT in _taints(node)]
         must(len(held) <= world.fleet.budget, f"more than {world.fleet.budget} Nodes are tainted by us: {held}")
     for name in world.cordoned:
@@ -137,7 +138,7 @@ def _permits(world: World, body: Object, job: FakeJob) -> str | None:
         return "its policy is WhenIdle"
     if job.do_not_disrupt:
         return "its owner forbids it"
-    if min(deadlines) > world.clock.now:
+    if min(deadlines) > world.clock.now + world.most_skew:
         return f"the deadline is {min(deadlines)}"
     return None if job.warned_for is not None else "it was not warned"
 

@@ -94,6 +94,8 @@ def _proof(world: World, asked: Asked, end: datetime) -> bool:
         if boot.passed_at is None:
             continue
         images = {asked.image} if asked.image else world.history.images_since(asked.at) | named
+        if world.fleet.rollout is not None and not asked.image:
+            images |= {image for _, image in world.history.pool_images}  # before its turn it boots what it had
         if boot.image in images and boot.passed_at <= end + SLACK and (asked.action != "PowerCycle" or was_cold):
             return True
     return False

@@ -20,7 +20,6 @@ from provisioner.rollout.informers import RolloutInformers
 from tests.maintenance.chaos.client import ACTS, WRITES, ChaosClient, InLanes, Meter
 from tests.maintenance.chaos.fake_informer import FakeInformer
 from tests.maintenance.chaos.fake_time import FakeClock
-from tests.maintenance.chaos.fake_workloads import FakeWorkloads
 from tests.maintenance.chaos.story import InvariantBroken, Story
 
 MOST_RECONCILES_AT_ONCE: Final = 300
@@ -47,7 +46,7 @@ class Replica:
         who: str,
         cluster: Any,
         look: Callable[[Any], Callable[[], dict[str, Any]]],
-        workloads: FakeWorkloads,
+        workloads: Any,
         meter: Meter,
         clock: FakeClock,
         story: Story,
@@ -60,6 +59,9 @@ class Replica:
         self._informers = {name: FakeInformer(type_, look(type_)) for name, type_ in types.items()}
         self._informers["nodes"] = FakeInformer(NODES, look(NODES))
         self.frozen_until: datetime | None = None
+        self._frozen: tuple[str, ...] = ()
+        self.skew = timedelta()
+        """How far its host's clock is ahead."""
         self.events = StoryEvents(story, who)
         self._workloads = InLanes(ChaosClient(workloads, who, meter, ACTS))
         self.controllers: list[Controller] = build_maintenance_controllers(
@@ -67,7 +69,7 @@ class Replica:
             MaintenanceInformers(**self._informers),  # type: ignore[arg-type]
             self._workloads,  # type: ignore[arg-type]
             self.events,
-            clock,
+            self._wall,
             rng=random.Random(seed),
         )
         if rollout is not None:
@@ -77,7 +79,7 @@ class Replica:
                 RolloutInformers(**self._informers),  # type: ignore[arg-type]
                 self._workloads,  # type: ignore[arg-type]
                 self.events,
-                clock,
+                self._wall,
                 user=account_of("rollout"),
                 monotonic=clock.monotonic,
             )
@@ -88,17 +90,20 @@ class Replica:
         self._at_this_moment = (clock.now, 0)
         self.catch_up()
 
-    def freeze(self, seconds: float) -> None:
-        """Its watches are lost, and nobody notices for so long."""
-        self.frozen_until = self._clock.in_seconds(seconds)
-        self._story.tell(self.who, f"its caches stand still for {seconds:.0f} s")
+    def _wall(self) -> datetime:
+        return self._clock.now + self.skew
+
+    def freeze(self, seconds: float, *kinds: str) -> None:
+        """Its watches are lost, all or those of some kinds, and nobody notices for so long."""
+        self.frozen_until, self._frozen = self._clock.in_seconds(seconds), kinds or tuple(self._informers)
+        self._story.tell(self.who, f"its caches of {', '.join(kinds) or 'all'} stand still for {seconds:.0f} s")
 
     def catch_up(self) -> None:
-        if self.frozen_until is not None and self._clock.now < self.frozen_until:
-            return
-        self.frozen_until = None
-        for informer in self._informers.values():
-            informer.catch_up()
+        if self.frozen_until is not None and self._clock.now >= self.frozen_until:
+            self.frozen_until, self._frozen = None, ()
+        for kind, informer in self._informers.items():
+            if kind not in self._frozen:
+                informer.catch_up()
 
     def work(self) -> bool:
         """Reconcile everything that is due; whether there was anything. SimulatedCrash goes through."""

@@ -21,9 +21,9 @@ from tests.boot.objects import image, pool, rack, server
 from tests.cluster.fake_cluster import FakeCluster
 from tests.maintenance.chaos import invariants
 from tests.maintenance.chaos.accounts import Accounts
-from tests.maintenance.chaos.client import Meter
+from tests.maintenance.chaos.client import Meter, Reachable
 from tests.maintenance.chaos.fake_host import FakeHost
-from tests.maintenance.chaos.fake_machine import FakeBmc, FakeBmcPool, FakeMachine
+from tests.maintenance.chaos.fake_machine import Boot, FakeBmc, FakeBmcPool, FakeMachine
 from tests.maintenance.chaos.fake_time import FakeClock
 from tests.maintenance.chaos.fake_workloads import FakeJob, FakeWorkloads
 from tests.maintenance.chaos.history import History
@@ -43,17 +43,19 @@ def renamed(server: str) -> str:
 
 NO_SCHEDULE: Final = ("NoSchedule", "NoExecute")
 RESTART_SECONDS: Final = 20
+LEASE_SECONDS: Final = 15
 Object = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """What a world begins with. `accounts` None: a FakeCluster.
+    """What a world begins with. `accounts` None: a FakeCluster. racks: on how many the servers are spread.
 
-    rollout: the strategy of the pool; None: no rollout is there, and the test assigns images.
-    """
+    rollout: the strategy by which the pool's servers move to another image; None: no rollout is there, and the test
+    assigns images."""
 
     servers: int = 1
+    racks: int = 1
     budget: int = 1
     settings: dict[str, Any] = field(default_factory=dict)
     slurm: bool = True
@@ -79,20 +81,28 @@ class World:
         self.pool_name = f"{self.fleet.prefix}-pool"
         self.workloads = FakeWorkloads(self.clock, self.story, slurm=self.fleet.slurm)
         self.workloads.judge_interruption = lambda job, why: invariants.judge_interruption(self, job, why)
-        self.meter = Meter(self.story, lambda: invariants.check_always(self))
+        self.meter = Meter(self.story, self.check)
         self.machines: dict[str, FakeMachine] = {}
         self.hosts: dict[str, FakeHost] = {}
         self.cordoned: set[str] = set()
         self.seen_successes: set[str] = set()
         self.foreign_drains: dict[str, str] = {}
+        self.boot_watches: list[Callable[[FakeMachine, Boot], None]] = []
         self.replicas: list[Replica] = []
         self.starts = 0
+        self.decisions = 0
+        """How often a person decided that what was done for a rollout may be done once more."""
         self.restart_at: datetime | None = None
         self.freeze_next = 0.0
         self.is_troubled = False
         """Whether more goes wrong in this history than that the executor is killed."""
         self.uses_turns = False
         """Whether somebody closes servers before their turn, for which there is no budget."""
+        self.api_back_at: datetime | None = None
+        self.most_skew = timedelta()
+        """How far the clock of any leader was ever off."""
+        self.checks: list[Callable[[], None]] = [lambda: invariants.check_always(self)]
+        """What must hold after every effect, and whenever time has passed."""
         self._plans: list[tuple[datetime, Callable[[], None]]] = []
         self._seen_changes = -1
         self._make_objects()
@@ -105,10 +115,10 @@ class World:
         settings = {"max_unavailable": self.fleet.budget, "kexec_models": ("*",), **self.fleet.settings}
         maintenance = MaintenanceSettings(**settings)
         self.images = {name: self._image_name(name) for name in (OLD, NEW, STALE)}
-        for number, name in enumerate(self.images.values()):
-            body = encode(image(name, digest=f"sha256:{number + 1:064x}"))
-            self._put(body, "provisioner-image")
-        self._put({**encode(rack()), "metadata": {"name": f"{self.fleet.prefix}-rack"}}, "kubectl")
+        for name in self.images:
+            self.publish(name)
+        for name in sorted({self._rack_name(number) for number in range(self.fleet.servers)}):
+            self._put({**encode(rack()), "metadata": {"name": name}}, "kubectl")
         slurm = SlurmJobs(url="http://slurm.invalid:6820", credentials_name="slurm") if self.fleet.slurm else None
         pool_body = pool(
             self.pool_name,
@@ -123,11 +133,17 @@ class World:
             self.machines[name] = FakeMachine(
                 name, self.clock, self.story, self._machine_went_down, self.images[OLD], self.images[STALE]
             )
+            self.machines[name].on_boot = self._machine_boots
             self.hosts[name] = FakeHost(self.machines[name], self.accounts, self.pool_name)
             self._make_server(name, number)
 
     def _image_name(self, name: str) -> str:
         return f"{self.fleet.prefix}-{name}"
+
+    def _rack_name(self, number: int) -> str:
+        """Of the rack of server `number`: neighbours share one."""
+        place = number * self.fleet.racks // max(self.fleet.servers, 1)
+        return f"{self.fleet.prefix}-rack{place + 1 if place else ''}"
 
     def _put(self, body: Object, manager: str) -> None:
         status = body.pop("status", None)
@@ -140,7 +156,7 @@ class World:
         body = encode(
             server(
                 name,
-                rack_ref=f"{self.fleet.prefix}-rack",
+                rack_ref=self._rack_name(number),
                 node_pool_ref=self.pool_name,
                 boot_mac_address=f"52:54:00:00:00:{number + 1:02x}",
             )
@@ -212,7 +228,7 @@ class World:
             return False
         if any(taint["effect"] in NO_SCHEDULE for taint in (node.get("spec") or {}).get("taints") or ()):
             return False
-        return self.machines[name].state == "Running"
+        return self.machines[name].state == "Running" and self.machines[name].silent_since() is None
 
     # What happens to it
 
@@ -220,7 +236,7 @@ class World:
         """Start it if the scheduler of its kind would; whether it did."""
         slurm = job.kind == "SlurmJob"
         for name in job.servers:
-            if self.machines[name].state != "Running":
+            if self.machines[name].state != "Running" or self.machines[name].silent_since() is not None:
                 return False
             if slurm and (not self.workloads.slurm or name in self.workloads.drains):
                 return False
@@ -235,20 +251,28 @@ class World:
     def _machine_went_down(self, name: str, why: str | None) -> None:
         self.workloads.machine_went_down(name, why)
 
+    def _machine_boots(self, machine: FakeMachine, boot: Boot) -> None:
+        for watch in self.boot_watches:
+            watch(machine, boot)
+
     def start_controller(self) -> Replica:
         """A new process that leads."""
         self.starts += 1
         who = f"executor-{self.starts}"
         replica = Replica(
             who,
-            self.accounts.service("maintenance"),
+            Reachable(self.accounts.service("maintenance"), self.is_api_away),
             self.look,
-            self.workloads,
+            Reachable(self.workloads, self.is_api_away, spare=("slurm", "look", "pods")),
             self.meter,
             self.clock,
             self.story,
             seed=self.starts,
-            rollout=self.accounts.service("rollout") if self.fleet.rollout is not None else None,
+            rollout=(
+                Reachable(self.accounts.service("rollout"), self.is_api_away)
+                if self.fleet.rollout is not None
+                else None
+            ),
         )
         self.replicas.append(replica)
         if self.freeze_next:
@@ -267,6 +291,31 @@ class World:
         if self.restart_at is None and not self.replicas:
             self.restart_at = self.clock.in_seconds(RESTART_SECONDS)
 
+    def is_api_away(self) -> bool:
+        return self.api_back_at is not None and self.clock.now < self.api_back_at
+
+    def api_goes(self, seconds: float) -> None:
+        """Nobody reaches the API server for so long; who leads loses its lease meanwhile, and ends."""
+        self.api_back_at = self.clock.in_seconds(seconds)
+        self.story.tell("api", f"is away for {seconds:.0f} s")
+        for replica in self.replicas:
+            replica.freeze(seconds)
+        self.later(LEASE_SECONDS, self._lose_leases)
+
+    def _lose_leases(self) -> None:
+        for replica in list(self.replicas) if self.is_api_away() else ():
+            self.crash(replica)
+
+    def clock_jumps(self, replica: Replica, seconds: float) -> None:
+        """The clock of its host is set forth, or back."""
+        replica.skew = timedelta(seconds=seconds)
+        self.most_skew = max(self.most_skew, abs(replica.skew))
+        self.story.tell(replica.who, f"its clock is off by {seconds:.0f} s")
+
+    def check(self) -> None:
+        for check in self.checks:
+            check()
+
     # Letting time pass
 
     def settle(self) -> None:
@@ -276,11 +325,12 @@ class World:
             changed = changes != self._seen_changes
             self._seen_changes = changes
             self.workloads.pass_time()
-            for host in self.hosts.values():
-                host.react()
-            self.neighbours.react(self.names, changed=changed)
+            if not self.is_api_away():
+                for host in self.hosts.values():
+                    host.react()
+                self.neighbours.react(self.names, changed=changed)
             worked = self._run_replicas()
-            invariants.check_always(self)
+            self.check()
             if not worked and self._count_changes() == self._seen_changes:
                 return
         self.story.must(False, "the world does not come to rest: somebody writes again and again")
@@ -301,7 +351,7 @@ class World:
         self._plans = [plan for plan in self._plans if plan not in due]
         for _, act in due:
             act()
-        if self.restart_at is not None and self.restart_at <= self.clock.now:
+        if self.restart_at is not None and self.restart_at <= self.clock.now and not self.is_api_away():
             self.restart_at = None
             self.start_controller()
 
@@ -323,7 +373,8 @@ class World:
 
     def _next_moment(self) -> datetime | None:
         moments = [plan[0] for plan in self._plans]
-        moments += [moment for moment in (self.restart_at, self.workloads.next_moment()) if moment is not None]
+        known = (self.restart_at, self.api_back_at, self.workloads.next_moment())
+        moments += [moment for moment in known if moment is not None]
         for part in (*self.hosts.values(), *self.replicas, self.neighbours):
             moment = part.next_moment()
             if moment is not None:
@@ -348,6 +399,18 @@ class World:
         self.cluster.apply_status(Image, self.images[name], {"conditions": [condition]}, manager="provisioner-image")
         self.history.images_gone.append((self.clock.now, self.images[name], not there))
         self.story.tell("images", f"{name} is {'there' if there else 'gone'}")
+
+    def image_is_deleted(self, name: str) -> None:
+        """`kubectl delete image`; `publish` brings it back as it was."""
+        self.cluster.delete(of(Image), self.images[name])
+        self.history.images_gone.append((self.clock.now, self.images[name], True))
+        self.story.tell("admin", f"deletes Image {name}")
+
+    def publish(self, name: str) -> None:
+        number = list(self.images).index(name)
+        self._put(encode(image(self.images[name], digest=f"sha256:{number + 1:064x}")), "provisioner-image")
+        self.history.images_gone.append((self.clock.now, self.images[name], False))
+        self.story.tell("images", f"{name} is published")
 
     def pool_image(self, name: str) -> None:
         """The administrator points the pool at another image."""
