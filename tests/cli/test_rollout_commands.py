@@ -444,6 +444,25 @@ def test_a_terminal_shows_the_fleet_and_is_redrawn_not_scrolled(site: Site) -> N
     assert out.getvalue().count("\x1b[2J") == 1
 
 
+class Impatient(io.StringIO):
+    """Somebody presses Control-C at the first line."""
+
+    def write(self, text: str) -> int:
+        if not self.getvalue():
+            super().write(text)
+            raise KeyboardInterrupt
+        return super().write(text)
+
+
+def test_control_c_ends_the_looking_and_not_the_rollout(site: Site) -> None:
+    site.add_in_use()
+    site.done("rollout", "start", site.prefix, "--image", site.new)
+    out = Impatient()
+    assert watch_rollout(site.admin, site.prefix, timeout_seconds=60, stream=out) == 130
+    assert f"the rollout goes on. Hold it up: kubectl provision rollout pause {site.prefix}" in out.getvalue()
+    assert site.pool.spec.image_ref == site.new
+
+
 def test_who_waits_for_a_rollout_is_let_go_when_the_time_is_over(site: Site) -> None:
     site.add_in_use()
     result = site.run("rollout", "start", site.prefix, "--image", site.new, "--wait", "--timeout", "2s")
