@@ -371,6 +371,17 @@ def test_an_administrator_may_begin_undo_and_plan(site: Site, control_plane: Con
     assert site.pool.spec.image_ref == site.old
 
 
+def test_what_runs_in_slurm_is_said_to_be_unknown_to_who_may_not_read_the_secret_of_the_pool(
+    site: Site, control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    name = site.add_in_use()
+    site.patch({"spec": {"jobs": {"slurm": {"url": "http://slurm.invalid:6820", "credentialsName": "slurm"}}}})
+    as_person(site, control_plane, tmp_path, "provisioner-administrator")
+    told = " ".join(site.done("rollout", "plan", site.prefix, "--image", site.new).split())
+    assert "not known what runs in Slurm: GET Secret slurm" in told
+    assert f"stay {name}: what runs there is not known" in told
+
+
 def test_who_may_read_nothing_is_told_the_role_of_a_viewer(
     site: Site, control_plane: ControlPlane, tmp_path: Path
 ) -> None:
