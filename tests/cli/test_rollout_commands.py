@@ -371,6 +371,17 @@ def test_an_administrator_may_begin_undo_and_plan(site: Site, control_plane: Con
     assert site.pool.spec.image_ref == site.old
 
 
+def test_what_runs_in_slurm_is_said_to_be_unknown_to_who_may_not_read_the_secret_of_the_pool(
+    site: Site, control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    name = site.add_in_use()
+    site.patch({"spec": {"jobs": {"slurm": {"url": "http://slurm.invalid:6820", "credentialsName": "slurm"}}}})
+    as_person(site, control_plane, tmp_path, "provisioner-administrator")
+    told = " ".join(site.done("rollout", "plan", site.prefix, "--image", site.new).split())
+    assert "not known what runs in Slurm: GET Secret slurm" in told
+    assert f"stay {name}: what runs there is not known" in told
+
+
 def test_who_may_read_nothing_is_told_the_role_of_a_viewer(
     site: Site, control_plane: ControlPlane, tmp_path: Path
 ) -> None:
@@ -442,6 +453,25 @@ def test_a_terminal_shows_the_fleet_and_is_redrawn_not_scrolled(site: Site) -> N
     assert code == 0
     assert out.getvalue().startswith("\x1b[H\x1b[2J")
     assert out.getvalue().count("\x1b[2J") == 1
+
+
+class Impatient(io.StringIO):
+    """Somebody presses Control-C at the first line."""
+
+    def write(self, text: str) -> int:
+        if not self.getvalue():
+            super().write(text)
+            raise KeyboardInterrupt
+        return super().write(text)
+
+
+def test_control_c_ends_the_looking_and_not_the_rollout(site: Site) -> None:
+    site.add_in_use()
+    site.done("rollout", "start", site.prefix, "--image", site.new)
+    out = Impatient()
+    assert watch_rollout(site.admin, site.prefix, timeout_seconds=60, stream=out) == 130
+    assert f"the rollout goes on. Hold it up: kubectl provision rollout pause {site.prefix}" in out.getvalue()
+    assert site.pool.spec.image_ref == site.new
 
 
 def test_who_waits_for_a_rollout_is_let_go_when_the_time_is_over(site: Site) -> None:

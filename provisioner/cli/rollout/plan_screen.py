@@ -14,6 +14,8 @@ from provisioner.cli.kubectl.printing import clip, plain, table
 from provisioner.cli.kubectl.targets import some
 from provisioner.cli.rollout.planning import Proposal
 from provisioner.rollout.forecast import Move, Part
+from provisioner.rollout.members import NOT_KNOWN
+from provisioner.rollout.wait import Wait
 
 WIDTH: Final = 110
 LABEL: Final = 12
@@ -142,13 +144,19 @@ def _ended(proposal: Proposal) -> Iterable[str]:
 def _stays(proposal: Proposal) -> Iterable[str]:
     by_words: dict[str, list[str]] = {}
     for name, wait in proposal.forecast.stays.items():
-        words = wait.words.replace(name, "SERVER") if wait.reason == "Excluded" else wait.words
-        words += ", of which nobody knows when it ends" if wait.reason == "Job" else ""
-        by_words.setdefault(words, []).append(name)
+        by_words.setdefault(_why_it_stays(name, wait), []).append(name)
     for words, names in list(by_words.items())[:SHOWN_STAYS]:
         yield f"{some(names)}: {words}"
     if len(by_words) > SHOWN_STAYS:
         yield f"and for {len(by_words) - SHOWN_STAYS} more reasons others"
+
+
+def _why_it_stays(name: str, wait: Wait) -> str:
+    if NOT_KNOWN in wait.jobs:
+        return NOT_KNOWN
+    if wait.reason == "Job":
+        return f"{wait.words}, of which nobody knows when it ends"
+    return wait.words.replace(name, "SERVER") if wait.reason == "Excluded" else wait.words
 
 
 def _table(proposal: Proposal, *, everything: bool) -> str:
