@@ -1,0 +1,57 @@
+"""A pool's servers as they stand, in few words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from provisioner.api import Maintenance
+from provisioner.api.maintenance import Requestor
+from provisioner.api.meta import parse_time
+from provisioner.api.server_status import BootOrder, ServerStatus
+from provisioner.rollout.standing import NodeSign, Standing, Target, judge_standing
+from tests.boot import objects
+from tests.boot.objects import at, condition
+
+OLD, NEW = "old", "new"
+TARGET = Target(name=NEW)
+NOW = parse_time(at(7200)).timestamp()
+NODE = NodeSign(has_reported=True, held=False)
+
+
+def entry(turn: Any = "Granted", image: str = NEW, **changes: Any) -> Requestor:
+    """What a rollout asks for."""
+    return Requestor(**{"name": "rollout", "action": "Reimage", "image_ref": image, "turn": turn, **changes})
+
+
+def asked(*requestors: Requestor, phase: Any = "Waiting", boots: str | None = None, **status: Any) -> Maintenance:
+    """A Maintenance of r01-u01. boots: the image of the reboot that it has begun."""
+    made = objects.maintenance(phase=phase, reboot=objects.attempt(image_ref=boots) if boots is not None else None)
+    made = replace(made, spec=replace(made.spec, requestors=requestors or (entry(),)))
+    return replace(made, status=replace(made.status, **status))
+
+
+def stands(
+    image: str | None = OLD,
+    *maintenances: Maintenance,
+    ready: str = "True",
+    verified: str = "True",
+    node: NodeSign | None = NODE,
+    retried: float | None = None,
+    now: float = NOW,
+    target: Target = TARGET,
+    **changes: Any,
+) -> Standing:
+    """r01-u01, which runs `image`; Ready and Verified since noon, or not."""
+    conditions = (condition("Ready", ready), condition("Verified", verified))
+    status = replace(ServerStatus(), image_ref=image, conditions=conditions, **changes.pop("status", {}))
+    server = objects.server(status=status, **changes)
+    return judge_standing(server, node, maintenances, target, retried=retried, now=now)
+
+
+def ordered_by(maintenance: str, image: str) -> dict[str, Any]:
+    """Of the Server's status: its last boot was that of a Maintenance."""
+    order = BootOrder(
+        id="o1", reason="Requested", ordered_time=at(0), attempt=1, image_ref=image, maintenance_ref=maintenance
+    )
+    return {"order": order}

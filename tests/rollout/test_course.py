@@ -1,0 +1,134 @@
+"""Which image a pool is on its way to, and which one it has released."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from provisioner.api import NodePool
+from provisioner.api.meta import parse_time
+from provisioner.api.node_pool import NodePoolStatus
+from provisioner.api.rollout_status import ReleasedImage, RolloutRecord, RolloutStatus
+from provisioner.api.upgrade_strategy import Canary, UpgradeStrategy
+from provisioner.rollout.course import assigned_image, follow_plan, set_course, stop_at_failures
+from provisioner.rollout.plan import Plan
+from provisioner.rollout.stage import Stage
+from provisioner.rollout.standing import Target
+from tests.boot import objects
+from tests.boot.objects import at
+from tests.rollout.pools import NEW, OLD, asked, stands
+
+MOMENT = parse_time(at(7200))
+RELEASED = ReleasedImage(image_ref=OLD, time=at(0), verified_time=at(60))
+UNDER_WAY = RolloutStatus(image_ref=NEW, previous_image_ref=OLD, started_time=at(3600))
+
+
+def pool(wanted: str = NEW, *, strategy: UpgradeStrategy | None = None, **status: Any) -> NodePool:
+    made = objects.pool(image_ref=wanted, upgrade_strategy=strategy or UpgradeStrategy())
+    return replace(made, status=NodePoolStatus(**{"released": RELEASED, **status}))
+
+
+def planned(passed: int) -> Plan:
+    return Plan(stage=Stage(name="Rest", limit=1, words="", passed=passed), held={})
+
+
+def test_the_first_image_of_a_pool_is_released_at_once_and_begins_no_rollout() -> None:
+    course = set_course(pool(released=None), [stands(None, node=None)], MOMENT)
+    assert (course.released.image_ref, course.released.verified_time, course.rollout) == (NEW, None, None)
+
+
+def test_of_a_pool_that_has_no_record_what_most_servers_run_is_released_and_the_rest_is_a_rollout() -> None:
+    course = set_course(pool(released=None), [stands(OLD), stands(OLD), stands(NEW)], MOMENT)
+    assert course.released.image_ref == OLD
+    assert course.rollout is not None
+    assert (course.rollout.image_ref, course.rollout.passed) == (NEW, 0)
+
+
+def test_while_nobody_was_ever_in_use_with_it_the_next_image_takes_its_place_without_a_canary() -> None:
+    unproven = replace(RELEASED, verified_time=None)
+    course = set_course(pool(released=unproven), [stands(OLD, ready="False")], MOMENT)
+    assert (course.released.image_ref, course.rollout) == (NEW, None)
+    proven = set_course(pool(released=unproven), [stands(OLD)], MOMENT)
+    assert proven.released == replace(RELEASED, verified_time=at(7200).replace(".000000Z", "Z"))
+    assert proven.rollout is not None
+
+
+def test_a_power_failure_of_the_whole_pool_does_not_release_what_has_not_passed() -> None:
+    out = [stands(OLD, ready="False")]
+    course = set_course(pool(), out, MOMENT)
+    assert course.released == RELEASED
+    assert course.rollout is not None
+
+
+def test_to_go_back_half_way_asks_for_no_stage_and_puts_the_bad_image_on_record() -> None:
+    course = set_course(pool(OLD, rollout=UNDER_WAY), [stands(NEW, target=Target(name=OLD))], MOMENT)
+    assert course.rollout is not None
+    assert (course.rollout.image_ref, course.rollout.passed) == (OLD, 1)
+    assert [(record.image_ref, record.outcome, record.updated) for record in course.history] == [(NEW, "Superseded", 1)]
+
+
+def test_an_image_that_was_brought_everywhere_before_needs_no_canary_and_one_that_was_not_does() -> None:
+    def record(outcome: Any) -> RolloutRecord:
+        return RolloutRecord(
+            image_ref="third", started_time=at(0), ended_time=at(60), outcome=outcome, updated=3, failed=0
+        )
+
+    def passed(outcome: Any) -> int | None:
+        course = set_course(pool("third", history=(record(outcome),)), [stands()], MOMENT)
+        return course.rollout.passed if course.rollout is not None else None
+
+    assert passed("Completed") == 1
+    assert passed("Superseded") == 0
+
+
+def test_it_stops_at_so_many_failures_and_goes_on_once_a_person_has_decided() -> None:
+    course = set_course(pool(rollout=UNDER_WAY), [stands()], MOMENT)
+    stopped = stop_at_failures(course, pool(), 1, MOMENT).rollout
+    assert stopped is not None
+    assert stopped.stopped is not None
+    assert "kubectl provision rollout undo gpu" in stopped.stopped.message
+    twice = UpgradeStrategy(max_failures=2)
+    assert _stopped(pool(strategy=twice, rollout=UNDER_WAY), 1) is False
+    assert _stopped(pool(rollout=stopped), 0) is True, "also when the server that failed is gone"
+    assert _stopped(pool(rollout=stopped, strategy=UpgradeStrategy(retried_time=at(7201))), 0) is False
+    assert _stopped(pool(rollout=stopped, strategy=UpgradeStrategy(retried_time=at(7199))), 0) is True
+
+
+def _stopped(of: NodePool, failed: int) -> bool:
+    found = stop_at_failures(set_course(of, [stands()], MOMENT), of, failed, MOMENT).rollout
+    return found is not None and found.stopped is not None
+
+
+def test_what_has_passed_the_canary_is_released_and_stays_so() -> None:
+    course = set_course(pool(rollout=UNDER_WAY), [stands(NEW), stands()], MOMENT)
+    before = follow_plan(course, pool(), [stands(NEW), stands()], planned(0), MOMENT)
+    assert before.released.image_ref == OLD
+    after = follow_plan(course, pool(), [stands(NEW), stands()], planned(1), MOMENT)
+    assert (after.released.image_ref, after.released.verified_time is None) == (NEW, False)
+    assert after.rollout is not None
+    assert after.rollout.completed_time is None
+
+
+def test_it_is_complete_without_those_that_are_left_alone_or_out_of_use() -> None:
+    of = pool(rollout=UNDER_WAY, strategy=UpgradeStrategy(canary=Canary(count=0)))
+    members = [stands(NEW), stands(upgrades="Excluded"), stands(ready="False"), stands(node=None)]
+    done = follow_plan(set_course(of, members, MOMENT), of, members, planned(1), MOMENT)
+    assert done.rollout is not None
+    assert done.rollout.completed_time is not None
+    assert [record.outcome for record in done.history] == ["Completed"]
+    for other in (stands(), stands(OLD, asked(phase="Rebooting", boots=NEW))):
+        waits = follow_plan(set_course(of, members, MOMENT), of, [*members, other], planned(1), MOMENT)
+        assert waits.rollout is not None
+        assert waits.rollout.completed_time is None
+
+
+def test_a_server_is_assigned_what_it_is_in_use_with_and_nothing_that_is_gone() -> None:
+    course, images = set_course(pool(rollout=UNDER_WAY), [stands()], MOMENT), {OLD, NEW}
+    has_old: dict[str, Any] = {"status": {"assigned_image_ref": OLD}}
+    assert assigned_image(stands(NEW, **has_old), course, NEW, images) == NEW
+    assert assigned_image(stands(OLD, **has_old), course, NEW, images) == OLD
+    assert assigned_image(stands(OLD, ready="False", **has_old), course, NEW, images) == OLD
+    assert assigned_image(stands(OLD), course, NEW, images) == OLD, "the released one, when it is first seen in use"
+    assert assigned_image(stands(None, node=None, **has_old), course, NEW, images) is None, "whatever is released"
+    assert assigned_image(stands(OLD, ready="False", **has_old), course, NEW, {NEW}) is None
+    assert assigned_image(stands(OLD, acceptance="Rejected", **has_old), course, NEW, images) is None

@@ -1,0 +1,124 @@
+"""Where a server stands in its pool's rollout, by what is seen of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from provisioner.api.maintenance import Requestor
+from provisioner.api.server_status import PowerStatus, UpgradeFailure
+from provisioner.rollout.standing import OUT_SECONDS, NodeSign, Target
+from tests.boot.objects import DIGEST, at, condition
+from tests.rollout.pools import NEW, NOW, OLD, asked, entry, ordered_by, stands
+
+FAILED = UpgradeFailure(image_ref=NEW, time=at(5000), message="NotVerified: GPU 3 is gone")
+PERSON = Requestor(name="user-alice", action="Reimage", image_ref="other")
+
+
+@pytest.mark.parametrize(
+    ("sentence", "given", "state"),
+    [
+        ("with another image in use, it waits", {}, "Outdated"),
+        ("with the image in use, it is updated", {"image": NEW}, "Updated"),
+        ("without a Node, it boots the right image when it boots", {"node": None}, "Absent"),
+        (
+            "so does one whose Node was only made for it",
+            {"node": NodeSign(has_reported=False, held=False), "ready": "False"},
+            "Absent",
+        ),
+        ("out of use with another image, it is not the rollout's doing", {"ready": "False"}, "Down"),
+        ("out of use with the image for long, it has failed", {"image": NEW, "ready": "False"}, "Failed"),
+        ("for a moment, it has not", {"image": NEW, "ready": "False", "now": NOW - 7200 + OUT_SECONDS - 1}, "Down"),
+        (
+            "nor if somebody cut its power",
+            {"image": NEW, "ready": "False", "status": {"power": PowerStatus(state="Off")}},
+            "Down",
+        ),
+        (
+            "what failed before keeps its place, also back in use with the old image",
+            {"status": {"upgrade_failure": FAILED}},
+            "Failed",
+        ),
+        ("until it gets there after all", {"image": NEW, "status": {"upgrade_failure": FAILED}}, "Updated"),
+        ("or a person decides", {"status": {"upgrade_failure": FAILED}, "retried": NOW}, "Outdated"),
+        (
+            "of a failure with another image nobody speaks any more",
+            {"status": {"upgrade_failure": FAILED}, "target": Target(name="third")},
+            "Outdated",
+        ),
+    ],
+)
+def test_it_stands(sentence: str, given: dict[str, Any], state: str) -> None:
+    assert stands(given.pop("image", OLD), **given).state == state, sentence
+
+
+def test_images_are_the_same_if_their_digests_are() -> None:
+    renamed = Target(name="renamed", digest=DIGEST)
+    assert stands(OLD, status={"image_digest": DIGEST}, target=renamed).state == "Updated"
+
+
+def test_what_the_bad_image_has_left_out_of_use_goes_back_with_the_others() -> None:
+    back = Target(name=OLD)
+    left: dict[str, Any] = {"status": {"upgrade_failure": FAILED}, "verified": "False", "target": back}
+    assert stands(NEW, **left).state == "Outdated"
+    assert stands(NEW, **{**left, "ready": "False"}).state == "Down", "one that is silent cannot be asked"
+    assert stands(OLD, **{**left, "status": {}}).state == "Failed", "it fails with what it had before, too"
+
+
+def test_it_is_on_its_way_while_the_rollout_has_it_disturbed_and_down_while_somebody_else_has() -> None:
+    ours = asked(phase="Rebooting", boots=NEW)
+    assert stands(OLD, ours, ready="False").state == "Updating"
+    waits = asked(Requestor(name="user-alice", action="Reboot"), entry("Closed"), phase="Rebooting", boots=OLD)
+    assert stands(OLD, waits, ready="False").state == "Down"
+    assert stands(NEW, waits).in_use is False
+
+
+@pytest.mark.parametrize(
+    ("sentence", "ended", "state"),
+    [
+        ("with the image, it has failed", asked(phase="Failed", boots=NEW, finished_time=at(4000)), "Failed"),
+        ("before it booted, it has not", asked(phase="Failed", finished_time=at(4000)), "Outdated"),
+        (
+            "with an image before this one, that is over",
+            asked(phase="Failed", boots="third", finished_time=at(4000)),
+            "Outdated",
+        ),
+        (
+            "a person's own, it is that person's",
+            asked(PERSON, phase="Failed", boots=NEW, finished_time=at(4000)),
+            "Outdated",
+        ),
+    ],
+)
+def test_if_a_maintenance_failed(sentence: str, ended: Any, state: str) -> None:
+    assert stands(OLD, ended).state == state, sentence
+
+
+def test_a_failure_is_put_on_record_with_its_words_and_forgotten_only_by_a_person() -> None:
+    ended = asked(
+        phase="Failed",
+        boots=NEW,
+        finished_time=at(4000),
+        conditions=(condition("Succeeded", "False", "NotVerified", "GPU 3 is gone"),),
+    )
+    found = stands(OLD, ended).failure
+    assert found is not None
+    assert (found.image_ref, found.maintenance_ref, found.message) == (NEW, "r01-u01-1", "NotVerified: GPU 3 is gone")
+    assert stands(NEW, ended).failure is None, "it got there"
+    assert stands(OLD, ended, retried=NOW).state == "Outdated"
+
+
+def test_held_and_excluded_ones_say_so() -> None:
+    assert "held by a person" in str(stands(OLD, node=NodeSign(has_reported=True, held=True)).excluded)
+    assert "spec.upgrades" in str(stands(OLD, upgrades="Excluded").excluded)
+    assert stands(OLD, upgrades="Follow").excluded is None
+
+
+def test_what_a_person_booted_once_is_not_undone_behind_that_persons_back() -> None:
+    once = asked(PERSON, phase="Completed", boots="other")
+    status = {**ordered_by("r01-u01-1", "other"), "assigned_image_ref": NEW}
+    assert "comes back to its pool" in str(stands("other", once, status=status).excluded)
+    ours = asked(entry(image="other"), phase="Completed", boots="other")
+    assert stands("other", ours, status=status).excluded is None
+    assert stands("other", status=status).excluded is None, "nobody knows any more who asked"
