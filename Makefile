@@ -12,7 +12,7 @@ PYTHON = PYTHONPATH=$(CURDIR) $(VENV)/bin/python
 # and machines, those that wait for controllers, and the others. 5 is "no such test here".
 PYTEST = env PYTHONPATH=$(CURDIR) $(VENV)/bin/python -m pytest --durations=20
 
-.PHONY: help setup demo demo-shell demo-reimage demo-down test test-fast chaos soak lint format golden bench requirements
+.PHONY: help setup demo demo-shell demo-rollout demo-reimage demo-down test test-fast chaos soak lint format golden bench requirements
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -25,6 +25,9 @@ demo: ## Boot a virtual rack of two servers, for real, until they are Ready node
 
 demo-shell: ## Open a shell in the demo, with kubectl and provisioner on its PATH
 	@bin/provisioner lab shell --name $(LAB)
+
+demo-rollout: ## Move the demo's servers to another image, one of them when its job has ended, and watch
+	@bin/provisioner lab rollout --name $(LAB)
 
 demo-reimage: ## Bring one server of the demo back on another image
 	@bin/provisioner lab reimage --name $(LAB)

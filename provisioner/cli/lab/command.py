@@ -26,7 +26,7 @@ from provisioner.cli.lab.steps import STEPS, name_option
 from provisioner.cli.progress import Progress
 from provisioner.lab.demo.state import DemoState
 
-FOR_PEOPLE: Final = ("up", "shell", "reimage", "down")
+FOR_PEOPLE: Final = ("up", "shell", "reimage", "rollout", "down")
 """Commands that report in lines of their own; their parts' logs would stand between."""
 
 
@@ -86,7 +86,7 @@ def up(name: str, memory_mib: int, timeout_seconds: float, servers: str, http_bo
         servers_of = f"{rack.description.name}: {len(rack.description.servers)} servers"
         report.line("rack", f"{servers_of} registered, powered on through their BMCs")
     run_step(state, "follow", name, f"--timeout={timeout_seconds}", f"--servers={servers}", show=True)
-    click.echo("\nnext: make demo-shell (kubectl, provisioner on PATH) · make demo-reimage · make demo-down")
+    click.echo("\nnext: make demo-shell (kubectl on PATH) · make demo-rollout · make demo-reimage · make demo-down")
 
 
 @lab.command("shell")
@@ -127,6 +127,24 @@ def reimage(name: str, server: str, by: str, job_seconds: int, timeout_seconds: 
     arguments = [f"--server={server}", f"--image={image}", f"--by={by}"]
     arguments += [f"--job-seconds={job_seconds}", f"--timeout={timeout_seconds}"]
     run_step(state, "reimage-node", name, *arguments, show=True)
+
+
+@lab.command("rollout")
+@name_option
+@click.option("--server", default="r01-u02", show_default=True, help="Server on which a job runs meanwhile.")
+@click.option("--job-seconds", default=90, show_default=True, help="How long the job runs that is waited for.")
+@click.option(
+    "--timeout", "timeout_seconds", default=900.0, show_default=True, help="How long it may take, in seconds."
+)
+def rollout(name: str, server: str, job_seconds: int, timeout_seconds: float) -> None:
+    """Build another image, run a job on a node, and move the pool to the image: watch the servers follow."""
+    from provisioner.lab.demo import up as demo_up
+
+    state = demo_state(name)
+    demo_up.require_running(state)
+    image = _publish_another_image(state, name)
+    arguments = [f"--server={server}", f"--image={image}", f"--job-seconds={job_seconds}"]
+    run_step(state, "roll-out", name, *arguments, f"--timeout={timeout_seconds}", show=True)
 
 
 @lab.command("another-image", hidden=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -152,4 +153,34 @@ def reimage_node(name: str, server: str, image: str, by: str, job_seconds: int, 
         raise NeedsHuman(f"{server} did not come back on {image}", hint=f"kubectl provision why {server}")
 
 
-STEPS = (run, publish, register, follow, reimage_node)
+@click.command("roll-out", hidden=True)
+@name_option
+@click.option("--server", required=True)
+@click.option("--image", required=True)
+@click.option("--job-seconds", type=int, required=True)
+@click.option("--timeout", "timeout_seconds", type=float, required=True)
+def roll_out(name: str, server: str, image: str, job_seconds: int, timeout_seconds: float) -> None:
+    """Run a job on a node, move the pool to another image as an administrator would, and watch it."""
+    from provisioner.cluster.client import Cluster
+    from provisioner.lab.demo import up as demo_up
+    from provisioner.lab.demo.job import demo_job
+
+    state = demo_state(name)
+    cluster = Cluster.connect(state.kubeconfig)
+    job = demo_job(f"demo-{int(demo_up.now().timestamp())}", server, job_seconds)
+    cluster.create(JOBS, job)
+    click.echo(f"Job {job['metadata']['name']} runs on {server} for {job_seconds} s, and is not interrupted")
+    demo_up.wait_for_pod(cluster, job["metadata"]["name"], timeout_seconds=120)
+    short = '{"spec":{"upgradeStrategy":{"canary":{"soakSeconds":10}}}}'
+    for words in (
+        ("patch", "nodepool", demo_up.POOL, "--type=merge", "-p", short),
+        ("provision", "rollout", "start", demo_up.POOL, "--image", image),
+        ("provision", "rollout", "status", demo_up.POOL, "--watch", f"--timeout={timeout_seconds:.0f}s"),
+        ("get", "servers"),
+        ("get", "job", job["metadata"]["name"]),
+    ):
+        click.echo(f"$ kubectl {shlex.join(words)}")
+        kubectl(state, *words)
+
+
+STEPS = (run, publish, register, follow, reimage_node, roll_out)
