@@ -249,6 +249,9 @@ class Safety:
         assigned = server.status.assigned_image_ref or (released.image_ref if released is not None else None)
         may = {assigned} | wanted
         must(boot.image in may, f"{machine.name} boots {boot.image}, and should {sorted(str(each) for each in may)}")
+        ran = any(each.image == boot.image and each.passed_at is not None for each in machine.log[:-1])
+        is_new = self.passage(boot.image).passed == 0 and boot.image not in wanted and not ran
+        must(not is_new, f"{machine.name} boots {boot.image} out of its turn, which has not passed the canary")
         for m in by_rollout if not boot.again else ():
             self._judge_begin(machine, m, boot)
 
