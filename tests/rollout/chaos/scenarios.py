@@ -152,6 +152,15 @@ def _changed_again(world: World) -> None:
     world.later(700, lambda: world.pool_image(STALE))
 
 
+def _left_alone(world: World) -> None:
+    """What comes first goes by whoever may; the others follow when people let them."""
+    administrators.hold(world, world.names[0])
+    administrators.exclude(world, world.names[1])
+    world.later(60, lambda: world.pool_image(NEW))
+    world.later(3 * HOUR, lambda: administrators.release(world, world.names[0]))
+    world.later(3 * HOUR, lambda: administrators.exclude(world, world.names[1], excluded=False))
+
+
 def _bad(world: World) -> None:
     administrators.spoil(world, NEW, "checks fail")
     world.pool_image(NEW)
@@ -186,5 +195,6 @@ SCENARIOS: Final = (
     ),
     Scenario(name="undone half way", begin=_undone),
     Scenario(name="changed again half way", begin=_changed_again),
+    Scenario(name="one is held, one excluded", begin=_left_alone),
     Scenario(name="a bad image", begin=_bad, fleet=fleet(max_failures=2)),
 )

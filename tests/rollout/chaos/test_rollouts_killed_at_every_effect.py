@@ -62,9 +62,7 @@ def test_undisturbed_it_comes_to_its_end(scenario: Scenario) -> None:
     assert {wait.reason for wait in status.rollout.waits} == set()
 
 
-@pytest.mark.parametrize(
-    ("scenario", "injection"), [pytest.param(s, i, id=f"{i.name}-{s.name}") for s, i in chosen()]
-)
+@pytest.mark.parametrize(("scenario", "injection"), [pytest.param(s, i, id=f"{i.name}-{s.name}") for s, i in chosen()])
 def test_killed_at_every_effect(scenario: Scenario, injection: Injection) -> None:
     for number, moment, live in turns(scenario, injection):
         run(scenario, strike=(number, moment, injection), live=live)

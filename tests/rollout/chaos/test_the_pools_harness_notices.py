@@ -41,6 +41,11 @@ def _disturbs_whom_a_person_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("provisioner.rollout.standing._exclusion", lambda server, sign: None)
 
 
+def _disturbs_whom_a_person_excludes(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = lambda server, sign: "it is held" if sign is not None and sign.held else None  # noqa: E731
+    monkeypatch.setattr("provisioner.rollout.standing._exclusion", held)
+
+
 def _forgets_failures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("provisioner.rollout.standing._failure", lambda *args: None)
 
@@ -79,13 +84,13 @@ def _stops_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         (_ignores_the_canary, "an idle pool", None, "on their way to it, in a stage for 1"),
         (_assigns_too_early, "an idle pool", "all are rebooted behind our back", "which has not passed the canary"),
         (_releases_too_early, "an idle pool", None, "is released, though it has not passed the canary"),
-        (_disturbs_whom_a_person_holds, "an idle pool", "excluded", "is left alone by a person, and was let begin"),
-        (_disturbs_whom_a_person_holds, "undone half way", "held for an hour", "is left alone by a person"),
-        (_forgets_failures, "a bad image", None, "boots twice for s-image-new"),
+        (_disturbs_whom_a_person_holds, "one is held, one excluded", None, "s1 is left alone by a person"),
+        (_disturbs_whom_a_person_excludes, "one is held, one excluded", None, "s2 is left alone by a person"),
+        (_forgets_failures, "an idle pool", "the image does not boot", "s1 boots twice for s-image-new"),
         (_ignores_the_caps, "undone half way", None, "are on their way or failed: 2"),
         (_ignores_racks, "one of each rack", None, "of s-rack are out of use: 1"),
         (_does_not_warn, "by a deadline", None, "after it was warned, and was promised|was not warned"),
-        (_is_done_too_early, "as jobs end, in waves", None, "runs s-image-old, not s-image-new"),
+        (_is_done_too_early, "as jobs end, in waves", None, "is called complete, and"),
         (_stops_for_nothing, "an idle pool", None, "but only .. failed with it"),
     ],
     ids=lambda value: value.__name__.strip("_") if callable(value) else None,
