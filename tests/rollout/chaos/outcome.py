@@ -52,7 +52,7 @@ def check_stopped(world: World) -> None:
 
 
 def _failed_with(world: World, name: str, image: str) -> bool:
-    """Whether it could not be booted into the image, did not come back, failed its checks, or was out of use for long."""
+    """Whether it did not get into the image, did not come back, failed its checks, or was out of use for long."""
     machine = world.machines[name]
     ended = [body for body in world.history.last.values() if body["spec"]["serverRef"] == name]
     if any(is_true_failure(world, body, image) for body in ended):
@@ -92,7 +92,7 @@ def check_complete(world: World) -> None:
     updated = waiting = unavailable = 0
     for name, server in servers.items():
         machine, alone = world.machines[name], is_left_alone(world, name)
-        is_fit = machine.state == "Running" and machine.verified_boot_id == machine.boot_id and not machine.is_missed()
+        is_fit = machine.is_fit()
         must(is_fit or machine.state == "Dead", f"{name} is not in use: {machine.state}")
         must(alone or not is_fit or machine.running_image == image, f"{name} runs {machine.running_image}, not {image}")
         assigned = server.status.assigned_image_ref

@@ -122,8 +122,7 @@ class Safety:
         """Since when each machine is in use, or out of it."""
         world, now = self._world, self._world.clock.now
         for name, machine in world.machines.items():
-            fit = machine.state == "Running" and machine.verified_boot_id == machine.boot_id and not machine.is_missed()
-            if not fit:
+            if not machine.is_fit():
                 self._fit.pop(name, None)
                 self._out.setdefault(name, now)
             else:
