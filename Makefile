@@ -52,8 +52,8 @@ test-fast: SETUP = --python
 test-fast: ## Run the tests that need no real parts and no root: 3 minutes
 	@$(PYTHON) -m pytest -q -m fast $(TESTS)
 
-chaos: ## Kill the maintenance executor at every effect, with every trouble, and try histories at random; takes hours
-	@CHAOS=long $(PYTHON) -m pytest -x -q tests/maintenance/chaos $(TESTS)
+chaos: ## Kill executor and rollout at every effect, with every trouble, and try histories at random; takes hours
+	@CHAOS=long $(PYTHON) -m pytest -x -q tests/maintenance/chaos tests/rollout/chaos $(TESTS)
 
 soak: ## Boot a virtual rack under random kills, hung backends, dripping sources and hostile packets; SEED=… repeats one
 	@bin/setup --tests >/dev/null

@@ -69,7 +69,7 @@ def _described(rollout: RolloutStatus, pool: NodePool, found: Plan | None, troub
         rollout,
         stage=found.stage.name,
         message=_words(rollout, found)[:_MAX_WORDS],
-        expected_time=_expected(rollout, found),
+        expected_time=_expected(rollout, found) if rollout.completed_time is None else None,
         waits=tuple(WaitCount(reason=reason, count=count) for reason, count in sorted(waits.items())),
         blockers=tuple(_blockers(found)),
     )

@@ -168,6 +168,10 @@ class FakeMachine:
         since = self.silent_since()
         return since is not None and self.clock.now - since >= timedelta(seconds=SILENT_SECONDS)
 
+    def is_fit(self) -> bool:
+        """Whether jobs may come: it runs, its checks have passed, and its kubelet is heard."""
+        return self.state == "Running" and self.verified_boot_id == self.boot_id and not self.is_missed()
+
     def _next_silence(self) -> list[datetime]:
         """When its kubelet may next fall silent, be missed, or speak again."""
         joined = self.log[-1].joined_at

@@ -74,7 +74,7 @@ def _fault(world: World, asked: Asked, permits: Collection[str] | None) -> str |
         return None if deleted else f"{words}, though nobody withdrew it"
     if permits is not None and cause not in permits:
         return f"{words}, which nothing in this history permits"
-    doubt = _EVIDENCE[cause](world, body) if cause in _EVIDENCE else "this cause is not known"
+    doubt = find_doubt(world, body)
     return f"{words}, but {doubt}" if doubt else None
 
 
@@ -130,6 +130,12 @@ def _check_attempts(world: World, body: Object) -> None:
         over = attempt["id"] == ids[-1] or attempt.get("outcome") in ("TimedOut", "Failed", "WrongImage")
         words = f"{body['metadata']['name']} went on from {attempt['method']}, which ended {attempt.get('outcome')}"
         world.story.must(over, words)
+
+
+def find_doubt(world: World, body: Object) -> str | None:
+    """What is missing of the cause with which a Maintenance ended as failed; None if it is really so."""
+    cause = verdict_of(body)["reason"]
+    return _EVIDENCE[cause](world, body) if cause in _EVIDENCE else "this cause is not known"
 
 
 # What a cause of failure leaves behind. Each says what is missing of it; None: it is really so.

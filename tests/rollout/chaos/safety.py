@@ -59,6 +59,7 @@ class Safety:
         self._granted: set[str] = set()
         self._left_alone: dict[str, datetime] = {}
         self._leaders = 1
+        self._completed: str | None = None
         world.checks.append(self.check)
         world.boot_watches.append(self.judge_boot)
         judge = world.workloads.judge_interruption
@@ -114,14 +115,14 @@ class Safety:
             f"{sorted(on_way)} have {image} or are on their way to it, in a stage for {limit}",
         )
         self._judge_released(image, passage)
+        self._judge_complete(image, servers)
         self._judge_grants(image, servers, maintenances)
 
     def _look_at_machines(self, servers: dict[str, Server]) -> None:
         """Since when each machine is in use, or out of it."""
         world, now = self._world, self._world.clock.now
         for name, machine in world.machines.items():
-            fit = machine.state == "Running" and machine.verified_boot_id == machine.boot_id and not machine.is_missed()
-            if not fit:
+            if not machine.is_fit():
                 self._fit.pop(name, None)
                 self._out.setdefault(name, now)
             else:
@@ -187,6 +188,21 @@ class Safety:
         fresh = released is not None and released.image_ref == image and passage.passed == 0
         self._world.story.must(not fresh, f"{image} is released, though it has not passed the canary")
 
+    def _judge_complete(self, image: str, servers: dict[str, Server]) -> None:
+        """When it is called complete, nobody in use is left behind whom no person wanted so."""
+        rollout = self._pool.status.rollout
+        if rollout is None or rollout.image_ref != image or rollout.completed_time in (None, self._completed):
+            return
+        self._completed = rollout.completed_time
+        now = self._world.clock.now
+        left = [
+            name
+            for name, (_, since) in self._fit.items()
+            if now - since > SLACK and name in servers and name not in self._left_alone
+            if self._world.machines[name].running_image != image and self._world.nodes().get(name) is not None
+        ]
+        self._world.story.must(not left, f"the rollout of {image} is called complete, and {left} run another image")
+
     def _judge_grants(self, image: str, servers: dict[str, Server], maintenances: list[Maintenance]) -> None:
         """Each time that another server's turn has come: the limits held, with it."""
         turns = {
@@ -249,6 +265,9 @@ class Safety:
         assigned = server.status.assigned_image_ref or (released.image_ref if released is not None else None)
         may = {assigned} | wanted
         must(boot.image in may, f"{machine.name} boots {boot.image}, and should {sorted(str(each) for each in may)}")
+        ran = any(each.image == boot.image and each.passed_at is not None for each in machine.log[:-1])
+        is_new = self.passage(boot.image).passed == 0 and boot.image not in wanted and not ran
+        must(not is_new, f"{machine.name} boots {boot.image} out of its turn, which has not passed the canary")
         for m in by_rollout if not boot.again else ():
             self._judge_begin(machine, m, boot)
 

@@ -80,11 +80,14 @@ def play_to_its_end(world: World) -> None:
     for _ in range(MOST_DECISIONS):
         world.run(HORIZON_SECONDS, until=lambda: is_over(world) or (not world.has_plans and is_stopped(world)))
         world.run(QUIET_SECONDS)
-        if not is_stopped(world):
+        if is_stopped(world):
+            check_stopped(world)
+            world.story.judge()
+            decide(world)
+        elif broken(world):
+            repair(world)
+        else:
             break
-        check_stopped(world)
-        world.story.judge()
-        decide(world)
     check_complete(world)
     world.story.judge()
 
@@ -101,15 +104,21 @@ def decide(world: World) -> None:
     is_bad = any(machine.spoiled.get(image) for machine in world.machines.values())
     if is_bad:
         world.pool_image(OLD)
-    for name in world.names:
-        if name not in world.nodes():
-            continue
-        machine = world.machines[name]
-        if machine.state != "Running" or machine.is_missed() or machine.verified_boot_id != machine.boot_id:
-            people.ask(world, name, REBOOT_REQUESTED, "Now", "back to where it was")
-    world.run(REPAIR_SECONDS)
+    repair(world)
     if not is_bad:
         administrators.retry(world)
+
+
+def broken(world: World) -> list[str]:
+    """Servers that are not in use."""
+    return [name for name in world.names if not world.machines[name].is_fit() and name in world.nodes()]
+
+
+def repair(world: World) -> None:
+    """A person has every server rebooted that is not in use: of one that is out of use a rollout knows no way back."""
+    for name in broken(world):
+        people.ask(world, name, REBOOT_REQUESTED, "Now", "back to where it was")
+    world.run(REPAIR_SECONDS)
 
 
 def _job(world: World, name: str, servers: tuple[int, ...], hours: float | None, **more: Any) -> None:
@@ -152,6 +161,15 @@ def _changed_again(world: World) -> None:
     world.later(700, lambda: world.pool_image(STALE))
 
 
+def _left_alone(world: World) -> None:
+    """What comes first goes by whoever may; the others follow when people let them."""
+    administrators.hold(world, world.names[0])
+    administrators.exclude(world, world.names[1])
+    world.later(60, lambda: world.pool_image(NEW))
+    world.later(3 * HOUR, lambda: administrators.release(world, world.names[0]))
+    world.later(3 * HOUR, lambda: administrators.exclude(world, world.names[1], excluded=False))
+
+
 def _bad(world: World) -> None:
     administrators.spoil(world, NEW, "checks fail")
     world.pool_image(NEW)
@@ -186,5 +204,6 @@ SCENARIOS: Final = (
     ),
     Scenario(name="undone half way", begin=_undone),
     Scenario(name="changed again half way", begin=_changed_again),
+    Scenario(name="one is held, one excluded", begin=_left_alone),
     Scenario(name="a bad image", begin=_bad, fleet=fleet(max_failures=2)),
 )
