@@ -5,7 +5,7 @@ series that is born with a 1 is 0, and the first failure would be in no alert.
 
 `MaintenanceMeter` is told by the executor. `FleetMeter`
 follows the caches: it counts what changes (boots, failed checks) and tells at each scrape how many servers and
-Maintenances are where.
+Maintenances are where; of rollouts `rollout_metrics` does.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ import threading
 from collections import Counter as Count
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from itertools import product
 from typing import Any, Final, get_args
 from urllib.parse import urlsplit
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from provisioner.api import Server
@@ -39,10 +38,11 @@ from provisioner.api.maintenance import (
 from provisioner.api.meta import parse_time
 from provisioner.api.server_status import OrderReason
 from provisioner.cluster.events import EventType
+from provisioner.cluster.rollout_metrics import RolloutCollector, RolloutMeter
+from provisioner.cluster.series import PREFIX, born, gauge
 from provisioner.cluster.source import Source
 from provisioner.outbound.bulkhead import Bulkhead
 
-PREFIX: Final = "provisioner"
 SHORT: Final = (1, 5, 15, 30, 60, 120, 180, 300, 600, 900, 1800, 3600)
 LONG: Final = (*SHORT, 3 * 3600, 12 * 3600, 86400, 3 * 86400, 7 * 86400, 14 * 86400)
 
@@ -56,12 +56,6 @@ NOT_ASKED: Final = (None, "NotAccepted", "Duplicate")
 CHECK_RESULTS: Final = ("Passed", "Failed", "Unknown")
 
 Json = Mapping[str, Any]
-
-
-def _born(metric: Counter | Gauge | Histogram, *values: Iterable[str]) -> None:
-    """Serve each combination of the labels' values from the start."""
-    for labels in product(*values):
-        metric.labels(*labels)
 
 
 class MaintenanceMeter:
@@ -99,10 +93,10 @@ class MaintenanceMeter:
         self._reasons = Counter(
             f"{PREFIX}_maintenances_ended", "Maintenances that ended, by why.", ("phase", "reason"), registry=registry
         )
-        _born(self._phases, (p for p in get_args(MaintenancePhase) if p not in FINAL_PHASES), ACTIONS)
-        _born(self._waits, get_args(BlockerKind))
-        _born(self._attempts, get_args(RebootMethod), get_args(AttemptOutcome))
-        _born(self._ends, FINAL_PHASES, ACTIONS, POLICIES)
+        born(self._phases, (p for p in get_args(MaintenancePhase) if p not in FINAL_PHASES), ACTIONS)
+        born(self._waits, get_args(BlockerKind))
+        born(self._attempts, get_args(RebootMethod), get_args(AttemptOutcome))
+        born(self._ends, FINAL_PHASES, ACTIONS, POLICIES)
         for reason, phase in causes:
             self._reasons.labels(phase, reason)
 
@@ -141,9 +135,9 @@ class FleetMeter:
             ("check", "result"),
             registry=registry,
         )
-        _born(self._boots, get_args(OrderReason))
-        _born(self._stages, BOOT_STAGES[:-1])
-        _born(self._checks, checks, CHECK_RESULTS)
+        born(self._boots, get_args(OrderReason))
+        born(self._stages, BOOT_STAGES[:-1])
+        born(self._checks, checks, CHECK_RESULTS)
 
     def follow(self, servers: Source, pools: Source) -> None:
         """Count what changes from now on; what is there already was counted by who led before."""
@@ -152,7 +146,7 @@ class FleetMeter:
 
     def _pool_changed(self, _key: str, _old: Json | None, new: Json | None) -> None:
         checks = ((new or {}).get("spec") or {}).get("verification", {}).get("checks") or ()
-        _born(self._checks, (str(check.get("name")) for check in checks), CHECK_RESULTS)
+        born(self._checks, (str(check.get("name")) for check in checks), CHECK_RESULTS)
 
     def _server_changed(self, _key: str, old: Json | None, new: Json | None) -> None:
         if old is None or new is None:
@@ -198,7 +192,7 @@ class FleetCollector(Collector):
         servers: Count[tuple[str, ...]] = Count(
             (_pool(s), str((s.get("status") or {}).get("lifecycle"))) for s in self._servers.items()
         )
-        yield _gauge("servers", "Servers by pool and lifecycle.", ("pool", "lifecycle"), servers)
+        yield gauge("servers", "Servers by pool and lifecycle.", ("pool", "lifecycle"), servers)
         phases: Count[tuple[str, ...]] = Count()
         blocked: Count[tuple[str, ...]] = Count()
         oldest: dict[tuple[str, ...], float] = {}
@@ -212,16 +206,16 @@ class FleetCollector(Collector):
             oldest[phase] = max(oldest.get(phase, 0.0), self._phase_age(m))
             for kind in {str(b.get("kind")) for b in status.get("blockers") or ()}:
                 blocked[pool, kind] += 1
-        yield _gauge("maintenances_active", "Maintenances that have not ended.", ("pool", "phase"), phases)
+        yield gauge("maintenances_active", "Maintenances that have not ended.", ("pool", "phase"), phases)
         words = "How long the Maintenance that has been longest in a phase has been in it."
-        yield _gauge("maintenance_oldest_phase_seconds", words, ("pool", "phase"), oldest)
+        yield gauge("maintenance_oldest_phase_seconds", words, ("pool", "phase"), oldest)
         words = "Maintenances that wait for something of that kind."
-        yield _gauge("maintenances_blocked", words, ("pool", "blocker"), blocked)
+        yield gauge("maintenances_blocked", words, ("pool", "blocker"), blocked)
         states = Count(_bmc_state(s) for s in self._servers.items() if (s.get("spec") or {}).get("bmc"))
         bmcs: dict[tuple[str, ...], float] = {(state,): states[state] for state in BMC_STATES}
-        yield _gauge("bmcs", "Servers with a BMC, by how it answers.", ("state",), bmcs)
+        yield gauge("bmcs", "Servers with a BMC, by how it answers.", ("state",), bmcs)
         out = sum(_says_false(rack, "CacheAvailable") for rack in self._racks.items())
-        yield _gauge("racks_with_cache_out", "Racks whose cache was taken out.", (), {(): out})
+        yield gauge("racks_with_cache_out", "Racks whose cache was taken out.", (), {(): out})
 
     def _phase_age(self, maintenance: Json) -> float:
         status = maintenance.get("status") or {}
@@ -256,9 +250,9 @@ class BackendCollector(Collector):
             count[(bulkhead.kind,)] = len(open_)
             calls[(bulkhead.kind,)] = sum(lane.calls for lane in lanes.values())
         words = f"1 for a backend that is asked less often, as it has failed; of each kind {MAX_BACKENDS} at most."
-        yield _gauge("backend_given_up", words, ("kind", "backend"), failing)
-        yield _gauge("backends_given_up", "Backends that are asked less often, as they have failed.", ("kind",), count)
-        yield _gauge("backend_calls", "Calls to backends that are under way.", ("kind",), calls)
+        yield gauge("backend_given_up", words, ("kind", "backend"), failing)
+        yield gauge("backends_given_up", "Backends that are asked less often, as they have failed.", ("kind",), count)
+        yield gauge("backend_calls", "Calls to backends that are under way.", ("kind",), calls)
 
 
 def _host(url: str) -> str:
@@ -290,15 +284,6 @@ def _pool(server: Json) -> str:
     return str((server.get("spec") or {}).get("nodePoolRef") or "")
 
 
-def _gauge(
-    name: str, words: str, labels: tuple[str, ...], values: Mapping[tuple[str, ...], float]
-) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(f"{PREFIX}_{name}", words, labels=labels)
-    for key in sorted(values):
-        family.add_metric(key, values[key])
-    return family
-
-
 class Meters:
     """All of them, and the address where Prometheus reads them."""
 
@@ -313,6 +298,7 @@ class Meters:
         self.registry = CollectorRegistry()
         self.maintenance = MaintenanceMeter(self.registry, causes)
         self.fleet = FleetMeter(self.registry, checks)
+        self.rollouts = RolloutMeter(self.registry)
         self._groups = tuple(groups)
         self._leads = Gauge(
             f"{PREFIX}_leads",
@@ -320,17 +306,17 @@ class Meters:
             ("group",),
             registry=self.registry,
         )
-        _born(self._leads, self._groups)
+        born(self._leads, self._groups)
         self._dropped_events = Counter(
             f"{PREFIX}_events_dropped",
             "Events that were not written: too many waited, or the API server did not take them.",
             ("type",),
             registry=self.registry,
         )
-        _born(self._dropped_events, get_args(EventType))
+        born(self._dropped_events, get_args(EventType))
         self._now = now
         self._lock = threading.Lock()
-        self._collector: FleetCollector | None = None
+        self._collectors: tuple[Collector, ...] = ()
         self._bulkheads: tuple[Bulkhead, ...] = ()
         self.registry.register(BackendCollector(lambda: self._bulkheads))
 
@@ -346,18 +332,23 @@ class Meters:
     def follow(self, servers: Source, maintenances: Source, pools: Source, racks: Source) -> None:
         """Count what is in these caches until `yield_lead`; one leader among all does."""
         with self._lock:
-            self._collector = FleetCollector(servers, maintenances, racks, self._now)
-            self.registry.register(self._collector)
+            self._collectors = (
+                FleetCollector(servers, maintenances, racks, self._now),
+                RolloutCollector(pools, self._now),
+            )
+            for collector in self._collectors:
+                self.registry.register(collector)
         self.fleet.follow(servers, pools)
+        self.rollouts.follow(pools)
 
     def yield_lead(self) -> None:
         """It no longer does: counts of the fleet would be stale."""
         self._tell_who_leads(0)
         self._bulkheads = ()
         with self._lock:
-            if self._collector is not None:
-                self.registry.unregister(self._collector)
-                self._collector = None
+            for collector in self._collectors:
+                self.registry.unregister(collector)
+            self._collectors = ()
 
     def _tell_who_leads(self, value: int) -> None:
         for group in self._groups:
