@@ -117,8 +117,9 @@ def _news(before: Json | None, after: Json | None) -> Iterable[tuple[str, str, s
     is_new = before is None or before.get("startedTime") != after["startedTime"]
     known: Json = {} if is_new or before is None else before
     if is_new:
-        came_from = after.get("previousImageRef")
-        yield "Normal", "RolloutStarted", f"servers move from Image '{came_from}' to '{after['imageRef']}'"
+        came_from, image = after.get("previousImageRef"), after["imageRef"]
+        words = f"move from Image '{came_from}' to '{image}'" if came_from != image else f"go back to Image '{image}'"
+        yield "Normal", "RolloutStarted", f"servers {words}"
     if after.get("stopped") and not known.get("stopped"):
         yield "Warning", "RolloutStopped", after["stopped"]["message"]
     if known.get("stopped") and not after.get("stopped"):

@@ -20,7 +20,7 @@ from tests.journey.virtual_rack import VirtualRack, lab_command
 pytestmark = pytest.mark.timeout(2400)
 
 IDLE, WITH_POD, WITH_SLURM = SERVERS = ("r01-u01", "r01-u02", "r01-u03")
-SEEN_MIB = 850
+SEEN_MIB = 900
 """What checks expect of memory; a server of the rack has 1024 MiB."""
 
 
@@ -100,7 +100,7 @@ def test_the_idle_server_is_the_canary_and_the_others_follow_when_their_jobs_end
 
 def test_a_bad_image_stops_at_its_canary_and_is_undone(rack: VirtualRack, slurm: SlurmSite) -> None:
     good, before = images(rack)[0], boots(rack)
-    bad = another_image(rack, "mem=800M")
+    bad = another_image(rack, "mem=920M")
     configure(rack, {"imageRef": bad})
     rack.wait("the rollout stops itself", lambda: condition(rack, "Paused") == ("True", "Failures"))
     assert pool(rack)["failed"] == 1

@@ -123,12 +123,13 @@ def headline(view: PoolView) -> str:
         if not view.is_observed:
             return f"{name} shall run Image {wanted}; the rollout's controller has not taken it up yet"
         return f"{name} runs Image {wanted}; it was never moved to another one"
-    came = f" from Image {rollout.previous_image_ref}" if rollout.previous_image_ref else ""
+    goes_back = rollout.previous_image_ref == wanted
+    came = f" from Image {rollout.previous_image_ref}" if rollout.previous_image_ref and not goes_back else ""
     if rollout.completed_time is not None:
         done = ago(parse_time(rollout.completed_time), view.now)
         return f"{name} runs Image {wanted}: its rollout{came} was complete {done} ago"
     since = ago(parse_time(rollout.started_time), view.now)
-    words = f"{name} moves{came} to Image {wanted}, since {since}"
+    words = f"{name} {'goes back' if goes_back else 'moves'}{came} to Image {wanted}, since {since}"
     if rollout.stopped is not None:
         return f"{words}: STOPPED, a person must decide"
     return f"{words}: paused" if is_paused(view) else words
