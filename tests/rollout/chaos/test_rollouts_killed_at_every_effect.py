@@ -1,4 +1,4 @@
-"""The leader is killed at every single thing that it does for a rollout, and at each of these something goes wrong, too.
+"""The leader is killed at every single thing that it does for a rollout, and each time something goes wrong, too.
 
 `make chaos` (CHAOS=long) plays every combination; otherwise the seed of the run chooses where each trouble strikes, and
 in which rollout. A failure shows the whole history.
