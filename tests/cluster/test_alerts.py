@@ -23,7 +23,7 @@ from provisioner.maintenance.phases.verdict import FINAL_PHASE_OF, Cause
 from provisioner.maintenance.status.measure import tell_metrics
 from provisioner.maintenance.status.record import end_attempt, judge, note
 from provisioner.outbound.bulkhead import Bulkhead, LanePolicy
-from tests.cluster.test_metrics import ALERTS, FakeCache, server
+from tests.cluster.test_metrics import ALERTS, FakeCache, pool, server
 from tests.cluster.test_metrics import maintenance as cached_maintenance
 from tests.maintenance.samples import NOON, at, maintenance
 from tests.tools import installed
@@ -56,6 +56,20 @@ class Controller:
         """The power controller said so of a server."""
         said = {"type": "PoweredOn", "status": "True" if reason == "On" else "Unknown", "reason": reason}
         self.servers.put(server(conditions=[said]) | {"spec": {"bmc": {"address": "https://10.90.0.11"}}})
+
+    def roll_out(
+        self, *, begun: timedelta | None = None, stopped: Any = None, jobs: Sequence[int] = (), **counts: Any
+    ) -> None:
+        """The rollout said so of its pool, once it had looked at it: under way, since now or so long, unless it is
+        complete. jobs: how many ended and failed on the old image, and on the new one."""
+        self.pools.put(
+            pool(
+                begun=self.now - (begun or timedelta()),
+                stopped=stopped,
+                jobs=jobs,
+                **({"desired": 8, "updated": 2, "waiting": 6} | counts),
+            )
+        )
 
     def end(self, cause: Cause) -> None:
         """A Maintenance ends, as the executor writes it."""
@@ -170,6 +184,17 @@ FIRING: dict[str, tuple[dict[int, Act], int, str]] = {
     "ProvisionerBackendGivenUp": ({8: lambda c: c.fail(3)}, 30, 'severity="warning",kind="slurmrestd"'),
     "ProvisionerBMCOutOfBounds": ({8: lambda c: c.look_at_bmc("BMCCutOff")}, 30, 'severity="warning"'),
     "ProvisionerCacheOut": ({8: lambda c: c.look_at_cache("False")}, 30, 'severity="warning"'),
+    "ProvisionerRolloutStopped": (
+        {5: lambda c: c.roll_out(), 8: lambda c: c.roll_out(stopped="Workloads")},
+        20,
+        'severity="warning",pool="gpu",reason="Workloads"',
+    ),
+    "ProvisionerRolloutStalled": (
+        {8: lambda c: c.roll_out(updating=1), 60: lambda c: c.roll_out(begun=timedelta(hours=1), updated=3, waiting=5)},
+        60 + 27 * 60,
+        'severity="warning",pool="gpu"',
+    ),
+    "ProvisionerRolloutJobsFail": ({8: lambda c: c.roll_out(jobs=(40, 2, 20, 5))}, 30, 'severity="info",pool="gpu"'),
 }
 QUIET: dict[str, tuple[dict[int, Act], int]] = {
     "ProvisionerNobodyLeads": ({5: lambda c: c.meters.yield_lead(), 6: lambda c: c.lead()}, 10),
@@ -198,6 +223,15 @@ QUIET: dict[str, tuple[dict[int, Act], int]] = {
     "ProvisionerBackendGivenUp": ({8: lambda c: c.fail(3), 20: lambda c: c.answer(), 21: lambda c: c.fail(2)}, 30),
     "ProvisionerBMCOutOfBounds": ({8: lambda c: c.look_at_bmc("ForeignLink"), 20: lambda c: c.look_at_bmc("On")}, 30),
     "ProvisionerCacheOut": ({8: lambda c: c.look_at_cache("False"), 20: lambda c: c.look_at_cache("True")}, 30),
+    "ProvisionerRolloutStopped": (
+        {5: lambda c: c.roll_out(stopped="Failures", failed=1), 8: lambda c: c.roll_out()},
+        20,
+    ),
+    "ProvisionerRolloutStalled": (
+        {8: lambda c: c.roll_out(updating=1), 60: lambda c: c.roll_out(begun=timedelta(hours=1), updated=3, waiting=5)},
+        60 + 23 * 60,
+    ),
+    "ProvisionerRolloutJobsFail": ({8: lambda c: c.roll_out(jobs=(40, 2, 20, 4))}, 30),
 }
 
 
@@ -222,6 +256,46 @@ def test_a_pools_own_check_is_counted_from_its_first_failure(tmp_path: Path) -> 
     acts: dict[int, Act] = {2: lambda c: c.pools.put(pool)}
     acts |= {m: lambda c: c.verify("gpu-burn", "Failed", f"r01-u{c.now.minute:02}") for m in (5, 15, 25)}
     assert_fires(tmp_path, "ProvisionerChecksFail", acts, 40, 'severity="warning",check="gpu-burn"')
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        pytest.param({12: lambda c: c.roll_out(begun=timedelta(hours=12), updating=1)}, id="a server is on its way"),
+        pytest.param({20: lambda c: c.roll_out(begun=timedelta(hours=20), updated=3)}, id="one more is updated"),
+        pytest.param({12: lambda c: c.roll_out(begun=timedelta(hours=12), paused=True)}, id="paused by a person"),
+        pytest.param({12: lambda c: c.roll_out(begun=timedelta(hours=12), stopped="Failures")}, id="stopped itself"),
+        pytest.param({1: lambda c: c.roll_out(begun=timedelta(hours=1), waits={"Window": 6})}, id="no window is open"),
+        pytest.param({28: lambda c: c.roll_out(completed=True)}, id="complete"),
+    ],
+)
+def test_a_rollout_that_goes_on_or_may_not_is_not_stalled(tmp_path: Path, later: Mapping[int, Act]) -> None:
+    acts = {8: lambda c: c.roll_out(), **{hour * 60: act for hour, act in later.items()}}
+    assert_fires(tmp_path, "ProvisionerRolloutStalled", acts, 29 * 60, None)
+
+
+def test_a_rollout_stands_still_whoever_leads_meanwhile_and_in_a_window_that_has_opened(tmp_path: Path) -> None:
+    acts: dict[int, Act] = {
+        8: lambda c: c.roll_out(waits={"Window": 6}),
+        12 * 60: lambda c: c.meters.yield_lead(),
+        12 * 60 + 8: lambda c: c.lead(),
+        26 * 60: lambda c: c.roll_out(begun=timedelta(hours=26)),
+    }
+    assert_fires(tmp_path, "ProvisionerRolloutStalled", acts, 29 * 60, 'severity="warning",pool="gpu"')
+
+
+@pytest.mark.parametrize(
+    ("jobs", "more"),
+    [
+        pytest.param((40, 10, 20, 6), {}, id="as many fail on the old image"),
+        pytest.param((0, 0, 20, 6), {}, id="nothing is known of the old image"),
+        pytest.param((40, 2, 20, 6), {"stopped": "Workloads"}, id="it has stopped itself for that"),
+        pytest.param((40, 2, 20, 6), {"completed": True}, id="it is over"),
+    ],
+)
+def test_jobs_that_fail_on_the_new_image_are_no_news(tmp_path: Path, jobs: Sequence[int], more: dict[str, Any]) -> None:
+    acts: dict[int, Act] = {8: lambda c: c.roll_out(jobs=jobs, **more)}
+    assert_fires(tmp_path, "ProvisionerRolloutJobsFail", acts, 30, None)
 
 
 def test_every_alert_is_shown_firing_and_quiet_and_promtool_takes_them_all() -> None:
@@ -249,5 +323,6 @@ def test_no_series_of_a_counter_is_born_by_its_first_event() -> None:
         "provisioner_racks_with_cache_out",
         "provisioner_maintenances_active",
         "provisioner_maintenance_oldest",
+        "provisioner_rollout_",
     )
     assert {name for name in set(controller.samples()) - before if not name.startswith(gauges)} == set()

@@ -4,15 +4,31 @@ from __future__ import annotations
 
 import re
 import urllib.request
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import yaml
 from prometheus_client import generate_latest
 
+from provisioner.api import Condition, NodePool, ObjectMeta
+from provisioner.api.codec import encode
+from provisioner.api.meta import rfc3339
+from provisioner.api.node_pool import NodePoolSpec, NodePoolStatus
+from provisioner.api.rollout_status import (
+    JobTally,
+    RolloutOutcome,
+    RolloutRecord,
+    RolloutStage,
+    RolloutStatus,
+    RolloutStop,
+    WaitCount,
+    WorkloadComparison,
+)
+from provisioner.api.upgrade_strategy import UpgradeStrategy
 from provisioner.cli.service.controller import NAMES
 from provisioner.cluster.metrics import Meters
 from provisioner.cluster.source import KeysOf
@@ -62,6 +78,46 @@ def server(name: str = "r01-u01", **status: Any) -> dict[str, Any]:
 def maintenance(name: str, phase: str, **status: Any) -> dict[str, Any]:
     metadata = {"name": name, "creationTimestamp": "2026-01-02T11:00:00Z"}
     return {"metadata": metadata, "spec": {"serverRef": "r01-u01"}, "status": {"phase": phase, **status}}
+
+
+def pool(
+    name: str = "gpu",
+    *,
+    begun: datetime | None = None,
+    completed: bool = False,
+    stopped: Literal["Failures", "Workloads"] | None = None,
+    paused: bool = False,
+    stage: RolloutStage = "Rest",
+    waits: Mapping[str, int] | None = None,
+    jobs: Sequence[int] = (),
+    history: tuple[RolloutRecord, ...] = (),
+    **status: Any,
+) -> dict[str, Any]:
+    """A NodePool as the API server has it, with a rollout since `begun` in its status; none without that. jobs: how
+    many ended and failed on the old image, and on the new one."""
+    rollout = None
+    if begun is not None:
+        time, compared = rfc3339(begun), None
+        if jobs:
+            old, new = JobTally(ended=jobs[0], failed=jobs[1]), JobTally(ended=jobs[2], failed=jobs[3])
+            compared = WorkloadComparison(old=old, new=new, counted_time=time, message="…")
+        rollout = RolloutStatus(
+            image_ref="new",
+            started_time=time,
+            completed_time=time if completed else None,
+            stage=stage,
+            stopped=RolloutStop(time=time, reason=stopped, message="…") if stopped else None,
+            waits=tuple(WaitCount(reason=reason, count=count) for reason, count in (waits or {}).items()),
+            workloads=compared,
+            expected_time=status.pop("expected", None),
+        )
+    return encode(
+        NodePool(
+            metadata=ObjectMeta(name=name),
+            spec=NodePoolSpec(image_ref="new", upgrade_strategy=UpgradeStrategy(paused=paused)),
+            status=NodePoolStatus(rollout=rollout, history=history, **status),
+        )
+    )
 
 
 def new_meters() -> Meters:
@@ -205,6 +261,117 @@ def test_boots_and_checks_are_counted_once_and_not_again_by_the_next_leader() ->
     assert (found["provisioner_boot_seconds_count"], found["provisioner_boot_seconds_sum"]) == (1, 60)
     assert found['provisioner_checks_total{check="gpu-burn",result="Failed"}'] == 1
     assert found['provisioner_checks_total{check="Clock",result="Passed"}'] == 1
+
+
+def rollouts(meters: Meters) -> dict[str, float]:
+    """What is told of rollouts, without what is 0."""
+    found = {name: value for name, value in scrape(meters).items() if "_created" not in name and value}
+    return {name: value for name, value in found.items() if name.startswith("provisioner_rollout")}
+
+
+def follow_pools(*bodies: dict[str, Any]) -> tuple[Meters, FakeCache]:
+    meters, pools = new_meters(), FakeCache(*bodies)
+    meters.follow(FakeCache(), FakeCache(), pools, FakeCache())
+    return meters, pools
+
+
+def test_a_rollout_under_way_is_told_by_pool_with_all_that_its_status_says() -> None:
+    counts = {"desired": 10, "updated": 3, "updating": 1, "waiting": 4, "failed": 1, "unavailable": 3}
+    hour = NOON - timedelta(hours=1)
+    expected = "2026-01-02T13:00:00Z"
+    wave = pool(begun=hour, stage="Wave", waits={"Job": 3}, jobs=(40, 2, 20, 5), expected=expected, **counts)
+    meters, _ = follow_pools(wave)
+    assert rollouts(meters) == {
+        'provisioner_rollout_servers{pool="gpu",state="Updated"}': 3,
+        'provisioner_rollout_servers{pool="gpu",state="Updating"}': 1,
+        'provisioner_rollout_servers{pool="gpu",state="Waiting"}': 4,
+        'provisioner_rollout_servers{pool="gpu",state="Failed"}': 1,
+        'provisioner_rollout_servers{pool="gpu",state="Down"}': 1,
+        'provisioner_rollout_servers_desired{pool="gpu"}': 10,
+        'provisioner_rollout_servers_unavailable{pool="gpu"}': 3,
+        'provisioner_rollout_waits{pool="gpu",reason="Job"}': 3,
+        'provisioner_rollout_stage{pool="gpu",stage="Wave"}': 1,
+        'provisioner_rollout_jobs_ended{image="Old",pool="gpu"}': 40,
+        'provisioner_rollout_jobs_failed{image="Old",pool="gpu"}': 2,
+        'provisioner_rollout_jobs_ended{image="New",pool="gpu"}': 20,
+        'provisioner_rollout_jobs_failed{image="New",pool="gpu"}': 5,
+        'provisioner_rollout_age_seconds{pool="gpu"}': 3600,
+        'provisioner_rollout_expected_completion_timestamp_seconds{pool="gpu"}': NOON.timestamp() + 3600,
+    }
+    meters.yield_lead()
+    assert not rollouts(meters)
+
+
+def test_a_rollout_that_is_complete_has_neither_stage_nor_age_and_a_pool_without_one_is_told_of_all_the_same() -> None:
+    done = pool(begun=NOON, completed=True, desired=2, updated=2, unavailable=0)
+    meters, _ = follow_pools(done, pool("cpu"))
+    assert rollouts(meters) == {
+        'provisioner_rollout_servers{pool="gpu",state="Updated"}': 2,
+        'provisioner_rollout_servers_desired{pool="gpu"}': 2,
+    }
+    found = scrape(meters)
+    assert found['provisioner_rollout_stopped{pool="cpu",reason="Failures"}'] == 0
+    assert 'provisioner_rollout_age_seconds{pool="gpu"}' not in found
+    assert 'provisioner_rollout_servers_desired{pool="cpu"}' not in found
+
+
+def test_a_rollout_that_stopped_itself_is_told_by_its_reason_and_one_that_a_person_paused_as_such() -> None:
+    capped = Condition(
+        type="Paused", status="True", reason="Requested", message="maxParallel is 0", last_transition_time=rfc3339(NOON)
+    )
+    stopped = pool("a", begun=NOON, stopped="Failures")
+    meters, _ = follow_pools(stopped, pool("b", begun=NOON, paused=True), pool("c", conditions=(capped,)))
+    told = {name for name in rollouts(meters) if "_stopped" in name or "_paused" in name}
+    assert told == {
+        'provisioner_rollout_stopped{pool="a",reason="Failures"}',
+        'provisioner_rollout_paused{pool="b"}',
+        'provisioner_rollout_paused{pool="c"}',
+    }
+
+
+def test_a_pool_that_cannot_be_read_hides_no_other() -> None:
+    meters, _ = follow_pools({"metadata": {"name": "broken"}, "spec": {}}, pool(desired=1, updated=1))
+    assert rollouts(meters)['provisioner_rollout_servers_desired{pool="gpu"}'] == 1
+
+
+def record(begun: datetime, outcome: RolloutOutcome, image: str = "new") -> RolloutRecord:
+    return RolloutRecord(
+        image_ref=image, started_time=rfc3339(begun), ended_time=rfc3339(NOON), outcome=outcome, updated=8, failed=0
+    )
+
+
+def test_rollouts_are_counted_as_they_begin_stop_and_end_each_once_and_not_again_by_the_next_leader() -> None:
+    before = (record(NOON - timedelta(days=2), "Completed", "old"),)
+    meters, pools = follow_pools(pool(history=before))
+    counters = {name: value for name, value in scrape(meters).items() if name.startswith("provisioner_rollouts_")}
+    counters = {name: value for name, value in counters.items() if "_created" not in name}
+    assert set(counters.values()) == {0}
+    assert len(counters) == 1 + 2 + 2
+
+    def said() -> dict[str, float]:
+        return {name: value for name, value in rollouts(meters).items() if name.startswith("provisioner_rollouts_")}
+
+    began, stopped = pool(begun=NOON, history=before), pool(begun=NOON, stopped="Workloads", history=before)
+    for body in (began, began, stopped, stopped):
+        pools.put(body)
+    assert said() == {
+        'provisioner_rollouts_started_total{pool="gpu"}': 1,
+        'provisioner_rollouts_stopped_total{pool="gpu",reason="Workloads"}': 1,
+    }
+    pools.put(began)
+    pools.put(stopped)
+    later = NOON + timedelta(hours=1)
+    both = (record(later, "Completed"), record(NOON, "Superseded"), *before)
+    pools.put(pool(begun=later, completed=True, history=both))
+    assert said() == {
+        'provisioner_rollouts_started_total{pool="gpu"}': 2,
+        'provisioner_rollouts_stopped_total{pool="gpu",reason="Workloads"}': 2,
+        'provisioner_rollouts_ended_total{outcome="Superseded",pool="gpu"}': 1,
+        'provisioner_rollouts_ended_total{outcome="Completed",pool="gpu"}': 1,
+    }
+    meters.yield_lead()
+    meters.follow(FakeCache(), FakeCache(), pools, FakeCache())
+    assert sum(said().values()) == 6
 
 
 def test_a_change_of_leader_keeps_the_counts_and_follows_anew() -> None:
