@@ -17,14 +17,14 @@ from provisioner.jobs.ended import EndedJob
 from provisioner.jobs.free import free_share
 from provisioner.jobs.pod_workloads import PodWorkloads
 from provisioner.jobs.slurm.workloads import SharedSlurm, SlurmWorkloads
-from provisioner.jobs.work import EvictionBlocked, JobKind, SlurmDrained, Work
+from provisioner.jobs.work import EvictionBlocked, JobKind, SlurmDrained, SlurmReserved, Work
 from provisioner.outbound.bulkhead import Bulkhead
 
 MAX_WORDS: Final = 1000
 
 
 class ClusterWorkloads:
-    """`provisioner.jobs.work.Workloads`.
+    """`provisioner.jobs.work.Workloads` and `NodeReservations`.
 
     `pods`: a cache of all; without one, each look is fresh. `nodes`: a cache of all Nodes; without one, it is not known
     how much of a server pods leave free. `ended_pods`: a cache of those that are over; without one, and without `pods`,
@@ -99,6 +99,15 @@ class ClusterWorkloads:
 
     def reopen(self, node: str, reason: str, pool: NodePool) -> bool:
         return self._slurm.reopen(node, reason, pool)
+
+    def reserve(self, server: Server, pool: NodePool, maintenance: str, begins: datetime) -> SlurmReserved | None:
+        return self._slurm.reserve(server.name, pool, maintenance, begins)
+
+    def unreserve(self, node: str, maintenance: str, pool: NodePool) -> bool:
+        return self._slurm.unreserve(node, maintenance, pool)
+
+    def reserved(self, pool: NodePool, servers: Collection[str]) -> tuple[SlurmReserved, ...]:
+        return self._slurm.reserved(pool, servers)
 
     def _allocatable(self, node: str) -> Mapping[str, Any]:
         body = self._nodes.get(node) if self._nodes is not None else None

@@ -84,6 +84,36 @@ class SlurmDrained:
     ours: bool
 
 
+@dataclass(frozen=True, kw_only=True)
+class SlurmReserved:
+    """A reservation of ours in Slurm: no job runs past `begins` on `node`, unless it ran there before."""
+
+    node: str
+    maintenance: str
+    begins: datetime | None
+    """None if Slurm says no moment."""
+
+
+class NodeReservations(Protocol):
+    """Closes servers in Slurm for a moment to come, where `Workloads.close` closes them at once.
+
+    Only slurmrestd of Slurm 25.05 or newer can. Every method raises Retryable while it does not answer.
+    """
+
+    def reserve(self, server: Server, pool: NodePool, maintenance: str, begins: datetime) -> SlurmReserved | None:
+        """Have Slurm start nothing on the node that may run past `begins`, and nothing from then on, for a week.
+
+        None if that cannot be had, without Slurm or with an older one: drain it instead. Idempotent; another `begins`
+        moves a reservation that has not begun. One that has begun stays.
+        """
+
+    def unreserve(self, node: str, maintenance: str, pool: NodePool) -> bool:
+        """Delete the reservation of `node` for `maintenance`; whether there was one."""
+
+    def reserved(self, pool: NodePool, servers: Collection[str]) -> tuple[SlurmReserved, ...]:
+        """All that there are of `servers`, also those that nobody remembers: of a Maintenance that is gone, too."""
+
+
 class Workloads(Protocol):
     """The door to what runs on servers. Every method raises Retryable while the API server does not answer.
 

@@ -8,9 +8,10 @@ from typing import Final, get_args
 import structlog
 
 from provisioner.api.pool_settings import SlurmJobs, WarningSignal
-from provisioner.jobs.slurm.answers import SlurmFailed
+from provisioner.jobs.slurm.answers import PERSON_SECONDS, SlurmFailed
 from provisioner.jobs.slurm.jobs import NodeJobs, with_requeue, with_warning
-from provisioner.jobs.slurm.objects import SlurmJob, SlurmNode
+from provisioner.jobs.slurm.objects import SlurmJob, SlurmNode, SlurmReservation
+from provisioner.jobs.slurm.reservations import begin_no_sooner, find_reservation, is_as_wanted, reservation_body
 from provisioner.jobs.slurm.rest import SlurmRest
 
 log = structlog.get_logger()
@@ -73,6 +74,51 @@ def require_node(node: SlurmNode | None, name: str) -> SlurmNode:
             after_seconds=60.0,
         )
     return node
+
+
+def reserve_node(rest: SlurmRest, name: str, node: str, begins: datetime, now: datetime) -> SlurmReservation:
+    """The reservation after it was made, moved, or found as it shall be. Raises: SlurmFailed if Slurm has none such."""
+    begins = begin_no_sooner(begins, now)
+    before = find_reservation(rest.reservations(), name)
+    if before is not None and before.nodes != node:
+        raise SlurmFailed(
+            f"Slurm's reservation {name} is of {before.nodes or 'no node'}, not of {node}: delete it if nobody needs "
+            f"it (scontrol delete reservation={name})",
+            after_seconds=PERSON_SECONDS,
+        )
+    if before is not None and is_as_wanted(before, begins, now):
+        return before
+    refused: SlurmFailed | None = None
+    try:
+        rest.set_reservation(reservation_body(before, name, node, begins))
+    except SlurmFailed as error:
+        refused = error
+    after = find_reservation(rest.reservations(), name)
+    if after is None or after.nodes != node or not is_as_wanted(after, begins, now):
+        raise refused or SlurmFailed(f"Slurm has made no reservation {name} of {node}", after_seconds=5.0)
+    log.info("slurm node was reserved", node=node, reservation=name, begins=after.begins)
+    return after
+
+
+def delete_reservation(rest: SlurmRest, name: str, node: str) -> bool:
+    """Delete it if it is of `node` alone; whether there was one. Raises: SlurmFailed if it is still there."""
+    before = find_reservation(rest.reservations(), name)
+    if before is None or before.nodes != node:
+        return False
+    if not rest.reserves:
+        raise SlurmFailed(
+            f"slurmrestd cannot delete Slurm's reservation {name} of {node}: scontrol delete reservation={name}",
+            after_seconds=PERSON_SECONDS,
+        )
+    refused: SlurmFailed | None = None
+    try:
+        rest.delete_reservation(name)
+    except SlurmFailed as error:
+        refused = error
+    if find_reservation(rest.reservations(), name) is not None:
+        raise refused or SlurmFailed(f"Slurm has not deleted reservation {name}", after_seconds=5.0)
+    log.info("slurm node is no longer reserved", node=node, reservation=name)
+    return True
 
 
 def signal_of(settings: SlurmJobs) -> str | None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar, cast
 
 from provisioner.api.errors import Retryable
 from provisioner.outbound.json_body import read_object
@@ -23,7 +23,12 @@ KNOWN_VERSIONS: Final = tuple(f"v0.0.{number}" for number in range(44, 37, -1))
 PERSON_SECONDS: Final = 60.0
 STEPS_ONLY: Final = "FULL_STEPS_ONLY"
 
-_PATH: Final = re.compile(r"/slurm/(v[0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4})/(?:(node)/\{node_name\}|job/\{job_id\})/?")
+Act = Literal["update", "signal", "reserve", "unreserve"]
+_PATH: Final = re.compile(
+    r"/slurm/(?P<version>v[0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4})/"
+    r"(?:(?P<update>node/\{node_name\})|(?P<signal>job/\{job_id\})"
+    r"|(?P<reserve>reservation)|(?P<unreserve>reservation/\{reservation_name\}))/?"
+)
 _AUTHENTICATION: Final = frozenset({1007, 2002, 2010})
 _AUTHENTICATION_STATUS: Final = frozenset(
     {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NETWORK_AUTHENTICATION_REQUIRED}
@@ -48,14 +53,16 @@ class Dialect:
     version: str
     updates_nodes: bool
     signals_steps: bool
+    reserves: bool = False
+    """Makes, changes and deletes reservations: v0.0.43, of Slurm 25.05, is the first that does."""
 
 
 @dataclass(frozen=True)
 class Offer:
-    """Of one version: whether its path for a node takes updates, or its path for a job signals for steps only."""
+    """Of one version: whether it updates a node, signals a job's steps alone, makes or deletes a reservation."""
 
     version: str
-    of_node: bool
+    act: Act
     can: bool
 
 
@@ -120,20 +127,25 @@ def read_offer(path: str | None, value: Any) -> Offer | None:
     found = _PATH.fullmatch(path or "")
     if found is None:
         return None
-    version, of_node = found.group(1), bool(found.group(2))
-    can = "post" in value if of_node else _signals_steps(value)
-    return Offer(version, of_node, can)
+    act = cast(Act, found.lastgroup)
+    can = _signals_steps(value) if act == "signal" else ("delete" if act == "unreserve" else "post") in value
+    return Offer(found["version"], act, can)
 
 
 def choose_dialect(offers: Iterable[Offer | None], url: str) -> Dialect:
     """From the paths of an OpenAPI document. Raises: SlurmFailed if no version is spoken by both sides."""
     known = [offer for offer in offers if offer is not None]
-    updates = {offer.version: offer.can for offer in known if offer.of_node}
-    signals = {offer.version for offer in known if not offer.of_node and offer.can}
+    nodes = {offer.version for offer in known if offer.act == "update"}
+    can = {(offer.version, offer.act) for offer in known if offer.can}
     for version in KNOWN_VERSIONS:
-        if version in updates:
-            return Dialect(version, updates[version], version in signals)
-    spoken = ", ".join(sorted(updates)[:_ERRORS]) or "no version of the API for nodes"
+        if version in nodes:
+            return Dialect(
+                version,
+                updates_nodes=(version, "update") in can,
+                signals_steps=(version, "signal") in can,
+                reserves=(version, "reserve") in can and (version, "unreserve") in can,
+            )
+    spoken = ", ".join(sorted(nodes)[:_ERRORS]) or "no version of the API for nodes"
     raise SlurmFailed(
         f"slurmrestd at {url} speaks {spoken}, this program {KNOWN_VERSIONS[-1]} to {KNOWN_VERSIONS[0]}: load the "
         "plugin of one of these in slurmrestd (-d)",

@@ -152,6 +152,15 @@ class SlurmJob:
         return includes(self.places, node)
 
 
+@dataclass(frozen=True)
+class SlurmReservation:
+    name: str
+    nodes: str
+    """As Slurm writes them."""
+    begins: datetime | None
+    ends: datetime | None
+
+
 class Bounds:
     """What is kept of one answer, all objects together. Raises: ValueError for more than a program can bear."""
 
@@ -174,6 +183,10 @@ class Bounds:
         if self._places > MAX_PLACES:
             raise ValueError(f"its jobs are on more than {MAX_PLACES} hosts in all, each counted for each job")
         return job
+
+    def reservation(self, reservation: SlurmReservation) -> SlurmReservation:
+        self._count(reservation.name, reservation.nodes)
+        return reservation
 
     def _count(self, *texts: str) -> None:
         self._bytes += OBJECT_BYTES + sum(map(sys.getsizeof, texts))
@@ -213,6 +226,15 @@ def read_job(body: Mapping[str, Any]) -> SlurmJob:
         has_limit=(_said_number(body.get("time_limit")) or _NO_LIMIT) < _NO_LIMIT,
         exit_code=exit_code,
         signal=signal,
+    )
+
+
+def read_reservation(body: Mapping[str, Any]) -> SlurmReservation:
+    return SlurmReservation(
+        name=_text(body.get("name")),
+        nodes=_text(body.get("node_list")),
+        begins=_moment(body.get("start_time")),
+        ends=_moment(body.get("end_time")),
     )
 
 

@@ -28,7 +28,15 @@ from provisioner.jobs.slurm.answers import (
     read_answer,
     read_offer,
 )
-from provisioner.jobs.slurm.objects import Bounds, SlurmJob, SlurmNode, read_job, read_node
+from provisioner.jobs.slurm.objects import (
+    Bounds,
+    SlurmJob,
+    SlurmNode,
+    SlurmReservation,
+    read_job,
+    read_node,
+    read_reservation,
+)
 from provisioner.outbound.adapter import StreamedAdapter
 from provisioner.outbound.bulkhead import NoRoom
 from provisioner.outbound.deadline import TooLarge, TooSlow, bounded_call
@@ -121,6 +129,23 @@ class SlurmRest:
             return False
         self._tell("DELETE", f"job/{job.id}", query={"signal": signal, "flags": STEPS_ONLY})
         return True
+
+    @property
+    def reserves(self) -> bool:
+        """Whether this slurmrestd makes, changes and deletes reservations; every one shows them."""
+        return self._dialect().reserves
+
+    def reservations(self) -> tuple[SlurmReservation, ...]:
+        """Every reservation that Slurm has."""
+        keep = _reader(read_reservation, Bounds().reservation)
+        return tuple(self._ask("GET", "reservations", "reservations", keep, many=True))
+
+    def set_reservation(self, body: Mapping[str, Any]) -> None:
+        """Make the one that `body` names, or change what it says of it. Look afterwards."""
+        self._tell("POST", "reservation", body=body)
+
+    def delete_reservation(self, name: str) -> None:
+        self._tell("DELETE", f"reservation/{name}")
 
     def _ask(
         self, method: str, path: str, key: str, keep: Keep[T], *, many: bool = False, may_be_unknown: bool = False

@@ -21,13 +21,22 @@ from provisioner.api.node_pool import NodePool
 from provisioner.api.pool_settings import SlurmJobs
 from provisioner.cluster.client import Cluster
 from provisioner.jobs.ended import EndedJob, no_later_than
-from provisioner.jobs.slurm.acts import end_jobs, require_node, signal_of, update_node, warn_job
+from provisioner.jobs.slurm.acts import (
+    delete_reservation,
+    end_jobs,
+    require_node,
+    reserve_node,
+    signal_of,
+    update_node,
+    warn_job,
+)
 from provisioner.jobs.slurm.answers import SlurmFailed
 from provisioner.jobs.slurm.connections import BACKEND, SlurmConnections, key_of, slurm_bulkhead
 from provisioner.jobs.slurm.jobs import NodeJobs, as_job, describe, jobs_of_node, warned
 from provisioner.jobs.slurm.looks import Failure, SlurmCluster, SlurmLooks
 from provisioner.jobs.slurm.objects import SlurmNode
-from provisioner.jobs.work import EvictionBlocked, Job, JobKind, SlurmDrained
+from provisioner.jobs.slurm.reservations import maintenance_of, reservation_name
+from provisioner.jobs.work import EvictionBlocked, Job, JobKind, SlurmDrained, SlurmReserved
 from provisioner.outbound.bulkhead import Bulkhead
 from provisioner.outbound.lanes import Lanes
 
@@ -185,6 +194,41 @@ class SlurmWorkloads:
             raise SlurmFailed(f"Slurm node {node} was not resumed, it is {after.state}", after_seconds=5.0)
         log.info("slurm node was resumed", node=node, reason=reason, state=after.state)
         return True
+
+    def reserve(self, server: str, pool: NodePool, maintenance: str, begins: datetime) -> SlurmReserved | None:
+        """Reserve the node from `begins` on; None where that cannot be asked for. Raises: SlurmFailed."""
+        settings = pool.spec.jobs.slurm
+        if settings is None:
+            return None
+        rest = self._connections.connect(key_of(settings))
+        if not rest.reserves:
+            return None
+        node, name = settings.node_name_prefix + server, reservation_name(maintenance)
+        with self._acting(settings, node):
+            found = reserve_node(rest, name, node, begins, self._now())
+        return SlurmReserved(node=node, maintenance=maintenance, begins=found.begins)
+
+    def unreserve(self, node: str, maintenance: str, pool: NodePool) -> bool:
+        """Delete the reservation of `node` for that Maintenance; whether there was one. Raises: SlurmFailed."""
+        settings = pool.spec.jobs.slurm
+        if settings is None:
+            return False
+        rest = self._connections.connect(key_of(settings))
+        with self._acting(settings, node):
+            return delete_reservation(rest, reservation_name(maintenance), node)
+
+    def reserved(self, pool: NodePool, servers: Collection[str]) -> tuple[SlurmReserved, ...]:
+        """Reservations of ours, by their names, each of one of `servers`. Raises: SlurmFailed."""
+        settings = pool.spec.jobs.slurm
+        if settings is None:
+            return ()
+        nodes = {settings.node_name_prefix + server for server in servers}
+        reservations = self._connections.connect(key_of(settings)).reservations()
+        return tuple(
+            SlurmReserved(node=each.nodes, maintenance=maintenance, begins=each.begins)
+            for each in reservations
+            if each.nodes in nodes and (maintenance := maintenance_of(each)) is not None
+        )
 
     def evict(self, server: str, pool: NodePool, *, spare: Collection[JobKind]) -> tuple[EvictionBlocked, ...]:
         """Requeue or cancel the jobs there; returns those that are still there, and why. Never raises SlurmFailed."""
