@@ -30,7 +30,8 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
     origin = typing.get_origin(hint)
     arguments = typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        return st.none() | values_of(next(option for option in arguments if option is not type(None)))
+        values = st.one_of(*(values_of(option) for option in arguments if option is not type(None)))
+        return st.none() | values if type(None) in arguments else values
     if origin is typing.Literal:
         return st.sampled_from(arguments)
     if origin is tuple:
