@@ -283,11 +283,19 @@ def test_a_maintenance_under_now_is_for_those_who_may_disrupt(
 
 @pytest.mark.parametrize(
     "forged",
-    [entry("user-alice"), entry("user-bob", user="bob"), entry("condition-reboot"), entry("rollout", user="ada")],
+    [entry("user-alice"), entry("user-bob", user="bob"), entry("condition-reboot")],
 )
 def test_nobody_asks_in_another_name(operator: Cluster, unique: str, forged: dict[str, Any]) -> None:
     with pytest.raises(Refused, match="is not alice's to write"):
         file_maintenance(operator, unique, forged)
+
+
+def test_nobody_asks_as_a_rollout(operator: Cluster, administrator: Cluster, cluster: Cluster, unique: str) -> None:
+    for person, name in ((operator, "alice"), (administrator, "ada")):
+        with pytest.raises(Refused, match="is that of rollouts alone"):
+            file_maintenance(person, unique, entry("rollout", user=name))
+    file_maintenance(operator, unique, entry("user-alice", user="alice"))
+    assert filed(cluster, unique) == ["user-alice"]
 
 
 def test_nobody_takes_over_or_withdraws_what_another_asked_for(

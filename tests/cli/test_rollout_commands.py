@@ -227,12 +227,13 @@ def test_undo_goes_back_to_where_the_rollout_came_from_and_counts_who_never_left
     site.add_in_use(site.new)
     site.add_in_use()
     site.add_in_use()
-    broken = site.add_in_use(site.new, failed=site.new, in_use=False)
+    site.add_in_use(site.new, failed=site.new, in_use=False)
+    silent = site.add_in_use(site.new, ready=False)
     site.controller_says()
     told = site.done("rollout", "undo", site.prefix)
     assert (site.pool.spec.image_ref, site.pool.spec.upgrade_strategy.paused) == (site.old, False)
-    assert f"goes back from Image {site.new} to {site.old}: 1 server has to go back, 2 never left" in told
-    assert f"kubectl provision reboot {broken} --now" in told
+    assert f"goes back from Image {site.new} to {site.old}: 2 servers have to go back, 2 never left" in told
+    assert f"kubectl provision reboot {silent} --now" in told
     assert "it was paused, and is not any more" in told
 
 
