@@ -54,10 +54,13 @@ class Site(RackOfNodes):
         self.server_is(name, runs or self.old, **status)
         return name
 
-    def server_is(self, name: str, runs: str, *, failed: str | None = None, in_use: bool = True) -> None:
+    def server_is(
+        self, name: str, runs: str, *, failed: str | None = None, in_use: bool = True, lives: bool = True
+    ) -> None:
         moment = rfc3339(datetime.now(UTC) - timedelta(hours=1))
         digest = OLD_DIGEST if runs == self.old else NEW_DIGEST
-        ready = {"type": "Ready", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": moment}
+        said = {"message": "", "lastTransitionTime": moment}
+        ready = {"type": "Ready", "status": "True" if lives else "False", "reason": "Ready", **said}
         verified = {**ready, "type": "Verified", "status": "True" if in_use else "False", "reason": "Passed"}
         booted = {"imageRef": runs, "imageDigest": digest, "conditions": [ready]}
         self.admin.apply_status(Server, name, booted, manager="provisioner-boot-controller")
@@ -228,7 +231,7 @@ def test_undo_goes_back_to_where_the_rollout_came_from_and_counts_who_never_left
     site.add_in_use()
     site.add_in_use()
     site.add_in_use(site.new, failed=site.new, in_use=False)
-    silent = site.add_in_use(site.new, ready=False)
+    silent = site.add_in_use(site.new, lives=False)
     site.controller_says()
     told = site.done("rollout", "undo", site.prefix)
     assert (site.pool.spec.image_ref, site.pool.spec.upgrade_strategy.paused) == (site.old, False)

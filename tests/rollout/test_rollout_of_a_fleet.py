@@ -179,7 +179,7 @@ def test_a_rollout_that_is_undone_half_way_goes_back_without_a_canary() -> None:
     world = begin(servers=4, max_parallel=1)
     old, new = world.images[OLD], world.images[NEW]
     world.pool_image(NEW)
-    world.run(1000)
+    world.run(850)
     assert images(world)[:2] == [new, new]
     assert images(world)[3] == old
     world.pool_image(OLD)

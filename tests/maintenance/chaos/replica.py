@@ -122,7 +122,8 @@ class Replica:
         for controller in self.controllers:
             waiting = controller.queue._waiting
             if waiting:
-                moments.append(self._clock.start + timedelta(seconds=waiting[0][0]))
+                # Rounded up: a moment before it is due nothing would happen, and the next one be taken for the first.
+                moments.append(self._clock.start + timedelta(seconds=waiting[0][0], microseconds=1))
         return min(moments, default=None)
 
     def _reconcile(self, controller: Controller, key: str) -> None:

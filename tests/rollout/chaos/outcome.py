@@ -35,9 +35,15 @@ def is_complete(world: World) -> bool:
 
 
 def is_stopped(world: World) -> bool:
-    """Whether it stopped itself, and what had begun by then is over."""
-    said = status_of(world).rollout
-    stopped = said is not None and said.image_ref == wanted_image(world) and said.stopped is not None
+    """Whether it stopped itself, and what had begun by then is over.
+
+    One that was complete stays so when a server fails that comes late: no other begins, and Degraded says so.
+    """
+    status = status_of(world)
+    said, most = status.rollout, world.cluster.read(NodePool, world.pool_name).spec.upgrade_strategy.max_failures
+    if said is None or said.image_ref != wanted_image(world):
+        return False
+    stopped = said.stopped is not None or (said.completed_time is not None and status.failed >= most)
     return stopped and not any(phase_of(body) in DISTURBING_PHASES for body in world.maintenances())
 
 

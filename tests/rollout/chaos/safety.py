@@ -290,6 +290,8 @@ class Safety:
         once_more = before is not None and (before.attempt in _attempts(m) or before.failed_at is not None)
         must(not runs or once_more, f"{name} ran {boot.image} already, and is rebooted into it by {m.name}")
         decided = world.decisions + len(world.history.pool_images)
+        if _was_booted_away(machine, boot.image, {a for each in self._maintenances() for a in _attempts(each)}):
+            self.passage(boot.image).begun.pop((name, decided), None)
         begun = self.passage(boot.image).begun.setdefault((name, decided), set())
         begun.add(m.name)
         must(len(begun) == 1, f"{name} boots twice for {boot.image}: {sorted(begun)}")
@@ -310,6 +312,16 @@ class Safety:
             for r in m.spec.requestors
         )
         world.story.must(late or now_asked or told >= warning - SLACK - world.most_skew, words)
+
+
+def _was_booted_away(machine: FakeMachine, image: str, attempts: set[str]) -> bool:
+    """Whether it was in use with the image, and was then booted into another one by a Maintenance.
+
+    A reboot that people ask for while the rollout's own boot is under way comes right after it, and boots what is
+    assigned by then, which may still be the image before.
+    """
+    used = [number for number, boot in enumerate(machine.log) if boot.image == image and boot.passed_at is not None]
+    return bool(used) and any(boot.image != image and boot.attempt in attempts for boot in machine.log[used[0] :])
 
 
 def _is_in_use(server: Server) -> bool:

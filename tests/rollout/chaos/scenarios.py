@@ -86,7 +86,7 @@ def play_to_its_end(world: World) -> None:
             decide(world)
         elif broken(world):
             repair(world)
-        else:
+        elif is_over(world):
             break
     check_complete(world)
     world.story.judge()
@@ -95,7 +95,16 @@ def play_to_its_end(world: World) -> None:
 def is_over(world: World) -> bool:
     """Whether nothing is to come: it is complete, somebody leads, and every Maintenance has ended."""
     rests = bool(world.replicas) and all(has_ended(body) for body in world.maintenances())
-    return rests and not world.has_plans and not world.workloads.jobs and is_complete(world)
+    rests = rests and not world.has_plans and not world.workloads.jobs
+    image = administrators.wanted_image(world)
+    return (
+        rests
+        and is_complete(world)
+        and all(
+            machine.running_image == image or not machine.is_fit() or administrators.is_left_alone(world, name)
+            for name, machine in world.machines.items()
+        )
+    )
 
 
 def decide(world: World) -> None:

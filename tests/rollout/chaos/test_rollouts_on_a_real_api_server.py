@@ -1,4 +1,4 @@
-"""Some of the same rollouts on a real API server, with each account's own rights and under the shipped policies."""
+"""Some of the same rollouts against a real API server, with each account's own rights and the shipped policies."""
 
 from __future__ import annotations
 

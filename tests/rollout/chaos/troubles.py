@@ -112,6 +112,14 @@ def _asked(type_: str, policy: str, message: str = "") -> Callable[[World], None
     return strike
 
 
+def _maintenances_are_seen_late(world: World) -> None:
+    """Jobs start meanwhile, wherever they may."""
+    for replica in world.replicas:
+        replica.freeze(60, "maintenances")
+    for number, name in enumerate(world.names):
+        world.start_job(FakeJob(f"short-{number}", (name,), ends_at=world.clock.in_seconds(20)))
+
+
 def _maintenances_deleted(world: World) -> None:
     world.decisions += 1
     people.delete_maintenances(world)
@@ -138,6 +146,7 @@ TROUBLES: Final = (
     Injection(name="the image fails its checks", strike=_bad("checks fail")),
     Injection(name="the image flaps", strike=_flaps_for_hours),
     Injection(name="its kubelet dies after an hour", strike=_bad("kubelet dies")),
+    Injection(name="Maintenances are seen late", strike=_maintenances_are_seen_late),
     Injection(name="a rack is lost", strike=_rack_lost),
     Injection(name="a power cut", strike=_power_cut),
     Injection(name="jobs that never end", strike=_endless_jobs),
