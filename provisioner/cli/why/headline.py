@@ -24,7 +24,7 @@ WAITS: Final = {
     "Hold": "until nobody holds it",
     "Image": "for its Image",
     "Maintenance": "for another Maintenance",
-    "Rollout": "for its turn",
+    "Rollout": "for its turn in the rollout",
     "Budget": "for a slot of its pool's budget",
     "Agent": "for its agent",
     "Slurm": "for Slurm's answer",
