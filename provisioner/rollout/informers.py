@@ -100,6 +100,7 @@ def _of_server(server: Json | None) -> Any:
         (server or {}).get("metadata", {}).get("labels"),
         *(status.get(key) for key in ("imageRef", "imageDigest", "assignedImageRef", "upgradeFailure")),
         (status.get("power") or {}).get("state"),
+        (status.get("verification") or {}).get("bootID"),
         [
             (c.get("type"), c.get("status"))
             for c in status.get("conditions") or ()

@@ -41,9 +41,10 @@ def target_of(name: str, image: Image | None) -> Target:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeSign:
-    """What is looked at of a Node. has_reported: a kubelet has. staged: id of what its agent staged, or could not."""
+    """What is looked at of a Node. boot_id: of the boot that its kubelet reported; None if none has. staged: id of what
+    its agent staged, or could not."""
 
-    has_reported: bool
+    boot_id: str | None
     held: bool
     staged: str | None = None
 
@@ -93,7 +94,7 @@ def read_sign(node: Mapping[str, Any] | None) -> NodeSign | None:
     report = read_annotation(BootReport, annotations.get(BOOT_REPORT_ANNOTATION))
     settled = report is not None and report.state in ("Staged", "Failed")
     return NodeSign(
-        has_reported=read_boot_id(node) is not None,
+        boot_id=read_boot_id(node),
         held=any(c.get("type") == HOLD_REQUESTED and c.get("status") == "True" for c in conditions),
         staged=report.id if report is not None and settled else None,
     )
@@ -110,8 +111,7 @@ def judge_standing(
 ) -> Standing:
     """`maintenances`: all of the server. `retried`: what failed before then is forgotten."""
     status = server.status
-    in_use, since, out = _use(server)
-    in_use = in_use and sign is not None
+    in_use, since, out = _use(server, sign)
     runs_target = status.image_digest == target.digest if target.digest is not None else False
     runs_target = runs_target or status.image_ref == target.name
     active = [m for m in maintenances if m.status.phase not in FINAL_PHASES]
@@ -130,7 +130,7 @@ def judge_standing(
     elif in_use or _is_left_behind(server, sign):
         state = "Outdated"
         excluded = _exclusion(server, sign) or _wish_of_a_person(server, maintenances)
-    elif sign is None or not sign.has_reported:
+    elif sign is None or sign.boot_id is None:
         state = "Absent"
     elif runs_target and not _is_off(server):
         again = None if out is None else out + OUT_SECONDS
@@ -153,13 +153,16 @@ def judge_standing(
     )
 
 
-def _use(server: Server) -> tuple[bool, float | None, float | None]:
-    """Whether jobs may come, by what boot and health controllers say; since when; or since when not."""
+def _use(server: Server, sign: NodeSign | None) -> tuple[bool, float | None, float | None]:
+    """Whether jobs may come, by what boot and health controllers say of the boot that runs; since when; or since when
+    not, as far as that is known."""
     found = [find_condition(server.status.conditions, type_) for type_ in ("Ready", "Verified")]
     holds = [c for c in found if c is not None and c.status == "True"]
     times = [parse_time(c.last_transition_time).timestamp() for c in holds]
     if len(holds) == len(found):
-        return True, max(times), None
+        checked = server.status.verification
+        is_checked = sign is not None and checked is not None and checked.boot_id.lower() == sign.boot_id
+        return (True, max(times), None) if is_checked else (False, None, max(times))
     lost = [parse_time(c.last_transition_time).timestamp() for c in found if c is not None and c not in holds]
     return False, None, min(lost, default=None)
 
@@ -167,7 +170,7 @@ def _use(server: Server) -> tuple[bool, float | None, float | None]:
 def _is_left_behind(server: Server, sign: NodeSign | None) -> bool:
     """Whether it lives, out of use, with an image that it failed with and that nobody wants any more."""
     failure, ready = server.status.upgrade_failure, find_condition(server.status.conditions, "Ready")
-    lives = sign is not None and sign.has_reported and ready is not None and ready.status == "True"
+    lives = sign is not None and sign.boot_id is not None and ready is not None and ready.status == "True"
     return lives and failure is not None and failure.image_ref == server.status.image_ref
 
 

@@ -64,7 +64,9 @@ class Site(RackOfNodes):
         verified = {**ready, "type": "Verified", "status": "True" if in_use else "False", "reason": "Passed"}
         booted = {"imageRef": runs, "imageDigest": digest, "conditions": [ready]}
         self.admin.apply_status(Server, name, booted, manager="provisioner-boot-controller")
-        self.admin.apply_status(Server, name, {"conditions": [verified]}, manager="provisioner-health")
+        checked = {"bootID": "boot-1", "attempt": 1, "startedTime": moment, "finishedTime": moment}
+        told = {"conditions": [verified], "verification": checked}
+        self.admin.apply_status(Server, name, told, manager="provisioner-health")
         failure = {"imageRef": failed, "time": moment, "message": "ChecksFailed: GPUs: 7 of 8"}
         assigned: dict[str, Any] = {"assignedImageRef": runs} | ({"upgradeFailure": failure} if failed else {})
         self.admin.apply_status(Server, name, assigned, manager=ROLLOUT)

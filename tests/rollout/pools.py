@@ -8,7 +8,7 @@ from typing import Any
 from provisioner.api import Maintenance
 from provisioner.api.maintenance import Requestor
 from provisioner.api.meta import parse_time
-from provisioner.api.server_status import BootOrder, ServerStatus
+from provisioner.api.server_status import BootOrder, ServerStatus, Verification
 from provisioner.rollout.standing import NodeSign, Standing, Target, judge_standing
 from tests.boot import objects
 from tests.boot.objects import at, condition
@@ -16,7 +16,8 @@ from tests.boot.objects import at, condition
 OLD, NEW = "old", "new"
 TARGET = Target(name=NEW)
 NOW = parse_time(at(7200)).timestamp()
-NODE = NodeSign(has_reported=True, held=False)
+NODE = NodeSign(boot_id="b1", held=False)
+CHECKED = Verification(boot_id="B1", attempt=1, started_time=at(0), finished_time=at(0))
 
 
 def entry(turn: Any = "Granted", image: str = NEW, **changes: Any) -> Requestor:
@@ -44,7 +45,8 @@ def stands(
 ) -> Standing:
     """r01-u01, which runs `image`; Ready and Verified since noon, or not."""
     conditions = (condition("Ready", ready), condition("Verified", verified))
-    status = replace(ServerStatus(), image_ref=image, conditions=conditions, **changes.pop("status", {}))
+    given = {"image_ref": image, "conditions": conditions, "verification": CHECKED, **changes.pop("status", {})}
+    status = replace(ServerStatus(), **given)
     server = objects.server(status=status, **changes)
     return judge_standing(server, node, maintenances, target, retried=retried, now=now)
 

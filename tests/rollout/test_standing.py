@@ -24,7 +24,7 @@ PERSON = Requestor(name="user-alice", action="Reimage", image_ref="other")
         ("without a Node, it boots the right image when it boots", {"node": None}, "Absent"),
         (
             "so does one whose Node was only made for it",
-            {"node": NodeSign(has_reported=False, held=False), "ready": "False"},
+            {"node": NodeSign(boot_id=None, held=False), "ready": "False"},
             "Absent",
         ),
         ("out of use with another image, it is not the rollout's doing", {"ready": "False"}, "Down"),
@@ -110,7 +110,7 @@ def test_a_failure_is_put_on_record_with_its_words_and_forgotten_only_by_a_perso
 
 
 def test_held_and_excluded_ones_say_so() -> None:
-    assert "held by a person" in str(stands(OLD, node=NodeSign(has_reported=True, held=True)).excluded)
+    assert "held by a person" in str(stands(OLD, node=NodeSign(boot_id="b1", held=True)).excluded)
     assert "spec.upgrades" in str(stands(OLD, upgrades="Excluded").excluded)
     assert stands(OLD, upgrades="Follow").excluded is None
 
@@ -122,3 +122,11 @@ def test_what_a_person_booted_once_is_not_undone_behind_that_persons_back() -> N
     ours = asked(entry(image="other"), phase="Completed", boots="other")
     assert stands("other", ours, status=status).excluded is None
     assert stands("other", status=status).excluded is None, "nobody knows any more who asked"
+
+
+def test_what_was_checked_in_the_boot_before_says_nothing_of_the_boot_that_runs() -> None:
+    rebooted = NodeSign(boot_id="b2", held=False)
+    early = NOW - 7200 + OUT_SECONDS - 1
+    found = stands(NEW, node=rebooted, now=early)
+    assert (found.state, found.in_use) == ("Down", False)
+    assert found.again == early + 1, "it has failed if it is not verified by then"

@@ -54,7 +54,8 @@ class Safety:
     def __init__(self, world: World) -> None:
         self._world = world
         self._passages: dict[str, Passage] = {}
-        self._fit: dict[str, tuple[str, datetime]] = {}
+        self._fit: dict[str, tuple[str, datetime, str]] = {}
+        """Of each machine in use: its boot, since when, and its image, as it was when it was looked at last."""
         self._out: dict[str, datetime] = {}
         self._granted: set[str] = set()
         self._left_alone: dict[str, datetime] = {}
@@ -101,9 +102,10 @@ class Safety:
         if world.is_api_away():
             return
         servers, maintenances = self._servers(), self._maintenances()
-        self._look_at_machines(servers)
         image = wanted_image(world)
         passage = self.passage(image)
+        self._pass_stages(image, passage)  # by what was in use until this very moment
+        self._look_at_machines(servers)
         passage.ever_failed |= set(self._failed(image, servers, maintenances))
         self._pass_stages(image, passage)
         on_way = self._on_way(image, maintenances)
@@ -127,8 +129,8 @@ class Safety:
                 self._out.setdefault(name, now)
             else:
                 self._out.pop(name, None)
-                if self._fit.get(name, ("", now))[0] != machine.boot_id:
-                    self._fit[name] = machine.boot_id, now
+                if name not in self._fit or self._fit[name][0] != machine.boot_id:
+                    self._fit[name] = machine.boot_id, now, machine.running_image
             if is_left_alone(world, name):
                 self._left_alone.setdefault(name, now)
             else:
@@ -138,7 +140,7 @@ class Safety:
         """Note the stages that are over by what machines did."""
         world, now = self._world, self._world.clock.now
         stages = self._stages()
-        runs = {name for name in self._fit if world.machines[name].running_image == image}
+        runs = {name for name, (_, _, running) in self._fit.items() if running == image}
         able = runs | self._on_way(image, self._maintenances()) - passage.ever_failed
         able |= {name for name in self._fit if name not in self._left_alone and name not in passage.ever_failed}
         while passage.passed < len(stages):
@@ -197,7 +199,7 @@ class Safety:
         now = self._world.clock.now
         left = [
             name
-            for name, (_, since) in self._fit.items()
+            for name, (_, since, _) in self._fit.items()
             if now - since > SLACK and name in servers and name not in self._left_alone
             if self._world.machines[name].running_image != image and self._world.nodes().get(name) is not None
         ]

@@ -85,7 +85,7 @@ def play_to_its_end(world: World) -> None:
             world.story.judge()
             decide(world)
         elif broken(world):
-            repair(world)
+            decide(world)
         elif is_over(world):
             break
     check_complete(world)
