@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from provisioner.api import Image, NodePool
+from provisioner.api.conditions import find_condition
 from provisioner.api.meta import parse_time
 from provisioner.api.upgrade_strategy import UpgradeDeadline, UpgradeStrategy
 from provisioner.cluster.source import spec_of
@@ -67,6 +68,9 @@ def halted_by(pool: NodePool, course: Course, image: Image | None) -> str | None
         return course.rollout.stopped.message
     if image is None:
         return f"Image '{pool.spec.image_ref}' does not exist: publish it, or correct spec.imageRef of the NodePool"
+    available = find_condition(image.status.conditions, "Available")
+    if available is not None and available.status == "False":
+        return f"Image '{image.name}' cannot be booted: {available.message}; publish it again, or name another one"
     return None
 
 

@@ -1,4 +1,4 @@
-"""What one server's first boot and one reimage by kexec cost the API server.
+"""What one server's first boot, one reimage by kexec and its part of a rollout cost the API server.
 
 Real: the API server, the shipped accounts, all controllers as `provisioner controller` runs them, the boot service's
 join and progress. Played: the BMC (one that is on when told), the kubelet (not counted), and the agent, which makes the
@@ -53,7 +53,7 @@ from tests.join.world import ask, certificate_pem, connect_as, private_pem
 from tests.people import BOOT, CONTROLLER, kubeconfig_of
 from tests.requests.counted import Counts, lists, table
 
-FIRST_BOOT_AT_MOST, REIMAGE_AT_MOST = 50, 75
+FIRST_BOOT_AT_MOST, REIMAGE_AT_MOST, ROLLOUT_AT_MOST = 50, 75, 6
 NEXT_DIGEST = "sha256:" + "cd" * 32
 SECONDS = 300.0
 
@@ -312,6 +312,42 @@ def create(cluster: Cluster, resource: Any) -> None:
 def test_what_a_first_boot_and_a_reimage_by_kexec_cost(site: Site) -> None:
     site.comes_to_rest()
     site.counts.take()
+    _first_boot(site)
+    first = site.take("FIRST BOOT")
+
+    site.counts.take()
+    asked = {"type": REIMAGE_REQUESTED, "status": "True", "reason": "WhenIdle", "message": f"image={site.name}-new",
+             "lastTransitionTime": rfc3339(datetime.now(UTC))}  # fmt: skip
+    site.admin.strategic_patch(NODES, site.name, {"status": {"conditions": [asked]}}, subresource="status")
+    _comes_back_by_kexec(site)
+    reimage = site.take("REIMAGE")
+
+    assert site.bmc.boots == 1
+    assert lists(first) == []
+    assert lists(reimage, allowed=["Pod"]) == []
+    # Requests that met another writer are requests, too: how many do is for the load of the machine to decide.
+    assert sum(first.values()) <= FIRST_BOOT_AT_MOST, table(first)
+    assert sum(reimage.values()) <= REIMAGE_AT_MOST, table(reimage)
+
+
+def test_what_a_rollout_asks_about_each_server_beside_what_its_maintenance_costs(site: Site) -> None:
+    site.comes_to_rest()
+    _first_boot(site)
+    site.counts.take()
+    site.admin.patch(of(NodePool), site.name, {"spec": {"imageRef": f"{site.name}-new"}})
+    _comes_back_by_kexec(site)
+    site.until("the image is assigned", lambda: site.server.status.assigned_image_ref == f"{site.name}-new")
+    site.comes_to_rest()
+    asked = site.take("ROLLOUT")
+    own = Counter({key: n for key, n in asked.items() if key[0] == "rollout"})
+    of_server = Counter({key: n for key, n in own.items() if not key[2].startswith(("NodePool", "Event"))})
+    assert lists(own) == []
+    assert of_server["rollout", "CREATE", "Maintenance"] == 1
+    assert of_server["rollout", "APPLY", "Server/status"] == 1
+    assert sum(of_server.values()) <= ROLLOUT_AT_MOST, table(of_server)
+
+
+def _first_boot(site: Site) -> None:
     create(
         site.admin,
         server(site.name, status=ServerStatus(), boot_mac_address=site.mac, rack_ref=site.name, node_pool_ref=site.name,
@@ -321,12 +357,9 @@ def test_what_a_first_boot_and_a_reimage_by_kexec_cost(site: Site) -> None:
     site.boots(samples.DIGEST, secrets.token_hex(32), ("IPXE", "Stage1", "Root", "System", "Token"))
     site.until("the server is in production", site.is_in_production)
     site.comes_to_rest()
-    first = site.take("FIRST BOOT")
 
-    site.counts.take()
-    asked = {"type": REIMAGE_REQUESTED, "status": "True", "reason": "WhenIdle", "message": f"image={site.name}-new",
-             "lastTransitionTime": rfc3339(datetime.now(UTC))}  # fmt: skip
-    site.admin.strategic_patch(NODES, site.name, {"status": {"conditions": [asked]}}, subresource="status")
+
+def _comes_back_by_kexec(site: Site) -> None:
     site.obeys("Stage", "Staging", "Staged")
     key = secrets.token_hex(32)
     site.obeys("Kexec", "Rebooting", key_sha256=samples.key_digest(key))
@@ -335,14 +368,6 @@ def test_what_a_first_boot_and_a_reimage_by_kexec_cost(site: Site) -> None:
     site.boots(NEXT_DIGEST, key, ("Stage1", "System", "Token"))
     site.until("the server is back", lambda: _is_over(site) and site.is_in_production())
     site.comes_to_rest()
-    reimage = site.take("REIMAGE")
-
-    assert site.bmc.boots == 1
-    assert lists(first) == []
-    assert lists(reimage, allowed=["Pod"]) == []
-    # Requests that met another writer are requests, too: how many do is for the load of the machine to decide.
-    assert sum(first.values()) <= FIRST_BOOT_AT_MOST, table(first)
-    assert sum(reimage.values()) <= REIMAGE_AT_MOST, table(reimage)
 
 
 def _is_over(site: Site) -> bool:

@@ -254,6 +254,21 @@ def test_at_its_deadline_a_gang_ends_together_after_its_warning() -> None:
     assert set(world.workloads.interrupted) == {"gang"}
 
 
+def test_an_image_that_the_boot_hosts_lose_on_the_way_halts_the_rollout_until_they_have_it() -> None:
+    world = begin(canary=Canary(count=0), max_parallel=1)
+    world.pool_image(NEW)
+    world.run(30)
+    world.image_is_there(NEW, there=False)
+    world.run(2 * HOUR)
+    assert "cannot be booted" in status(world).rollout.message
+    assert images(world).count(world.images[NEW]) <= 1
+    world.image_is_there(NEW, there=True)
+    world.run(2 * HOUR)
+    assert images(world) == [world.images[NEW]] * 3
+    assert [machine.boots for machine in world.machines.values()] == [1, 1, 1]
+    end_well(world)
+
+
 def set_strategy(world: World, changes: dict[str, Any]) -> None:
     patch = {"spec": {"upgradeStrategy": changes}}
     world.cluster.patch(of(NodePool), world.pool_name, patch, manager="kubectl")
