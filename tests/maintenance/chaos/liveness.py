@@ -88,6 +88,9 @@ def _proof(world: World, asked: Asked, end: datetime) -> bool:
     for boot in world.machines[asked.server].log:
         # An Image may come by a boot that was under way; whoever asks for more gets one that begins after that.
         first = boot.joined_at if asked.action == "Reimage" else boot.at
+        is_up = boot.down_at is None or boot.down_at > asked.at
+        if world.fleet.rollout is not None and asked.image == boot.image and first is not None and is_up:
+            first = max(first, asked.at)  # the rollout has just brought what a person asks for
         if boot.joined_at is None or first is None or first < asked.at - SLACK:
             continue
         was_cold = was_cold or boot.cold

@@ -117,7 +117,7 @@ class Safety:
             f"{sorted(on_way)} have {image} or are on their way to it, in a stage for {limit}",
         )
         self._judge_released(image, passage)
-        self._judge_complete(image, servers)
+        self._judge_complete(image, servers, maintenances)
         self._judge_grants(image, servers, maintenances)
 
     def _look_at_machines(self, servers: dict[str, Server]) -> None:
@@ -190,17 +190,19 @@ class Safety:
         fresh = released is not None and released.image_ref == image and passage.passed == 0
         self._world.story.must(not fresh, f"{image} is released, though it has not passed the canary")
 
-    def _judge_complete(self, image: str, servers: dict[str, Server]) -> None:
-        """When it is called complete, nobody in use is left behind whom no person wanted so."""
+    def _judge_complete(self, image: str, servers: dict[str, Server], maintenances: list[Maintenance]) -> None:
+        """When it is called complete, nobody in use is left behind whom no person wanted so. Who is out of use then, also
+        for a Maintenance of others, follows when it is back."""
         rollout = self._pool.status.rollout
         if rollout is None or rollout.image_ref != image or rollout.completed_time in (None, self._completed):
             return
         self._completed = rollout.completed_time
         now = self._world.clock.now
+        disturbed = {m.spec.server_ref for m in maintenances if m.status.phase in DISTURBING_PHASES}
         left = [
             name
             for name, (_, since, _) in self._fit.items()
-            if now - since > SLACK and name in servers and name not in self._left_alone
+            if now - since > SLACK and name in servers and name not in disturbed | self._left_alone.keys()
             if self._world.machines[name].running_image != image and self._world.nodes().get(name) is not None
         ]
         self._world.story.must(not left, f"the rollout of {image} is called complete, and {left} run another image")
