@@ -20,7 +20,7 @@ from tests.maintenance.chaos.history import has_ended, phase_of
 from tests.maintenance.chaos.invariants import observe
 from tests.maintenance.chaos.world import World
 
-NAME: Final = "rollout"
+NAME: Final = "fleet-upgrade"
 LOOK_SECONDS: Final = 300
 PATIENCE_SECONDS: Final = 4 * 3600
 
