@@ -63,7 +63,8 @@ def test_the_idle_server_is_the_canary_and_the_others_follow_when_their_jobs_end
 ) -> None:
     strategy = {"canary": {"count": 1, "soakSeconds": 10}, "maxParallel": 2, "maxUnavailable": 2}
     checks = {"attempts": 1, "expected": {"memoryMib": SEEN_MIB}}
-    configure(rack, {"upgradeStrategy": strategy, "verification": checks, "jobs": {"slurm": settings_of(slurm)}})
+    jobs, budget = {"slurm": settings_of(slurm)}, {"maxUnavailable": 2}
+    configure(rack, {"upgradeStrategy": strategy, "verification": checks, "jobs": jobs, "maintenance": budget})
     old, before = images(rack), boots(rack)
     start_job(rack, "training", WITH_POD)
     flag = slurm.folder / "may-end"
@@ -85,12 +86,12 @@ def test_the_idle_server_is_the_canary_and_the_others_follow_when_their_jobs_end
     assert "rollout" in why, why
 
     end_job(rack, "training")
-    rack.wait("the second one follows", lambda: images(rack)[1] == new)
+    rack.wait("the second one follows", lambda: pool(rack)["updating"] == 1)
     assert slurm.job(job)["job_state"] == ["RUNNING"]
     assert boots(rack)[2] == before[2]
     flag.touch()
     slurm.wait_for_job(job, "COMPLETED")
-    rack.wait("the third one follows", lambda: images(rack)[2] == new and pool(rack)["updated"] == 3)
+    rack.wait("the third one follows", lambda: images(rack) == [new] * 3 and pool(rack)["updated"] == 3)
     rack.wait("it is complete", lambda: "completedTime" in pool(rack)["rollout"])
     assert pool(rack)["released"]["imageRef"] == new
     assert [str(rack.server(name).status.assigned_image_ref) for name in SERVERS] == [new] * 3
