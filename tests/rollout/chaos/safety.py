@@ -191,8 +191,8 @@ class Safety:
         self._world.story.must(not fresh, f"{image} is released, though it has not passed the canary")
 
     def _judge_complete(self, image: str, servers: dict[str, Server], maintenances: list[Maintenance]) -> None:
-        """When it is called complete, nobody in use is left behind whom no person wanted so. Who is out of use then, also
-        for a Maintenance of others, follows when it is back."""
+        """When it is called complete, nobody in use is left behind whom no person wanted so. Who is out of use then,
+        also for a Maintenance of others, follows when it is back."""
         rollout = self._pool.status.rollout
         if rollout is None or rollout.image_ref != image or rollout.completed_time in (None, self._completed):
             return
