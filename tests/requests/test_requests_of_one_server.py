@@ -294,6 +294,9 @@ def site(
     yield Site(control_plane, cluster, tmp_path, unique, mac, counts, bmc, join, progress, agent)
     stop.set()
     runner.join(30)
+    # Controllers of the next test would boot it by a BMC that is that one's.
+    cluster.delete(of(Server), unique)
+    cluster.delete(NODES, unique)
 
 
 def _no_addresses() -> dict[str, Any]:
@@ -336,7 +339,7 @@ def test_what_a_rollout_asks_about_each_server_beside_what_its_maintenance_costs
     site.counts.take()
     site.admin.patch(of(NodePool), site.name, {"spec": {"imageRef": f"{site.name}-new"}})
     _comes_back_by_kexec(site)
-    site.until("the image is assigned", lambda: site.server.status.assigned_image_ref == f"{site.name}-new")
+    site.until("the image is assigned", lambda: site.server().status.assigned_image_ref == f"{site.name}-new")
     site.comes_to_rest()
     asked = site.take("ROLLOUT")
     own = Counter({key: n for key, n in asked.items() if key[0] == "rollout"})
