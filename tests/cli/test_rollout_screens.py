@@ -8,10 +8,11 @@ from typing import get_args
 import pytest
 
 from provisioner.api.rollout_status import RolloutRecord
+from provisioner.cli.kubectl.printing import WIDTH
 from provisioner.cli.rollout.fleet_picture import draw_fleet, one_line
 from provisioner.cli.rollout.history import render_history
 from provisioner.cli.rollout.look_commands import render_pools
-from provisioner.cli.rollout.screen import LOOKS, WAIT_WORDS, WIDTH, draw_bar, render_rollout
+from provisioner.cli.rollout.screen import LOOKS, WAIT_WORDS, draw_bar, render_rollout
 from provisioner.cli.rollout.watching import outcome, verdict
 from provisioner.rollout.wait import WaitReason
 from tests.cli.rollout_situations import (

@@ -14,9 +14,10 @@ from provisioner.api.node_contract import HOLD_REQUESTED
 from provisioner.api.node_pool import NodePoolStatus
 from provisioner.api.rollout_status import RolloutStatus
 from provisioner.api.server_status import CheckResult, UpgradeFailure
+from provisioner.cli.kubectl.printing import WIDTH
 from provisioner.cli.kubectl.status_command import render_status
 from provisioner.cli.kubectl.targets import Target
-from provisioner.cli.why.screen import WIDTH, render_why
+from provisioner.cli.why.screen import render_why
 from provisioner.cli.why.subject import Subject
 from tests.cli.situations import (
     NAME,

@@ -6,13 +6,18 @@ Much of it was written by tenants, nodes and askers: no character of it reaches 
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 import yaml
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+WIDTH: Final = 110
+LABEL: Final = 12
 
 
 def plain(words: str) -> str:
@@ -50,3 +55,20 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str | None]]) -> str:
 def clip(words: str, length: int) -> str:
     """At most `length` characters."""
     return words if len(words) <= length else words[: length - 1] + "…"
+
+
+def screen(headline: str, sections: Iterable[tuple[str, Iterable[str]]]) -> str:
+    """A headline, an empty line, and each section: its label before its first entry, the further lines of an entry
+    below its first one. Ends with a newline."""
+    lines = [*textwrap.wrap(plain(headline), WIDTH), ""]
+    for label, entries in sections:
+        for number, entry in enumerate(entries):
+            lines += textwrap.wrap(
+                plain(entry),
+                WIDTH,
+                initial_indent=(label if number == 0 else "").ljust(LABEL),
+                subsequent_indent=" " * (LABEL + 2),
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+    return "\n".join(lines).rstrip() + "\n"

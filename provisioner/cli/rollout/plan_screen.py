@@ -10,15 +10,13 @@ from typing import Final
 
 from provisioner.api.meta import rfc3339
 from provisioner.cli.kubectl.moments import ago, span
-from provisioner.cli.kubectl.printing import clip, plain, table
+from provisioner.cli.kubectl.printing import WIDTH, clip, screen, table
 from provisioner.cli.kubectl.targets import some
 from provisioner.cli.rollout.planning import Proposal
 from provisioner.rollout.forecast import Move, Part
 from provisioner.rollout.members import NOT_KNOWN
 from provisioner.rollout.wait import Wait
 
-WIDTH: Final = 110
-LABEL: Final = 12
 SHOWN: Final = 30
 SHOWN_STAYS: Final = 10
 JOBS_LENGTH: Final = 60
@@ -36,18 +34,7 @@ def render_plan(proposal: Proposal, *, everything: bool = False) -> str:
         ("stay", _stays(proposal)),
         ("not known", proposal.unknown),
     )
-    lines = [*textwrap.wrap(plain(_headline(proposal)), WIDTH), ""]
-    for label, entries in sections:
-        for number, entry in enumerate(entries):
-            lines += textwrap.wrap(
-                plain(entry),
-                WIDTH,
-                initial_indent=(label if number == 0 else "").ljust(LABEL),
-                subsequent_indent=" " * (LABEL + 2),
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
-    told = "\n".join(lines).rstrip() + "\n"
+    told = screen(_headline(proposal), sections)
     return told + _table(proposal, everything=everything) + _assumptions(proposal)
 
 

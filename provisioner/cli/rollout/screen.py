@@ -9,7 +9,6 @@ servers     8: 1 on its way, 6 wait, 1 failed
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -18,14 +17,12 @@ from typing import Final
 from provisioner.api.meta import parse_time
 from provisioner.api.rollout_status import RolloutStatus
 from provisioner.cli.kubectl.moments import ago
-from provisioner.cli.kubectl.printing import clip, plain, table
+from provisioner.cli.kubectl.printing import clip, screen, table
 from provisioner.cli.kubectl.status_command import waits_for
 from provisioner.cli.kubectl.targets import some
 from provisioner.cli.rollout.pool_view import PoolView
 from provisioner.rollout.standing import Standing
 
-WIDTH: Final = 110
-LABEL: Final = 12
 BAR: Final = 60
 SHOWN_SERVERS: Final = 30
 SHOWN_BLOCKERS: Final = 8
@@ -98,22 +95,7 @@ def render_rollout(view: PoolView, *, everything: bool = False) -> str:
         ("failed", _failures(view)),
         ("you can", what_one_can_do(view)),
     )
-    lines = [*textwrap.wrap(plain(headline(view)), WIDTH), ""]
-    for label, entries in sections:
-        for number, entry in enumerate(entries):
-            lines += _entry(label if number == 0 else "", entry)
-    return "\n".join(lines).rstrip() + "\n\n" + _table(view, everything=everything)
-
-
-def _entry(label: str, words: str) -> list[str]:
-    return textwrap.wrap(
-        plain(words),
-        WIDTH,
-        initial_indent=label.ljust(LABEL),
-        subsequent_indent=" " * (LABEL + 2),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return screen(headline(view), sections) + "\n" + _table(view, everything=everything)
 
 
 def headline(view: PoolView) -> str:

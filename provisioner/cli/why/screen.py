@@ -9,20 +9,15 @@ next        …
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable
-from typing import Final
 
-from provisioner.cli.kubectl.printing import plain
+from provisioner.cli.kubectl.printing import screen
 from provisioner.cli.why.headline import headline
 from provisioner.cli.why.maintenance import attempts, next_step, reasons, record, waiting_behind, waits_for
 from provisioner.cli.why.remedies import remedies
 from provisioner.cli.why.rollout import rollout_notes
 from provisioner.cli.why.server import boot, checks, events, last_maintenance, node_notes, pending_requests
 from provisioner.cli.why.subject import Subject
-
-WIDTH: Final = 110
-LABEL: Final = 12
 
 
 def render_why(subject: Subject) -> str:
@@ -43,20 +38,4 @@ def render_why(subject: Subject) -> str:
         ("last time", last_maintenance(subject)),
         ("events UTC", events(subject)),
     )
-    lines = [*textwrap.wrap(plain(f"{subject.server.name} {headline(subject)}"), WIDTH), ""]
-    for label, entries in sections:
-        for i, entry in enumerate(entries):
-            lines += _entry(label if i == 0 else "", entry)
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def _entry(label: str, words: str) -> list[str]:
-    """One entry, its further lines below its first one."""
-    return textwrap.wrap(
-        plain(words),
-        WIDTH,
-        initial_indent=label.ljust(LABEL),
-        subsequent_indent=" " * (LABEL + 2),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return screen(f"{subject.server.name} {headline(subject)}", sections)
