@@ -61,6 +61,8 @@ class Safety:
         self._left_alone: dict[str, datetime] = {}
         self._leaders = 1
         self._completed: str | None = None
+        self._strategies = [(world.clock.now, self.strategy)]
+        """Since when each was in force. What was decided in the moment of a change is carried out by the one before."""
         world.checks.append(self.check)
         world.boot_watches.append(self.judge_boot)
         judge = world.workloads.judge_interruption
@@ -71,6 +73,16 @@ class Safety:
     @property
     def strategy(self) -> UpgradeStrategy:
         return self._pool.spec.upgrade_strategy
+
+    def _note_strategy(self) -> None:
+        if self.strategy != self._strategies[-1][1]:
+            self._strategies = [self._strategies[-1], (self._world.clock.now, self.strategy)]
+
+    def _in_force(self) -> list[UpgradeStrategy]:
+        """The strategy; in the very moment of a change, with the one before it."""
+        since, strategy = self._strategies[-1]
+        before = [former for _, former in self._strategies[:-1]] if since == self._world.clock.now else []
+        return [strategy, *before]
 
     @property
     def _pool(self) -> NodePool:
@@ -98,6 +110,7 @@ class Safety:
 
     def check(self) -> None:
         world = self._world
+        self._note_strategy()
         self._leaders = max(self._leaders, len(world.replicas))
         if world.is_api_away():
             return
@@ -228,13 +241,13 @@ class Safety:
             must(entry is not None and entry.image_ref == image, f"{m.name} is let begin with {entry}, not {image}")
         ours = {m.spec.server_ref for m in turns.values()} | set(self._failed_now(image, servers))
         size = len(servers)
-        parallel = resolve_amount(self.strategy.max_parallel or "10%", size) * self._leaders
+        parallel = max(resolve_amount(s.max_parallel or "10%", size) for s in self._in_force()) * self._leaders
         must(len(ours) <= parallel, f"{names} begin, with which {sorted(ours)} are on their way or failed: {parallel}")
         if is_stale:
             return
         disturbed = {m.spec.server_ref for m in maintenances if m.status.phase in DISTURBING_PHASES}
         out = ours | disturbed | {name for name, server in servers.items() if not _is_in_use(server)}
-        unavailable = resolve_amount(self.strategy.max_unavailable or "25%", size) * self._leaders
+        unavailable = max(resolve_amount(s.max_unavailable or "25%", size) for s in self._in_force()) * self._leaders
         must(len(out) <= unavailable, f"{names} begin, with which {sorted(out)} are out of use: {unavailable}")
         for cap in self.strategy.domains:
             domains = {name: server.spec.rack_ref for name, server in servers.items()}
