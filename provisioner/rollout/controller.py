@@ -7,7 +7,7 @@ Nothing else: the executor alone disturbs nodes.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -25,8 +25,14 @@ from provisioner.cluster.resources import NODES, ResourceType, of
 from provisioner.cluster.source import Object, look_up, spec_of
 from provisioner.jobs.ended import Looks
 from provisioner.rollout.amounts import resolve_amount
-from provisioner.rollout.course import Course, assigned_image, count_states, follow_plan, set_course
-from provisioner.rollout.course import stop_at_failures as stop
+from provisioner.rollout.course import (
+    Course,
+    assigned_image,
+    count_states,
+    follow_plan,
+    set_course,
+    stop_at_failures,
+)
 from provisioner.rollout.effects import MANAGER, Effects
 from provisioner.rollout.fleet import Occupancy
 from provisioner.rollout.gate import count_jobs, counted_before, new_since, weigh
@@ -37,13 +43,12 @@ from provisioner.rollout.members import (
     key_of_job,
     make_fleet,
     occupancy_of,
-    order_of,
     retried_moment,
     widths_of,
 )
 from provisioner.rollout.plan import Plan, plan
 from provisioner.rollout.pool_status import pool_status
-from provisioner.rollout.requests import Asker, find_acts
+from provisioner.rollout.requests import Act, Asker, find_acts
 from provisioner.rollout.standing import Standing, Target, judge_standing, read_sign, target_of
 
 __all__ = ["MANAGER", "RolloutController", "build_rollout_controllers"]
@@ -75,7 +80,6 @@ class _Known:
     asked: set[str] = field(default_factory=set)
     looked: float = 0.0
     told: float = 0.0
-    gate: str | None = None
 
 
 class RolloutController:
@@ -117,11 +121,11 @@ class RolloutController:
         pool, now = decode_shared(NodePool, body), self._clock()
         known = self._stand(pool, now)
         standings = known.standings.values()
-        course = stop(set_course(pool, standings, now), pool, count_states(standings)["Failed"], now)
+        course = stop_at_failures(set_course(pool, standings, now), pool, count_states(standings)["Failed"], now)
         found, trouble = None, None
         try:
-            course = self._weigh(pool, course, known, now)
-            found = self._plan(pool, course, known, now)
+            course, gate = self._weigh(pool, course, known, now)
+            found = self._plan(pool, course, known, gate, now)
         except (NeedsHuman, Refused) as error:
             trouble = str(error)
         again = RESYNC_SECONDS
@@ -165,11 +169,12 @@ class RolloutController:
             )
         return known
 
-    def _plan(self, pool: NodePool, course: Course, known: _Known, now: datetime) -> Plan:
-        """Raises: NeedsHuman, Refused for a strategy that cannot be read; Retryable, NeedsLane."""
+    def _plan(self, pool: NodePool, course: Course, known: _Known, gate: str | None, now: datetime) -> Plan:
+        """gate: why no stage is over now, by the jobs that have ended. Raises: NeedsHuman, Refused for a strategy that
+        cannot be read; Retryable, NeedsLane."""
         self._look_at_jobs(pool, known, began_at(course, now), now)
         image = look_up(Image, self._informers.images, pool.spec.image_ref)
-        fleet = make_fleet(pool, course, known.standings, known.runs, known.widths, image, now, gate=known.gate)
+        fleet = make_fleet(pool, course, known.standings, known.runs, known.widths, image, now, gate=gate)
         return plan(fleet, pool.spec.upgrade_strategy, now)
 
     def _look_at_jobs(self, pool: NodePool, known: _Known, began: datetime, now: datetime) -> None:
@@ -180,30 +185,29 @@ class RolloutController:
         if not known.runs:
             known.widths.clear()
         deadline = pool.spec.upgrade_strategy.deadline
-        for name, standing in sorted(known.standings.items(), key=lambda each: order_of(each[1])):
+        for name, standing in known.standings.items():
             if standing.state == "Outdated" and name not in known.runs:
                 work = self._workloads.look(standing.server, pool, fresh=False)
                 known.widths.update(widths_of(work))
                 known.runs[name] = occupancy_of(work, work.free, deadline, began.timestamp(), now.timestamp())
 
-    def _weigh(self, pool: NodePool, course: Course, known: _Known, now: datetime) -> Course:
-        """The course with jobs on the new image compared with those on the old one. Raises: NeedsHuman, for an
-        expression that cannot be read; Retryable, NeedsLane."""
+    def _weigh(self, pool: NodePool, course: Course, known: _Known, now: datetime) -> tuple[Course, str | None]:
+        """The course with jobs on the new image compared with those on the old one, and why no stage is over yet, if
+        so. Raises: NeedsHuman, for an expression that cannot be read; Retryable, NeedsLane."""
         rollout, target = course.rollout, known.by[0] if known.by is not None else None
-        known.gate = None
         if rollout is None or target is None or not course.is_under_way:
-            return course
+            return course, None
         since = new_since(known.standings, target)
         before = counted_before(rollout, pool)
         jobs = self._workloads.ended(pool, known.standings.keys(), before.counted)
-        counted = count_jobs(rollout, pool, jobs, since, now)
+        counted = count_jobs(before, pool, jobs, since, now)
         running: set[str] = set()
         if counted.new.failed:  # else it matters to nobody
             for name in since:
                 work = self._workloads.look(known.standings[name].server, pool, fresh=False)
                 running.update(key_of_job(job) for job in work.jobs)
-        rollout, known.gate = weigh(rollout, pool, counted, running, now)
-        return replace(course, rollout=rollout)
+        rollout, gate = weigh(rollout, pool, counted, running, now)
+        return replace(course, rollout=rollout), gate
 
     def _tell(self, body: Object, known: _Known, status: dict[str, Any]) -> float:
         """Write the pool's status if it is another one, not too often; returns seconds until it is worth a look."""
@@ -262,9 +266,9 @@ class RolloutController:
                 again = min(again, BEHIND_SECONDS)
         return again
 
-    def _acts(self, pool: NodePool, known: _Known, found: Plan | None, now: datetime) -> Collection[Any]:
+    def _acts(self, pool: NodePool, known: _Known, found: Plan | None, now: datetime) -> list[Act]:
         if found is None or known.by is None:
-            return ()
+            return []
         strategy = pool.spec.upgrade_strategy
         most = resolve_amount(
             strategy.max_staging if strategy.max_staging is not None else DEFAULT_STAGING, len(known.standings)

@@ -14,10 +14,11 @@ from provisioner.api import Maintenance, NodePool, Server
 from provisioner.api.codec import to_json
 from provisioner.api.errors import Conflict, NotFound
 from provisioner.api.maintenance import RELEASE_FINALIZER, Requestor
+from provisioner.api.meta import Resource
 from provisioner.api.schema import API_VERSION
 from provisioner.api.server_status import UpgradeFailure
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.events import Events
+from provisioner.cluster.events import Events, Happened
 from provisioner.cluster.own_writes import OwnWrites
 from provisioner.cluster.resources import of
 from provisioner.rollout.requests import Act
@@ -79,39 +80,35 @@ class Effects:
 
     def assign(self, body: Json, image: str | None, failure: UpgradeFailure | None) -> None:
         """The part of a Server's status that the rollout owns."""
-        name = body["metadata"]["name"]
         wanted = {"assignedImageRef": image, "upgradeFailure": to_json(failure) if failure is not None else None}
         status = {key: value for key, value in wanted.items() if value is not None}
         before = (body.get("status") or {}).get("upgradeFailure")
-        with self._own.written_on(name, of(Server), body):
-            try:
-                written = self._cluster.apply_status(
-                    Server, name, status, manager=MANAGER, resource_version=body["metadata"]["resourceVersion"]
-                )
-            except NotFound:
-                return
-        self._own.note(name, of(Server), written)
-        if failure is not None and wanted["upgradeFailure"] != before:
+        if self._apply(Server, body, status) and failure is not None and wanted["upgradeFailure"] != before:
             words = f"failed with Image '{failure.image_ref}': {failure.message}"
             self._events.record(body, "Warning", "UpgradeFailed", words[:1024])
 
     def tell(self, body: Json, status: Json) -> None:
         """The status of a NodePool, with an Event for what an operator should hear of."""
-        name = body["metadata"]["name"]
-        with self._own.written_on(name, of(NodePool), body):
+        if self._apply(NodePool, body, status):
+            for news in _news((body.get("status") or {}).get("rollout"), status.get("rollout")):
+                self._events.record(body, news.type, news.reason, news.message[:1024])
+
+    def _apply(self, kind: type[Resource], body: Json, status: Json) -> bool:
+        """Our part of the status of `body`, under its resourceVersion; False if it is gone."""
+        metadata, type_ = body["metadata"], of(kind)
+        with self._own.written_on(metadata["name"], type_, body):
             try:
                 written = self._cluster.apply_status(
-                    NodePool, name, status, manager=MANAGER, resource_version=body["metadata"]["resourceVersion"]
+                    kind, metadata["name"], status, manager=MANAGER, resource_version=metadata["resourceVersion"]
                 )
             except NotFound:
-                return
-        self._own.note(name, of(NodePool), written)
-        for type_, reason, words in _news((body.get("status") or {}).get("rollout"), status.get("rollout")):
-            self._events.record(body, "Warning" if type_ == "Warning" else "Normal", reason, words[:1024])
+                return False
+        self._own.note(metadata["name"], type_, written)
+        return True
 
 
-def _news(before: Json | None, after: Json | None) -> Iterable[tuple[str, str, str]]:
-    """Type, reason and message of what happened to a rollout between two of its statuses."""
+def _news(before: Json | None, after: Json | None) -> Iterable[Happened]:
+    """What happened to a rollout between two of its statuses."""
     if after is None:
         return
     is_new = before is None or before.get("startedTime") != after["startedTime"]
@@ -119,16 +116,15 @@ def _news(before: Json | None, after: Json | None) -> Iterable[tuple[str, str, s
     if is_new:
         came_from, image = after.get("previousImageRef"), after["imageRef"]
         words = f"move from Image '{came_from}' to '{image}'" if came_from != image else f"go back to Image '{image}'"
-        yield "Normal", "RolloutStarted", f"servers {words}"
+        yield Happened(type="Normal", reason="RolloutStarted", message=f"servers {words}")
     if after.get("stopped") and not known.get("stopped"):
-        yield "Warning", "RolloutStopped", after["stopped"]["message"]
+        yield Happened(type="Warning", reason="RolloutStopped", message=after["stopped"]["message"])
     if known.get("stopped") and not after.get("stopped"):
-        yield "Normal", "RolloutResumed", f"a person decided that Image '{after['imageRef']}' is tried again"
+        words = f"a person decided that Image '{after['imageRef']}' is tried again"
+        yield Happened(type="Normal", reason="RolloutResumed", message=words)
     if not is_new and after.get("passed", 0) > known.get("passed", 0):
-        yield (
-            "Normal",
-            "RolloutStagePassed",
-            f"Image '{after['imageRef']}': {after.get('message') or 'a stage is over'}",
-        )
+        words = f"Image '{after['imageRef']}': {after.get('message') or 'a stage is over'}"
+        yield Happened(type="Normal", reason="RolloutStagePassed", message=words)
     if after.get("completedTime") and not known.get("completedTime"):
-        yield "Normal", "RolloutCompleted", f"all servers that can have it have Image '{after['imageRef']}'"
+        words = f"all servers that can have it have Image '{after['imageRef']}'"
+        yield Happened(type="Normal", reason="RolloutCompleted", message=words)

@@ -41,15 +41,11 @@ def new_since(standings: Mapping[str, Standing], target: Target) -> dict[str, da
 
 
 def count_jobs(
-    rollout: RolloutStatus,
-    pool: NodePool,
-    jobs: Iterable[EndedJob],
-    since: Mapping[str, datetime],
-    now: datetime,
+    before: Tallied, pool: NodePool, jobs: Iterable[EndedJob], since: Mapping[str, datetime], now: datetime
 ) -> Tallied:
     """`jobs` counted with those that were before. Raises: NeedsHuman for an expression that cannot be read."""
     failed_if = compile_failed_if(pool.spec.upgrade_strategy.workloads.failed_if)
-    return tally(counted_before(rollout, pool), jobs, since, failed_if, now)
+    return tally(before, jobs, since, failed_if, now)
 
 
 def weigh(

@@ -24,7 +24,7 @@ from provisioner.rollout.fleet import Fleet, Member
 from provisioner.rollout.interrupting import Interruption, find_interrupted
 from provisioner.rollout.room import Room
 from provisioner.rollout.stage import Stage, find_stage
-from provisioner.rollout.wait import Wait, wait_for_jobs
+from provisioner.rollout.wait import Wait, WaitReason, wait_for_jobs
 from provisioner.rollout.windows import open_until, opens_next
 
 _NO_TURN: Final[Mapping[str, Wait]] = {
@@ -65,6 +65,14 @@ class Plan:
         """Every server without the image that is neither on its way there nor claimed now, and why."""
         jobs = {m.name: wait_for_jobs(m.runs, self.widths) for m in self.working if m.runs is not None}
         return {**self.held, **jobs}
+
+    @property
+    def wait_counts(self) -> Counter[WaitReason]:
+        """How many wait for what: of `waits` the reasons alone, without words for each server."""
+        counts = Counter(wait.reason for wait in self.held.values())
+        if self.working:
+            counts["Job"] += len(self.working)
+        return counts
 
 
 def plan(fleet: Fleet, strategy: UpgradeStrategy, now: datetime) -> Plan:

@@ -59,18 +59,17 @@ def pool_status(
 
 
 def _described(rollout: RolloutStatus, pool: NodePool, found: Plan | None, trouble: str | None) -> RolloutStatus:
-    if rollout.completed_time is not None and (found is None or not found.waits):
+    if rollout.completed_time is not None and (found is None or not found.wait_counts):
         words = f"complete since {rollout.completed_time}"
         return replace(rollout, stage="Rest", message=words, expected_time=None, waits=(), blockers=())
     if found is None:
         return replace(rollout, message=(trouble or "")[:_MAX_WORDS], expected_time=None)
-    waits = Counter(wait.reason for wait in found.waits.values())
     return replace(
         rollout,
         stage=found.stage.name,
         message=_words(rollout, found)[:_MAX_WORDS],
         expected_time=_expected(rollout, found) if rollout.completed_time is None else None,
-        waits=tuple(WaitCount(reason=reason, count=count) for reason, count in sorted(waits.items())),
+        waits=tuple(WaitCount(reason=reason, count=count) for reason, count in sorted(found.wait_counts.items())),
         blockers=tuple(_blockers(found)),
     )
 
@@ -144,7 +143,7 @@ def _progressing(
     rollout = course.rollout
     if trouble is not None:
         return "False", "Unreadable", trouble[:_MAX_WORDS]
-    if rollout is None or found is None or (rollout.completed_time is not None and not found.waits):
+    if rollout is None or found is None or (rollout.completed_time is not None and not found.wait_counts):
         return "False", "Complete", f"all servers that can have it have Image '{course.released.image_ref}'"
     if rollout.stopped is not None or found.stopped is not None:
         reason = "Stopped" if rollout.stopped is not None else found.stopped.reason if found.stopped else ""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
+from functools import cache, lru_cache
 from itertools import islice
 from typing import Any, Final, Protocol
 
@@ -100,6 +100,7 @@ def failed_by_default(job: EndedWork) -> JobOutcome:
     return JobOutcome(not job.succeeded and reason not in NOT_THE_IMAGES_SAKE)
 
 
+@lru_cache(maxsize=64)
 def compile_failed_if(text: str | None) -> FailedIf:
     """The rule that `text` says, or the default rule if there is none. It raises nothing.
 

@@ -74,8 +74,10 @@ def _is_done_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _stops_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    stop = controller.stop
-    monkeypatch.setattr(controller, "stop", lambda course, pool, failed, now: stop(course, pool, failed + 1, now))
+    stop = controller.stop_at_failures
+    monkeypatch.setattr(
+        controller, "stop_at_failures", lambda course, pool, failed, now: stop(course, pool, failed + 1, now)
+    )
 
 
 @pytest.mark.parametrize(
