@@ -71,6 +71,12 @@ class Requestor:
             field=".imageRef",
         ),
         Rule(
+            "!has(self.nodePoolRef) || self.name == 'rollout' && has(self.imageRef)",
+            "nodePoolRef is for rollouts, which move servers together with their image: to move a server, set "
+            "spec.nodePoolRef of the Server (kubectl provision move)",
+            field=".nodePoolRef",
+        ),
+        Rule(
             "!has(self.turn) || self.turn == 'Granted' || self.policy != 'Now'",
             "policy Now does not wait for a turn: leave turn out, or ask with another policy",
             field=".turn",
@@ -100,6 +106,12 @@ class Requestor:
     )
     image_ref: str | None = described(
         "Image to boot once; the assigned one if absent.", default=None, max_length=253, rules=NAME_RULES
+    )
+    node_pool_ref: str | None = described(
+        "NodePool that the server moves to with that boot; the one that it is assigned to if absent.",
+        default=None,
+        max_length=63,
+        rules=NAME_RULES,
     )
     message: str | None = described("Why, in words.", default=None, max_length=1024)
     requested_time: str | None = described("When it was asked for.", default=None, format="date-time")
@@ -161,6 +173,7 @@ class RebootAttempt:
     )
     image_ref: str = described("Image that it shall boot.", max_length=253)
     image_digest: str = described("Digest of that image.", max_length=71)
+    node_pool_ref: str | None = described("NodePool whose Node it shall become.", default=None, max_length=63)
     started_time: str = described("When it was begun.", format="date-time")
     deadline_time: str = described("When the next method is tried unless a new boot was seen.", format="date-time")
     ended_time: str | None = described("When it was over.", default=None, format="date-time")

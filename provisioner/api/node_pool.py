@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from provisioner.api.borrowing import Borrowing
 from provisioner.api.meta import Condition, ObjectMeta, Resource
 from provisioner.api.pool_settings import JobSettings, MaintenanceSettings, VerificationSettings
 from provisioner.api.rollout_status import ReleasedImage, RolloutRecord, RolloutStatus
@@ -109,6 +110,12 @@ class NodePoolSpec:
     upgrade_strategy: UpgradeStrategy = described(
         "How servers move to another image, as their jobs end.", default_factory=UpgradeStrategy
     )
+    borrows: tuple[Borrowing, ...] = described(
+        "Servers of other NodePools that are in this one at certain times. They come, and go back, as their jobs end.",
+        default=(),
+        max_items=16,
+        list_map_keys=("nodePoolRef", "selector"),
+    )
     attestation: Literal["Required", "Optional"] = described(
         "Required: a server joins only after its TPM proved its identity. Optional: a server joins once per boot "
         "that the controller itself ordered.",
@@ -186,6 +193,10 @@ class NodePool(Resource):
         ),
         rules=(
             Rule("self.metadata.name.size() <= 63", "a NodePool's name is also a label value: at most 63 characters"),
+            Rule(
+                "!has(self.spec.borrows) || !self.spec.borrows.exists(each, each.nodePoolRef == self.metadata.name)",
+                "a NodePool borrows servers of others: name another one in spec.borrows[].nodePoolRef",
+            ),
         ),
     )
     metadata: ObjectMeta

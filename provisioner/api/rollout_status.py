@@ -86,6 +86,11 @@ class RolloutStatus:
     )
     started_time: str = described("When it began.", format="date-time")
     completed_time: str | None = described("When all servers had it.", default=None, format="date-time")
+    moved_time: str | None = described(
+        "When servers of other NodePools began to move in, where that is why it goes on.",
+        default=None,
+        format="date-time",
+    )
     stage: RolloutStage | None = described("Where it is.", default=None)
     passed: int = described("How many stages (canary, waves) are over.", default=0, server_default=0, minimum=0)
     message: str = described("Where it is and what it waits for, in words.", default="", max_length=1024)

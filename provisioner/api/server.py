@@ -197,7 +197,8 @@ class ServerSpec:
         "Baseboard management controller; without one a person must press the power button.", default=None
     )
     node_pool_ref: str | None = described(
-        "NodePool whose image it boots and whose settings its Node gets; it waits without one.",
+        "NodePool that it shall be in: whose image it boots and whose settings its Node gets. It waits without one. A "
+        "server in use moves when its jobs have ended; see status.nodePoolRef.",
         default=None,
         max_length=63,
         rules=NAME_RULES,
@@ -233,6 +234,7 @@ class Server(Resource):
             Column("Lifecycle", ".status.lifecycle"),
             Column("Stage", ".status.bootStage", priority=1),
             Column("Node", ".status.nodeRef"),
+            Column("Pool", ".status.nodePoolRef", priority=1),
             Column("Image", ".status.imageRef"),
             Column("Assigned", ".status.assignedImageRef", priority=1),
             Column("Ready", ".status.conditions[?(@.type=='Ready')].status"),

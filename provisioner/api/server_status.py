@@ -23,6 +23,7 @@ class BootOrder:
     ordered_time: str = described("When it was ordered.", format="date-time")
     attempt: int = described("Counts the orders since the server was last Ready, from 1.", minimum=1)
     image_ref: str | None = described("Image that the server is to boot.", default=None, max_length=253)
+    node_pool_ref: str | None = described("NodePool whose Node it is to become.", default=None, max_length=63)
     boot_id_before: str | None = described(
         "Kernel boot id before the order, if one was known.", default=None, max_length=63
     )
@@ -199,6 +200,7 @@ class UpgradeFailure:
     """A rollout that this server did not get through."""
 
     image_ref: str = described("Image with which it failed.", max_length=253)
+    node_pool_ref: str | None = described("NodePool that it was to move to, if it was.", default=None, max_length=63)
     time: str = described("When it failed.", format="date-time")
     maintenance_ref: str | None = described("Maintenance that was to bring it there.", default=None, max_length=253)
     message: str = described("What is known of it.", max_length=1024)
@@ -214,6 +216,12 @@ class ServerStatus:
         "Image that the server boots unless a Maintenance says otherwise. The rollout of its NodePool alone moves it.",
         default=None,
         max_length=253,
+    )
+    assigned_node_pool_ref: str | None = described(
+        "NodePool whose Node the server becomes when it boots, unless a Maintenance says otherwise; that of its spec "
+        "if absent. The rollout alone moves it.",
+        default=None,
+        max_length=63,
     )
     upgrade_failure: UpgradeFailure | None = described(
         "The last rollout that it failed in: it keeps its place there until a person decides.", default=None
@@ -233,6 +241,11 @@ class ServerStatus:
     boot_id: str | None = described("Kernel boot id that the Node reports.", default=None, max_length=63)
     image_ref: str | None = described("Image that the running system was booted from.", default=None, max_length=253)
     image_digest: str | None = described("Digest of that image.", default=None, pattern=DIGEST_PATTERN)
+    node_pool_ref: str | None = described(
+        "NodePool that the running system was booted for: its settings hold for what runs there.",
+        default=None,
+        max_length=63,
+    )
     order: BootOrder | None = described("The current boot order.", default=None)
     power: PowerStatus | None = described("What the BMC accepted and said.", default=None)
     progress: BootProgress | None = described("What was heard of the boot.", default=None)

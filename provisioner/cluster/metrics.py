@@ -281,7 +281,9 @@ def _bmc_state(server: Json) -> str:
 
 
 def _pool(server: Json) -> str:
-    return str((server.get("spec") or {}).get("nodePoolRef") or "")
+    """The NodePool that it is in, or shall be in where nothing runs."""
+    running, wished = (server.get("status") or {}).get("nodePoolRef"), (server.get("spec") or {}).get("nodePoolRef")
+    return str((running if wished else None) or wished or "")
 
 
 class Meters:

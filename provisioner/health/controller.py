@@ -35,6 +35,7 @@ from provisioner.health.situation import Situation, boot_to_judge, joined_time
 from provisioner.health.skew import ClockSkew
 from provisioner.rules.assigned_image import images_of_pool
 from provisioner.rules.checks_of_boot import checks_of_boot
+from provisioner.rules.pool_of_server import ordered_pool_in, ordered_pool_name
 
 log = structlog.get_logger(__name__)
 
@@ -161,7 +162,7 @@ class HealthController:
 
     def _situation(self, body: Mapping[str, Any], node: Mapping[str, Any] | None) -> Situation:
         server, view = decode_shared(Server, body), read_node(node)
-        pool = look_up(NodePool, self._informers.pools, server.spec.node_pool_ref)
+        pool = look_up(NodePool, self._informers.pools, ordered_pool_name(server))
         order, boot = server.status.order, boot_to_judge(server, view)
         jobs = {}
         if isinstance(boot, str) and pool is not None:
@@ -226,7 +227,7 @@ def build_job_runner(cluster: Cluster, informers: HealthInformers) -> JobRunner:
 
 def follow(informers: HealthInformers, skew: ClockSkew, add: Callable[[str], None]) -> None:
     """Queue the servers that a change concerns. Leases are only measured."""
-    servers_by_pool = informers.servers.index(lambda body: [body["spec"].get("nodePoolRef")])
+    servers_by_pool = informers.servers.index(lambda body: [ordered_pool_in(body)])
 
     def add_members(pool: str) -> None:
         for server in servers_by_pool.get(pool):

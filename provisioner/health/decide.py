@@ -27,6 +27,7 @@ from provisioner.health.requests import (
 )
 from provisioner.health.round import look
 from provisioner.health.situation import NoBoot, Situation, boot_to_judge
+from provisioner.rules.pool_of_server import ordered_pool_name
 
 PAUSE: Final = timedelta(seconds=60)
 """Between a failed round and the next one."""
@@ -52,7 +53,7 @@ def decide(situation: Situation, now: datetime) -> Decision:
         return _closed(situation, begun, requests, now)
     if pool is None:
         waits = NoBoot(
-            "WaitsForPool", f"NodePool {server.spec.node_pool_ref} does not exist; create it, or name another"
+            "WaitsForPool", f"NodePool {ordered_pool_name(server)} does not exist; create it, or name another"
         )
         return compose(situation, begun, now, no_boot=waits)
     return _go_on(situation, pool, node, begun, requests, now)

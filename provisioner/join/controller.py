@@ -20,6 +20,7 @@ from provisioner.join.certificates.controller import Approver, concerns_us
 from provisioner.join.node_controller import NodePreparer
 from provisioner.join.node_object import SERVER_UID_ANNOTATION
 from provisioner.join.stale_tokens import SETTLE_SECONDS, TokenCleaner, left_over
+from provisioner.rules.pool_of_server import ordered_pool_in
 
 PREPARERS: Final = 8
 UNSYNCED_SECONDS: Final = 0.2
@@ -75,9 +76,11 @@ def build_node_controllers(
         elif old is None or _marks(old) != _marks(new):  # by us, or by a kubelet that should not
             nodes.queue.add_after(name, 1.0)
 
-    def of_all_servers(field: str) -> Callable[[str, dict[str, Any] | None, dict[str, Any] | None], None]:
-        """Those that refer to it by `field`, when it appears or what is asked of it changes; not its counts."""
-        servers = informers.servers.index(lambda server: [server["spec"].get(field)])
+    def of_all_servers(
+        refers_to: Callable[[dict[str, Any]], str | None],
+    ) -> Callable[[str, dict[str, Any] | None, dict[str, Any] | None], None]:
+        """Those that refer to it, when it appears or what is asked of it changes; not its counts."""
+        servers = informers.servers.index(lambda server: [refers_to(server)])
 
         def changed(name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
             if old is None or new is None or old["spec"] != new["spec"]:
@@ -88,8 +91,8 @@ def build_node_controllers(
 
     informers.servers.subscribe(server_changed)
     informers.nodes.subscribe(node_changed)
-    informers.node_pools.subscribe(of_all_servers("nodePoolRef"))
-    informers.racks.subscribe(of_all_servers("rackRef"))
+    informers.node_pools.subscribe(of_all_servers(ordered_pool_in))
+    informers.racks.subscribe(of_all_servers(lambda server: server["spec"].get("rackRef")))
     return [nodes]
 
 

@@ -25,6 +25,7 @@ from provisioner.cluster.resources import NODES, ResourceType
 from provisioner.cluster.source import Source
 from provisioner.join.node_object import MANAGER, CreateNode, NodeNameTaken, PrepareNode, RecordNode, plan_node
 from provisioner.join.recording import regarding_server
+from provisioner.rules.pool_of_server import ordered_pool_name
 
 log = structlog.get_logger()
 
@@ -57,10 +58,11 @@ class NodePreparer:
             return None
         if server.spec.acceptance != "Accepted" or server.spec.node_pool_ref is None or server.status.order is None:
             return None
-        pool = self.reader.read(NodePool, server.spec.node_pool_ref)
+        named = ordered_pool_name(server)
+        pool = self.reader.read(NodePool, named) if named is not None else None
         rack = self.reader.read(Rack, server.spec.rack_ref) if server.spec.rack_ref else None
         if pool is None or (rack is None and server.spec.rack_ref):
-            missing = f"NodePool '{server.spec.node_pool_ref}'" if pool is None else f"Rack '{server.spec.rack_ref}'"
+            missing = f"NodePool '{named}'" if pool is None else f"Rack '{server.spec.rack_ref}'"
             self._say(server, "False", "Incomplete", f"{missing} does not exist; create it, or correct the Server")
             return WAIT_FOR_POOL_SECONDS
         try:

@@ -49,6 +49,7 @@ from provisioner.maintenance.steps import (
     WriteStatus,
     node_write_of,
 )
+from provisioner.rules.pool_of_server import current_pool_name
 
 __all__ = ["MANAGER", "MaintenanceController", "build_maintenance_controllers"]
 
@@ -238,7 +239,7 @@ class MaintenanceController:
     def _server_and_pool(self, name: str) -> tuple[Server | None, NodePool | None]:
         body = self._caches.get(of(Server), name)
         server = decode(Server, body) if body is not None else None
-        named = server.spec.node_pool_ref if server is not None else None
+        named = current_pool_name(server) if server is not None else None
         found = self._caches.get(of(NodePool), named) if named is not None else None
         return server, decode(NodePool, found) if found is not None else None
 

@@ -27,6 +27,7 @@ from provisioner.maintenance.requests.request import conditions_of
 from provisioner.maintenance.steps import NodeWrite
 from provisioner.rules.assigned_image import next_image_name
 from provisioner.rules.bootability import find_without_image
+from provisioner.rules.pool_of_server import next_pool_name
 from provisioner.rules.requests import Wanted
 
 MAX_TAINT_VALUE: Final = 63
@@ -68,7 +69,8 @@ class MaintenanceFacts:
 
     maintenance holds the server; `ahead` is the one that holds it before `maintenance`, which then only waits.
     finished: those of the server that have ended, the newest first. work: None where nobody had to look.
-    image: the one that would be booted now. tried: the one of the attempt under way.
+    pool: the one that the server is in; of a drain that is to be lifted, the one where it was made.
+    image, next_pool: what would be booted now, and for which NodePool; of an attempt under way, what it says.
     refused: what the API server does not let us write to the Node.
     """
 
@@ -79,6 +81,7 @@ class MaintenanceFacts:
     node: NodeView | None
     pool: NodePool | None
     image: Image | None
+    next_pool: NodePool | None = None
     work: Work | None = None
     budget: Budget | None = None
     ahead: Maintenance | None = None
@@ -95,7 +98,14 @@ class MaintenanceFacts:
         """Name of the Image that would be booted now."""
         if self.wanted is not None and self.wanted.image is not None:
             return self.wanted.image
-        return next_image_name(self.server, self.pool)
+        return next_image_name(self.server, self.next_pool)
+
+    @property
+    def next_pool_name(self) -> str | None:
+        """Name of the NodePool that it would be booted for now."""
+        if self.wanted is not None and self.wanted.node_pool is not None:
+            return self.wanted.node_pool
+        return next_pool_name(self.server) if self.server is not None else None
 
     def rests(self, write: NodeWrite, now: datetime) -> bool:
         """Whether that write to the Node was refused, and is not tried just now."""

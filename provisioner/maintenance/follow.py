@@ -12,6 +12,7 @@ from provisioner.cluster.source import Source, phase_of, spec_of, when_changed
 from provisioner.maintenance.phases.budget import age_of, part_of
 from provisioner.rules.assigned_image import boots_of_pool
 from provisioner.rules.bootability import availability_of
+from provisioner.rules.pool_of_server import current_pool_in
 
 Json = Mapping[str, Any]
 
@@ -61,8 +62,7 @@ def follow(informers: MaintenanceInformers, add: Callable[[str], None]) -> None:
             add(_server(maintenance))
 
     def pool_of(server: str) -> str | None:
-        found = informers.servers.get(server)
-        return spec_of(found).get("nodePoolRef")
+        return current_pool_in(informers.servers.get(server))
 
     def maintenance_changed(name: str, old: Json | None, new: Json | None) -> None:
         known = new or old
@@ -103,6 +103,7 @@ def _of_server(server: Json | None) -> Any:
         server is None,
         (server or {}).get("metadata", {}).get("generation"),
         *(status.get(key) for key in ("order", "join", "imageDigest", "assignedImageRef", "verification")),
+        *(status.get(key) for key in ("nodePoolRef", "assignedNodePoolRef")),
         [c for c in status.get("conditions") or () if c.get("type") in ("Verified", "NodePrepared")],
     )
 

@@ -29,6 +29,7 @@ from provisioner.maintenance.facts import MaintenanceFacts, NodeView, read_node
 from provisioner.maintenance.follow import MaintenanceInformers
 from provisioner.maintenance.phases.budget import Budget, asked_before, count_budget, part_of
 from provisioner.maintenance.status.finished import newest_first
+from provisioner.rules.pool_of_server import current_pool_in, current_pool_name
 from provisioner.rules.requests import is_active, merge
 
 R = TypeVar("R", bound=Resource)
@@ -52,7 +53,7 @@ class Caches:
         }
         self._by_server = informers.maintenances.index(lambda body: ((body.get("spec") or {}).get("serverRef"),))
         self._by_part = informers.maintenances.index(lambda body: (part_of(body),))
-        self._members = informers.servers.index(lambda body: ((body.get("spec") or {}).get("nodePoolRef"),))
+        self._members = informers.servers.index(lambda body: (current_pool_in(body),))
         self._claims_lock = threading.Lock()
         self._claims: dict[str, Object] = {}
 
@@ -96,8 +97,7 @@ class _Members(Collection[str]):
     _pool: str
 
     def __contains__(self, name: object) -> bool:
-        body = self._servers.get(str(name))
-        return ((body or {}).get("spec") or {}).get("nodePoolRef") == self._pool
+        return current_pool_in(self._servers.get(str(name))) == self._pool
 
     def __iter__(self) -> Iterator[str]:
         return (body["metadata"]["name"] for body in self._index.get(self._pool))
@@ -139,7 +139,7 @@ def gather(caches: Caches, workloads: Workloads, seen: Seen, maintenance: Mainte
     holder = seen.holder
     server = _typed(Server, caches, seen.server_name)
     drain = maintenance.status.slurm
-    pool_name = server.spec.node_pool_ref if server is not None else None
+    pool_name = current_pool_name(server) if server is not None else None
     if drain is not None and (server is None or not is_active(maintenance)):
         pool_name = drain.node_pool_ref or pool_name  # where it has to be lifted
     pool = _typed(NodePool, caches, pool_name)
@@ -155,6 +155,8 @@ def gather(caches: Caches, workloads: Workloads, seen: Seen, maintenance: Mainte
         finished=newest_first(seen.maintenances),
     )
     attempt = maintenance.status.reboot
+    moves_to = attempt.node_pool_ref if attempt is not None else None
+    facts = replace(facts, next_pool=_typed(NodePool, caches, moves_to or facts.next_pool_name))
     facts = replace(facts, image=_typed(Image, caches, attempt.image_ref if attempt is not None else facts.image_name))
     return look_at_work(workloads, facts, fresh=False)
 

@@ -25,9 +25,11 @@ from provisioner.cluster.resources import NODES, ResourceType, of
 from provisioner.cluster.source import Object, look_up, spec_of
 from provisioner.jobs.ended import Looks
 from provisioner.rollout.amounts import resolve_amount
+from provisioner.rollout.borrowed import Borrowed, Lending, lending_of
 from provisioner.rollout.course import (
+    Assignment,
     Course,
-    assigned_image,
+    assign,
     count_states,
     follow_plan,
     set_course,
@@ -44,6 +46,7 @@ from provisioner.rollout.members import (
     make_fleet,
     occupancy_of,
     retried_moment,
+    unknown_occupancy,
     widths_of,
 )
 from provisioner.rollout.plan import Plan, plan
@@ -71,13 +74,15 @@ log = structlog.get_logger(__name__)
 @dataclass
 class _Known:
     """What is remembered of a pool between two looks, to be made anew at any time. by: what the standings were judged
-    by. asked: servers whose request was written, as the caches may not show yet."""
+    by. uses_slurm: for what runs on one of them a slurmrestd is asked. asked: servers whose request was written, as the
+    caches may not show yet."""
 
-    by: tuple[Target, float | None] | None = None
+    by: tuple[Target, float | None, frozenset[Borrowed]] | None = None
     standings: dict[str, Standing] = field(default_factory=dict)
     runs: dict[str, Occupancy | None] = field(default_factory=dict)
     widths: dict[str, int] = field(default_factory=dict)
     asked: set[str] = field(default_factory=set)
+    uses_slurm: bool = False
     looked: float = 0.0
     told: float = 0.0
 
@@ -107,6 +112,7 @@ class RolloutController:
         self.changed = Changed()
         self.by_pool = informers.servers.index(lambda body: [spec_of(body).get("nodePoolRef")])
         self._by_server = informers.maintenances.index(lambda body: [spec_of(body).get("serverRef")])
+        self._borrowers = informers.pools.index(lambda body: ["any"] if spec_of(body).get("borrows") else [])
 
     def reconcile(self, name: str) -> float | None:
         """Bring the pool's rollout on; returns when to look again. Raises: Retryable, NeedsLane."""
@@ -119,10 +125,11 @@ class RolloutController:
         if not self._own.are_seen(name, self._look):
             return BEHIND_SECONDS
         pool, now = decode_shared(NodePool, body), self._clock()
-        known = self._stand(pool, now)
+        lending = lending_of((decode_shared(NodePool, each) for each in self._borrowers.get("any")), now)
+        known = self._stand(pool, lending, now)
         standings = known.standings.values()
         course = stop_at_failures(set_course(pool, standings, now), pool, count_states(standings)["Failed"], now)
-        found, trouble = None, None
+        found, trouble = None, lending.troubles.get(name)
         try:
             course, gate = self._weigh(pool, course, known, now)
             found = self._plan(pool, course, known, gate, now)
@@ -133,37 +140,40 @@ class RolloutController:
             course = follow_plan(course, pool, standings, found, now)
             if found.again is not None:
                 again = min(again, max(0.1, (found.again - now).total_seconds()))
-            if found.working and pool.spec.jobs.slurm is not None:
+            if found.working and known.uses_slurm:
                 again = min(again, LOOK_SECONDS)
             if course.is_under_way:
                 again = min(again, COUNT_SECONDS)
+        if lending.changes is not None:
+            again = min(again, max(0.1, (lending.changes - now).total_seconds()))
         again = min([again, *(max(0.1, s.again - now.timestamp()) for s in standings if s.again is not None)])
         status = pool_status(pool, course, standings, found, trouble, now)
         again = min(again, self._tell(body, known, status))
         return min(again, self._write(pool, course, known, found, now))
 
-    def _stand(self, pool: NodePool, now: datetime) -> _Known:
+    def _stand(self, pool: NodePool, lending: Lending, now: datetime) -> _Known:
         """The pool's servers as they stand; only those are judged anew that changed, or all by another target."""
         known = self._known.setdefault(pool.name, _Known())
-        image = look_up(Image, self._informers.images, pool.spec.image_ref)
-        by = target_of(pool.spec.image_ref, image), retried_moment(pool.spec.upgrade_strategy)
+        target = target_of(pool, look_up(Image, self._informers.images, pool.spec.image_ref))
+        by = target, retried_moment(pool.spec.upgrade_strategy), lending.about(pool.name)
         names = self.changed.take(pool.name)
         moment = now.timestamp()
         if known.by != by or not known.standings:
             known.by, known.standings, known.runs = by, {}, {}
-            names |= {body["metadata"]["name"] for body in self.by_pool.get(pool.name)}
+            homes = {pool.name, *lending.lenders_to(pool.name)}
+            names |= {body["metadata"]["name"] for home in homes for body in self.by_pool.get(home)}
         names |= {n for n, s in known.standings.items() if s.again is not None and s.again <= moment}
         for name in names:
             body = self._informers.servers.get(name)
             known.runs.pop(name, None)
-            if body is None or not is_member(body, pool.name):
+            if body is None or not is_member(body, pool.name, lending):
                 known.standings.pop(name, None)
                 continue
             known.standings[name] = judge_standing(
                 decode_shared(Server, body),
                 read_sign(self._informers.nodes.get(name)),
                 tuple(decode_shared(Maintenance, each) for each in self._by_server.get(name)),
-                by[0],
+                target,
                 retried=by[1],
                 now=moment,
             )
@@ -179,27 +189,40 @@ class RolloutController:
 
     def _look_at_jobs(self, pool: NodePool, known: _Known, began: datetime, now: datetime) -> None:
         """What runs on the servers whose turn may come, where that is not known yet. Raises: Retryable, NeedsLane."""
-        if pool.spec.jobs.slurm is not None and self._monotonic() - known.looked >= LOOK_SECONDS:
+        if known.uses_slurm and self._monotonic() - known.looked >= LOOK_SECONDS:
             known.runs.clear()
             known.looked = self._monotonic()
         if not known.runs:
             known.widths.clear()
-        deadline = pool.spec.upgrade_strategy.deadline
+            known.uses_slurm = False
+        pools: dict[str, NodePool | None] = {pool.name: pool}
         for name, standing in known.standings.items():
-            if standing.state == "Outdated" and name not in known.runs:
-                work = self._workloads.look(standing.server, pool, fresh=False)
-                known.widths.update(widths_of(work))
-                known.runs[name] = occupancy_of(work, work.free, deadline, began.timestamp(), now.timestamp())
+            if standing.state != "Outdated" or name in known.runs:
+                continue
+            is_in = standing.moves_from or pool.name
+            if is_in not in pools:
+                pools[is_in] = look_up(NodePool, self._informers.pools, is_in)
+            there = pools[is_in]
+            if there is None:
+                known.runs[name] = unknown_occupancy(f"NodePool '{is_in}', in which it is, does not exist")
+                continue
+            known.uses_slurm = known.uses_slurm or there.spec.jobs.slurm is not None
+            work = self._workloads.look(standing.server, there, fresh=False)
+            known.widths.update(widths_of(work))
+            # Nobody's job is ended because a server is wanted elsewhere.
+            deadline = pool.spec.upgrade_strategy.deadline if standing.moves_from is None else None
+            known.runs[name] = occupancy_of(work, work.free, deadline, began.timestamp(), now.timestamp())
 
     def _weigh(self, pool: NodePool, course: Course, known: _Known, now: datetime) -> tuple[Course, str | None]:
         """The course with jobs on the new image compared with those on the old one, and why no stage is over yet, if
         so. Raises: NeedsHuman, for an expression that cannot be read; Retryable, NeedsLane."""
         rollout, target = course.rollout, known.by[0] if known.by is not None else None
-        if rollout is None or target is None or not course.is_under_way:
+        if rollout is None or target is None or not course.is_under_way or rollout.moved_time is not None:
             return course, None
         since = new_since(known.standings, target)
         before = counted_before(rollout, pool)
-        jobs = self._workloads.ended(pool, known.standings.keys(), before.counted)
+        here = {name for name, standing in known.standings.items() if standing.moves_from is None}
+        jobs = self._workloads.ended(pool, here, before.counted)
         counted = count_jobs(before, pool, jobs, since, now)
         running: set[str] = set()
         if counted.new.failed:  # else it matters to nobody
@@ -246,11 +269,14 @@ class RolloutController:
                 may_grant = False  # a turn that was to be taken back may have been used
                 self.changed.add(pool.name, act.server)  # also where nothing changed in it that is looked at
                 again = min(again, BEHIND_SECONDS)
-        images = {each["metadata"]["name"] for each in self._informers.images.items()}
+        if known.by is None:
+            return again
+        target, images = known.by[0], {each["metadata"]["name"] for each in self._informers.images.items()}
         for name, standing in known.standings.items():
-            wanted = assigned_image(standing, course, pool.spec.image_ref, images)
+            wanted = assign(standing, course, target, images)
             status = standing.server.status
-            if (status.assigned_image_ref, status.upgrade_failure) == (wanted, standing.failure):
+            before = Assignment(image=status.assigned_image_ref, pool=status.assigned_node_pool_ref)
+            if (before, status.upgrade_failure) == (wanted, standing.failure):
                 continue
             body = self._informers.servers.get(name)
             if body is None or not self._own.are_seen(name, self._look):
@@ -273,7 +299,7 @@ class RolloutController:
         most = resolve_amount(
             strategy.max_staging if strategy.max_staging is not None else DEFAULT_STAGING, len(known.standings)
         )
-        asker = Asker(pool=pool.name, target=known.by[0], user=self._user)
+        asker = Asker(target=known.by[0], user=self._user)
         return find_acts(known.standings, found, asker, most, now)
 
     def _look(self, type_: ResourceType, name: str) -> Object | None:

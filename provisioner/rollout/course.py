@@ -17,7 +17,7 @@ from provisioner.api.meta import parse_time, rfc3339
 from provisioner.api.rollout_status import ReleasedImage, RolloutOutcome, RolloutRecord, RolloutStatus, RolloutStop
 from provisioner.rollout.fleet import MemberState
 from provisioner.rollout.plan import Plan
-from provisioner.rollout.standing import Standing
+from provisioner.rollout.standing import Standing, Target
 
 KEPT_RECORDS: Final = 10
 
@@ -42,7 +42,8 @@ def set_course(pool: NodePool, standings: Collection[Standing], now: datetime) -
     An image that a rollout of this pool has brought everywhere, or that it came from, has passed its stages before.
     """
     wanted, status, time = pool.spec.image_ref, pool.status, rfc3339(now)
-    in_use = Counter(s.server.status.image_ref for s in standings if s.in_use and s.server.status.image_ref)
+    here = [s for s in standings if s.in_use and s.moves_from is None]
+    in_use = Counter(s.server.status.image_ref for s in here if s.server.status.image_ref)
     released = status.released or _first_released(pool, in_use, time)
     if released.verified_time is None and in_use[released.image_ref]:
         released = replace(released, verified_time=time)
@@ -51,7 +52,7 @@ def set_course(pool: NodePool, standings: Collection[Standing], now: datetime) -
     rollout, history = status.rollout, status.history
     if wanted != (rollout.image_ref if rollout is not None else released.image_ref):
         is_known = wanted in _known(released, rollout, history)
-        if rollout is not None and rollout.completed_time is None:
+        if rollout is not None and rollout.completed_time is None and rollout.moved_time is None:
             history = _recorded(history, rollout, standings, "Superseded", now)
         rollout = RolloutStatus(
             image_ref=wanted,
@@ -59,7 +60,24 @@ def set_course(pool: NodePool, standings: Collection[Standing], now: datetime) -
             started_time=time,
             passed=stages_of(pool) if is_known else 0,
         )
+    elif any(_moves_in(standing) for standing in standings):
+        rollout = _with_movers(pool, released, rollout, time)
     return Course(released=released, rollout=rollout, history=history)
+
+
+def _moves_in(standing: Standing) -> bool:
+    return standing.moves_from is not None and standing.state == "Outdated" and standing.excluded is None
+
+
+def _with_movers(pool: NodePool, released: ReleasedImage, rollout: RolloutStatus | None, time: str) -> RolloutStatus:
+    """The rollout under way, which takes along who moves in; else one for them alone, with a canary only where nobody
+    was ever in use with the image here."""
+    if rollout is None:
+        passed = stages_of(pool) if released.verified_time is not None else 0
+        return RolloutStatus(image_ref=pool.spec.image_ref, started_time=time, moved_time=time, passed=passed)
+    if rollout.completed_time is None:
+        return rollout
+    return replace(rollout, completed_time=None, moved_time=time, workloads=None)
 
 
 def stages_of(pool: NodePool) -> int:
@@ -100,26 +118,50 @@ def follow_plan(course: Course, pool: NodePool, standings: Collection[Standing],
     rollout = replace(rollout, passed=passed)
     if rollout.completed_time is None and passed >= stages_of(pool) and _is_complete(standings):
         rollout = replace(rollout, completed_time=rfc3339(now), expected_time=None)
-        history = _recorded(history, rollout, standings, "Completed", now)
+        if rollout.moved_time is None:  # else it was for those alone who moved in
+            history = _recorded(history, rollout, standings, "Completed", now)
     return Course(released=released, rollout=rollout, history=history)
 
 
-def assigned_image(standing: Standing, course: Course, target: str, images: Collection[str]) -> str | None:
-    """The Image that the server boots unless a Maintenance says otherwise; None: whatever is released.
+@dataclass(frozen=True, kw_only=True)
+class Assignment:
+    """What a server boots unless a Maintenance says otherwise. image: None for whatever is released in that pool. pool:
+    None for that of its spec."""
 
-    It moves only to an image with which the server is in use. images: the Images that there are: what is gone for good
+    image: str | None
+    pool: str | None
+
+
+def assign(standing: Standing, course: Course, target: Target, images: Collection[str]) -> Assignment:
+    """What the server boots by itself from now on.
+
+    It moves only to an image with which the server is in use, and to a pool that the server is in; but one that has
+    nothing to lose is in another pool with its next boot. images: the Images that there are: what is gone for good
     nobody can boot.
     """
-    if standing.server.spec.acceptance != "Accepted" or not standing.has_node:
-        return None
+    server, status = standing.server, standing.server.status
+    if server.spec.acceptance != "Accepted" or not standing.has_node:
+        return Assignment(image=None, pool=target.pool if target.pool != server.spec.node_pool_ref else None)
     if standing.state == "Updated":
-        return target
-    assigned = standing.server.status.assigned_image_ref
+        return Assignment(image=target.name, pool=target.pool)
+    if standing.moves_from is not None:
+        return _assign_mover(standing, course, target, images)
+    assigned = status.assigned_image_ref
     if assigned is not None and assigned not in images:
         assigned = None
     if assigned is None and standing.in_use:
-        return course.released.image_ref
-    return assigned
+        assigned = course.released.image_ref
+    return Assignment(image=assigned, pool=target.pool)
+
+
+def _assign_mover(standing: Standing, course: Course, target: Target, images: Collection[str]) -> Assignment:
+    """Of one that is in another pool still: it stays there until its turn, unless it is out of use by itself."""
+    status = standing.server.status
+    if standing.state == "Down" and not standing.is_disturbed:
+        return Assignment(image=course.released.image_ref, pool=target.pool)
+    is_kept = status.assigned_node_pool_ref in (None, standing.moves_from)
+    stays = status.assigned_image_ref if is_kept else status.image_ref
+    return Assignment(image=stays if stays in images else None, pool=standing.moves_from)
 
 
 def count_states(standings: Collection[Standing]) -> Mapping[MemberState, int]:

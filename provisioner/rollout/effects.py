@@ -21,6 +21,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events, Happened
 from provisioner.cluster.own_writes import OwnWrites
 from provisioner.cluster.resources import of
+from provisioner.rollout.course import Assignment
 from provisioner.rollout.requests import Act
 from provisioner.rollout.standing import REQUESTOR
 from provisioner.rules.requests import place
@@ -78,9 +79,13 @@ class Effects:
         turn = entry.turn if entry is not None else None
         log.info("turn of a server", maintenance=maintenance.name, server=server, turn=turn or "withdrawn")
 
-    def assign(self, body: Json, image: str | None, failure: UpgradeFailure | None) -> None:
+    def assign(self, body: Json, assigned: Assignment, failure: UpgradeFailure | None) -> None:
         """The part of a Server's status that the rollout owns."""
-        wanted = {"assignedImageRef": image, "upgradeFailure": to_json(failure) if failure is not None else None}
+        wanted = {
+            "assignedImageRef": assigned.image,
+            "assignedNodePoolRef": assigned.pool,
+            "upgradeFailure": to_json(failure) if failure is not None else None,
+        }
         status = {key: value for key, value in wanted.items() if value is not None}
         before = (body.get("status") or {}).get("upgradeFailure")
         if self._apply(Server, body, status) and failure is not None and wanted["upgradeFailure"] != before:
@@ -113,10 +118,13 @@ def _news(before: Json | None, after: Json | None) -> Iterable[Happened]:
         return
     is_new = before is None or before.get("startedTime") != after["startedTime"]
     known: Json = {} if is_new or before is None else before
-    if is_new:
+    if is_new and not after.get("movedTime"):
         came_from, image = after.get("previousImageRef"), after["imageRef"]
         words = f"move from Image '{came_from}' to '{image}'" if came_from != image else f"go back to Image '{image}'"
         yield Happened(type="Normal", reason="RolloutStarted", message=f"servers {words}")
+    if after.get("movedTime") and after["movedTime"] != known.get("movedTime"):
+        words = f"servers of other NodePools move in, as their jobs end, with Image '{after['imageRef']}'"
+        yield Happened(type="Normal", reason="ServersMoveIn", message=words)
     if after.get("stopped") and not known.get("stopped"):
         yield Happened(type="Warning", reason="RolloutStopped", message=after["stopped"]["message"])
     if known.get("stopped") and not after.get("stopped"):
@@ -126,5 +134,5 @@ def _news(before: Json | None, after: Json | None) -> Iterable[Happened]:
         words = f"Image '{after['imageRef']}': {after.get('message') or 'a stage is over'}"
         yield Happened(type="Normal", reason="RolloutStagePassed", message=words)
     if after.get("completedTime") and not known.get("completedTime"):
-        words = f"all servers that can have it have Image '{after['imageRef']}'"
+        words = f"all servers that can have it have Image '{after['imageRef']}' in this NodePool"
         yield Happened(type="Normal", reason="RolloutCompleted", message=words)

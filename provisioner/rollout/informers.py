@@ -55,11 +55,14 @@ class Changed:
 def follow(informers: RolloutInformers, by_pool: Lookup, changed: Changed, queue: Callable[[str, float], None]) -> None:
     """Note the servers that a change concerns, and queue their pools, by `queue`, after so many seconds."""
 
+    borrowers = informers.pools.index(_lenders)
+
     def concerns(server: str, *bodies: Json | None) -> None:
         known = bodies or (informers.servers.get(server),)
-        for pool in {spec_of(body).get("nodePoolRef") for body in known} - {None}:
-            changed.add(str(pool), server)
-            queue(str(pool), SETTLE_SECONDS)
+        homes = {str(spec_of(body)["nodePoolRef"]) for body in known if spec_of(body).get("nodePoolRef")}
+        for pool in homes | {each["metadata"]["name"] for home in homes for each in borrowers.get(home)}:
+            changed.add(pool, server)
+            queue(pool, SETTLE_SECONDS)
 
     def server_changed(name: str, old: Json | None, new: Json | None) -> None:
         if _of_server(old) != _of_server(new):
@@ -78,6 +81,13 @@ def follow(informers: RolloutInformers, by_pool: Lookup, changed: Changed, queue
             changed.add(name, body["metadata"]["name"])
         queue(name, 0.0)
 
+    def borrowings_changed(name: str, old: Json | None, new: Json | None) -> None:
+        """Who lends, or borrows from the same pools, may have other servers from now on."""
+        if spec_of(old).get("borrows") != spec_of(new).get("borrows"):
+            for home in {*_lenders(old), *_lenders(new)}:
+                for pool in {home, *(each["metadata"]["name"] for each in borrowers.get(home))}:
+                    queue(pool, 0.0)
+
     def image_changed(name: str) -> None:
         for pool in informers.pools.items():
             if spec_of(pool).get("imageRef") == name:
@@ -88,7 +98,13 @@ def follow(informers: RolloutInformers, by_pool: Lookup, changed: Changed, queue
     informers.maintenances.subscribe(maintenance_changed)
     informers.pods.subscribe(pod_changed)
     informers.pools.subscribe(when_changed(_of_pool, pool_changed))
+    informers.pools.subscribe(borrowings_changed)
     informers.images.subscribe(when_changed(availability_of, image_changed))
+
+
+def _lenders(pool: Json | None) -> list[str]:
+    """The NodePools that it borrows servers of."""
+    return [str(each.get("nodePoolRef")) for each in spec_of(pool).get("borrows") or ()]
 
 
 def _of_server(server: Json | None) -> Any:
@@ -99,6 +115,7 @@ def _of_server(server: Json | None) -> Any:
         *(spec.get(key) for key in ("nodePoolRef", "rackRef", "acceptance", "powerState", "upgrades")),
         (server or {}).get("metadata", {}).get("labels"),
         *(status.get(key) for key in ("imageRef", "imageDigest", "assignedImageRef", "upgradeFailure")),
+        *(status.get(key) for key in ("nodePoolRef", "assignedNodePoolRef")),
         (status.get("power") or {}).get("state"),
         (status.get("verification") or {}).get("bootID"),
         [

@@ -13,6 +13,7 @@ from provisioner.api.upgrade_strategy import UpgradeDeadline, UpgradeStrategy
 from provisioner.cluster.source import spec_of
 from provisioner.jobs.selectors import Selector, parse_selector
 from provisioner.jobs.work import Job, Work
+from provisioner.rollout.borrowed import Lending
 from provisioner.rollout.course import Course, stages_of
 from provisioner.rollout.fleet import Fleet, Member, Occupancy
 from provisioner.rollout.interrupting import may_be_ended_from
@@ -22,16 +23,17 @@ RACK: Final = "rack"
 NOT_KNOWN: Final = "what runs there is not known"
 
 
-def is_member(server: Mapping[str, Any], pool: str) -> bool:
-    """Whether a Server, as JSON, counts: accepted, of that pool, to be on."""
+def is_member(server: Mapping[str, Any], pool: str, lending: Lending) -> bool:
+    """Whether a Server, as JSON, counts: accepted, to be in that pool now, to be on."""
     spec = spec_of(server)
-    is_in = spec.get("nodePoolRef") == pool and spec.get("acceptance") == "Accepted"
+    is_in = lending.wanted_pool(server) == pool and spec.get("acceptance") == "Accepted"
     return is_in and spec.get("powerState", "On") == "On" and not server["metadata"].get("deletionTimestamp")
 
 
 def began_at(course: Course, now: datetime) -> datetime:
-    """When the rollout began; now, if none has."""
-    return parse_time(course.rollout.started_time) if course.rollout is not None else now
+    """When the rollout began, or servers began to move in after it was over; now, if none has."""
+    rollout = course.rollout
+    return parse_time(rollout.moved_time or rollout.started_time) if rollout is not None else now
 
 
 def make_fleet(
@@ -82,6 +84,11 @@ def key_of_job(job: Job) -> str:
 def widths_of(work: Work) -> dict[str, int]:
     """On how many servers the jobs run that are on this one and on others."""
     return {key_of_job(job): len(job.servers) for job in work.jobs if len(job.servers) > 1}
+
+
+def unknown_occupancy(why: str) -> Occupancy:
+    """Of a server of which nobody can know what runs there: it is waited for."""
+    return Occupancy(jobs=(f"{NOT_KNOWN}: {why}",), free=0.0, first=None, ends=None, interruptible=None)
 
 
 def occupancy_of(

@@ -37,9 +37,13 @@ class Act:
 class Asker:
     """What is the same in all requests of a rollout. user: the account that the API server knows the asker by."""
 
-    pool: str
     target: Target
     user: str
+
+    def wants(self, entry: Requestor, standing: Standing) -> bool:
+        """Whether it is what that entry brings the server to."""
+        brings_to = entry.node_pool_ref or standing.moves_from or self.target.pool
+        return (brings_to, entry.image_ref) == (self.target.pool, self.target.name)
 
 
 def find_acts(standings: Mapping[str, Standing], found: Plan, asker: Asker, staging: int, now: datetime) -> list[Act]:
@@ -80,7 +84,7 @@ def _wanted(
     """The entry as it shall be, with its rank, if that is another than it is."""
     own, entry = standing.own, standing.entry
     if own is not None and entry is not None and own.status.phase in DISTURBING_PHASES:
-        is_unwanted = entry.image_ref != asker.target.name or (stopped is not None and stopped.reason in _BAD_IMAGE)
+        is_unwanted = not asker.wants(entry, standing) or (stopped is not None and stopped.reason in _BAD_IMAGE)
         if not has_begun(own) and entry.turn in (None, "Granted") and is_unwanted:
             yield 0, None
         return
@@ -90,19 +94,19 @@ def _wanted(
         if entry is not None:
             yield 4, None
         return
-    if standing.is_told and stopped is None and entry is not None and entry.image_ref == asker.target.name:
+    if standing.is_told and stopped is None and entry is not None and asker.wants(entry, standing):
         return
     if turn is None and entry is None:
         return
     shall = turn or ("Waits", None)
-    wanted = _entry(asker, shall, now)
+    wanted = _entry(asker, standing.moves_from is not None, shall, now)
     if entry is None or not _says_the_same(entry, wanted):
         yield _ORDER[shall[0]], replace(wanted, staging=entry.staging if entry is not None else wanted.staging)
 
 
-def _entry(asker: Asker, turn: tuple[RequestTurn, float | None], now: datetime) -> Requestor:
-    named, at = turn
-    image = f"Image '{asker.target.name}' in NodePool '{asker.pool}'"
+def _entry(asker: Asker, moves: bool, turn: tuple[RequestTurn, float | None], now: datetime) -> Requestor:
+    (named, at), pool = turn, asker.target.pool
+    image = f"Image '{asker.target.name}' in NodePool '{pool}'" + (", to which it moves" if moves else "")
     words = {
         "Waits": f"waits for its turn in the rollout of {image}",
         "Steered": f"waits for its turn in the rollout of {image}; new pods go elsewhere where they can",
@@ -116,7 +120,8 @@ def _entry(asker: Asker, turn: tuple[RequestTurn, float | None], now: datetime) 
         policy="WhenIdle" if at is None else "Deadline",
         deadline_time=rfc3339(datetime.fromtimestamp(at, UTC)) if at is not None else None,
         image_ref=asker.target.name,
-        message=f"{words}: kubectl provision rollout status {asker.pool}",
+        node_pool_ref=pool if moves else None,
+        message=f"{words}: kubectl provision rollout status {pool}",
         requested_time=rfc3339(now),
         turn=named,
         staging=None if named == "Granted" else "Later",

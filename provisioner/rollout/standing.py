@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from provisioner.api import Image, Maintenance, Server
+from provisioner.api import Image, Maintenance, NodePool, Server
 from provisioner.api.codec import read_annotation
 from provisioner.api.conditions import find_condition
 from provisioner.api.maintenance import DISTURBING_PHASES, FINAL_PHASES, Requestor
@@ -18,6 +18,7 @@ from provisioner.api.node_contract import BOOT_REPORT_ANNOTATION, HOLD_REQUESTED
 from provisioner.api.node_facts import BootReport
 from provisioner.api.server_status import UpgradeFailure
 from provisioner.rollout.fleet import MemberState
+from provisioner.rules.pool_of_server import current_pool_name
 from provisioner.rules.requests import entry_of
 
 REQUESTOR: Final = "rollout"
@@ -28,15 +29,16 @@ OUT_SECONDS: Final = 300.0
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """The image that the pool's servers shall run. digest: None while there is no such Image."""
+    """The pool, and the image that its servers shall run. digest: None while there is no such Image."""
 
+    pool: str
     name: str
     digest: str | None = None
 
 
-def target_of(name: str, image: Image | None) -> Target:
-    """The Image of that name, which may not be there."""
-    return Target(name=name, digest=image.spec.digest if image is not None else None)
+def target_of(pool: NodePool, image: Image | None) -> Target:
+    """What that pool wants; its Image may not be there."""
+    return Target(pool=pool.name, name=pool.spec.image_ref, digest=image.spec.digest if image is not None else None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +55,9 @@ class NodeSign:
 class Standing:
     """in_use: jobs may come. has_image: it runs the wanted image, in use or not. since: since when it is in use.
 
-    own: the Maintenance that has not ended and holds the rollout's entry. failure: the last one, to be kept on record;
-    None takes it off the record. again: when time alone changes the state, in seconds since the epoch.
+    moves_from: the pool that it is in still. own: the Maintenance that has not ended and holds the rollout's entry.
+    failure: the last one, to be kept on record; None takes it off the record. is_disturbed: a Maintenance has claimed
+    it. again: when time alone changes the state, in seconds since the epoch.
     """
 
     server: Server
@@ -62,10 +65,12 @@ class Standing:
     in_use: bool
     has_image: bool = False
     since: float | None = None
+    moves_from: str | None = None
     own: Maintenance | None = None
     excluded: str | None = None
     failure: UpgradeFailure | None = None
     staged: bool = False
+    is_disturbed: bool = False
     again: float | None = None
 
     @property
@@ -113,7 +118,8 @@ def judge_standing(
     status = server.status
     in_use, since, out = _use(server, sign)
     runs_target = status.image_digest == target.digest if target.digest is not None else False
-    runs_target = runs_target or status.image_ref == target.name
+    current = current_pool_name(server)
+    runs_target = (runs_target or status.image_ref == target.name) and current == target.pool
     active = [m for m in maintenances if m.status.phase not in FINAL_PHASES]
     own = next((m for m in active if entry_of(m, REQUESTOR) is not None), None)
     disturbing = next((m for m in active if m.status.phase in DISTURBING_PHASES), None)
@@ -145,10 +151,12 @@ def judge_standing(
         in_use=in_use and disturbing is None,
         has_image=runs_target,
         since=since if in_use else None,
+        moves_from=current if current != target.pool else None,
         own=own,
         excluded=excluded,
         failure=failure or (status.upgrade_failure if state != "Updated" else None),
         staged=staged and sign is not None and f"-{(target.digest or '')[7:19]}-" in (sign.staged or ""),
+        is_disturbed=disturbing is not None,
         again=again,
     )
 
@@ -209,7 +217,8 @@ def _failure(
 ) -> UpgradeFailure | None:
     """The last failure with `target` that a person has not decided on."""
     found = [_failed_with(m, target) for m in maintenances]
-    failures = [f for f in (*found, server.status.upgrade_failure) if f is not None and f.image_ref == target.name]
+    known = (each for each in (*found, server.status.upgrade_failure) if each is not None)
+    failures = [f for f in known if f.image_ref == target.name and f.node_pool_ref in (None, target.pool)]
     if retried is not None:
         failures = [f for f in failures if parse_time(f.time).timestamp() > retried]
     return max(failures, key=lambda f: parse_time(f.time), default=None)
@@ -220,10 +229,15 @@ def _failed_with(maintenance: Maintenance, target: Target) -> UpgradeFailure | N
     status = maintenance.status
     if status.phase != "Failed" or status.reboot is None or status.finished_time is None:
         return None
-    if status.reboot.image_ref != target.name or entry_of(maintenance, REQUESTOR) is None:
+    entry = entry_of(maintenance, REQUESTOR)
+    if status.reboot.image_ref != target.name or entry is None or entry.node_pool_ref not in (None, target.pool):
         return None
     ended = find_condition(status.conditions, "Succeeded")
     words = f"{ended.reason}: {ended.message}" if ended is not None else "it did not get there"
     return UpgradeFailure(
-        image_ref=target.name, time=status.finished_time, maintenance_ref=maintenance.name, message=words[:1024]
+        image_ref=target.name,
+        node_pool_ref=entry.node_pool_ref,
+        time=status.finished_time,
+        maintenance_ref=maintenance.name,
+        message=words[:1024],
     )

@@ -9,6 +9,7 @@ from typing import Any, Final
 from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.api.conditions import find_condition
 from provisioner.rules.assigned_image import current_image_name
+from provisioner.rules.pool_of_server import booting_pool_name
 
 PUBLISH: Final = "provisioner image publish DIRECTORY --store IMAGE-STORE --key IMAGE.PUB"
 
@@ -120,8 +121,9 @@ def _without_place(server: Server, rack: Rack | None) -> Obstacle | None:
     return None
 
 
-def find_without_pool(server: Server, pool: NodePool | None) -> Obstacle | None:
-    """Nothing says what it boots and becomes."""
+def find_without_pool(server: Server, pool: NodePool | None, named: str | None = None) -> Obstacle | None:
+    """Nothing says what it boots and becomes. named: the NodePool that was looked for; the one that it boots for if
+    absent."""
     name = server.name
     if server.spec.node_pool_ref is None:
         return Obstacle(
@@ -132,7 +134,7 @@ def find_without_pool(server: Server, pool: NodePool | None) -> Obstacle | None:
     if pool is None:
         return Obstacle(
             "NodePoolMissing",
-            f"NodePool '{server.spec.node_pool_ref}' of Server '{name}' does not exist",
+            f"NodePool '{named or booting_pool_name(server)}' of Server '{name}' does not exist",
             f"create it, or name another in spec.nodePoolRef of Server {name}",
         )
     return None

@@ -158,7 +158,8 @@ def next_name(server: str, names: Iterable[str]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What is wanted. `image`: the one that was named; None for the assigned one. `since`: when the first one asked.
+    """What is wanted. `image`: the one that was named; None for the assigned one; so is `node_pool`. `since`: when the
+    first one asked.
 
     heard: whom the rest speaks for. waiting: those whose turn has not come. Only where it has come for nobody does it
     speak for them, so that the status can say what they want: `awaits_turn`, and nothing of it is done.
@@ -172,6 +173,7 @@ class Wanted:
     heard: tuple[Requestor, ...]
     refused: tuple[Requestor, ...] = ()
     waiting: tuple[Requestor, ...] = ()
+    node_pool: str | None = None
 
     @property
     def awaits_turn(self) -> bool:
@@ -219,6 +221,7 @@ def merge(maintenance: Maintenance) -> Wanted | None:
         heard=heard,
         refused=tuple(r for r in granted if r.image_ref not in (None, image)),
         waiting=tuple(r for r in requestors if not r.has_turn),
+        node_pool=next((r.node_pool_ref for r in heard if r.node_pool_ref is not None), None),
     )
 
 

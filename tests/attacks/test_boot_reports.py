@@ -37,7 +37,7 @@ def forged() -> list[Report]:
 
 def facts(**fields: Any) -> OrderFacts:
     wanted = {"ordered_image": image(), "next_image": image(), "rack": rack(), "pool": pool(), "node": node(), **fields}
-    return OrderFacts(**wanted)
+    return OrderFacts(**{"next_pool": wanted["pool"], **wanted})
 
 
 @pytest.mark.parametrize("seconds", [60, 600, 6_000, 600_000])

@@ -87,6 +87,7 @@ def ready_of(plane: Plane) -> tuple[str, str]:
         server=plane.cluster.read(Server, plane.name),
         rack=objects.rack(),
         pool=plane.cluster.read(NodePool, plane.unique),
+        next_pool=plane.cluster.read(NodePool, plane.unique),
         next_image=plane.cluster.read(Image, plane.image),
         ordered_image=plane.cluster.read(Image, plane.image),
         node=read_life(plane.node(), None),

@@ -48,6 +48,7 @@ def facts_of(row: Row) -> OrderFacts:
         server=srv,
         rack=row.rack or rack(),
         pool=np,
+        next_pool=np,
         next_image=row.next_image or (image(wanted) if (wanted := next_image_name(srv, np, row.maintenance)) else None),
         ordered_image=image(order.image_ref) if order and order.image_ref else None,
         node=row.node,

@@ -131,4 +131,4 @@ def facts(*requestors: Requestor, status: dict[str, Any] | None = None, **change
         "work": Work(),
         **changes,
     }
-    return MaintenanceFacts(**given)
+    return MaintenanceFacts(**{"next_pool": given["pool"], **given})

@@ -31,6 +31,7 @@ from provisioner.cluster.resources import LEASES, NODE_LEASES, NODES, of
 from provisioner.cluster.source import look_up
 from provisioner.rules.assigned_image import next_image_name
 from provisioner.rules.liveness import LeaseWatch, NodeLife, read_life
+from provisioner.rules.pool_of_server import next_pool_name, ordered_pool_name
 
 log = structlog.get_logger(__name__)
 
@@ -41,7 +42,8 @@ SETTLE_SECONDS: Final = 4.0
 between two writes of progress: they would meet."""
 
 _OWNED: Final = OwnedStatus(
-    ("nodeRef", "bootStage", "bootID", "imageRef", "imageDigest", "order", "readyTime"), ("Booted", "Ready")
+    ("nodeRef", "bootStage", "bootID", "imageRef", "imageDigest", "nodePoolRef", "order", "readyTime"),
+    ("Booted", "Ready"),
 )
 
 
@@ -131,13 +133,14 @@ class BootController:
         maintenance: Maintenance | None,
     ) -> Decision:
         server = decode_shared(Server, body)
-        pool = look_up(NodePool, self._informers.pools, server.spec.node_pool_ref)
+        next_pool = look_up(NodePool, self._informers.pools, next_pool_name(server, maintenance))
         order = server.status.order
         facts = OrderFacts(
             server=server,
             rack=look_up(Rack, self._informers.racks, server.spec.rack_ref),
-            pool=pool,
-            next_image=look_up(Image, self._informers.images, next_image_name(server, pool, maintenance)),
+            pool=look_up(NodePool, self._informers.pools, ordered_pool_name(server)),
+            next_pool=next_pool,
+            next_image=look_up(Image, self._informers.images, next_image_name(server, next_pool, maintenance)),
             ordered_image=look_up(Image, self._informers.images, order.image_ref if order else None),
             node=self._judge_node(node, lease),
             other_node=self._find_other_node(server) if order is None else None,

@@ -110,7 +110,7 @@ def _needy(facts: OrderFacts, now: datetime, new_id: str) -> Assessment | None:
         return None
     order = next_order(facts, need, new_id, now)
     ordered = replace(facts, server=replace(server, status=replace(server.status, order=order, ready_time=None)))
-    obstacle = find_obstacle(ordered.server, facts.pool, facts.next_image, facts.rack)
+    obstacle = find_obstacle(ordered.server, facts.next_pool, facts.next_image, facts.rack)
     looks_again = None
     if need.reason == "FirstBoot" and facts.other_node is not None and obstacle is None:
         obstacle, looks_again = runs_as_other_node(server, facts.other_node), ALIVE_AGAIN_SECONDS
@@ -127,7 +127,7 @@ def _needy(facts: OrderFacts, now: datetime, new_id: str) -> Assessment | None:
             message=f"{need.message}; it is booted again at {rfc3339(moment)}",
         )
         return Assessment(booted=say, ready=say, stage=_stage_of(facts), requeue_at=moment)
-    stage = current_stage(ordered.server, facts.pool)
+    stage = current_stage(ordered.server, facts.next_pool)
     if stage is None:
         raise AssertionError("an order was just given")
     say = ConditionUpdate(status="False", reason="Ordered", message=waiting_words(ordered, stage))

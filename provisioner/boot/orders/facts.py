@@ -14,13 +14,15 @@ from provisioner.rules.liveness import NodeLife
 class OrderFacts:
     """Everything a decision depends on but the time. Objects that do not exist are None.
 
-    ordered_image: the Image of the current order. next_image: the one that an order given now would boot. other_node:
-    the name of a living Node that is this machine under another name. maintenance: the one that holds the server.
+    pool, ordered_image: NodePool and Image of the current order. next_pool, next_image: those of an order that were
+    given now. other_node: the name of a living Node that is this machine under another name. maintenance: the one that
+    holds the server.
     """
 
     server: Server
     rack: Rack | None
     pool: NodePool | None
+    next_pool: NodePool | None
     next_image: Image | None
     ordered_image: Image | None
     node: NodeLife | None

@@ -12,6 +12,7 @@ from provisioner.cluster.source import Lookup, Object, Source, phase_of, spec_of
 from provisioner.rules.assigned_image import boots_of_pool, images_of_pool
 from provisioner.rules.bootability import availability_of
 from provisioner.rules.liveness import read_life
+from provisioner.rules.pool_of_server import pools_in
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,10 +73,11 @@ def server_of(maintenance: Mapping[str, Any]) -> str:
 
 
 def refers_to(server: Object) -> Iterable[Hashable]:
-    """Kind and name of what a Server depends on: its pool, its rack, the Images that are ordered and assigned."""
+    """Kind and name of what a Server depends on: its pools, its rack, the Images that are ordered and assigned."""
     status, spec = server.get("status") or {}, spec_of(server)
     images = {(status.get("order") or {}).get("imageRef"), status.get("assignedImageRef")}
-    return ("NodePool", spec.get("nodePoolRef")), ("Rack", spec.get("rackRef")), *(("Image", name) for name in images)
+    pools = pools_in(server)
+    return *(("NodePool", name) for name in pools), ("Rack", spec.get("rackRef")), *(("Image", name) for name in images)
 
 
 def _reboot(maintenance: Mapping[str, Any] | None) -> Mapping[str, Any]:

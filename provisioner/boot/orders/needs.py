@@ -14,6 +14,7 @@ from provisioner.boot.orders.requests import pending_request
 from provisioner.boot.orders.stages import current_stage, describe_time_out, is_abandoned
 from provisioner.rules.assigned_image import next_image_name
 from provisioner.rules.boot_order import has_fetched, is_by_agent, is_settled
+from provisioner.rules.pool_of_server import next_pool_name
 
 _REARMING_REFUSALS: Final = ("AlreadyFetched", "OrderExpired")
 
@@ -106,15 +107,19 @@ def _booted_unordered(facts: OrderFacts, now: datetime) -> Need | None:
 def _image_changed(facts: OrderFacts) -> Need | None:
     """Until the boot has joined, it is begun anew, however far somebody says that it is: only its minutes are lost."""
     order = facts.server.status.order
-    if order is None or facts.pool is None or has_fetched(facts.server):
+    if order is None or facts.next_pool is None or has_fetched(facts.server):
         return None
     if is_by_agent(order):
         return None  # the agent was told which image to start
-    wanted = next_image_name(facts.server, facts.pool, facts.maintenance)
+    pool = next_pool_name(facts.server, facts.maintenance)
+    if order.node_pool_ref not in (None, pool):
+        words = f"it is to boot for NodePool '{pool}' instead of '{order.node_pool_ref}'"
+        return Need(reason="ImageChanged", message=words, urgent=True)
+    wanted = next_image_name(facts.server, facts.next_pool, facts.maintenance)
     if wanted == order.image_ref:
         return None
     words = f"it is to boot Image '{wanted}' instead of '{order.image_ref}'"
-    if facts.maintenance is not None and wanted != next_image_name(facts.server, facts.pool):
+    if facts.maintenance is not None and wanted != next_image_name(facts.server, facts.next_pool):
         words = f"Maintenance '{facts.maintenance.name}' wants Image '{wanted}' instead of '{order.image_ref}'"
     return Need(reason="ImageChanged", message=words, urgent=True)
 

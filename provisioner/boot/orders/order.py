@@ -14,6 +14,7 @@ from provisioner.boot.orders.needs import Need
 from provisioner.boot.orders.requests import belongs_to, is_awaited, pending_request
 from provisioner.rules.assigned_image import next_image_name
 from provisioner.rules.boot_order import is_settled
+from provisioner.rules.pool_of_server import current_pool_name, next_pool_name
 
 FIRST_PAUSE_SECONDS: Final = 30.0
 LONGEST_PAUSE_SECONDS: Final = 1800.0
@@ -31,7 +32,8 @@ def next_order(facts: OrderFacts, need: Need, new_id: str, now: datetime) -> Boo
         reason=need.reason,
         ordered_time=rfc3339_micro(now),
         attempt=_attempts(server, now) + 1,
-        image_ref=next_image_name(server, facts.pool, maintenance) or (before.image_ref if before else None),
+        image_ref=next_image_name(server, facts.next_pool, maintenance) or (before.image_ref if before else None),
+        node_pool_ref=next_pool_name(server, maintenance),
         boot_id_before=_boot_id_before(facts, need),
         message=need.message[:1024],
         method=attempt.method if attempt is not None else None,
@@ -73,6 +75,7 @@ def former_order(facts: OrderFacts, now: datetime) -> BootOrder | None:
         ordered_time=min(accepted or join.fetched_time, join.fetched_time, key=parse_time),
         attempt=max(1, order.attempt - 1),
         image_ref=status.image_ref or order.image_ref,
+        node_pool_ref=current_pool_name(facts.server),
         message=f"boot order {order.id} ({order.reason}) was revoked: the boot before it lived on",
     )
 

@@ -35,6 +35,7 @@ def compose(facts: OrderFacts, assessment: Assessment, now: datetime) -> Decisio
         boot_id=facts.node.boot_id if facts.node is not None else None,
         image_ref=image_ref,
         image_digest=image_digest,
+        node_pool_ref=_running_pool(facts),
         order=order,
         ready_time=_ready_time(facts, assessment, now),
         lifecycle=_lifecycle(facts, assessment),
@@ -61,6 +62,14 @@ def _running_image(facts: OrderFacts) -> tuple[str | None, str | None]:
     if facts.ordered_image is not None and facts.ordered_image.name == ref:
         return ref, facts.ordered_image.spec.digest
     return ref, status.image_digest if status.image_ref == ref else None
+
+
+def _running_pool(facts: OrderFacts) -> str | None:
+    """The NodePool of what runs: that of the order, once its boot has joined; until then the one before."""
+    order = facts.server.status.order
+    if order is None or order.node_pool_ref is None or not has_fetched(facts.server):
+        return facts.server.status.node_pool_ref
+    return order.node_pool_ref
 
 
 def _lifecycle(facts: OrderFacts, assessment: Assessment) -> Lifecycle | None:

@@ -28,6 +28,7 @@ from provisioner.cluster.source import Object, Source
 from provisioner.rules.assigned_image import current_image_name, images_of_pool
 from provisioner.rules.bootability import availability_of
 from provisioner.rules.identity import boot_mac
+from provisioner.rules.pool_of_server import booting_pool_name
 
 log = structlog.get_logger(__name__)
 
@@ -157,7 +158,7 @@ class ScriptRenderer:
         try:
             server = decode(Server, found)
             rack = read.object(Rack, self._racks, server.spec.rack_ref)
-            pool = read.object(NodePool, self._pools, server.spec.node_pool_ref)
+            pool = read.object(NodePool, self._pools, booting_pool_name(server))
             image = read.object(Image, self._images, current_image_name(server, pool))
             return render_script(choose_boot_target(server, pool, image, rack, self._urls))
         except ProvisionerError as error:  # an object of a newer version, say: the machine waits, the others go on
@@ -223,8 +224,9 @@ def _inputs(server: Mapping[str, Any]) -> tuple[Any, ...]:
     """What of a Server its script depends on: most changes of a booting server's status are none of it."""
     status = server.get("status") or {}
     order = status.get("order") or {}
-    fields = ("address", "subnetName", "assignedImageRef", "readyTime")
-    return (server.get("spec"), order.get("imageRef"), order.get("attempt"), *(status.get(field) for field in fields))
+    fields = ("address", "subnetName", "assignedImageRef", "assignedNodePoolRef", "nodePoolRef", "readyTime")
+    ordered = (order.get(field) for field in ("imageRef", "nodePoolRef", "attempt"))
+    return (server.get("spec"), *ordered, *(status.get(field) for field in fields))
 
 
 def _weight(body: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -21,6 +21,7 @@ from provisioner.cli.kubectl.printing import clip, output_option, print_objects,
 from provisioner.cli.kubectl.targets import Target, Wish, find_targets
 from provisioner.cli.why.maintenance import blocker_words
 from provisioner.cluster.client import Cluster
+from provisioner.rules.pool_of_server import current_pool_name
 
 HEADER = ("NODE", "LIFECYCLE", "READY", "IMAGE", "BOOT", "MAINTENANCE", "WAITS-FOR")
 WIDE_HEADER = (
@@ -101,7 +102,7 @@ def _wide_row(target: Target, current: Maintenance | None, now: datetime) -> tup
     since = current.status.started_time or current.metadata.creation_timestamp if current else None
     return (
         target.name,
-        server.spec.node_pool_ref,
+        current_pool_name(server),
         s.lifecycle,
         _ready(target.node),
         s.image_ref,

@@ -14,6 +14,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, of
 from provisioner.rules.boot_order import is_settled
 from provisioner.rules.bootability import find_unaccepted, find_without_pool
+from provisioner.rules.pool_of_server import current_pool_name
 
 POOL_LABEL = "provisioner.dev/pool"
 _MANY = 8
@@ -111,7 +112,7 @@ def _select(cluster: Cluster, wish: Wish, *, for_requests: bool) -> list[Target]
     nodes = {node["metadata"]["name"]: node for node in cluster.list(NODES, label_selector=wish.selector).items}
     servers = [decode(Server, body) for body in cluster.list(of(Server)).items]
     if wish.pool is not None:
-        servers = [server for server in servers if server.spec.node_pool_ref == wish.pool]
+        servers = [server for server in servers if current_pool_name(server) == wish.pool]
     if wish.selector is not None or for_requests:
         servers = [server for server in servers if server.name in nodes]
     if not servers and for_requests:

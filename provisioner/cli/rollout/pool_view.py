@@ -18,6 +18,7 @@ from provisioner.cli.kubectl.failing import BadInput
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, of
 from provisioner.join.node_object import trim_node
+from provisioner.rollout.borrowed import Lending, lending_of
 from provisioner.rollout.members import is_member, order_of, retried_moment
 from provisioner.rollout.standing import Standing, judge_standing, read_sign, target_of
 
@@ -68,13 +69,14 @@ def make_view(
     servers: Iterable[Mapping[str, Any]],
     nodes: Mapping[str, Mapping[str, Any]],
     maintenances: Iterable[Maintenance],
+    lending: Lending,
     now: datetime,
 ) -> PoolView:
-    """servers, nodes: as JSON. Pure."""
+    """servers: those of the pools of `homes_of`, as JSON, as nodes are. Pure."""
     by_server: dict[str, list[Maintenance]] = {}
     for each in maintenances:
         by_server.setdefault(each.spec.server_ref, []).append(each)
-    target, retried = target_of(pool.spec.image_ref, image), retried_moment(pool.spec.upgrade_strategy)
+    target, retried = target_of(pool, image), retried_moment(pool.spec.upgrade_strategy)
     found = [
         judge_standing(
             decode(Server, body),
@@ -85,7 +87,7 @@ def make_view(
             now=now.timestamp(),
         )
         for body in servers
-        if is_member(body, pool.name)
+        if is_member(body, pool.name, lending)
     ]
     standings = {standing.server.name: standing for standing in sorted(found, key=order_of)}
     return PoolView(pool=pool, image=image, standings=standings, nodes=nodes, maintenances=by_server, now=now)
@@ -94,18 +96,24 @@ def make_view(
 def read_view(cluster: Cluster, pool: NodePool, now: datetime) -> PoolView:
     """Raises: Refused where the caller may not read it, with the role that may."""
     with needing(VIEWER):
-        servers = cluster.list(of(Server), field_selector=f"spec.nodePoolRef={pool.name}").items
+        homes = [cluster.list(of(Server), field_selector=f"spec.nodePoolRef={each}").items for each in homes_of(pool)]
         nodes = {node["metadata"]["name"]: node for node in cluster.list(NODES, trim=trim_node).items}
         maintenances = cluster.read_all(Maintenance)
-        image = find_image(cluster, pool.spec.image_ref)
-    return make_view(pool, image, servers, nodes, maintenances, now)
+        image, pools = find_image(cluster, pool.spec.image_ref), cluster.read_all(NodePool)
+    servers = (body for bodies in homes for body in bodies)
+    return make_view(pool, image, servers, nodes, maintenances, lending_of(pools, now), now)
+
+
+def homes_of(pool: NodePool) -> list[str]:
+    """The NodePools that the servers of that one may be of: it, and those that it borrows from."""
+    return sorted({pool.name, *(each.node_pool_ref for each in pool.spec.borrows)})
 
 
 def with_image(view: PoolView, name: str, image: Image | None) -> PoolView:
     """As if the pool wanted that image, and nobody had paused its rollout. Pure."""
     strategy = replace(view.pool.spec.upgrade_strategy, paused=False)
     pool = replace(view.pool, spec=replace(view.pool.spec, image_ref=name, upgrade_strategy=strategy))
-    target, retried = target_of(name, image), retried_moment(strategy)
+    target, retried = target_of(pool, image), retried_moment(strategy)
     standings = {
         server: judge_standing(
             before.server,

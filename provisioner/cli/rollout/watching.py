@@ -16,13 +16,14 @@ from provisioner.api.codec import decode
 from provisioner.cli.kubectl.failing import DONE, FAILED, TIMED_OUT, BadInput
 from provisioner.cli.kubectl.printing import plain
 from provisioner.cli.rollout.fleet_picture import draw_fleet, one_line
-from provisioner.cli.rollout.pool_view import PoolView, make_view
+from provisioner.cli.rollout.pool_view import PoolView, homes_of, make_view, read_pool
 from provisioner.cli.rollout.screen import failed_of, headline, what_one_can_do
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer, without_managed_fields
 from provisioner.cluster.resources import NODES, of
 from provisioner.cluster.source import look_up
 from provisioner.join.node_object import trim_node
+from provisioner.rollout.borrowed import lending_of
 
 LEAST_SECONDS: Final = 0.5
 """Between two drawings; and so many times as long as the last one took."""
@@ -41,16 +42,17 @@ _CLEAR: Final = "\x1b[2J"
 class FollowedPool:
     """Caches of one pool and what belongs to it. `changed` is set by every change."""
 
-    def __init__(self, cluster: Cluster, name: str) -> None:
-        self._name = name
-        self._pools = Informer(cluster, of(NodePool), field_selector=f"metadata.name={name}")
-        self._servers = Informer(
-            cluster, of(Server), field_selector=f"spec.nodePoolRef={name}", trim=without_managed_fields
-        )
+    def __init__(self, cluster: Cluster, pool: NodePool) -> None:
+        self._name = pool.name
+        self._pools = Informer(cluster, of(NodePool), trim=without_managed_fields)
+        self._servers = [
+            Informer(cluster, of(Server), field_selector=f"spec.nodePoolRef={home}", trim=without_managed_fields)
+            for home in homes_of(pool)
+        ]
         self._nodes = Informer(cluster, NODES, trim=trim_node)
         self._maintenances = Informer(cluster, of(Maintenance), trim=without_managed_fields)
         self._images = Informer(cluster, of(Image))
-        self._all = (self._pools, self._servers, self._nodes, self._maintenances, self._images)
+        self._all = (self._pools, *self._servers, self._nodes, self._maintenances, self._images)
         self.changed = threading.Event()
 
     def start(self, stop: threading.Event) -> None:
@@ -68,10 +70,13 @@ class FollowedPool:
         if body is None:
             raise BadInput(f"NodePool {self._name} was deleted", hint="kubectl get nodepools")
         pool = decode(NodePool, body)
-        servers = sorted(self._servers.items(), key=lambda each: str(each["metadata"]["name"]))
+        known = (body for informer in self._servers for body in informer.items())
+        servers = sorted(known, key=lambda each: str(each["metadata"]["name"]))
+        lending = lending_of((decode(NodePool, each) for each in self._pools.items()), now)
         nodes = {node["metadata"]["name"]: node for node in self._nodes.items()}
         maintenances = [decode(Maintenance, each) for each in self._maintenances.items()]
-        return make_view(pool, look_up(Image, self._images, pool.spec.image_ref), servers, nodes, maintenances, now)
+        image = look_up(Image, self._images, pool.spec.image_ref)
+        return make_view(pool, image, servers, nodes, maintenances, lending, now)
 
 
 def watch_rollout(
@@ -88,7 +93,7 @@ def watch_rollout(
     """
     canvas = _Canvas(stream or sys.stdout, monotonic)
     stop = threading.Event()
-    followed = FollowedPool(cluster, name)
+    followed = FollowedPool(cluster, read_pool(cluster, name))
     deadline = None if timeout_seconds is None else monotonic() + timeout_seconds
     followed.start(stop)
     try:

@@ -39,7 +39,7 @@ def _of_rollout(subject: Subject, m: Maintenance) -> list[str]:
     """A rollout's request is nobody's to withdraw: whoever wants the server left alone says so."""
     if m.status.reboot is not None:
         return []
-    pool = subject.server.spec.node_pool_ref
+    pool = next((r.node_pool_ref for r in m.spec.requestors if r.node_pool_ref), subject.server.spec.node_pool_ref)
     return [
         f"have it left alone for now: kubectl provision hold {subject.server.name}; or hold up the rollout: "
         f"kubectl provision rollout pause {pool}"

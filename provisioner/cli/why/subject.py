@@ -14,6 +14,7 @@ from provisioner.cli.kubectl.filing import read_maintenances
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import CLUSTER_SCOPED_NAMESPACE
 from provisioner.cluster.resources import EVENTS, NODES
+from provisioner.rules.pool_of_server import current_pool_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,10 +63,11 @@ def read_node(cluster: Cluster, name: str) -> Mapping[str, Any] | None:
 
 
 def _pool(cluster: Cluster, server: Server) -> NodePool | None:
-    if server.spec.node_pool_ref is None:
+    named = current_pool_name(server)
+    if named is None:
         return None
     try:
-        return cluster.read(NodePool, server.spec.node_pool_ref)
+        return cluster.read(NodePool, named)
     except NotFound:
         return None
 

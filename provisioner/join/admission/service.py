@@ -56,6 +56,7 @@ from provisioner.join.recording import regarding_server
 from provisioner.rules.assigned_image import next_image_name
 from provisioner.rules.boot_order import is_by_bmc
 from provisioner.rules.identity import boot_mac, find_server
+from provisioner.rules.pool_of_server import ordered_pool_name
 
 log = structlog.get_logger()
 
@@ -126,7 +127,7 @@ class JoinService:
         server = self._optional(Server, name)
         if server is None or server.spec.boot_mac_address != request.mac_address:
             return JoinFacts(server=None)
-        pool = self._optional(NodePool, server.spec.node_pool_ref)
+        pool = self._optional(NodePool, ordered_pool_name(server))
         order = server.status.order
         image = self._optional(Image, (order.image_ref if order else None) or next_image_name(server, pool))
         return JoinFacts(

@@ -13,6 +13,7 @@ from provisioner.maintenance.requests.effective import may_interrupt, protected_
 from provisioner.maintenance.status.record import Blocked, is_over
 from provisioner.rules.boot_order import is_settled
 from provisioner.rules.bootability import find_duplicate, find_switched_off, find_unaccepted, find_without_pool
+from provisioner.rules.pool_of_server import current_pool_name
 
 TURN_SECONDS: Final = 20.0
 """How long a free slot is left to those that asked earlier: one of them may be unable to claim without saying so."""
@@ -38,7 +39,7 @@ def obstacles(facts: MaintenanceFacts) -> list[Blocked]:
     if server is None or wanted is None:
         return []
     found: list[Blocked] = []
-    of_server = [find_without_pool(server, facts.pool), find_unaccepted(server)]
+    of_server = [find_without_pool(server, facts.pool, current_pool_name(server)), find_unaccepted(server)]
     if wanted.boots:
         of_server += [find_switched_off(server), find_duplicate(server)]
     found.extend(("Server", server.name, obstacle.words) for obstacle in of_server if obstacle is not None)

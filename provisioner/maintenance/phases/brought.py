@@ -53,6 +53,8 @@ def _is_ordered(facts: MaintenanceFacts) -> bool:
     wanted, order = facts.wanted, facts.server.status.order if facts.server is not None else None
     if wanted is None or order is None or any(r.action != "Reimage" for r in wanted.heard):
         return False
+    if wanted.node_pool not in (None, order.node_pool_ref):
+        return False
     return order.image_ref is not None and order.image_ref == facts.image_name
 
 

@@ -82,6 +82,8 @@ def _satisfies(facts: MaintenanceFacts, earlier: Maintenance) -> bool:
         return False
     if not wanted.boots or facts.image_name != boot.image_ref:
         return False
+    if wanted.node_pool not in (None, boot.node_pool_ref):
+        return False
     asked = [(r.action, asked_time(r, facts.maintenance)) for r in wanted.heard]
     return all(
         at is not None and is_before(at, answered_until(action, boot, parse_time(finished))) for action, at in asked

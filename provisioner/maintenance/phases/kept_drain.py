@@ -19,6 +19,7 @@ from provisioner.maintenance.requests.effective import closing
 from provisioner.maintenance.status.record import clip, next_step, note
 from provisioner.maintenance.steps import ReopenSlurm, Step, WriteStatus
 from provisioner.rules.boot_order import is_ordered_boot
+from provisioner.rules.pool_of_server import current_pool_name
 from provisioner.rules.requests import merge
 
 SLURM_DRAINED: Final = "SlurmDrained"
@@ -41,9 +42,17 @@ def why_unverified(server: Server | None, node: NodeView | None) -> str | None:
     return None
 
 
+def moved_to(facts: MaintenanceFacts) -> str | None:
+    """The NodePool that the server is in by now, if that is not the one in whose Slurm our drain is."""
+    drain = facts.maintenance.status.slurm
+    named = current_pool_name(facts.server) if facts.server is not None else None
+    return named if drain is not None and drain.node_pool_ref is not None and named != drain.node_pool_ref else None
+
+
 def may_reopen(facts: MaintenanceFacts) -> bool:
-    """Whether our drain may be lifted, and there is a Slurm to ask."""
-    return has_slurm(facts.pool) and why_unverified(facts.server, facts.node) is None
+    """Whether our drain may be lifted, and there is a Slurm to ask. Where a server has left, jobs must not be placed:
+    it is lifted once the server is back."""
+    return has_slurm(facts.pool) and moved_to(facts) is None and why_unverified(facts.server, facts.node) is None
 
 
 def has_slurm(pool: NodePool | None) -> bool:
@@ -55,7 +64,14 @@ def stays_drained(facts: MaintenanceFacts, status: MaintenanceStatus, now: datet
     drain = status.slurm
     if drain is None:
         return next_step(status, None)
-    words = f"{drain.node} stays drained in Slurm ('{drain.reason}')"
+    words, elsewhere = f"{drain.node} stays drained in Slurm ('{drain.reason}')", moved_to(facts)
+    if elsewhere is not None:
+        words += (
+            f": Server '{facts.server_name}' is in NodePool '{elsewhere}' now; it is reopened once the server is back "
+            f"in '{drain.node_pool_ref}', and verified"
+        )
+        status = _say(note(status, now, "StaysDrained", words), facts, "True", "Moved", words, now)
+        return next_step(status, f"is reopened in Slurm once the server is back in NodePool '{drain.node_pool_ref}'")
     if not has_slurm(facts.pool):
         by_hand = f"scontrol update nodename={drain.node} state=resume"
         words += f": NodePool '{drain.node_pool_ref}' is gone, or names no Slurm; set it right, or: {by_hand}"
@@ -80,8 +96,9 @@ def decide_kept(facts: MaintenanceFacts, now: datetime) -> Step | None:
         return None
     if may_reopen(facts):
         return ReopenSlurm(node=drain.node, reason=drain.reason)
-    if m.metadata.deletion_timestamp is not None and not has_slurm(facts.pool):
-        words = f"there is nobody to ask any more: scontrol update nodename={drain.node} state=resume"
+    if m.metadata.deletion_timestamp is not None and (not has_slurm(facts.pool) or moved_to(facts) is not None):
+        why = "there is nobody to ask any more" if not has_slurm(facts.pool) else "its server is in another NodePool"
+        words = f"{why}, so it is nobody's to lift: scontrol update nodename={drain.node} state=resume"
         return WriteStatus(status=note(replace(m.status, slurm=None), now, "NotReopened", words))
     return None
 

@@ -49,15 +49,17 @@ def _begin(
 ) -> WriteStatus:
     before, node = facts.maintenance.status.reboot, facts.node
     if before is not None:
-        image, digest = before.image_ref, before.image_digest
+        image, digest, pool = before.image_ref, before.image_digest, before.node_pool_ref
     else:
         image, digest = facts.image_name or "", facts.image.spec.digest if facts.image is not None else ""
+        pool = facts.next_pool_name
     deadline = now + timedelta(seconds=method_timeout_seconds(method, facts.pool))
     attempt = RebootAttempt(
         id=new_id,
         method=method,
         image_ref=image,
         image_digest=digest,
+        node_pool_ref=pool,
         started_time=rfc3339_micro(now),
         deadline_time=rfc3339_micro(deadline),
     )
@@ -65,7 +67,8 @@ def _begin(
     boot_id = node.boot_id if node is not None and node.boot_id is not None else status.boot_id_before
     status = replace(status, reboot=attempt, boot_id_before=boot_id, image_ref=image, blockers=())
     status = set_blockers(status, [("Server", facts.server_name, NOT_ORDERED)], now)
-    words = f"{method} into Image {image}, attempt {len(status.attempts) + 1} ({new_id})"
+    moves = f" of NodePool {pool}" if facts.pool is not None and pool not in (None, facts.pool.name) else ""
+    words = f"{method} into Image {image}{moves}, attempt {len(status.attempts) + 1} ({new_id})"
     status = note(status, now, "RebootStarted", words, phase="Rebooting")
     status = next_step(status, f"is rebooted by {method}; its boot is awaited until {attempt.deadline_time}")
     return WriteStatus(status=with_conditions(facts.maintenance, status, now))
@@ -272,7 +275,7 @@ def _awaits(facts: MaintenanceFacts) -> str:
 
 
 def _intent(facts: MaintenanceFacts, attempt: RebootAttempt, boot_id: str) -> BootIntent:
-    pool, image = facts.pool, facts.image
+    pool, image = facts.next_pool, facts.image
     return BootIntent(
         id=attempt.id,
         action="Kexec" if attempt.method == "Kexec" else "Reboot",

@@ -22,7 +22,7 @@ _NEXT: Final = ("Steered", "Closed")
 def stage_intent(facts: MaintenanceFacts) -> BootIntent | None:
     """What the agent shall stage while jobs run; None where nothing is to be booted by kexec, or where those who wait
     for their turn do not want it fetched yet."""
-    node, wanted, image, pool = facts.node, facts.wanted, facts.image, facts.pool
+    node, wanted, image, pool = facts.node, facts.wanted, facts.image, facts.next_pool
     if node is None or node.boot_id is None or wanted is None or not wanted.boots or image is None or pool is None:
         return None
     if wanted.awaits_turn and not any(r.turn in _NEXT and r.staging != "Later" for r in wanted.heard):
