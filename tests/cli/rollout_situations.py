@@ -16,6 +16,7 @@ from provisioner.api.rollout_status import RolloutBlocker, RolloutStatus, Rollou
 from provisioner.api.server_status import UpgradeFailure
 from provisioner.api.upgrade_strategy import Canary, UpgradeStrategy
 from provisioner.cli.rollout.pool_view import PoolView, make_view
+from provisioner.rollout.borrowed import lending_of
 from tests.api.objects import image
 from tests.cli.situations import NOON, before, blocker, condition, maintenance, requestor, server
 
@@ -98,7 +99,9 @@ def a_view(
 ) -> PoolView:
     nodes = {each.name: a_node(each, held=each.name in held) for each in servers}
     bodies = [encode(each) for each in servers]
-    return make_view(pool, wanted or an_image(pool.spec.image_ref), bodies, nodes, maintenances, NOON)
+    return make_view(
+        pool, wanted or an_image(pool.spec.image_ref), bodies, nodes, maintenances, lending_of([], NOON), NOON
+    )
 
 
 def eight() -> list[Server]:

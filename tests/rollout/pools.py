@@ -14,7 +14,7 @@ from tests.boot import objects
 from tests.boot.objects import at, condition
 
 OLD, NEW = "old", "new"
-TARGET = Target(name=NEW)
+TARGET = Target(pool="gpu", name=NEW)
 NOW = parse_time(at(7200)).timestamp()
 NODE = NodeSign(boot_id="b1", held=False)
 CHECKED = Verification(boot_id="B1", attempt=1, started_time=at(0), finished_time=at(0))

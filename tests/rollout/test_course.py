@@ -10,13 +10,13 @@ from provisioner.api.meta import parse_time
 from provisioner.api.node_pool import NodePoolStatus
 from provisioner.api.rollout_status import ReleasedImage, RolloutRecord, RolloutStatus
 from provisioner.api.upgrade_strategy import Canary, UpgradeStrategy
-from provisioner.rollout.course import assigned_image, follow_plan, set_course, stop_at_failures
+from provisioner.rollout.course import assign, follow_plan, set_course, stop_at_failures
 from provisioner.rollout.plan import Plan
 from provisioner.rollout.stage import Stage
 from provisioner.rollout.standing import Target
 from tests.boot import objects
 from tests.boot.objects import at
-from tests.rollout.pools import NEW, OLD, asked, stands
+from tests.rollout.pools import NEW, OLD, TARGET, asked, stands
 
 MOMENT = parse_time(at(7200))
 RELEASED = ReleasedImage(image_ref=OLD, time=at(0), verified_time=at(60))
@@ -61,7 +61,7 @@ def test_a_power_failure_of_the_whole_pool_does_not_release_what_has_not_passed(
 
 
 def test_to_go_back_half_way_asks_for_no_stage_and_puts_the_bad_image_on_record() -> None:
-    course = set_course(pool(OLD, rollout=UNDER_WAY), [stands(NEW, target=Target(name=OLD))], MOMENT)
+    course = set_course(pool(OLD, rollout=UNDER_WAY), [stands(NEW, target=Target(pool="gpu", name=OLD))], MOMENT)
     assert course.rollout is not None
     assert (course.rollout.image_ref, course.rollout.passed) == (OLD, 1)
     assert [(record.image_ref, record.outcome, record.updated) for record in course.history] == [(NEW, "Superseded", 1)]
@@ -125,10 +125,10 @@ def test_it_is_complete_without_those_that_are_left_alone_or_out_of_use() -> Non
 def test_a_server_is_assigned_what_it_is_in_use_with_and_nothing_that_is_gone() -> None:
     course, images = set_course(pool(rollout=UNDER_WAY), [stands()], MOMENT), {OLD, NEW}
     has_old: dict[str, Any] = {"status": {"assigned_image_ref": OLD}}
-    assert assigned_image(stands(NEW, **has_old), course, NEW, images) == NEW
-    assert assigned_image(stands(OLD, **has_old), course, NEW, images) == OLD
-    assert assigned_image(stands(OLD, ready="False", **has_old), course, NEW, images) == OLD
-    assert assigned_image(stands(OLD), course, NEW, images) == OLD, "the released one, when it is first seen in use"
-    assert assigned_image(stands(None, node=None, **has_old), course, NEW, images) is None, "whatever is released"
-    assert assigned_image(stands(OLD, ready="False", **has_old), course, NEW, {NEW}) is None
-    assert assigned_image(stands(OLD, acceptance="Rejected", **has_old), course, NEW, images) is None
+    assert assign(stands(NEW, **has_old), course, TARGET, images).image == NEW
+    assert assign(stands(OLD, **has_old), course, TARGET, images).image == OLD
+    assert assign(stands(OLD, ready="False", **has_old), course, TARGET, images).image == OLD
+    assert assign(stands(OLD), course, TARGET, images).image == OLD, "the released one, when it is first seen in use"
+    assert assign(stands(None, node=None, **has_old), course, TARGET, images).image is None, "whatever is released"
+    assert assign(stands(OLD, ready="False", **has_old), course, TARGET, {NEW}).image is None
+    assert assign(stands(OLD, acceptance="Rejected", **has_old), course, TARGET, images).image is None

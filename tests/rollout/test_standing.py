@@ -44,7 +44,7 @@ PERSON = Requestor(name="user-alice", action="Reimage", image_ref="other")
         ("or a person decides", {"status": {"upgrade_failure": FAILED}, "retried": NOW}, "Outdated"),
         (
             "of a failure with another image nobody speaks any more",
-            {"status": {"upgrade_failure": FAILED}, "target": Target(name="third")},
+            {"status": {"upgrade_failure": FAILED}, "target": Target(pool="gpu", name="third")},
             "Outdated",
         ),
     ],
@@ -54,12 +54,12 @@ def test_it_stands(sentence: str, given: dict[str, Any], state: str) -> None:
 
 
 def test_images_are_the_same_if_their_digests_are() -> None:
-    renamed = Target(name="renamed", digest=DIGEST)
+    renamed = Target(pool="gpu", name="renamed", digest=DIGEST)
     assert stands(OLD, status={"image_digest": DIGEST}, target=renamed).state == "Updated"
 
 
 def test_what_the_bad_image_has_left_out_of_use_goes_back_with_the_others() -> None:
-    back = Target(name=OLD)
+    back = Target(pool="gpu", name=OLD)
     left: dict[str, Any] = {"status": {"upgrade_failure": FAILED}, "verified": "False", "target": back}
     assert stands(NEW, **left).state == "Outdated"
     assert stands(NEW, **{**left, "ready": "False"}).state == "Down", "one that is silent cannot be asked"

@@ -29,6 +29,7 @@ from provisioner.api.node_facts import BootIntent, BootReport, NodeFacts, Report
 from provisioner.api.server import JoinStatus, Verification
 from provisioner.cluster.resources import NODES, of
 from provisioner.rules.assigned_image import current_image_name
+from provisioner.rules.pool_of_server import booting_pool_name
 from tests.maintenance.chaos.accounts import Accounts
 from tests.maintenance.chaos.fake_machine import BOOT_SECONDS, KEXEC_SECONDS, FakeMachine
 
@@ -116,7 +117,8 @@ class FakeHost:
     def firmware_image(self) -> str:
         """What the boot service would serve."""
         try:
-            server, pool = self._boot.read(Server, self.machine.name), self._boot.read(NodePool, self._pool)
+            server = self._boot.read(Server, self.machine.name)
+            pool = self._boot.read(NodePool, booting_pool_name(server) or self._pool)
         except NotFound:
             return self.machine.running_image
         return current_image_name(server, pool) or self.machine.running_image

@@ -113,12 +113,13 @@ class FakeWorkloads:
                 began=job.began,
             )
             for job in self.on(server.name)
+            if job.kind != "SlurmJob" or pool.spec.jobs.slurm is not None
         ]
         drain = self.drains.get(server.name)
         return Work(
             jobs=tuple(jobs),
             evictable=tuple(job.name for job in self.on(server.name) if job.kind != "SlurmJob"),
-            slurm_state=None if not self.slurm else "IDLE+DRAIN" if drain else "IDLE",
+            slurm_state=None if not self.slurm or pool.spec.jobs.slurm is None else "IDLE+DRAIN" if drain else "IDLE",
             slurm_reason=drain,
             free=0.0 if jobs else 1.0,
         )
@@ -146,7 +147,7 @@ class FakeWorkloads:
         return len(self.on(server.name))
 
     def close(self, server: Server, pool: NodePool, reason: str) -> SlurmDrained | None:
-        if not self.slurm:
+        if not self.slurm or pool.spec.jobs.slurm is None:
             return None
         present = self.drains.setdefault(server.name, reason)
         return SlurmDrained(node=server.name, reason=present, ours=present == reason)
