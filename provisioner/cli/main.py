@@ -34,6 +34,7 @@ KUBECTL_COMMANDS: Final[Mapping[str, str]] = {
     "cancel": "provisioner.cli.kubectl.condition_commands:cancel",
     "drain": "provisioner.cli.kubectl.request_commands:drain",
     "hold": "provisioner.cli.kubectl.condition_commands:hold",
+    "move": "provisioner.cli.kubectl.move_command:move",
     "power-cycle": "provisioner.cli.kubectl.request_commands:power_cycle",
     "reboot": "provisioner.cli.kubectl.request_commands:reboot",
     "reimage": "provisioner.cli.kubectl.request_commands:reimage",
@@ -111,7 +112,7 @@ def kubectl() -> None:
     """Ask for what shall be done to nodes, and see what is done.
 
     \b
-    Ask:       reboot, reimage, power-cycle, drain, hold
+    Ask:       reboot, reimage, power-cycle, drain, hold, move
     Withdraw:  release, cancel
     See:       status, why
     Pools:     rollout start, status, pause, resume, undo, history, plan

@@ -183,13 +183,17 @@ class Cluster:
         namespace: str | None = None,
         subresource: str | None = None,
         manager: str | None = None,
+        dry_run: bool = False,
     ) -> Object:
-        """JSON merge patch: lists are replaced whole, null removes. A stale resourceVersion in it is a Conflict."""
+        """JSON merge patch: lists are replaced whole, null removes. A stale resourceVersion in it is a Conflict.
+
+        With `dry_run` the API server decides and writes nothing.
+        """
         return self._request(
             "PATCH",
             type.item(name, namespace, subresource),
             what=f"PATCH {type} {name}",
-            query={"fieldManager": manager},
+            query={"fieldManager": manager, "dryRun": "All" if dry_run else None},
             body=patch,
             content_type="application/merge-patch+json",
         )

@@ -12,6 +12,7 @@ from provisioner.api.pool_settings import MaintenanceSettings
 from provisioner.api.upgrade_strategy import Canary, UpgradeStrategy
 from provisioner.cluster.resources import NODES, of
 from tests.boot.objects import pool
+from tests.maintenance.chaos import people
 from tests.maintenance.chaos.fake_workloads import FakeJob
 from tests.maintenance.chaos.world import NEW, OLD, Fleet, World
 
@@ -111,8 +112,7 @@ def test_a_server_that_loses_its_power_before_its_turn_stays_where_its_jobs_are(
     world.run(600)
     status = world.cluster.read(Server, name).status
     assert (status.assigned_node_pool_ref, status.assigned_image_ref) == (world.pool_name, world.images[OLD])
-    condition = {"type": "provisioner.dev/RebootRequested", "status": "True", "reason": "Admin", "message": "firmware"}
-    world.cluster.patch(NODES, name, {"status": {"conditions": [condition]}}, manager="kubectl", subresource="status")
+    people.ask(world, name, "provisioner.dev/RebootRequested", "WhenIdle", "firmware")
     world.run(HOUR)
     assert world.machines[name].boots == 1
     assert is_in(world, name) == (world.pool_name, world.pool_name)

@@ -19,14 +19,13 @@ from provisioner.cli.kubectl.moments import read_span
 from provisioner.cli.kubectl.printing import output_option, plain, print_objects
 from provisioner.cli.rollout import changes
 from provisioner.cli.rollout.arguments import image_option, pool_argument, wait_options
-from provisioner.cli.rollout.pool_view import PoolView, find_image, needing, read_pool_body, read_view
+from provisioner.cli.rollout.pool_view import EDITOR, PoolView, find_image, needing, read_pool_body, read_view
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
 
 Decide = Callable[[Cluster, PoolView], changes.Change]
 
 MANAGER: Final = "kubectl-provision"
-EDITOR: Final = "provisioner-inventory-editor"
 ATTEMPTS: Final = 5
 
 

@@ -23,6 +23,7 @@ from provisioner.rollout.members import is_member, order_of, retried_moment
 from provisioner.rollout.standing import Standing, judge_standing, read_sign, target_of
 
 VIEWER: Final = "provisioner-viewer"
+EDITOR: Final = "provisioner-inventory-editor"
 
 
 @dataclass(frozen=True, kw_only=True)
