@@ -80,7 +80,8 @@ def _words(rollout: RolloutStatus, found: Plan) -> str:
     if found.stopped is not None:
         return found.stopped.words
     working = len(found.working)
-    return found.stage.words + (f"; {working} servers wait for their jobs" if working else "")
+    moves = "servers of other NodePools move in; " if rollout.moved_time is not None else ""
+    return f"{moves}{found.stage.words}" + (f"; {working} servers wait for their jobs" if working else "")
 
 
 def _expected(rollout: RolloutStatus, found: Plan) -> str | None:

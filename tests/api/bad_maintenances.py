@@ -63,6 +63,13 @@ MAINTENANCES = (
         {"action": "Reimage", "imageRef": "gpu-2"},
         "action Drain boots nothing",
     ),
+    _request(
+        "a person who moves a server by a request",
+        {"action": "Reimage", "imageRef": "gpu-2", "nodePoolRef": "slurm"},
+        {"action": "Reimage", "imageRef": "gpu-2"},
+        "nodePoolRef is for rollouts",
+        "kubectl provision move",
+    ),
     Row(
         "two requestors of one name",
         maintenance(requestors=[requestor(), requestor()]),

@@ -8,6 +8,12 @@ from tests.api.bad_maintenances import MAINTENANCES, POOL_SETTINGS
 from tests.api.bad_row import Row
 from tests.api.objects import address_block, artifact, bmc, dpu, image, ipmi, node_pool, rack, server, subnet
 
+_BORROWS = {
+    "nodePoolRef": "slurm",
+    "selector": "example.com/lent=true",
+    "windows": [{"schedule": "0 20 * * *", "durationSeconds": 36000}],
+}
+
 
 def _mac(bad: str, *words: str) -> Row:
     return Row(
@@ -345,6 +351,18 @@ NODE_POOLS = (
     _argument("agent.password=hunter2", "agent.log=debug", "looks like a secret"),
     _argument("BOOTSTRAP_TOKEN=abc", "rd.driver.pre=mlx5_core", "looks like a secret"),
     Row("no image", node_pool(imageRef=None), node_pool(), ("spec.imageRef", "Required value")),
+    Row(
+        "a pool that borrows its own servers",
+        node_pool(borrows=[{**_BORROWS, "nodePoolRef": "gpu"}]),
+        node_pool(borrows=[_BORROWS]),
+        ("a NodePool borrows servers of others",),
+    ),
+    Row(
+        "a borrowing without an end",
+        node_pool(borrows=[{**_BORROWS, "windows": []}]),
+        node_pool(borrows=[_BORROWS]),
+        ("spec.borrows[0].windows", "at least 1"),
+    ),
     Row(
         "a label's value with a space",
         node_pool(kubelet={"labels": {"example.com/team": "a b"}}),

@@ -133,6 +133,8 @@ def test_it_reports_progress_but_orders_no_boot(boot_host: Cluster, cluster: Clu
         {"power": {"state": "Off"}},
         {"address": "10.80.0.66"},
         {"assignedImageRef": "its-own"},
+        {"assignedNodePoolRef": "its-own"},
+        {"nodePoolRef": "its-own"},
     ):
         with pytest.raises(Refused, match="provisioner-boot may not write"):
             boot_host.apply_status(Server, unique, forged, manager="thief")

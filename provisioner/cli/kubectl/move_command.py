@@ -63,11 +63,14 @@ def move(**options: Any) -> None:
 
 
 def check_move(cluster: Cluster, goal: str, servers: list[Server]) -> NodePool:
-    """The NodePool to move to. Raises: BadInput if there is none, or if its image is not for one of the servers."""
+    """The NodePool to move to. Raises: BadInput if there is none, or if one of the servers cannot boot its image."""
     try:
         pool = cluster.read(NodePool, goal)
     except (NotFound, ValueError) as error:
         raise BadInput(f"there is no NodePool {goal}", hint="kubectl get nodepools") from error
+    servers = [server for server in servers if current_pool_name(server) != goal]
+    if not servers:
+        return pool
     name = released_image_name(pool)
     try:
         image = cluster.read(Image, name) if name is not None else None
