@@ -231,8 +231,9 @@ def test_a_boot_of_it_that_joined_and_hangs_is_reset_by_the_bmc_on_the_maintenan
 
 
 def snake(order: dict[str, Any]) -> dict[str, Any]:
-    names = {"orderedTime": "ordered_time", "imageRef": "image_ref", "nodePoolRef": "node_pool_ref", "bootIDBefore": "boot_id_before",
-             "maintenanceRef": "maintenance_ref", "attemptID": "attempt_id"}  # fmt: skip
+    names = {"orderedTime": "ordered_time", "imageRef": "image_ref", "nodePoolRef": "node_pool_ref",
+             "bootIDBefore": "boot_id_before", "maintenanceRef": "maintenance_ref",
+             "attemptID": "attempt_id"}  # fmt: skip
     return {names.get(key, key): value for key, value in order.items()}
 
 

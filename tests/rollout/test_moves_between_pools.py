@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -12,9 +13,12 @@ from provisioner.api.pool_settings import MaintenanceSettings
 from provisioner.api.upgrade_strategy import Canary, UpgradeStrategy
 from provisioner.cluster.resources import NODES, of
 from tests.boot.objects import pool
-from tests.maintenance.chaos import people
+from tests.maintenance.chaos import people, replay
 from tests.maintenance.chaos.fake_workloads import FakeJob
+from tests.maintenance.chaos.injections import Injection, Strike
+from tests.maintenance.chaos.replay import LONG
 from tests.maintenance.chaos.world import NEW, OLD, Fleet, World
+from tests.rollout.chaos.troubles import TROUBLES
 
 HOUR = 3600.0
 STRATEGY = UpgradeStrategy(max_parallel="100%", max_unavailable="100%", canary=Canary(count=1, soak_seconds=600))
@@ -187,3 +191,39 @@ def test_a_borrowing_that_cannot_be_read_borrows_nothing_and_is_told(field: str)
     assert conditions["Progressing"].reason == "Unreadable"
     assert "spec.borrows" in conditions["Progressing"].message
     assert world.maintenances() == []
+
+
+def there_and_back(strike: tuple[int, str, Injection] | None = None) -> World:
+    """A server with a job of Slurm goes to the pool of pods when that has ended, runs a pod there, and comes back."""
+    world = begin(servers=1)
+    (name,) = world.names
+    if strike is not None:
+        world.meter.trigger = Strike(world, *strike, live=False)
+    world.meter.effects.clear()
+    slurm_job(world, name, 1)
+    move(world, name, "pods")
+    world.run(3 * HOUR)
+    assert is_in(world, name) == ("pods", "pods"), "\n".join(world.story.lines)
+    assert name in world.workloads.drains
+    assert world.start_job(FakeJob("pod", (name,), ends_at=world.clock.in_seconds(HOUR)))
+    move(world, name, world.pool_name)
+    world.run(3 * HOUR)
+    assert is_in(world, name) == (world.pool_name, world.pool_name), "\n".join(world.story.lines)
+    assert world.workloads.drains == {}
+    assert world.workloads.interrupted == []
+    assert world.machines[name].boots == 2
+    world.story.judge()
+    return world
+
+
+@cache
+def effects_of_a_move() -> int:
+    return len(there_and_back().meter.effects)
+
+
+@pytest.mark.timeout(24 * 3600 if LONG else 900)
+def test_the_leader_is_killed_at_whatever_it_does_for_a_move() -> None:
+    """Before and after each effect with CHAOS=long; else at some of them, as the seed of the run has it."""
+    turns = [(number, moment) for number in range(1, effects_of_a_move() + 1) for moment in ("before", "after")]
+    for number, moment in turns if LONG else replay.rng("moves").sample(turns, 6):
+        there_and_back((number, moment, TROUBLES[0]))
