@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from provisioner.api.schema import API_VERSION
 from tests.jobs.slurm_site import PREFIX, SlurmSite
 from tests.journey.jobs import end_job, start_job
 from tests.journey.slurm_beside_the_rack import settings_of, slurm_beside
@@ -97,6 +98,43 @@ def test_the_idle_server_is_the_canary_and_the_others_follow_when_their_jobs_end
     assert [str(rack.server(name).status.assigned_image_ref) for name in SERVERS] == [new] * 3
     assert slurm.job(job)["restart_cnt"] == 0
     rack.wait("Slurm may use it again", lambda: "DRAIN" not in slurm.node(f"{PREFIX}{WITH_SLURM}")[0])
+
+
+def test_a_server_with_a_job_of_slurm_moves_to_a_pool_of_pods_when_that_has_ended_and_comes_back(
+    rack: VirtualRack, slurm: SlurmSite
+) -> None:
+    spec, before = rack.get("nodepool", "gpu")["spec"], boots(rack)
+    others = {key: value for key, value in spec.items() if key != "jobs"}
+    rack.create({"apiVersion": API_VERSION, "kind": "NodePool", "metadata": {"name": "pods"}, "spec": others})
+    flag = slurm.folder / "may-move"
+    script = f"while [ ! -e {flag} ]; do sleep 0.2; done"
+    job = slurm.submit(script, "--exclusive", f"--nodelist={PREFIX}{WITH_SLURM}", "--time=60")
+    slurm.wait_for_job(job, "RUNNING")
+    rack.kubectl("provision", "move", WITH_SLURM, "--to", "pods")
+    rack.wait("it waits for its job alone", lambda: _blockers(rack, "pods") == [f"SlurmJob {job}"])
+    assert boots(rack) == before
+    flag.touch()
+    slurm.wait_for_job(job, "COMPLETED")
+    rack.wait("it is a Node of the other pool", lambda: _pools_of(rack, WITH_SLURM) == ("pods", "pods"))
+    rack.wait("that pool is complete", lambda: "completedTime" in rack.get("nodepool", "pods")["status"]["rollout"])
+    assert slurm.job(job)["restart_cnt"] == 0
+    assert boots(rack)[:2] == before[:2]
+    assert "DRAIN" in slurm.node(f"{PREFIX}{WITH_SLURM}")[0], "Slurm places nothing on a server that is away"
+
+    rack.kubectl("provision", "move", WITH_SLURM, "--to", "gpu")
+    rack.wait("it is back", lambda: _pools_of(rack, WITH_SLURM) == ("gpu", "gpu"))
+    rack.wait("Slurm may use it again", lambda: "DRAIN" not in slurm.node(f"{PREFIX}{WITH_SLURM}")[0])
+    rack.wait("its old pool is complete again", lambda: pool(rack)["updated"] == 3)
+
+
+def _blockers(rack: VirtualRack, name: str) -> list[str]:
+    rollout = rack.get("nodepool", name).get("status", {}).get("rollout") or {}
+    return [each["job"] for each in rollout.get("blockers") or ()]
+
+
+def _pools_of(rack: VirtualRack, name: str) -> tuple[str | None, str]:
+    """Of what runs there, by its Server and by the label of its Node."""
+    return rack.server(name).status.node_pool_ref, rack.get("node", name)["metadata"]["labels"]["provisioner.dev/pool"]
 
 
 def test_a_bad_image_stops_at_its_canary_and_is_undone(rack: VirtualRack, slurm: SlurmSite) -> None:
