@@ -24,6 +24,8 @@ LEAST_SECONDS: Final = 900.0
 """A server that is empty sooner is closed outright: hardly a job would start there and end in so little time."""
 MOVED_SECONDS: Final = 900.0
 """By less than that the end of the jobs moves no moment that was named before."""
+MOST_SECONDS: Final = 366 * 86_400.0
+"""Whose jobs may run for longer is closed outright: nobody plans that far."""
 _WHOLE_SECONDS: Final = 60.0
 
 
@@ -58,7 +60,7 @@ def _closes_at(member: Member, now: float) -> float | None:
     ends = runs.begun_ends
     if ends is None or (before is not None and abs(ends - before) < MOVED_SECONDS):
         return before
-    if ends < now + LEAST_SECONDS or (before is None and runs.free <= 0):
+    if not now + LEAST_SECONDS <= ends <= now + MOST_SECONDS or (before is None and runs.free <= 0):
         return None
     return math.ceil(ends / _WHOLE_SECONDS) * _WHOLE_SECONDS
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -389,6 +389,10 @@ RESERVES: dict[str, tuple[MaintenanceFacts, str]] = {
     ),
     "a turn that is taken back takes the taint off": (reserved(rollout("Waits")), "taint off"),
     "then drain and reservation": (replace(reserved(rollout("Waits")), node=node()), "ReopenSlurm"),
+    "a moment that nobody will live to see drains it": (
+        waiting(closes_at(datetime.max.replace(tzinfo=UTC)), node=node(taint=OURS), status={"slurm": DRAIN}),
+        "CloseSlurm",
+    ),
     "a pool without Slurm has the taint alone": (
         noted(waiting(closes_at(LATE), node=node(taint=OURS), pool=objects.pool()), "Closed"),
         "Wait",

@@ -57,6 +57,7 @@ def hours(found: Plan, name: str = "a") -> float | None:
         ("of some job it is not known when it ends", part("a", until=None), None),
         ("jobs fill it, so that none could start now", part("a", until=3, free=0.0), None),
         ("its jobs end so soon that hardly any could start", part("a", until=0.2), None),
+        ("its jobs may run for years", part("a", until=20_000), None),
         ("its jobs should have ended", part("a", until=-1), None),
         ("a moment that was named stays, though jobs fill it since", part("a", until=3, free=0.0, reserved=3), 3),
         ("though an end is not known for a while", part("a", until=None, reserved=3), 3),

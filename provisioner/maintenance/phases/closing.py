@@ -10,7 +10,7 @@ or for a claim, and is deleted when that drain is lifted.
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from provisioner.api.maintenance import SlurmDrain, TimelineEntry
@@ -23,6 +23,8 @@ from provisioner.maintenance.requests.effective import closing, closing_moment
 from provisioner.maintenance.status.record import last_noted
 from provisioner.maintenance.steps import CloseSlurm, ReopenSlurm, ReserveSlurm, SetTaint, Step, WriteStatus
 
+LONGEST: Final = timedelta(days=400)
+"""A server that shall close later is drained at once."""
 _CLOSED: Final = ("Closed", "NotReserved", "Reserved")
 """Reasons in the record: drained; drained because it is not reserved; reserved."""
 
@@ -51,7 +53,9 @@ def reservation_begin(facts: MaintenanceFacts, now: datetime) -> datetime | None
     """From when on it is to be reserved in Slurm instead of drained; None once that moment has come, and where a drain
     has to stay."""
     moment = closing_moment(facts.wanted, facts.pool)
-    return moment if moment is not None and now < moment and may_reopen(facts) else None
+    if moment is None or not timedelta() < moment - now <= LONGEST:
+        return None
+    return moment if may_reopen(facts) else None
 
 
 def _drain(facts: MaintenanceFacts) -> Step | None:
