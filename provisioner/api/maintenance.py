@@ -81,6 +81,11 @@ class Requestor:
             "policy Now does not wait for a turn: leave turn out, or ask with another policy",
             field=".turn",
         ),
+        Rule(
+            "!has(self.closingTime) || (has(self.turn) && self.turn == 'Closed')",
+            "closingTime is only for turn Closed: leave it out, or set turn to Closed",
+            field=".closingTime",
+        ),
     )
     name: str = described(
         "Who asks, unique in this Maintenance, such as user-alice, condition-reboot or rollout.",
@@ -120,6 +125,12 @@ class Requestor:
         "out. Waits: nothing is done for it. Steered: pods are placed there only where no other server takes them. "
         "Closed: no new job is taken; those that run end by themselves. Granted if absent.",
         default=None,
+    )
+    closing_time: str | None = described(
+        "With turn Closed: where Slurm can reserve a node for a moment to come (25.05 or newer), jobs that end by then "
+        "still start, and none from then on. Elsewhere none starts from now on, and no pod does anywhere.",
+        default=None,
+        format="date-time",
     )
     staging: StagingTurn | None = described(
         "Whether the agent fetches the image ahead while jobs run: Later spares the network until Now. Now if absent.",
@@ -192,6 +203,12 @@ class SlurmDrain:
         default=None,
         max_length=63,
     )
+    reserved_time: str | None = described(
+        "From when on it is reserved, by a reservation named provisioner- and this Maintenance's name; that is deleted "
+        "when the drain is lifted. Absent if none was asked for.",
+        default=None,
+        format="date-time",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,7 +239,7 @@ class MaintenanceStatus:
     node_uid: str | None = described("Node that was claimed.", default=None, max_length=64)
     boot_id_before: str | None = described("Kernel boot id when it was claimed.", default=None, max_length=63)
     boot_id_after: str | None = described("Kernel boot id in which it ended.", default=None, max_length=63)
-    slurm: SlurmDrain | None = described("What was drained in Slurm.", default=None)
+    slurm: SlurmDrain | None = described("What was drained or reserved in Slurm.", default=None)
     warned_time: str | None = described("When running jobs were warned.", default=None, format="date-time")
     reboot: RebootAttempt | None = described("The attempt under way, or the last one.", default=None)
     attempts: tuple[RebootAttempt, ...] = described("Attempts since the claim that are over.", default=(), max_items=16)

@@ -24,7 +24,7 @@ MAX_WORDS: Final = 1000
 
 
 class ClusterWorkloads:
-    """`provisioner.jobs.work.Workloads` and `NodeReservations`.
+    """`provisioner.jobs.work.Workloads`.
 
     `pods`: a cache of all; without one, each look is fresh. `nodes`: a cache of all Nodes; without one, it is not known
     how much of a server pods leave free. `ended_pods`: a cache of those that are over; without one, and without `pods`,

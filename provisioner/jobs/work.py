@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
 
+from provisioner.api.errors import Retryable
 from provisioner.api.node_pool import NodePool
 from provisioner.api.server import Server
 
@@ -94,6 +95,10 @@ class SlurmReserved:
     """None if Slurm says no moment."""
 
 
+class NotReserved(Retryable):
+    """Slurm has answered, and did not reserve the node: drain it, or ask again later."""
+
+
 class NodeReservations(Protocol):
     """Closes servers in Slurm for a moment to come, where `Workloads.close` closes them at once.
 
@@ -104,7 +109,7 @@ class NodeReservations(Protocol):
         """Have Slurm start nothing on the node that may run past `begins`, and nothing from then on, for a week.
 
         None if that cannot be had, without Slurm or with an older one: drain it instead. Idempotent; another `begins`
-        moves a reservation that has not begun. One that has begun stays.
+        moves a reservation that has not begun. One that has begun stays. Raises: NotReserved if Slurm refuses it.
         """
 
     def unreserve(self, node: str, maintenance: str, pool: NodePool) -> bool:
@@ -114,7 +119,7 @@ class NodeReservations(Protocol):
         """All that there are of `servers`, also those that nobody remembers: of a Maintenance that is gone, too."""
 
 
-class Workloads(Protocol):
+class Workloads(NodeReservations, Protocol):
     """The door to what runs on servers. Every method raises Retryable while the API server does not answer.
 
     What is done is done on what is true at that moment, past every cache.

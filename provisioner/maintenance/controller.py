@@ -30,13 +30,14 @@ from provisioner.cluster.source import Object
 from provisioner.jobs.work import Workloads
 from provisioner.maintenance.decide import RESYNC_SECONDS, cannot_be_taken_back, decide
 from provisioner.maintenance.effects import GONE_SECONDS, MANAGER, Effects
-from provisioner.maintenance.facts import MaintenanceFacts, NodeView, close_reason, taint_value
+from provisioner.maintenance.facts import MaintenanceFacts, NodeView
 from provisioner.maintenance.follow import MaintenanceInformers, follow
 from provisioner.maintenance.node_refusals import NodeRefusals
 from provisioner.maintenance.phases.kept_drain import has_slurm, why_unverified
 from provisioner.maintenance.phases.release import find_leftover
 from provisioner.maintenance.reads import Caches, Seen, gather, look_at_work, read_budget, see
 from provisioner.maintenance.requests.intake import File, Intake, SetConditions, Withdraw, take_in
+from provisioner.maintenance.slurm_acts import clear_slurm
 from provisioner.maintenance.status.finished import is_due
 from provisioner.maintenance.status.record import clip
 from provisioner.maintenance.steps import (
@@ -213,7 +214,9 @@ class MaintenanceController:
             case SetIntent():
                 self._effects.set_intent(node, None)
             case SetTaint():
-                self._reopen(name, node.taint or "")
+                server, pool = self._server_and_pool(name)
+                if server is not None and pool is not None and has_slurm(pool):
+                    clear_slurm(self._workloads, server, pool, node.taint or "")
                 self._effects.set_taint(node, None)
                 self._events.record(node.body, "Warning", "LeftoverCleared", f"taint of {node.taint} taken off")
             case SetNodeConditions(conditions=conditions):
@@ -226,15 +229,6 @@ class MaintenanceController:
             return False
         server, pool = self._server_and_pool(name)
         return has_slurm(pool) and why_unverified(server, node) is not None
-
-    def _reopen(self, name: str, taint: str) -> None:
-        """Lift what a Maintenance that is gone has left in Slurm; the taint may bear only the end of its name."""
-        server, pool = self._server_and_pool(name)
-        if server is None or pool is None or pool.spec.jobs.slurm is None:
-            return
-        reason = self._workloads.look(server, pool, fresh=True).slurm_reason or ""
-        if reason.startswith(close_reason("")) and taint_value(reason.removeprefix(close_reason(""))) == taint:
-            self._workloads.reopen(f"{pool.spec.jobs.slurm.node_name_prefix}{name}", reason, pool)
 
     def _server_and_pool(self, name: str) -> tuple[Server | None, NodePool | None]:
         body = self._caches.get(of(Server), name)

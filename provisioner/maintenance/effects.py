@@ -36,8 +36,8 @@ from provisioner.cluster.resources import NODES, of
 from provisioner.cluster.source import Object
 from provisioner.jobs.work import Workloads
 from provisioner.maintenance.facts import MaintenanceFacts, NodeView, close_reason, taint_value
-from provisioner.maintenance.phases.claiming import after_eviction, closed
-from provisioner.maintenance.phases.kept_drain import reopened
+from provisioner.maintenance.phases.claiming import after_eviction
+from provisioner.maintenance.slurm_acts import act_in_slurm
 from provisioner.maintenance.status.measure import tell_events, tell_metrics
 from provisioner.maintenance.status.node_status import NodeCondition, conditions_patch
 from provisioner.maintenance.status.record import note, set_blockers
@@ -47,6 +47,7 @@ from provisioner.maintenance.steps import (
     NeedBudget,
     NeedId,
     ReopenSlurm,
+    ReserveSlurm,
     SetFinalizer,
     SetIntent,
     SetNodeConditions,
@@ -120,26 +121,25 @@ class Effects:
             case SetNodeConditions():
                 if facts.node is not None:
                     self.set_conditions(facts.node, step.conditions)
-            case CloseSlurm() | ReopenSlurm() | Evict():
+            case CloseSlurm() | ReserveSlurm() | ReopenSlurm() | Evict():
                 return self._workload(facts, body, step)
             case Wait():
                 return self._wait(facts, body, step)
         return None
 
-    def _workload(self, facts: MaintenanceFacts, body: Object, step: CloseSlurm | ReopenSlurm | Evict) -> float | None:
+    def _workload(
+        self, facts: MaintenanceFacts, body: Object, step: CloseSlurm | ReserveSlurm | ReopenSlurm | Evict
+    ) -> float | None:
         if facts.pool is None or (facts.server is None and not isinstance(step, ReopenSlurm)):
             return None
         if facts.pool.spec.jobs.slurm is not None or isinstance(step, Evict):
             self._same(facts)
         try:
             match step:
-                case CloseSlurm() if facts.server is not None:
-                    drained = self._workloads.close(facts.server, facts.pool, step.reason)
-                    self._write(facts, body, closed(facts, drained, self._clock()), self._clock())
-                    return None
-                case ReopenSlurm():
-                    lifted = self._workloads.reopen(step.node, step.reason, facts.pool)
-                    self._write(facts, body, reopened(facts, step.node, lifted, self._clock()), self._clock())
+                case CloseSlurm() | ReserveSlurm() | ReopenSlurm():
+                    status = act_in_slurm(self._workloads, facts, step, self._clock)
+                    if status is not None:
+                        self._write(facts, body, status, self._clock())
                     return None
                 case Evict() if facts.server is not None:
                     held = self._workloads.evict(facts.server, facts.pool, spare=step.spare, force=step.force)

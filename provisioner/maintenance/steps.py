@@ -72,11 +72,19 @@ class CloseSlurm:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReserveSlurm:
+    """Reserve the node in Slurm from that moment on, and lift a drain of one's own; drain it where Slurm cannot."""
+
+    begins: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReopenSlurm:
-    """Lift the drain of `node` if it has still that reason."""
+    """Lift the drain of `node` if it has still that reason. reserved: delete its reservation, too."""
 
     node: str
     reason: str
+    reserved: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +114,7 @@ Step = (
     | SetIntent
     | SetNodeConditions
     | CloseSlurm
+    | ReserveSlurm
     | ReopenSlurm
     | Evict
     | Wait

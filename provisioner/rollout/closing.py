@@ -3,27 +3,71 @@
 Where jobs queue, another takes the place of one that ends at once, and a server that stays open never empties. Closing
 one that a single job fills costs nothing. Closing another idles what is free of it until its last job has ended; that
 is for stragglers, so many at once.
+
+Where Slurm is told until when the jobs of such a one run at the latest, it may start others there that end by then, and
+less idles. One that a single job fills is closed outright: nothing could start there sooner, and if its job ends
+before its time, another would take its place.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from provisioner.api.upgrade_strategy import Stragglers
 from provisioner.rollout.amounts import resolve_amount
 from provisioner.rollout.fleet import Fleet, Member
 
+LEAST_SECONDS: Final = 900.0
+"""A server that is empty sooner is closed outright: hardly a job would start there and end in so little time."""
+MOVED_SECONDS: Final = 900.0
+"""By less than that the end of the jobs moves no moment that was named before."""
+MOST_SECONDS: Final = 366 * 86_400.0
+"""Whose jobs may run for longer is closed outright: nobody plans that far."""
+_WHOLE_SECONDS: Final = 60.0
+
 
 def find_closed(fleet: Fleet, busy: Sequence[Member], stragglers: Stragglers | None, now: float) -> frozenset[str]:
     """Those of `busy` that take no new job. A straggler that is closed stays so until it is empty."""
-    closed = [m.name for m in busy if m.runs and m.runs.free <= 0 and len(m.runs.jobs) == 1]
+    closed = [m.name for m in busy if _is_filled_by_one(m)]
     if stragglers is not None and now >= fleet.began + stragglers.after_seconds:
         most = resolve_amount(stragglers.max_closed, len(fleet.members))
         free = set(closed)  # until its one job ends nothing else could run there anyway
         open_ = (member for member in busy if member.name not in free)
         closed += [member.name for member in heapq.nsmallest(most, open_, key=_reluctance)]
     return frozenset(closed)
+
+
+def find_reserved(fleet: Fleet, closed: Iterable[Member], now: float) -> dict[str, float]:
+    """Those of `closed` on which jobs may start that end by that moment, in seconds since the epoch, and none from then
+    on: where a part is free, and of all jobs that run there it is known by when they have ended.
+
+    A moment that was named stays while it is to come, but where the known end moves by much.
+    """
+    if not fleet.has_slurm:
+        return {}
+    moments = ((member.name, _closes_at(member, now)) for member in closed if not _is_filled_by_one(member))
+    return {name: moment for name, moment in moments if moment is not None}
+
+
+def _closes_at(member: Member, now: float) -> float | None:
+    runs = member.runs
+    if runs is None:
+        return None
+    before = member.reserved if member.reserved is not None and member.reserved > now else None
+    ends = runs.begun_ends
+    if ends is None or (before is not None and abs(ends - before) < MOVED_SECONDS):
+        return before
+    if not now + LEAST_SECONDS <= ends <= now + MOST_SECONDS or (before is None and runs.free <= 0):
+        return None
+    return math.ceil(ends / _WHOLE_SECONDS) * _WHOLE_SECONDS
+
+
+def _is_filled_by_one(member: Member) -> bool:
+    runs = member.runs
+    return runs is not None and runs.free <= 0 and len(runs.jobs) == 1
 
 
 def _reluctance(member: Member) -> tuple[bool, float]:

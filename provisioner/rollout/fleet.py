@@ -21,14 +21,16 @@ class Occupancy:
     """The jobs that run on a server, by key. free: share of it on which nothing runs, from 0 to 1.
 
     first: when the first of the jobs began to run there. ends: by when all of them have ended. Each None if that is not
-    known of one of them. interruptible: from when each of them may be ended for the rollout (`may_be_ended_from`); None
-    if one of them never may.
+    known of one of them. begun_ends: as ends, without those that Slurm only plans to start there; 0 if none has begun.
+    interruptible: from when each of them may be ended for the rollout (`may_be_ended_from`); None if one of them never
+    may.
     """
 
     jobs: tuple[str, ...]
     free: float = 0.0
     first: float | None = None
     ends: float | None = None
+    begun_ends: float | None = None
     interruptible: float | None = None
 
 
@@ -37,8 +39,9 @@ class Member:
     """One server of the pool.
 
     runs: what runs on it; None if it is idle. since: since when it is Updated; None means just now. closed: whether new
-    jobs are kept from it for the rollout. domains: its failure domain for each of `UpgradeStrategy.domains`; None if it
-    is in none, and no cap holds it. excluded: why a person wants it left alone.
+    jobs are kept from it for the rollout. reserved: where only those are that may run past that moment, the moment.
+    domains: its failure domain for each of `UpgradeStrategy.domains`; None if it is in none, and no cap holds it.
+    excluded: why a person wants it left alone.
     canary: whether it may be among the first. has_image: whether it runs the wanted image, in use or not.
     """
 
@@ -47,6 +50,7 @@ class Member:
     runs: Occupancy | None = None
     since: float | None = None
     closed: bool = False
+    reserved: float | None = None
     domains: tuple[str | None, ...] = ()
     excluded: str | None = None
     canary: bool = True
@@ -62,8 +66,9 @@ class Fleet:
     passed: how many stages (canary, waves) the image has passed in this pool before; they are not asked for again.
     began: when the rollout did. gate: in words, why no stage is over now, though its soak may be.
     halted: in words, why nothing may go on (an image that is not there, a bad comparison);
-    None if nothing stands in the way. attempt: how long a server is out of use for the new image. warning: how long
-    before its end a job is told of it.
+    None if nothing stands in the way. has_slurm: whether its jobs may be Slurm's, which closes servers for a moment to
+    come. attempt: how long a server is out of use for the new image. warning: how long before its end a job is told of
+    it.
     """
 
     members: Sequence[Member]
@@ -72,5 +77,6 @@ class Fleet:
     widths: Mapping[str, int] = field(default_factory=dict)
     gate: str | None = None
     halted: str | None = None
+    has_slurm: bool = False
     attempt: timedelta = timedelta(minutes=10)
     warning: timedelta = timedelta(minutes=15)

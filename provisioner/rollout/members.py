@@ -60,6 +60,7 @@ def make_fleet(
         widths=widths,
         gate=gate,
         halted=halted_by(pool, course, image),
+        has_slurm=pool.spec.jobs.slurm is not None,
         warning=timedelta(seconds=pool.spec.maintenance.warning_seconds),
     )
 
@@ -109,8 +110,16 @@ def occupancy_of(
         free=free if known else 0.0,
         first=min(firsts, default=None),
         ends=max(ends) if known and ends and len(ends) == len(jobs) else None,
+        begun_ends=_begun_ends(jobs) if known else None,
         interruptible=_interruptible(jobs, deadline, began, now) if known else None,
     )
+
+
+def _begun_ends(jobs: Iterable[Job]) -> float | None:
+    """By when all have ended but those that Slurm only plans to start there; None if that is not known of one."""
+    moments = [job.ends for job in jobs if job.kind != "SlurmJob" or job.began is not None]
+    ends = [moment.timestamp() for moment in moments if moment is not None]
+    return max(ends, default=0.0) if len(ends) == len(moments) else None
 
 
 def _interruptible(jobs: Iterable[Job], deadline: UpgradeDeadline | None, began: float, now: float) -> float | None:
@@ -142,6 +151,7 @@ def make_member(
         runs=runs if state == "Outdated" else None,
         since=standing.since,
         closed=entry is not None and entry.turn in ("Closed", "Granted"),
+        reserved=parse_time(entry.closing_time).timestamp() if entry is not None and entry.closing_time else None,
         domains=tuple(rack if cap.key == RACK else labels.get(cap.key) for cap in strategy.domains),
         excluded=standing.excluded,
         has_image=standing.has_image,

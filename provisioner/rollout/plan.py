@@ -18,7 +18,7 @@ from typing import Final
 from provisioner.api.meta import rfc3339
 from provisioner.api.upgrade_strategy import UpgradeStrategy
 from provisioner.rollout.amounts import resolve_amount
-from provisioner.rollout.closing import find_closed
+from provisioner.rollout.closing import find_closed, find_reserved
 from provisioner.rollout.completion import expect_completion
 from provisioner.rollout.fleet import Fleet, Member
 from provisioner.rollout.interrupting import Interruption, find_interrupted
@@ -40,7 +40,8 @@ class Plan:
 
     claims: servers to take out of use now, in this order; none of them runs a job. interruptions: servers whose jobs
     are told now of their end. From then on they count as on their way to the image.
-    closed: servers on which no new job shall start. steered: those on which one shall start only where no other server
+    closed: servers on which no new job shall start. reserved: those of them where one may that ends by that moment, in
+    seconds since the epoch. steered: those on which one shall start only where no other server
     can take it.
     held: servers that wait for something else than jobs, and for what. working: those that wait for jobs.
     stopped: why nothing at all goes on; None if something may.
@@ -52,6 +53,7 @@ class Plan:
     claims: tuple[str, ...] = ()
     interruptions: tuple[Interruption, ...] = ()
     closed: frozenset[str] = frozenset()
+    reserved: Mapping[str, float] = field(default_factory=dict)
     steered: frozenset[str] = frozenset()
     held: Mapping[str, Wait]
     stopped: Wait | None = None
@@ -103,6 +105,7 @@ def plan(fleet: Fleet, strategy: UpgradeStrategy, now: datetime) -> Plan:
     if told := {each.name for each in interruptions}:
         busy = [m for m in busy if m.name not in told]
     closed = find_closed(fleet, busy, strategy.stragglers, now.timestamp())
+    reserved = find_reserved(fleet, (m for m in busy if m.name in closed), now.timestamp())
     steered = {m.name for m in busy if m.name not in closed}
     steered.update(m.name for m in idle)
     expected = None
@@ -113,12 +116,13 @@ def plan(fleet: Fleet, strategy: UpgradeStrategy, now: datetime) -> Plan:
         claims=tuple(claims),
         interruptions=tuple(interruptions),
         closed=closed,
+        reserved=reserved,
         steered=frozenset(steered.difference(claims)),
         held=held,
         working=tuple(m for m in busy if m.name not in too_wide) if too_wide else tuple(busy),
         widths=fleet.widths,
         expected=expected,
-        again=min((m for m in (again, *_moments(fleet, busy, strategy, now)) if m is not None), default=None),
+        again=min((m for m in (again, *_moments(fleet, busy, reserved, strategy, now)) if m is not None), default=None),
     )
 
 
@@ -188,10 +192,14 @@ def _stopped(
     return None, None
 
 
-def _moments(fleet: Fleet, busy: Iterable[Member], strategy: UpgradeStrategy, now: datetime) -> Iterator[datetime]:
-    """When the first straggler is closed, and when the next job is told of its end, if these are yet to come."""
+def _moments(
+    fleet: Fleet, busy: Iterable[Member], reserved: Mapping[str, float], strategy: UpgradeStrategy, now: datetime
+) -> Iterator[datetime]:
+    """When the first straggler is closed, when the first one takes no job at all any more, and when the next job is
+    told of its end, if these are yet to come."""
     moment, warning = now.timestamp(), fleet.warning.total_seconds()
     coming = [m.runs.interruptible - warning for m in busy if m.runs and m.runs.interruptible is not None]
+    coming += reserved.values()
     if strategy.stragglers is not None:
         coming.append(fleet.began + strategy.stragglers.after_seconds)
     later = [each for each in coming if each > moment]

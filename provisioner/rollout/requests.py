@@ -67,7 +67,7 @@ def find_acts(standings: Mapping[str, Standing], found: Plan, asker: Asker, stag
 def _turns(found: Plan) -> dict[str, tuple[RequestTurn, float | None]]:
     turns: dict[str, tuple[RequestTurn, float | None]] = {}
     turns.update(dict.fromkeys(found.steered, ("Steered", None)))
-    turns.update(dict.fromkeys(found.closed, ("Closed", None)))
+    turns.update({name: ("Closed", found.reserved.get(name)) for name in found.closed})
     turns.update(dict.fromkeys(found.claims, ("Granted", None)))
     turns.update({each.name: ("Granted", each.at) for each in found.interruptions})
     return turns
@@ -106,24 +106,28 @@ def _wanted(
 
 def _entry(asker: Asker, moves: bool, turn: tuple[RequestTurn, float | None], now: datetime) -> Requestor:
     (named, at), pool = turn, asker.target.pool
+    moment = rfc3339(datetime.fromtimestamp(at, UTC)) if at is not None else None
+    closes_at, deadline = (moment, None) if named == "Closed" else (None, moment)
+    no_job = "no new job" + f" that may run past {closes_at}" * (closes_at is not None)
     image = f"Image '{asker.target.name}' in NodePool '{pool}'" + (", to which it moves" if moves else "")
     words = {
         "Waits": f"waits for its turn in the rollout of {image}",
         "Steered": f"waits for its turn in the rollout of {image}; new pods go elsewhere where they can",
-        "Closed": f"takes no new job, for the rollout of {image}: it is its turn when those that run have ended",
+        "Closed": f"takes {no_job}, for the rollout of {image}: it is its turn when those that run have ended",
         "Granted": f"rollout of {image}",
     }[named]
     return Requestor(
         name=REQUESTOR,
         user=asker.user,
         action="Reimage",
-        policy="WhenIdle" if at is None else "Deadline",
-        deadline_time=rfc3339(datetime.fromtimestamp(at, UTC)) if at is not None else None,
+        policy="WhenIdle" if deadline is None else "Deadline",
+        deadline_time=deadline,
         image_ref=asker.target.name,
         node_pool_ref=pool if moves else None,
         message=f"{words}: kubectl provision rollout status {pool}",
         requested_time=rfc3339(now),
         turn=named,
+        closing_time=closes_at,
         staging=None if named == "Granted" else "Later",
     )
 

@@ -199,6 +199,13 @@ class Wanted:
             return "NoSchedule"
         return "PreferNoSchedule" if "Steered" in turns else None
 
+    @property
+    def closing_time(self) -> datetime | None:
+        """The moment for which all who want the server closed have named one; the earliest. None: it is closed now."""
+        closers = [r for r in (*self.heard, *self.waiting) if r.turn in ("Closed", "Granted")]
+        moments = [parse_time(r.closing_time) for r in closers if r.closing_time is not None]
+        return min(moments) if moments and len(moments) == len(closers) else None
+
 
 def merge(maintenance: Maintenance) -> Wanted | None:
     """What its requestors want; None without any."""

@@ -70,6 +70,18 @@ MAINTENANCES = (
         "nodePoolRef is for rollouts",
         "kubectl provision move",
     ),
+    _request(
+        "a closing time of a turn that closes nothing",
+        {"turn": "Steered", "closingTime": _LATER},
+        {"turn": "Closed", "closingTime": _LATER},
+        "closingTime is only for turn Closed",
+    ),
+    _request(
+        "a closing time without a turn",
+        {"closingTime": _LATER},
+        {"turn": "Closed", "closingTime": _LATER},
+        "closingTime is only for turn Closed",
+    ),
     Row(
         "two requestors of one name",
         maintenance(requestors=[requestor(), requestor()]),

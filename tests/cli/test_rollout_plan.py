@@ -31,6 +31,7 @@ from tests.cli.situations import NOON
 from tests.golden_files import assert_golden
 from tests.maintenance.chaos.fake_workloads import FakeJob
 from tests.maintenance.chaos.world import NEW, World
+from tests.rollout.test_reserved import begin as stragglers
 from tests.rollout.test_rollout_of_a_fleet import HOUR, begin, status
 
 
@@ -76,6 +77,13 @@ def test_the_order_and_the_end_are_those_in_which_the_fleet_then_moves() -> None
     assert moved == foreseen
     late = parse_time(status(world).rollout.completed_time) - planned.forecast.completed
     assert abs(late) < timedelta(minutes=30), "a server takes less here than it is said to"
+
+
+def test_stragglers_that_slurm_fills_until_their_jobs_end_are_told_apart_from_those_that_take_no_job() -> None:
+    found = plan_of(stragglers())
+    told = " ".join(render_plan(found).split())
+    assert "closed to jobs that may run longer than those that run there: s1, s2" in told
+    assert "closed to new jobs" not in told
 
 
 def test_asking_changes_nothing() -> None:

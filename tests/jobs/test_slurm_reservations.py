@@ -12,9 +12,10 @@ from provisioner.api.errors import Retryable
 from provisioner.api.node_pool import NodePool
 from provisioner.api.pool_settings import SlurmJobs
 from provisioner.jobs.slurm.answers import Dialect, choose_dialect, read_offer
+from provisioner.jobs.slurm.objects import read_node
 from provisioner.jobs.slurm.reservations import HOLD
 from provisioner.jobs.slurm.workloads import SlurmWorkloads
-from provisioner.jobs.work import SlurmReserved
+from provisioner.jobs.work import NotReserved, SlurmReserved
 from tests.jobs.fake_slurmrestd import RESERVES, VERSION, FakeSlurmrestds
 from tests.jobs.pod_samples import pool
 from tests.jobs.test_slurm_looks import PATH, Secrets
@@ -134,14 +135,33 @@ def test_what_slurm_refuses_is_not_taken_for_done(desk: Desk) -> None:
     desk.reserve(LATER)
     desk.slurm.reservations[PATH]["provisioner-r1-1"]["end_time"]["number"] = LATER.timestamp()
     desk.now = LATER + timedelta(seconds=1)
-    with pytest.raises(Retryable, match="Reservation already started"):
+    with pytest.raises(NotReserved, match="Reservation already started"):
         desk.reserve(MUCH_LATER)
+
+
+def test_that_slurm_does_not_answer_is_no_refusal(desk: Desk) -> None:
+    desk.reserve(LATER)
+    desk.slurm.says[PATH] = (500, b"{}")
+    with pytest.raises(Retryable) as failed:
+        desk.reserve(MUCH_LATER)
+    assert not isinstance(failed.value, NotReserved)
+
+
+@pytest.mark.parametrize(
+    "states", [["IDLE", "MAINTENANCE", "RESERVED"], ["MIXED", "MAINTENANCE"], ["IDLE", "RESERVED"]]
+)
+def test_a_node_that_is_reserved_can_be_drained_and_is_busy_only_with_jobs(states: list[str]) -> None:
+    node = read_node({"name": NODE, "state": states})
+    assert node.takes_jobs, "it is no drain"
+    assert not node.is_drained
+    assert node.is_busy is ("MIXED" in states)
+    assert read_node({"name": NODE, "state": [*states, "DRAIN"]}).is_drained
 
 
 def test_one_of_our_name_on_another_node_is_somebody_elses(desk: Desk) -> None:
     desk.reserve(LATER, "r2")
     before = dict(desk.there)
-    with pytest.raises(Retryable, match=r"reservation provisioner-r1-1 is of s-r2, not of s-r1: delete it"):
+    with pytest.raises(NotReserved, match=r"reservation provisioner-r1-1 is of s-r2, not of s-r1: delete it"):
         desk.reserve(MUCH_LATER)
     assert not desk.workloads.unreserve(NODE, "r1-1", desk.pool)
     assert desk.there == before

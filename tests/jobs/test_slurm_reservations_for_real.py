@@ -20,6 +20,7 @@ from tests.jobs.pod_samples import pool
 from tests.jobs.slurm_site import PREFIX, SlurmSite
 
 SERVER, NODE, NAME = "r01-u01", "s-r01-u01", "provisioner-r01-u01-1"
+REASON = "provisioner: r01-u01-1"
 FOREVER = "while true; do sleep 0.1; done"
 
 
@@ -93,3 +94,29 @@ def test_backfill_starts_what_ends_before_the_reservation_and_nothing_else(desk:
         desk.workloads.unreserve(NODE, "r01-u01-1", desk.pool)
     slurm.command("scontrol", "delete", f"reservation={NAME}")
     slurm.wait_for_job(long, "RUNNING")
+
+
+def test_a_node_whose_reservation_has_begun_is_looked_at_drained_and_resumed_as_any_other(
+    desk: Desk, slurm: SlurmSite
+) -> None:
+    running = slurm.submit(FOREVER, "-w", NODE, "-n1", "-t", "3")
+    slurm.wait_for_job(running, "RUNNING")
+    make(slurm, datetime.now(UTC) + timedelta(seconds=1))
+    slurm.wait_for(lambda: "MAINTENANCE" in slurm.node(NODE)[0], "the reservation to begin")
+    held = slurm.submit("true", "-w", NODE, "-n1", "-t", "1")
+    slurm.wait_for(lambda: is_held(slurm, held), "the late job to be held")
+    view = desk.workloads.look(SERVER, desk.pool)
+    assert ([job.name for job in view.jobs], view.unknown) == ([running], ()), "nothing is planned there any more"
+    slurm.command("scancel", running)
+    slurm.wait_for(lambda: not desk.workloads.look(SERVER, desk.pool).jobs, "the node to be idle")
+    assert "MAINTENANCE" in (desk.workloads.look(SERVER, desk.pool).state or "")
+    drained = desk.workloads.close(SERVER, desk.pool, REASON)
+    assert drained is not None
+    assert drained.ours
+    view = desk.workloads.look(SERVER, desk.pool, fresh=False)
+    assert (view.jobs, view.unknown, view.reason, view.free) == ((), (), REASON, 1.0)
+    assert {"DRAIN", "MAINTENANCE"} <= set((view.state or "").split("+"))
+    slurm.command("scontrol", "delete", f"reservation={NAME}")
+    assert "DRAIN" in slurm.node(NODE)[0], "one is not lifted by the other"
+    assert desk.workloads.reopen(NODE, REASON, desk.pool)
+    slurm.wait_for_job(held, "COMPLETED")

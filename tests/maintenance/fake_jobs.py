@@ -7,17 +7,21 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from provisioner.api import NodePool, Server
-from provisioner.jobs.work import EvictionBlocked, Job, JobKind, SlurmDrained, Work
+from provisioner.jobs.work import EvictionBlocked, Job, JobKind, NotReserved, SlurmDrained, SlurmReserved, Work
 
 
 @dataclass
 class FakeJobs:
-    """Fixed jobs. `before_look`: what happens just before each look. slurm: the drain reason, None without Slurm."""
+    """Fixed jobs. `before_look`: what happens just before each look. drain: its reason, None without one. reservations:
+    when each begins, by its Maintenance; `reserves`: whether Slurm can make them; `refuses`: why it does not."""
 
     jobs: list[Job] = field(default_factory=list)
     unknown: tuple[str, ...] = ()
     has_slurm: bool = False
     drain: str | None = None
+    reserves: bool = True
+    refuses: str | None = None
+    reservations: dict[str, datetime] = field(default_factory=dict)
     held: tuple[EvictionBlocked, ...] = ()
     before_look: Callable[[int], None] = lambda look: None
     looks: int = 0
@@ -63,6 +67,24 @@ class FakeJobs:
             return False
         self.drain = None
         return True
+
+    def reserve(self, server: Server, pool: NodePool, maintenance: str, begins: datetime) -> SlurmReserved | None:
+        if not self.has_slurm or not self.reserves:
+            return None
+        if self.refuses is not None:
+            raise NotReserved(self.refuses, after_seconds=5.0)
+        self.reservations[maintenance] = begins
+        return SlurmReserved(node=server.name, maintenance=maintenance, begins=begins)
+
+    def unreserve(self, node: str, maintenance: str, pool: NodePool) -> bool:
+        return self.reservations.pop(maintenance, None) is not None
+
+    def reserved(self, pool: NodePool, servers: Collection[str]) -> tuple[SlurmReserved, ...]:
+        (name,) = servers
+        return tuple(
+            SlurmReserved(node=name, maintenance=maintenance, begins=begins)
+            for maintenance, begins in self.reservations.items()
+        )
 
 
 def job(name: str = "ml/training", kind: JobKind = "Pod", *, do_not_disrupt: bool = False) -> Job:

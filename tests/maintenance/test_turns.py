@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from provisioner.jobs.work import Work
 from provisioner.maintenance.decide import decide, needs_look
 from provisioner.maintenance.facts import MaintenanceFacts
 from provisioner.maintenance.phases.budget import Budget, part_of
-from provisioner.maintenance.phases.claiming import decide_claiming
+from provisioner.maintenance.phases.claiming import decide_claiming, decide_draining
 from provisioner.maintenance.phases.ends import find_end
 from provisioner.maintenance.phases.kept_drain import decide_kept
 from provisioner.maintenance.phases.rebooting import decide_rebooting
@@ -331,6 +332,112 @@ ROWS: dict[str, tuple[MaintenanceFacts, str]] = {
         "NoSchedule",
     ),
 }
+
+
+SOON, LATE = later(600), later(7200)
+RESERVED = replace(DRAIN, reserved_time=rfc3339(LATE))
+
+
+def reserved(*requestors: Requestor, at: datetime = LATE, **changes: Any) -> MaintenanceFacts:
+    """On whose server the taint is, and which is reserved in Slurm from then on."""
+    given = waiting(*requestors, node=node(taint=OURS), **changes)
+    status = replace(given.maintenance.status, slurm=replace(DRAIN, reserved_time=rfc3339(at)))
+    return with_status(given, note(status, later(1), "Reserved", "…", about=(rfc3339(at),)))
+
+
+def with_slurm(given: MaintenanceFacts, record: SlurmDrain) -> MaintenanceFacts:
+    return with_status(given, replace(given.maintenance.status, slurm=record))
+
+
+def closes_at(moment: datetime, **more: Any) -> Requestor:
+    return rollout("Closed", closing_time=rfc3339(moment), **{"staging": "Later", **more})
+
+
+RESERVES: dict[str, tuple[MaintenanceFacts, str]] = {
+    "Closed for later puts on the taint that lets no pod in, as there is none for later": (
+        waiting(closes_at(LATE)),
+        "NoSchedule",
+    ),
+    "and puts on record what it reserves": (waiting(closes_at(LATE), node=node(taint=OURS)), "WriteStatus"),
+    "before it reserves it": (
+        waiting(closes_at(LATE), node=node(taint=OURS), status={"slurm": RESERVED}),
+        "ReserveSlurm",
+    ),
+    "and that once": (reserved(closes_at(LATE)), "Wait"),
+    "another moment is put on record first, too": (reserved(closes_at(SOON)), "WriteStatus"),
+    "then it is moved": (with_slurm(reserved(closes_at(LATE), at=SOON), RESERVED), "ReserveSlurm"),
+    "what was drained is reserved instead": (closed(closes_at(LATE)), "WriteStatus"),
+    "Closed at once drains it": (reserved(rollout("Closed")), "CloseSlurm"),
+    "so does a moment that has come": (reserved(closes_at(later(59)), at=later(59)), "CloseSlurm"),
+    "what is drained at its begin stays so": (noted(reserved(closes_at(later(59)), at=later(59)), "Closed"), "Wait"),
+    "Slurm that does not reserve has drained it, and is asked no more": (
+        noted(closed(closes_at(LATE)), "NotReserved"),
+        "Wait",
+    ),
+    "a turn that has come drains it": (reserved(rollout("Granted"), work=Work(jobs=(job(),))), "CloseSlurm"),
+    "one who closes it at once beside it drains it": (
+        reserved(closes_at(LATE), rollout("Closed", name="other", staging="Later")),
+        "CloseSlurm",
+    ),
+    "a pool that closes what is planned drains it for an administrator": (
+        reserved(closes_at(LATE), ALICE, pool=pool(cordon="WhenPlanned"), work=Work(jobs=(job(),))),
+        "CloseSlurm",
+    ),
+    "one that is not verified is drained": (
+        replace(reserved(closes_at(LATE)), server=server(verified="False")),
+        "CloseSlurm",
+    ),
+    "a turn that is taken back takes the taint off": (reserved(rollout("Waits")), "taint off"),
+    "then drain and reservation": (replace(reserved(rollout("Waits")), node=node()), "ReopenSlurm"),
+    "a moment that nobody will live to see drains it": (
+        waiting(closes_at(datetime.max.replace(tzinfo=UTC)), node=node(taint=OURS), status={"slurm": DRAIN}),
+        "CloseSlurm",
+    ),
+    "a pool without Slurm has the taint alone": (
+        noted(waiting(closes_at(LATE), node=node(taint=OURS), pool=objects.pool()), "Closed"),
+        "Wait",
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", RESERVES)
+def test_a_server_that_closes_later_is_reserved(sentence: str) -> None:
+    given, expected = RESERVES[sentence]
+    assert told(decide_waiting(given, later(60))) == expected
+
+
+def test_what_is_reserved_is_looked_at_again_when_it_begins() -> None:
+    assert decide_waiting(reserved(closes_at(later(160)), at=later(160)), later(60)) == Wait(seconds=100)
+    assert decide_waiting(reserved(closes_at(LATE)), later(60)) == Wait(seconds=300)
+
+
+def test_what_is_on_record_as_reserved_is_deleted_with_the_drain_whenever_it_ends() -> None:
+    expected = ReopenSlurm(node=NODE, reason=DRAIN.reason, reserved=True)
+    assert decide_waiting(replace(reserved(rollout("Waits")), node=node()), later(60)) == expected
+    withdrawn = replace(reserved(rollout("Closed")), node=node(), wanted=None)
+    withdrawn = with_status(withdrawn, judge(withdrawn.maintenance, "Withdrawn", "nobody asks", later(5)))
+    assert decide(withdrawn, later(6)) == expected
+    ended = facts(status={"phase": "Completed", "slurm": RESERVED}, pool=pool())
+    assert decide_kept(ended, later(9)) == expected
+    held = noted(behind(closes_at(LATE), status={"slurm": RESERVED}), "Reserved")
+    assert decide_behind(held, later(9)) == expected
+
+
+def test_a_claim_keeps_what_is_reserved_on_record_for_its_release() -> None:
+    given = reserved(rollout("Granted"), closes_at(LATE, name="other"), budget=FREE)
+    given = replace(given, node=node(taint=OURS, kexec=False))
+    step = decide_waiting(noted(given, "Closed"), later(60))
+    assert isinstance(step, WriteStatus)
+    assert (step.status.phase, step.status.slurm) == ("Claiming", RESERVED)
+
+
+def test_a_node_in_its_maintenance_reservation_is_drained_by_the_claim_as_any_other() -> None:
+    for state, expected in (("IDLE+MAINTENANCE+RESERVED", "CloseSlurm"), ("IDLE+DRAIN+MAINTENANCE+RESERVED", "Wait")):
+        given = reserved(rollout("Granted"), work=Work(slurm_state=state))
+        status = replace(given.maintenance.status, phase="Draining", node_uid="uid-node", claimed_time=rfc3339(NOON))
+        given = with_status(given, note(status, later(1), "DrainStarted", "…"))
+        step = decide_draining(replace(given, work=Work(slurm_state=state, evictable=("ns/pod",))), later(60))
+        assert told(step) == expected.replace("Wait", "Evict")
 
 
 @pytest.mark.parametrize("sentence", ROWS)

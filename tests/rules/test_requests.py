@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from provisioner.api.conditions import find_condition
-from provisioner.api.maintenance import Maintenance, holding_maintenance
+from provisioner.api.maintenance import Maintenance, Requestor, holding_maintenance
+from provisioner.api.meta import parse_time
 from provisioner.maintenance.status.record import judge
-from provisioner.rules.requests import MAX_REQUESTORS, is_open, place
+from provisioner.rules.requests import MAX_REQUESTORS, is_open, is_same, merge, place
 from tests.maintenance.samples import NOON, at, maintenance, requestor
 from tests.maintenance.situations import attempt
 
@@ -21,6 +22,7 @@ BOB_A, BOB_B = replace(BOB, image_ref="a"), replace(BOB, image_ref="b")
 IMAGE_A, IMAGE_B = replace(ALICE, image_ref="a"), replace(ALICE, image_ref="b")
 WAITS_B = requestor("rollout", "Reimage", image_ref="b", turn="Closed")
 GRANTED_B = replace(WAITS_B, turn="Granted")
+CLOSES_LATER = replace(WAITS_B, closing_time=at(900))
 URGENT_B = replace(WAITS_B, policy="Deadline", deadline_time=at(1))
 
 
@@ -94,6 +96,32 @@ def test_of_several_one_holds_the_server(sentence: str, there: list[Maintenance]
         holder = holding_maintenance(known, SERVER)
         assert holder is not None
         assert holder.name == f"{SERVER}-{holds}", sentence
+
+
+@pytest.mark.parametrize(
+    ("sentence", "asking", "closes"),
+    [
+        ("nobody", [BOB], None),
+        ("one for now", [WAITS_B], None),
+        ("one from a moment on", [CLOSES_LATER], 900),
+        ("two, the earlier one", [CLOSES_LATER, replace(CLOSES_LATER, name="c", closing_time=at(600))], 600),
+        ("one of two for now", [CLOSES_LATER, replace(WAITS_B, name="c")], None),
+        ("one whose turn has come beside it", [CLOSES_LATER, replace(GRANTED_B, name="c")], None),
+        ("a person beside it, who closes nothing", [CLOSES_LATER, BOB], 900),
+        ("another who only steers", [CLOSES_LATER, replace(WAITS_B, name="c", turn="Steered")], 900),
+    ],
+)
+def test_a_server_closes_for_jobs_that_end_in_time_only_where_all_who_close_it_leave_them_that_time(
+    sentence: str, asking: list[Requestor], closes: float | None
+) -> None:
+    wanted = merge(maintenance(1, *asking))
+    assert wanted is not None
+    assert wanted.closing_time == (None if closes is None else parse_time(at(closes))), sentence
+
+
+def test_the_same_request_for_another_moment_is_another() -> None:
+    assert not is_same(CLOSES_LATER, WAITS_B)
+    assert is_same(CLOSES_LATER, replace(CLOSES_LATER, requested_time=at(5)))
 
 
 def test_one_that_was_judged_while_a_request_was_written_does_not_hold_it() -> None:

@@ -56,8 +56,11 @@ def _now(proposal: Proposal) -> Iterable[str]:
     yield f"{found.stage.words}"
     if found.claims:
         yield f"idle, and would go at once: {some(found.claims)}"
-    if found.closed:
-        yield f"closed to new jobs, so that it is their turn when their job ends: {some(sorted(found.closed))}"
+    closed = found.closed.difference(found.reserved)
+    if closed:
+        yield f"closed to new jobs, so that it is their turn when their job ends: {some(sorted(closed))}"
+    if found.reserved:
+        yield f"closed to jobs that may run longer than those that run there: {some(sorted(found.reserved))}"
 
 
 def _stages(proposal: Proposal) -> Iterable[str]:

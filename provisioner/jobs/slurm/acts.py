@@ -8,11 +8,12 @@ from typing import Final, get_args
 import structlog
 
 from provisioner.api.pool_settings import SlurmJobs, WarningSignal
-from provisioner.jobs.slurm.answers import PERSON_SECONDS, SlurmFailed
+from provisioner.jobs.slurm.answers import PERSON_SECONDS, NoAnswer, SlurmFailed
 from provisioner.jobs.slurm.jobs import NodeJobs, with_requeue, with_warning
 from provisioner.jobs.slurm.objects import SlurmJob, SlurmNode, SlurmReservation
 from provisioner.jobs.slurm.reservations import begin_no_sooner, find_reservation, is_as_wanted, reservation_body
 from provisioner.jobs.slurm.rest import SlurmRest
+from provisioner.jobs.work import NotReserved
 
 log = structlog.get_logger()
 
@@ -77,11 +78,12 @@ def require_node(node: SlurmNode | None, name: str) -> SlurmNode:
 
 
 def reserve_node(rest: SlurmRest, name: str, node: str, begins: datetime, now: datetime) -> SlurmReservation:
-    """The reservation after it was made, moved, or found as it shall be. Raises: SlurmFailed if Slurm has none such."""
+    """The reservation after it was made, moved, or found as it shall be. Raises: NotReserved if Slurm does not do it,
+    SlurmFailed if it does not answer."""
     begins = begin_no_sooner(begins, now)
     before = find_reservation(rest.reservations(), name)
     if before is not None and before.nodes != node:
-        raise SlurmFailed(
+        raise NotReserved(
             f"Slurm's reservation {name} is of {before.nodes or 'no node'}, not of {node}: delete it if nobody needs "
             f"it (scontrol delete reservation={name})",
             after_seconds=PERSON_SECONDS,
@@ -95,7 +97,10 @@ def reserve_node(rest: SlurmRest, name: str, node: str, begins: datetime, now: d
         refused = error
     after = find_reservation(rest.reservations(), name)
     if after is None or after.nodes != node or not is_as_wanted(after, begins, now):
-        raise refused or SlurmFailed(f"Slurm has made no reservation {name} of {node}", after_seconds=5.0)
+        if isinstance(refused, NoAnswer):
+            raise refused
+        words = str(refused or f"Slurm has made no reservation {name} of {node}")
+        raise NotReserved(words, after_seconds=5.0) from refused
     log.info("slurm node was reserved", node=node, reservation=name, begins=after.begins)
     return after
 

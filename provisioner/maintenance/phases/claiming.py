@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from provisioner.api.maintenance import MaintenanceStatus, SlurmDrain
-from provisioner.api.meta import rfc3339_micro
-from provisioner.jobs.work import EvictionBlocked, JobKind, SlurmDrained
+from provisioner.api.meta import rfc3339, rfc3339_micro
+from provisioner.jobs.work import EvictionBlocked, JobKind, SlurmDrained, SlurmReserved
 from provisioner.maintenance.facts import MaintenanceFacts, close_reason, image_obstacle, taint_value
 from provisioner.maintenance.phases.closing import record_drain
 from provisioner.maintenance.phases.reboot_methods import explain_no_method, next_method
@@ -132,13 +132,15 @@ def decide_drained(facts: MaintenanceFacts, now: datetime) -> Step:
 
 
 def closed(facts: MaintenanceFacts, drained: SlurmDrained | None, now: datetime) -> MaintenanceStatus:
-    """The status once Slurm has answered; only a drain of our own is on record as ours to lift."""
+    """The status once Slurm has answered; only a drain of our own is on record as ours to lift, and a reservation."""
     m = facts.maintenance
     words = "closed to new pods by its taint" if facts.node is not None else "has no Node to be closed"
-    slurm = None
+    held = m.status.slurm
+    slurm = held if held is not None and held.reserved_time is not None else None
     if drained is not None and drained.ours:
         pool = facts.pool.name if facts.pool is not None else None
-        slurm = SlurmDrain(node=drained.node, reason=drained.reason, node_pool_ref=pool)
+        since = slurm.reserved_time if slurm is not None else None
+        slurm = SlurmDrain(node=drained.node, reason=drained.reason, node_pool_ref=pool, reserved_time=since)
         words += f", drained in Slurm as {drained.node}"
     elif drained is not None and drained.reason.startswith(close_reason("")):
         words += f"; in Slurm it is still drained by a Maintenance before it ('{drained.reason}')"
@@ -147,6 +149,28 @@ def closed(facts: MaintenanceFacts, drained: SlurmDrained | None, now: datetime)
     # A trouble with Slurm that is over is not waited for any more.
     status = replace(m.status, slurm=slurm, blockers=tuple(b for b in m.status.blockers if b.kind != "Slurm"))
     return note(status, now, "Closed", words)
+
+
+def reserved(facts: MaintenanceFacts, found: SlurmReserved, begins: datetime, now: datetime) -> MaintenanceStatus:
+    """The status once Slurm has reserved it, in place of a drain of ours."""
+    status, moment = facts.maintenance.status, rfc3339(begins)
+    words = f"reserved in Slurm as {found.node} from {rfc3339(found.begins or begins)} on: what ends by then may start"
+    status = replace(status, blockers=tuple(b for b in status.blockers if b.kind != "Slurm"))
+    return note(status, now, "Reserved", words, about=(moment,))
+
+
+def not_reserved(
+    facts: MaintenanceFacts, drained: SlurmDrained | None, why: str | None, now: datetime
+) -> MaintenanceStatus:
+    """The status once it is drained, as Slurm does not reserve it. why: in its words; None where it cannot at all, and
+    what is on record to be deleted was not made, unless that was before."""
+    status = facts.maintenance.status
+    may_be_there = why is not None or any(entry.reason == "Reserved" for entry in status.timeline)
+    if status.slurm is not None and not may_be_there:
+        status = replace(status, slurm=replace(status.slurm, reserved_time=None))
+    status = closed(replace(facts, maintenance=replace(facts.maintenance, status=status)), drained, now)
+    words = why or "slurmrestd of Slurm before 25.05 makes no reservations"
+    return note(status, now, "NotReserved", f"{words}: no job starts there from now on")
 
 
 def _in_any_phase(facts: MaintenanceFacts, now: datetime, *, timed: bool = True) -> Step | None:

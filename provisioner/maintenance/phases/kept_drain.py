@@ -12,8 +12,9 @@ from typing import Final
 
 from provisioner.api import NodePool, Server
 from provisioner.api.conditions import is_true, merge_conditions
-from provisioner.api.maintenance import DISTURBING_PHASES, Maintenance, MaintenanceStatus
+from provisioner.api.maintenance import DISTURBING_PHASES, Maintenance, MaintenanceStatus, SlurmDrain
 from provisioner.api.meta import Condition, ConditionStatus, rfc3339
+from provisioner.jobs.slurm.reservations import reservation_name
 from provisioner.maintenance.facts import MaintenanceFacts, NodeView
 from provisioner.maintenance.requests.effective import closing
 from provisioner.maintenance.status.record import clip, next_step, note
@@ -55,6 +56,11 @@ def may_reopen(facts: MaintenanceFacts) -> bool:
     return has_slurm(facts.pool) and moved_to(facts) is None and why_unverified(facts.server, facts.node) is None
 
 
+def reopen_step(drain: SlurmDrain) -> ReopenSlurm:
+    """Undoes what is on record."""
+    return ReopenSlurm(node=drain.node, reason=drain.reason, reserved=drain.reserved_time is not None)
+
+
 def has_slurm(pool: NodePool | None) -> bool:
     return pool is not None and pool.spec.jobs.slurm is not None
 
@@ -73,8 +79,9 @@ def stays_drained(facts: MaintenanceFacts, status: MaintenanceStatus, now: datet
         status = _say(note(status, now, "StaysDrained", words), facts, "True", "Moved", words, now)
         return next_step(status, f"is reopened in Slurm once the server is back in NodePool '{drain.node_pool_ref}'")
     if not has_slurm(facts.pool):
-        by_hand = f"scontrol update nodename={drain.node} state=resume"
-        words += f": NodePool '{drain.node_pool_ref}' is gone, or names no Slurm; set it right, or: {by_hand}"
+        words += (
+            f": NodePool '{drain.node_pool_ref}' is gone, or names no Slurm; set it right, or: {_by_hand(facts, drain)}"
+        )
     else:
         name = facts.server_name
         words += (
@@ -95,10 +102,10 @@ def decide_kept(facts: MaintenanceFacts, now: datetime) -> Step | None:
     if ahead is not None and facts.server is not None and closes(ahead, facts.pool):
         return None
     if may_reopen(facts):
-        return ReopenSlurm(node=drain.node, reason=drain.reason)
+        return reopen_step(drain)
     if m.metadata.deletion_timestamp is not None and (not has_slurm(facts.pool) or moved_to(facts) is not None):
         why = "there is nobody to ask any more" if not has_slurm(facts.pool) else "its server is in another NodePool"
-        words = f"{why}, so it is nobody's to lift: scontrol update nodename={drain.node} state=resume"
+        words = f"{why}, so it is nobody's to lift: {_by_hand(facts, drain)}"
         return WriteStatus(status=note(replace(m.status, slurm=None), now, "NotReopened", words))
     return None
 
@@ -108,15 +115,26 @@ def closes(ahead: Maintenance, pool: NodePool | None) -> bool:
     return ahead.status.phase in DISTURBING_PHASES or closing(merge(ahead), pool) == "NoSchedule"
 
 
-def reopened(facts: MaintenanceFacts, node: str, lifted: bool, now: datetime) -> MaintenanceStatus:
-    """The status once Slurm has answered."""
+def reopened(
+    facts: MaintenanceFacts, node: str, lifted: bool, now: datetime, *, deleted: bool = False
+) -> MaintenanceStatus:
+    """The status once Slurm has answered. lifted: the drain; deleted: the reservation."""
     words = f"drain of {node} in Slurm lifted" if lifted else f"{node} in Slurm was not drained by us; left as it is"
+    if deleted:
+        words = f"reservation of {node} in Slurm deleted" + "; its drain lifted" * lifted
     status = facts.maintenance.status
     blockers = tuple(b for b in status.blockers if b.kind != "Slurm")
     status = note(replace(status, slurm=None, blockers=blockers), now, "Reopened", words)
     if any(c.type == SLURM_DRAINED for c in status.conditions):
         status = next_step(_say(status, facts, "False", "Reopened", words, now), None)
     return status
+
+
+def _by_hand(facts: MaintenanceFacts, drain: SlurmDrain) -> str:
+    words = f"scontrol update nodename={drain.node} state=resume"
+    if drain.reserved_time is not None:
+        words += f", scontrol delete reservation={reservation_name(facts.maintenance.name)}"
+    return words
 
 
 def _say(

@@ -11,17 +11,23 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final, get_args
 
-from provisioner.api.maintenance import SUCCEEDED, Maintenance, MaintenancePhase, MaintenanceStatus, Requestor
+from provisioner.api.maintenance import (
+    SUCCEEDED,
+    Maintenance,
+    MaintenancePhase,
+    MaintenanceStatus,
+    Requestor,
+    SlurmDrain,
+)
 from provisioner.api.meta import parse_time, rfc3339_micro
 from provisioner.maintenance.facts import MaintenanceFacts, NodeView, close_reason, taint_value
 from provisioner.maintenance.phases.closing import closing_effect
-from provisioner.maintenance.phases.kept_drain import may_reopen, stays_drained
+from provisioner.maintenance.phases.kept_drain import may_reopen, reopen_step, stays_drained
 from provisioner.maintenance.phases.verdict import Verdict
 from provisioner.maintenance.requests.request import CONDITION_OF, RequestCondition, conditions_of, read_requests
 from provisioner.maintenance.status.node_status import NodeCondition, missing, none_planned
 from provisioner.maintenance.status.record import next_step, note, noted, set_blockers, with_conditions
 from provisioner.maintenance.steps import (
-    ReopenSlurm,
     SetIntent,
     SetNodeConditions,
     SetTaint,
@@ -97,8 +103,8 @@ def _undo(facts: MaintenanceFacts, verdict: Verdict) -> Iterator[Step]:
     if not was_closed:
         return
     prefix = pool.spec.jobs.slurm.node_name_prefix
-    name = status.slurm.node if status.slurm is not None else f"{prefix}{facts.server_name}"
-    yield ReopenSlurm(node=name, reason=close_reason(facts.maintenance.name))
+    drain = status.slurm or SlurmDrain(node=f"{prefix}{facts.server_name}", reason=close_reason(facts.maintenance.name))
+    yield reopen_step(drain)
 
 
 def _answer(facts: MaintenanceFacts, verdict: Verdict) -> Iterator[Step]:

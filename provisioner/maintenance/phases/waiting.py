@@ -18,7 +18,7 @@ from provisioner.maintenance.phases.blocking import (
     unturned,
 )
 from provisioner.maintenance.phases.brought import awaits_bringing
-from provisioner.maintenance.phases.closing import close_or_open, intended_drain, open_behind
+from provisioner.maintenance.phases.closing import close_or_open, intended_drain, open_behind, reservation_begin
 from provisioner.maintenance.phases.staging import awaits_staging, give_up_staging, stage_intent, staging_ends
 from provisioner.maintenance.requests.effective import effective, eviction_moment, may_interrupt
 from provisioner.maintenance.status.record import (
@@ -72,7 +72,9 @@ def _await_turn(facts: MaintenanceFacts, now: datetime) -> Step:
     status = with_conditions(facts.maintenance, status, now)
     if status != facts.maintenance.status:
         return WriteStatus(status=status)
-    return _prepare(facts, now) or Wait(seconds=UNTURNED_LOOK_SECONDS)
+    begins = reservation_begin(facts, now)
+    rest = (begins - now).total_seconds() if begins is not None else UNTURNED_LOOK_SECONDS
+    return _prepare(facts, now) or Wait(seconds=max(0.5, min(UNTURNED_LOOK_SECONDS, rest)))
 
 
 def decide_behind(facts: MaintenanceFacts, now: datetime) -> Step:

@@ -48,8 +48,18 @@ def closing(wanted: Wanted | None, pool: NodePool | None) -> MaintenanceEffect |
     """
     if wanted is None or pool is None:
         return None
-    planned = pool.spec.maintenance.cordon == "WhenPlanned" and not wanted.awaits_turn
-    return "NoSchedule" if planned else wanted.closing
+    return "NoSchedule" if _closes_as_planned(wanted, pool) else wanted.closing
+
+
+def closing_moment(wanted: Wanted | None, pool: NodePool | None) -> datetime | None:
+    """From when on a server of `pool` that is closed takes no job, if those that end by then may still start."""
+    if wanted is None or pool is None or _closes_as_planned(wanted, pool):
+        return None
+    return wanted.closing_time
+
+
+def _closes_as_planned(wanted: Wanted, pool: NodePool) -> bool:
+    return pool.spec.maintenance.cordon == "WhenPlanned" and not wanted.awaits_turn
 
 
 def may_interrupt(facts: MaintenanceFacts, now: datetime) -> bool:

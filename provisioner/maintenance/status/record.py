@@ -207,10 +207,10 @@ def noted(status: MaintenanceStatus, reason: str, *, phase: MaintenancePhase | N
     return None
 
 
-def last_noted(status: MaintenanceStatus, reasons: Collection[str], *, phase: MaintenancePhase) -> str | None:
-    """Which of `reasons` was put on record last in the present run of `phase`."""
+def last_noted(status: MaintenanceStatus, reasons: Collection[str], *, phase: MaintenancePhase) -> TimelineEntry | None:
+    """What was put on record last, for one of `reasons`, in the present run of `phase`."""
     run = takewhile(lambda entry: entry.phase == phase, reversed(status.timeline))
-    return next((entry.reason for entry in run if entry.reason in reasons), None)
+    return next((entry for entry in run if entry.reason in reasons), None)
 
 
 def is_over(since: datetime | None, seconds: float, now: datetime) -> bool:

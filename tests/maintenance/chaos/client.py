@@ -29,7 +29,7 @@ WRITES: Final = (
     "delete",
     "evict",
 )
-ACTS: Final = ("warn", "close", "evict", "reopen")
+ACTS: Final = ("warn", "close", "evict", "reopen", "reserve", "unreserve")
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class InLanes:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._inner, name)
-        if name not in ("look", *ACTS):
+        if name not in ("look", "reserved", *ACTS):
             return found
 
         def call(*args: Any, **kwargs: Any) -> Any:

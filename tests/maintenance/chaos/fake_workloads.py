@@ -1,7 +1,8 @@
 """Fake jobs: pods, gangs and Slurm jobs as the executor's `Workloads` sees them, without a kubelet or Slurm.
 
 Simulated: a job starts only where a scheduler could place it now (the world decides); an eviction takes effect after
-a grace; Slurm's drain keeps Slurm jobs away and nothing else. Who interrupted a job is judged by the world.
+a grace; Slurm's drain keeps Slurm jobs away and nothing else, its reservation those that may run past its begin. Who
+interrupted a job is judged by the world.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 from provisioner.api.node_pool import NodePool
 from provisioner.api.server import Server
 from provisioner.jobs.ended import EndedJob
-from provisioner.jobs.work import EvictionBlocked, Job, JobKind, SlurmDrained, Work
+from provisioner.jobs.work import EvictionBlocked, Job, JobKind, SlurmDrained, SlurmReserved, Work
 from tests.maintenance.chaos.fake_time import FakeClock
 from tests.maintenance.chaos.story import Story
 
@@ -24,7 +25,8 @@ Object = dict[str, Any]
 
 @dataclass
 class FakeJob:
-    """One job. `ends_at` None: it runs until somebody ends it."""
+    """One job. `ends_at` None: it runs until somebody ends it. `share`: of each server that it takes. `has_limit`: it
+    is known that it ends then."""
 
     name: str
     servers: tuple[str, ...]
@@ -36,14 +38,19 @@ class FakeJob:
     began: datetime | None = None
     being_evicted: bool = False
     fails: bool = False
+    share: float = 1.0
+    has_limit: bool = False
 
 
 class FakeWorkloads:
-    """Every job there is, and every drain in Slurm. `may_interrupt(job, why)` is told before a job is ended."""
+    """Every job there is, and every drain and reservation in Slurm. `may_interrupt(job, why)` is told before a job is
+    ended. `reserves`: whether Slurm can make reservations."""
 
-    def __init__(self, clock: FakeClock, story: Story, *, slurm: bool = True) -> None:
+    def __init__(self, clock: FakeClock, story: Story, *, slurm: bool = True, reserves: bool = True) -> None:
         self._clock, self._story = clock, story
-        self.slurm = slurm
+        self.slurm, self.reserves = slurm, reserves
+        self.reservations: dict[str, tuple[str, datetime]] = {}
+        """By the Maintenance that each is named after: of which node, and from when on."""
         self.jobs: dict[str, FakeJob] = {}
         self.drains: dict[str, str] = {}
         self.interrupted: list[str] = []
@@ -73,6 +80,11 @@ class FakeWorkloads:
 
     def on(self, server: str) -> list[FakeJob]:
         return [job for job in self.jobs.values() if server in job.servers]
+
+    def takes(self, server: str, ends: datetime | None) -> bool:
+        """Whether Slurm would start a job there now that ends then at the latest."""
+        begins = [begin for node, begin in self.reservations.values() if node == server]
+        return server not in self.drains and all(ends is not None and ends <= begin for begin in begins)
 
     def pods(self) -> dict[str, Object]:
         """What a cache of pods would show, by key."""
@@ -111,6 +123,7 @@ class FakeWorkloads:
                 message=f"{job.kind} {job.name} is running",
                 do_not_disrupt=job.do_not_disrupt,
                 began=job.began,
+                ends=job.ends_at if job.has_limit else None,
             )
             for job in self.on(server.name)
             if job.kind != "SlurmJob" or pool.spec.jobs.slurm is not None
@@ -121,7 +134,7 @@ class FakeWorkloads:
             evictable=tuple(job.name for job in self.on(server.name) if job.kind != "SlurmJob"),
             slurm_state=None if not self.slurm or pool.spec.jobs.slurm is None else "IDLE+DRAIN" if drain else "IDLE",
             slurm_reason=drain,
-            free=0.0 if jobs else 1.0,
+            free=max(0.0, 1.0 - sum(job.share for job in self.on(server.name))),
         )
 
     def ended(self, pool: NodePool, servers: Collection[str], since: datetime) -> tuple[EndedJob, ...]:
@@ -173,6 +186,24 @@ class FakeWorkloads:
             return False
         del self.drains[node]
         return True
+
+    def reserve(self, server: Server, pool: NodePool, maintenance: str, begins: datetime) -> SlurmReserved | None:
+        if not self.slurm or not self.reserves:
+            return None
+        before = self.reservations.get(maintenance)
+        if before is None or before[1] > self._clock.now:
+            self.reservations[maintenance] = (server.name, max(begins, self._clock.now))
+        return SlurmReserved(node=server.name, maintenance=maintenance, begins=self.reservations[maintenance][1])
+
+    def unreserve(self, node: str, maintenance: str, pool: NodePool) -> bool:
+        return self.reservations.pop(maintenance, None) is not None
+
+    def reserved(self, pool: NodePool, servers: Collection[str]) -> tuple[SlurmReserved, ...]:
+        return tuple(
+            SlurmReserved(node=node, maintenance=maintenance, begins=begins)
+            for maintenance, (node, begins) in self.reservations.items()
+            if node in servers
+        )
 
     def _interrupt(self, job: FakeJob, why: str) -> None:
         if job.being_evicted:

@@ -51,9 +51,19 @@ def check_always(world: World) -> None:
         for name, node in nodes.items():
             must(not (node.get("spec") or {}).get("unschedulable"), f"spec.unschedulable of {name} was written by us")
     check_claims_of_success(world)
+    check_reservations(world)
     for name, reason in world.foreign_drains.items():
         found = world.workloads.drains.get(name)
         must(found == reason, f"the administrator's drain of {name} in Slurm became {found!r}")
+
+
+def check_reservations(world: World) -> None:
+    """What is reserved in Slurm is on record, so that whoever comes after a crash deletes it."""
+    bodies = {body["metadata"]["name"]: body for body in world.maintenances()}
+    for name, (node, _) in world.workloads.reservations.items():
+        record = ((bodies.get(name) or {}).get("status") or {}).get("slurm") or {}
+        on_record = record.get("node") == node and "reservedTime" in record
+        world.story.must(on_record, f"{node} is reserved in Slurm for {name} without a record of it")
 
 
 def observe(world: World) -> None:
@@ -172,6 +182,10 @@ def check_end(world: World) -> None:
         node = world.nodes().get(name)
         must(node is None or not _is_verified(world, name, node), f"{name} is verified, but drained in Slurm: {reason}")
         must(kept.get(name) == reason, f"{name} is drained in Slurm without a record of it: {reason}")
+    for maintenance, (name, _) in world.workloads.reservations.items():
+        node = world.nodes().get(name)
+        words = f"{name} is verified, but reserved in Slurm for {maintenance}"
+        must(name in world.names and node is not None and not _is_verified(world, name, node), words)
 
 
 def _is_verified(world: World, name: str, node: Object) -> bool:

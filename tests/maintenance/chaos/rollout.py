@@ -7,6 +7,7 @@ server that failed.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from provisioner.api import Maintenance
@@ -28,13 +29,16 @@ EFFECT_OF: Final = {"Waits": None, "Steered": "PreferNoSchedule", "Closed": "NoS
 
 
 class Rollout:
-    """Of one server to one image. `turns`: when it moves to which one, in seconds from now."""
+    """Of one server to one image. `turns`: when it moves to which one, in seconds from now; `Closed@1800`: until then
+    jobs may start that end by then."""
 
     def __init__(
         self, world: World, server: str, image: str, turns: Sequence[tuple[float, str]] = (), **more: Any
     ) -> None:
         self._world, self._server, self._image = world, server, image
         self._more, self._turn, self._granted = more, "", False
+        self._began = world.clock.now
+        self._closes_at: datetime | None = None
         self.has_given_up = False
         self._until = world.clock.in_seconds(PATIENCE_SECONDS)
         world.uses_turns = True
@@ -50,7 +54,9 @@ class Rollout:
             wanted_anyway = any(image == self._image for _, image in self._world.history.pool_images)
             early = [boot for boot in self._world.machines[self._server].log if boot.image == self._image]
             self._world.story.must(wanted_anyway or not early, f"{self._server} booted {self._image} before its turn")
-        self._turn, self._granted = turn, self._granted or turn == "Granted"
+        self._turn, _, seconds = turn.partition("@")
+        self._closes_at = self._began + timedelta(seconds=float(seconds)) if seconds else None
+        self._granted = self._granted or turn == "Granted"
         self._file()
 
     def _look(self) -> None:
@@ -80,6 +86,7 @@ class Rollout:
             image_ref=self._image,
             requested_time=before.requested_time if before is not None else rfc3339(self._world.clock.now),
             turn=self._turn,  # type: ignore[arg-type]
+            closing_time=rfc3339(self._closes_at) if self._closes_at is not None else None,
             **self._more,
         )
         if before == entry:
@@ -89,7 +96,9 @@ class Rollout:
             self._world.history.ask(self._server, NAME, "Reimage", self._image)
         name = mine[0].name if mine else place(known, self._server, entry).name
         self._apply(name, [to_json(entry)])
-        self._world.story.tell(NAME, f"writes into {name}: turn {self._turn}")
+        self._world.story.tell(
+            NAME, f"writes into {name}: turn {self._turn}" + f" at {self._closes_at}" * bool(self._closes_at)
+        )
 
     def is_done(self) -> bool:
         """Whether the entry has come to an end that it leaves at that."""
@@ -132,5 +141,12 @@ class Rollout:
         wanted = EFFECT_OF[self._turn]
         words = f"it is {self._turn}, and {name}"
         world.story.must(effects == ([wanted] if wanted else []), f"{words} has the taint {effects}")
-        drained = name in world.workloads.drains
-        world.story.must(drained is (wanted == "NoSchedule"), f"{words} is drained in Slurm: {drained}")
+        moment = self._closes_at if world.workloads.reserves else None
+        reserves = wanted == "NoSchedule" and moment is not None and world.clock.now < moment
+        drained, reserved = name in world.workloads.drains, (name, moment) in world.workloads.reservations.values()
+        world.story.must(
+            drained is (wanted == "NoSchedule" and not reserves), f"{words} is drained in Slurm: {drained}"
+        )
+        world.story.must(reserved or not reserves, f"{words} is not reserved in Slurm from {moment} on")
+        if wanted != "NoSchedule":
+            world.story.must(not world.workloads.reservations, f"{words} is reserved in Slurm")

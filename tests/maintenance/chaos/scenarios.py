@@ -166,6 +166,53 @@ def _turns_with_a_deadline(world: World) -> None:
     Rollout(world, server, world.images[NEW], moves, policy="Deadline", deadline_time=deadline, staging="Later")
 
 
+def _turns_in_which_jobs_still_start(world: World) -> None:
+    """Reserved, moved, drained, reserved again until it is over, opened; at last until after it was drained."""
+    server = world.names[0]
+    _job(world, "4711", server, 1500, kind="SlurmJob", share=0.5, has_limit=True)
+    moves = (
+        (30, "Closed@3000"),
+        (400, "Closed@1500"),
+        (900, "Closed"),
+        (1100, "Closed@1500"),
+        (1700, "Waits"),
+        (2100, "Closed@2700"),
+        (2500, "Steered"),
+        (2900, "Closed@3600"),
+        (4300, "Granted"),
+    )
+    Rollout(world, server, world.images[NEW], moves)
+    _starts(world, 250, 4712, 1200, starts=True)
+    _starts(world, 700, 4713, 1200, starts=False)
+    _starts(world, 1000, 4714, 60, starts=False)
+    _starts(world, 1300, 4715, 90, starts=True)
+    _starts(world, 3200, 4716, 300, starts=True)
+    _starts(world, 3900, 4717, 60, starts=False)
+
+
+def _claimed_before_it_closes(world: World) -> None:
+    """Its job ends long before its time; once its claim is taken back."""
+    server = world.names[0]
+    _job(world, "4711", server, 400, kind="SlurmJob", share=0.5)
+    moves = ((30, "Closed@7200"), (700, "Granted"), (702, "Closed@7200"), (1200, "Granted"))
+    Rollout(world, server, world.images[NEW], moves)
+    _starts(world, 1000, 4712, 120, starts=True)
+
+
+def _starts(world: World, seconds: float, number: int, lasts: float, *, starts: bool) -> None:
+    """A job with that limit is there then, and Slurm starts it or not, as long as nothing but a crash gets in its
+    way."""
+
+    def come() -> None:
+        server = world.names[0]
+        job = FakeJob(str(number), (server,), "SlurmJob", world.clock.in_seconds(lasts), share=0.25, has_limit=True)
+        started = world.start_job(job)
+        may = starts and world.workloads.reserves
+        world.story.must(world.is_troubled or started is may, f"job {number} starts on {server}: {started}")
+
+    world.later(seconds, come)
+
+
 SCENARIOS: Final = (
     Scenario(name="reboot when idle", begin=_reboot_when_idle),
     Scenario(
@@ -195,4 +242,11 @@ SCENARIOS: Final = (
         begin=_turns_with_a_deadline,
         fleet=Fleet(settings={"warning_seconds": 600, "reboot_methods": ("Reset", "PowerCycle")}),
     ),
+    Scenario(name="a rollout's turns, in which jobs still start", begin=_turns_in_which_jobs_still_start),
+    Scenario(
+        name="the same with a Slurm that cannot reserve",
+        begin=_turns_in_which_jobs_still_start,
+        fleet=Fleet(reserves=False),
+    ),
+    Scenario(name="claimed before it closes", begin=_claimed_before_it_closes),
 )

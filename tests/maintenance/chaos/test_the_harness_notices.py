@@ -12,10 +12,10 @@ from provisioner.maintenance import controller
 from provisioner.maintenance import decide as decide_module
 from provisioner.maintenance.controller import MaintenanceController
 from provisioner.maintenance.effects import Effects
-from provisioner.maintenance.phases import claiming, closing, verifying
+from provisioner.maintenance.phases import claiming, closing, kept_drain, verifying
 from provisioner.maintenance.phases.verdict import Cause, read_verdict
-from provisioner.maintenance.status.record import end_attempt, judge, noted
-from provisioner.maintenance.steps import Wait, WriteStatus
+from provisioner.maintenance.status.record import end_attempt, judge, last_noted
+from provisioner.maintenance.steps import ReserveSlurm, Wait, WriteStatus
 from provisioner.rules.requests import merge
 from tests.maintenance.chaos.injections import INJECTIONS
 from tests.maintenance.chaos.scenarios import SCENARIOS, run
@@ -205,10 +205,32 @@ def _leaves_it_drained(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _drains_it_once_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    def is_closed(facts: Any) -> bool:
-        return noted(facts.maintenance.status, "Closed", phase="Waiting") is not None
+    def last_closed(facts: Any) -> Any:
+        return last_noted(facts.maintenance.status, ("Closed",), phase="Waiting")
 
-    _replace(monkeypatch, "_is_closed", "closing", by=is_closed)
+    _replace(monkeypatch, "_last_closed", "closing", by=last_closed)
+
+
+def _forgets_its_reservation(monkeypatch: pytest.MonkeyPatch) -> None:
+    def reopen(drain: Any) -> Any:
+        return replace(real(drain), reserved=False)
+
+    real = kept_drain.reopen_step
+    _replace(monkeypatch, "reopen_step", "closing", "release", "kept_drain", by=reopen)
+
+
+def _reserves_before_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    _replace(monkeypatch, "_reserve", "closing", by=lambda facts, begins: ReserveSlurm(begins=begins))
+
+
+def _keeps_the_reservation_for_a_drain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Never drains what is reserved, whatever the turn says by then."""
+
+    def drain(facts: Any) -> Any:
+        return real(facts) if closing._last_closed(facts) is None else None
+
+    real = closing._drain
+    _replace(monkeypatch, "_drain", "closing", by=drain)
 
 
 def _keeps_what_was_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,6 +245,7 @@ def _keeps_what_was_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 TURNS = "a rollout's turns, and a reboot"
+STILL_START = "a rollout's turns, in which jobs still start"
 
 
 @pytest.mark.parametrize(
@@ -265,6 +288,9 @@ TURNS = "a rollout's turns, and a reboot"
         (_steers_instead_of_closing, TURNS, None, "it is Closed, and s1 has the taint .'PreferNoSchedule'"),
         (_leaves_it_drained, TURNS, None, "it is Waits, and s1 is drained in Slurm: True"),
         (_drains_it_once_only, TURNS, None, "it is Closed, and s1 is drained in Slurm: False"),
+        (_forgets_its_reservation, STILL_START, None, "s1 is reserved in Slurm for s1-1 without a record of it"),
+        (_reserves_before_it_says_so, STILL_START, None, "s1 is reserved in Slurm for s1-1 without a record of it"),
+        (_keeps_the_reservation_for_a_drain, STILL_START, None, "it is Closed, and s1 is drained in Slurm: False"),
         (_keeps_what_was_claimed, TURNS, None, "it is Closed, and s1-2 is Claiming"),
     ],
     ids=lambda value: value.__name__.strip("_") if callable(value) else None,

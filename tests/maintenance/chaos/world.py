@@ -49,7 +49,8 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """What a world begins with. `accounts` None: a FakeCluster. racks: on how many the servers are spread.
+    """What a world begins with. `accounts` None: a FakeCluster. racks: on how many the servers are spread. reserves:
+    whether its Slurm makes reservations.
 
     rollout: the strategy by which the pool's servers move to another image; None: no rollout is there, and the test
     assigns images."""
@@ -59,6 +60,7 @@ class Fleet:
     budget: int = 1
     settings: dict[str, Any] = field(default_factory=dict)
     slurm: bool = True
+    reserves: bool = True
     prefix: str = "s"
     accounts: Accounts | None = None
     start: datetime = NOON
@@ -79,7 +81,7 @@ class World:
         self._listed: dict[ResourceType, tuple[int, dict[str, Object]]] = {}
         self.names = [f"{self.fleet.prefix}{n + 1}" for n in range(self.fleet.servers)]
         self.pool_name = f"{self.fleet.prefix}-pool"
-        self.workloads = FakeWorkloads(self.clock, self.story, slurm=self.fleet.slurm)
+        self.workloads = FakeWorkloads(self.clock, self.story, slurm=self.fleet.slurm, reserves=self.fleet.reserves)
         self.workloads.judge_interruption = lambda job, why: invariants.judge_interruption(self, job, why)
         self.meter = Meter(self.story, self.check)
         self.machines: dict[str, FakeMachine] = {}
@@ -238,7 +240,8 @@ class World:
         for name in job.servers:
             if self.machines[name].state != "Running" or self.machines[name].silent_since() is not None:
                 return False
-            if slurm and (not self.workloads.slurm or name in self.workloads.drains):
+            ends = job.ends_at if job.has_limit else None
+            if slurm and not (self.workloads.slurm and self.workloads.takes(name, ends)):
                 return False
             if not slurm and not self.is_schedulable(name):
                 return False

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from provisioner.api.node_contract import REBOOT_REQUESTED
-from provisioner.api.upgrade_strategy import Canary, DomainCap, UpgradeDeadline, UpgradeStrategy, Wave
+from provisioner.api.upgrade_strategy import Canary, DomainCap, Stragglers, UpgradeDeadline, UpgradeStrategy, Wave
 from tests.maintenance.chaos import people
 from tests.maintenance.chaos.accounts import Accounts
 from tests.maintenance.chaos.fake_workloads import FakeJob
@@ -24,6 +24,7 @@ HORIZON_SECONDS: Final = 24 * HOUR
 QUIET_SECONDS: Final = 900.0
 REPAIR_SECONDS: Final = 2 * HOUR
 MOST_DECISIONS: Final = 6
+_LIMITED: Final[dict[str, Any]] = {"kind": "SlurmJob", "share": 0.25, "has_limit": True}
 
 
 def strategy(**changes: Any) -> UpgradeStrategy:
@@ -152,6 +153,17 @@ def _slurm(world: World) -> None:
     world.pool_image(NEW)
 
 
+def _stragglers(world: World) -> None:
+    """One whose long job ends when its time is over, and one whose long job ends early; Slurm fills what is free."""
+    for number, name in enumerate(("4711", "4712")):
+        _job(world, name, (number,), 1.5, **_LIMITED)
+        _job(world, f"{name}-short", (number,), 0.6, **_LIMITED)
+    for minutes in range(15, 90, 15):
+        world.later(minutes * 60, lambda m=minutes: _job(world, f"4800-{m}", (0,), 0.4, **_LIMITED))  # type: ignore[misc]
+    world.later(3000, lambda: world.workloads.end("4712"))
+    world.pool_image(NEW)
+
+
 def _deadline(world: World) -> None:
     _job(world, "gang", (0, 1), None, kind="PodGroup")
     _job(world, "pod", (2,), None)
@@ -192,6 +204,13 @@ SCENARIOS: Final = (
         fleet=fleet(max_parallel="100%", waves=(Wave(share=50, soak_seconds=600), Wave(share=75))),
     ),
     Scenario(name="as jobs of Slurm end", begin=_slurm, fleet=fleet(servers=3, slurm=True)),
+    Scenario(
+        name="stragglers on which jobs of Slurm still start",
+        begin=_stragglers,
+        fleet=fleet(
+            servers=3, slurm=True, canary=Canary(count=0), stragglers=Stragglers(after_seconds=600, max_closed="100%")
+        ),
+    ),
     Scenario(
         name="one of each rack",
         begin=_idle,
