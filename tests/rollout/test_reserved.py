@@ -146,7 +146,7 @@ def test_where_only_planned_jobs_are_it_is_closed_at_once_and_they_start_elsewhe
 
 def acts(found: Plan, *there: Any) -> list[Any]:
     standings = {"r01-u01": stands("old", *there)}
-    asker = Asker(pool="gpu", target=TARGET, user="rollout")
+    asker = Asker(target=TARGET, user="rollout")
     return [act.entry for act in find_acts(standings, found, asker, 0, NOON)]
 
 
