@@ -139,7 +139,8 @@ class Kured:
     def decide(self, view: View) -> Orders:
         servers = view.cluster.servers
         each = self._period / servers
-        ticks, self._ticked = self._ticked, int((view.now - view.began) / each) + 1
+        # A tick of this very moment is over, however the moment was rounded.
+        ticks, self._ticked = self._ticked, int((view.now - view.began) / each + 1e-6) + 1
         free = self._concurrency - sum(state == "Updating" for state in view.states)
         claims: list[int] = []
         for tick in range(max(ticks, self._ticked - servers), self._ticked):

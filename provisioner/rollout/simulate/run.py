@@ -198,6 +198,8 @@ class _Simulation:
                 self._open(server, kept.get(server, OPEN))
         self._kept = kept
         if orders.again is not None:
+            if orders.again <= self.now:
+                raise AssertionError(f"policy {self._policy.name} asks to be asked at a moment that is over")
             self._ask(orders.again)
 
     def _tell(self, server: int) -> None:

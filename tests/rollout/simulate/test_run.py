@@ -135,6 +135,15 @@ def test_kured_without_a_selector_interrupts_what_runs_and_it_starts_again() -> 
     assert found.makespan < 2 * HOUR
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("servers", [7, 1700])
+def test_kured_goes_on_to_the_next_moment_however_its_moments_are_rounded(servers: int) -> None:
+    """Whose daemons ask at fractions of a second, late in a long trace."""
+    found = simulate(scenario([], servers, began=45 * DAY), Kured(blocking=True))
+    assert found.makespan is not None
+    assert found.makespan >= servers * 600 - 1
+
+
 def test_a_rollout_that_does_not_end_is_given_up_and_says_what_is_left() -> None:
     found = simulate(scenario([TraceJob(0.0, 1e9, 8)], 2, longest=DAY), planner())
     assert found.makespan is None
