@@ -51,11 +51,21 @@ def exclude(world: World, name: str, *, excluded: bool = True) -> None:
 
 
 def is_left_alone(world: World, name: str) -> bool:
-    """Whether somebody holds or excludes it now."""
+    """Whether somebody holds or excludes it now, or had it boot by hand what it runs."""
     server, node = world.look(of(Server))().get(name), world.nodes().get(name)
     conditions = ((node or {}).get("status") or {}).get("conditions") or ()
     held = any(c["type"] == HOLD_REQUESTED and c["status"] == "True" for c in conditions)
-    return held or ((server or {}).get("spec") or {}).get("upgrades") == "Excluded"
+    return held or ((server or {}).get("spec") or {}).get("upgrades") == "Excluded" or _runs_by_hand(world, name)
+
+
+def _runs_by_hand(world: World, name: str) -> bool:
+    """Whether the Maintenance of its last boot was a person's, who named the image."""
+    order = ((world.look(of(Server))().get(name) or {}).get("status") or {}).get("order") or {}
+    named = order.get("maintenanceRef")
+    known = (body for body in world.history.last.values() if body["metadata"]["name"] == named)
+    asked = [each for body in known for each in body["spec"].get("requestors") or ()]
+    is_a_persons = all(each["name"] != "rollout" for each in asked)
+    return is_a_persons and any(each.get("imageRef") == world.machines[name].running_image for each in asked)
 
 
 def power_fails(world: World, *names: str) -> None:

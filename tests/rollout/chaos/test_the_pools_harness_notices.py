@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from provisioner.rollout import controller, plan
+from provisioner.rollout.course import Assignment
 from tests.maintenance.chaos.story import InvariantBroken
 from tests.rollout.chaos.scenarios import SCENARIOS, run
 from tests.rollout.chaos.troubles import TROUBLES
@@ -24,7 +25,9 @@ def _ignores_the_canary(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _assigns_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controller, "assigned_image", lambda standing, course, target, images: target)
+    monkeypatch.setattr(
+        controller, "assign", lambda _s, _c, target, _i: Assignment(image=target.name, pool=target.pool)
+    )
 
 
 def _releases_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
