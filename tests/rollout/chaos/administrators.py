@@ -51,14 +51,14 @@ def exclude(world: World, name: str, *, excluded: bool = True) -> None:
 
 
 def is_left_alone(world: World, name: str) -> bool:
-    """Whether somebody holds or excludes it now, or had it boot by hand what it runs."""
+    """Whether somebody holds or excludes it now."""
     server, node = world.look(of(Server))().get(name), world.nodes().get(name)
     conditions = ((node or {}).get("status") or {}).get("conditions") or ()
     held = any(c["type"] == HOLD_REQUESTED and c["status"] == "True" for c in conditions)
-    return held or ((server or {}).get("spec") or {}).get("upgrades") == "Excluded" or _runs_by_hand(world, name)
+    return held or ((server or {}).get("spec") or {}).get("upgrades") == "Excluded"
 
 
-def _runs_by_hand(world: World, name: str) -> bool:
+def runs_by_hand(world: World, name: str) -> bool:
     """Whether the Maintenance of its last boot was a person's, who named the image."""
     order = ((world.look(of(Server))().get(name) or {}).get("status") or {}).get("order") or {}
     named = order.get("maintenanceRef")

@@ -17,7 +17,7 @@ from provisioner.rollout.standing import OUT_SECONDS
 from tests.maintenance.chaos import invariants, liveness
 from tests.maintenance.chaos.history import phase_of
 from tests.maintenance.chaos.world import World
-from tests.rollout.chaos.administrators import is_left_alone, wanted_image
+from tests.rollout.chaos.administrators import is_left_alone, runs_by_hand, wanted_image
 
 SLACK: Final = timedelta(seconds=3)
 
@@ -97,7 +97,7 @@ def check_complete(world: World) -> None:
     servers = {name: decode_shared(Server, found[name]) for name in world.names if name in found}
     updated = waiting = unavailable = 0
     for name, server in servers.items():
-        machine, alone = world.machines[name], is_left_alone(world, name)
+        machine, alone = world.machines[name], is_left_alone(world, name) or runs_by_hand(world, name)
         is_fit = machine.is_fit()
         must(is_fit or machine.state == "Dead", f"{name} is not in use: {machine.state}")
         must(alone or not is_fit or machine.running_image == image, f"{name} runs {machine.running_image}, not {image}")

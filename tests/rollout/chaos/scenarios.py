@@ -102,7 +102,10 @@ def is_over(world: World) -> bool:
         rests
         and is_complete(world)
         and all(
-            machine.running_image == image or not machine.is_fit() or administrators.is_left_alone(world, name)
+            machine.running_image == image
+            or not machine.is_fit()
+            or administrators.is_left_alone(world, name)
+            or administrators.runs_by_hand(world, name)
             for name, machine in world.machines.items()
         )
     )
