@@ -38,6 +38,7 @@ from provisioner.rollout.fleet import Occupancy
 from provisioner.rollout.gate import count_jobs, counted_before, new_since, weigh
 from provisioner.rollout.informers import Changed, RolloutInformers, follow
 from provisioner.rollout.members import (
+    Members,
     began_at,
     is_member,
     key_of_job,
@@ -77,6 +78,7 @@ class _Known:
     standings: dict[str, Standing] = field(default_factory=dict)
     runs: dict[str, Occupancy | None] = field(default_factory=dict)
     widths: dict[str, int] = field(default_factory=dict)
+    members: Members = field(default_factory=Members)
     asked: set[str] = field(default_factory=set)
     looked: float = 0.0
     told: float = 0.0
@@ -174,7 +176,9 @@ class RolloutController:
         cannot be read; Retryable, NeedsLane."""
         self._look_at_jobs(pool, known, began_at(course, now), now)
         image = look_up(Image, self._informers.images, pool.spec.image_ref)
-        fleet = make_fleet(pool, course, known.standings, known.runs, known.widths, image, now, gate=gate)
+        fleet = make_fleet(
+            pool, course, known.standings, known.runs, known.widths, image, now, gate=gate, members=known.members
+        )
         return plan(fleet, pool.spec.upgrade_strategy, now)
 
     def _look_at_jobs(self, pool: NodePool, known: _Known, began: datetime, now: datetime) -> None:

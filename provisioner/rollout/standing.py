@@ -53,8 +53,9 @@ class NodeSign:
 class Standing:
     """in_use: jobs may come. has_image: it runs the wanted image, in use or not. since: since when it is in use.
 
-    own: the Maintenance that has not ended and holds the rollout's entry. failure: the last one, to be kept on record;
-    None takes it off the record. again: when time alone changes the state, in seconds since the epoch.
+    own: the Maintenance that has not ended and holds the rollout's entry. entry: what the rollout asks for by it.
+    failure: the last one, to be kept on record; None takes it off the record. again: when time alone changes the state,
+    in seconds since the epoch.
     """
 
     server: Server
@@ -63,15 +64,11 @@ class Standing:
     has_image: bool = False
     since: float | None = None
     own: Maintenance | None = None
+    entry: Requestor | None = None
     excluded: str | None = None
     failure: UpgradeFailure | None = None
     staged: bool = False
     again: float | None = None
-
-    @property
-    def entry(self) -> Requestor | None:
-        """What the rollout asks for this server now."""
-        return entry_of(self.own, REQUESTOR) if self.own is not None else None
 
     @property
     def is_told(self) -> bool:
@@ -146,6 +143,7 @@ def judge_standing(
         has_image=runs_target,
         since=since if in_use else None,
         own=own,
+        entry=entry_of(own, REQUESTOR) if own is not None else None,
         excluded=excluded,
         failure=failure or (status.upgrade_failure if state != "Updated" else None),
         staged=staged and sign is not None and f"-{(target.digest or '')[7:19]}-" in (sign.staged or ""),

@@ -34,7 +34,7 @@ from provisioner.maintenance.steps import NeedBudget, SetIntent, Step, Wait, Wri
 SHORTEST_LOOK_SECONDS: Final = 5.0
 LONGEST_LOOK_SECONDS: Final = 60.0
 TURN_LOOK_SECONDS: Final = 2.0
-UNTURNED_LOOK_SECONDS: Final = 300.0
+UNTURNED_LOOK_SECONDS: Final = 3600.0
 """Thousands may wait for their turn; one that comes is a write to the Maintenance, which is seen at once."""
 CONTENDED_SECONDS: Final = 5.0
 """After two claimed more than the budget allows and both stood back: each waits up to so long, by its name."""
@@ -72,7 +72,8 @@ def _await_turn(facts: MaintenanceFacts, now: datetime) -> Step:
     status = with_conditions(facts.maintenance, status, now)
     if status != facts.maintenance.status:
         return WriteStatus(status=status)
-    return _prepare(facts, now) or Wait(seconds=UNTURNED_LOOK_SECONDS)
+    # What the API server refused is tried again, and nothing tells when it would not refuse it any more.
+    return _prepare(facts, now) or Wait(seconds=LONGEST_LOOK_SECONDS if facts.refused else UNTURNED_LOOK_SECONDS)
 
 
 def decide_behind(facts: MaintenanceFacts, now: datetime) -> Step:
