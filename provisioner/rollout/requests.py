@@ -150,7 +150,7 @@ def _bounded_staging(
     acts = list(acts)
     unstaged = {name: standing for name, standing in standings.items() if not standing.staged}
     places = max(0, most - sum(map(_fetches, unstaged.values())))
-    candidates = [name for name in found.closed if name in unstaged and not _fetches(unstaged[name])]
+    candidates = [name for name in found.closed if name in unstaged and _may_fetch(unstaged[name])]
     chosen: set[str] = set()
     if places and candidates:
         ends = {m.name: m.runs.ends for m in found.working if m.runs is not None}
@@ -166,6 +166,12 @@ def _bounded_staging(
         entry = standing.entry
         if entry is not None and entry.turn == "Closed":
             yield 2, Act(server=name, entry=replace(entry, staging="Now"), own=standing.own)
+
+
+def _may_fetch(standing: Standing) -> bool:
+    """Not while the executor is about to write to what was just filed: one of both would meet a conflict."""
+    is_just_filed = standing.own is not None and standing.own.status.phase is None
+    return not is_just_filed and not _fetches(standing)
 
 
 def _fetches(standing: Standing) -> bool:
