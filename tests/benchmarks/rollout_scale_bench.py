@@ -53,6 +53,7 @@ IDLE_SECONDS: Final = 60
 JOBS_PER_SECOND: Final = 1.0
 REQUESTS_GOAL: Final = 6.0
 """Of the rollout's account, a server: asserted."""
+SHARE_AT_ONCE: Final = 0.1
 STRATEGY: Final = {"canary": {"count": 1, "soakSeconds": 0}, "maxParallel": "10%", "maxUnavailable": "25%"}
 
 
@@ -238,7 +239,12 @@ def roll_out(
     say(f"idle: {result.idle_percent:.2f} % of a core, {dict(result.idle)}")
 
     sample = names[:: len(names) // result.sample][: result.sample]
-    ended = end_jobs(cluster, sample, 1 / JOBS_PER_SECOND)
+    ended: dict[str, float] = {}
+    for name in sample:
+        wait("room", lambda: len(ended) - len(ended.keys() & watched.completed) < result.servers * SHARE_AT_ONCE / 2)
+        ended[name] = time.monotonic()
+        end_job(cluster, name)
+        time.sleep(max(0.0, 1 / JOBS_PER_SECOND - (time.monotonic() - ended[name])))
     wait("the sample is updated", lambda: all(is_updated(cluster, name) for name in sample))
     settle(plane, binaries, 60)
     result.updates = asked() - idle
@@ -249,20 +255,11 @@ def roll_out(
 
     rest = [name for name in names if name not in ended][: result.at_once]
     began = time.monotonic()
-    end_jobs(cluster, rest, 0.0)
+    for name in rest:
+        end_job(cluster, name)
     wait("many at once", lambda: all(name in watched.completed for name in rest))
     result.at_once_seconds = time.monotonic() - began
     say(f"{len(rest)} at once: {result.at_once_seconds:.0f} s")
-
-
-def end_jobs(cluster: Cluster, names: Sequence[str], apart_seconds: float) -> dict[str, float]:
-    """End the jobs of these servers one after the other; when, by name."""
-    ended: dict[str, float] = {}
-    for name in names:
-        ended[name] = time.monotonic()
-        end_job(cluster, name)
-        time.sleep(max(0.0, apart_seconds - (time.monotonic() - ended[name])))
-    return ended
 
 
 def is_updated(cluster: Cluster, name: str) -> bool:
@@ -287,14 +284,16 @@ def write_table(results: Sequence[Result]) -> None:
         "## A rollout over a large pool whose servers all run jobs",
         "",
         "`provisioner controller` with the shipped account and policies, all its controllers in one process; etcd and "
-        "the API server on the same machine. A pool of one server that is idle (the canary) and others with a pod that",
-        "has all 8 GPUs; kexec; 10 % at once. Requests: all that the account of the rollout asked (a FlowSchema counts "
-        "them), the pool's status and Events among them, from the change of imageRef until the server runs the image;",
-        f"what its Maintenance costs is asked by other accounts. Idle: {IDLE_SECONDS} s while all wait for their jobs. "
-        "Claimed: from the write of the pod's end until the Maintenance is seen to be Claiming, jobs ending one a",
-        f"second. Simulated: agents, kubelets and joins (a boot takes {BOOT_SECONDS:.0f} s, an image is staged at "
-        "once); no scheduler, no controller manager, no heartbeats of kubelets. Load: average of a quarter of an hour,",
-        "the bench's own among it.",
+        "the API server on the same machine. A pool of one",
+        "server that is idle (the canary) and others with a pod that has all 8 GPUs; kexec; 10 % at once. Requests: "
+        "all that the account of the rollout asked (a FlowSchema",
+        "counts them), the pool's status and Events among them, from the change of imageRef until a server runs the "
+        "image; what its Maintenance costs is asked by other",
+        f"accounts. Idle: {IDLE_SECONDS} s while all wait for their jobs. Claimed: from the write of a pod's end until "
+        "its Maintenance is seen to be Claiming; at most one job ends",
+        "a second, and only while the rollout has room. Simulated: agents, kubelets and joins (a boot takes "
+        f"{BOOT_SECONDS:.0f} s, an image is staged at once); no scheduler, no controller",
+        "manager, no heartbeats of kubelets. Load: average of a quarter of an hour, the bench's own among it.",
         "",
         "| servers | requests a server (≤ 6) | MiB (≤ 512) | idle % of a core (< 2) | requests while idle "
         "| claimed after s, of so many: median, worst (≤ 2) | of these until its turn: median, worst "
