@@ -49,7 +49,7 @@ from provisioner.rollout.members import (
 )
 from provisioner.rollout.plan import Plan, plan
 from provisioner.rollout.pool_status import pool_status
-from provisioner.rollout.requests import Act, Asker, find_acts
+from provisioner.rollout.requests import Act, Asker, find_acts, on_newest
 from provisioner.rollout.standing import Standing, Target, judge_standing, read_sign, target_of
 
 __all__ = ["MANAGER", "RolloutController", "build_rollout_controllers"]
@@ -244,7 +244,7 @@ class RolloutController:
             left -= 1
             maintenances = [decode_shared(Maintenance, each) for each in self._by_server.get(act.server)]
             try:
-                self._effects.ask(act, maintenances)
+                self._effects.ask(on_newest(act, maintenances), maintenances)
                 known.asked.add(act.server)
             except Conflict:
                 may_grant = False  # a turn that was to be taken back may have been used

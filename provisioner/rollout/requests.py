@@ -48,6 +48,19 @@ class Asker:
     user: str
 
 
+def on_newest(act: Act, maintenances: Iterable[Maintenance]) -> Act:
+    """The act on the newest copy of its Maintenance, of `maintenances`, if nothing changed in it that was decided on.
+    What its status says in words changes often."""
+    newest = next((m for m in maintenances if act.own is not None and m.name == act.own.name), None)
+    if act.own is None or newest is None or _decided_on(newest) != _decided_on(act.own):
+        return act
+    return replace(act, own=newest)
+
+
+def _decided_on(own: Maintenance) -> tuple[object, ...]:
+    return own.spec, own.status.phase, own.status.reboot, has_begun(own), own.metadata.deletion_timestamp
+
+
 def find_acts(standings: Mapping[str, Standing], found: Plan, asker: Asker, staging: int, now: datetime) -> list[Act]:
     """What to write so that the requests are as the plan has them: turns that are taken back first, as others take
     their place, then those that let a server go on.

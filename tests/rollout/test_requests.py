@@ -8,7 +8,7 @@ from typing import Any
 
 from provisioner.api.maintenance import Requestor
 from provisioner.rollout.plan import Plan
-from provisioner.rollout.requests import Act, Asker, find_acts
+from provisioner.rollout.requests import Act, Asker, find_acts, on_newest
 from provisioner.rollout.stage import Stage
 from tests.rollout.pools import NEW, NOW, OLD, TARGET, asked, stands
 
@@ -58,3 +58,17 @@ def test_what_was_just_filed_is_not_written_again_before_the_executor_has_seen_i
 
 def test_where_its_end_is_decided_nothing_is_asked_for_any_more() -> None:
     assert acts(asked(closed(image_ref="older"), boots="older"), staging=0) == []
+
+
+def test_it_is_written_on_the_newest_copy_where_only_words_have_changed_since() -> None:
+    own = asked(closed())
+    (act,) = acts(own)
+    newer = replace(own, metadata=replace(own.metadata, resource_version="2"))
+    assert on_newest(act, [replace(newer, status=replace(newer.status, next_step="waits"))]).own is not own
+    for changed in (
+        replace(newer, status=replace(newer.status, phase="Claiming")),
+        replace(newer, spec=replace(newer.spec, requestors=())),
+        asked(closed(), boots=NEW),
+        replace(newer, metadata=replace(newer.metadata, deletion_timestamp="2026-01-02T12:00:00Z")),
+    ):
+        assert on_newest(act, [changed]).own is own, "it meets a conflict, and is decided on anew"
