@@ -22,7 +22,7 @@ import structlog
 
 from provisioner.api.errors import ProvisionerError, Retryable
 from provisioner.cluster.backoff import Backoff
-from provisioner.cluster.changes import Change, read_changes
+from provisioner.cluster.changes import Change, read_changes, share_strings
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.failures import Expired
 from provisioner.cluster.resources import ResourceType
@@ -66,6 +66,7 @@ class Informer:
         label_selector: str | None = None,
         field_selector: str | None = None,
         trim: Trim | None = None,
+        shares_strings: bool = True,
         watch_seconds: int = 60,
         clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
@@ -78,6 +79,7 @@ class Informer:
             "field_selector": field_selector,
         }
         self._trim = trim
+        self._shares_strings = shares_strings
         self._watch_seconds = watch_seconds
         self._clock = clock
         self._jitter = jitter
@@ -216,6 +218,8 @@ class Informer:
         key, new = self._key(change.object), None if change.type == "DELETED" else change.object
         if new is not None and self._trim is not None:
             new = self._trim(new)
+        if new is not None and self._shares_strings:  # those of a list share them within a page
+            new = share_strings(new)
         with self._delivery_lock:
             self._put(key, new)
 

@@ -25,7 +25,8 @@ from provisioner.maintenance.status.node_status import NodeCondition, mirrored, 
 from provisioner.maintenance.status.record import judge, phase_since, rests
 from provisioner.maintenance.steps import NeedId, SetFinalizer, SetIntent, SetNodeConditions, Step, Wait, WriteStatus
 
-RESYNC_SECONDS = 300.0
+RESYNC_SECONDS: Final = 3600.0
+"""Whatever concerns a server is followed; this is for a change that was missed, and for what is kept only so long."""
 POLL_SECONDS: Final = 3.0
 CLAIM_SECONDS: Final = 5.0
 _RUNS_ON: Final = {"Draining": decide_draining, "Drained": decide_drained, "Verifying": decide_verifying}

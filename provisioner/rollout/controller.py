@@ -40,6 +40,7 @@ from provisioner.rollout.fleet import Occupancy
 from provisioner.rollout.gate import count_jobs, counted_before, new_since, weigh
 from provisioner.rollout.informers import Changed, RolloutInformers, follow
 from provisioner.rollout.members import (
+    Members,
     began_at,
     is_member,
     key_of_job,
@@ -51,7 +52,7 @@ from provisioner.rollout.members import (
 )
 from provisioner.rollout.plan import Plan, plan
 from provisioner.rollout.pool_status import pool_status
-from provisioner.rollout.requests import Act, Asker, find_acts
+from provisioner.rollout.requests import Act, Asker, find_acts, on_newest
 from provisioner.rollout.standing import Standing, Target, judge_standing, read_sign, target_of
 
 __all__ = ["MANAGER", "RolloutController", "build_rollout_controllers"]
@@ -81,6 +82,7 @@ class _Known:
     standings: dict[str, Standing] = field(default_factory=dict)
     runs: dict[str, Occupancy | None] = field(default_factory=dict)
     widths: dict[str, int] = field(default_factory=dict)
+    members: Members = field(default_factory=Members)
     asked: set[str] = field(default_factory=set)
     uses_slurm: bool = False
     looked: float = 0.0
@@ -184,7 +186,9 @@ class RolloutController:
         cannot be read; Retryable, NeedsLane."""
         self._look_at_jobs(pool, known, began_at(course, now), now)
         image = look_up(Image, self._informers.images, pool.spec.image_ref)
-        fleet = make_fleet(pool, course, known.standings, known.runs, known.widths, image, now, gate=gate)
+        fleet = make_fleet(
+            pool, course, known.standings, known.runs, known.widths, image, now, gate=gate, members=known.members
+        )
         return plan(fleet, pool.spec.upgrade_strategy, now)
 
     def _look_at_jobs(self, pool: NodePool, known: _Known, began: datetime, now: datetime) -> None:
@@ -263,7 +267,7 @@ class RolloutController:
             left -= 1
             maintenances = [decode_shared(Maintenance, each) for each in self._by_server.get(act.server)]
             try:
-                self._effects.ask(act, maintenances)
+                self._effects.ask(on_newest(act, maintenances), maintenances)
                 known.asked.add(act.server)
             except Conflict:
                 may_grant = False  # a turn that was to be taken back may have been used

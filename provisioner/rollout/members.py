@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from operator import itemgetter
 from typing import Any, Final
 
 from provisioner.api import Image, NodePool
@@ -18,6 +19,8 @@ from provisioner.rollout.course import Course, stages_of
 from provisioner.rollout.fleet import Fleet, Member, Occupancy
 from provisioner.rollout.interrupting import may_be_ended_from
 from provisioner.rollout.standing import Standing
+
+_Order = tuple[bool, str, str]
 
 RACK: Final = "rack"
 NOT_KNOWN: Final = "what runs there is not known"
@@ -46,15 +49,13 @@ def make_fleet(
     now: datetime,
     *,
     gate: str | None = None,
+    members: Members | None = None,
 ) -> Fleet:
     """What the planner is told. runs: of each server that is Outdated; widths: on how many servers a job runs, of those
     that span several. image: the one that the pool wants. gate: why no stage is over now, by the jobs that have ended.
-    Raises: Refused for a selector that cannot be read."""
-    strategy = pool.spec.upgrade_strategy
-    canaries = parse_selector(strategy.canary.selector) if strategy.canary.selector else None
-    ordered = sorted(standings.items(), key=lambda each: order_of(each[1]))
+    members: as they were made before, to be kept. Raises: Refused for a selector that cannot be read."""
     return Fleet(
-        members=[make_member(name, standing, runs.get(name), strategy, canaries) for name, standing in ordered],
+        members=(members or Members()).of(standings, runs, pool.spec.upgrade_strategy),
         began=began_at(course, now).timestamp(),
         passed=course.rollout.passed if course.is_under_way and course.rollout is not None else stages_of(pool),
         widths=widths,
@@ -63,6 +64,30 @@ def make_fleet(
         has_slurm=pool.spec.jobs.slurm is not None,
         warning=timedelta(seconds=pool.spec.maintenance.warning_seconds),
     )
+
+
+class Members:
+    """The members of one pool, each made anew only when what is known of its server is another object than before."""
+
+    def __init__(self) -> None:
+        self._strategy: UpgradeStrategy | None = None
+        self._made: dict[str, tuple[Standing, Occupancy | None, _Order, Member]] = {}
+
+    def of(
+        self, standings: Mapping[str, Standing], runs: Mapping[str, Occupancy | None], strategy: UpgradeStrategy
+    ) -> list[Member]:
+        """In the order in which they are updated where nothing else decides. Raises: Refused."""
+        before = self._made if strategy == self._strategy else {}
+        canaries = parse_selector(strategy.canary.selector) if strategy.canary.selector else None
+        made = {}
+        for name, standing in standings.items():
+            known, occupancy = before.get(name), runs.get(name)
+            if known is None or known[0] is not standing or known[1] is not occupancy:
+                member = make_member(name, standing, occupancy, strategy, canaries)
+                known = standing, occupancy, order_of(standing), member
+            made[name] = known
+        self._strategy, self._made = strategy, made
+        return [member for *_, member in sorted(made.values(), key=itemgetter(2))]
 
 
 def halted_by(pool: NodePool, course: Course, image: Image | None) -> str | None:
@@ -159,7 +184,7 @@ def make_member(
     )
 
 
-def order_of(standing: Standing) -> tuple[bool, str, str]:
+def order_of(standing: Standing) -> _Order:
     """Where a server comes, nothing else deciding: those whose turn has come keep it, then rack by rack."""
     entry = standing.entry
     granted = entry is not None and entry.turn == "Granted"

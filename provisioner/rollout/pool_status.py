@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
@@ -102,7 +103,7 @@ def _blockers(found: Plan) -> Iterable[RolloutBlocker]:
             counts[job] += 1
             if member.runs is not None and member.runs.ends is not None and len(member.runs.jobs) == 1:
                 ends[job] = member.runs.ends
-    for job, count in sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:MAX_BLOCKERS]:
+    for job, count in heapq.nsmallest(MAX_BLOCKERS, counts.items(), key=lambda each: (-each[1], each[0])):
         end = rfc3339(datetime.fromtimestamp(ends[job], UTC)) if job in ends else None
         yield RolloutBlocker(job=job[:512], servers=count, expected_time=end)
 

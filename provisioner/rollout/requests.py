@@ -7,9 +7,11 @@ any more. One that waits follows every decision.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
+from functools import cache
+from operator import attrgetter
 from typing import Final
 
 from provisioner.api.maintenance import DISTURBING_PHASES, Maintenance, Requestor, RequestTurn
@@ -17,11 +19,15 @@ from provisioner.api.meta import rfc3339
 from provisioner.rollout.plan import Plan
 from provisioner.rollout.standing import REQUESTOR, Standing, Target
 from provisioner.rollout.wait import Wait
-from provisioner.rules.requests import has_begun, is_same
+from provisioner.rules.requests import has_begun
 
 _BAD_IMAGE: Final = frozenset(("Failures", "Halted"))
 """Waits of the whole pool under which nobody shall boot the image who has not begun to."""
 _ORDER: Final[Mapping[RequestTurn, int]] = {"Granted": 0, "Closed": 1, "Steered": 2, "Waits": 3}
+_ASKED: Final = attrgetter(*(f.name for f in fields(Requestor) if f.name not in ("requested_time", "staging")))
+"""What an entry asks for, whenever it was asked; whoever fetches the image ahead goes on with that."""
+
+_Turn = tuple[RequestTurn, float | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,16 +52,29 @@ class Asker:
         return (brings_to, entry.image_ref) == (self.target.pool, self.target.name)
 
 
+def on_newest(act: Act, maintenances: Iterable[Maintenance]) -> Act:
+    """The act on the newest copy of its Maintenance, of `maintenances`, if nothing changed in it that was decided on.
+    What its status says in words changes often."""
+    newest = next((m for m in maintenances if act.own is not None and m.name == act.own.name), None)
+    if act.own is None or newest is None or _decided_on(newest) != _decided_on(act.own):
+        return act
+    return replace(act, own=newest)
+
+
+def _decided_on(own: Maintenance) -> tuple[object, ...]:
+    return own.spec, own.status.phase, own.status.reboot, has_begun(own), own.metadata.deletion_timestamp
+
+
 def find_acts(standings: Mapping[str, Standing], found: Plan, asker: Asker, staging: int, now: datetime) -> list[Act]:
     """What to write so that the requests are as the plan has them: turns that are taken back first, as others take
     their place, then those that let a server go on.
 
     staging: how many servers may fetch the image ahead at once.
     """
-    turns = _turns(found)
+    turns, entry_for = _turns(found), cache(lambda turn, moves: _entry(asker, turn, moves, now))
     acts: list[tuple[int, Act]] = []
     for name, standing in standings.items():
-        for rank, entry in _wanted(name, standing, turns.get(name), found.stopped, asker, now):
+        for rank, entry in _wanted(standing, turns.get(name), found.stopped, asker, entry_for):
             before = standing.entry
             had_turn = before is not None and before.turn == "Granted"
             keeps_turn = entry is not None and entry.turn == "Granted"
@@ -64,8 +83,8 @@ def find_acts(standings: Mapping[str, Standing], found: Plan, asker: Asker, stag
     return [act for _, act in sorted(acts, key=lambda each: each[0])]
 
 
-def _turns(found: Plan) -> dict[str, tuple[RequestTurn, float | None]]:
-    turns: dict[str, tuple[RequestTurn, float | None]] = {}
+def _turns(found: Plan) -> dict[str, _Turn]:
+    turns: dict[str, _Turn] = {}
     turns.update(dict.fromkeys(found.steered, ("Steered", None)))
     turns.update({name: ("Closed", found.reserved.get(name)) for name in found.closed})
     turns.update(dict.fromkeys(found.claims, ("Granted", None)))
@@ -74,12 +93,11 @@ def _turns(found: Plan) -> dict[str, tuple[RequestTurn, float | None]]:
 
 
 def _wanted(
-    name: str,
     standing: Standing,
-    turn: tuple[RequestTurn, float | None] | None,
+    turn: _Turn | None,
     stopped: Wait | None,
     asker: Asker,
-    now: datetime,
+    entry_for: Callable[[_Turn, bool], Requestor],
 ) -> Iterator[tuple[int, Requestor | None]]:
     """The entry as it shall be, with its rank, if that is another than it is."""
     own, entry = standing.own, standing.entry
@@ -88,8 +106,20 @@ def _wanted(
         if not has_begun(own) and entry.turn in (None, "Granted") and is_unwanted:
             yield 0, None
         return
-    if own is not None and has_begun(own):
-        return  # its end is decided
+    for rank, wanted in _wish(standing, turn, stopped, asker, entry_for):
+        if own is None or not has_begun(own):  # else its end is decided
+            yield rank, wanted
+
+
+def _wish(
+    standing: Standing,
+    turn: _Turn | None,
+    stopped: Wait | None,
+    asker: Asker,
+    entry_for: Callable[[_Turn, bool], Requestor],
+) -> Iterator[tuple[int, Requestor | None]]:
+    """The same of a server that is not disturbed."""
+    entry = standing.entry
     if standing.state in ("Updated", "Failed", "Absent") or standing.excluded is not None:
         if entry is not None:
             yield 4, None
@@ -98,13 +128,15 @@ def _wanted(
         return
     if turn is None and entry is None:
         return
-    shall = turn or ("Waits", None)
-    wanted = _entry(asker, standing.moves_from is not None, shall, now)
-    if entry is None or not _says_the_same(entry, wanted):
-        yield _ORDER[shall[0]], replace(wanted, staging=entry.staging if entry is not None else wanted.staging)
+    shall: _Turn = turn or ("Waits", None)
+    wanted = entry_for(shall, standing.moves_from is not None)
+    if entry is None:
+        yield _ORDER[shall[0]], wanted
+    elif _ASKED(entry) != _ASKED(wanted):
+        yield _ORDER[shall[0]], replace(wanted, staging=entry.staging)
 
 
-def _entry(asker: Asker, moves: bool, turn: tuple[RequestTurn, float | None], now: datetime) -> Requestor:
+def _entry(asker: Asker, turn: _Turn, moves: bool, now: datetime) -> Requestor:
     (named, at), pool = turn, asker.target.pool
     moment = rfc3339(datetime.fromtimestamp(at, UTC)) if at is not None else None
     closes_at, deadline = (moment, None) if named == "Closed" else (None, moment)
@@ -132,26 +164,19 @@ def _entry(asker: Asker, moves: bool, turn: tuple[RequestTurn, float | None], no
     )
 
 
-def _says_the_same(entry: Requestor, wanted: Requestor) -> bool:
-    """Whoever fetches the image ahead goes on with that."""
-    return is_same(replace(entry, staging=wanted.staging), wanted)
-
-
 def _bounded_staging(
     acts: Iterable[tuple[int, Act]], standings: Mapping[str, Standing], found: Plan, most: int
 ) -> Iterator[tuple[int, Act]]:
     """The acts, with those added or changed by which the next servers fetch the image ahead: those whose jobs end
     first, of those that are closed."""
     acts = list(acts)
-    fetching = sum(_fetches(standing) and not standing.staged for standing in standings.values())
-    places = max(0, most - fetching)
-    ends = {m.name: m.runs.ends for m in found.working if m.runs is not None}
-    candidates = (
-        name
-        for name in found.closed
-        if name in standings and not _fetches(standings[name]) and not standings[name].staged
-    )
-    chosen = set(heapq.nsmallest(places, candidates, key=lambda n: (ends.get(n) is None, ends.get(n) or 0.0, n)))
+    unstaged = {name: standing for name, standing in standings.items() if not standing.staged}
+    places = max(0, most - sum(map(_fetches, unstaged.values())))
+    candidates = [name for name in found.closed if name in unstaged and _may_fetch(unstaged[name])]
+    chosen: set[str] = set()
+    if places and candidates:
+        ends = {m.name: m.runs.ends for m in found.working if m.runs is not None}
+        chosen.update(heapq.nsmallest(places, candidates, key=lambda n: (ends.get(n) is None, ends.get(n) or 0.0, n)))
     for rank, act in acts:
         if act.entry is not None and act.server in chosen and act.entry.turn == "Closed":
             chosen.discard(act.server)
@@ -163,6 +188,12 @@ def _bounded_staging(
         entry = standing.entry
         if entry is not None and entry.turn == "Closed":
             yield 2, Act(server=name, entry=replace(entry, staging="Now"), own=standing.own)
+
+
+def _may_fetch(standing: Standing) -> bool:
+    """Not while the executor is about to write to what was just filed: one of both would meet a conflict."""
+    is_just_filed = standing.own is not None and standing.own.status.phase is None
+    return not is_just_filed and not _fetches(standing)
 
 
 def _fetches(standing: Standing) -> bool:

@@ -56,8 +56,8 @@ class Standing:
     """in_use: jobs may come. has_image: it runs the wanted image, in use or not. since: since when it is in use.
 
     moves_from: the pool that it is in still. own: the Maintenance that has not ended and holds the rollout's entry.
-    failure: the last one, to be kept on record; None takes it off the record. is_disturbed: a Maintenance has claimed
-    it. again: when time alone changes the state, in seconds since the epoch.
+    entry: what the rollout asks for by it. failure: the last one, to be kept on record; None takes it off the record.
+    is_disturbed: a Maintenance has claimed it. again: when time alone changes the state, in seconds since the epoch.
     """
 
     server: Server
@@ -67,16 +67,12 @@ class Standing:
     since: float | None = None
     moves_from: str | None = None
     own: Maintenance | None = None
+    entry: Requestor | None = None
     excluded: str | None = None
     failure: UpgradeFailure | None = None
     staged: bool = False
     is_disturbed: bool = False
     again: float | None = None
-
-    @property
-    def entry(self) -> Requestor | None:
-        """What the rollout asks for this server now."""
-        return entry_of(self.own, REQUESTOR) if self.own is not None else None
 
     @property
     def is_told(self) -> bool:
@@ -153,6 +149,7 @@ def judge_standing(
         since=since if in_use else None,
         moves_from=current if current != target.pool else None,
         own=own,
+        entry=entry_of(own, REQUESTOR) if own is not None else None,
         excluded=excluded,
         failure=failure or (status.upgrade_failure if state != "Updated" else None),
         staged=staged and sign is not None and f"-{(target.digest or '')[7:19]}-" in (sign.staged or ""),

@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks [NAME…] [-- ARGUMENT…]
 
-Names: dhcp, scripts, register, boot, kexec, scale, hung, bmc, rollout; all of them if none is given. What follows `--`
-goes to each (see their --help).
+Names: dhcp, scripts, register, boot, kexec, scale, hung, bmc, rollout, rollout_scale; all of them if none is given.
+What follows `--` goes to each (see their --help).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 HERE: Final = Path(__file__).parent
-NAMES: Final = ("dhcp", "scripts", "register", "boot", "kexec", "scale", "hung", "bmc", "rollout")
+NAMES: Final = ("dhcp", "scripts", "register", "boot", "kexec", "scale", "hung", "bmc", "rollout", "rollout_scale")
 
 
 def main(arguments: list[str]) -> int:

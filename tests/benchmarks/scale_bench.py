@@ -139,9 +139,9 @@ def measure(servers: int, folder: Path, limit_seconds: float) -> Result:
     return result
 
 
-def settle(plane: ControlPlane, binaries: Binaries) -> None:
+def settle(plane: ControlPlane, binaries: Binaries, limit_seconds: float = SETTLE_SECONDS) -> None:
     """Wait until nothing is written any more."""
-    deadline, before = time.monotonic() + SETTLE_SECONDS, -1
+    deadline, before = time.monotonic() + limit_seconds, -1
     while time.monotonic() < deadline:
         written = sum(count for (_, verb, _), count in calls(plane, binaries).items() if verb not in ("GET", "LIST"))
         if written == before:

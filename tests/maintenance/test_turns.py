@@ -16,13 +16,19 @@ from provisioner.api.pool_settings import JobSettings, SlurmJobs
 from provisioner.jobs.work import Work
 from provisioner.maintenance.decide import decide, needs_look
 from provisioner.maintenance.facts import MaintenanceFacts
+from provisioner.maintenance.node_refusals import Refusal
 from provisioner.maintenance.phases.budget import Budget, part_of
 from provisioner.maintenance.phases.claiming import decide_claiming, decide_draining
 from provisioner.maintenance.phases.ends import find_end
 from provisioner.maintenance.phases.kept_drain import decide_kept
 from provisioner.maintenance.phases.rebooting import decide_rebooting
 from provisioner.maintenance.phases.staging import stage_intent
-from provisioner.maintenance.phases.waiting import decide_behind, decide_waiting
+from provisioner.maintenance.phases.waiting import (
+    LONGEST_LOOK_SECONDS,
+    UNTURNED_LOOK_SECONDS,
+    decide_behind,
+    decide_waiting,
+)
 from provisioner.maintenance.requests.effective import effective, may_interrupt, protected_jobs
 from provisioner.maintenance.status.record import judge, note
 from provisioner.maintenance.steps import (
@@ -148,12 +154,19 @@ def test_without_words_of_its_own_it_is_said_whose_turn_is_waited_for() -> None:
 
 def test_it_is_looked_at_again_only_after_a_long_time_and_costs_no_look_at_jobs_or_budget() -> None:
     given = waiting(rollout())
-    assert decide_waiting(given, later(60)) == Wait(seconds=300)
+    assert decide_waiting(given, later(60)) == Wait(seconds=UNTURNED_LOOK_SECONDS)
     assert not needs_look(given)
     assert needs_look(waiting(rollout("Granted")))
     assert needs_look(waiting(rollout(), ALICE)), "somebody else is heard"
     begun = facts(rollout(), status={"phase": "Rebooting", "reboot": attempt()})
     assert needs_look(begun), "what has begun goes on, whoever takes its turn back"
+
+
+def test_what_the_api_server_refused_meanwhile_is_tried_again_within_a_minute() -> None:
+    refusal = Refusal(words="webhook is away", since=NOON, again=later(90))
+    given = replace(waiting(rollout("Steered", staging="Later")), refused={"Taint": refusal})
+    assert decide_waiting(given, later(60)) == Wait(seconds=LONGEST_LOOK_SECONDS)
+    assert isinstance(decide_waiting(given, later(91)), SetTaint)
 
 
 def test_who_waits_for_a_turn_is_not_counted_among_those_who_wait_for_the_budget() -> None:
@@ -454,14 +467,14 @@ def test_one_that_was_opened_again_is_drained_in_slurm_once_more() -> None:
 
 def test_a_server_that_is_not_verified_stays_drained_in_slurm_when_the_turn_is_taken_back() -> None:
     given = replace(closed(rollout("Waits")), node=node(), server=server(verified="False"))
-    assert decide_waiting(given, later(60)) == Wait(seconds=300)
+    assert decide_waiting(given, later(60)) == Wait(seconds=UNTURNED_LOOK_SECONDS)
 
 
 def test_where_somebody_else_had_drained_it_that_it_is_open_is_put_on_record() -> None:
     given = replace(closed(rollout("Waits")), node=node())
     given = with_status(given, replace(given.maintenance.status, slurm=None))
     assert decide_waiting(given, later(60)) == ReopenSlurm(node=NODE, reason=DRAIN.reason)
-    assert decide_waiting(noted(given, "Reopened"), later(60)) == Wait(seconds=300)
+    assert decide_waiting(noted(given, "Reopened"), later(60)) == Wait(seconds=UNTURNED_LOOK_SECONDS)
 
 
 def test_a_claim_closes_a_server_that_jobs_were_only_steered_away_from() -> None:
@@ -562,7 +575,7 @@ def test_what_the_agent_fetches_follows_who_is_heard() -> None:
     fetched = stage_intent(facts(ours))
     assert fetched is not None
     told_of_it = replace(closed(ours), node=node(taint=OURS, intent=fetched))
-    assert decide_waiting(told_of_it, later(60)) == Wait(seconds=300)
+    assert decide_waiting(told_of_it, later(60)) == Wait(seconds=UNTURNED_LOOK_SECONDS)
     other = objects.image("other", digest="sha256:" + "ef" * 32)
     joined = with_turn(
         replace(told_of_it, image=other, work=Work(jobs=(job(),)), server=server(assigned_image_ref="other")),

@@ -65,7 +65,7 @@ class SharedInformers:
     @cached_property
     def leases(self) -> Informer:
         """Those by which kubelets say that they live."""
-        return self._make(LEASES, namespace=NODE_LEASES)
+        return self._make(LEASES, namespace=NODE_LEASES, shares_strings=False)  # small, and renewed all the time
 
     @cached_property
     def csrs(self) -> Informer:

@@ -34,7 +34,7 @@ from provisioner.maintenance.steps import NeedBudget, SetIntent, Step, Wait, Wri
 SHORTEST_LOOK_SECONDS: Final = 5.0
 LONGEST_LOOK_SECONDS: Final = 60.0
 TURN_LOOK_SECONDS: Final = 2.0
-UNTURNED_LOOK_SECONDS: Final = 300.0
+UNTURNED_LOOK_SECONDS: Final = 3600.0
 """Thousands may wait for their turn; one that comes is a write to the Maintenance, which is seen at once."""
 CONTENDED_SECONDS: Final = 5.0
 """After two claimed more than the budget allows and both stood back: each waits up to so long, by its name."""
@@ -72,9 +72,10 @@ def _await_turn(facts: MaintenanceFacts, now: datetime) -> Step:
     status = with_conditions(facts.maintenance, status, now)
     if status != facts.maintenance.status:
         return WriteStatus(status=status)
-    begins = reservation_begin(facts, now)
-    rest = (begins - now).total_seconds() if begins is not None else UNTURNED_LOOK_SECONDS
-    return _prepare(facts, now) or Wait(seconds=max(0.5, min(UNTURNED_LOOK_SECONDS, rest)))
+    # What the API server refused is tried again, and nothing tells when it would not refuse it any more.
+    longest, begins = LONGEST_LOOK_SECONDS if facts.refused else UNTURNED_LOOK_SECONDS, reservation_begin(facts, now)
+    rest = (begins - now).total_seconds() if begins is not None else longest
+    return _prepare(facts, now) or Wait(seconds=max(0.5, min(longest, rest)))
 
 
 def decide_behind(facts: MaintenanceFacts, now: datetime) -> Step:
