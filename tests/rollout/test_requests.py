@@ -13,7 +13,7 @@ from provisioner.rollout.stage import Stage
 from tests.rollout.pools import NEW, NOW, OLD, TARGET, asked, stands
 
 NAME = "r01-u01"
-ASKER = Asker(pool="gpu", target=TARGET, user="rollout")
+ASKER = Asker(target=TARGET, user="rollout")
 REST = Stage(name="Rest", limit=1, words="all servers may follow", passed=1)
 CLOSED = Plan(stage=REST, closed=frozenset({NAME}), held={})
 
