@@ -421,7 +421,7 @@ def test_a_server_that_closes_later_is_reserved(sentence: str) -> None:
 
 def test_what_is_reserved_is_looked_at_again_when_it_begins() -> None:
     assert decide_waiting(reserved(closes_at(later(160)), at=later(160)), later(60)) == Wait(seconds=100)
-    assert decide_waiting(reserved(closes_at(LATE)), later(60)) == Wait(seconds=300)
+    assert decide_waiting(reserved(closes_at(LATE)), later(60)) == Wait(seconds=3600)
 
 
 def test_what_is_on_record_as_reserved_is_deleted_with_the_drain_whenever_it_ends() -> None:
