@@ -1,0 +1,38 @@
+"""Moves between NodePools in the middle of which something else happens: an upgrade, a bad image, a pool that goes."""
+
+from __future__ import annotations
+
+from provisioner.api import NodePool, Server
+from provisioner.cluster.resources import of
+from tests.maintenance.chaos.world import NEW, World
+from tests.rollout.test_moves_between_pools import HOUR, begin, is_in, move, slurm_job
+
+
+def edit_pool(world: World, name: str, **spec: object) -> None:
+    world.cluster.patch(of(NodePool), name, {"spec": spec}, manager="kubectl")
+
+
+def assigned(world: World, name: str) -> tuple[str | None, str | None]:
+    """What it boots next: NodePool and Image."""
+    status = world.cluster.read(Server, name).status
+    return status.assigned_node_pool_ref, status.assigned_image_ref
+
+
+def test_a_server_booted_before_pools_were_on_record_is_still_in_its_pool_after_a_kubelet_was_silent() -> None:
+    world = begin(servers=1, image=NEW)
+    (name,) = world.names
+    assert world.cluster.read(Server, name).status.order.node_pool_ref is None, "as the product before left it"
+    slurm_job(world, name, 3)
+    edit_pool(world, "pods", upgradeStrategy={"paused": True})
+    move(world, name, "pods")
+    world.machines[name].keep("kubelet flaps")
+    world.run(900)
+    world.machines[name].lasting.clear()
+    edit_pool(world, "pods", upgradeStrategy={"paused": False})
+    world.run(1800)
+    assert world.workloads.interrupted == []
+    assert world.machines[name].boots == 0
+    assert is_in(world, name)[0] == world.pool_name
+    world.run(3 * HOUR)
+    assert is_in(world, name) == ("pods", "pods")
+    world.story.judge()
