@@ -64,3 +64,34 @@ def test_slurm_gives_a_server_that_has_left_no_job_when_it_is_taken_out_of_all_p
     world.run(HOUR)
     assert is_in(world, name) == (world.pool_name, world.pool_name)
     assert world.workloads.drains == {}
+
+
+def test_a_server_that_fails_where_it_moved_to_boots_the_image_of_its_old_pool_for_its_old_pool() -> None:
+    """Never the one pool's image with the other one's settings."""
+    world = begin(servers=1, image=NEW)
+    (name,) = world.names
+    world.machines[name].spoiled[world.images[NEW]] = {"checks fail"}
+    move(world, name, "pods")
+    world.run(3 * HOUR)
+    assert is_in(world, name)[0] == "pods"
+    assert assigned(world, name) == (world.pool_name, world.images[OLD])
+    people.ask(world, name, "provisioner.dev/RebootRequested", "WhenIdle", "give me back what worked")
+    world.run(3 * HOUR)
+    assert is_in(world, name) == (world.pool_name, world.pool_name)
+    assert world.machines[name].running_image == world.images[OLD]
+    assert world.workloads.drains == {}
+    assert world.machines[name].boots == 2, "its place in the new pool is kept until a person decides"
+    world.story.judge()
+
+
+def test_a_server_that_arrives_when_its_new_pool_wants_another_image_already_boots_the_one_that_it_runs() -> None:
+    world = begin(servers=1, image=NEW)
+    (name,) = world.names
+    move(world, name, "pods")
+    world.run(600, until=lambda: is_in(world, name)[0] == "pods")
+    assert is_in(world, name)[0] == "pods"
+    edit_pool(world, "pods", imageRef=world.images[OLD], upgradeStrategy={"paused": True})
+    world.run(HOUR)
+    assert world.machines[name].running_image == world.images[NEW]
+    assert assigned(world, name) == ("pods", world.images[NEW])
+    world.story.judge()
