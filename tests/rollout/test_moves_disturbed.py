@@ -95,3 +95,21 @@ def test_a_server_that_arrives_when_its_new_pool_wants_another_image_already_boo
     assert world.machines[name].running_image == world.images[NEW]
     assert assigned(world, name) == ("pods", world.images[NEW])
     world.story.judge()
+
+
+def test_a_pool_that_is_deleted_keeps_no_server_closed_that_was_to_move_there() -> None:
+    world = begin(servers=1)
+    (name,) = world.names
+    slurm_job(world, name, 1)
+    move(world, name, "pods")
+    world.run(600)
+    assert name in world.workloads.drains
+    world.cluster.delete(of(NodePool), "pods")
+    world.run(2 * HOUR)
+    assert world.workloads.drains == {}
+    assert world.is_schedulable(name)
+    assert world.machines[name].boots == 0
+    move(world, name, world.pool_name)
+    world.run(600)
+    assert world.is_over()
+    world.story.judge()
