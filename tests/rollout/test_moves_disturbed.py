@@ -113,3 +113,33 @@ def test_a_pool_that_is_deleted_keeps_no_server_closed_that_was_to_move_there() 
     world.run(600)
     assert world.is_over()
     world.story.judge()
+
+
+def test_a_loss_of_power_brings_no_server_into_an_image_that_has_had_no_canary() -> None:
+    world = begin(servers=3, image=NEW)
+    for machine in world.machines.values():
+        machine.spoiled[world.images[NEW]] = {"checks fail"}
+    edit_pool(world, "pods", upgradeStrategy={"paused": True})
+    for name in world.names:
+        move(world, name, "pods")
+    world.run(300)
+    for machine in world.machines.values():
+        machine.go_down(None)
+    world.run(HOUR)
+    assert [machine.running_image for machine in world.machines.values()] == [world.images[OLD]] * 3
+    assert [machine.boots for machine in world.machines.values()] == [1, 1, 1]
+    assert [is_in(world, name)[0] for name in world.names] == [world.pool_name] * 3
+    world.story.judge()
+
+
+def test_a_server_that_is_out_of_use_by_itself_boots_for_the_pool_that_others_are_in_use_in() -> None:
+    world = begin(servers=2)
+    first, second = world.names
+    move(world, first, "pods")
+    world.run(HOUR)
+    edit_pool(world, "pods", upgradeStrategy={"paused": True})
+    world.machines[second].go_down(None)
+    move(world, second, "pods")
+    world.run(HOUR)
+    assert is_in(world, second) == ("pods", "pods")
+    world.story.judge()
