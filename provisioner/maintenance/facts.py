@@ -70,6 +70,7 @@ class MaintenanceFacts:
     maintenance holds the server; `ahead` is the one that holds it before `maintenance`, which then only waits.
     finished: those of the server that have ended, the newest first. work: None where nobody had to look.
     pool: the one that the server is in; of a drain that is to be lifted, the one where it was made.
+    here, drained_in: those two.
     image, next_pool: what would be booted now, and for which NodePool; of an attempt under way, what it says.
     refused: what the API server does not let us write to the Node.
     """
@@ -81,6 +82,8 @@ class MaintenanceFacts:
     node: NodeView | None
     pool: NodePool | None
     image: Image | None
+    here: NodePool | None = None
+    drained_in: NodePool | None = None
     next_pool: NodePool | None = None
     work: Work | None = None
     budget: Budget | None = None

@@ -139,10 +139,10 @@ def gather(caches: Caches, workloads: Workloads, seen: Seen, maintenance: Mainte
     holder = seen.holder
     server = _typed(Server, caches, seen.server_name)
     drain = maintenance.status.slurm
-    pool_name = current_pool_name(server) if server is not None else None
-    if drain is not None and (server is None or not is_active(maintenance)):
-        pool_name = drain.node_pool_ref or pool_name  # where it has to be lifted
-    pool = _typed(NodePool, caches, pool_name)
+    here = pool = _typed(NodePool, caches, current_pool_name(server) if server is not None else None)
+    drained_in = _typed(NodePool, caches, drain.node_pool_ref) if drain is not None else None
+    if drain is not None and drain.node_pool_ref is not None and (server is None or not is_active(maintenance)):
+        pool = drained_in  # where it has to be lifted
     facts = MaintenanceFacts(
         server_name=seen.server_name,
         maintenance=maintenance,
@@ -151,6 +151,8 @@ def gather(caches: Caches, workloads: Workloads, seen: Seen, maintenance: Mainte
         node=seen.node,
         pool=pool,
         image=None,
+        here=here,
+        drained_in=drained_in,
         ahead=holder if holder is not None and holder.name != maintenance.name else None,
         finished=newest_first(seen.maintenances),
     )

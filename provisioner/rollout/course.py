@@ -146,6 +146,8 @@ def assign(standing: Standing, course: Course, target: Target, images: Collectio
         return Assignment(image=target.name, pool=target.pool)
     if standing.moves_from is not None:
         return _assign_mover(standing, course, target, images)
+    if status.assigned_node_pool_ref not in (None, target.pool):
+        return _assign_arrived(standing, course, target, images)
     assigned = status.assigned_image_ref
     if assigned is not None and assigned not in images:
         assigned = None
@@ -157,11 +159,38 @@ def assign(standing: Standing, course: Course, target: Target, images: Collectio
 def _assign_mover(standing: Standing, course: Course, target: Target, images: Collection[str]) -> Assignment:
     """Of one that is in another pool still: it stays there until its turn, unless it is out of use by itself."""
     status = standing.server.status
-    if standing.state == "Down" and not standing.is_disturbed:
+    if _comes_by_itself(standing, course, images):
         return Assignment(image=course.released.image_ref, pool=target.pool)
+    if not standing.in_use and status.assigned_node_pool_ref == target.pool:
+        return _kept(standing, images)  # sent back out of a pool with whose image it was never in use
     is_kept = status.assigned_node_pool_ref in (None, standing.moves_from)
     stays = status.assigned_image_ref if is_kept else status.image_ref
     return Assignment(image=stays if stays in images else None, pool=standing.moves_from)
+
+
+def _assign_arrived(standing: Standing, course: Course, target: Target, images: Collection[str]) -> Assignment:
+    """Of one that was booted for this pool, while the assigned Image is still that of the pool before: the two change
+    together. One that does not get in use here comes back to where it was."""
+    running = standing.server.status.image_ref
+    if standing.in_use:
+        return Assignment(image=running if running in images else course.released.image_ref, pool=target.pool)
+    if _comes_by_itself(standing, course, images):
+        return Assignment(image=course.released.image_ref, pool=target.pool)
+    return _kept(standing, images)
+
+
+def _comes_by_itself(standing: Standing, course: Course, images: Collection[str]) -> bool:
+    """Whether it is out of use by itself, and its next boot may be for this pool: with an image that somebody was in
+    use with here. A loss of power brings no server into one that has had no canary."""
+    released = course.released
+    is_proven = released.verified_time is not None and released.image_ref in images
+    return is_proven and standing.state == "Down" and not standing.is_disturbed
+
+
+def _kept(standing: Standing, images: Collection[str]) -> Assignment:
+    status = standing.server.status
+    image = status.assigned_image_ref
+    return Assignment(image=image if image in images else None, pool=status.assigned_node_pool_ref)
 
 
 def count_states(standings: Collection[Standing]) -> Mapping[MemberState, int]:

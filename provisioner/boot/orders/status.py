@@ -16,6 +16,7 @@ from provisioner.boot.orders.assessment import Assessment, ConditionUpdate, Deci
 from provisioner.boot.orders.facts import OrderFacts
 from provisioner.cluster.events import Happened
 from provisioner.rules.boot_order import has_fetched, is_settled
+from provisioner.rules.pool_of_server import current_pool_name
 
 MAX_MESSAGE: Final = 4096
 
@@ -65,11 +66,15 @@ def _running_image(facts: OrderFacts) -> tuple[str | None, str | None]:
 
 
 def _running_pool(facts: OrderFacts) -> str | None:
-    """The NodePool of what runs: that of the order, once its boot has joined; until then the one before."""
+    """The NodePool of what runs: that of the order, once its boot has joined; until then the one before.
+
+    An order that was given before orders named one was for the one that the server is in: that is put on record before
+    anything is assigned anew.
+    """
     order = facts.server.status.order
-    if order is None or order.node_pool_ref is None or not has_fetched(facts.server):
+    if order is None or not has_fetched(facts.server):
         return facts.server.status.node_pool_ref
-    return order.node_pool_ref
+    return order.node_pool_ref or current_pool_name(facts.server)
 
 
 def _lifecycle(facts: OrderFacts, assessment: Assessment) -> Lifecycle | None:

@@ -41,6 +41,9 @@ def obstacles(facts: MaintenanceFacts) -> list[Blocked]:
     found: list[Blocked] = []
     of_server = [find_without_pool(server, facts.pool, current_pool_name(server)), find_unaccepted(server)]
     if wanted.boots:
+        named = facts.next_pool_name
+        if named != current_pool_name(server):
+            of_server.append(find_without_pool(server, facts.next_pool, named))
         of_server += [find_switched_off(server), find_duplicate(server)]
     found.extend(("Server", server.name, obstacle.words) for obstacle in of_server if obstacle is not None)
     if node is not None and node.held:

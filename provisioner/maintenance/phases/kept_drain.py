@@ -44,10 +44,24 @@ def why_unverified(server: Server | None, node: NodeView | None) -> str | None:
 
 
 def moved_to(facts: MaintenanceFacts) -> str | None:
-    """The NodePool that the server is in by now, if that is not the one in whose Slurm our drain is."""
-    drain = facts.maintenance.status.slurm
-    named = current_pool_name(facts.server) if facts.server is not None else None
-    return named if drain is not None and drain.node_pool_ref is not None and named != drain.node_pool_ref else None
+    """The NodePool that the server is in by now, if our drain is in the Slurm of another one. One that was taken out of
+    all pools is where its system was booted for."""
+    drain, server = facts.maintenance.status.slurm, facts.server
+    if drain is None or drain.node_pool_ref is None or server is None:
+        return None
+    named = current_pool_name(server) or server.status.node_pool_ref
+    if named == drain.node_pool_ref or _same_slurm(facts.here, facts.drained_in):
+        return None
+    return named
+
+
+def _same_slurm(pool: NodePool | None, other: NodePool | None) -> bool:
+    """Whether a server is the same node of the same Slurm in both."""
+    ours = pool.spec.jobs.slurm if pool is not None else None
+    theirs = other.spec.jobs.slurm if other is not None else None
+    if ours is None or theirs is None:
+        return False
+    return (ours.url.rstrip("/"), ours.node_name_prefix) == (theirs.url.rstrip("/"), theirs.node_name_prefix)
 
 
 def may_reopen(facts: MaintenanceFacts) -> bool:
