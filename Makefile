@@ -8,8 +8,10 @@ MINUTES ?= 10
 VENV = $(shell bin/setup $(SETUP))
 PYTHON = PYTHONPATH=$(CURDIR) $(VENV)/bin/python
 
-# Four runs beside one another, as most tests wait most of the time: those that need no real parts, those about images
-# and machines, those that wait for controllers, and the others. 5 is "no such test here".
+# Four runs beside one another, as most tests wait most of the time: those that need no real parts, the boots of a
+# virtual rack, those that wait for controllers or build images, and the others. 5 is "no such test here".
+# A run of pytest reads thousands of files, and so does each program that a test starts: what it has compiled is kept.
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST = env PYTHONPATH=$(CURDIR) $(VENV)/bin/python -m pytest --durations=20
 
 .PHONY: help setup demo demo-shell demo-rollout demo-reimage demo-down test test-fast chaos soak lint format golden bench requirements

@@ -30,16 +30,17 @@ REAL_PARTS: Final = frozenset({"binaries", "tools", "programs", "network", "name
 """Fixtures that start real programs, or need root."""
 REAL_HELPERS: Final = frozenset({"need_root", "lab_tools", "installed", "namespaces", "fake_server", "ipmi_sim"})
 """Functions that do; a module that has one is about real parts as a whole."""
-BUILD_AND_BOOT: Final = frozenset({"image", "journey"})
-"""Folders whose real parts are images that are built and machines that boot them."""
-WAIT_FOR_CONTROLLERS: Final = frozenset({"maintenance", "health", "inventory"})
-"""Folders whose tests wait for controllers most of the time: they get a control plane of their own in `make test`."""
+BOOT_A_RACK: Final = frozenset({"journey"})
+"""The folder whose real part is a rack of machines; nothing takes longer."""
+WAIT_OR_BUILD: Final = frozenset({"maintenance", "health", "inventory", "image"})
+"""Folders whose tests wait for controllers most of the time, or build images: they get a control plane of their own in
+`make test`."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that need no real parts are `pure`; those of the chaos harness, which play for minutes, are not `fast`.
 
-    The others run in three parts: those about images and machines are `machine`, some are `waiting`.
+    The others run in three parts: those that boot a rack are `machine`, some are `waiting`.
     """
     for item in items:
         fixtures, module = getattr(item, "fixturenames", ()), getattr(item, "module", None)
@@ -49,9 +50,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker("fast")
             continue
         folder = item.path.relative_to(HERE).parts[0]
-        if folder in BUILD_AND_BOOT:
+        if folder in BOOT_A_RACK:
             item.add_marker("machine")
-        elif folder in WAIT_FOR_CONTROLLERS:
+        elif folder in WAIT_OR_BUILD:
             item.add_marker("waiting")
 
 

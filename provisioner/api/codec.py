@@ -14,7 +14,7 @@ import typing
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import cache, partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from provisioner.api.errors import Refused
 from provisioner.api.meta import Resource
@@ -24,14 +24,36 @@ T = TypeVar("T")
 R = TypeVar("R", bound=Resource)
 
 
+class _Field(NamedTuple):
+    """A field of a kind. `type`: what nearly all its values are, exactly; `read` reads the others."""
+
+    name: str
+    key: str
+    type: type
+    read: Callable[[Any], Any]
+    required: bool
+
+
+class _Misfit(Exception):
+    """A value that is not what its kind says. Its path grows on the way out: what is right needs none."""
+
+    def __init__(self, refusal: Callable[[str], Refused], path: str = "") -> None:
+        self.refusal, self.path = refusal, path
+
+    def within(self, before: str) -> Self:
+        self.path = f"{before}{'.' if self.path and self.path[0] != '[' else ''}{self.path}"
+        return self
+
+
 @cache
-def _fields(cls: type) -> tuple[tuple[str, str, Any, bool], ...]:
+def _fields(cls: type) -> tuple[_Field, ...]:
     hints = typing.get_type_hints(cls)
     return tuple(
-        (
+        _Field(
             f.name,
             json_name(f.name),
-            hints[f.name],
+            _exactly(hints[f.name]),
+            _reader(hints[f.name]),
             f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING,
         )
         for f in dataclasses.fields(cls)
@@ -42,7 +64,7 @@ def to_json(value: Any) -> Any:
     """JSON of a dataclass instance: unset (None) and empty optional fields left out, tuples as lists."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         rendered = {}
-        for name, key, _, required in _fields(type(value)):
+        for name, key, _, _, required in _fields(type(value)):
             item = getattr(value, name)
             if item is None or (not required and item in ((), {})):
                 continue
@@ -57,70 +79,106 @@ def to_json(value: Any) -> Any:
 
 def from_json(cls: type[T], data: Mapping[str, Any], path: str = "") -> T:
     """An instance of `cls` from JSON. Raises: Refused if a required field is missing or of another type."""
+    try:
+        return _read_fields(cls, data)
+    except _Misfit as misfit:
+        raise misfit.refusal(f"{path}{misfit.path}") from None
+
+
+def _read_fields(cls: type[T], data: Mapping[str, Any]) -> T:
     arguments = {}
-    for name, key, hint, required in _fields(typing.cast(type, cls)):
-        if data.get(key) is None:
-            if required:
-                raise Refused(f"{cls.__name__} lacks {path}{key}", hint=f"set {path}{key}")
-            continue
-        arguments[name] = _reader(hint)(data[key], f"{path}{key}")
+    for name, key, type_, read, required in _fields(typing.cast(type, cls)):
+        value = data.get(key)
+        if type(value) is type_:
+            arguments[name] = value
+        elif value is not None:
+            try:
+                arguments[name] = read(value)
+            except _Misfit as misfit:
+                raise misfit.within(key) from None
+        elif required:
+            raise _Misfit(lambda path: Refused(f"{cls.__name__} lacks {path}", hint=f"set {path}"), key)
     return cls(**arguments)
 
 
 _SCALAR_WORDS: Final = {str: "a string", int: "a whole number", bool: "true or false"}
 
 
-@cache
-def _reader(hint: Any) -> Callable[[Any, str], Any]:
+def _required_of(hint: Any) -> tuple[Any, ...]:
+    """The options of a union, but None; or the one hint."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return tuple(option for option in typing.get_args(hint) if option is not type(None))
+    return (hint,)
+
+
+def _exactly(hint: Any) -> type:
+    """The scalar type of a field; `_Misfit`, which no value has, for all others."""
+    options = _required_of(hint)
+    return options[0] if len(options) == 1 and options[0] in _SCALAR_WORDS else _Misfit
+
+
+def _reader(hint: Any) -> Callable[[Any], Any]:
     """What reads a value of the type `hint`: looked up once, for every object of a fleet is read by it."""
-    origin, options = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
-        options = tuple(option for option in options if option is not type(None))
+    options = _required_of(hint)
+    if len(options) > 1:
         return _read_int_or_string if set(options) == {int, str} else _reader(options[0])
+    (hint,) = options
     if dataclasses.is_dataclass(hint):
         return partial(_read_object, hint)
-    if origin is tuple:
-        return partial(_read_list, _reader(options[0]))
-    if origin is dict:
+    if typing.get_origin(hint) is tuple:
+        return partial(_read_list, _reader(typing.get_args(hint)[0]))
+    if typing.get_origin(hint) is dict:
         return _read_mapping
     if hint in _SCALAR_WORDS:
         return partial(_read_scalar, hint)
     return _read_anything
 
 
-def _read_int_or_string(value: Any, path: str) -> Any:
+def _read_int_or_string(value: Any) -> Any:
     if not isinstance(value, int | str) or isinstance(value, bool):
-        raise Refused(f"{path} is {value!r}, not a whole number or a string", hint=f"make {path} one of them")
+        raise _Misfit(
+            lambda path: Refused(
+                f"{path} is {value!r}, not a whole number or a string", hint=f"make {path} one of them"
+            )
+        )
     return value
 
 
-def _read_object(cls: Any, value: Any, path: str) -> Any:
-    _expect(value, Mapping, "an object", path)
-    return from_json(cls, value, path + ".")
+def _read_object(cls: Any, value: Any) -> Any:
+    _expect(value, Mapping, "an object")
+    return _read_fields(cls, value)
 
 
-def _read_list(read: Callable[[Any, str], Any], value: Any, path: str) -> Any:
-    _expect(value, list, "a list", path)
-    return tuple(read(item, f"{path}[{i}]") for i, item in enumerate(value))
+def _read_list(read: Callable[[Any], Any], value: Any) -> Any:
+    _expect(value, list, "a list")
+    items = []
+    for place, item in enumerate(value):
+        try:
+            items.append(read(item))
+        except _Misfit as misfit:
+            raise misfit.within(f"[{place}]") from None
+    return tuple(items)
 
 
-def _read_mapping(value: Any, path: str) -> Any:
-    _expect(value, Mapping, "an object", path)
+def _read_mapping(value: Any) -> Any:
+    _expect(value, Mapping, "an object")
     return dict(value)
 
 
-def _read_scalar(type_: type, value: Any, path: str) -> Any:
-    _expect(value, type_, _SCALAR_WORDS[type_], path)
+def _read_scalar(type_: type, value: Any) -> Any:
+    _expect(value, type_, _SCALAR_WORDS[type_])
     return value
 
 
-def _read_anything(value: Any, path: str) -> Any:
+def _read_anything(value: Any) -> Any:
     return value
 
 
-def _expect(value: Any, type_: type, words: str, path: str) -> None:
+def _expect(value: Any, type_: type, words: str) -> None:
+    if type(value) is dict and type_ is Mapping:
+        return
     if not isinstance(value, type_) or (type_ is int and isinstance(value, bool)):
-        raise Refused(f"{path} is {value!r}, not {words}", hint=f"make {path} {words}")
+        raise _Misfit(lambda path: Refused(f"{path} is {value!r}, not {words}", hint=f"make {path} {words}"))
 
 
 def read_foreign_json(text: str) -> Any:

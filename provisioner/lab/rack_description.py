@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from provisioner.api.server import BootMethod
 from provisioner.api.values import Secret, parse_mac
-from provisioner.lab.machine.machine import Firmware, MachineSpec
+from provisioner.lab.machine.machine import Accelerator, Firmware, MachineSpec
 
 BMC_NETWORK_START: Final = IPv4Address("10.90.0.10")
 BMC_PORT: Final = 443
@@ -45,6 +45,11 @@ class RackDescription:
     def credentials_name(self) -> str:
         """Name of the Secret with the BMCs' user name and password."""
         return f"{self.name}-bmc"
+
+
+def processors_of_each(servers: int, accelerator: Accelerator, cores: int) -> int:
+    """Two; but one where they are emulated by too few cores of this machine: they would wait for one another."""
+    return 2 if accelerator == "kvm" or 2 * servers <= cores else 1
 
 
 def describe_rack(

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from provisioner.api import Image, Maintenance, NodePool, Server
-from provisioner.api.codec import decode, decode_shared
+from provisioner.api.codec import decode_shared
 from provisioner.api.maintenance import holding_maintenance
 from provisioner.api.meta import Resource
 from provisioner.cluster.own_writes import OwnWrites
@@ -130,7 +130,7 @@ def see(caches: Caches, name: str) -> Seen:
     """The Maintenances of server `name`, then its Node."""
     bodies = {m["metadata"]["name"]: m for m in caches.maintenances_of(name)}
     node = read_node(caches.get(NODES, name))
-    maintenances = tuple(decode(Maintenance, body) for body in bodies.values())
+    maintenances = tuple(decode_shared(Maintenance, body) for body in bodies.values())
     return Seen(server_name=name, maintenances=maintenances, bodies=bodies, node=node)
 
 
@@ -188,4 +188,4 @@ def read_budget(caches: Caches, facts: MaintenanceFacts, *, fresh: bool) -> Budg
 
 def _typed(kind: type[R], caches: Caches, name: str | None) -> R | None:
     body = caches.get(of(kind), name) if name else None
-    return decode(kind, body) if body is not None else None
+    return decode_shared(kind, body) if body is not None else None

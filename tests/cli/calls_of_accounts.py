@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -137,7 +138,9 @@ def _files(account: str) -> Iterator[str]:
             yield name
 
 
+@cache
 def _functions(name: str) -> list[_Function]:
+    """Read once: ten accounts are asked for."""
     tree = ast.parse((ROOT / name).read_text())
     return [
         _Function(node, frozenset(each.arg for each in (*node.args.args, *node.args.kwonlyargs)), _bound(node))
@@ -164,6 +167,7 @@ def _bound(function: ast.FunctionDef) -> dict[str, list[ResourceType]]:
     return found
 
 
+@cache
 def _wrappers() -> dict[str, dict[str, set[tuple[str, str]]]]:
     """By file: functions that pass a parameter of theirs on as the kind, and the verbs that they amount to."""
     found: dict[str, dict[str, set[tuple[str, str]]]] = {}

@@ -113,7 +113,9 @@ class Controller:
 
     def samples(self, of: str = "") -> dict[str, float]:
         """Of the families whose names stand in `of`; of all, if that is empty."""
-        families = [family for family in self.meters.registry.collect() if not of or family.name in of]
+        known = self.meters.registry._collector_to_names.items()
+        asked = [each for each, names in known if not of or not names or any(name in of for name in names)]
+        families = [family for each in asked for family in each.collect() if not of or family.name in of]
         lines = generate_latest(Families(families)).decode().splitlines()
         found = (line.rpartition(" ") for line in lines if not line.startswith("#"))
         return {name: float(value) for name, _, value in found}

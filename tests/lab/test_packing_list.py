@@ -5,11 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
+
 from provisioner.api.values import Secret
 from provisioner.inventory.lists.packing_list import read_packing_list
+from provisioner.lab.machine.machine import Accelerator
 from provisioner.lab.network import LabNetwork
 from provisioner.lab.rack import VirtualRack
-from provisioner.lab.rack_description import describe_rack
+from provisioner.lab.rack_description import describe_rack, processors_of_each
 from provisioner.lab.tools import Tools
 
 
@@ -26,3 +29,13 @@ def test_the_packing_list_says_the_same_as_the_objects(tmp_path: Path) -> None:
         # What no packing list of a vendor has: that is put into the objects afterwards.
         bmc = {key: spec["bmc"][key] for key in ("address", "credentialsName")}
         assert entry.spec | {"acceptance": "Accepted"} == spec | {"bmc": bmc}
+
+
+@pytest.mark.parametrize(
+    ("servers", "accelerator", "cores", "each"),
+    [(1, "tcg", 2, 2), (2, "tcg", 2, 1), (2, "tcg", 4, 2), (3, "tcg", 4, 1), (1, "tcg", 1, 1), (3, "kvm", 1, 2)],
+)
+def test_an_emulated_server_has_two_processors_where_there_are_cores_for_all_of_them(
+    servers: int, accelerator: Accelerator, cores: int, each: int
+) -> None:
+    assert processors_of_each(servers, accelerator, cores) == each

@@ -146,7 +146,7 @@ def describe_demo_rack(
     from provisioner.lab.machine.machine import Accelerator
     from provisioner.lab.network import LabNetwork
     from provisioner.lab.rack import VirtualRack
-    from provisioner.lab.rack_description import describe_rack
+    from provisioner.lab.rack_description import describe_rack, processors_of_each
 
     firmwares: Any = tuple(servers.split(","))
     if unknown := [each for each in firmwares if each not in ("BIOS", "UEFI")]:
@@ -159,7 +159,11 @@ def describe_demo_rack(
     methods: Any = {unit: "UefiHttp" for unit, kind in enumerate(firmwares, start=1) if http_boot and kind == "UEFI"}
     return VirtualRack(
         describe_rack(
-            obtain_keys(state.keys).bmc_password, firmwares=firmwares, boot_methods=methods, memory_mib=memory_mib
+            obtain_keys(state.keys).bmc_password,
+            firmwares=firmwares,
+            boot_methods=methods,
+            memory_mib=memory_mib,
+            cpus=processors_of_each(len(firmwares), accelerator, os.cpu_count() or 1),
         ),
         network=LabNetwork(state.name),
         tools=tools,

@@ -21,6 +21,7 @@ import urllib3
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from sushy.connector import Connector
+from urllib3.util.ssl_ import create_urllib3_context
 
 from provisioner.outbound.adapter import BoundedAdapter
 from provisioner.outbound.deadline import TooLarge, TooSlow, bounded_call
@@ -82,7 +83,9 @@ class _PinnedAdapter(BoundedAdapter):
         super().__init__("it", **bounds)
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        super().init_poolmanager(*args, assert_fingerprint=self._fingerprint, **kwargs)
+        # One that urllib3 makes for itself loads all authorities of the system, for each connection; none is asked.
+        context = create_urllib3_context(cert_reqs=ssl.CERT_NONE)
+        super().init_poolmanager(*args, assert_fingerprint=self._fingerprint, ssl_context=context, **kwargs)
 
 
 class _BmcHttp(requests.Session):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from provisioner.api import Maintenance
 from provisioner.api.errors import Refused
+from provisioner.api.meta import Resource
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.resources import of
+from provisioner.cluster.resources import KNOWN, ResourceType, of
 from provisioner.lab.control_plane.plane import ControlPlane
 from tests.cluster.fake_cluster import FakeCluster
 from tests.maintenance.chaos.client import WRITES
@@ -25,6 +27,25 @@ class WriteCount:
     """How often any of them wrote."""
 
     writes: int = 0
+    by_type: Counter[ResourceType | None] = field(default_factory=Counter)
+    """None: what may have changed objects of any kind."""
+
+    def note(self, method: str, target: Any) -> None:
+        """`target`: the first argument of the client's `method`. A deletion may take others with it."""
+        self.writes += 1
+        self.by_type[None if method == "delete" else _type_of(target)] += 1
+
+    def touching(self, type_: ResourceType) -> int:
+        """Writes that may have changed objects of this kind."""
+        return self.by_type[type_] + self.by_type[None]
+
+
+def _type_of(target: Any) -> ResourceType | None:
+    if isinstance(target, ResourceType):
+        return target
+    if isinstance(target, Mapping):
+        return KNOWN.get((target["apiVersion"], target["kind"]))
+    return of(target) if isinstance(target, type) and issubclass(target, Resource) else None
 
 
 class CountedCluster:
@@ -35,13 +56,13 @@ class CountedCluster:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._inner, name)
-        return partial(self._write, found) if name in WRITES else found
+        return partial(self._write, name, found) if name in WRITES else found
 
-    def _write(self, write: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def _write(self, method: str, write: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         try:
             return write(*args, **kwargs)
         finally:
-            self._count.writes += 1
+            self._count.note(method, args[0] if args else None)
 
 
 @dataclass(frozen=True, kw_only=True)
