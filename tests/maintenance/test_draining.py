@@ -14,6 +14,7 @@ from provisioner.maintenance.facts import MaintenanceFacts
 from provisioner.maintenance.phases.verdict import read_verdict
 from provisioner.maintenance.status.record import note
 from provisioner.maintenance.steps import Evict, WriteStatus
+from provisioner.rules.requests import merge
 from tests.maintenance.samples import NOON, requestor
 from tests.maintenance.situations import facts, later, node, pool
 
@@ -46,6 +47,22 @@ def test_a_drain_that_is_not_empty_in_time_fails(work: Work | None) -> None:
     verdict = read_verdict(step.status)
     assert verdict is not None
     assert verdict.cause == "DrainTimedOut"
+
+
+@pytest.mark.parametrize("work", [A_POD, NOTHING], ids=["not empty yet", "empty"])
+def test_a_drain_goes_back_if_the_pool_is_gone_to_which_the_server_was_to_move(work: Work) -> None:
+    found = draining(work)
+    (asked,) = found.maintenance.spec.requestors
+    asked = replace(asked, name="rollout", action="Reimage", image_ref="gpu-node-abababababab", node_pool_ref="other")
+    moves = replace(found.maintenance, spec=replace(found.maintenance.spec, requestors=(asked,)))
+    step = decide(replace(found, maintenance=moves, wanted=merge(moves), next_pool=None), later(1))
+    assert isinstance(step, WriteStatus)
+    verdict = read_verdict(step.status)
+    assert verdict is not None
+    assert (verdict.cause, verdict.phase) == ("PoolGone", "Waiting")
+    there = replace(found, maintenance=moves, wanted=merge(moves), next_pool=pool())
+    step = decide(there, later(1))
+    assert not isinstance(step, WriteStatus) or read_verdict(step.status) is None
 
 
 def test_until_then_what_runs_there_is_asked_to_end() -> None:

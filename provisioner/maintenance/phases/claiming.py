@@ -217,6 +217,9 @@ def _close_node(facts: MaintenanceFacts, now: datetime) -> Step:
 def _retreat(facts: MaintenanceFacts, now: datetime) -> tuple[Cause, str] | None:
     if facts.pool is None:
         return "PoolGone", f"the NodePool of Server '{facts.server_name}' is gone: without it nobody knows its jobs"
+    moves_to = facts.wanted.node_pool if facts.wanted is not None else None
+    if moves_to is not None and facts.next_pool is None and not facts.has_begun:
+        return "PoolGone", f"NodePool '{moves_to}', to which Server '{facts.server_name}' was to move, is gone"
     if facts.node is not None and facts.node.held and facts.wanted is not None and facts.wanted.boots:
         return "Held", f"Node '{facts.node.name}' is held by a person"
     ready_to_look = facts.maintenance.status.phase != "Claiming" or noted(facts.maintenance.status, "Closed")
