@@ -205,8 +205,8 @@ def test_the_controller_owns_its_fields_and_no_others(world: World) -> None:
     mine = [entry for entry in body["metadata"]["managedFields"] if entry["manager"] == MANAGER]
     assert [entry.get("subresource") for entry in mine] == ["status"]
     assert set(mine[0]["fieldsV1"]["f:status"]) == {
-        "f:order", "f:bootStage", "f:bootID", "f:imageRef", "f:imageDigest", "f:nodePoolRef", "f:nodeRef", "f:readyTime",
-        "f:conditions", "f:lifecycle"
+        "f:order", "f:bootStage", "f:bootID", "f:imageRef", "f:imageDigest", "f:nodePoolRef", "f:nodeRef",
+        "f:readyTime", "f:conditions", "f:lifecycle"
     }  # fmt: skip
     assert body["status"]["address"] == "10.80.0.21"
     assert body["status"]["power"]["state"] == "On"
