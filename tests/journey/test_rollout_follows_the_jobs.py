@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from provisioner.api import NodePool
+from provisioner.cluster.resources import of
 from tests.jobs.slurm_site import PREFIX, SlurmSite
 from tests.journey.jobs import end_job, start_job
 from tests.journey.slurm_beside_the_rack import settings_of, slurm_beside
@@ -42,7 +44,7 @@ def configure(rack: VirtualRack, spec: dict[str, Any]) -> None:
 
 
 def pool(rack: VirtualRack) -> dict[str, Any]:
-    return dict(rack.get("nodepool", "gpu")["status"])
+    return dict(rack.look(of(NodePool), "gpu")["status"])
 
 
 def images(rack: VirtualRack) -> list[str]:
