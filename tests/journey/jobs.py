@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from provisioner.cluster.resources import JOBS, PODS
 from provisioner.lab.demo.job import demo_job
 from tests.journey.virtual_rack import VirtualRack
 
@@ -17,7 +18,9 @@ def start_job(rack: VirtualRack, name: str, server: str) -> str:
     rack.create(job)
 
     def runs() -> bool:
-        pods = rack.get("pods", "-l", f"job-name={name}")["items"]
+        pods = rack.ask(
+            lambda cluster: cluster.list(PODS, namespace="default", label_selector=f"job-name={name}")
+        ).items
         return bool(pods) and pods[0]["status"]["phase"] == "Running"
 
     rack.wait(f"job {name} runs", runs)
@@ -37,6 +40,6 @@ def end_job(rack: VirtualRack, name: str) -> None:
 
 
 def has_succeeded(rack: VirtualRack, job: str) -> bool:
-    status = rack.get("job", job)["status"]
+    status = rack.look(JOBS, job, namespace="default")["status"]
     assert not status.get("failed"), f"the job was interrupted: {status}"
     return status.get("succeeded") == 1

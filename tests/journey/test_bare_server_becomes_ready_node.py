@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from provisioner.cluster.resources import PODS
 from provisioner.image.containerd.pause import REFERENCE
 from tests.journey.virtual_rack import VirtualRack
 
@@ -80,9 +81,9 @@ def test_a_pod_runs_on_each_node_and_the_api_server_reaches_its_kubelet(rack: Vi
     for name in SERVERS:
         rack.wait(
             f"pod on {name} runs",
-            lambda name=name: rack.get("pod", f"pause-{name}")["status"]["phase"] == "Running",  # type: ignore[misc]
+            lambda name=name: _pause(rack, name)["status"]["phase"] == "Running",  # type: ignore[misc]
         )
-        assert rack.get("pod", f"pause-{name}")["status"]["podIP"]
+        assert _pause(rack, name)["status"]["podIP"]
         rack.kubectl(
             "logs", f"pause-{name}"
         )  # over the kubelet's serving certificate, which was approved for its address
@@ -94,6 +95,10 @@ def _tokens(rack: VirtualRack) -> list[Any]:
     return list(
         rack.get("secrets", "--namespace=kube-system", "--field-selector=type=bootstrap.kubernetes.io/token")["items"]
     )
+
+
+def _pause(rack: VirtualRack, node: str) -> dict[str, Any]:
+    return rack.look(PODS, f"pause-{node}", namespace="default")
 
 
 def _pod(node: str) -> dict[str, Any]:

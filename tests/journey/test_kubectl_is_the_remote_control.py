@@ -16,6 +16,7 @@ from provisioner.api.node_contract import (
     REIMAGE_REQUESTED,
     VERIFICATION_TAINT,
 )
+from provisioner.cluster.resources import NODES, of
 from provisioner.lab.demo.maintenance import find_latest, request_patch
 from tests.journey.virtual_rack import VirtualRack
 
@@ -68,7 +69,8 @@ def test_now_is_refused_to_somebody_who_may_not(rack: VirtualRack) -> None:
 
 
 def _latest(rack: VirtualRack, server: str, since: datetime) -> Maintenance | None:
-    return find_latest([decode(Maintenance, item) for item in rack.get("maintenances")["items"]], server, since)
+    found = rack.ask(lambda cluster: cluster.list(of(Maintenance))).items
+    return find_latest([decode(Maintenance, item) for item in found], server, since)
 
 
 def _blockers(rack: VirtualRack, server: str, since: datetime) -> list[str]:
@@ -110,7 +112,7 @@ def _is_verified(rack: VirtualRack, server: str) -> bool:
 
 
 def _our_taints(rack: VirtualRack, server: str) -> list[str]:
-    taints = rack.get("node", server)["spec"].get("taints") or []
+    taints = rack.look(NODES, server)["spec"].get("taints") or []
     return [taint["key"] for taint in taints if taint["key"] in (MAINTENANCE_TAINT, VERIFICATION_TAINT, HOLD_TAINT)]
 
 

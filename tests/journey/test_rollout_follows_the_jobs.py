@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from provisioner.api import NodePool
 from provisioner.api.schema import API_VERSION
+from provisioner.cluster.resources import NODES, of
 from tests.jobs.slurm_site import PREFIX, SlurmSite
 from tests.journey.jobs import end_job, start_job
 from tests.journey.slurm_beside_the_rack import settings_of, slurm_beside
@@ -43,7 +45,7 @@ def configure(rack: VirtualRack, spec: dict[str, Any]) -> None:
 
 
 def pool(rack: VirtualRack) -> dict[str, Any]:
-    return dict(rack.get("nodepool", "gpu")["status"])
+    return dict(rack.look(of(NodePool), "gpu")["status"])
 
 
 def images(rack: VirtualRack) -> list[str]:
@@ -116,7 +118,7 @@ def test_a_server_with_a_job_of_slurm_moves_to_a_pool_of_pods_when_that_has_ende
     flag.touch()
     slurm.wait_for_job(job, "COMPLETED")
     rack.wait("it is a Node of the other pool", lambda: _pools_of(rack, WITH_SLURM) == ("pods", "pods"))
-    rack.wait("that pool is complete", lambda: "completedTime" in rack.get("nodepool", "pods")["status"]["rollout"])
+    rack.wait("that pool is complete", lambda: "completedTime" in rack.look(of(NodePool), "pods")["status"]["rollout"])
     assert slurm.job(job)["restart_cnt"] == 0
     assert boots(rack)[:2] == before[:2]
     assert "DRAIN" in slurm.node(f"{PREFIX}{WITH_SLURM}")[0], "Slurm places nothing on a server that is away"
@@ -128,13 +130,13 @@ def test_a_server_with_a_job_of_slurm_moves_to_a_pool_of_pods_when_that_has_ende
 
 
 def _blockers(rack: VirtualRack, name: str) -> list[str]:
-    rollout = rack.get("nodepool", name).get("status", {}).get("rollout") or {}
+    rollout = rack.look(of(NodePool), name).get("status", {}).get("rollout") or {}
     return [each["job"] for each in rollout.get("blockers") or ()]
 
 
 def _pools_of(rack: VirtualRack, name: str) -> tuple[str | None, str]:
     """Of what runs there, by its Server and by the label of its Node."""
-    return rack.server(name).status.node_pool_ref, rack.get("node", name)["metadata"]["labels"]["provisioner.dev/pool"]
+    return rack.server(name).status.node_pool_ref, rack.look(NODES, name)["metadata"]["labels"]["provisioner.dev/pool"]
 
 
 def test_a_bad_image_stops_at_its_canary_and_is_undone(rack: VirtualRack, slurm: SlurmSite) -> None:

@@ -12,20 +12,27 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from provisioner.api import Server
 from provisioner.api.boot_stage import BootStage, stage_order
 from provisioner.api.boot_timeline import boot_timeline, format_timeline, stage_moments
 from provisioner.api.codec import decode
+from provisioner.api.errors import ProvisionerError
 from provisioner.api.meta import parse_time
 from provisioner.cli.lab.parts import lab_environment
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.resources import NODES, ResourceType, of
 from provisioner.lab.demo.show import is_ready
 from provisioner.lab.demo.state import ADDRESS, DemoState, process_start_time
 from provisioner.lab.network import LabNetwork
 from provisioner.lab.rack import Fault, inject_fault
+from tests.journey.api_server import ApiServer
 from tests.journey.cable import Cable
+
+T = TypeVar("T")
 
 PATIENCE_SECONDS: Final = 900.0
 """How long anything may take: twice what a boot takes on a machine that is busy with six other things."""
@@ -69,13 +76,32 @@ class VirtualRack:
         """`kubectl get … -o json`."""
         return dict(json.loads(self.kubectl("get", *arguments, "-o", "json")))
 
+    @cached_property
+    def _api_server(self) -> ApiServer:
+        return ApiServer(LabNetwork(self.state.name), self.state.kubeconfig)
+
+    def ask(self, question: Callable[[Cluster], T], *, patience_seconds: float = 180) -> T:
+        """What the API server answers; asked again while it is away, or has no such object."""
+        deadline = time.monotonic() + patience_seconds
+        while True:
+            try:
+                return self._api_server.ask(question)
+            except ProvisionerError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(1)
+
+    def look(self, type_: ResourceType, name: str, *, namespace: str | None = None) -> dict[str, Any]:
+        """The object as it is now. As `get`, at a hundredth of its cost."""
+        return self.ask(lambda cluster: cluster.get(type_, name, namespace=namespace))
+
     def server(self, name: str) -> Server:
         """The Server as it is now."""
-        return decode(Server, self.get("server", name))
+        return decode(Server, self.look(of(Server), name))
 
     def node_boot_id(self, name: str) -> str:
         """Kernel boot id that the Node reports."""
-        return str(self.get("node", name)["status"]["nodeInfo"]["bootID"])
+        return str(self.look(NODES, name)["status"]["nodeInfo"]["bootID"])
 
     def wait(
         self, what: str, true: Callable[[], bool], *, seconds: float = PATIENCE_SECONDS, every_seconds: float = 0.5
