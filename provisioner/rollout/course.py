@@ -47,7 +47,7 @@ def set_course(pool: NodePool, standings: Collection[Standing], now: datetime) -
     released = status.released or _first_released(pool, in_use, time)
     if released.verified_time is None and in_use[released.image_ref]:
         released = replace(released, verified_time=time)
-    if released.verified_time is None and released.image_ref != wanted:
+    if released.verified_time is None and status.rollout is None and released.image_ref != wanted:
         released = ReleasedImage(image_ref=wanted, time=time, verified_time=time if in_use[wanted] else None)
     rollout, history = status.rollout, status.history
     if wanted != (rollout.image_ref if rollout is not None else released.image_ref):

@@ -53,6 +53,15 @@ def test_while_nobody_was_ever_in_use_with_it_the_next_image_takes_its_place_wit
     assert proven.rollout is not None
 
 
+def test_an_image_that_passed_before_and_is_just_coming_back_lets_no_other_one_pass() -> None:
+    """Undone and done again: it is released at once, before anybody is in use with it."""
+    coming = replace(RELEASED, image_ref=NEW, verified_time=None)
+    course = set_course(pool("third", released=coming, rollout=UNDER_WAY), [stands(OLD)], MOMENT)
+    assert course.released == coming
+    assert course.rollout is not None
+    assert (course.rollout.image_ref, course.rollout.passed) == ("third", 0)
+
+
 def test_a_power_failure_of_the_whole_pool_does_not_release_what_has_not_passed() -> None:
     out = [stands(OLD, ready="False")]
     course = set_course(pool(), out, MOMENT)
