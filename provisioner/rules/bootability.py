@@ -132,11 +132,11 @@ def find_without_pool(server: Server, pool: NodePool | None, named: str | None =
             f"""kubectl patch server {name} --type=merge -p '{{"spec":{{"nodePoolRef":"POOL"}}}}'""",
         )
     if pool is None:
-        return Obstacle(
-            "NodePoolMissing",
-            f"NodePool '{named or booting_pool_name(server)}' of Server '{name}' does not exist",
-            f"create it, or name another in spec.nodePoolRef of Server {name}",
-        )
+        missing = named or booting_pool_name(server)
+        remedy = f"create it, or name another in spec.nodePoolRef of Server {name}"
+        if missing != server.spec.node_pool_ref:
+            remedy = "create it again: what runs on a server is known by the NodePool that it was booted for"
+        return Obstacle("NodePoolMissing", f"NodePool '{missing}' of Server '{name}' does not exist", remedy)
     return None
 
 

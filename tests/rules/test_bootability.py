@@ -9,7 +9,7 @@ import pytest
 
 from provisioner.api import Server
 from provisioner.api.server import ServerStatus
-from provisioner.rules.bootability import find_obstacle, find_without_image, runs_as_other_node
+from provisioner.rules.bootability import find_obstacle, find_without_image, find_without_pool, runs_as_other_node
 from tests.boot.objects import condition, image, pool, rack, server
 
 DUPLICATE = condition("Accepted", "False", "Duplicate", "r01-u01 claims what r01-u02 has already")
@@ -66,3 +66,12 @@ def test_a_machine_that_runs_under_another_name_says_both_ways_out() -> None:
     remedy = runs_as_other_node(server(), "worker-7").remedy
     assert "kubectl delete server r01-u01" in remedy
     assert "kubectl delete node worker-7" in remedy
+
+
+def test_of_a_server_that_is_to_leave_a_pool_that_is_gone_the_pool_is_wanted_back() -> None:
+    """To name another one is what was done already, and helps nobody who has to know what runs there."""
+    leaving = server(node_pool_ref="other", status=ServerStatus(node_pool_ref="gone"))
+    found = find_without_pool(leaving, None, "gone")
+    assert found is not None
+    assert found.message == "NodePool 'gone' of Server 'r01-u01' does not exist"
+    assert found.remedy.startswith("create it again")
