@@ -99,7 +99,8 @@ def _proof(world: World, asked: Asked, end: datetime) -> bool:
         images = {asked.image} if asked.image else world.history.images_since(asked.at) | named
         if world.fleet.rollout is not None and not asked.image:
             images |= {image for _, image in world.history.pool_images}  # before its turn it boots what it had
-        if boot.image in images and boot.passed_at <= end + SLACK and (asked.action != "PowerCycle" or was_cold):
+        in_time = boot.passed_at <= end + SLACK + world.most_skew  # the end is dated by the leader's clock
+        if boot.image in images and in_time and (asked.action != "PowerCycle" or was_cold):
             return True
     return False
 

@@ -220,6 +220,12 @@ class Safety:
         ]
         self._world.story.must(not left, f"the rollout of {image} is called complete, and {left} run another image")
 
+    def _image_of_a_moment_ago(self) -> str | None:
+        """The image that was wanted until this very moment, by which what is written now may have been decided."""
+        changes = self._world.history.pool_images
+        is_of_now = len(changes) > 1 and changes[-1][0] == self._world.clock.now
+        return changes[-2][1] if is_of_now else None
+
     def _judge_grants(self, image: str, servers: dict[str, Server], maintenances: list[Maintenance]) -> None:
         """Each time that another server's turn has come: the limits held, with it."""
         turns = {
@@ -238,7 +244,8 @@ class Safety:
             known = since is not None and self._world.clock.now - since > SLACK
             must(is_stale or not known, f"{m.spec.server_ref} is left alone by a person, and was let begin")
             entry = entry_of(m, REQUESTOR)
-            must(entry is not None and entry.image_ref == image, f"{m.name} is let begin with {entry}, not {image}")
+            wanted = entry is not None and entry.image_ref in (image, self._image_of_a_moment_ago())
+            must(wanted, f"{m.name} is let begin with {entry}, not {image}")
         ours = {m.spec.server_ref for m in turns.values()} | set(self._failed_now(image, servers))
         size = len(servers)
         parallel = max(resolve_amount(s.max_parallel or "10%", size) for s in self._in_force()) * self._leaders
