@@ -67,6 +67,8 @@ TELL_SECONDS: Final = 1.0
 """Between two writes of a pool's status."""
 WRITES_AT_ONCE: Final = 64
 """After so many writes the pool is looked at anew: a job that has ended meanwhile goes before what is left."""
+LONGEST_REST_SECONDS: Final = 10.0
+"""After a write that met a conflict, as all before it."""
 DEFAULT_STAGING: Final = "5%"
 
 log = structlog.get_logger(__name__)
@@ -76,7 +78,8 @@ log = structlog.get_logger(__name__)
 class _Known:
     """What is remembered of a pool between two looks, to be made anew at any time. by: what the standings were judged
     by. uses_slurm: for what runs on one of them a slurmrestd is asked. asked: servers whose request was written, as the
-    caches may not show yet."""
+    caches may not show yet. rests: of a server whose request met a conflict, how often in a row, and until when it is
+    not tried again."""
 
     by: tuple[Target, float | None, frozenset[Borrowed]] | None = None
     standings: dict[str, Standing] = field(default_factory=dict)
@@ -84,6 +87,7 @@ class _Known:
     widths: dict[str, int] = field(default_factory=dict)
     members: Members = field(default_factory=Members)
     asked: set[str] = field(default_factory=set)
+    rests: dict[str, tuple[int, float]] = field(default_factory=dict)
     uses_slurm: bool = False
     looked: float = 0.0
     told: float = 0.0
@@ -262,6 +266,11 @@ class RolloutController:
             if not self._own.are_seen(act.server, self._look) or (is_granted and not may_grant):
                 again = min(again, BEHIND_SECONDS)
                 continue
+            conflicts, until = known.rests.get(act.server, (0, 0.0))
+            if until > self._monotonic():
+                may_grant = False
+                again = min(again, until - self._monotonic())
+                continue
             if left <= 0:
                 return 0.0
             left -= 1
@@ -269,10 +278,14 @@ class RolloutController:
             try:
                 self._effects.ask(on_newest(act, maintenances), maintenances)
                 known.asked.add(act.server)
+                known.rests.pop(act.server, None)
             except Conflict:
                 may_grant = False  # a turn that was to be taken back may have been used
                 self.changed.add(pool.name, act.server)  # also where nothing changed in it that is looked at
-                again = min(again, BEHIND_SECONDS)
+                # A cache may be behind for minutes, its watch being lost.
+                rest = min(LONGEST_REST_SECONDS, BEHIND_SECONDS * 2.0 ** min(conflicts, 16))
+                known.rests[act.server] = conflicts + 1, self._monotonic() + rest
+                again = min(again, rest)
         if known.by is None:
             return again
         target, images = known.by[0], {each["metadata"]["name"] for each in self._informers.images.items()}
