@@ -29,7 +29,7 @@ from provisioner.rules.requests import entry_of
 from tests.maintenance.chaos.fake_machine import Boot, FakeMachine
 from tests.maintenance.chaos.fake_workloads import FakeJob
 from tests.maintenance.chaos.world import OLD, World
-from tests.rollout.chaos.administrators import is_left_alone, wanted_image
+from tests.rollout.chaos.administrators import is_left_alone, runs_by_hand, wanted_image
 
 SLACK: Final = timedelta(seconds=3)
 """Times in the API are whole seconds, and what happens is seen a moment later."""
@@ -217,6 +217,7 @@ class Safety:
             for name, (_, since, _) in self._fit.items()
             if now - since > SLACK and name in servers and name not in disturbed | self._left_alone.keys()
             if self._world.machines[name].running_image != image and self._world.nodes().get(name) is not None
+            if not runs_by_hand(self._world, name)
         ]
         self._world.story.must(not left, f"the rollout of {image} is called complete, and {left} run another image")
 
