@@ -196,7 +196,9 @@ class MaintenanceController:
             case File(requestor=requestor, target=Maintenance() as target):
                 others = tuple(r for r in target.spec.requestors if r.name != requestor.name)
                 self._effects.set_requestors(target, (*others, requestor))
-            case Withdraw(requestor=name, target=target):
+            case Withdraw(requestor=name, target=target, unasked=unasked):
+                if unasked and self._effects.is_asked(seen.server_name, name):
+                    raise Conflict(f"Node '{seen.server_name}' asks for it by now", after_seconds=BEHIND_SECONDS)
                 self._effects.set_requestors(target, tuple(r for r in target.spec.requestors if r.name != name))
             case SetConditions(conditions=conditions, refusals=refusals) if seen.node is not None:
                 self._effects.set_conditions(seen.node, conditions)

@@ -37,6 +37,7 @@ from provisioner.cluster.source import Object
 from provisioner.jobs.work import Workloads
 from provisioner.maintenance.facts import MaintenanceFacts, NodeView, close_reason, taint_value
 from provisioner.maintenance.phases.claiming import after_eviction
+from provisioner.maintenance.requests.request import CONDITION_OF, read_requests
 from provisioner.maintenance.slurm_acts import act_in_slurm
 from provisioner.maintenance.status.measure import tell_events, tell_metrics
 from provisioner.maintenance.status.node_status import NodeCondition, conditions_patch
@@ -278,6 +279,12 @@ class Effects:
         with _gone_is_conflict():
             written = self._client.patch(of(Maintenance), maintenance.name, patch, manager=MANAGER)
         self._own.note(maintenance.spec.server_ref, of(Maintenance), written)
+
+    def is_asked(self, server: str, requestor: str) -> bool:
+        """Whether the Node asks by the condition of that requestor, past every cache: one may have lost its watch, and
+        what another leader takes in meanwhile would be withdrawn again and again."""
+        node = self._client.find(NODES, server)
+        return node is not None and CONDITION_OF.get(requestor, "") in read_requests(node)
 
     def is_under_way(self, name: str) -> bool:
         """Whether the Maintenance of that name is there now, and not over."""

@@ -43,10 +43,11 @@ class File:
 
 @dataclass(frozen=True, kw_only=True)
 class Withdraw:
-    """Take the requestor of that name out of `target`."""
+    """Take the requestor of that name out of `target`. unasked: as its condition is not on the Node any more."""
 
     requestor: str
     target: Maintenance
+    unasked: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +73,7 @@ def take_in(node: NodeView | None, maintenances: Iterable[Maintenance], now: dat
             # With a verdict the answer may be under way: who asked stays on record.
             withdrawn = [m for m in holders if not has_begun(m) or (node is not None and not is_judged(m))]
             if withdrawn:
-                return Withdraw(requestor=name, target=withdrawn[0])
+                return Withdraw(requestor=name, target=withdrawn[0], unasked=True)
             continue
         answer = _last_answer(ordered, name)
         if not holders and answer is not None and answer.leaves_stale(condition):

@@ -16,8 +16,9 @@ from tests.maintenance.chaos.story import SimulatedCrash, Story
 
 MOST_EFFECTS_AT_ONCE: Final = 500
 """More at one moment of the clock is a loop that would flood the API server."""
-MOST_FAILURES: Final = 100
-"""In a row, of one effect: more is a loop that nothing ends."""
+MOST_FAILURES: Final = 700
+"""In a row, of one effect: more is a loop that nothing ends. A watch is lost for ten minutes at most, and what meets a
+conflict is tried each second."""
 WRITES: Final = (
     "create",
     "replace",
