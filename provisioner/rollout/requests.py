@@ -28,6 +28,7 @@ _ASKED: Final = attrgetter(*(f.name for f in fields(Requestor) if f.name not in 
 """What an entry asks for, whenever it was asked; whoever fetches the image ahead goes on with that."""
 
 _Turn = tuple[RequestTurn, float | None]
+_Ranked = tuple[int, Requestor | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,11 +75,13 @@ def find_acts(standings: Mapping[str, Standing], found: Plan, asker: Asker, stag
     turns, entry_for = _turns(found), cache(lambda turn, moves: _entry(asker, turn, moves, now))
     acts: list[tuple[int, Act]] = []
     for name, standing in standings.items():
-        for rank, entry in _wanted(standing, turns.get(name), found.stopped, asker, entry_for):
-            before = standing.entry
-            had_turn = before is not None and before.turn == "Granted"
-            keeps_turn = entry is not None and entry.turn == "Granted"
-            acts.append((-1 if had_turn and not keeps_turn else rank, Act(server=name, entry=entry, own=standing.own)))
+        wanted = _wanted(standing, turns.get(name), found.stopped, asker, entry_for)
+        if wanted is None:
+            continue
+        (rank, entry), before = wanted, standing.entry
+        had_turn = before is not None and before.turn == "Granted"
+        keeps_turn = entry is not None and entry.turn == "Granted"
+        acts.append((-1 if had_turn and not keeps_turn else rank, Act(server=name, entry=entry, own=standing.own)))
     acts = list(_bounded_staging(acts, standings, found, staging))
     return [act for _, act in sorted(acts, key=lambda each: each[0])]
 
@@ -98,42 +101,32 @@ def _wanted(
     stopped: Wait | None,
     asker: Asker,
     entry_for: Callable[[_Turn, bool], Requestor],
-) -> Iterator[tuple[int, Requestor | None]]:
+) -> _Ranked | None:
     """The entry as it shall be, with its rank, if that is another than it is."""
     own, entry = standing.own, standing.entry
     if own is not None and entry is not None and own.status.phase in DISTURBING_PHASES:
         is_unwanted = not asker.wants(entry, standing) or (stopped is not None and stopped.reason in _BAD_IMAGE)
-        if not has_begun(own) and entry.turn in (None, "Granted") and is_unwanted:
-            yield 0, None
-        return
-    for rank, wanted in _wish(standing, turn, stopped, asker, entry_for):
-        if own is None or not has_begun(own):  # else its end is decided
-            yield rank, wanted
+        is_open = entry.turn in (None, "Granted") and not has_begun(own)
+        return (0, None) if is_open and is_unwanted else None
+    wish = _wish(standing, turn, entry_for)
+    if wish is None or (own is not None and has_begun(own)):  # its end is decided
+        return None
+    keeps_place = standing.is_told and standing.excluded is None and stopped is None
+    return None if keeps_place and entry is not None and asker.wants(entry, standing) else wish
 
 
-def _wish(
-    standing: Standing,
-    turn: _Turn | None,
-    stopped: Wait | None,
-    asker: Asker,
-    entry_for: Callable[[_Turn, bool], Requestor],
-) -> Iterator[tuple[int, Requestor | None]]:
-    """The same of a server that is not disturbed."""
+def _wish(standing: Standing, turn: _Turn | None, entry_for: Callable[[_Turn, bool], Requestor]) -> _Ranked | None:
+    """The same of a server that is not disturbed, by its state and its turn alone."""
     entry = standing.entry
     if standing.state in ("Updated", "Failed", "Absent") or standing.excluded is not None:
-        if entry is not None:
-            yield 4, None
-        return
-    if standing.is_told and stopped is None and entry is not None and asker.wants(entry, standing):
-        return
+        return (4, None) if entry is not None else None
     if turn is None and entry is None:
-        return
+        return None
     shall: _Turn = turn or ("Waits", None)
     wanted = entry_for(shall, standing.moves_from is not None)
     if entry is None:
-        yield _ORDER[shall[0]], wanted
-    elif _ASKED(entry) != _ASKED(wanted):
-        yield _ORDER[shall[0]], replace(wanted, staging=entry.staging)
+        return _ORDER[shall[0]], wanted
+    return (_ORDER[shall[0]], replace(wanted, staging=entry.staging)) if _ASKED(entry) != _ASKED(wanted) else None
 
 
 def _entry(asker: Asker, turn: _Turn, moves: bool, now: datetime) -> Requestor:
