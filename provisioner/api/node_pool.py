@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from provisioner.api.borrowing import Borrowing
 from provisioner.api.meta import Condition, ObjectMeta, Resource
 from provisioner.api.pool_settings import JobSettings, MaintenanceSettings, VerificationSettings
 from provisioner.api.rollout_status import ReleasedImage, RolloutRecord, RolloutStatus
 from provisioner.api.rules import KERNEL_ARGUMENT, LABEL_VALUE_RULES, NAME_RULES
 from provisioner.api.schema import Column, FieldSchema, Kind, Rule, described
-from provisioner.api.upgrade_strategy import UpgradeStrategy
+from provisioner.api.upgrade_strategy import MaintenanceWindow, UpgradeStrategy
 
 _KEY_WORDS = (
     "must be a name with an optional domain before it, such as example.com/rack: letters, digits, '-', '_', '.'"
@@ -96,6 +95,21 @@ class StageTimeouts:
     system: int | None = described("System: switch over to the join request.", default=None, minimum=10, maximum=7200)
     token: int | None = described("Token: join request to its answer.", default=None, minimum=10, maximum=7200)
     kubelet: int | None = described("Kubelet: join configuration to Ready.", default=None, minimum=10, maximum=7200)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Borrowing:
+    """Which servers, and when. Of two NodePools that want the same server the first by name has it."""
+
+    node_pool_ref: str = described(
+        "NodePool of the servers (their spec.nodePoolRef), to which they go back.", max_length=63, rules=NAME_RULES
+    )
+    selector: str = described("Labels of the Servers, such as example.com/lent=true.", min_length=1, max_length=512)
+    windows: tuple[MaintenanceWindow, ...] = described(
+        "When: from each opening on they move in as their jobs end, from its close on they go back likewise.",
+        min_items=1,
+        max_items=16,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
