@@ -17,11 +17,10 @@ from provisioner.api.maintenance import (
     MaintenancePhase,
     MaintenanceStatus,
     Requestor,
-    SlurmDrain,
 )
 from provisioner.api.meta import parse_time, rfc3339_micro
-from provisioner.maintenance.facts import MaintenanceFacts, NodeView, close_reason, taint_value
-from provisioner.maintenance.phases.closing import closing_effect
+from provisioner.maintenance.facts import MaintenanceFacts, NodeView, taint_value
+from provisioner.maintenance.phases.closing import closing_effect, intended_drain
 from provisioner.maintenance.phases.kept_drain import may_reopen, reopen_step, stays_drained
 from provisioner.maintenance.phases.verdict import Verdict
 from provisioner.maintenance.requests.request import CONDITION_OF, RequestCondition, conditions_of, read_requests
@@ -102,9 +101,9 @@ def _undo(facts: MaintenanceFacts, verdict: Verdict) -> Iterator[Step]:
     was_closed = status.slurm is not None or status.claimed_time is not None or noted(status, "Closed") is not None
     if not was_closed:
         return
-    prefix = pool.spec.jobs.slurm.node_name_prefix
-    drain = status.slurm or SlurmDrain(node=f"{prefix}{facts.server_name}", reason=close_reason(facts.maintenance.name))
-    yield reopen_step(drain)
+    drain = status.slurm or intended_drain(facts)
+    if drain is not None:
+        yield reopen_step(drain)
 
 
 def _answer(facts: MaintenanceFacts, verdict: Verdict) -> Iterator[Step]:
