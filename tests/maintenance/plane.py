@@ -240,6 +240,17 @@ class Plane:
         body = {"verification": verification, "conditions": [condition]}
         self.cluster.apply_status(Server, name or self.name, body, manager="provisioner-health")
 
+    def fail_its_checks(self) -> str:
+        """The boot that the executor waits for comes, and its checks fail for good; returns the boot id."""
+        self.order()
+        self.work()
+        boot_id = self.boot()
+        self.work()
+        self.verify(boot_id, status="False", rounds=2)
+        self.work()
+        assert self.phase() == "Failed"
+        return boot_id
+
     def _stage(self, name: str) -> bool:
         """The agent has staged at once what it was told to stage; whether there was anything to."""
         annotations = self.node(name)["metadata"].get("annotations") or {} if self._exists(name) else {}

@@ -29,14 +29,7 @@ def come_back_with_failed_checks(plane: Plane) -> str:
     """One reboot, after which the checks fail for good; returns the boot id."""
     plane.ask(REBOOT_REQUESTED)
     plane.work()
-    plane.order()
-    plane.work()
-    boot_id = plane.boot()
-    plane.work()
-    plane.verify(boot_id, status="False", rounds=2)
-    plane.work()
-    assert plane.phase() == "Failed"
-    return boot_id
+    return plane.fail_its_checks()
 
 
 def slurm_condition(plane: Plane) -> tuple[str, str] | None:

@@ -154,13 +154,7 @@ def test_one_that_failed_its_checks_stays_reserved_and_drained_until_it_is_verif
     plane.jobs.jobs = []
     ask(plane, turn="Granted")
     plane.work(seconds=10)
-    plane.order()
-    plane.work()
-    boot_id = plane.boot()
-    plane.work()
-    plane.verify(boot_id, status="False", rounds=2)
-    plane.work()
-    assert plane.phase() == "Failed"
+    boot_id = plane.fail_its_checks()
     assert plane.jobs.reservations
     assert plane.jobs.drain is not None
     plane.verify(boot_id)

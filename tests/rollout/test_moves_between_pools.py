@@ -50,6 +50,16 @@ def slurm_job(world: World, name: str, hours: float) -> None:
     assert world.start_job(job)
 
 
+def moved(**spec: Any) -> tuple[World, str]:
+    """A fleet whose one server has moved to the pool `pods`, which is made by `spec`; and that server."""
+    world = begin(servers=1, **spec)
+    (name,) = world.names
+    move(world, name, "pods")
+    world.run(HOUR)
+    assert is_in(world, name) == ("pods", "pods")
+    return world, name
+
+
 def rollout(world: World, name: str = "pods") -> Any:
     return world.cluster.read(NodePool, name).status.rollout
 
@@ -74,11 +84,7 @@ def test_a_server_that_runs_a_job_moves_when_it_has_ended_and_the_idle_one_at_on
 
 
 def test_slurm_gives_a_server_that_has_left_no_job_and_gets_it_back_when_it_returns() -> None:
-    world = begin(servers=1)
-    (name,) = world.names
-    move(world, name, "pods")
-    world.run(HOUR)
-    assert is_in(world, name) == ("pods", "pods")
+    world, name = moved()
     assert name in world.workloads.drains
     left = world.cluster.read(Maintenance, f"{name}-1")
     assert left.status.phase == "Completed"

@@ -7,7 +7,7 @@ from provisioner.api.pool_settings import JobSettings, SlurmJobs
 from provisioner.cluster.resources import of
 from tests.maintenance.chaos import people
 from tests.maintenance.chaos.world import NEW, OLD, World
-from tests.rollout.test_moves_between_pools import HOUR, begin, is_in, move, slurm_job
+from tests.rollout.test_moves_between_pools import HOUR, begin, is_in, move, moved, slurm_job
 
 
 def edit_pool(world: World, name: str, **spec: object) -> None:
@@ -42,21 +42,14 @@ def test_a_server_booted_before_pools_were_on_record_is_still_in_its_pool_after_
 
 def test_a_server_that_moves_within_one_slurm_takes_jobs_again_once_it_is_there() -> None:
     slurm = JobSettings(slurm=SlurmJobs(url="http://slurm.invalid:6820/", credentials_name="slurm"))
-    world = begin(servers=1, jobs=slurm)
-    (name,) = world.names
-    move(world, name, "pods")
-    world.run(HOUR)
-    assert is_in(world, name) == ("pods", "pods")
+    world, name = moved(jobs=slurm)
     assert world.workloads.drains == {}
     slurm_job(world, name, 1)
     world.story.judge()
 
 
 def test_slurm_gives_a_server_that_has_left_no_job_when_it_is_taken_out_of_all_pools() -> None:
-    world = begin(servers=1)
-    (name,) = world.names
-    move(world, name, "pods")
-    world.run(HOUR)
+    world, name = moved()
     world.cluster.patch(of(Server), name, {"spec": {"nodePoolRef": None}}, manager="kubectl")
     world.run(HOUR)
     assert name in world.workloads.drains
