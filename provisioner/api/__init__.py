@@ -2,25 +2,51 @@
 
 from provisioner.api.address_block import AddressBlock
 from provisioner.api.dpu import DPU
+from provisioner.api.dpu_network import DPUNetwork
 from provisioner.api.image import Image
 from provisioner.api.maintenance import Maintenance
 from provisioner.api.meta import Condition, ObjectMeta, Resource
+from provisioner.api.network_claim import NetworkClaim
+from provisioner.api.network_pool import NetworkPool
 from provisioner.api.node_pool import NodePool
 from provisioner.api.rack import Rack
+from provisioner.api.security_group import SecurityGroup
 from provisioner.api.server import Server
+from provisioner.api.vpc import VPC
+from provisioner.api.vpc_attachment import VPCAttachment
 
-KINDS: tuple[type[Resource], ...] = (Rack, Server, DPU, Image, NodePool, Maintenance, AddressBlock)
+KINDS: tuple[type[Resource], ...] = (
+    Rack,
+    Server,
+    DPU,
+    Image,
+    NodePool,
+    Maintenance,
+    AddressBlock,
+    VPC,
+    VPCAttachment,
+    SecurityGroup,
+    NetworkPool,
+    NetworkClaim,
+    DPUNetwork,
+)
 
 __all__ = [
     "DPU",
     "KINDS",
+    "VPC",
     "AddressBlock",
     "Condition",
+    "DPUNetwork",
     "Image",
     "Maintenance",
+    "NetworkClaim",
+    "NetworkPool",
     "NodePool",
     "ObjectMeta",
     "Rack",
     "Resource",
+    "SecurityGroup",
     "Server",
+    "VPCAttachment",
 ]

@@ -72,7 +72,12 @@ def crd_of(resource: type[Resource]) -> dict[str, Any]:
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {"name": f"{kind.plural}.{GROUP}"},
-        "spec": {"group": GROUP, "names": names, "scope": "Cluster", "versions": [version]},
+        "spec": {
+            "group": GROUP,
+            "names": names,
+            "scope": "Namespaced" if kind.namespaced else "Cluster",
+            "versions": [version],
+        },
     }
 
 

@@ -5,10 +5,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from provisioner.api.ip_rules import FUNCTION_RULES, TENANT_RULES
 from provisioner.api.meta import ObjectMeta, Resource
-from provisioner.api.rules import LABEL_PATTERN, MAC_RULES, NAME_RULES, PRINTABLE_RULES
+from provisioner.api.rules import IPV4_RULES, LABEL_PATTERN, MAC_RULES, NAME_RULES, PRINTABLE_RULES
 from provisioner.api.schema import Column, Kind, Rule, described
 from provisioner.api.server import BMC, Acceptance
+
+
+@dataclass(frozen=True, kw_only=True)
+class DPUFunction:
+    """A function of the card, physical or virtual, that differs from what holds for the server."""
+
+    name: str = described("Function: pf0, or pf0vf3.", max_length=8, rules=FUNCTION_RULES)
+    tenant: str | None = described(
+        "Namespace whose VPCs it may be attached to; the server's tenant if absent.",
+        default=None,
+        max_length=63,
+        rules=TENANT_RULES,
+    )
+    mac_address: str | None = described(
+        "MAC address that the host sees on it; if absent, the server's boot MAC address on pf0, and one made of the "
+        "names of card and function on others.",
+        default=None,
+        max_length=32,
+        rules=MAC_RULES,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +47,19 @@ class DPUSpec:
     bmc: BMC | None = described("The card's own BMC.", default=None)
     node_pool_ref: str | None = described(
         "NodePool whose image it boots.", default=None, max_length=63, rules=NAME_RULES
+    )
+    vtep_address: str | None = described(
+        "Address of the card on the underlay, from which its tunnels leave; no two cards have the same. Without one "
+        "nothing of its server can be attached.",
+        default=None,
+        max_length=15,
+        rules=IPV4_RULES,
+    )
+    functions: tuple[DPUFunction, ...] = described(
+        "Functions of which something else holds than of the server.",
+        default=(),
+        max_items=256,
+        list_map_keys=("name",),
     )
     acceptance: Acceptance = described("Whether the card may boot.", default="Pending", server_default="Pending")
     mode: Literal["DPU", "NIC"] = described(

@@ -16,6 +16,7 @@ class ObjectMeta:
     """The part of Kubernetes' ObjectMeta that the project reads. `resource_version` is opaque."""
 
     name: str
+    namespace: str | None = None
     uid: str | None = None
     resource_version: str | None = None
     generation: int | None = None

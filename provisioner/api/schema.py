@@ -46,7 +46,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Kind:
-    """What the API server must know of a kind beside its schema. All kinds are cluster-scoped."""
+    """What the API server must know of a kind beside its schema."""
 
     kind: str
     plural: str
@@ -56,6 +56,8 @@ class Kind:
     rules: tuple[Rule, ...] = ()
     selectable: tuple[str, ...] = ()
     """Paths that `kubectl get --field-selector` may use, such as `.spec.rackRef`."""
+    namespaced: bool = False
+    """What tenants make lies in their namespaces, where the cluster's own roles and quotas hold; all else is the cluster's."""
 
     @property
     def singular(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
+from provisioner.api.ip_rules import TENANT_RULES
 from provisioner.api.meta import ObjectMeta, Resource
 from provisioner.api.rules import (
     BMC_ADDRESS_RULES,
@@ -219,6 +220,13 @@ class ServerSpec:
         rules=DIGEST_RULES,
     )
     power_state: PowerState = described("Wanted power state.", default="On", server_default="On")
+    tenant: str | None = described(
+        "Namespace whose VPCs the server may be attached to; none if absent. An attachment of another namespace is "
+        "isolated.",
+        default=None,
+        max_length=63,
+        rules=TENANT_RULES,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -299,9 +299,9 @@ class Cluster:
         except NotFound:
             return
 
-    def read(self, kind: type[R], name: str) -> R:
+    def read(self, kind: type[R], name: str, *, namespace: str | None = None) -> R:
         """One of the project's own kinds, typed. Raises: NotFound."""
-        return decode(kind, self.get(of(kind), name))
+        return decode(kind, self.get(of(kind), name, namespace=namespace))
 
     def read_all(self, kind: type[R], *, label_selector: str | None = None) -> builtins.list[R]:
         """All objects of one of the project's own kinds, typed."""
@@ -315,10 +315,12 @@ class Cluster:
         *,
         manager: str,
         resource_version: str | None = None,
+        namespace: str | None = None,
     ) -> Object:
         """Apply the part of a status that `manager` owns. Raises: NotFound; Conflict if `resource_version` is stale."""
         type_ = of(kind)
-        metadata = {"name": name} | ({"resourceVersion": resource_version} if resource_version else {})
+        given = {"name": name, "namespace": namespace, "resourceVersion": resource_version}
+        metadata = {key: value for key, value in given.items() if value}
         body = {"apiVersion": type_.api_version, "kind": type_.kind, "metadata": metadata, "status": status}
         return self.apply(body, manager=manager, subresource="status")
 

@@ -96,7 +96,7 @@ BUILT_IN: Final = (
 
 def of(kind: type[Resource]) -> ResourceType:
     """The resource type of one of the project's own kinds: `of(Server)`."""
-    return ResourceType(GROUP, VERSION, kind.KIND.kind, kind.KIND.plural)
+    return ResourceType(GROUP, VERSION, kind.KIND.kind, kind.KIND.plural, namespaced=kind.KIND.namespaced)
 
 
 KNOWN: Final[dict[tuple[str, str], ResourceType]] = {

@@ -1,0 +1,75 @@
+"""CEL rules of tenant networks: addresses and prefixes of either family, tenants, functions of a card.
+
+As in `rules.py`: a rule passes on what another one of its field already refuses. Source: Kubernetes, "Common Expression
+Language in Kubernetes", libraries ip and cidr; RFC 3021 and RFC 6164 (links of two addresses).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from provisioner.api.schema import Rule
+
+ADDRESS_LENGTH: Final = 39
+PREFIX_LENGTH: Final = 43
+
+ADDRESS_RULES: Final = (
+    Rule(
+        "isIP(self) && ip.isCanonical(self)",
+        "the value is no IP address in its canonical form: write it as 10.1.0.3 or fd00:1::3",
+        expression="'\\'' + self + '\\' is no IP address in its canonical form: write it as ' + "
+        "(isIP(self) ? string(ip(self)) : '10.1.0.3 or fd00:1::3')",
+    ),
+)
+
+PREFIX_RULES: Final = (
+    Rule(
+        "isCIDR(self)",
+        "the value is no subnet: write it as 10.1.0.0/16 or fd00:1::/64",
+        expression="'\\'' + self + '\\' is no subnet: write it as 10.1.0.0/16 or fd00:1::/64'",
+    ),
+    Rule(
+        "!isCIDR(self) || string(cidr(self).masked()) == self",
+        "the subnet has host bits set or is not in its canonical form",
+        expression="'subnet ' + self + ' has host bits set or is not in its canonical form: write it as ' + "
+        "string(cidr(self).masked())",
+    ),
+)
+
+_UNUSABLE: Final = " || ".join(
+    f"cidr('{taken}').containsCIDR(self) || cidr(self).containsCIDR('{taken}')"
+    for taken in ("127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "0.0.0.0/8", "::1/128", "fe80::/10", "ff00::/8")
+)
+TENANT_SUBNET_RULES: Final = (
+    *PREFIX_RULES,
+    Rule(
+        f"!isCIDR(self) || !({_UNUSABLE})",
+        "a VPC may not hold loopback, link-local or multicast addresses: use addresses such as 10.1.0.0/16",
+        expression="'subnet ' + self + ' holds loopback, link-local or multicast addresses, which cannot be routed: "
+        "use one such as 10.1.0.0/16 or fd00:1::/64'",
+    ),
+    Rule(
+        "!isCIDR(self) || (cidr(self).ip().family() == 4 ? cidr(self).prefixLength() >= 8 && "
+        "cidr(self).prefixLength() <= 30 : cidr(self).prefixLength() >= 32 && cidr(self).prefixLength() <= 126)",
+        "a VPC's subnet has a prefix length from 8 to 30 (IPv4) or from 32 to 126 (IPv6): each attachment takes two "
+        "addresses of it",
+    ),
+)
+
+FUNCTION_PATTERN: Final = "^pf[0-9](vf([0-9]|[1-9][0-9]{1,2}))?$"
+FUNCTION_RULES: Final = (
+    Rule(
+        f"self.matches('{FUNCTION_PATTERN}')",
+        "the value is no function of a card: write pf0 for a physical one, pf0vf3 for a virtual one",
+        expression="'\\'' + self + '\\' is no function of a card: write pf0 for a physical one, pf0vf3 for a virtual one'",
+    ),
+)
+
+TENANT_RULES: Final = (
+    Rule(
+        "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
+        "a tenant is the name of its namespace: lower-case letters, digits and '-'",
+        expression="'\\'' + self + '\\' is no name of a namespace, which a tenant is known by: use lower-case letters, "
+        'digits and "-"\'',
+    ),
+)

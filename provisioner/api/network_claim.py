@@ -1,0 +1,88 @@
+"""NetworkClaim: that a value is taken. Who creates the object named after the value has it; nobody else can."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address
+from typing import ClassVar, Literal
+
+from provisioner.api.meta import ObjectMeta, Resource
+from provisioner.api.schema import NAME_PATTERN, Column, Kind, Rule, described
+
+ClaimedValue = Literal["VNI", "Address", "Port"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimHolder:
+    """Whose the value is."""
+
+    kind: Literal["VPC", "VPCAttachment"] = described("Kind of the holder.")
+    namespace: str = described("Namespace of the holder.", max_length=63, pattern=NAME_PATTERN)
+    name: str = described("Name of the holder.", max_length=63, pattern=NAME_PATTERN)
+    uid: str = described("Which object of that name it was.", max_length=64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkClaimSpec:
+    """What is claimed. It never changes: a value is released by deleting its claim."""
+
+    type: ClaimedValue = described("What kind of value this is.")
+    value: str = described("The value: 10001, 10.1.0.3, or dpu-01/pf0.", max_length=128)
+    holder: ClaimHolder = described("Whose it is.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkClaimStatus:
+    """Whether the value is still in use."""
+
+    released_time: str | None = described(
+        "When the holder was found to be gone; the value is nobody's else until the DPUs have confirmed that they know "
+        "it no more.",
+        default=None,
+        format="date-time",
+    )
+    waits_for: tuple[str, ...] = described("DPUs that have not confirmed it, the first ones.", default=(), max_items=8)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkClaim(Resource):
+    KIND: ClassVar[Kind] = Kind(
+        kind="NetworkClaim",
+        plural="networkclaims",
+        short="netclaim",
+        description="That a VPC or an attachment has a value, after which the claim is named.",
+        columns=(
+            Column("Type", ".spec.type"),
+            Column("Value", ".spec.value"),
+            Column("Namespace", ".spec.holder.namespace"),
+            Column("Holder", ".spec.holder.name"),
+            Column("Released", ".status.releasedTime", type="date"),
+            Column("Waits", ".status.waitsFor[0]"),
+            Column("Age", ".metadata.creationTimestamp", type="date"),
+        ),
+        rules=(
+            Rule(
+                "self.spec == oldSelf.spec",
+                "a claim never changes: the controller releases a value by deleting its claim",
+            ),
+        ),
+    )
+    metadata: ObjectMeta
+    spec: NetworkClaimSpec
+    status: NetworkClaimStatus = NetworkClaimStatus()
+
+
+def vni_claim(vni: int) -> str:
+    """Name of the claim of a VNI: `vni-10001`."""
+    return f"vni-{vni}"
+
+
+def address_claim(vni: int, address: IPv4Address | IPv6Address) -> str:
+    """Name of the claim of an address in the VPC that has `vni`: `vni-10001.10.1.0.3`,
+    `vni-10001.fd00-0001-0000-0000-0000-0000-0000-0003`. Addresses of two VPCs may be the same, their VNIs are not."""
+    return f"{vni_claim(vni)}.{address.exploded.replace(':', '-')}"
+
+
+def port_claim(dpu: str, function: str) -> str:
+    """Name of the claim of a function of a card: `port.dpu-01.pf0`."""
+    return f"port.{dpu}.{function}"
