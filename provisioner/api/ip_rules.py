@@ -61,7 +61,8 @@ FUNCTION_RULES: Final = (
     Rule(
         f"self.matches('{FUNCTION_PATTERN}')",
         "the value is no function of a card: write pf0 for a physical one, pf0vf3 for a virtual one",
-        expression="'\\'' + self + '\\' is no function of a card: write pf0 for a physical one, pf0vf3 for a virtual one'",
+        expression="'\\'' + self + '\\' is no function of a card: write pf0 for a physical one, pf0vf3 for a virtual '"
+        " + 'one'",
     ),
 )
 

@@ -57,7 +57,7 @@ class Kind:
     selectable: tuple[str, ...] = ()
     """Paths that `kubectl get --field-selector` may use, such as `.spec.rackRef`."""
     namespaced: bool = False
-    """What tenants make lies in their namespaces, where the cluster's own roles and quotas hold; all else is the cluster's."""
+    """What tenants make lies in their namespaces, where the cluster's own roles and quotas hold."""
 
     @property
     def singular(self) -> str:

@@ -1,0 +1,1 @@
+"""Tenant networks: allocated and compiled by the controller, enforced on the DPUs."""
