@@ -20,7 +20,7 @@ class VPCAttachmentSpec:
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            "self.vpcRef == oldSelf.vpcRef && self.serverRef == oldSelf.serverRef && self.function == oldSelf.function "
+            "self.vpcRef == oldSelf.vpcRef && self.serverRef == oldSelf.serverRef && self.__function__ == oldSelf.__function__ "
             "&& has(self.dpuRef) == has(oldSelf.dpuRef) && (!has(self.dpuRef) || self.dpuRef == oldSelf.dpuRef)",
             "what an attachment joins never changes: delete it and make another one",
         ),
@@ -69,13 +69,21 @@ class VPCAttachmentSpec:
 class VPCAttachmentStatus:
     """What the attachment was given and what holds."""
 
-    dpu_ref: str | None = described("DPU that enforces it.", default=None)
+    dpu_ref: str | None = described("DPU that enforces it.", default=None, max_length=63)
     mac_address: str | None = described(
-        "MAC address of the function; packets from another one are dropped.", default=None
+        "MAC address of the function; packets from another one are dropped.", default=None, max_length=17
     )
-    addresses: tuple[str, ...] = described("Its addresses, one of each family of the VPC.", default=(), max_items=2)
+    addresses: tuple[str, ...] = described(
+        "Its addresses, one of each family of the VPC.",
+        default=(),
+        max_items=2,
+        item=FieldSchema(doc="An address.", max_length=ADDRESS_LENGTH),
+    )
     gateways: tuple[str, ...] = described(
-        "Gateway of each address: the other one of its pair, on the DPU.", default=(), max_items=2
+        "Gateway of each address: the other one of its pair, on the DPU.",
+        default=(),
+        max_items=2,
+        item=FieldSchema(doc="An address.", max_length=ADDRESS_LENGTH),
     )
     forwarding_state: ForwardingState | None = described(
         "What the DPU does with its packets, as the DPU has confirmed it.", default=None

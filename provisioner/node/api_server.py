@@ -1,6 +1,7 @@
-"""The node's own Node object, read, watched and annotated with the kubelet's certificate.
+"""One object of the API server, read, watched and written with the kubelet's certificate: the node's own Node.
 
-The Node authorizer lets a kubelet see and annotate its own Node, and nothing else of what is asked for here.
+The Node authorizer lets a kubelet see and annotate its own Node, and nothing else of what is asked for here. What else
+a machine may follow is one object of its own name, too.
 """
 
 from __future__ import annotations
@@ -64,41 +65,40 @@ def read_access(root: str) -> Access:
     return Access(host=host, port=port, node=name[1], ca_file=str(folder / "ca.crt"), key_file=str(key_file))
 
 
-class OwnNode:
-    """The Node. Each call makes a connection of its own, with the certificate as it is then: the kubelet rotates it."""
+class OwnObject:
+    """An object. Each call makes a connection of its own, with the certificate as it is then: the kubelet rotates it.
 
-    def __init__(self, access: Access) -> None:
+    `collection`: path of its kind, such as /api/v1/nodes.
+    """
+
+    def __init__(self, access: Access, collection: str, name: str) -> None:
         self._access = access
-        self._path = f"/api/v1/nodes/{access.node}"
+        self._collection = collection
+        self._name = name
 
     def read(self) -> dict[str, Any]:
-        """The Node. Raises: OSError (ApiError among them)."""
-        return self._exchange("GET", self._path, None, "")
+        """The object. Raises: OSError (ApiError among them)."""
+        return self._exchange("GET", "", None, "")
 
-    def annotate(self, annotations: Mapping[str, str | None]) -> dict[str, Any]:
-        """Set annotations (None removes one), and leave all else as it is. Raises: OSError."""
-        body = json.dumps({"metadata": {"annotations": dict(annotations)}}).encode()
-        return self._exchange("PATCH", self._path, body, "application/merge-patch+json")
-
-    def tell_not_ready(self, message: str, now: str) -> dict[str, Any]:
-        """Set condition Ready to False with reason Rebooting. `now`: RFC 3339. Raises: OSError."""
-        ready = {"type": "Ready", "status": "False", "reason": "Rebooting", "message": message}
-        ready |= {"lastHeartbeatTime": now, "lastTransitionTime": now}
-        body = json.dumps({"status": {"conditions": [ready]}}).encode()
-        return self._exchange("PATCH", f"{self._path}/status", body, "application/strategic-merge-patch+json")
+    def patch(
+        self, change: Mapping[str, Any], *, subresource: str = "", kind: str = "merge-patch", query: str = ""
+    ) -> dict[str, Any]:
+        """Change it; `kind`: of patch. Returns: the object. Raises: OSError."""
+        below = (f"/{subresource}" if subresource else "") + query
+        return self._exchange("PATCH", below, json.dumps(change).encode(), f"application/{kind}+json")
 
     def watch(self, resource_version: str, seconds: int) -> Iterator[dict[str, Any]]:
-        """The Node each time that it changes after `resource_version`, for `seconds`, or until it is deleted.
+        """The object each time that it changes after `resource_version`, for `seconds`, or until it is deleted.
 
         Raises: OSError.
         """
         query = (
-            f"?watch=true&allowWatchBookmarks=true&fieldSelector=metadata.name%3D{self._access.node}"
+            f"?watch=true&allowWatchBookmarks=true&fieldSelector=metadata.name%3D{self._name}"
             f"&resourceVersion={resource_version}&timeoutSeconds={seconds}"
         )
         connection = self._connect(_SILENT_SECONDS)
         try:
-            answer = self._ask(connection, "GET", "/api/v1/nodes" + query, None, "")
+            answer = self._ask(connection, "GET", self._collection + query, None, "")
             while line := answer.readline(MAX_OBJECT_BYTES + 1):
                 event = _object(line)
                 if event.get("type") == "ERROR":
@@ -113,7 +113,8 @@ class OwnNode:
         finally:
             connection.close()
 
-    def _exchange(self, method: str, path: str, body: bytes | None, content_type: str) -> dict[str, Any]:
+    def _exchange(self, method: str, below: str, body: bytes | None, content_type: str) -> dict[str, Any]:
+        path = f"{self._collection}/{self._name}{below}"
         connection = self._connect(CONNECT_SECONDS)
         try:
             return _object(self._ask(connection, method, path, body, content_type).read(MAX_OBJECT_BYTES + 1))
@@ -144,6 +145,23 @@ class OwnNode:
         if answer.status != 200:
             raise ApiError(answer.status, answer.read(2048).decode(errors="replace").strip()[:300])
         return answer
+
+
+class OwnNode(OwnObject):
+    """The Node of this machine."""
+
+    def __init__(self, access: Access) -> None:
+        super().__init__(access, "/api/v1/nodes", access.node)
+
+    def annotate(self, annotations: Mapping[str, str | None]) -> dict[str, Any]:
+        """Set annotations (None removes one), and leave all else as it is. Raises: OSError."""
+        return self.patch({"metadata": {"annotations": dict(annotations)}})
+
+    def tell_not_ready(self, message: str, now: str) -> dict[str, Any]:
+        """Set condition Ready to False with reason Rebooting. `now`: RFC 3339. Raises: OSError."""
+        ready = {"type": "Ready", "status": "False", "reason": "Rebooting", "message": message}
+        ready |= {"lastHeartbeatTime": now, "lastTransitionTime": now}
+        return self.patch({"status": {"conditions": [ready]}}, subresource="status", kind="strategic-merge-patch")
 
 
 def _object(raw: bytes) -> dict[str, Any]:

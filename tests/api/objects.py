@@ -47,6 +47,37 @@ def address_block(name: str = "10.80.0.0", **changes: Any) -> dict[str, Any]:
     return _object("AddressBlock", {"revision": 1, "claims": {"10.80.0.17": "r01-u01"}}, changes, name)
 
 
+def _in_namespace(body: dict[str, Any]) -> dict[str, Any]:
+    body["metadata"]["namespace"] = "default"
+    return body
+
+
+def vpc(name: str = "main", **changes: Any) -> dict[str, Any]:
+    return _in_namespace(_object("VPC", {"cidrs": ["10.1.0.0/16"]}, changes, name))
+
+
+def vpc_attachment(name: str = "r01-u01", **changes: Any) -> dict[str, Any]:
+    return _in_namespace(_object("VPCAttachment", {"vpcRef": "main", "serverRef": "r01-u01"}, changes, name))
+
+
+def security_group(name: str = "ssh", **changes: Any) -> dict[str, Any]:
+    rules = [{"direction": "Ingress", "protocol": "TCP", "ports": ["22"]}]
+    return _in_namespace(_object("SecurityGroup", {"rules": rules}, changes, name))
+
+
+def network_pool(name: str = "default", **changes: Any) -> dict[str, Any]:
+    return _object("NetworkPool", {"vniRanges": [{"first": 10000, "last": 19999}]}, changes, name)
+
+
+def network_claim(name: str = "vni-10001", **changes: Any) -> dict[str, Any]:
+    holder = {"kind": "VPC", "namespace": "blue", "name": "main", "uid": "6f1c"}
+    return _object("NetworkClaim", {"type": "VNI", "value": "10001", "holder": holder}, changes, name)
+
+
+def dpu_network(name: str = "r01-u01-dpu", **changes: Any) -> dict[str, Any]:
+    return _object("DPUNetwork", {"vtepAddress": "10.100.0.11"}, changes, name)
+
+
 def artifact(name: str) -> dict[str, Any]:
     return {"path": f"{DIGEST.replace(':', '-')}/{name}", "sha256": DIGEST, "sizeBytes": 1024}
 

@@ -20,7 +20,8 @@ TYPES = {kind.KIND.kind: of(kind) for kind in KINDS}
 
 
 def _named(body: dict[str, Any], unique: str) -> dict[str, Any]:
-    return body | {"metadata": {"name": body["metadata"]["name"].replace("{}", unique)}}
+    metadata = body["metadata"]
+    return body | {"metadata": metadata | {"name": metadata["name"].replace("{}", unique)}}
 
 
 def _offer(cluster: Cluster, body: dict[str, Any], *, new: bool) -> None:
