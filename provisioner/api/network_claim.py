@@ -7,7 +7,7 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import ClassVar, Literal
 
 from provisioner.api.meta import ObjectMeta, Resource
-from provisioner.api.schema import NAME_PATTERN, Column, Kind, Rule, described
+from provisioner.api.schema import NAME_PATTERN, Column, FieldSchema, Kind, Rule, described
 
 ClaimedValue = Literal["VNI", "Address", "Port"]
 
@@ -41,7 +41,12 @@ class NetworkClaimStatus:
         default=None,
         format="date-time",
     )
-    waits_for: tuple[str, ...] = described("DPUs that have not confirmed it, the first ones.", default=(), max_items=8)
+    waits_for: tuple[str, ...] = described(
+        "DPUs that have not confirmed it, the first ones.",
+        default=(),
+        max_items=8,
+        item=FieldSchema(doc="Name of a DPU.", max_length=63),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,8 +20,8 @@ class VPCAttachmentSpec:
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            "self.vpcRef == oldSelf.vpcRef && self.serverRef == oldSelf.serverRef && self.__function__ == oldSelf.__function__ "
-            "&& has(self.dpuRef) == has(oldSelf.dpuRef) && (!has(self.dpuRef) || self.dpuRef == oldSelf.dpuRef)",
+            "self.vpcRef == oldSelf.vpcRef && self.serverRef == oldSelf.serverRef && "
+            "self.__function__ == oldSelf.__function__ && has(self.dpuRef) == has(oldSelf.dpuRef) && (!has(self.dpuRef) || self.dpuRef == oldSelf.dpuRef)",
             "what an attachment joins never changes: delete it and make another one",
         ),
     )
