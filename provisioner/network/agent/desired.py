@@ -26,6 +26,7 @@ from provisioner.network.agent.rules.underlay import isolation_chains, underlay_
 from provisioner.network.agent.situation import Situation
 from provisioner.network.agent.state import (
     HOME,
+    LOOPBACK,
     MAIN_TABLE,
     Address,
     Chain,
@@ -135,6 +136,8 @@ def _domain(
         place.routes.update(_nowhere(table))
     else:
         place.sysctls.update(namespace_sysctls())
+        # Without any address of its own a namespace takes no gateway for valid.
+        place.links.add(Link(LOOPBACK, "other"))
     vxlan = vxlan_name(domain.vni)
     place.links.add(
         Link(

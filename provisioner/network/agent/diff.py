@@ -26,6 +26,7 @@ from provisioner.network.agent.operations import (
 )
 from provisioner.network.agent.state import (
     HOME,
+    LOOPBACK,
     FdbEntry,
     KernelState,
     Link,
@@ -36,6 +37,7 @@ from provisioner.network.agent.state import (
 )
 
 _NOTHING = PlaceState()
+_EMPTY_NAMESPACE = PlaceState(links=frozenset({Link(LOOPBACK, "other", up=False)}))
 _Step = Callable[[Place, PlaceState, PlaceState], Iterable[Operation]]
 
 
@@ -44,7 +46,7 @@ def differences(wanted: KernelState, observed: KernelState) -> list[Operation]:
     places = sorted({HOME, *wanted, *observed})
     kept = [place for place in places if place == HOME or place in wanted]
     operations: list[Operation] = [AddNamespace(place) for place in kept if place != HOME and place not in observed]
-    now = {place: observed.get(place, _NOTHING) for place in places}
+    now = {place: observed.get(place, _EMPTY_NAMESPACE) for place in places}
     chains_before = {place: state.chains for place, state in now.items()}
 
     def all_of(*steps: _Step) -> None:
@@ -101,7 +103,7 @@ def _deleted_links(wanted: KernelState, now: dict[Place, PlaceState]) -> list[Op
     for place in sorted(now):
         ours = {link.name: link for link in wanted.get(place, _NOTHING).links}
         for link in sorted(now[place].links, key=lambda each: each.name):
-            if link.kind == "port" or link not in now[place].links:
+            if link.kind == "port" or link.name == LOOPBACK or link not in now[place].links:
                 continue
             meant = ours.get(link.name)
             if meant is not None and _made_alike(meant, link):
@@ -125,10 +127,10 @@ def _deleted_links(wanted: KernelState, now: dict[Place, PlaceState]) -> list[Op
 def _added_links(wanted: KernelState, now: dict[Place, PlaceState]) -> list[Operation]:
     """VRFs first, as others are put into them. A port cannot be made: that it is missing was told before."""
     found: list[Operation] = []
-    order = {"vrf": 0, "vxlan": 1, "veth": 2, "port": 3}
+    order = {"vrf": 0, "vxlan": 1, "veth": 2, "port": 3, "other": 4}
     for place, state in sorted(wanted.items()):
         for link in sorted(state.links, key=lambda each: (order[each.kind], each.name)):
-            if link.kind == "port" or _has(now[place], link.name):
+            if link.kind == "port" or link.name == LOOPBACK or _has(now[place], link.name):
                 continue
             found.append(AddLink(place, link))
             now[place] = _with_new(now[place], link)
@@ -164,7 +166,7 @@ def _switched_on(place: Place, wanted: PlaceState, observed: PlaceState) -> Iter
 
 
 def _entries(place: Place, wanted: PlaceState, observed: PlaceState) -> Iterable[Operation]:
-    """Neighbours before the routes that lead to them. What goes, goes last, but FDB entries that new ones would meet."""
+    """Neighbours before routes that lead to them. What goes, goes last, but FDB entries that new ones would meet."""
     for foreign in sorted(observed.fdb - wanted.fdb):
         yield Remove(place, foreign)
     new: list[Entry] = [
@@ -213,7 +215,7 @@ def _with_new(state: PlaceState, link: Link) -> PlaceState:
 
 
 def _without(state: PlaceState, device: str) -> PlaceState:
-    """What is left when a device has gone: all that hangs on it goes with it, base chains that are asked for it as well."""
+    """What is left when a device has gone: all that hangs on it goes with it, base chains that ask it as well."""
     return replace(
         state,
         links=frozenset(link for link in state.links if link.name != device),

@@ -70,8 +70,8 @@ class Enforcer:
         except (OSError, NftRefused) as error:
             down = self._shut_down(self._ports)
             message = (
-                f"the kernel's tables cannot be read: {error}; every port is shut down until they can: run the agent as "
-                f"root, with nft installed ({', '.join(down) or 'there is none'})"
+                f"the kernel's tables cannot be read: {error}; every port is shut down until they can: run the agent "
+                f"as root, with nft installed ({', '.join(down) or 'there is none'})"
             )
             problem = Problem("KernelUnreadable", message, tuple(self._ports))
             return Enforced(False, (problem,), port_statuses(spec, self._ports, ()), (), len(down), False)
@@ -137,11 +137,14 @@ class Enforcer:
             self._backend = "vrf" if has_vrf() else "netns"
         if self._has_conntrack is None and any(rule.stateful for port in spec.ports for rule in port.rules):
             self._has_conntrack = nft.has_conntrack()
+        found = find_interfaces(owner, self._ports.values())
         return Situation(
             backend=self._backend,
             owner=owner,
             interfaces=self._ports,
-            largest_mtus=find_interfaces(owner, self._ports.values()),
+            largest_mtus={
+                function: found[interface] for function, interface in self._ports.items() if interface in found
+            },
             underlay=find_underlay(spec.vtep_address, self._underlay),
             has_conntrack=bool(self._has_conntrack),
             namespaces_are_shared=namespaces.are_seen_by_others(),

@@ -10,6 +10,9 @@ from itertools import groupby
 
 from provisioner.network.agent import namespaces, nft
 from provisioner.network.agent.namespaces import inside, opened
+from provisioner.network.agent.netlink.entries import IndexOf, address, fdb_entry, neighbour, route
+from provisioner.network.agent.netlink.links import delete_link, new_veth, new_vrf, new_vxlan, set_link
+from provisioner.network.agent.netlink.socket import NetlinkSocket, Refusal, Request
 from provisioner.network.agent.nft import NftRefused
 from provisioner.network.agent.observe import SYSCTLS
 from provisioner.network.agent.operations import (
@@ -25,9 +28,6 @@ from provisioner.network.agent.operations import (
     Remove,
     SetSysctl,
 )
-from provisioner.network.agent.rtnetlink.entries import IndexOf, address, fdb_entry, neighbour, route
-from provisioner.network.agent.rtnetlink.links import delete_link, new_veth, new_vrf, new_vxlan, set_link
-from provisioner.network.agent.rtnetlink.socket import Refusal, Request, RouteSocket
 from provisioner.network.agent.rules.tables import FAMILIES, removal, replacement
 from provisioner.network.agent.rules.underlay import VXLAN_PORT
 from provisioner.network.agent.state import HOME, Address, Neighbour, Place, Route
@@ -61,7 +61,7 @@ def _where(operation: Operation) -> Place:
 
 def _in_place(place: Place, operations: Iterable[Operation]) -> Iterator[Refused]:
     """Raises: OSError if the namespace cannot be entered."""
-    with inside(place), RouteSocket() as kernel:
+    with inside(place), NetlinkSocket() as kernel:
         for is_entry, group in groupby(operations, key=lambda each: isinstance(each, Put | Remove)):
             batch = list(group)
             if is_entry:
@@ -76,7 +76,7 @@ def _in_place(place: Place, operations: Iterable[Operation]) -> Iterator[Refused
                     yield Refused(operation, why)
 
 
-def _entries(kernel: RouteSocket, operations: Sequence[Put | Remove]) -> Iterator[Refused]:
+def _entries(kernel: NetlinkSocket, operations: Sequence[Put | Remove]) -> Iterator[Refused]:
     index_of = cache(_index_of)
     requests, sent = [], []
     for operation in operations:
@@ -107,7 +107,7 @@ def _entry(operation: Put | Remove, index_of: IndexOf) -> Request:
     return fdb_entry(entry, index_of, wanted=wanted)
 
 
-def _one(kernel: RouteSocket, operation: Operation) -> str | None:
+def _one(kernel: NetlinkSocket, operation: Operation) -> str | None:
     """Why it was refused, if it was. Raises: OSError, NftRefused."""
     if isinstance(operation, AddNamespace):
         namespaces.add(operation.place)
@@ -129,7 +129,7 @@ def _one(kernel: RouteSocket, operation: Operation) -> str | None:
     return None
 
 
-def _changed(kernel: RouteSocket, operation: ChangeLink) -> str | None:
+def _changed(kernel: NetlinkSocket, operation: ChangeLink) -> str | None:
     master = None
     if operation.master is not None:
         master = _index_of(operation.master) if operation.master else 0
@@ -146,11 +146,11 @@ def _changed(kernel: RouteSocket, operation: ChangeLink) -> str | None:
 
 
 def _moved(operation: MoveLink) -> str | None:
-    with opened(operation.target) as target, inside(operation.place), RouteSocket() as kernel:
+    with opened(operation.target) as target, inside(operation.place), NetlinkSocket() as kernel:
         return _sent(kernel, set_link(_index_of(operation.name), namespace_fd=target))
 
 
-def _added(kernel: RouteSocket, operation: AddLink) -> str | None:
+def _added(kernel: NetlinkSocket, operation: AddLink) -> str | None:
     """Asked for from HOME: there a VXLAN device sends and receives, wherever it is itself."""
     link = operation.link
     with opened(operation.place) as here, opened(link.peer_place or HOME) as there:
@@ -163,7 +163,7 @@ def _added(kernel: RouteSocket, operation: AddLink) -> str | None:
         return _sent(kernel, request)
 
 
-def _sent(kernel: RouteSocket, request: Request) -> str | None:
+def _sent(kernel: NetlinkSocket, request: Request) -> str | None:
     refused = kernel.send([request])
     return refused[0].words if refused else None
 

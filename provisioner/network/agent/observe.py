@@ -14,8 +14,8 @@ from typing import Final
 
 from provisioner.network.agent import nft
 from provisioner.network.agent.namespaces import domains_of, inside
-from provisioner.network.agent.naming import is_ours
-from provisioner.network.agent.rtnetlink.entries import (
+from provisioner.network.agent.naming import TABLE, is_ours
+from provisioner.network.agent.netlink.entries import (
     AF_BRIDGE,
     DUMP_ADDRESSES,
     GET_ADDRESS,
@@ -28,8 +28,9 @@ from provisioner.network.agent.rtnetlink.entries import (
     read_neighbours,
     read_routes,
 )
-from provisioner.network.agent.rtnetlink.links import DUMP_HEADER, GET, SeenLink, read_links
-from provisioner.network.agent.rtnetlink.socket import RouteSocket
+from provisioner.network.agent.netlink.hooks import chain_devices
+from provisioner.network.agent.netlink.links import DUMP_HEADER, GET, SeenLink, read_links
+from provisioner.network.agent.netlink.socket import NetlinkSocket
 from provisioner.network.agent.rules.tables import read_tables
 from provisioner.network.agent.rules.underlay import VXLAN_PORT
 from provisioner.network.agent.state import HOME, MAIN_TABLE, Link, LinkKind, Place, PlaceState, Sysctl
@@ -64,7 +65,7 @@ def observe(owner: str, interfaces: Collection[str], settings: Mapping[Place, It
 
 
 def _observe_here(place: Place, interfaces: Collection[str], settings: Iterable[str]) -> PlaceState:
-    with RouteSocket() as kernel:
+    with NetlinkSocket() as kernel:
         seen = read_links(kernel.dump(GET, DUMP_HEADER))
         ours = [
             link
@@ -83,9 +84,12 @@ def _observe_here(place: Place, interfaces: Collection[str], settings: Iterable[
             *kernel.dump(GET_NEIGHBOUR, dump_neighbours(socket.AF_INET)),
             *kernel.dump(GET_NEIGHBOUR, dump_neighbours(socket.AF_INET6)),
         ]
-        chains, marks = read_tables(nft.dump())
+        dumps = nft.dump()
+        chains, marks = read_tables(dumps, chain_devices(TABLE) if dumps else {})
         return PlaceState(
-            links=frozenset(_links(ours, seen, interfaces)),
+            links=frozenset(
+                _links([link for link in seen if link in ours or (link.loopback and place != HOME)], seen, interfaces)
+            ),
             addresses=frozenset(read_addresses(kernel.dump(GET_ADDRESS, DUMP_ADDRESSES), devices)),
             routes=frozenset(read_routes(routes, devices, tables)),
             neighbours=frozenset(read_neighbours(neighbours, devices)),

@@ -7,8 +7,8 @@ from collections.abc import Collection
 from typing import Final
 
 from provisioner.network.agent.namespaces import domains_of, inside
-from provisioner.network.agent.rtnetlink.entries import DUMP_ADDRESSES, GET_ADDRESS, read_addresses
-from provisioner.network.agent.rtnetlink.links import (
+from provisioner.network.agent.netlink.entries import DUMP_ADDRESSES, GET_ADDRESS, read_addresses
+from provisioner.network.agent.netlink.links import (
     DUMP_HEADER,
     GET,
     SeenLink,
@@ -16,7 +16,7 @@ from provisioner.network.agent.rtnetlink.links import (
     new_vrf,
     read_links,
 )
-from provisioner.network.agent.rtnetlink.socket import RouteSocket
+from provisioner.network.agent.netlink.socket import NetlinkSocket
 from provisioner.network.agent.situation import Underlay
 from provisioner.network.agent.state import HOME
 
@@ -36,7 +36,7 @@ def find_interfaces(owner: str, names: Collection[str]) -> dict[str, int]:
 def find_underlay(vtep: str, device: str | None) -> Underlay:
     """The interface that was named, or the one at HOME that has the DPU's address. Raises: OSError."""
     seen = {link.index: link for link in _links()}
-    with RouteSocket() as kernel:
+    with NetlinkSocket() as kernel:
         addresses = list(
             read_addresses(kernel.dump(GET_ADDRESS, DUMP_ADDRESSES), {index: link.name for index, link in seen.items()})
         )
@@ -50,7 +50,7 @@ def find_underlay(vtep: str, device: str | None) -> Underlay:
 
 def has_vrf() -> bool:
     """Whether a VRF can be made, found by making one."""
-    with RouteSocket() as kernel:
+    with NetlinkSocket() as kernel:
         if kernel.send([new_vrf(_PROBE, _PROBE_TABLE)]):
             return False
         index = next(link.index for link in _links() if link.name == _PROBE)
@@ -59,5 +59,5 @@ def has_vrf() -> bool:
 
 
 def _links() -> list[SeenLink]:
-    with RouteSocket() as kernel:
+    with NetlinkSocket() as kernel:
         return read_links(kernel.dump(GET, DUMP_HEADER))

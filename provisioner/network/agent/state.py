@@ -13,6 +13,7 @@ from typing import Final, Literal
 Place = str
 HOME: Final[Place] = ""
 MAIN_TABLE: Final = 254
+LOOPBACK: Final = "lo"
 
 LinkKind = Literal["port", "vxlan", "veth", "vrf", "other"]
 RouteKind = Literal["unicast", "unreachable", "blackhole", "prohibit", "throw"]

@@ -21,11 +21,11 @@ from provisioner.api.codec import to_json
 from provisioner.api.dpu_network import DPUNetworkSpec
 from provisioner.network.agent import namespaces
 from provisioner.network.agent.enforce import Enforced, Enforcer
+from tests.network.agent.echo import Echoes, echo
 from tests.tools import installed, need_root
 
 T = TypeVar("T")
 _serial = itertools.count()
-PING = ("ping", "-n", "-q", "-i", "0.05", "-W", "1")
 
 
 class Namespace:
@@ -55,12 +55,12 @@ class Namespace:
         with namespaces.inside(self.name):
             return call()
 
-    def pings(self, address: str, *, size: int | None = None) -> bool:
-        """Whether one of three is answered; with `size`, a packet of that many bytes, not to be fragmented."""
-        headers = 48 if ":" in address else 28
-        sized = () if size is None else ("-M", "do", "-s", str(size - headers))
-        ran = self.run(*PING, "-c", "3", *sized, address)
-        return ran.returncode == 0
+    def pings(self, address: str, **how: Any) -> bool:
+        """Whether one of three echo requests is answered."""
+        return bool(self.echo(address, **how).answered)
+
+    def echo(self, address: str, **how: Any) -> Echoes:
+        return self.inside(lambda: echo(address, **how))
 
 
 class Host(Namespace):
@@ -197,7 +197,7 @@ def mac_of(vtep: str, function: str) -> str:
 @contextlib.contextmanager
 def rack() -> Iterator[Rack]:
     need_root("make network namespaces")
-    for program in ("ip", "nft", "ping", "nsenter"):
+    for program in ("ip", "nft", "nsenter"):
         installed(program)
     made = Rack()
     try:

@@ -35,7 +35,10 @@ NOBODYS: Final[tuple[Network, ...]] = (
 """Addresses to which a host's packet never goes: loopback, link-local (metadata services among them), multicast."""
 
 _PRIORITY: Final = -500
-_SOLICITATION = "nd-neighbor-solicit"
+_SOLICITATION: Final = "nd-neighbor-solicit"
+_ND_TARGET: Final = raw("th", 64, 128)
+_ND_OPTION: Final = raw("th", 192, 64)
+_SOURCE_MAC_OPTION: Final = 0x0101  # type 1, of one times eight bytes
 _ROUTERS_AND_NEIGHBOURS: Final = (
     "nd-router-solicit",
     "nd-router-advert",
@@ -97,32 +100,31 @@ def _ipv4(port: Port) -> list[Rule]:
 def _ipv6(port: Port) -> list[Rule]:
     groups = [solicited_node(gateway) for gateway in _texts(port.gateways_of(6))]
     gateways = _texts(port.gateways_of(6))
-    asks = (
-        match(
-            field("ether", "daddr"),
-            one_of(sorted({GATEWAY_MAC, *(mac for _, mac in groups)})),
-        ),
+    asked = match(field("ether", "daddr"), one_of(sorted({GATEWAY_MAC, *(mac for _, mac in groups)})))
+    from_it_to_the_gateway = (
+        match(field("ip6", "nexthdr"), "ipv6-icmp"),
+        match(field("ip6", "hoplimit"), 255),
         match(field("ip6", "saddr"), one_of([link_local(port.mac), *_texts(port.hosts(6))])),
         match(field("ip6", "daddr"), one_of(sorted({*gateways, *(group for group, _ in groups)}))),
-        match(field("ip6", "hoplimit"), 255),
-        match(field("ip6", "nexthdr"), "ipv6-icmp"),
     )
     solicits = (
         match(field("icmpv6", "type"), _SOLICITATION),
         match(_ND_TARGET, one_of([_number(gateway) for gateway in gateways])),
     )
+    its_own_mac = match(_ND_OPTION, _SOURCE_MAC_OPTION << 48 | int(port.mac.replace(":", ""), 16))
+    # In the order of the header: nft joins what lies side by side, and prints it in that order.
     return [
         # With one option, the sender's own hardware address; or without any.
         rule(
-            *asks,
+            asked,
             match(field("ip6", "length"), 32),
+            *from_it_to_the_gateway,
             *solicits,
-            match(raw("th", 192, 16), 0x0101),
-            match(raw("th", 208, 48), int(port.mac.replace(":", ""), 16)),
+            its_own_mac,
             _ASKING,
             ACCEPT,
         ),
-        rule(*asks, match(field("ip6", "length"), 24), *solicits, _ASKING, ACCEPT),
+        rule(asked, match(field("ip6", "length"), 24), *from_it_to_the_gateway, *solicits, _ASKING, ACCEPT),
         rule(match(field("icmpv6", "type"), one_of(_ROUTERS_AND_NEIGHBOURS)), DROP),
         rule(
             match(field("ether", "daddr"), GATEWAY_MAC),
@@ -131,9 +133,6 @@ def _ipv6(port: Port) -> list[Rule]:
             ACCEPT,
         ),
     ]
-
-
-_ND_TARGET: Final = raw("th", 64, 128)
 
 
 def _number(address: str) -> str:

@@ -27,7 +27,9 @@ from provisioner.network.agent.rules.expressions import (
 )
 from provisioner.network.agent.state import Chain, Rule
 
-_LOWER, _UPPER = 0xFFFF, 0xFFFF0000
+_HALF_BITS: Final = 15
+_HALF: Final = (1 << _HALF_BITS) - 1
+_LOWER, _UPPER = _HALF, _HALF << _HALF_BITS
 _IP_VERSIONS: Final = {4: "ip", 6: "ip6"}
 
 
@@ -78,8 +80,8 @@ def _answers(filters: Sequence[Filter], *, egress: bool, passes: Expression) -> 
 def mark_of(each: Filter) -> int:
     """Its number in its half of the mark, never 0; the same as long as the rule says the same."""
     said = repr((each.egress, each.protocol, each.ports, each.cidrs)).encode()
-    number = int.from_bytes(hashlib.sha256(said).digest()[:4], "big") % 0xFFFF + 1
-    return number if each.egress else number << 16
+    number = int.from_bytes(hashlib.sha256(said).digest()[:4], "big") % _HALF + 1
+    return number if each.egress else number << _HALF_BITS
 
 
 def _verdict(each: Filter, passes: Expression) -> list[Expression]:
@@ -88,7 +90,9 @@ def _verdict(each: Filter, passes: Expression) -> list[Expression]:
     if not each.stateful:
         return [passes]
     others = _UPPER if each.egress else _LOWER
-    mark = {"|": [{"&": [ct("mark"), others]}, mark_of(each)]}
+    number = mark_of(each)
+    # The mask lets the number's own bits pass, too, as nft prints it.
+    mark = {"|": [{"&": [ct("mark"), others | number]}, number]}
     return [{"mangle": {"key": ct("mark"), "value": mark}}, passes]
 
 

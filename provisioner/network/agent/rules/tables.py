@@ -67,8 +67,13 @@ def marking(mark: str, others: Iterable[str]) -> dict[str, Any]:
     }
 
 
-def read_tables(dumps: Iterable[Mapping[str, Any]]) -> tuple[frozenset[Chain], frozenset[str]]:
-    """The chains of dumps of our tables, and the marks. A set that no rule names decides nothing: it is passed over."""
+def read_tables(
+    dumps: Iterable[Mapping[str, Any]], devices: Mapping[str, str]
+) -> tuple[frozenset[Chain], frozenset[str]]:
+    """The chains of dumps of our tables, and the marks. A set that no rule names decides nothing: it is passed over.
+
+    `devices`: of the base chains of the netdev table.
+    """
     heads: dict[tuple[Family, str], Hook | None] = {}
     rules: dict[tuple[Family, str], list[Rule]] = {}
     marks = set()
@@ -80,7 +85,7 @@ def read_tables(dumps: Iterable[Mapping[str, Any]]) -> tuple[frozenset[Chain], f
                 if kind == "chain" and said["name"].startswith(MARK_PREFIX) and "hook" not in said:
                     marks.add(said["name"].removeprefix(MARK_PREFIX))
                 elif kind == "chain":
-                    heads[said["family"], said["name"]] = _hook(said)
+                    heads[said["family"], said["name"]] = _hook(said, devices)
                 elif kind == "rule":
                     expressions = said.get("expr", [])
                     rules.setdefault((said["family"], said["chain"]), []).append(
@@ -112,10 +117,8 @@ def _in_chain(chain: Chain) -> dict[str, Any]:
     return {"family": chain.family, "table": TABLE, "chain": chain.name}
 
 
-def _hook(said: Mapping[str, Any]) -> Hook | None:
+def _hook(said: Mapping[str, Any], devices: Mapping[str, str]) -> Hook | None:
     if "hook" not in said:
         return None
-    device = said.get("dev")
-    if isinstance(device, list):
-        device = ",".join(device)
+    device = devices.get(said["name"], "") if said["family"] == "netdev" else None
     return Hook(said["hook"], said.get("prio", 0), said.get("policy", "accept"), device)

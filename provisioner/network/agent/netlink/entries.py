@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from ipaddress import ip_address
 from typing import Final, get_args
 
-from provisioner.network.agent.rtnetlink.socket import Request
-from provisioner.network.agent.rtnetlink.wire import CREATE, EXCLUSIVE, REPLACE, attribute, attributes, u32
+from provisioner.network.agent.netlink.socket import Request
+from provisioner.network.agent.netlink.wire import CREATE, EXCLUSIVE, REPLACE, attribute, attributes, u32
 from provisioner.network.agent.state import Address, FdbEntry, Neighbour, Route, RouteKind
 
 NEW_ADDRESS, DELETE_ADDRESS, GET_ADDRESS = 20, 21, 22

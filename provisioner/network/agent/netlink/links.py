@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from provisioner.network.agent.rtnetlink.socket import Request
-from provisioner.network.agent.rtnetlink.wire import CREATE, EXCLUSIVE, attribute, attributes, text, u8, u32
+from provisioner.network.agent.netlink.socket import Request
+from provisioner.network.agent.netlink.wire import CREATE, EXCLUSIVE, attribute, attributes, text, u8, u32
 
 NEW, DELETE, GET = 16, 17, 18
 _INFO: Final = struct.Struct("=BxHiII")

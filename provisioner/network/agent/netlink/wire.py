@@ -50,12 +50,21 @@ def messages(data: bytes) -> Iterator[tuple[int, int, int, bytes]]:
 
 def attributes(data: bytes, start: int = 0) -> dict[int, bytes]:
     """Attributes by kind, the last one of a kind; what is cut off ends them."""
-    found = {}
+    return dict(_attributes(data, start))
+
+
+def all_attributes(data: bytes) -> list[bytes]:
+    """The values of a list of attributes of one kind."""
+    return [value for _, value in _attributes(data, 0)]
+
+
+def _attributes(data: bytes, start: int) -> list[tuple[int, bytes]]:
+    found = []
     at, end = start, len(data)
     while at + 4 <= end:
         length, kind = _ATTRIBUTE.unpack_from(data, at)
         if length < 4 or at + length > end:
             break
-        found[kind & _TYPE_MASK] = data[at + 4 : at + length]
+        found.append((kind & _TYPE_MASK, data[at + 4 : at + length]))
         at += (length + 3) & ~3
     return found

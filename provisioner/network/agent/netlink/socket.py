@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, Self
 
-from provisioner.network.agent.rtnetlink.wire import (
+from provisioner.network.agent.netlink.wire import (
     ACK,
     DUMP,
     DUMP_INTERRUPTED,
@@ -44,11 +44,11 @@ class Refusal(NamedTuple):
     words: str
 
 
-class RouteSocket:
+class NetlinkSocket:
     """A socket of the network namespace in which the thread is when it is made; it stays there."""
 
-    def __init__(self) -> None:
-        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
+    def __init__(self, protocol: int = socket.NETLINK_ROUTE) -> None:
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
         self._socket.bind((0, 0))
         self._socket.settimeout(_PATIENCE_SECONDS)
         self._socket.setsockopt(socket.SOL_SOCKET, _RECEIVE_BUFFER_FORCE, 4 * _RECEIVE_BYTES)
