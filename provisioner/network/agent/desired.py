@@ -1,0 +1,233 @@
+"""What the kernel shall have for a spec. Pure: the same spec in the same situation is the same state."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_network
+from typing import Final
+
+from provisioner.network.agent.naming import (
+    GATEWAY_MAC,
+    peer_link_mac,
+    peer_link_name,
+    router_address,
+    router_mac,
+    routing_table,
+    vrf_name,
+    vxlan_name,
+)
+from provisioner.network.agent.ports import Port
+from provisioner.network.agent.preflight import Domain, Readable
+from provisioner.network.agent.rules.domain import DomainDevices, domain_chains
+from provisioner.network.agent.rules.port import guarded_port, isolated_port
+from provisioner.network.agent.rules.underlay import isolation_chains, underlay_chains
+from provisioner.network.agent.situation import Situation
+from provisioner.network.agent.state import (
+    HOME,
+    LOOPBACK,
+    MAIN_TABLE,
+    Address,
+    Chain,
+    FdbEntry,
+    Link,
+    Neighbour,
+    Place,
+    PlaceState,
+    Route,
+    Sysctl,
+)
+from provisioner.network.agent.sysctls import (
+    device_sysctls,
+    isolated_sysctls,
+    namespace_sysctls,
+    released_sysctls,
+    vrf_sysctls,
+)
+
+PORT_MTU_BYTES: Final = 9216
+"""Of a port's device, so that a host which sends too large a packet is told so by its gateway. What a VPC carries is in
+the routes to the port and in the domain's other devices."""
+
+METRIC: Final = 64
+UNREACHABLE_METRIC: Final = 4278198272
+"""The worst that leaves room, as the kernel's vrf.rst advises."""
+
+
+@dataclass
+class _Place:
+    links: set[Link] = field(default_factory=set)
+    addresses: set[Address] = field(default_factory=set)
+    routes: set[Route] = field(default_factory=set)
+    neighbours: set[Neighbour] = field(default_factory=set)
+    fdb: set[FdbEntry] = field(default_factory=set)
+    sysctls: set[Sysctl] = field(default_factory=set)
+    chains: set[Chain] = field(default_factory=set)
+
+    def frozen(self) -> PlaceState:
+        return PlaceState(
+            frozenset(self.links),
+            frozenset(self.addresses),
+            frozenset(self.routes),
+            frozenset(self.neighbours),
+            frozenset(self.fdb),
+            frozenset(self.sysctls),
+            frozenset(self.chains),
+        )
+
+
+def wanted_state(readable: Readable, situation: Situation) -> dict[Place, PlaceState]:
+    """Every function that the agent knows of and that is not among `readable.ports` is isolated at HOME."""
+    places: dict[Place, _Place] = defaultdict(_Place)
+    home = places[HOME]
+    ports: dict[int, list[Port]] = defaultdict(list)
+    for port in readable.ports:
+        ports[port.vni].append(port)
+    for domain in readable.domains:
+        _domain(places[situation.place_of(domain.vni)], domain, readable, ports, situation)
+    for place, devices in _devices(readable, ports, situation).items():
+        places[place].chains.update(domain_chains(devices, in_vrfs=situation.backend == "vrf"))
+    if readable.vtep:
+        home.chains.update(underlay_chains(readable.vtep, {domain.vni: domain.members for domain in readable.domains}))
+    passing = {port.function for port in readable.ports}
+    isolated = {
+        function: device
+        for function, device in situation.interfaces.items()
+        if function in situation.largest_mtus and function not in passing
+    }
+    for function, device in isolated.items():
+        home.links.add(Link(device, "port"))
+        home.sysctls.update(isolated_sysctls(device))
+        home.chains.add(isolated_port(function, device))
+    home.chains.update(isolation_chains(isolated.values()))
+    return {place: state.frozen() for place, state in places.items()}
+
+
+def _devices(
+    readable: Readable, ports: Mapping[int, list[Port]], situation: Situation
+) -> dict[Place, list[DomainDevices]]:
+    found: dict[Place, list[DomainDevices]] = defaultdict(list)
+    for domain in readable.domains:
+        found[situation.place_of(domain.vni)].append(
+            DomainDevices(
+                vni=domain.vni,
+                ports=tuple((port, situation.interfaces[port.function]) for port in ports[domain.vni]),
+                vxlan=vxlan_name(domain.vni),
+                links=tuple(peer_link_name(domain.vni, peer) for peer in domain.peers),
+            )
+        )
+    return found
+
+
+def _domain(
+    place: _Place,
+    domain: Domain,
+    readable: Readable,
+    ports: Mapping[int, list[Port]],
+    situation: Situation,
+) -> None:
+    in_vrf = situation.backend == "vrf"
+    master = vrf_name(domain.vni) if in_vrf else None
+    table = routing_table(domain.vni) if in_vrf else MAIN_TABLE
+    if in_vrf and master is not None:
+        place.links.add(Link(master, "vrf", table=table))
+        place.sysctls.update(vrf_sysctls(master))
+        place.routes.update(_nowhere(table))
+    else:
+        place.sysctls.update(namespace_sysctls())
+        # Without any address of its own a namespace takes no gateway for valid.
+        place.links.add(Link(LOOPBACK, "other"))
+    vxlan = vxlan_name(domain.vni)
+    place.links.add(
+        Link(
+            vxlan,
+            "vxlan",
+            mtu_bytes=domain.mtu_bytes,
+            mac=router_mac(readable.vtep),
+            master=master,
+            vni=domain.vni,
+            local=readable.vtep,
+        )
+    )
+    place.sysctls.update(device_sysctls(vxlan, is_port=False))
+    _remotes(place, domain, vxlan, table)
+    for port in ports[domain.vni]:
+        device = situation.interfaces[port.function]
+        place.links.add(
+            Link(
+                device,
+                "port",
+                mtu_bytes=min(PORT_MTU_BYTES, situation.largest_mtus[port.function]),
+                mac=GATEWAY_MAC,
+                master=master,
+            )
+        )
+        place.sysctls.update(device_sysctls(device, is_port=True))
+        place.chains.add(guarded_port(port, device))
+        _port(place, port, device, table, domain.mtu_bytes)
+    mtus = {each.vni: each.mtu_bytes for each in readable.domains}
+    for peer in domain.peers:
+        device = peer_link_name(domain.vni, peer)
+        place.links.add(
+            Link(
+                device,
+                "veth",
+                mtu_bytes=min(domain.mtu_bytes, mtus[peer]),
+                mac=peer_link_mac(domain.vni),
+                master=master,
+                peer=peer_link_name(peer, domain.vni),
+                peer_place=situation.place_of(peer),
+            )
+        )
+        place.sysctls.update(device_sysctls(device, is_port=False))
+        _peer(place, device, readable.vtep, peer, ports[peer], table)
+
+
+def _nowhere(table: int) -> Iterator[Route]:
+    """What a domain has no route to must not be looked for in the DPU's own table."""
+    for default in ("0.0.0.0/0", "::/0"):
+        yield Route(default, table=table, metric=UNREACHABLE_METRIC, kind="unreachable")
+
+
+def _remotes(place: _Place, domain: Domain, vxlan: str, table: int) -> None:
+    for vtep, prefixes in domain.remotes:
+        mac = router_mac(vtep)
+        place.fdb.add(FdbEntry(vxlan, mac, vtep))
+        for version in sorted({prefix.version for prefix in prefixes}):
+            place.neighbours.add(Neighbour(vxlan, router_address(vtep, version), mac))
+        for prefix in prefixes:
+            place.routes.add(
+                Route(str(prefix), vxlan, router_address(vtep, prefix.version), table=table, metric=METRIC)
+            )
+
+
+def _port(place: _Place, port: Port, device: str, table: int, mtu_bytes: int) -> None:
+    for gateway in port.gateways:
+        place.addresses.add(Address(device, str(gateway), gateway.max_prefixlen))
+    for address in port.addresses:
+        place.neighbours.add(Neighbour(device, str(address), port.mac))
+        place.routes.add(Route(str(ip_network(address)), device, table=table, metric=METRIC, mtu_bytes=mtu_bytes))
+    for prefix, address in port.next_hops():
+        place.routes.add(Route(str(prefix), device, str(address), table=table, metric=METRIC, mtu_bytes=mtu_bytes))
+
+
+def _peer(place: _Place, device: str, vtep: str, peer: int, ports: Iterable[Port], table: int) -> None:
+    """The peer's ports on this DPU, by the link; its domain is the neighbour on it."""
+    for port in ports:
+        for version in (4, 6):
+            for prefix in port.of_version(version):
+                router = router_address(vtep, version)
+                place.neighbours.add(Neighbour(device, router, peer_link_mac(peer)))
+                place.routes.add(Route(str(prefix), device, router, table=table, metric=METRIC))
+
+
+def released_state(devices: Iterable[str]) -> dict[Place, PlaceState]:
+    """Nothing of ours; the ports' devices at HOME, down."""
+    devices = list(devices)
+    settings = (each for device in devices for each in released_sysctls(device))
+    return {
+        HOME: PlaceState(
+            links=frozenset(Link(device, "port", up=False) for device in devices), sysctls=frozenset(settings)
+        )
+    }

@@ -1,0 +1,177 @@
+"""Operations, carried out. What the kernel refuses is told, operation by operation, and stops no other."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import groupby
+
+from provisioner.network.agent import namespaces, nft
+from provisioner.network.agent.namespaces import inside, opened
+from provisioner.network.agent.netlink.entries import IndexOf, address, fdb_entry, neighbour, route
+from provisioner.network.agent.netlink.links import delete_link, new_veth, new_vrf, new_vxlan, set_link
+from provisioner.network.agent.netlink.socket import NetlinkSocket, Refusal, Request
+from provisioner.network.agent.nft import NftRefused
+from provisioner.network.agent.observe import SYSCTLS
+from provisioner.network.agent.operations import (
+    AddLink,
+    AddNamespace,
+    ChangeLink,
+    DeleteLink,
+    DeleteNamespace,
+    LoadChains,
+    MoveLink,
+    Operation,
+    Put,
+    Remove,
+    SetSysctl,
+)
+from provisioner.network.agent.rules.tables import FAMILIES, removal, replacement
+from provisioner.network.agent.rules.underlay import VXLAN_PORT
+from provisioner.network.agent.state import HOME, Address, Neighbour, Place, Route
+
+
+@dataclass(frozen=True)
+class Refused:
+    """An operation that was not carried out, and why, in the kernel's or the program's words."""
+
+    operation: Operation
+    why: str
+
+
+def carry_out(operations: Sequence[Operation]) -> list[Refused]:
+    """In order. Those that follow one another in one namespace share a socket, and are one write."""
+    refused: list[Refused] = []
+    for place, group in groupby(operations, key=_where):
+        batch = list(group)
+        try:
+            refused += _in_place(place, batch)
+        except OSError as error:
+            refused += [Refused(operation, _words(error)) for operation in batch]
+    return refused
+
+
+def _where(operation: Operation) -> Place:
+    """Whence it is asked for."""
+    from_home = AddNamespace | DeleteNamespace | AddLink | MoveLink
+    return HOME if isinstance(operation, from_home) else operation.place
+
+
+def _in_place(place: Place, operations: Iterable[Operation]) -> Iterator[Refused]:
+    """Raises: OSError if the namespace cannot be entered."""
+    with inside(place), NetlinkSocket() as kernel:
+        for is_entry, group in groupby(operations, key=lambda each: isinstance(each, Put | Remove)):
+            batch = list(group)
+            if is_entry:
+                yield from _entries(kernel, [each for each in batch if isinstance(each, Put | Remove)])
+                continue
+            for operation in batch:
+                try:
+                    why = _one(kernel, operation)
+                except (OSError, NftRefused) as error:
+                    why = _words(error)
+                if why is not None:
+                    yield Refused(operation, why)
+
+
+def _entries(kernel: NetlinkSocket, operations: Sequence[Put | Remove]) -> Iterator[Refused]:
+    index_of = cache(_index_of)
+    requests, sent = [], []
+    for operation in operations:
+        try:
+            requests.append(_entry(operation, index_of))
+        except OSError as error:
+            yield Refused(operation, _words(error))
+        else:
+            sent.append(operation)
+    for at, refusal in sorted(kernel.send(requests).items()):
+        if not _is_so_already(sent[at], refusal):
+            yield Refused(sent[at], refusal.words)
+
+
+def _is_so_already(operation: Put | Remove, refusal: Refusal) -> bool:
+    """ENOENT, ESRCH, ENODEV, EADDRNOTAVAIL: what is to go has gone, with the device or address that it hung on."""
+    return isinstance(operation, Remove) and refusal.errno in (2, 3, 19, 99)
+
+
+def _entry(operation: Put | Remove, index_of: IndexOf) -> Request:
+    entry, wanted = operation.entry, isinstance(operation, Put)
+    if isinstance(entry, Address):
+        return address(entry, index_of, wanted=wanted)
+    if isinstance(entry, Route):
+        return route(entry, index_of, wanted=wanted)
+    if isinstance(entry, Neighbour):
+        return neighbour(entry, index_of, wanted=wanted)
+    return fdb_entry(entry, index_of, wanted=wanted)
+
+
+def _one(kernel: NetlinkSocket, operation: Operation) -> str | None:
+    """Why it was refused, if it was. Raises: OSError, NftRefused."""
+    if isinstance(operation, AddNamespace):
+        namespaces.add(operation.place)
+    elif isinstance(operation, DeleteNamespace):
+        namespaces.delete(operation.place)
+    elif isinstance(operation, LoadChains):
+        commands = replacement(operation.chains, operation.instead_of) if operation.chains else removal(FAMILIES)
+        nft.load(commands)
+    elif isinstance(operation, SetSysctl):
+        (SYSCTLS / operation.sysctl.path).write_text(operation.sysctl.value)
+    elif isinstance(operation, AddLink):
+        return _added(kernel, operation)
+    elif isinstance(operation, MoveLink):
+        return _moved(operation)
+    elif isinstance(operation, DeleteLink):
+        return _sent(kernel, delete_link(_index_of(operation.name)))
+    elif isinstance(operation, ChangeLink):
+        return _changed(kernel, operation)
+    return None
+
+
+def _changed(kernel: NetlinkSocket, operation: ChangeLink) -> str | None:
+    master = None
+    if operation.master is not None:
+        master = _index_of(operation.master) if operation.master else 0
+    return _sent(
+        kernel,
+        set_link(
+            _index_of(operation.name),
+            up=operation.up,
+            mtu_bytes=operation.mtu_bytes,
+            mac=operation.mac,
+            master=master,
+        ),
+    )
+
+
+def _moved(operation: MoveLink) -> str | None:
+    with opened(operation.target) as target, inside(operation.place), NetlinkSocket() as kernel:
+        return _sent(kernel, set_link(_index_of(operation.name), namespace_fd=target))
+
+
+def _added(kernel: NetlinkSocket, operation: AddLink) -> str | None:
+    """Asked for from HOME: there a VXLAN device sends and receives, wherever it is itself."""
+    link = operation.link
+    with opened(operation.place) as here, opened(link.peer_place or HOME) as there:
+        if link.kind == "vrf":
+            request = new_vrf(link.name, link.table or 0)
+        elif link.kind == "vxlan":
+            request = new_vxlan(link.name, link.vni or 0, link.local or "", VXLAN_PORT, here)
+        else:
+            request = new_veth(link.name, here, link.peer or "", there)
+        return _sent(kernel, request)
+
+
+def _sent(kernel: NetlinkSocket, request: Request) -> str | None:
+    refused = kernel.send([request])
+    return refused[0].words if refused else None
+
+
+def _index_of(device: str) -> int:
+    """In the namespace in which the thread is. Raises: OSError if there is no such device."""
+    return socket.if_nametoindex(device)
+
+
+def _words(error: OSError | NftRefused) -> str:
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)

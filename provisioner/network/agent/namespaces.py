@@ -1,0 +1,116 @@
+"""Network namespaces: entered by the thread that works in one, named by `ip netns`, whose mounts all processes see."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from provisioner.network.agent.naming import namespace_prefix, namespace_suffix
+from provisioner.network.agent.state import HOME, Place
+
+NAMED: Final = Path("/run/netns")
+_OWN: Final = Path("/proc/thread-self/ns/net")
+_CLONE_NEWNET: Final = 0x40000000
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def owner() -> str:
+    """What the namespace is called in which this thread is; "" where it has no name, as that of the system."""
+    mine = _OWN.stat()
+    for path in NAMED.iterdir() if NAMED.is_dir() else ():
+        with contextlib.suppress(OSError):
+            its = path.stat()
+            if (its.st_dev, its.st_ino) == (mine.st_dev, mine.st_ino):
+                return path.name
+    return ""
+
+
+def domains_of(name: str) -> list[Place]:
+    """The namespaces of domains that agents of `name` have made."""
+    if not NAMED.is_dir():
+        return []
+    suffix = namespace_suffix(name)
+    found = []
+    for path in NAMED.iterdir():
+        digits = path.name.removeprefix(namespace_prefix()).removesuffix(suffix)
+        if digits.isdecimal() and path.name == f"{namespace_prefix()}{digits}{suffix}":
+            found.append(path.name)
+    return sorted(found)
+
+
+def are_seen_by_others() -> bool:
+    """Whether namespaces named here are seen outside. Below `ip netns exec`, and in a service with private mounts, they
+    are not, and would end with this process: with everything in them."""
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        before, _, _ = line.partition(" - ")
+        words = before.split()
+        if words[4] in ("/", "/run", str(NAMED)) and any(word.startswith("master:") for word in words[6:]):
+            return False
+    return True
+
+
+def add(name: Place) -> None:
+    """Raises: OSError, with what `ip` says."""
+    _ip("add", name)
+
+
+def delete(name: Place) -> None:
+    """Raises: OSError, with what `ip` says."""
+    _ip("delete", name)
+
+
+def _ip(verb: str, name: Place) -> None:
+    ran = subprocess.run(["ip", "netns", verb, name], capture_output=True, text=True, timeout=30, check=False)
+    if ran.returncode != 0:
+        raise OSError(ran.returncode, ran.stderr.strip() or "no reason was given")
+
+
+@contextlib.contextmanager
+def inside(place: Place) -> Iterator[None]:
+    """This thread is in `place`: sockets that it opens, settings that it writes, programs that it starts belong there.
+
+    Raises: OSError if there is no such namespace.
+    """
+    if place == HOME:
+        yield
+        return
+    before = os.open(_OWN, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        there = os.open(NAMED / place, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            _enter(there)
+        finally:
+            os.close(there)
+        try:
+            yield
+        finally:
+            _enter(before)
+    finally:
+        os.close(before)
+
+
+@contextlib.contextmanager
+def opened(place: Place) -> Iterator[int]:
+    """A file descriptor of the namespace, HOME's being that in which the thread is."""
+    fd = os.open(_OWN if place == HOME else NAMED / place, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def interfaces() -> list[str]:
+    """Those of the namespace in which the thread is."""
+    return [name for _, name in socket.if_nameindex()]
+
+
+def _enter(fd: int) -> None:
+    if _libc.setns(fd, _CLONE_NEWNET) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"setns: {os.strerror(code)}")

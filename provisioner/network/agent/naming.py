@@ -1,0 +1,88 @@
+"""Names, hardware addresses and tables of what the agent makes. All fit into the kernel's 15 characters."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import IPv4Address, IPv6Address
+from typing import Final
+
+TABLE: Final = "provisioner"
+"""Name of our nftables tables."""
+
+GATEWAY_MAC: Final = "02:00:5e:00:01:01"
+"""Of every port: a host notices neither another DPU nor another VPC."""
+
+_RESERVED_TABLES: Final = range(256)  # the kernel's local, main and default, and /etc/iproute2/rt_tables
+_ABOVE_ALL_VNIS: Final = 1 << 24
+_VXLAN: Final = re.compile(r"vx([1-9][0-9]{0,7})\Z")
+_OURS: Final = re.compile(r"(vx[1-9][0-9]{0,7}|vpc[1-9][0-9]{0,7}|p[0-9a-f]{6}-[0-9a-f]{6})\Z")
+
+
+def vxlan_name(vni: int) -> str:
+    return f"vx{vni}"
+
+
+def vni_of(device: str) -> int | None:
+    """The VNI of a VXLAN device of ours, by its name."""
+    found = _VXLAN.match(device)
+    return int(found[1]) if found else None
+
+
+def vrf_name(vni: int) -> str:
+    return f"vpc{vni}"
+
+
+def peer_link_name(vni: int, peer_vni: int) -> str:
+    """The end in `vni`'s domain of the link to `peer_vni`'s; hexadecimal, so that two VNIs fit."""
+    return f"p{vni:06x}-{peer_vni:06x}"
+
+
+def is_ours(device: str) -> bool:
+    """Whether a device at HOME was made by an agent."""
+    return _OURS.match(device) is not None
+
+
+def namespace_name(vni: int, owner: str) -> str:
+    """Of a domain, where there is no VRF. `owner`: "", or what the namespace is called in which the agent runs."""
+    return f"{namespace_prefix()}{vni}{namespace_suffix(owner)}"
+
+
+def namespace_prefix() -> str:
+    return "vpc-"
+
+
+def namespace_suffix(owner: str) -> str:
+    return f".{owner}" if owner else ""
+
+
+def routing_table(vni: int) -> int:
+    """The VNI itself, unless that is a table of the kernel's own."""
+    return vni + _ABOVE_ALL_VNIS if vni in _RESERVED_TABLES else vni
+
+
+def router_mac(vtep: str) -> str:
+    return "02:00:" + ":".join(f"{byte:02x}" for byte in IPv4Address(vtep).packed)
+
+
+def router_address(vtep: str, version: int) -> str:
+    """By which a domain's routes name another DPU: its address on the underlay, or, for IPv6, that in fe80::/64."""
+    return vtep if version == 4 else str(IPv6Address(int(IPv6Address("fe80::")) + int(IPv4Address(vtep))))
+
+
+def peer_link_mac(vni: int) -> str:
+    """Of the ends of peer links that lie in `vni`'s domain."""
+    return "02:01:00:" + ":".join(f"{byte:02x}" for byte in vni.to_bytes(3, "big"))
+
+
+def link_local(mac: str) -> str:
+    """The link-local address that a host with this hardware address has. Source: RFC 4291, appendix A."""
+    octets = bytes(int(octet, 16) for octet in mac.split(":"))
+    identifier = bytes([octets[0] ^ 2]) + octets[1:3] + b"\xff\xfe" + octets[3:]
+    return str(IPv6Address(b"\xfe\x80" + bytes(6) + identifier))
+
+
+def solicited_node(address: str) -> tuple[str, str]:
+    """The multicast group, and its hardware address, at which an IPv6 address is asked for. Source: RFC 4291, 2.7.1."""
+    low = IPv6Address(address).packed[-3:]
+    group = IPv6Address(bytes.fromhex("ff0200000000000000000001ff") + low)
+    return str(group), "33:33:ff:" + ":".join(f"{byte:02x}" for byte in low)

@@ -1,0 +1,70 @@
+"""Netlink messages and their attributes, as bytes. Pure."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+HEADER: Final = struct.Struct("=IHHII")
+_ATTRIBUTE: Final = struct.Struct("=HH")
+_TYPE_MASK: Final = 0x3FFF  # the two highest bits say nested and network byte order
+
+REQUEST, ACK = 0x1, 0x4
+REPLACE, EXCLUSIVE, CREATE = 0x100, 0x200, 0x400
+DUMP: Final = 0x300
+DUMP_INTERRUPTED: Final = 0x10
+
+
+def attribute(kind: int, value: bytes) -> bytes:
+    """One attribute, padded to four bytes."""
+    return _ATTRIBUTE.pack(4 + len(value), kind) + value + b"\0" * (-len(value) % 4)
+
+
+def text(kind: int, value: str) -> bytes:
+    return attribute(kind, value.encode() + b"\0")
+
+
+def u8(kind: int, value: int) -> bytes:
+    return attribute(kind, struct.pack("=B", value))
+
+
+def u32(kind: int, value: int) -> bytes:
+    return attribute(kind, struct.pack("=I", value))
+
+
+def message(kind: int, flags: int, sequence: int, body: bytes) -> bytes:
+    return HEADER.pack(HEADER.size + len(body), kind, flags, sequence, 0) + body
+
+
+def messages(data: bytes) -> Iterator[tuple[int, int, int, bytes]]:
+    """Kind, flags, sequence number and body of each message of a datagram; what is cut off ends it."""
+    at = 0
+    while at + HEADER.size <= len(data):
+        length, kind, flags, sequence, _ = HEADER.unpack_from(data, at)
+        if length < HEADER.size or at + length > len(data):
+            return
+        yield kind, flags, sequence, data[at + HEADER.size : at + length]
+        at += (length + 3) & ~3
+
+
+def attributes(data: bytes, start: int = 0) -> dict[int, bytes]:
+    """Attributes by kind, the last one of a kind; what is cut off ends them."""
+    return dict(_attributes(data, start))
+
+
+def all_attributes(data: bytes) -> list[bytes]:
+    """The values of a list of attributes of one kind."""
+    return [value for _, value in _attributes(data, 0)]
+
+
+def _attributes(data: bytes, start: int) -> list[tuple[int, bytes]]:
+    found = []
+    at, end = start, len(data)
+    while at + 4 <= end:
+        length, kind = _ATTRIBUTE.unpack_from(data, at)
+        if length < 4 or at + length > end:
+            break
+        found.append((kind & _TYPE_MASK, data[at + 4 : at + length]))
+        at += (length + 3) & ~3
+    return found

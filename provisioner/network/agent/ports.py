@@ -1,0 +1,161 @@
+"""A port and its rules, read from the spec into types: what cannot be read is told, and isolates that port alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    ip_address,
+    ip_network,
+)
+from typing import Final
+
+from provisioner.api.dpu_network import DPUPort, PortRule
+from provisioner.api.vpc_attachment import ForwardingState
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+_MAC: Final = re.compile(r"[0-9a-f][02468ace](:[0-9a-f]{2}){5}\Z")
+_PORTS: Final = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?\Z")
+
+
+class Unreadable(Exception):
+    """A value of the spec that says nothing the kernel could be told."""
+
+
+@dataclass(frozen=True)
+class Filter:
+    """A rule of a security group."""
+
+    egress: bool
+    allow: bool
+    protocol: str
+    ports: tuple[tuple[int, int], ...]
+    cidrs: tuple[Network, ...]
+    stateful: bool
+
+    def of_version(self, version: int) -> list[Network]:
+        return [network for network in self.cidrs if network.version == version]
+
+
+@dataclass(frozen=True)
+class Port:
+    """A port whose packets are to pass."""
+
+    function: str
+    vni: int
+    mac: str
+    addresses: tuple[Address, ...]
+    gateways: tuple[Address, ...]
+    prefixes: tuple[Network, ...]
+    filters: tuple[Filter, ...]
+
+    def hosts(self, version: int) -> list[Address]:
+        return [address for address in self.addresses if address.version == version]
+
+    def gateways_of(self, version: int) -> list[Address]:
+        return [address for address in self.gateways if address.version == version]
+
+    def of_version(self, version: int) -> list[Network]:
+        """All from which the host may send."""
+        return [
+            *(_host(address) for address in self.hosts(version)),
+            *(network for network in self.prefixes if network.version == version),
+        ]
+
+    def next_hops(self) -> Iterable[tuple[Network, Address]]:
+        """What lies behind the host, and which of its addresses it is reached by."""
+        for network in self.prefixes:
+            for address in self.hosts(network.version):
+                yield network, address
+
+    @property
+    def is_stateful(self) -> bool:
+        return any(each.stateful and each.allow for each in self.filters)
+
+
+@dataclass(frozen=True)
+class PortFacts:
+    """What is known of a function's interface before anything is changed."""
+
+    device: str
+    largest_mtu_bytes: int
+
+
+def read_port(port: DPUPort) -> Port:
+    """Raises: Unreadable, with the value and what it should be."""
+    mac = port.mac_address.lower()
+    if not _MAC.match(mac):
+        raise Unreadable(f"macAddress is {port.mac_address}, not a unicast MAC address")
+    addresses = tuple(_read_address(each) for each in port.addresses)
+    gateways = tuple(_read_address(each) for each in port.gateways)
+    if [each.version for each in addresses] != [each.version for each in gateways]:
+        raise Unreadable(
+            f"gateways are {', '.join(port.gateways) or 'none'}, not one of the family of each of "
+            f"{', '.join(port.addresses) or 'no addresses'}"
+        )
+    prefixes = tuple(read_network(each) for each in port.prefixes)
+    lonely = [network for network in prefixes if network.version not in {each.version for each in addresses}]
+    if lonely:
+        raise Unreadable(f"prefix {lonely[0]} is of a family of which the port has no address")
+    return Port(
+        function=port.function,
+        vni=port.vni,
+        mac=mac,
+        addresses=addresses,
+        gateways=gateways,
+        prefixes=prefixes,
+        filters=tuple(_read_filter(each) for each in port.rules),
+    )
+
+
+def read_network(text: str) -> Network:
+    try:
+        return ip_network(text)
+    except ValueError:
+        raise Unreadable(f"{text} is no subnet such as 10.1.0.0/24 with its host bits clear") from None
+
+
+def _read_address(text: str) -> Address:
+    try:
+        found = ip_address(text)
+    except ValueError:
+        raise Unreadable(f"{text} is no IP address") from None
+    if found.is_multicast or found.is_link_local or found.is_loopback or found.is_unspecified:
+        raise Unreadable(f"{text} is no address that a port can have")
+    return found
+
+
+def _read_filter(rule: PortRule) -> Filter:
+    if rule.ports and rule.protocol not in ("TCP", "UDP"):
+        raise Unreadable(f"a rule has ports {', '.join(rule.ports)} of protocol {rule.protocol}, which has none")
+    return Filter(
+        egress=rule.direction == "Egress",
+        allow=rule.action == "Allow",
+        protocol=rule.protocol,
+        ports=tuple(_read_ports(each) for each in rule.ports),
+        cidrs=tuple(read_network(each) for each in rule.cidrs),
+        stateful=rule.stateful,
+    )
+
+
+def _read_ports(text: str) -> tuple[int, int]:
+    found = _PORTS.match(text)
+    first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+    if not 1 <= first <= last <= 65535:
+        raise Unreadable(f"{text} is no port or range of ports such as 443 or 1-9")
+    return first, last
+
+
+def _host(address: Address) -> Network:
+    return ip_network(address)
+
+
+def states_of(ports: Sequence[DPUPort]) -> dict[str, ForwardingState]:
+    return {port.function: port.state for port in ports}

@@ -1,0 +1,173 @@
+"""What of a spec cannot be enforced here, told before anything is changed: those ports are isolated, the others not."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from ipaddress import AddressValueError, IPv4Address
+
+from provisioner.api.dpu_network import DPUVPC, DPUNetworkSpec, DPUPort
+from provisioner.network.agent.ports import Network, Port, Unreadable, read_network, read_port
+from provisioner.network.agent.result import Problem
+from provisioner.network.agent.situation import VXLAN_OVERHEAD_BYTES, Situation
+
+
+@dataclass(frozen=True)
+class Domain:
+    """A VPC of the spec, read."""
+
+    vni: int
+    mtu_bytes: int
+    remotes: tuple[tuple[str, tuple[Network, ...]], ...]
+    members: tuple[str, ...]
+    peers: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Readable:
+    """What of a spec can be enforced: `ports` only those whose packets are to pass."""
+
+    vtep: str
+    domains: tuple[Domain, ...]
+    ports: tuple[Port, ...]
+    problems: tuple[Problem, ...]
+
+    @property
+    def functions(self) -> frozenset[str]:
+        return frozenset(port.function for port in self.ports)
+
+    def without_ports(self, functions: Collection[str]) -> Readable:
+        """Those are isolated."""
+        return replace(self, ports=tuple(port for port in self.ports if port.function not in functions))
+
+
+def examine(spec: DPUNetworkSpec, situation: Situation) -> Readable:
+    """Pure. A VPC that cannot be read is left out with all its ports."""
+    problems: list[Problem] = []
+    if not _is_address(spec.vtep_address):
+        functions = tuple(port.function for port in spec.ports)
+        problems.append(
+            Problem(
+                "SpecUnreadable",
+                f"vtepAddress is {spec.vtep_address}, not an IPv4 address: every port is isolated; "
+                "set the DPU's vtepAddress",
+                functions,
+            )
+        )
+        return Readable("", (), (), tuple(problems))
+    if situation.backend == "netns" and spec.vpcs and not situation.namespaces_are_shared:
+        return Readable(spec.vtep_address, (), (), (_hidden(spec),))
+    if not situation.underlay.has_address:
+        problems.append(
+            Problem(
+                "UnderlayAddressMissing",
+                f"no interface has the DPU's address {spec.vtep_address}: nothing reaches another DPU until one has "
+                "it; see `ip address` and the DPU's vtepAddress",
+            )
+        )
+    domains = [domain for vpc in spec.vpcs if (domain := _domain(vpc, spec, situation, problems)) is not None]
+    known = {domain.vni: domain for domain in domains}
+    wanted = {vpc.vni for vpc in spec.vpcs}
+    ports = []
+    for port in spec.ports:
+        if port.vni not in wanted:
+            problems.append(
+                Problem(
+                    "VPCMissing",
+                    f"port {port.function} is in VNI {port.vni}, which is not among the vpcs of the spec: it is "
+                    "isolated until the controller compiles both",
+                    (port.function,),
+                )
+            )
+        elif _is_there(port, situation, problems) and port.state == "Tenant" and port.vni in known:
+            ports += _port(port, situation, problems)
+    # Both must name each other, and both must be there.
+    peered = tuple(
+        replace(each, peers=tuple(sorted({vni for vni in each.peers if vni in known and each.vni in known[vni].peers})))
+        for each in domains
+    )
+    return Readable(spec.vtep_address, peered, tuple(ports), tuple(problems))
+
+
+def _domain(vpc: DPUVPC, spec: DPUNetworkSpec, situation: Situation, problems: list[Problem]) -> Domain | None:
+    functions = tuple(port.function for port in spec.ports if port.vni == vpc.vni)
+    underlay = situation.underlay
+    needed = vpc.mtu_bytes + VXLAN_OVERHEAD_BYTES
+    if underlay.mtu_bytes is not None and underlay.mtu_bytes < needed:
+        problems.append(
+            Problem(
+                "UnderlayMTU",
+                f"VPC {vpc.vpc} has an MTU of {vpc.mtu_bytes} bytes, for which the underlay must carry {needed}; "
+                f"{underlay.device} carries {underlay.mtu_bytes}: raise the MTU of {underlay.device} and of the "
+                "switches behind it, or lower the VPC's mtuBytes",
+                functions,
+            )
+        )
+        return None
+    try:
+        for vtep in (*vpc.members, *(remote.vtep for remote in vpc.remotes)):
+            if not _is_address(vtep):
+                raise Unreadable(f"{vtep} is no IPv4 address of a DPU")
+        remotes = tuple((remote.vtep, tuple(read_network(each) for each in remote.prefixes)) for remote in vpc.remotes)
+    except Unreadable as error:
+        problems.append(_unreadable(f"VPC {vpc.vpc}", error, functions))
+        return None
+    return Domain(vpc.vni, vpc.mtu_bytes, remotes, vpc.members, vpc.peer_vnis)
+
+
+def _is_there(port: DPUPort, situation: Situation, problems: list[Problem]) -> bool:
+    interface = situation.interfaces.get(port.function)
+    if interface is not None and port.function in situation.largest_mtus:
+        return True
+    told = (
+        "has no interface: start the agent with --port " + port.function + "=INTERFACE"
+        if interface is None
+        else f"has the interface {interface}, which does not exist: see `ip link` and the card's mode and functions"
+    )
+    problems.append(Problem("PortMissing", f"port {port.function} of the spec {told}", (port.function,)))
+    return False
+
+
+def _port(port: DPUPort, situation: Situation, problems: list[Problem]) -> list[Port]:
+    try:
+        found = read_port(port)
+    except Unreadable as error:
+        problems.append(_unreadable(f"port {port.function}", error, (port.function,)))
+        return []
+    if found.is_stateful and not situation.has_conntrack:
+        problems.append(
+            Problem(
+                "NoConntrack",
+                f"port {port.function} has stateful rules, and the kernel tracks no connections: it is isolated; load "
+                "nf_conntrack, or make its security groups stateless",
+                (port.function,),
+            )
+        )
+        return []
+    return [found]
+
+
+def _hidden(spec: DPUNetworkSpec) -> Problem:
+    return Problem(
+        "NamespacesHidden",
+        "the agent's mounts are not the system's, as below `ip netns exec`: the namespaces that it makes would end "
+        "with it, and every port is isolated; start it in the system's mount namespace, such as by "
+        "nsenter --net=/run/netns/NAME",
+        tuple(port.function for port in spec.ports),
+    )
+
+
+def _unreadable(what: str, error: Unreadable, functions: Iterable[str]) -> Problem:
+    return Problem(
+        "SpecUnreadable",
+        f"{what} cannot be enforced: {error}; correct what it is compiled of",
+        tuple(functions),
+    )
+
+
+def _is_address(text: str) -> bool:
+    try:
+        IPv4Address(text)
+    except AddressValueError:
+        return False
+    return True

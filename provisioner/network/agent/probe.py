@@ -1,0 +1,63 @@
+"""What is asked before anything is decided: which interfaces there are, what carries the underlay, and what this kernel
+can do."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from provisioner.network.agent.namespaces import domains_of, inside
+from provisioner.network.agent.netlink.entries import DUMP_ADDRESSES, GET_ADDRESS, read_addresses
+from provisioner.network.agent.netlink.links import (
+    DUMP_HEADER,
+    GET,
+    SeenLink,
+    delete_link,
+    new_vrf,
+    read_links,
+)
+from provisioner.network.agent.netlink.socket import NetlinkSocket
+from provisioner.network.agent.situation import Underlay
+from provisioner.network.agent.state import HOME
+
+_PROBE: Final = "vpc-probe"
+_PROBE_TABLE: Final = (1 << 24) + 1
+
+
+def find_interfaces(owner: str, names: Collection[str]) -> dict[str, int]:
+    """Those that exist, at HOME or in a domain, and the largest MTU of each in bytes. Raises: OSError."""
+    found = {}
+    for place in (HOME, *domains_of(owner)):
+        with inside(place):
+            found.update({link.name: link.largest_mtu_bytes for link in _links() if link.name in names})
+    return found
+
+
+def find_underlay(vtep: str, device: str | None) -> Underlay:
+    """The interface that was named, or the one at HOME that has the DPU's address. Raises: OSError."""
+    seen = {link.index: link for link in _links()}
+    with NetlinkSocket() as kernel:
+        addresses = list(
+            read_addresses(kernel.dump(GET_ADDRESS, DUMP_ADDRESSES), {index: link.name for index, link in seen.items()})
+        )
+    holders = {each.device for each in addresses if each.address == vtep}
+    name = device if device is not None else next(iter(sorted(holders)), None)
+    found = next((link for link in seen.values() if link.name == name), None)
+    # An address on the loopback leaves by any interface: there is no one MTU.
+    mtu = None if found is None or found.loopback else found.mtu_bytes
+    return Underlay(name, mtu, has_address=bool(holders))
+
+
+def has_vrf() -> bool:
+    """Whether a VRF can be made, found by making one."""
+    with NetlinkSocket() as kernel:
+        if kernel.send([new_vrf(_PROBE, _PROBE_TABLE)]):
+            return False
+        index = next(link.index for link in _links() if link.name == _PROBE)
+        kernel.send([delete_link(index)])
+    return True
+
+
+def _links() -> list[SeenLink]:
+    with NetlinkSocket() as kernel:
+        return read_links(kernel.dump(GET, DUMP_HEADER))

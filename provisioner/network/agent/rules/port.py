@@ -1,0 +1,147 @@
+"""What a host may send on its port: nothing but what it was given, and what it needs to find its gateway.
+
+Asked at netdev ingress, before anything of the DPU sees the packet. An ARP probe and a duplicate address detection
+(sender 0.0.0.0 or ::) are dropped: the host is alone on its link, and silence is the answer. DHCP is dropped, too, as
+nothing here answers it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from typing import Final
+
+from provisioner.network.agent.naming import GATEWAY_MAC, link_local, solicited_node
+from provisioner.network.agent.ports import Port
+from provisioner.network.agent.rules.canonical import rule
+from provisioner.network.agent.rules.expressions import (
+    ACCEPT,
+    DROP,
+    Network,
+    at_most,
+    differs,
+    field,
+    match,
+    networks,
+    one_of,
+    raw,
+)
+from provisioner.network.agent.state import Chain, Hook, Rule
+
+NOBODYS: Final[tuple[Network, ...]] = (
+    *(IPv4Network(each) for each in ("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3")),
+    *(IPv6Network(each) for each in ("::/127", "::ffff:0:0/96", "fe80::/10", "ff00::/8", "fd00:ec2::254/128")),
+)
+"""Addresses to which a host's packet never goes: loopback, link-local (metadata services among them), multicast."""
+
+_PRIORITY: Final = -500
+_SOLICITATION: Final = "nd-neighbor-solicit"
+_ND_TARGET: Final = raw("th", 64, 128)
+_ND_OPTION: Final = raw("th", 192, 64)
+_SOURCE_MAC_OPTION: Final = 0x0101  # type 1, of one times eight bytes
+_ROUTERS_AND_NEIGHBOURS: Final = (
+    "nd-router-solicit",
+    "nd-router-advert",
+    "nd-neighbor-solicit",
+    "nd-neighbor-advert",
+    "nd-redirect",
+)
+_ICMP_OF_ROUTERS: Final = ("redirect", "router-advertisement", "router-solicitation")
+_DHCP_SERVERS: Final = (67, 547)
+_ASKING: Final = at_most(100, 50)
+"""Enough for a host with two gateways, and little enough for a storm to cost nothing."""
+
+
+def isolated_port(function: str, device: str) -> Chain:
+    """Drops all that comes from the host."""
+    return Chain("netdev", chain_name(function), Hook("ingress", _PRIORITY, "drop", device))
+
+
+def guarded_port(port: Port, device: str) -> Chain:
+    rules: list[Rule] = [
+        rule(match(field("ether", "type"), one_of(["8021q", "8021ad"])), DROP),
+        rule(differs(field("ether", "saddr"), port.mac), DROP),
+        rule(match(field("udp", "sport"), one_of(_DHCP_SERVERS)), DROP),
+    ]
+    if port.of_version(4):
+        rules += _ipv4(port)
+    if port.of_version(6):
+        rules += _ipv6(port)
+    return Chain("netdev", chain_name(port.function), Hook("ingress", _PRIORITY, "drop", device), tuple(rules))
+
+
+def chain_name(function: str) -> str:
+    return f"from_host_{function}"
+
+
+def _ipv4(port: Port) -> list[Rule]:
+    addresses, gateways = _texts(port.hosts(4)), _texts(port.gateways_of(4))
+    return [
+        rule(
+            match(field("ether", "daddr"), one_of([GATEWAY_MAC, "ff:ff:ff:ff:ff:ff"])),
+            match(field("arp", "htype"), 1),
+            match(field("arp", "operation"), "request"),
+            match(field("arp", "saddr ether"), port.mac),
+            match(field("arp", "saddr ip"), one_of(addresses)),
+            match(field("arp", "daddr ip"), one_of(gateways)),
+            _ASKING,
+            ACCEPT,
+        ),
+        rule(match(field("icmp", "type"), one_of(_ICMP_OF_ROUTERS)), DROP),
+        rule(
+            match(field("ether", "daddr"), GATEWAY_MAC),
+            match(field("ip", "saddr"), networks(port.of_version(4))),
+            differs(field("ip", "daddr"), networks(_nobodys(4))),
+            ACCEPT,
+        ),
+    ]
+
+
+def _ipv6(port: Port) -> list[Rule]:
+    groups = [solicited_node(gateway) for gateway in _texts(port.gateways_of(6))]
+    gateways = _texts(port.gateways_of(6))
+    asked = match(field("ether", "daddr"), one_of(sorted({GATEWAY_MAC, *(mac for _, mac in groups)})))
+    from_it_to_the_gateway = (
+        match(field("ip6", "nexthdr"), "ipv6-icmp"),
+        match(field("ip6", "hoplimit"), 255),
+        match(field("ip6", "saddr"), one_of([link_local(port.mac), *_texts(port.hosts(6))])),
+        match(field("ip6", "daddr"), one_of(sorted({*gateways, *(group for group, _ in groups)}))),
+    )
+    solicits = (
+        match(field("icmpv6", "type"), _SOLICITATION),
+        match(_ND_TARGET, one_of([_number(gateway) for gateway in gateways])),
+    )
+    its_own_mac = match(_ND_OPTION, _SOURCE_MAC_OPTION << 48 | int(port.mac.replace(":", ""), 16))
+    # In the order of the header: nft joins what lies side by side, and prints it in that order.
+    return [
+        # With one option, the sender's own hardware address; or without any.
+        rule(
+            asked,
+            match(field("ip6", "length"), 32),
+            *from_it_to_the_gateway,
+            *solicits,
+            its_own_mac,
+            _ASKING,
+            ACCEPT,
+        ),
+        rule(asked, match(field("ip6", "length"), 24), *from_it_to_the_gateway, *solicits, _ASKING, ACCEPT),
+        rule(match(field("icmpv6", "type"), one_of(_ROUTERS_AND_NEIGHBOURS)), DROP),
+        rule(
+            match(field("ether", "daddr"), GATEWAY_MAC),
+            match(field("ip6", "saddr"), networks(port.of_version(6))),
+            differs(field("ip6", "daddr"), networks(_nobodys(6))),
+            ACCEPT,
+        ),
+    ]
+
+
+def _number(address: str) -> str:
+    return hex(int(IPv6Address(address)))
+
+
+def _texts(addresses: Sequence[IPv4Address | IPv6Address]) -> list[str]:
+    return [str(address) for address in addresses]
+
+
+def _nobodys(version: int) -> list[Network]:
+    return [network for network in NOBODYS if network.version == version]

@@ -1,0 +1,39 @@
+"""What the agent has found out before it decides: which interfaces there are, how domains are kept apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from provisioner.network.agent.naming import namespace_name
+from provisioner.network.agent.state import HOME, Place
+
+Backend = Literal["vrf", "netns"]
+VXLAN_OVERHEAD_BYTES = 50
+
+
+@dataclass(frozen=True)
+class Underlay:
+    """The interface that carries the VXLAN packets; of the loopback no MTU is known. `has_address`: whether the DPU has
+    its own."""
+
+    device: str | None
+    mtu_bytes: int | None
+    has_address: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Situation:
+    """`interfaces`: of each function the name of its representor. `largest_mtus`: of those that exist."""
+
+    backend: Backend
+    owner: str
+    interfaces: Mapping[str, str]
+    largest_mtus: Mapping[str, int]
+    underlay: Underlay
+    has_conntrack: bool
+    namespaces_are_shared: bool = True
+
+    def place_of(self, vni: int) -> Place:
+        return HOME if self.backend == "vrf" else namespace_name(vni, self.owner)
