@@ -1,0 +1,66 @@
+"""Frames that no honest host sends, and ears for them: raw sockets in network namespaces."""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from scapy.compat import raw
+from scapy.layers.inet import IP, UDP
+from scapy.layers.inet6 import IPv6
+from scapy.layers.l2 import Ether
+from scapy.packet import Packet
+
+from provisioner.network.agent.naming import GATEWAY_MAC
+from tests.network.agent.rack import Namespace
+
+MARK = b"not for everybody"
+_ALL = 0x0003
+
+
+def udp(source: str, target: str, *, source_port: int = 4000) -> Packet:
+    """A datagram with the mark, without the frame around it."""
+    layer = IPv6 if ":" in source else IP
+    return layer(src=source, dst=target) / UDP(sport=source_port, dport=4001) / MARK
+
+
+def frame(packet: Packet, *, mac: str, to: str = GATEWAY_MAC) -> Packet:
+    """From `mac`, to the gateway of the port unless said otherwise."""
+    return Ether(src=mac, dst=to) / packet
+
+
+@contextmanager
+def ear(namespace: Namespace, device: str = "eth0") -> Iterator[socket.socket]:
+    """A socket that hears all of a device."""
+
+    def opened() -> socket.socket:
+        heard = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ALL))
+        heard.bind((device, 0))
+        return heard
+
+    with namespace.inside(opened) as heard:
+        yield heard
+
+
+def send(namespace: Namespace, packet: Packet, *, device: str = "eth0", times: int = 1) -> None:
+    with ear(namespace, device) as mouth:
+        for _ in range(times):
+            mouth.send(raw(packet))
+
+
+def count_heard(heard: socket.socket, of: Callable[[bytes], bool], *, seconds: float, enough: int) -> int:
+    """How many frames of `of` come in within `seconds`; what the listener sends itself is none. No more than `enough`
+    are waited for."""
+    found, deadline = 0, time.monotonic() + seconds
+    while found < enough and (left := deadline - time.monotonic()) > 0:
+        if select.select([heard], [], [], left)[0]:
+            got, origin = heard.recvfrom(65535)
+            found += origin[2] != socket.PACKET_OUTGOING and of(got)
+    return found
+
+
+def is_heard(heard: socket.socket, of: Callable[[bytes], bool] = lambda got: MARK in got) -> bool:
+    return count_heard(heard, of, seconds=0.3, enough=1) == 1
