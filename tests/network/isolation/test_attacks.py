@@ -16,7 +16,7 @@ from scapy.layers.l2 import ARP, Ether
 from scapy.layers.vxlan import VXLAN
 from scapy.packet import Packet
 
-from provisioner.api.dpu_network import DPUPort, DPUVPC
+from provisioner.api.dpu_network import DPUVPC, DPUPort
 from provisioner.network.agent.naming import GATEWAY_MAC, router_mac
 from tests.network.agent.rack import DPU, Host, Namespace, Rack, mac_of
 from tests.network.agent.specs import BLUE, ONE, RED, TWO, port, spec, vpc
@@ -191,8 +191,11 @@ def test_a_storm_of_a_host_is_answered_in_measure(tenants: Tenants) -> None:
 
     def answers() -> int:
         with ear(host) as heard:
-            send(host, storm, times=300)
-            return count_heard(heard, is_answer, seconds=3.0, enough=300)
+            found = 0
+            for _ in range(6):  # no more at once than the listener has room for
+                send(host, storm, times=50)
+                found += count_heard(heard, is_answer, seconds=0.5, enough=50)
+            return found
 
     assert 0 < answers() <= 120
     without_filters(tenants.one, BLUE)
