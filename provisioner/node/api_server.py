@@ -30,11 +30,15 @@ class NotJoinedError(Exception):
 
 
 class ApiError(OSError):
-    """The API server answered with an error. `status`: HTTP's; 410 says that a watch must begin anew."""
+    """The API server answered with an error. `status`: HTTP's; 410 says that a watch must begin anew.
 
-    def __init__(self, status: int, message: str) -> None:
+    object_is_gone: it said that there is no object of the name; a 404 may also say that its kind is not known (yet).
+    """
+
+    def __init__(self, status: int, message: str, *, object_is_gone: bool = False) -> None:
         super().__init__(f"HTTP {status}: {message}")
         self.status = status
+        self.object_is_gone = object_is_gone
 
 
 class Access:
@@ -143,8 +147,18 @@ class OwnObject:
         connection.request(method, path, body=body, headers=headers)
         answer = connection.getresponse()
         if answer.status != 200:
-            raise ApiError(answer.status, answer.read(2048).decode(errors="replace").strip()[:300])
+            body = answer.read(4096)
+            words = body.decode(errors="replace").strip()[:300]
+            raise ApiError(answer.status, words, object_is_gone=answer.status == 404 and self._is_named_in(body))
         return answer
+
+    def _is_named_in(self, body: bytes) -> bool:
+        """Whether a Status of Kubernetes is about this object."""
+        try:
+            details = _object(body).get("details")
+        except ValueError:
+            return False
+        return isinstance(details, dict) and details.get("name") == self._name
 
 
 class OwnNode(OwnObject):

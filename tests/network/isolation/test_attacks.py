@@ -189,17 +189,17 @@ def test_a_storm_of_a_host_is_answered_in_measure(tenants: Tenants) -> None:
         packet = Ether(got)
         return ARP in packet and packet[ARP].op == 2
 
-    def answers() -> int:
+    def answered_share() -> float:
+        found = 0
         with ear(host) as heard:
-            found = 0
-            for _ in range(6):  # no more at once than the listener has room for
+            for _ in range(20):  # no more at once than the listener has room for
                 send(host, storm, times=50)
-                found += count_heard(heard, is_answer, seconds=0.5, enough=50)
-            return found
+                found += count_heard(heard, is_answer, seconds=0.05, enough=50)
+        return found / 1000
 
-    assert 0 < answers() <= 120
+    assert 0 < answered_share() < 0.6
     without_filters(tenants.one, BLUE)
-    assert answers() > 200, "with nothing in its way each one would be answered"
+    assert answered_share() > 0.8, "with nothing in its way each one would be answered"
 
 
 def tunnelled(vni: int, *, mac_of_dpu: str, source: str = THERE[0]) -> Packet:

@@ -1,0 +1,196 @@
+"""`python -m provisioner.network.agent run`: enforces what the DPU's own DPUNetwork says, and says what holds.
+
+The object is watched by name with the kubelet's certificate; nothing else is read. What the kernel has is looked at
+once more every `LOOK_SECONDS`, whether or not the API server can be asked: a wish that was read once holds until another
+is read, over restarts of the agent, too, as the kernel keeps what is in it. That there is no DPUNetwork (HTTP 404)
+releases everything; that it cannot be read releases nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from provisioner.api.codec import from_json, to_json
+from provisioner.api.dpu_network import DPUNetworkSpec
+from provisioner.api.errors import Refused
+from provisioner.api.schema import API_VERSION
+from provisioner.network.agent.result import Enforced
+from provisioner.node.api_server import NotJoinedError, OwnObject, read_access
+from provisioner.node.machine.facts import rfc3339
+from provisioner.node.watch import ObjectWatch
+
+COLLECTION: Final = f"/apis/{API_VERSION}/dpunetworks"
+LOOK_SECONDS: Final = 5.0
+"""How long what somebody changed in the kernel stays as it is at most."""
+SAY_AGAIN_SECONDS: Final = 30.0
+"""After so long what could not be written is written once more."""
+MANAGER: Final = "provisioner-network-agent"
+_MESSAGE: Final = 4096
+
+
+class Kernel(Protocol):
+    """As `enforce.Enforcer`."""
+
+    def enforce(self, spec: DPUNetworkSpec) -> Enforced: ...
+
+    def release(self) -> Enforced: ...
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """`spec` None: there is no DPUNetwork. `refused`: why what was read is none."""
+
+    generation: int
+    spec: DPUNetworkSpec | None
+    status: Mapping[str, Any]
+    refused: str | None = None
+
+
+class Agent:
+    """One DPU's agent. `name`: of its DPUNetwork; `write`: its status, as a merge patch. `clock`: seconds since 1970."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        write: Callable[[Mapping[str, Any]], object],
+        say: Callable[[str], None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._kernel = kernel
+        self._write = write
+        self._say = say
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._wish: _Wish | None = None
+        self._mended: str | None = None
+        self._said: Mapping[str, Any] | None = None
+        self._next_word = 0.0
+        self.changed = threading.Event()
+
+    def take(self, seen: Mapping[str, Any] | None) -> None:
+        """What the watch has seen; None: there is no DPUNetwork of the name."""
+        wish = _read(seen)
+        with self._lock:
+            is_news = self._wish is None or (wish.generation, wish.spec, wish.refused) != (
+                self._wish.generation,
+                self._wish.spec,
+                self._wish.refused,
+            )
+            self._wish = wish
+        if is_news:
+            self.changed.set()
+
+    def look(self) -> None:
+        """Bring the kernel to the wish, and write what came of it. Faults of the API server are said, and passed by."""
+        with self._lock:
+            wish = self._wish
+        if wish is None:
+            return
+        if wish.spec is None and wish.refused is None:
+            self._release()
+            return
+        status = self._refused(wish) if wish.spec is None else self._enforce(wish, wish.spec)
+        self._tell(status)
+
+    def run(self, stop: threading.Event) -> None:
+        """Look at once when the wish has changed, and every `LOOK_SECONDS`, until `stop` is set."""
+        while not stop.is_set():
+            self.changed.wait(LOOK_SECONDS)
+            self.changed.clear()
+            self.look()
+
+    def _release(self) -> None:
+        enforced = self._kernel.release()
+        if enforced.changes:
+            self._say("there is no DPUNetwork of this DPU any more: everything of it was taken away")
+        self._said = None
+
+    def _enforce(self, wish: _Wish, spec: DPUNetworkSpec) -> Mapping[str, Any]:
+        enforced = self._kernel.enforce(spec)
+        if enforced.mended:
+            self._mended = rfc3339(self._clock())
+            self._say(f"the kernel was not as it had been left: {enforced.changes} operations mended it")
+        problems = enforced.problems
+        words = "; ".join(each.message for each in problems) or (
+            "a dump of the kernel agrees" if enforced.agrees else "the kernel does not agree yet; trying again"
+        )
+        reason = "Enforced" if enforced.agrees else problems[0].reason if problems else "Differs"
+        status: dict[str, Any] = {
+            "vnis": list(enforced.vnis),
+            "ports": to_json(enforced.ports),
+            "conditions": [self._applied(wish, enforced.agrees, reason, words)],
+        }
+        if enforced.agrees:
+            status["observedGeneration"] = wish.generation
+        if self._mended is not None:
+            status["mendedTime"] = self._mended
+        return status
+
+    def _refused(self, wish: _Wish) -> Mapping[str, Any]:
+        return {"conditions": [self._applied(wish, False, "NotReadable", wish.refused or "")]}
+
+    def _applied(self, wish: _Wish, holds: bool, reason: str, message: str) -> dict[str, Any]:
+        before = next((c for c in wish.status.get("conditions") or () if c.get("type") == "Applied"), {})
+        said = next((c for c in (self._said or {}).get("conditions", ()) if c["type"] == "Applied"), before)
+        status = "True" if holds else "False"
+        since = said.get("lastTransitionTime") if said.get("status") == status else None
+        return {
+            "type": "Applied",
+            "status": status,
+            "reason": reason,
+            "message": message[:_MESSAGE],
+            "lastTransitionTime": since or rfc3339(self._clock()),
+            "observedGeneration": wish.generation,
+        }
+
+    def _tell(self, status: Mapping[str, Any]) -> None:
+        now = self._clock()
+        if status == self._said and now < self._next_word:
+            return
+        with self._lock:
+            known = self._wish.status if self._wish is not None else {}
+        self._next_word = now + SAY_AGAIN_SECONDS
+        if all(known.get(key) == value for key, value in status.items()):
+            self._said = status
+            return
+        try:
+            self._write({"status": status})
+        except (OSError, NotJoinedError) as error:
+            self._next_word = now + LOOK_SECONDS
+            self._say(f"what holds could not be written ({type(error).__name__}: {error}); trying again")
+            return
+        self._said = status
+
+
+def _read(seen: Mapping[str, Any] | None) -> _Wish:
+    if seen is None:
+        return _Wish(0, None, {})
+    generation = int((seen.get("metadata") or {}).get("generation") or 0)
+    status = seen.get("status") or {}
+    try:
+        return _Wish(generation, from_json(DPUNetworkSpec, seen.get("spec") or {}, "spec."), status)
+    except Refused as error:
+        return _Wish(generation, None, status, refused=f"{error}: what was enforced before still is")
+
+
+def follow(kernel: Kernel, root: str, say: Callable[[str], None], stop: threading.Event) -> None:
+    """Follow the DPUNetwork named as this machine's Node, below `root` as the kubelet joined, until `stop` is set."""
+
+    def own() -> OwnObject:
+        access = read_access(root)
+        return OwnObject(access, COLLECTION, access.node)
+
+    def write(change: Mapping[str, Any]) -> None:
+        own().patch(change, subresource="status", query=f"?fieldManager={MANAGER}")
+
+    agent = Agent(kernel, write, say)
+    watch = ObjectWatch(own, agent.take, say, "DPUNetwork")
+    watch.start()
+    try:
+        agent.run(stop)
+    finally:
+        watch.stop()
