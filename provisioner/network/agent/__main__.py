@@ -1,4 +1,4 @@
-"""`python -m provisioner.network.agent once --spec FILE --port pf0=IFNAME`: what the agent does, once and by hand.
+"""`python -m provisioner.network.agent run --port pf0=IFNAME`: the agent; `once --spec FILE` does what it does by hand.
 
 Exit status 0: the kernel agrees; 1: it does not, the JSON on stdout says why; 2: the command line or the file is wrong.
 """
@@ -9,7 +9,9 @@ import argparse
 import dataclasses
 import json
 import re
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +21,7 @@ from provisioner.api.dpu_network import DPUNetworkSpec
 from provisioner.api.errors import Refused
 from provisioner.api.ip_rules import FUNCTION_PATTERN
 from provisioner.network.agent.enforce import Enforcer
+from provisioner.network.agent.follow import follow
 from provisioner.network.agent.nft import NftRefused
 from provisioner.network.agent.observe import Observed
 
@@ -29,11 +32,13 @@ _LARGEST_SPEC_BYTES: Final = 64 << 20
 def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m provisioner.network.agent", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
+    run = verbs.add_parser("run", help="follow this DPU's DPUNetwork until told to end; what is enforced stays")
+    run.add_argument("--root", default="", help="below it lie the kubelet's files")
     once = verbs.add_parser("once", help="bring the kernel to a spec")
     once.add_argument("--spec", type=Path, required=True, help="JSON of a DPUNetwork, or of its spec")
     release = verbs.add_parser("release", help="take away everything of ours, and leave the ports down")
     show = verbs.add_parser("show", help="print what the kernel has of ours")
-    for verb in (once, release, show):
+    for verb in (run, once, release, show):
         verb.add_argument(
             "--port", type=_port, action="append", default=[], metavar="FUNCTION=IFNAME", help="such as pf0=pf0hpf"
         )
@@ -42,6 +47,8 @@ def main(argv: Sequence[str]) -> int:
     arguments = parser.parse_args(argv)
     enforcer = Enforcer(dict(arguments.port), domains=arguments.domains, underlay=arguments.underlay)
     try:
+        if arguments.verb == "run":
+            return _run(enforcer, arguments.root)
         if arguments.verb == "show":
             _print(_shown(enforcer.observe()))
             return 0
@@ -51,6 +58,14 @@ def main(argv: Sequence[str]) -> int:
         return 2
     _print(done.as_json())
     return 0 if done.agrees else 1
+
+
+def _run(enforcer: Enforcer, root: str) -> int:
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    follow(enforcer, root, lambda words: print(words, flush=True), stop)
+    return 0
 
 
 def _port(text: str) -> tuple[str, str]:

@@ -1,8 +1,8 @@
 """`python -m provisioner.network.agent run`: enforces what the DPU's own DPUNetwork says, and says what holds.
 
 The object is watched by name with the kubelet's certificate; nothing else is read. What the kernel has is looked at
-once more every `LOOK_SECONDS`, whether or not the API server can be asked: a wish that was read once holds until another
-is read, over restarts of the agent, too, as the kernel keeps what is in it. That there is no DPUNetwork (HTTP 404)
+once more every `LOOK_SECONDS`, whether or not the API server can be asked: a wish that was read once holds until
+another is read, over restarts of the agent, too, as the kernel keeps what is in it. That there is no DPUNetwork
 releases everything; that it cannot be read releases nothing.
 """
 
@@ -51,7 +51,7 @@ class _Wish:
 
 
 class Agent:
-    """One DPU's agent. `name`: of its DPUNetwork; `write`: its status, as a merge patch. `clock`: seconds since 1970."""
+    """One DPU's agent. `write`: a merge patch of its DPUNetwork's status. `clock`: seconds since 1970."""
 
     def __init__(
         self,

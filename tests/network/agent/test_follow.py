@@ -1,0 +1,182 @@
+"""The agent acknowledges what the kernel agrees with, keeps what it has read, and releases only what is gone."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from provisioner.api.codec import to_json
+from provisioner.api.dpu_network import DPUNetworkSpec, PortStatus
+from provisioner.network.agent.follow import LOOK_SECONDS, SAY_AGAIN_SECONDS, Agent
+from provisioner.network.agent.result import Enforced, Problem
+from tests.network.agent.specs import BLUE, port, spec, vpc
+
+AGREES = Enforced(
+    agrees=True,
+    problems=(),
+    ports=(PortStatus(function="pf0", state="Tenant", offloaded="No"),),
+    vnis=(BLUE,),
+    changes=0,
+    mended=False,
+)
+WISH = spec([vpc(BLUE)], [port("10.1.0.3")])
+
+
+@dataclass
+class FakeKernel:
+    """What was asked of it, and answers that a test chooses."""
+
+    answer: Enforced = AGREES
+    asked: list[DPUNetworkSpec | None] = field(default_factory=list)
+
+    def enforce(self, spec: DPUNetworkSpec) -> Enforced:
+        self.asked.append(spec)
+        return self.answer
+
+    def release(self) -> Enforced:
+        self.asked.append(None)
+        return self.answer
+
+
+class Dpu:
+    """An agent with a kernel, and a DPUNetwork that takes the merge patches of its status, unless it is away."""
+
+    def __init__(self) -> None:
+        self.kernel = FakeKernel()
+        self.status: dict[str, Any] = {}
+        self.writes = 0
+        self.is_away = False
+        self.said: list[str] = []
+        self.now = 1_800_000_000.0
+        self.agent = Agent(self.kernel, self._write, self.said.append, lambda: self.now)
+
+    def _write(self, change: Mapping[str, Any]) -> None:
+        if self.is_away:
+            raise OSError("connection refused")
+        self.writes += 1
+        self.status = {**self.status, **copy.deepcopy(change["status"])}
+
+    def sees(self, generation: int, wish: DPUNetworkSpec | Mapping[str, Any] = WISH) -> None:
+        body = to_json(wish) if isinstance(wish, DPUNetworkSpec) else wish
+        self.agent.take({"metadata": {"generation": generation}, "spec": body, "status": dict(self.status)})
+
+    @property
+    def applied(self) -> dict[str, Any]:
+        (condition,) = self.status["conditions"]
+        return dict(condition)
+
+
+def test_a_generation_is_acknowledged_once_the_kernel_agrees() -> None:
+    dpu = Dpu()
+    dpu.sees(7)
+    dpu.kernel.answer = Enforced(False, (Problem("PortMissing", "there is no pf0hpf", ("pf0",)),), (), (), 3, False)
+    dpu.agent.look()
+    assert "observedGeneration" not in dpu.status
+    assert (dpu.applied["status"], dpu.applied["reason"], dpu.applied["message"]) == (
+        "False",
+        "PortMissing",
+        "there is no pf0hpf",
+    )
+    dpu.kernel.answer = AGREES
+    dpu.agent.look()
+    assert (dpu.status["observedGeneration"], dpu.status["vnis"]) == (7, [BLUE])
+    assert (dpu.applied["status"], dpu.applied["observedGeneration"]) == ("True", 7)
+
+
+def test_an_older_acknowledgement_stays_while_a_newer_wish_does_not_hold() -> None:
+    dpu = Dpu()
+    dpu.sees(7)
+    dpu.agent.look()
+    dpu.kernel.answer = Enforced(False, (), (), (BLUE,), 0, False)
+    dpu.sees(8, spec([vpc(BLUE)], []))
+    dpu.agent.look()
+    assert (dpu.status["observedGeneration"], dpu.applied["reason"]) == (7, "Differs")
+
+
+def test_what_is_known_to_be_said_is_not_written_again() -> None:
+    dpu = Dpu()
+    dpu.sees(7)
+    for _ in range(20):
+        dpu.agent.look()
+        dpu.sees(7)
+        dpu.now += LOOK_SECONDS
+    assert dpu.writes == 1
+    assert len(dpu.kernel.asked) == 20, "the kernel is looked at all the same"
+
+
+def test_what_another_wrote_over_it_is_said_again() -> None:
+    dpu = Dpu()
+    dpu.sees(7)
+    dpu.agent.look()
+    dpu.status["observedGeneration"] = 3
+    dpu.sees(7)
+    dpu.now += SAY_AGAIN_SECONDS
+    dpu.agent.look()
+    assert dpu.status["observedGeneration"] == 7
+
+
+def test_without_the_api_server_what_was_read_still_holds_and_is_said_once_it_is_back() -> None:
+    dpu = Dpu()
+    dpu.sees(7)
+    dpu.is_away = True
+    for _ in range(3):
+        dpu.agent.look()
+        dpu.now += LOOK_SECONDS
+    assert dpu.kernel.asked == [WISH] * 3
+    assert "connection refused" in dpu.said[0]
+    dpu.is_away = False
+    dpu.agent.look()
+    assert dpu.status["observedGeneration"] == 7
+
+
+def test_nothing_is_done_before_anything_was_read() -> None:
+    dpu = Dpu()
+    dpu.agent.look()
+    assert (dpu.kernel.asked, dpu.writes) == ([], 0)
+
+
+def test_a_network_that_is_gone_is_released() -> None:
+    dpu = Dpu()
+    dpu.sees(7)
+    dpu.agent.look()
+    dpu.agent.take(None)
+    dpu.agent.look()
+    assert dpu.kernel.asked == [WISH, None]
+
+
+def test_a_network_that_cannot_be_read_releases_nothing_and_says_so() -> None:
+    dpu = Dpu()
+    dpu.sees(7)
+    dpu.agent.look()
+    dpu.sees(8, {"ports": "all of them"})
+    dpu.agent.look()
+    assert dpu.kernel.asked == [WISH]
+    assert (dpu.applied["status"], dpu.applied["reason"]) == ("False", "NotReadable")
+    assert "what was enforced before still is" in dpu.applied["message"]
+    assert dpu.status["observedGeneration"] == 7
+
+
+def test_what_was_mended_is_dated() -> None:
+    dpu = Dpu()
+    dpu.sees(7)
+    dpu.kernel.answer = Enforced(True, (), AGREES.ports, (BLUE,), 2, True)
+    dpu.agent.look()
+    dpu.kernel.answer = AGREES
+    dpu.now += 600
+    dpu.agent.look()
+    assert dpu.status["mendedTime"] == "2027-01-15T08:00:00.000000Z"
+    assert "2 operations mended it" in dpu.said[0]
+
+
+def test_a_transition_keeps_its_time_over_a_restart_of_the_agent() -> None:
+    dpu = Dpu()
+    dpu.sees(7)
+    dpu.agent.look()
+    since = dpu.applied["lastTransitionTime"]
+    dpu.now += 3600
+    dpu.agent = Agent(dpu.kernel, dpu._write, dpu.said.append, lambda: dpu.now)
+    dpu.sees(8)
+    dpu.agent.look()
+    assert (dpu.applied["lastTransitionTime"], dpu.applied["observedGeneration"]) == (since, 8)
