@@ -68,6 +68,8 @@ class Host(Namespace):
 
     def __init__(self, name: str, mac: str) -> None:
         super().__init__(f"h{name}")
+        # Its link-local address would be of no use for a second or two.
+        self.output("sysctl", "-qw", "net.ipv6.conf.default.accept_dad=0")
         self.mac = mac
 
     def take(self, *addresses: str, mtu: int = 1500) -> None:

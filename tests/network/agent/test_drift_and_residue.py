@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from provisioner.api.dpu_network import DPUNetworkSpec, PortRule
 from provisioner.network.agent import namespaces, nft
 from provisioner.network.agent.state import HOME
-from tests.network.agent.rack import DPU, Rack
+from tests.network.agent.rack import DPU, Rack, rack
 from tests.network.agent.specs import BLUE, ONE, RED, TWO, port, spec, vpc
 
 HERE, THERE = ("10.1.0.3", "fd00:1::3"), ("10.1.0.5/32", "fd00:1::5/128")
@@ -69,9 +70,16 @@ DRIFT = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def lasting() -> Iterator[DPU]:
+    """A DPU for all drift: whatever was mended is as it was before."""
+    with rack() as made:
+        yield a_dpu(made)
+
+
 @pytest.mark.parametrize("drift", DRIFT)
-def test_drift_is_found_and_mended(network: Rack, drift: str) -> None:
-    dpu = a_dpu(network)
+def test_drift_is_found_and_mended(lasting: DPU, drift: str) -> None:
+    dpu = lasting
     before = dpu.inside(dpu.enforcer.observe)
     command = list(DRIFT[drift])
     if "HANDLE" in command:
