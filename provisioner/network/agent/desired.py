@@ -50,6 +50,7 @@ PORT_MTU_BYTES: Final = 9216
 """Of a port's device, so that a host which sends too large a packet is told so by its gateway. What a VPC carries is in
 the routes to the port and in the domain's other devices."""
 
+USUAL_MTU_BYTES: Final = 1500
 METRIC: Final = 64
 UNREACHABLE_METRIC: Final = 4278198272
 """The worst that leaves room, as the kernel's vrf.rst advises."""
@@ -228,6 +229,7 @@ def released_state(devices: Iterable[str]) -> dict[Place, PlaceState]:
     settings = (each for device in devices for each in released_sysctls(device))
     return {
         HOME: PlaceState(
-            links=frozenset(Link(device, "port", up=False) for device in devices), sysctls=frozenset(settings)
+            links=frozenset(Link(device, "port", mtu_bytes=USUAL_MTU_BYTES, up=False) for device in devices),
+            sysctls=frozenset(settings),
         )
     }

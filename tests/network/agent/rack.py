@@ -68,6 +68,8 @@ class Host(Namespace):
 
     def __init__(self, name: str, mac: str) -> None:
         super().__init__(f"h{name}")
+        # Its link-local address would be of no use for a second or two.
+        self.output("sysctl", "-qw", "net.ipv6.conf.default.accept_dad=0")
         self.mac = mac
 
     def take(self, *addresses: str, mtu: int = 1500) -> None:
@@ -169,14 +171,17 @@ class Rack:
         for function, device in dpu.ports.items():
             host = Host(f"{last}{function}", mac_of(vtep, function))
             self.made.append(host)
-            self.cable(host, "eth0", dpu, device)
-            host.ip("link", "set", "eth0", "address", host.mac)
+            # Its own from the beginning: its link-local address is made of it.
+            self.cable(host, "eth0", dpu, device, its_mac=host.mac)
             dpu.hosts[function] = host
         return dpu
 
-    def cable(self, one: Namespace, its: str, other: Namespace, others: str, mtu: int = 1500) -> None:
+    def cable(
+        self, one: Namespace, its: str, other: Namespace, others: str, mtu: int = 1500, its_mac: str | None = None
+    ) -> None:
         subprocess.run(
-            ["ip", "link", "add", its, "mtu", str(mtu), "netns", one.name, "type", "veth",
+            ["ip", "link", "add", its, "mtu", str(mtu), *(["address", its_mac] if its_mac else []),
+             "netns", one.name, "type", "veth",
              "peer", "name", others, "mtu", str(mtu), "netns", other.name],
             check=True,
         )  # fmt: skip

@@ -1,8 +1,9 @@
 """What a host may send on its port: nothing but what it was given, and what it needs to find its gateway.
 
-Asked at netdev ingress, before anything of the DPU sees the packet. An ARP probe and a duplicate address detection
-(sender 0.0.0.0 or ::) are dropped: the host is alone on its link, and silence is the answer. DHCP is dropped, too, as
-nothing here answers it.
+Asked at netdev ingress, before anything of the DPU sees the packet. A host asks for its gateway in the name of whatever
+address it sends from, those behind it included; or of the one link-local address that its hardware address makes, as
+Linux chooses it by default. An ARP probe and a duplicate address detection (sender 0.0.0.0 or ::) are dropped: the host
+is alone on its link, and silence is the answer. DHCP is dropped, as nothing here answers it.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _ROUTERS_AND_NEIGHBOURS: Final = (
 )
 _ICMP_OF_ROUTERS: Final = ("redirect", "router-advertisement", "router-solicitation")
 _DHCP_SERVERS: Final = (67, 547)
-_ASKING: Final = at_most(100, 50)
+_ASKING: Final = at_most(20, 20)
 """Enough for a host with two gateways, and little enough for a storm to cost nothing."""
 
 
@@ -75,14 +76,14 @@ def chain_name(function: str) -> str:
 
 
 def _ipv4(port: Port) -> list[Rule]:
-    addresses, gateways = _texts(port.hosts(4)), _texts(port.gateways_of(4))
+    gateways = _texts(port.gateways_of(4))
     return [
         rule(
             match(field("ether", "daddr"), one_of([GATEWAY_MAC, "ff:ff:ff:ff:ff:ff"])),
             match(field("arp", "htype"), 1),
             match(field("arp", "operation"), "request"),
             match(field("arp", "saddr ether"), port.mac),
-            match(field("arp", "saddr ip"), one_of(addresses)),
+            match(field("arp", "saddr ip"), networks(port.of_version(4))),
             match(field("arp", "daddr ip"), one_of(gateways)),
             _ASKING,
             ACCEPT,
@@ -104,7 +105,7 @@ def _ipv6(port: Port) -> list[Rule]:
     from_it_to_the_gateway = (
         match(field("ip6", "nexthdr"), "ipv6-icmp"),
         match(field("ip6", "hoplimit"), 255),
-        match(field("ip6", "saddr"), one_of([link_local(port.mac), *_texts(port.hosts(6))])),
+        match(field("ip6", "saddr"), networks([IPv6Network(link_local(port.mac)), *port.of_version(6)])),
         match(field("ip6", "daddr"), one_of(sorted({*gateways, *(group for group, _ in groups)}))),
     )
     solicits = (
