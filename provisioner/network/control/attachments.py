@@ -11,7 +11,7 @@ import structlog
 from provisioner.api import VPC, NetworkClaim, VPCAttachment
 from provisioner.api.codec import decode_shared, to_json
 from provisioner.api.conditions import find_condition
-from provisioner.api.errors import NotFound
+from provisioner.api.errors import NotFound, Retryable
 from provisioner.api.network_claim import ClaimHolder, port_claim
 from provisioner.api.vpc_attachment import VPCAttachmentStatus
 from provisioner.cluster.client import Cluster
@@ -26,7 +26,6 @@ from provisioner.network.control.compile.place import Place
 from provisioner.network.control.compile.security import groups_of, missing_of
 from provisioner.network.control.compile.view import Endpoint, port_of
 from provisioner.network.control.facts import Facts, addresses_of
-from provisioner.network.control.informers import is_released
 from provisioner.network.control.report.attachment import Standing, attachment_status
 from provisioner.network.control.trouble import Trouble
 from provisioner.network.control.writes import MANAGER, Generations
@@ -82,7 +81,7 @@ class Attachments:
         status = attachment_status(attachment, standing, self._clock())
         if to_json(status) != to_json(attachment.status):
             self._write(key, body, attachment, status)
-        return RETRY_SECONDS if standing.trouble is not None else RESYNC_SECONDS
+        return RETRY_SECONDS if status.conditions[0].status != "True" else RESYNC_SECONDS
 
     def _claim(
         self, key: str, attachment: VPCAttachment, vpc: VPC | None, vni: int | None, at: Place | Trouble
@@ -93,12 +92,12 @@ class Attachments:
             words = f"VPC '{vpc.name}' has no VXLAN network identifier yet: its condition Ready tells why"
             return Wanted(trouble=Trouble(reason="WaitsForVPC", message=words)), False
         refused: dict[str, NetworkClaim] = {}
-        for _ in range(MOST_ATTEMPTS):
-            wanted = self._want(attachment, vpc, vni, at, refused)
-            other = self._make(key, attachment, wanted)
-            if other is None:
-                break
+        wanted = self._want(attachment, vpc, vni, at, refused)
+        while (other := self._make(key, attachment, wanted)) is not None:
             refused[other.name] = other
+            if len(refused) > MOST_ATTEMPTS:
+                raise Retryable(f"VPCAttachment {key}: the last {MOST_ATTEMPTS} values were taken meanwhile")
+            wanted = self._want(attachment, vpc, vni, at, refused)
         if wanted.claims:
             return wanted, True
         for name in wanted.surplus:
@@ -151,7 +150,8 @@ class Attachments:
     def _stand(
         self, attachment: VPCAttachment, vpc: VPC | None, vni: int | None, at: Place | Trouble, wanted: Wanted
     ) -> Standing:
-        trouble, addresses, endpoint = wanted.trouble, (), None
+        trouble, endpoint = wanted.trouble, None
+        addresses: tuple[str, ...] = ()
         if vpc is not None and vni is not None:
             addresses = addresses_of(vpc, attachment, self._facts.held_by(attachment).addresses(vni))
             endpoint = self._endpoint(attachment, f"{attachment.metadata.namespace}/{vpc.name}")
@@ -217,5 +217,4 @@ class Attachments:
         caches = self._facts.caches
         if type_ == of(VPCAttachment):
             return caches.attachments.get(key)
-        found = caches.claims.get(name)
-        return found if found is None or not is_released(found) else found
+        return caches.claims.get(name)

@@ -22,7 +22,7 @@ from provisioner.network.control.dpus import DPUs
 from provisioner.network.control.facts import Facts
 from provisioner.network.control.follow import Follow, Queues
 from provisioner.network.control.informers import NetworkInformers
-from provisioner.network.control.vpcs import VPCs, Groups, Pools
+from provisioner.network.control.vpcs import Groups, Pools, VPCs
 from provisioner.network.control.writes import MANAGER, Compilations, Generations
 
 __all__ = ["MANAGER", "NetworkInformers", "build_network_controllers"]

@@ -1,4 +1,4 @@
-"""One DPUNetwork a DPU: compiled, and written if it says something else than before; with it the DPU's right to read it.
+"""One DPUNetwork a DPU: compiled, and written if it says something new; with it the DPU's right to read it.
 
 It is deleted only once the DPU itself is gone, asked for past every cache.
 """
@@ -19,7 +19,6 @@ from provisioner.cluster.events import Events
 from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnWrites
 from provisioner.cluster.resources import ResourceType, of
 from provisioner.cluster.source import Object, spec_of
-from provisioner.network.control.claims.release import DPU_NETWORKS
 from provisioner.network.control.compile.compile import compile_network
 from provisioner.network.control.facts import Facts
 from provisioner.network.control.grants import Grants
@@ -99,8 +98,8 @@ class DPUs:
             self.refused[name] = str(error.args[0])
             raise
         self.refused.pop(name, None)
-        for group in (name, DPU_NETWORKS):
-            self._own.note(group, type_, written)
+        self._own.note(name, type_, written)
+        self._compilations.note(name, written)
         generation = int(written["metadata"]["generation"])
         for function in changed_ports(before, wanted):
             self._generations.note(name, function, generation)
@@ -124,6 +123,8 @@ class DPUs:
     def _remove(self, name: str) -> float | None:
         """Of a DPU that is gone."""
         network = self._facts.caches.networks.get(name)
+        if network is None:
+            self._compilations.note(name, None)
         if network is None and not self._grants.are_there(name):
             return None
         if self._cluster.find(of(DPU), name) is not None:
@@ -131,6 +132,7 @@ class DPUs:
         self._grants.take(name)
         if network is not None:
             self._cluster.delete(of(DPUNetwork), name, uid=network["metadata"]["uid"])
+            self._compilations.note(name, None)
             log.info("network of a dpu that is gone was deleted", dpu=name)
         self._generations.forget(name)
         self.refused.pop(name, None)

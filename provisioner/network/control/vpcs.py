@@ -9,7 +9,7 @@ from typing import Any, Final
 from provisioner.api import VPC, NetworkClaim, NetworkPool, SecurityGroup, VPCAttachment
 from provisioner.api.codec import decode_shared, to_json
 from provisioner.api.conditions import find_condition
-from provisioner.api.errors import NotFound
+from provisioner.api.errors import NotFound, Retryable
 from provisioner.api.meta import Resource
 from provisioner.api.network_claim import ClaimHolder
 from provisioner.api.network_pool import THE_POOL
@@ -78,12 +78,12 @@ class VPCs:
 
     def _claim(self, key: str, vpc: VPC) -> Wanted:
         refused: set[int] = set()
-        for _ in range(MOST_ATTEMPTS):
-            wanted = self._want(vpc, refused)
-            other = self._make(key, vpc, wanted)
-            if other is None:
-                break
+        wanted = self._want(vpc, refused)
+        while (other := self._make(key, vpc, wanted)) is not None:
             refused.add(int(other.spec.value))
+            if len(refused) > MOST_ATTEMPTS:
+                raise Retryable(f"VPC {key}: the last {MOST_ATTEMPTS} values were taken meanwhile")
+            wanted = self._want(vpc, refused)
         for name in wanted.surplus:
             found = self._facts.caches.claims.get(name)
             if found is not None:

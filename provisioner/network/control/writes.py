@@ -7,16 +7,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from provisioner.cluster.own_writes import version_of
+from provisioner.cluster.source import Object, Source
+
 MANAGER: Final = "provisioner-network"
 
 
 class Compilations:
-    """The compilations under way. A value that was let go of may be in one that began before; no later one has it."""
+    """The compilations under way, and what was written by them. A value that was let go of may be in one that began
+    before; no later one has it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._next = 0
         self._running: set[int] = set()
+        self._written: dict[str, int] = {}
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -40,6 +45,22 @@ class Compilations:
         """Whether none that began before `moment` still runs."""
         with self._lock:
             return all(each >= moment for each in self._running)
+
+    def note(self, dpu: str, written: Object | None) -> None:
+        """The DPUNetwork as it was written; None: it was deleted."""
+        with self._lock:
+            self._written.pop(dpu, None)
+            if written is not None:
+                self._written[dpu] = version_of(written)
+
+    def are_seen(self, networks: Source) -> bool:
+        """Whether the cache of DPUNetworks shows all that was written."""
+        with self._lock:
+            for dpu, version in list(self._written.items()):
+                cached = networks.get(dpu)
+                if cached is not None and version_of(cached) >= version:
+                    del self._written[dpu]
+            return not self._written
 
 
 class Generations:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import structlog
 
-from provisioner.api import VPC, DPUNetwork, NetworkClaim, VPCAttachment
+from provisioner.api import VPC, NetworkClaim, VPCAttachment
 from provisioner.api.codec import decode_shared
 from provisioner.api.errors import NotFound
 from provisioner.api.meta import Resource, rfc3339
@@ -120,8 +120,11 @@ class Releases:
     def _free(self, body: Object) -> float | None:
         """Delete it, or say which DPUs it waits for."""
         claim = decode_shared(NetworkClaim, body)
-        moment = self._moments.setdefault(claim.name, self._compilations.now())
-        if not self._compilations.are_over(moment) or not self._own.are_seen(DPU_NETWORKS, self._look):
+        if claim.name not in self._moments:
+            self._facts.changed()  # what was kept of before the claim was let go of counts no more
+            self._moments[claim.name] = self._compilations.now()
+        moment = self._moments[claim.name]
+        if not self._compilations.are_over(moment) or not self._compilations.are_seen(self._facts.caches.networks):
             return BEHIND_SECONDS
         waits = sorted(set(dpus_with(claim, self._networks(body, claim))))
         if waits or self._is_needed(claim):
@@ -159,9 +162,4 @@ class Releases:
         self._own.note(name, of(NetworkClaim), written)
 
     def _look(self, type_: ResourceType, name: str) -> Object | None:
-        source = self._facts.caches.networks if type_ == of(DPUNetwork) else self._facts.caches.claims
-        return source.get(name)
-
-
-DPU_NETWORKS: Final = "DPUNetworks"
-"""Group of what was written of DPUNetworks, of all of them together."""
+        return self._facts.caches.claims.get(name) if type_ == of(NetworkClaim) else None

@@ -41,7 +41,7 @@ class Wanted:
 
 
 def want_vni(vpc: VPC, pool: NetworkPool | None, held: Collection[int], taken: Collection[int]) -> Wanted:
-    """held: VNIs that the VPC has claimed, of which it keeps the first or the one in its status. taken: those of all."""
+    """held: VNIs that the VPC has claimed; it keeps the one in its status, or the first. taken: those of all."""
     if held:
         kept = vpc.status.vni if vpc.status.vni in held else min(held)
         return Wanted(surplus=tuple(vni_claim(each) for each in sorted(held) if each != kept))
@@ -113,9 +113,9 @@ def want_for_attachment(
         else:
             trouble = trouble or refusal
             kept |= {address_claim(vni, each) for each in have}
-    for address in attachment.spec.addresses:
-        if ip_address(address).version not in versions_of(vpc.spec.cidrs):
-            trouble = trouble or judge_wish(attachment.spec.vpc_ref, vpc.spec.cidrs, address)
+    for wish in attachment.spec.addresses:
+        if ip_address(wish).version not in versions_of(vpc.spec.cidrs):
+            trouble = trouble or judge_wish(attachment.spec.vpc_ref, vpc.spec.cidrs, wish)
     keeps = kept | {each.name for each in wants}
     if isinstance(at, Trouble):  # it keeps its addresses, and not the function, which may be another tenant's now
         keeps -= {each.name for each in held if each.spec.type == "Port"}

@@ -2,8 +2,8 @@
 comes the same object.
 
 Packets travel in the VNI of the sender's VPC. A DPU with a port in a VPC takes part in those of its peers, too, for
-their hosts' packets to its ports arrive in their VNIs. So packets of a VNI come from DPUs with a port in that VPC alone,
-and those DPUs are its members.
+their hosts' packets to its ports arrive in their VNIs. So packets of a VNI come from DPUs with a port in that VPC
+alone, and those DPUs are its members.
 """
 
 from __future__ import annotations

@@ -55,11 +55,14 @@ def attachment_status(attachment: VPCAttachment, standing: Standing, now: dateti
     state: ForwardingState | None = before.forwarding_state
     if is_confirmed:
         state = port.state if port is not None else "Isolated"
+    addresses = standing.addresses
+    if port is None and not is_confirmed:
+        addresses = addresses or before.addresses  # by which it is told whether the DPU still has it
     return VPCAttachmentStatus(
         dpu_ref=standing.place.dpu if standing.place is not None else before.dpu_ref,
         mac_address=standing.place.mac_address if standing.place is not None else None,
-        addresses=standing.addresses,
-        gateways=tuple(str(gateway_of(ip_address(each))) for each in standing.addresses),
+        addresses=addresses,
+        gateways=tuple(str(gateway_of(ip_address(each))) for each in addresses),
         forwarding_state=state,
         network_generation=generation if port is not None else None,
         conditions=(condition,),

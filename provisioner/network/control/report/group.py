@@ -23,9 +23,7 @@ def group_status(group: SecurityGroup, attachments: Iterable[VPCAttachment], now
     if waiting:
         named = ", ".join(waiting[:MOST_NAMED]) + (", …" if len(waiting) > MOST_NAMED else "")
         reason = "WaitsForAttachments"
-        message = (
-            f"not enforced yet for {len(waiting)} of {len(found)} attachments ({named}): their conditions tell why"
-        )
+        message = f"not enforced for {len(waiting)} of {len(found)} attachments ({named}): their conditions tell why"
     elif found:
         reason, message = "Enforced", f"the DPUs have confirmed it for all {len(found)} attachments"
     condition = Condition(
