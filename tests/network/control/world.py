@@ -109,10 +109,18 @@ class World:
         )
 
     def settle(self, seconds: float = 5.0) -> None:
-        """Let time pass."""
-        for _ in range(round(seconds / STEP_SECONDS)):
+        """Let time pass; where nothing happens, in longer steps."""
+        end = self.seconds + seconds
+        while self.seconds < end:
+            before = len(self.reconciled), len(self.admin.changes)
             self.step()
+            if before == (len(self.reconciled), len(self.admin.changes)):
+                self.pass_time(4 * STEP_SECONDS)
         self.catch_up()
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+        self.seconds += seconds
 
     def catch_up(self) -> None:
         for informer in self.informers:
@@ -132,8 +140,7 @@ class World:
         for dpu in list(self.admin.stored(of(DPUNetwork))):
             if dpu not in self.silent:
                 self.confirm(dpu)
-        self.now += timedelta(seconds=STEP_SECONDS)
-        self.seconds += STEP_SECONDS
+        self.pass_time(STEP_SECONDS)
 
     def confirm(self, dpu: str) -> None:
         """What the agent on a DPU says once its kernel agrees."""
