@@ -20,7 +20,6 @@ class VNIRange:
         Rule(
             "self.first <= self.last",
             "the range is reversed: first must not be greater than last",
-            expression="'the range is reversed: ' + string(self.first) + ' is greater than ' + string(self.last)",
             field=".last",
         ),
     )
