@@ -8,7 +8,8 @@ from tests.api.objects import API, dpu, server
 
 
 def tenants_server(name: str, tenant: str, number: int) -> dict[str, Any]:
-    return server(name, rackRef="r01", bootMACAddress=f"52:54:00:00:{number >> 8:02x}:{number & 255:02x}", tenant=tenant)
+    mac = f"52:54:00:00:{number >> 8:02x}:{number & 255:02x}"
+    return server(name, rackRef="r01", bootMACAddress=mac, tenant=tenant)
 
 
 def card(name: str, of_server: str, number: int, **changes: Any) -> dict[str, Any]:
@@ -37,6 +38,16 @@ def group(namespace: str, name: str, *rules: dict[str, Any], **changes: Any) -> 
 
 def rule(direction: str = "Ingress", action: str = "Allow", **changes: Any) -> dict[str, Any]:
     return {"direction": direction, "action": action, "protocol": "Any", "priority": 1000} | changes
+
+
+API_OBJECT = {"apiVersion": API}
+
+
+def claim(name: str, type_: str, value: str, namespace: str, holder: str) -> dict[str, Any]:
+    """Of an attachment, or, for a VNI, of a VPC."""
+    kind = "VPC" if type_ == "VNI" else "VPCAttachment"
+    spec = {"type": type_, "value": value, "holder": {"kind": kind, "namespace": namespace, "name": holder, "uid": "x"}}
+    return {"apiVersion": API, "kind": "NetworkClaim", "metadata": {"name": name}, "spec": spec}
 
 
 def pool(first: int = 10001, last: int = 10100, *more: dict[str, Any]) -> dict[str, Any]:

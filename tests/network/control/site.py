@@ -1,4 +1,4 @@
-"""Tenants and machines of a test on a real API server; the agents of its DPUs are played, with their own certificates."""
+"""Tenants and machines of a test on a real API server; agents are played, each with its DPU's own certificate."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from provisioner.api import DPU, VPC, DPUNetwork, NetworkClaim, NetworkPool, SecurityGroup, Server, VPCAttachment
 from provisioner.api.codec import decode
 from provisioner.api.conditions import find_condition
+from provisioner.api.errors import ProvisionerError
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NAMESPACES, of
 from tests.inventory.site import eventually
@@ -61,8 +62,6 @@ class Site:
         eventually(lambda: self.network(machine), f"DPUNetwork {name}")
 
         def reads() -> bool:
-            from provisioner.api.errors import ProvisionerError
-
             try:
                 return bool(found.get(of(DPUNetwork), name))
             except ProvisionerError:

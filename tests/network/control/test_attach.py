@@ -433,7 +433,8 @@ def test_peers_reach_each_other_once_both_say_so(world: World) -> None:
     domains = {each["vni"]: each for each in world.spec("d1")["vpcs"]}
     assert domains[blue].get("members") is None, "packets of blue's hosts come from DPUs of blue alone"
     assert (domains[blue]["remotes"], domains[blue]["peerVnis"]) == (remote, [red])
-    assert (domains[red]["remotes"], domains[red]["members"], domains[red]["peerVnis"]) == (remote, ["10.255.0.5"], [blue])  # fmt: skip
+    assert (domains[red]["remotes"], domains[red]["members"]) == (remote, ["10.255.0.5"])
+    assert domains[red]["peerVnis"] == [blue]
     world.change(VPC, "main", "red", peers=[])
     world.settle()
     assert [each["vni"] for each in world.spec("d1")["vpcs"]] == [blue]

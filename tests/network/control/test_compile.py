@@ -55,7 +55,7 @@ def test_of_one_vpc_remotes_and_members_are_the_other_dpus_alone() -> None:
 
 
 def test_packets_travel_in_the_vni_of_their_sender() -> None:
-    """For every pair of hosts that may talk: the sender's DPU has a way, and the receiver's takes it in and knows on."""
+    """For every pair of hosts that may talk the sender's DPU has a way, and the receiver's takes it in and on."""
     a = view("t/a", 1, endpoint(1, "10.1.0.3"), endpoint(2, "10.1.0.5"), peers=("t/b",))
     b = view("t/b", 2, endpoint(2, "10.2.0.3", function="pf1"), endpoint(3, "10.2.0.5"), peers=("t/a", "t/c"))
     c = view("t/c", 3, endpoint(3, "10.3.0.3", function="pf1"), endpoint(4, "10.3.0.5"), peers=("t/b",))
@@ -152,12 +152,11 @@ def test_of_the_same_facts_comes_the_same_object(chance: Any) -> None:
 
 
 def vpcs(**cidrs_and_peers: tuple[str, str]) -> dict[str, VPC]:
-    return {
-        f"t/{name}": decode(VPC, objects.vpc("t", name, cidrs=[cidr], peers=[
-            {"namespace": "t", "name": peer} for peer in peers
-        ]))  # fmt: skip
-        for name, (cidr, peers) in cidrs_and_peers.items()
-    }
+    found = {}
+    for name, (cidr, peers) in cidrs_and_peers.items():
+        named = [{"namespace": "t", "name": peer} for peer in peers]
+        found[f"t/{name}"] = decode(VPC, objects.vpc("t", name, cidrs=[cidr], peers=named))
+    return found
 
 
 def test_only_both_together_make_peers() -> None:

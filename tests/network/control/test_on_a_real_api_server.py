@@ -77,9 +77,7 @@ def test_attached_confirmed_changed_and_released(
     assert "Enforced" in told
 
 
-def test_a_grant_that_somebody_took_away_is_given_again(
-    site: Site, cluster: Cluster, leadership: Leadership
-) -> None:
+def test_a_grant_that_somebody_took_away_is_given_again(site: Site, cluster: Cluster, leadership: Leadership) -> None:
     machine = site.machine(1, site.tenant("blue"))
     leadership()
     name = f"provisioner-dpu-{machine}-d"
