@@ -58,7 +58,7 @@ class Site:
         """The cluster as the agent on the machine's DPU sees it, once it may read its DPUNetwork."""
         name = f"{machine}-d"
         path = kubeconfig_of(plane, folder, f"system:node:{name}", group="system:nodes")
-        found = Cluster.connect(path, user_agent="dpu-agent", patient=True)
+        found = Cluster.connect(path, user_agent="dpu-agent")
         eventually(lambda: self.network(machine), f"DPUNetwork {name}")
 
         def reads() -> bool:
