@@ -68,6 +68,10 @@ JOBS: Final = ResourceType("batch", "v1", "Job", "jobs", namespaced=True)
 POD_DISRUPTION_BUDGETS: Final = ResourceType(
     "policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", namespaced=True
 )
+CLUSTER_ROLES: Final = ResourceType("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles")
+CLUSTER_ROLE_BINDINGS: Final = ResourceType(
+    "rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings"
+)
 SELF_REVIEWS: Final = ResourceType("authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews")
 
 NODE_LEASES: Final = "kube-node-lease"
@@ -91,6 +95,8 @@ BUILT_IN: Final = (
     CRDS,
     JOBS,
     POD_DISRUPTION_BUDGETS,
+    CLUSTER_ROLES,
+    CLUSTER_ROLE_BINDINGS,
 )
 
 

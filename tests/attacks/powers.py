@@ -24,6 +24,8 @@ from provisioner.cli.service.groups import GROUPS, account_of
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import (
     BMC_SECRETS,
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
     CSRS,
     EVENTS,
     JOBS,
@@ -36,8 +38,10 @@ from provisioner.cluster.resources import (
     SYSTEM,
     ResourceType,
 )
+from provisioner.network.control.grants import binding_of, role_of
 from tests.api import objects
 from tests.join.world import certificate_pem
+from tests.network.control import objects as networks
 
 BINDINGS = ResourceType("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings")
 ACCOUNTS = ResourceType("", "v1", "ServiceAccount", "serviceaccounts", namespaced=True)
@@ -109,6 +113,7 @@ def powers(scene: Scene) -> Iterator[Power]:
     yield from _jobs(scene)
     yield from _inventory(scene)
     yield from _maintenances(scene)
+    yield from _networks(scene)
     yield from _status(scene)
     yield from _the_rest(scene)
 
@@ -464,6 +469,66 @@ def _asked(scene: Scene, policy: str, name: str, action: str) -> Callable[[Clust
     return send
 
 
+def _networks(scene: Scene) -> Iterator[Power]:
+    section, name = "Tenant networks", scene.unique
+    text = {"metadata": {"annotations": {"example.com/mine": "x"}}}
+    tenants = [
+        (f"{OURS}/namespaces/default/{plural}", body)
+        for plural, body in (
+            ("vpcs", networks.vpc("default", f"{name}-new")),
+            ("vpcattachments", networks.attachment("default", f"{name}-new", name)),
+            ("securitygroups", networks.group("default", f"{name}-new")),
+        )
+    ]
+    yield Power(section, "make, change or delete a tenant's VPC, attachment or security group", tuple(
+        request
+        for path, body in tenants
+        for request in (sent("POST", path, body), sent("PATCH", f"{path}/{name}", text, MERGE),
+                        sent("DELETE", f"{path}/{name}"))
+    ))  # fmt: skip
+    ready = {"conditions": [condition("Ready")]}
+    yield Power(section, "say that a VPC, an attachment, a security group or the pool is ready", (
+        applied("VPC", name, ready, namespace="default"), applied("VPCAttachment", name, ready, namespace="default"),
+        applied("SecurityGroup", name, ready, namespace="default"), applied("NetworkPool", "default", ready),
+    ))  # fmt: skip
+    yield Power(section, "change the NetworkPool", (sent("PATCH", f"{OURS}/networkpools/default", text, MERGE),))
+    claim = networks.claim("vni-16777215", "VNI", "16777215", "default", name)
+    yield Power(section, "claim an identifier, an address or a port", (sent("POST", f"{OURS}/networkclaims", claim),))
+    yield Power(section, "let go of one for others", (
+        applied("NetworkClaim", f"port.{name}.pf0", {"releasedTime": "2026-01-01T00:00:00Z"}),
+    ))  # fmt: skip
+    yield Power(section, "free one that was let go of", (sent("DELETE", f"{OURS}/networkclaims/port.{name}.pf1"),))
+    yield Power(section, "free one that is in use", (sent("DELETE", f"{OURS}/networkclaims/port.{name}.pf0"),))
+    network = f"{OURS}/dpunetworks/{name}"
+    yield Power(section, "read what a DPU enforces", (sent("GET", network),))
+    yield Power(section, "write or delete what a DPU is to enforce", (
+        sent("PATCH", network, text, MERGE), sent("DELETE", network),
+    ))  # fmt: skip
+    yield Power(section, "say in a DPU's name that it enforces something", (
+        applied("DPUNetwork", name, {"observedGeneration": 1}),
+    ))  # fmt: skip
+    roles, bindings, new = CLUSTER_ROLES.path, CLUSTER_ROLE_BINDINGS.path, f"{name}-new"
+    yield Power(section, "give a DPU the right to read what it enforces", (
+        sent("POST", roles, role_of(new)), sent("POST", bindings, binding_of(name)),
+    ))  # fmt: skip
+    all_of_them = role_of(new)
+    for each in all_of_them["rules"]:
+        each.pop("resourceNames")
+    thief = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "thief"}]
+    aggregated = role_of(new)
+    aggregated["metadata"]["labels"] |= {"rbac.authorization.k8s.io/aggregate-to-view": "true"}
+    yield Power(section, "give a DPU the right to read what others enforce, or somebody else what it enforces", (
+        sent("POST", roles, all_of_them), sent("POST", roles, aggregated),
+        sent("POST", bindings, binding_of(name) | {"subjects": thief}),
+    ))  # fmt: skip
+    other = {"metadata": {"name": f"{name}-role"}}
+    yield Power(section, "write another role or binding", (
+        sent("POST", roles, role_of(name) | other), sent("POST", bindings, binding_of(name) | other),
+        sent("PATCH", f"{roles}/view", text, MERGE), sent("DELETE", f"{roles}/view"),
+        sent("DELETE", f"{bindings}/provisioner-network"),
+    ))  # fmt: skip
+
+
 STATUS = "Status of a Server"
 CURRENT_ORDER = "order-1"
 CONDITIONS = ("Discovered", "Accepted", "Booted", "Ready", "PoweredOn", "Joined", "NodePrepared", "Verified")
@@ -541,9 +606,12 @@ def condition(type_: str) -> dict[str, Any]:
     return {"type": type_, "status": "True", "reason": "Forged", "message": "", "lastTransitionTime": moment}
 
 
-def applied(kind: str, name: str, status: dict[str, Any]) -> Callable[[Cluster], object]:
+def applied(
+    kind: str, name: str, status: dict[str, Any], *, namespace: str | None = None
+) -> Callable[[Cluster], object]:
     body = {"apiVersion": "provisioner.dev/v1alpha1", "kind": kind, "metadata": {"name": name}, "status": status}
-    path = f"{OURS}/{kind.lower()}s/{name}/status"
+    where = f"{OURS}/namespaces/{namespace}" if namespace else OURS
+    path = f"{where}/{kind.lower()}s/{name}/status"
     return sent("PATCH", path, body, APPLY, fieldManager="thief", force="true")
 
 

@@ -15,12 +15,26 @@ from typing import Any
 
 import pytest
 
-from provisioner.api import AddressBlock, Image, Maintenance, NodePool, Rack, Server
+from provisioner.api import (
+    VPC,
+    AddressBlock,
+    DPUNetwork,
+    Image,
+    Maintenance,
+    NetworkClaim,
+    NetworkPool,
+    NodePool,
+    Rack,
+    SecurityGroup,
+    Server,
+    VPCAttachment,
+)
 from provisioner.api.errors import Refused
 from provisioner.cli.service.groups import GROUPS, account_of
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import (
     BMC_SECRETS,
+    CLUSTER_ROLES,
     CSRS,
     JOBS,
     LEASES,
@@ -33,8 +47,10 @@ from provisioner.cluster.resources import (
     of,
 )
 from provisioner.lab.control_plane.plane import ControlPlane
+from provisioner.network.control.grants import grant_name, role_of
 from tests.api import objects
 from tests.attacks.powers import CONDITIONS, CURRENT_ORDER, STATUS, Power, Scene, csr_body, job_body, powers, token_body
+from tests.network.control import objects as networks
 from tests.people import IN_FORCE_SECONDS, kubeconfig_of, until
 
 ROOT = Path(__file__).parents[2]
@@ -50,6 +66,7 @@ def scene(control_plane: ControlPlane, cluster: Cluster, tmp_path_factory: pytes
     made = Scene(cluster, f"t{os.urandom(4).hex()}")
     folder = tmp_path_factory.mktemp("thieves")
     _objects(made)
+    _networks(made)
     _nodes_and_pods(made)
     for namespace in ("kube-system", SYSTEM, BMC_SECRETS, SLURM_SECRETS):
         body = {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "stringData": {"password": "secret"}}
@@ -101,6 +118,25 @@ def _objects(scene: Scene) -> None:
     cluster.create(of(Maintenance), asked)
 
 
+def _networks(scene: Scene) -> None:
+    cluster, name = scene.admin, scene.unique
+    if cluster.find(of(NetworkPool), "default") is None:
+        cluster.create(of(NetworkPool), networks.pool(10001, 20000))
+    for kind, body in (
+        (VPC, networks.vpc("default", name)),
+        (VPCAttachment, networks.attachment("default", name, name)),
+        (SecurityGroup, networks.group("default", name)),
+        (NetworkClaim, networks.claim(f"port.{name}.pf0", "Port", f"{name}/pf0", "default", name)),
+        (NetworkClaim, networks.claim(f"port.{name}.pf1", "Port", f"{name}/pf1", "default", name)),
+        (DPUNetwork, {**networks.API_OBJECT, "kind": "DPUNetwork", "metadata": {"name": name},
+                      "spec": {"vtepAddress": "10.255.255.1"}}),
+    ):  # fmt: skip
+        cluster.create(of(kind), body)
+    released = {"releasedTime": "2026-01-01T00:00:00Z"}
+    cluster.create(CLUSTER_ROLES, role_of(name))
+    cluster.apply_status(NetworkClaim, f"port.{name}.pf1", released, manager="provisioner-network")
+
+
 def _nodes_and_pods(scene: Scene) -> None:
     cluster = scene.admin
     marks = {"provisioner.dev/server-uid": str(cluster.read(Server, scene.server).metadata.uid)}
@@ -149,9 +185,14 @@ def _tidy_up(scene: Scene) -> None:
         (Image, (name,)),
         (Rack, (name,)),
         (AddressBlock, (scene.block,)),
+        (NetworkClaim, (f"port.{name}.pf0", f"port.{name}.pf1")),
+        (DPUNetwork, (name,)),
     ):
         for each in names:
             cluster.delete(of(kind), each)
+    cluster.delete(CLUSTER_ROLES, grant_name(name))
+    for kind in (VPC, VPCAttachment, SecurityGroup):
+        cluster.delete(of(kind), name, namespace="default")
     for each in (scene.server, scene.bare, scene.foreign):
         cluster.delete(NODES, each)
     for csr in scene.csrs.values():

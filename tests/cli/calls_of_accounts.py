@@ -50,6 +50,13 @@ OPAQUE: Final[dict[str, set[tuple[str, str]]]] = {
     "maintenance/effects.py": {("patch", "nodes/status")},
     # The one call that names no kind, because there is only one.
     "jobs/pod_workloads.py": {("create", "pods/eviction")},
+    # Bodies that are made elsewhere: what is applied is made if it is not there.
+    "network/control/dpus.py": {("patch", "dpunetworks"), ("create", "dpunetworks")},
+    "network/control/grants.py": {
+        (verb, kind) for verb in ("patch", "create") for kind in ("clusterroles", "clusterrolebindings")
+    },
+    # Of whichever of two kinds the holder of a claim is.
+    "network/control/claims/release.py": {("get", "vpcs"), ("get", "vpcattachments")},
 }
 NOT_BY_SERVICES: Final = {"inventory/registrar.py"}
 """Stages' modules that people's commands use."""
@@ -69,6 +76,7 @@ CODE: Final[dict[str, tuple[str, ...]]] = {
     "maintenance": ("maintenance/", "jobs/", *OF_GROUPS),
     "rollout": ("rollout/", "jobs/slurm/", *OF_GROUPS),
     "power": ("power/", *OF_GROUPS),
+    "network": ("network/control/", *OF_GROUPS),
 }
 """Files and folders by account."""
 

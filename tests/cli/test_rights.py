@@ -32,8 +32,10 @@ CHECKED_BY_OTHERS: dict[str, set[Right]] = {
     "approver": {("approve", "signers")},
     "maintenance": {("disrupt-now", "maintenances")},
     "controller": {("impersonate", "serviceaccounts")},
+    "network": {("get", "dpunetworks"), ("patch", "dpunetworks/status")},
 }
-"""What the API server looks for when one approves, carries a request under Now over, or acts as another."""
+"""What the API server looks for when one approves, carries a request under Now over, acts as another, or gives a DPU
+its rights."""
 OWN_LEASE: dict[Right, set[str]] = {(verb, "leases"): {SYSTEM} for verb in ("get", "create", "update")}
 OWN_EVENTS: dict[Right, set[str]] = {(verb, "events"): {DEFAULT} for verb in ("get", "create", "patch")}
 
@@ -67,6 +69,7 @@ PLACES: dict[str, dict[Right, set[str]]] = {
     "maintenance": OWN_LEASE | {("get", "secrets"): {SLURM_SECRETS}},
     "rollout": OWN_LEASE | OWN_EVENTS | {("get", "secrets"): {SLURM_SECRETS}},
     "power": OWN_LEASE | OWN_EVENTS | {("get", "leases"): {NODE_LEASES, SYSTEM}, ("get", "secrets"): {BMC_SECRETS}},
+    "network": OWN_LEASE,
 }
 """Where a right is enough in some namespaces; any other is needed in all of them."""
 

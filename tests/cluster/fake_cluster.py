@@ -217,8 +217,10 @@ class FakeCluster:
         *,
         manager: str,
         resource_version: str | None = None,
+        namespace: str | None = None,
     ) -> Object:
-        metadata = {"name": name} | ({"resourceVersion": resource_version} if resource_version else {})
+        given = {"name": name, "namespace": namespace, "resourceVersion": resource_version}
+        metadata = {key: value for key, value in given.items() if value}
         type_ = of(kind)
         body = {"apiVersion": type_.api_version, "kind": type_.kind, "metadata": metadata, "status": status}
         return self.apply(body, manager=manager, subresource="status")
@@ -230,6 +232,7 @@ class FakeCluster:
         *,
         namespace: str | None = None,
         uid: str | None = None,
+        resource_version: str | None = None,
         dry_run: bool = False,
     ) -> bool:
         key, what = key_of(name, namespace), f"DELETE {type} {name}"
@@ -239,6 +242,8 @@ class FakeCluster:
             return False
         if uid is not None and uid != current["metadata"]["uid"]:
             raise Conflict(f"{what}: the UID in the precondition ({uid}) does not match", after_seconds=0.1)
+        if resource_version is not None and resource_version != current["metadata"]["resourceVersion"]:
+            raise Conflict(f"{what}: the ResourceVersion in the precondition does not match", after_seconds=0.1)
         if dry_run:
             return True
         if type == PODS and (current.get("spec") or {}).get("nodeName"):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from provisioner.cluster.client import Cluster
     from provisioner.cluster.metrics import Meters
 
-NAMES: Final = ("inventory", "orders", "join", "approver", "health", "maintenance", "rollout", "power")
+NAMES: Final = ("inventory", "orders", "join", "approver", "health", "maintenance", "rollout", "power", "network")
 """Those of `provisioner.cli.service.groups`, which takes a second to import."""
 
 
@@ -52,7 +52,8 @@ def controller(
     power_poll_seconds: float,
     metrics_address: str | None,
 ) -> None:
-    """Run the controllers: addresses, boots, power, Nodes, checks, maintenance, rollouts. Of any replicas one leads."""
+    """Run the controllers: addresses, boots, power, Nodes, checks, maintenance, rollouts, tenant networks. Of any
+    replicas one leads."""
     from provisioner.cli.service.controllers import connect_groups, run_controllers
     from provisioner.cluster.client import Cluster
     from provisioner.cluster.metrics import Meters

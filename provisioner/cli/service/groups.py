@@ -29,6 +29,7 @@ from provisioner.join.controller import (
 )
 from provisioner.maintenance.controller import build_maintenance_controllers
 from provisioner.maintenance.follow import MaintenanceInformers
+from provisioner.network.control.controller import NetworkInformers, build_network_controllers
 from provisioner.power.bmc.pool import BmcPool
 from provisioner.power.controller import PowerSettings, build_power_controllers
 from provisioner.rollout.controller import build_rollout_controllers
@@ -157,6 +158,23 @@ def _power(cluster: Cluster, events: Events, shared: Surroundings) -> list[Contr
     return build_power_controllers(cluster, servers, events, settings, now=shared.clock, pool=pool, stop=shared.stop)
 
 
+def _network(cluster: Cluster, events: Events, shared: Surroundings) -> list[Controller]:
+    caches = shared.informers
+    follow = NetworkInformers(
+        servers=caches.servers,
+        dpus=caches.dpus,
+        vpcs=caches.vpcs,
+        attachments=caches.attachments,
+        groups=caches.security_groups,
+        pools=caches.network_pools,
+        claims=caches.network_claims,
+        networks=caches.dpu_networks,
+        roles=caches.dpu_roles,
+        bindings=caches.dpu_bindings,
+    )
+    return build_network_controllers(cluster, follow, events, shared.clock)
+
+
 GROUPS: Final[Mapping[str, Callable[[Cluster, Events, Surroundings], list[Controller]]]] = {
     "inventory": _inventory,
     "orders": _orders,
@@ -166,5 +184,6 @@ GROUPS: Final[Mapping[str, Callable[[Cluster, Events, Surroundings], list[Contro
     "maintenance": _maintenance,
     "rollout": _rollout,
     "power": _power,
+    "network": _network,
 }
 """By name. The cluster and the Events that each is given are those of its account."""

@@ -6,14 +6,40 @@ import threading
 from functools import cached_property
 from typing import Any
 
-from provisioner.api import AddressBlock, Image, Maintenance, NodePool, Rack, Server
+from provisioner.api import (
+    DPU,
+    VPC,
+    AddressBlock,
+    DPUNetwork,
+    Image,
+    Maintenance,
+    NetworkClaim,
+    NetworkPool,
+    NodePool,
+    Rack,
+    SecurityGroup,
+    Server,
+    VPCAttachment,
+)
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer, without_managed_fields
-from provisioner.cluster.resources import CSRS, JOBS, LEASES, NODE_LEASES, NODES, PODS, ResourceType, of
+from provisioner.cluster.resources import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CSRS,
+    JOBS,
+    LEASES,
+    NODE_LEASES,
+    NODES,
+    PODS,
+    ResourceType,
+    of,
+)
 from provisioner.health.jobs.manifest import CHECK_LABEL
 from provisioner.jobs.ended_pods import trim_ended_pod
 from provisioner.jobs.pods import NOT_OVER, OVER, trim_pod
 from provisioner.join.node_object import trim_node
+from provisioner.network.control.grants import DPU_LABEL
 
 
 class SharedInformers:
@@ -88,6 +114,43 @@ class SharedInformers:
     @cached_property
     def check_pods(self) -> Informer:
         return self._make(PODS, label_selector=CHECK_LABEL, trim=without_managed_fields)
+
+    @cached_property
+    def dpus(self) -> Informer:
+        return self._make(of(DPU), trim=without_managed_fields)
+
+    @cached_property
+    def vpcs(self) -> Informer:
+        return self._make(of(VPC), trim=without_managed_fields)
+
+    @cached_property
+    def attachments(self) -> Informer:
+        return self._make(of(VPCAttachment), trim=without_managed_fields)
+
+    @cached_property
+    def security_groups(self) -> Informer:
+        return self._make(of(SecurityGroup), trim=without_managed_fields)
+
+    @cached_property
+    def network_pools(self) -> Informer:
+        return self._make(of(NetworkPool), trim=without_managed_fields)
+
+    @cached_property
+    def network_claims(self) -> Informer:
+        return self._make(of(NetworkClaim), trim=without_managed_fields)
+
+    @cached_property
+    def dpu_networks(self) -> Informer:
+        return self._make(of(DPUNetwork), trim=without_managed_fields)
+
+    @cached_property
+    def dpu_roles(self) -> Informer:
+        """Those by which DPUs read their own DPUNetwork."""
+        return self._make(CLUSTER_ROLES, label_selector=DPU_LABEL, trim=without_managed_fields)
+
+    @cached_property
+    def dpu_bindings(self) -> Informer:
+        return self._make(CLUSTER_ROLE_BINDINGS, label_selector=DPU_LABEL, trim=without_managed_fields)
 
     def _make(self, type_: ResourceType, **settings: Any) -> Informer:
         informer = Informer(self._cluster, type_, **settings)

@@ -1,0 +1,165 @@
+"""A value is free again once its holder is gone and no DPU can have it in its kernel.
+
+The holder is asked for past every cache before it counts as gone; a claim that counts no more is marked first, so that
+what is compiled from then on does without it; and it is deleted when all DPUNetworks that held it do not, and their
+DPUs have confirmed that. Which ones those are they say themselves (`leaving_of`): a DPU keeps back nothing but what it
+was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from ipaddress import ip_network
+from typing import Any, Final
+
+import structlog
+
+from provisioner.api import VPC, NetworkClaim, VPCAttachment
+from provisioner.api.codec import decode_shared
+from provisioner.api.errors import NotFound
+from provisioner.api.meta import Resource, rfc3339
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.controller import Controller
+from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnWrites
+from provisioner.cluster.resources import ResourceType, of
+from provisioner.cluster.source import Object, spec_of
+from provisioner.network.control.facts import Facts
+from provisioner.network.control.informers import is_released, leaving_of, vni_in
+from provisioner.network.control.writes import MANAGER, Compilations
+
+log = structlog.get_logger(__name__)
+
+WAITS_SECONDS: Final = 30.0
+"""A claim that waits for DPUs is looked at so often, should a change have been missed."""
+MOST_NAMED: Final = 8
+
+_HOLDERS: Final[Mapping[str, type[Resource]]] = {"VPC": VPC, "VPCAttachment": VPCAttachment}
+
+
+def dpus_with(claim: NetworkClaim, networks: Iterable[Object]) -> Iterator[str]:
+    """Names of the DPUs that may have the claim's value in their kernel. `networks`: DPUNetworks that may hold it or
+    are lately rid of it: of a port its DPU's, of others those that hold the VNI (`vnis_held`)."""
+    value = claim.spec.value
+    for network in networks:
+        name, spec, leaving = network["metadata"]["name"], spec_of(network), leaving_of(network)
+        if claim.spec.type == "VNI":
+            yield name
+        elif claim.spec.type == "Port":
+            function = value.partition("/")[2]
+            if function in leaving or any(each["function"] == function for each in spec.get("ports") or ()):
+                yield name
+        elif not _is_confirmed(network) or _holds(spec, int(vni_in({"metadata": {"name": claim.name}}) or 0), value):
+            yield name
+
+
+def _is_confirmed(network: Object) -> bool:
+    observed = (network.get("status") or {}).get("observedGeneration") or 0
+    return bool(observed >= network["metadata"]["generation"])
+
+
+def _holds(spec: Mapping[str, Any], vni: int, address: str) -> bool:
+    """Whether a port has the address in the VPC with `vni`, or a VPC that takes part in that one reaches it."""
+    if any(each["vni"] == vni and address in each["addresses"] for each in spec.get("ports") or ()):
+        return True
+    prefix = str(ip_network(address))
+    domains = spec.get("vpcs") or ()
+    near = [each for each in domains if each["vni"] == vni or vni in (each.get("peerVnis") or ())]
+    return any(prefix in remote["prefixes"] for each in near for remote in each.get("remotes") or ())
+
+
+class Releases:
+    """Reconciles one NetworkClaim at a time, by name."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        facts: Facts,
+        own: OwnWrites,
+        compilations: Compilations,
+        controller: Callable[..., Controller],
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._cluster = cluster
+        self._facts = facts
+        self._own = own
+        self._compilations = compilations
+        self._clock = clock
+        self._moments: dict[str, int] = {}
+        self.controller = controller("network-releases", self.reconcile)
+
+    def reconcile(self, name: str) -> float | None:
+        """Bring the release of a claim on. Raises: Retryable."""
+        if not self._facts.caches.have_synced:
+            return BEHIND_SECONDS
+        body = self._facts.caches.claims.get(name)
+        if body is None:
+            self._moments.pop(name, None)
+            return None
+        if not self._own.are_seen(name, self._look):
+            return BEHIND_SECONDS
+        if not is_released(body):
+            self._moments.pop(name, None)
+            if self._is_gone(decode_shared(NetworkClaim, body)):
+                self._mark(body)
+            return None
+        return self._free(body)
+
+    def _is_gone(self, claim: NetworkClaim) -> bool:
+        holder = claim.spec.holder
+        sources = {"VPC": self._facts.caches.vpcs, "VPCAttachment": self._facts.caches.attachments}
+        cached = sources[holder.kind].get(f"{holder.namespace}/{holder.name}")
+        if cached is not None and cached["metadata"]["uid"] == holder.uid:
+            return False
+        found = self._cluster.find(of(_HOLDERS[holder.kind]), holder.name, namespace=holder.namespace)
+        return found is None or found["metadata"]["uid"] != holder.uid
+
+    def _mark(self, body: Object) -> None:
+        self._write(body, {"releasedTime": rfc3339(self._clock())})
+
+    def _free(self, body: Object) -> float | None:
+        """Delete it, or say which DPUs it waits for."""
+        claim = decode_shared(NetworkClaim, body)
+        if claim.name not in self._moments:
+            self._facts.changed()  # what was kept of before the claim was let go of counts no more
+            self._moments[claim.name] = self._compilations.now()
+        moment = self._moments[claim.name]
+        if not self._compilations.are_over(moment) or not self._compilations.are_seen(self._facts.caches.networks):
+            return BEHIND_SECONDS
+        waits = sorted(set(dpus_with(claim, self._networks(body, claim))))
+        if waits or self._is_needed(claim):
+            if tuple(waits[:MOST_NAMED]) != claim.status.waits_for:
+                self._write(body, {"releasedTime": claim.status.released_time, "waitsFor": waits[:MOST_NAMED]})
+            return WAITS_SECONDS
+        metadata = body["metadata"]
+        self._cluster.delete(
+            of(NetworkClaim), claim.name, uid=metadata["uid"], resource_version=metadata["resourceVersion"]
+        )
+        log.info("value was released", claim=claim.name, namespace=claim.spec.holder.namespace)
+        return None
+
+    def _networks(self, body: Object, claim: NetworkClaim) -> list[Object]:
+        if claim.spec.type == "Port":
+            found = self._facts.caches.networks.get(claim.spec.value.partition("/")[0])
+            return [found] if found is not None else []
+        return self._facts.lookups.networks_by_vni.get(vni_in(body))
+
+    def _is_needed(self, claim: NetworkClaim) -> bool:
+        """A VNI is not given anew while addresses are claimed in its name."""
+        if claim.spec.type != "VNI":
+            return False
+        return len(self._facts.lookups.claims_by_vni.get(int(claim.spec.value))) > 1
+
+    def _write(self, body: Object, status: Mapping[str, Any]) -> None:
+        name, version = body["metadata"]["name"], body["metadata"]["resourceVersion"]
+        with self._own.written_on(name, of(NetworkClaim), body):
+            try:
+                written = self._cluster.apply_status(
+                    NetworkClaim, name, status, manager=MANAGER, resource_version=version
+                )
+            except NotFound:
+                return
+        self._own.note(name, of(NetworkClaim), written)
+
+    def _look(self, type_: ResourceType, name: str) -> Object | None:
+        return self._facts.caches.claims.get(name) if type_ == of(NetworkClaim) else None

@@ -1,0 +1,1 @@
+"""VPCs, attachments and security groups become what each DPU enforces: pure functions."""

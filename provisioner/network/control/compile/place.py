@@ -1,0 +1,113 @@
+"""Where an attachment is: on which card, and whether its namespace may be there at all. Pure.
+
+What a namespace is told of a server that is not its own is the same whether there is such a server or not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from provisioner.api import DPU, Server, VPCAttachment
+from provisioner.api.dpu import DPUFunction
+from provisioner.network.control.trouble import Trouble
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A function of a card."""
+
+    dpu: str
+    vtep: str
+    function: str
+    mac_address: str
+
+    @property
+    def value(self) -> str:
+        """As a NetworkClaim calls it."""
+        return f"{self.dpu}/{self.function}"
+
+
+def place(attachment: VPCAttachment, server: Server | None, dpus: Sequence[DPU]) -> Place | Trouble:
+    """The place that `attachment` asks for. `dpus`: those whose serverRef is its server."""
+    spec, namespace = attachment.spec, attachment.metadata.namespace
+    assigned = server is not None and server.spec.tenant == namespace
+    own = [each for each in dpus if tenant_of(each, server, spec.function) == namespace]
+    if spec.dpu_ref is not None:
+        own = [each for each in own if each.name == spec.dpu_ref]
+    if server is None or not (own or assigned):
+        return Trouble(
+            reason="ServerNotAssigned",
+            message=f"{spec.function} of Server '{spec.server_ref}' is not assigned to namespace '{namespace}', or "
+            "there is no such Server: nothing of it is attached; have its administrators set spec.tenant of the "
+            f"Server to {namespace}",
+        )
+    if not own:
+        return _without_dpu(attachment, server, dpus)
+    if len(own) > 1:
+        names = ", ".join(sorted(each.name for each in own))
+        return Trouble(
+            reason="SeveralDPUs",
+            message=f"Server '{server.name}' has the DPUs {names}: make another attachment that names one of them in "
+            "spec.dpuRef, and delete this one",
+        )
+    (dpu,) = own
+    if dpu.spec.acceptance == "Rejected":
+        return Trouble(
+            reason="DPURejected",
+            message=f"DPU '{dpu.name}' was rejected by the administrators, and enforces nothing: attach another server",
+        )
+    if dpu.spec.vtep_address is None:
+        return Trouble(
+            reason="NoVTEPAddress",
+            message=f"DPU '{dpu.name}' has no address on the underlay: have its administrators set spec.vtepAddress",
+        )
+    mac_address = mac_address_of(dpu, server, spec.function)
+    return Place(dpu=dpu.name, vtep=dpu.spec.vtep_address, function=spec.function, mac_address=mac_address)
+
+
+def _without_dpu(attachment: VPCAttachment, server: Server, dpus: Sequence[DPU]) -> Trouble:
+    """Of a server that is the namespace's own."""
+    spec = attachment.spec
+    if spec.dpu_ref is None and not dpus:
+        return Trouble(
+            reason="NoDPU",
+            message=f"Server '{server.name}' has no DPU, and nothing else enforces a VPC: have its administrators "
+            "register the card (kind DPU, spec.serverRef)",
+        )
+    if spec.dpu_ref is not None and all(each.name != spec.dpu_ref for each in dpus):
+        return Trouble(
+            reason="DPUNotFound",
+            message=f"Server '{server.name}' has no DPU named '{spec.dpu_ref}': make another attachment that names one "
+            "of its own in spec.dpuRef, or leaves it out, and delete this one",
+        )
+    return Trouble(
+        reason="FunctionNotAssigned",
+        message=f"{spec.function} of Server '{server.name}' is assigned to another namespace than the server: attach "
+        "another function, or have the administrators change spec.functions of the DPU",
+    )
+
+
+def tenant_of(dpu: DPU, server: Server | None, function: str) -> str | None:
+    """The namespace whose attachments a function takes."""
+    own = _own(dpu, function)
+    if own is not None and own.tenant is not None:
+        return own.tenant
+    return server.spec.tenant if server is not None else None
+
+
+def mac_address_of(dpu: DPU, server: Server, function: str) -> str:
+    """The MAC address that the host has on a function: as registered; pf0 boots; others have one of their own that is
+    administered locally, and always the same."""
+    own = _own(dpu, function)
+    if own is not None and own.mac_address is not None:
+        return own.mac_address
+    if function == "pf0":
+        return server.spec.boot_mac_address
+    digest = hashlib.sha256(f"{dpu.name}/{function}".encode()).digest()
+    return ":".join(f"{byte:02x}" for byte in (digest[0] & 0xFC | 0x02, *digest[1:6]))
+
+
+def _own(dpu: DPU, function: str) -> DPUFunction | None:
+    return next((each for each in dpu.spec.functions if each.name == function), None)

@@ -1,0 +1,142 @@
+"""A VPC as it is compiled: its attachments where they are, with all that they were given. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from ipaddress import ip_address, ip_network
+
+from provisioner.api import VPC, SecurityGroup, VPCAttachment
+from provisioner.api.dpu_network import DPUPort
+from provisioner.api.vpc_attachment import ForwardingState
+from provisioner.network.control.claims.allocate import gateway_of
+from provisioner.network.control.compile.peers import key_of
+from provisioner.network.control.compile.place import Place
+from provisioner.network.control.compile.security import groups_of, missing_of, rules_of
+from provisioner.network.control.trouble import Trouble
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """An attachment that has its place, addresses and port. hosts: its addresses as prefixes. prefixes: what the VPC's
+    routes reach by it."""
+
+    attachment: str
+    place: Place
+    addresses: tuple[str, ...]
+    hosts: tuple[str, ...]
+    prefixes: tuple[str, ...]
+    state: ForwardingState
+    groups: tuple[SecurityGroup, ...]
+
+    @property
+    def forwards(self) -> bool:
+        return self.state == "Tenant"
+
+
+@dataclass(frozen=True, kw_only=True)
+class VPCView:
+    """peers: those with which packets are exchanged, by key, in the order in which the VPC names them."""
+
+    key: str
+    vni: int
+    mtu_bytes: int
+    cidrs: tuple[str, ...]
+    routes: tuple[str, ...]
+    peers: tuple[str, ...]
+    endpoints: tuple[Endpoint, ...]
+
+    def elsewhere(self, dpu: str) -> list[Endpoint]:
+        """Those that forward, on other cards."""
+        return [each for each in self.endpoints if each.forwards and each.place.dpu != dpu]
+
+    def here(self, dpu: str) -> list[Endpoint]:
+        return [each for each in self.endpoints if each.place.dpu == dpu]
+
+    def forwards_on(self, dpu: str) -> bool:
+        return any(each.forwards for each in self.here(dpu))
+
+
+def make_endpoint(
+    vpc: VPC, attachment: VPCAttachment, at: Place, addresses: tuple[str, ...], groups: Mapping[str, SecurityGroup]
+) -> Endpoint:
+    """`groups`: those of the namespace that are there. One that is named and missing isolates: what it would have
+    refused is not known."""
+    names = groups_of(vpc, attachment)
+    missing = missing_of(names, groups)
+    state: ForwardingState = "Isolated" if missing else "Tenant"
+    if attachment.spec.quarantined:
+        state = "Quarantined"
+    return Endpoint(
+        attachment=f"{vpc.metadata.namespace}/{attachment.name}",
+        place=at,
+        addresses=addresses,
+        hosts=tuple(str(ip_network(each)) for each in addresses),
+        prefixes=_behind(vpc, addresses),
+        state=state,
+        groups=tuple(groups[each] for each in names) if not missing else (),
+    )
+
+
+def _behind(vpc: VPC, addresses: Iterable[str]) -> tuple[str, ...]:
+    own = set(addresses)
+    return tuple(sorted((r.destination for r in vpc.spec.routes if r.next_hop in own), key=prefix_order))
+
+
+def make_view(vpc: VPC, vni: int, peers: Sequence[VPC], endpoints: Sequence[Endpoint]) -> VPCView:
+    """A route that would take the address of an attachment away leads nowhere."""
+    hosts = {host for each in endpoints for host in each.hosts}
+    kept = (
+        replace(each, prefixes=tuple(prefix for prefix in each.prefixes if prefix not in hosts)) for each in endpoints
+    )
+    return VPCView(
+        key=key_of(vpc),
+        vni=vni,
+        mtu_bytes=vpc.spec.mtu_bytes,
+        cidrs=vpc.spec.cidrs,
+        routes=tuple(each.destination for each in vpc.spec.routes),
+        peers=tuple(key_of(each) for each in peers),
+        endpoints=tuple(sorted(kept, key=lambda each: (each.place.dpu, each.place.function))),
+    )
+
+
+def port_of(endpoint: Endpoint, vni: int) -> DPUPort:
+    """What its DPU is told of it."""
+    return DPUPort(
+        function=endpoint.place.function,
+        vni=vni,
+        state=endpoint.state,
+        mac_address=endpoint.place.mac_address,
+        addresses=endpoint.addresses,
+        gateways=tuple(str(gateway_of(ip_address(each))) for each in endpoint.addresses),
+        prefixes=endpoint.prefixes,
+        rules=rules_of(endpoint.groups) if endpoint.forwards else (),
+    )
+
+
+def route_trouble(vpc: VPC, addresses: Iterable[str]) -> Trouble | None:
+    """Why the first of the VPC's routes leads nowhere. `addresses`: those of its attachments."""
+    given = set(addresses)
+    hosts = {str(ip_network(each)) for each in given}
+    for route in vpc.spec.routes:
+        if route.next_hop not in given:
+            return Trouble(
+                reason="RouteWithoutAttachment",
+                message=f"route {route.destination} of VPC '{key_of(vpc)}' has nextHop {route.next_hop}, which no "
+                "attachment of the VPC has: name the address of one (status.addresses), or take the route out",
+            )
+        if route.destination in hosts:
+            return Trouble(
+                reason="RouteTakesAddress",
+                message=f"route {route.destination} of VPC '{key_of(vpc)}' is the address of an attachment, which "
+                "keeps it: take the route out",
+            )
+    return None
+
+
+@lru_cache(maxsize=65536)
+def prefix_order(prefix: str) -> tuple[int, int, int]:
+    """By which prefixes are sorted: family, address, length."""
+    subnet = ip_network(prefix)
+    return subnet.version, int(subnet.network_address), subnet.prefixlen

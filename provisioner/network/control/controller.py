@@ -1,0 +1,64 @@
+"""The network's controllers: values are claimed, each DPU's part is compiled, and what holds is told.
+
+All of it is decided on caches, so that whoever leads next goes on where the last one was stopped, between whichever two
+writes that was.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from provisioner.api.network_pool import THE_POOL
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.controller import Controller, Reconcile
+from provisioner.cluster.events import Events
+from provisioner.cluster.own_writes import OwnWrites
+from provisioner.cluster.work_queue import WorkQueue
+from provisioner.network.control.attachments import Attachments
+from provisioner.network.control.claims.release import Releases
+from provisioner.network.control.dpus import DPUs
+from provisioner.network.control.facts import Facts
+from provisioner.network.control.follow import Follow, Queues
+from provisioner.network.control.informers import NetworkInformers
+from provisioner.network.control.vpcs import Groups, Pools, VPCs
+from provisioner.network.control.writes import MANAGER, Compilations, Generations
+
+__all__ = ["MANAGER", "NetworkInformers", "build_network_controllers"]
+
+
+def build_network_controllers(
+    cluster: Cluster,
+    informers: NetworkInformers,
+    recorder: Events,
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    *,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> list[Controller]:
+    """The controllers of tenant networks, following their caches. Build them anew for each leadership."""
+
+    def controller(name: str, reconcile: Reconcile, *, workers: int = 1) -> Controller:
+        return Controller(name, reconcile, workers=workers, queue=WorkQueue(clock=monotonic))
+
+    facts, own = Facts(informers), OwnWrites(clock)
+    compilations, generations = Compilations(), Generations()
+    vpcs = VPCs(cluster, facts, own, recorder, controller, clock)
+    dpus = DPUs(cluster, facts, own, recorder, compilations, generations, controller)
+    attachments = Attachments(cluster, facts, own, recorder, generations, dpus.refused.get, controller, clock)
+    releases = Releases(cluster, facts, own, compilations, controller, clock)
+    groups, pools = Groups(cluster, facts, controller, clock), Pools(cluster, facts, controller, clock)
+    spread = controller("network-spread", lambda key: follow.spread(key))
+    queues = Queues(
+        vpcs=vpcs.controller.queue,
+        attachments=attachments.controller.queue,
+        groups=groups.controller.queue,
+        pools=pools.controller.queue,
+        claims=releases.controller.queue,
+        dpus=dpus.controller.queue,
+        spread=spread.queue,
+    )
+    follow = Follow(facts, queues, THE_POOL)
+    follow.subscribe()
+    parts = (vpcs, attachments, dpus, releases, groups, pools)
+    return [*(part.controller for part in parts), spread]

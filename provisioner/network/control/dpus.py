@@ -1,0 +1,177 @@
+"""One DPUNetwork a DPU: compiled, and written if it says something new; with it the DPU's right to read it.
+
+It is deleted only once the DPU itself is gone, asked for past every cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import structlog
+
+from provisioner.api import DPU, DPUNetwork
+from provisioner.api.codec import decode_shared, to_json
+from provisioner.api.errors import Refused
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.controller import RESYNC_SECONDS, Controller
+from provisioner.cluster.events import Events
+from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnWrites
+from provisioner.cluster.resources import ResourceType, of
+from provisioner.cluster.source import Object, spec_of
+from provisioner.network.control.compile.compile import compile_network
+from provisioner.network.control.facts import Facts
+from provisioner.network.control.grants import Grants
+from provisioner.network.control.informers import LEAVING_ANNOTATION, leaving_of
+from provisioner.network.control.writes import MANAGER, Compilations, Generations
+
+log = structlog.get_logger(__name__)
+
+WORKERS: Final = 4
+
+
+class DPUs:
+    """Reconciles one DPU at a time, by name. refused: what the API server said to a DPUNetwork that it did not take."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        facts: Facts,
+        own: OwnWrites,
+        events: Events,
+        compilations: Compilations,
+        generations: Generations,
+        controller: Callable[..., Controller],
+    ) -> None:
+        self._cluster = cluster
+        self._facts = facts
+        self._own = own
+        self._events = events
+        self._compilations = compilations
+        self._generations = generations
+        self._grants = Grants(cluster, facts.caches, own)
+        self.refused: dict[str, str] = {}
+        self.controller = controller("network-dpus", self.reconcile, workers=WORKERS)
+
+    def reconcile(self, name: str) -> float | None:
+        """Write what the DPU shall enforce. Raises: Retryable, NeedsHuman."""
+        if not self._facts.caches.have_synced:
+            return BEHIND_SECONDS
+        if not self._own.are_seen(name, self._look):
+            return BEHIND_SECONDS
+        with self._compilations.running():
+            body = self._facts.caches.dpus.get(name)
+            if body is None:
+                return self._remove(name)
+            dpu = decode_shared(DPU, body)
+            rival = self._rival_of(dpu)
+            if rival is not None:
+                words = f"DPU '{name}' and DPU '{rival}' both have vtepAddress {dpu.spec.vtep_address}: give one of "
+                self._events.record(body, "Warning", "DuplicateVTEPAddress", f"{words}them its own")
+            before = self._facts.caches.networks.get(name)
+            vtep = dpu.spec.vtep_address
+            if vtep is None or (rival is not None and spec_of(before).get("vtepAddress") != vtep):
+                vtep = spec_of(before).get("vtepAddress")
+            if vtep is None:
+                return None
+            self._grant(name, body)
+            wanted = to_json(compile_network(name, vtep, self._facts.views_on(name)))
+            self._write(name, before, wanted)
+        return RESYNC_SECONDS
+
+    def _write(self, name: str, before: Object | None, wanted: dict[str, Any]) -> None:
+        if before is not None and canonical(before["spec"]) == canonical(wanted):
+            self.refused.pop(name, None)
+            return
+        type_ = of(DPUNetwork)
+        metadata: dict[str, Any] = {"name": name}
+        if before is not None:
+            metadata["resourceVersion"] = before["metadata"]["resourceVersion"]
+            leaving = still_leaving(before, wanted)
+            if leaving:
+                metadata["annotations"] = {LEAVING_ANNOTATION: leaving}
+        body = {"apiVersion": type_.api_version, "kind": type_.kind, "metadata": metadata, "spec": wanted}
+        try:
+            with self._own.written_on(name, type_, before or body):
+                written = self._cluster.apply(body, manager=MANAGER)
+        except Refused as error:
+            self.refused[name] = str(error.args[0])
+            raise
+        self.refused.pop(name, None)
+        self._own.note(name, type_, written)
+        self._compilations.note(name, written)
+        generation = int(written["metadata"]["generation"])
+        for function in changed_ports(before, wanted):
+            self._generations.note(name, function, generation)
+        log.info("network of a dpu was compiled", dpu=name, generation=generation, ports=len(wanted.get("ports", ())))
+
+    def _grant(self, name: str, body: Object) -> None:
+        """A DPU and a Server of one name would be one user of the API server: the server would read what is the
+        DPU's."""
+        if self._facts.caches.servers.get(name) is None:
+            self._grants.give(name)
+            return
+        self._grants.take(name)
+        words = f"DPU '{name}' may not read its DPUNetwork: Server '{name}' would, too; register one of them by another"
+        self._events.record(body, "Warning", "NameTaken", f"{words} name")
+
+    def _rival_of(self, dpu: DPU) -> str | None:
+        bodies = self._facts.lookups.dpus_by_vtep.get(dpu.spec.vtep_address) if dpu.spec.vtep_address else []
+        names = sorted(str(each["metadata"]["name"]) for each in bodies)
+        return next((each for each in names if each != dpu.name), None)
+
+    def _remove(self, name: str) -> float | None:
+        """Of a DPU that is gone."""
+        network = self._facts.caches.networks.get(name)
+        if network is None:
+            self._compilations.note(name, None)
+        if network is None and not self._grants.are_there(name):
+            return None
+        if self._cluster.find(of(DPU), name) is not None:
+            return BEHIND_SECONDS
+        self._grants.take(name)
+        if network is not None:
+            self._cluster.delete(of(DPUNetwork), name, uid=network["metadata"]["uid"])
+            self._compilations.note(name, None)
+            log.info("network of a dpu that is gone was deleted", dpu=name)
+        self._generations.forget(name)
+        self.refused.pop(name, None)
+        return None
+
+    def _look(self, type_: ResourceType, name: str) -> Object | None:
+        caches = self._facts.caches
+        return (caches.networks if type_ == of(DPUNetwork) else self._grants.source_of(type_)).get(name)
+
+
+def still_leaving(before: Object, wanted: Mapping[str, Any]) -> str:
+    """The annotation that goes with `wanted`: what leaves with it, and what has left and is not confirmed."""
+    held, kept = _held(spec_of(before)), _held(wanted)
+    generation = int(before["metadata"]["generation"]) + 1  # the API server counts each change of a spec
+    left = leaving_of(before) | dict.fromkeys(held - kept, generation)
+    return ",".join(f"{what}:{since}" for what, since in sorted(left.items()) if what not in kept)
+
+
+def _held(spec: Mapping[str, Any]) -> set[str]:
+    vnis = {f"vni-{each['vni']}" for each in spec.get("vpcs") or ()}
+    return vnis | {str(each["function"]) for each in spec.get("ports") or ()}
+
+
+def changed_ports(before: Object | None, wanted: Mapping[str, Any]) -> list[str]:
+    """Functions of which `wanted` says something else."""
+    had = {each["function"]: each for each in spec_of(before).get("ports") or ()}
+    has = {each["function"]: each for each in wanted.get("ports") or ()}
+    return [function for function in has if had.get(function) != has[function]]
+
+
+def canonical(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """A spec whose lists are in our order: the API server keeps what was applied in an order of its own."""
+    domains = []
+    for each in sorted(spec.get("vpcs") or (), key=lambda each: int(each["vni"])):
+        remotes = [
+            {"vtep": remote["vtep"], "prefixes": sorted(remote["prefixes"])}
+            for remote in sorted(each.get("remotes") or (), key=lambda remote: str(remote["vtep"]))
+        ]
+        lists = {"remotes": remotes, "members": sorted(each.get("members") or ())}
+        domains.append({**each, **{key: value for key, value in lists.items() if value}})
+    ports = sorted(spec.get("ports") or (), key=lambda each: str(each["function"]))
+    return {"vtepAddress": spec["vtepAddress"], "vpcs": domains, "ports": ports}

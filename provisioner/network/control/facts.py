@@ -1,0 +1,185 @@
+"""What is decided on, read from the caches: places, claims that count, and VPCs as they are compiled."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import TypeVar
+
+from provisioner.api import DPU, VPC, DPUNetwork, NetworkClaim, SecurityGroup, Server, VPCAttachment
+from provisioner.api.codec import decode_shared
+from provisioner.api.meta import Resource
+from provisioner.api.network_claim import address_claim
+from provisioner.cluster.source import Source, look_up
+from provisioner.network.control.claims.allocate import versions_of
+from provisioner.network.control.compile.peers import peers_of
+from provisioner.network.control.compile.place import Place, place
+from provisioner.network.control.compile.view import Endpoint, VPCView, make_endpoint, make_view
+from provisioner.network.control.informers import Lookups, NetworkInformers, is_released
+from provisioner.network.control.trouble import Trouble
+
+R = TypeVar("R", bound=Resource)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """The claims of an attachment that count. port: `dpu/function`."""
+
+    claims: tuple[NetworkClaim, ...]
+
+    @property
+    def ports(self) -> list[str]:
+        return [each.spec.value for each in self.claims if each.spec.type == "Port"]
+
+    def addresses(self, vni: int) -> list[str]:
+        """Those in the VPC that has `vni`, in the order of their names."""
+        return [
+            each.spec.value
+            for each in self.claims
+            if each.spec.type == "Address" and each.name == address_claim(vni, ip_address(each.spec.value))
+        ]
+
+
+class Facts:
+    """Reads of caches. Views are kept until something that they are made of changes (`changed`)."""
+
+    def __init__(self, caches: NetworkInformers) -> None:
+        self.caches = caches
+        self.lookups = Lookups(caches)
+        self._lock = threading.Lock()
+        self._version = 0
+        self._views: dict[str, tuple[int, VPCView | None]] = {}
+
+    def changed(self) -> None:
+        """To be called after a change of what views are made of: specs, claims, and which objects there are."""
+        with self._lock:
+            self._version += 1
+            self._views.clear()
+
+    def vpc(self, key: str) -> VPC | None:
+        """One that is there, and not being deleted."""
+        return _lasting(VPC, self.caches.vpcs, key)
+
+    def attachment(self, key: str) -> VPCAttachment | None:
+        return _lasting(VPCAttachment, self.caches.attachments, key)
+
+    def vni_of(self, vpc: VPC) -> int | None:
+        """The VNI that a VPC has claimed."""
+        taken = self.vnis_of(vpc)
+        return (vpc.status.vni if vpc.status.vni in taken else min(taken)) if taken else None
+
+    def vnis_of(self, vpc: VPC) -> list[int]:
+        """All of them: one who was stopped in the middle may have claimed another."""
+        claims = self._counting(vpc.metadata.uid)
+        return sorted(int(each.spec.value) for each in claims if each.spec.type == "VNI")
+
+    def held_by(self, attachment: VPCAttachment) -> Held:
+        return Held(claims=tuple(sorted(self._counting(attachment.metadata.uid), key=lambda each: each.name)))
+
+    def _counting(self, uid: str | None) -> Iterator[NetworkClaim]:
+        return (each for each in self.lookups.claims_of(uid) if each.status.released_time is None)
+
+    def place_of(self, attachment: VPCAttachment) -> Place | Trouble:
+        spec = attachment.spec
+        server = look_up(Server, self.caches.servers, spec.server_ref)
+        bodies = self.lookups.dpus_by_server.get(spec.server_ref)
+        return place(attachment, server, [decode_shared(DPU, each) for each in bodies])
+
+    def rival_of(self, at: Place) -> str | None:
+        """Another DPU with the same address on the underlay."""
+        names = sorted(str(each["metadata"]["name"]) for each in self.lookups.dpus_by_vtep.get(at.vtep))
+        return next((name for name in names if name != at.dpu), None)
+
+    def groups_in(self, namespace: str | None, names: tuple[str, ...]) -> dict[str, SecurityGroup]:
+        """Those of them that are there."""
+        found = {name: look_up(SecurityGroup, self.caches.groups, f"{namespace}/{name}") for name in names}
+        return {name: group for name, group in found.items() if group is not None}
+
+    def network(self, dpu: str) -> DPUNetwork | None:
+        return look_up(DPUNetwork, self.caches.networks, dpu)
+
+    def endpoint_of(self, attachment: VPCAttachment, vpc: VPC, vni: int) -> Endpoint | None:
+        """None while it has no place, no port or no address."""
+        at = self.place_of(attachment)
+        if isinstance(at, Trouble):
+            return None
+        held = self.held_by(attachment)
+        addresses = addresses_of(vpc, attachment, held.addresses(vni))
+        if at.value not in held.ports or not addresses:
+            return None
+        if self.rival_of(at) is not None and not self._had(at, vni, addresses):
+            return None
+        refs = (*vpc.spec.security_group_refs, *attachment.spec.security_group_refs)
+        groups = self.groups_in(attachment.metadata.namespace, refs)
+        return make_endpoint(vpc, attachment, at, addresses, groups)
+
+    def _had(self, at: Place, vni: int, addresses: tuple[str, ...]) -> bool:
+        """Whether the DPU has that port in its last configuration, by the address on the underlay that it has now."""
+        network = self.network(at.dpu)
+        if network is None or network.spec.vtep_address != at.vtep:
+            return False
+        had = next((each for each in network.spec.ports if each.function == at.function), None)
+        return had is not None and (had.vni, had.addresses) == (vni, addresses)
+
+    def view(self, key: str) -> VPCView | None:
+        """The VPC as it is compiled; None if it is not there, or has no VNI."""
+        with self._lock:
+            version = self._version
+            known = self._views.get(key)
+        if known is not None and known[0] == version:
+            return known[1]
+        made = self._make_view(key)
+        with self._lock:
+            if version == self._version:
+                self._views[key] = version, made
+        return made
+
+    def _make_view(self, key: str) -> VPCView | None:
+        vpc = self.vpc(key)
+        vni = self.vni_of(vpc) if vpc is not None else None
+        if vpc is None or vni is None:
+            return None
+        found = (self.endpoint_of(each, vpc, vni) for each in self.attachments_of(key))
+        return make_view(vpc, vni, peers_of(vpc, self.vpc), [each for each in found if each is not None])
+
+    def attachments_of(self, vpc: str) -> Iterator[VPCAttachment]:
+        """Those of a VPC, by its key, that are not being deleted."""
+        for body in self.lookups.attachments_by_vpc.get(vpc):
+            attachment = decode_shared(VPCAttachment, body)
+            if attachment.metadata.deletion_timestamp is None:
+                yield attachment
+
+    def views_on(self, dpu: str) -> dict[str, VPCView]:
+        """The VPCs that may have ports on a DPU, and their peers."""
+        found: dict[str, VPCView] = {}
+        for claim in self.lookups.claims_by_dpu.get(dpu):
+            holder = claim["spec"]["holder"]
+            attachment = self.attachment(f"{holder['namespace']}/{holder['name']}")
+            if attachment is None or is_released(claim):
+                continue
+            view = self.view(f"{holder['namespace']}/{attachment.spec.vpc_ref}")
+            for key in (view.key, *view.peers) if view is not None else ():
+                if (each := self.view(key)) is not None:
+                    found[key] = each
+        return found
+
+
+def addresses_of(vpc: VPC, attachment: VPCAttachment, held: list[str]) -> tuple[str, ...]:
+    """Those of the addresses that an attachment has claimed which it is to have: of each family the one it wishes, else
+    the one it was given, else the first."""
+    wishes, given = attachment.spec.addresses, attachment.status.addresses
+    found = []
+    for version in versions_of(vpc.spec.cidrs):
+        wished = [each for each in wishes if ip_address(each).version == version]
+        mine = [each for each in held if ip_address(each).version == version]
+        mine = [each for each in mine if each in wished] or mine  # what it has stays until it has what it wishes
+        if mine:
+            found.append(next((each for each in mine if each in given), mine[0]))
+    return tuple(found)
+
+
+def _lasting(kind: type[R], source: Source, key: str) -> R | None:
+    found = look_up(kind, source, key)
+    return found if found is not None and found.metadata.deletion_timestamp is None else None

@@ -1,0 +1,249 @@
+"""What a change concerns: one of an attachment the DPUs of its VPC and of that one's peers, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from provisioner.cluster.source import Object, spec_of
+from provisioner.cluster.work_queue import WorkQueue
+from provisioner.network.control.facts import Facts
+from provisioner.network.control.grants import DPU_LABEL
+from provisioner.network.control.informers import (
+    dpu_in,
+    holder_of,
+    is_released,
+    key_of,
+    peers_named,
+    vni_in,
+    vnis_held,
+    vpc_of,
+)
+
+SETTLE_SECONDS: Final = 0.1
+"""What changes in quick succession is compiled once."""
+TELL_SECONDS: Final = 1.0
+"""Counts are written no more often."""
+
+Maybe = Object | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Queues:
+    """By what each is keyed: VPCs, attachments and groups by namespace/name, the others by name. spread: VPCs whose
+    DPUs are to be compiled."""
+
+    vpcs: WorkQueue
+    attachments: WorkQueue
+    groups: WorkQueue
+    pools: WorkQueue
+    claims: WorkQueue
+    dpus: WorkQueue
+    spread: WorkQueue
+
+
+class Follow:
+    """Puts into the queues what changes concern."""
+
+    def __init__(self, facts: Facts, queues: Queues, pool: str) -> None:
+        self._facts = facts
+        self._lookups = facts.lookups
+        self._queues = queues
+        self._pool = pool
+
+    def subscribe(self) -> None:
+        caches = self._facts.caches
+        caches.servers.subscribe(self.server_changed)
+        caches.dpus.subscribe(self.dpu_changed)
+        caches.pools.subscribe(self.pool_changed)
+        caches.claims.subscribe(self.claim_changed)
+        caches.groups.subscribe(self.group_changed)
+        caches.vpcs.subscribe(self.vpc_changed)
+        caches.attachments.subscribe(self.attachment_changed)
+        caches.networks.subscribe(self.network_changed)
+        for each in (caches.roles, caches.bindings):
+            each.subscribe(self.grant_changed)
+
+    def spread(self, vpc: str) -> float | None:
+        """Have the DPUs compiled that take part in a VPC, by its key, or are to."""
+        for dpu in self._dpus_of(vpc):
+            self._queues.dpus.add(dpu)
+        return None
+
+    def _dpus_of(self, vpc: str) -> set[str]:
+        found = self._dpus_with_ports(vpc)
+        for claim in self._lookups.claims_by_holder.get(("VPC", vpc)):
+            for network in self._lookups.networks_by_vni.get(vni_in(claim)):
+                found.add(network["metadata"]["name"])
+        for peer in peers_named(self._facts.caches.vpcs.get(vpc)):
+            found |= self._dpus_with_ports(peer)
+        return found
+
+    def _dpus_with_ports(self, vpc: str) -> set[str]:
+        found = set()
+        for attachment in self._lookups.attachments_by_vpc.get(vpc):
+            for claim in self._lookups.claims_by_holder.get(("uid", attachment["metadata"]["uid"])):
+                if (dpu := dpu_in(claim)) is not None:
+                    found.add(dpu)
+        return found
+
+    def attachment_changed(self, key: str, old: Maybe, new: Maybe) -> None:
+        vpcs = {vpc_of(each) for each in (old, new) if each is not None}
+        if _essence(old) != _essence(new):
+            self._facts.changed()
+            self._queues.attachments.add(key)
+            self._spread(vpcs)
+            self._left(old, new)
+        elif _ready(old) == _ready(new):
+            return
+        for vpc in vpcs:
+            self._queues.vpcs.add_after(vpc, TELL_SECONDS)
+            self._tell_groups(self._facts.caches.vpcs.get(vpc))
+        for body in (old, new):
+            self._tell_groups(body)
+
+    def vpc_changed(self, key: str, old: Maybe, new: Maybe) -> None:
+        if _essence(old) == _essence(new):
+            return
+        self._facts.changed()
+        near = {*peers_named(old), *peers_named(new), *(key_of(each) for each in self._lookups.vpcs_by_peer.get(key))}
+        for vpc in {key, *near}:
+            self._queues.vpcs.add(vpc)
+        self._spread({key, *near})
+        self._queue_attachments(self._lookups.attachments_by_vpc.get(key))
+        self._left(old, new)
+        for body in (old, new):
+            self._tell_groups(body)
+
+    def claim_changed(self, key: str, old: Maybe, new: Maybe) -> None:
+        body = new if new is not None else old
+        if body is None:
+            return
+        if old is not None and new is not None and is_released(old) == is_released(new):
+            self._queues.claims.add(key)
+            return
+        self._facts.changed()
+        self._queues.claims.add(key)
+        kind, holder = holder_of(body)
+        if kind == "VPC":
+            self._queues.vpcs.add(holder)
+            self._queue_attachments(self._lookups.attachments_by_vpc.get(holder))
+            self._queues.pools.add_after(self._pool, TELL_SECONDS)
+            self._spread({holder})
+            return
+        self._queues.attachments.add(holder)
+        attachment = self._facts.caches.attachments.get(holder)
+        if attachment is not None:
+            self._spread({vpc_of(attachment)})
+        if (dpu := dpu_in(body)) is not None:
+            self._queues.dpus.add_after(dpu, SETTLE_SECONDS)
+            if new is None:
+                self._queue_attachments_on(dpu)
+        if new is None:
+            self._queue_claims(self._lookups.claims_by_vni.get(vni_in(body)))
+
+    def server_changed(self, key: str, old: Maybe, new: Maybe) -> None:
+        if (old is None) != (new is None):
+            self._queues.dpus.add(key)  # a DPU of that name
+        if _server_part(old) == _server_part(new):
+            return
+        self._facts.changed()
+        self._queue_attachments(self._lookups.attachments_by_server.get(key), spread=True)
+
+    def dpu_changed(self, key: str, old: Maybe, new: Maybe) -> None:
+        if _essence(old) == _essence(new):
+            return
+        self._facts.changed()
+        self._queues.dpus.add(key)
+        for body in (old, new):
+            spec = spec_of(body)
+            self._queue_attachments(self._lookups.attachments_by_server.get(spec.get("serverRef")), spread=True)
+            for rival in self._lookups.dpus_by_vtep.get(spec.get("vtepAddress")) if spec.get("vtepAddress") else ():
+                self._queues.dpus.add(rival["metadata"]["name"])
+                self._queue_attachments_on(rival["metadata"]["name"], spread=True)
+
+    def group_changed(self, key: str, old: Maybe, new: Maybe) -> None:
+        self._queues.groups.add_after(key, SETTLE_SECONDS)
+        if _essence(old) == _essence(new):
+            return
+        self._facts.changed()
+        self._queue_attachments(self._lookups.attachments_by_group.get(key), spread=True)
+        for vpc in self._lookups.vpcs_by_group.get(key):
+            self._queues.vpcs.add(key_of(vpc))
+            self._queue_attachments(self._lookups.attachments_by_vpc.get(key_of(vpc)), spread=True)
+
+    def pool_changed(self, key: str, old: Maybe, new: Maybe) -> None:
+        if _essence(old) == _essence(new):
+            return
+        self._queues.pools.add(key)
+        for vpc in self._facts.caches.vpcs.items():
+            if (vpc.get("status") or {}).get("vni") is None:
+                self._queues.vpcs.add(key_of(vpc))
+
+    def network_changed(self, key: str, old: Maybe, new: Maybe) -> None:
+        """What a DPU has confirmed, or what it is told."""
+        if new is None or (old is not None and old["spec"] != new["spec"]):
+            self._queues.dpus.add(key)
+        for claim in self._lookups.claims_by_dpu.get(key):
+            if is_released(claim):
+                self._queues.claims.add(claim["metadata"]["name"])
+            else:
+                self._queues.attachments.add(holder_of(claim)[1])
+        vnis = {vni for body in (old, new) if body is not None for vni in vnis_held(body)}
+        for vni in vnis:
+            self._queue_claims(self._lookups.claims_by_vni.get(vni))
+
+    def grant_changed(self, key: str, old: Maybe, new: Maybe) -> None:
+        labels = ((new or old or {}).get("metadata") or {}).get("labels") or {}
+        if DPU_LABEL in labels:
+            self._queues.dpus.add(labels[DPU_LABEL])
+
+    def _left(self, old: Maybe, new: Maybe) -> None:
+        """The claims of a holder that is gone."""
+        if old is None or (new is not None and new["metadata"]["uid"] == old["metadata"]["uid"]):
+            return
+        for claim in self._lookups.claims_by_holder.get(("uid", old["metadata"]["uid"])):
+            self._queues.claims.add(claim["metadata"]["name"])
+
+    def _spread(self, vpcs: Iterable[str]) -> None:
+        for vpc in vpcs:
+            self._queues.spread.add_after(vpc, SETTLE_SECONDS)
+
+    def _queue_attachments(self, bodies: Iterable[Object], *, spread: bool = False) -> None:
+        for body in bodies:
+            self._queues.attachments.add(key_of(body))
+            if spread:
+                self._spread({vpc_of(body)})
+
+    def _queue_attachments_on(self, dpu: str, *, spread: bool = False) -> None:
+        server = spec_of(self._facts.caches.dpus.get(dpu)).get("serverRef")
+        self._queue_attachments(self._lookups.attachments_by_server.get(server), spread=spread)
+
+    def _queue_claims(self, claims: Iterable[Object]) -> None:
+        for claim in claims:
+            if is_released(claim):
+                self._queues.claims.add(claim["metadata"]["name"])
+
+    def _tell_groups(self, body: Maybe) -> None:
+        for name in spec_of(body).get("securityGroupRefs") or ():
+            namespace = body["metadata"]["namespace"] if body is not None else ""
+            self._queues.groups.add_after(f"{namespace}/{name}", TELL_SECONDS)
+
+
+def _essence(body: Maybe) -> Any:
+    """What others go by: all but the status."""
+    if body is None:
+        return None
+    metadata = body["metadata"]
+    return metadata["uid"], bool(metadata.get("deletionTimestamp")), body["spec"]
+
+
+def _ready(attachment: Maybe) -> Any:
+    status = (attachment or {}).get("status") or {}
+    return status.get("forwardingState"), [(c["type"], c["status"]) for c in status.get("conditions") or ()]
+
+
+def _server_part(body: Maybe) -> Any:
+    spec = spec_of(body)
+    return None if body is None else (spec.get("tenant"), spec.get("bootMACAddress"))

@@ -1,0 +1,131 @@
+"""The caches that the network's controllers follow, and what is looked up in them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+from provisioner.api import NetworkClaim
+from provisioner.api.codec import decode_shared
+from provisioner.cluster.source import Source, spec_of
+
+Object = Mapping[str, Any]
+
+LEAVING_ANNOTATION: Final = "provisioner.dev/leaving"
+"""On a DPUNetwork: what it held and holds no more, each with the generation from which on it does not, until the DPU
+has confirmed that one: `vni-10001:7,pf0:7`. Who releases a value learns from it who may have it in its kernel."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkInformers:
+    """roles, bindings: those by which DPUs read their own object."""
+
+    servers: Source
+    dpus: Source
+    vpcs: Source
+    attachments: Source
+    groups: Source
+    pools: Source
+    claims: Source
+    networks: Source
+    roles: Source
+    bindings: Source
+
+    @property
+    def have_synced(self) -> bool:
+        return all(getattr(self, each.name).has_synced for each in fields(self))
+
+
+class Lookups:
+    """Indices over the caches: what one object concerns is found without a look at the others."""
+
+    def __init__(self, caches: NetworkInformers) -> None:
+        self.attachments_by_vpc = caches.attachments.index(lambda body: [vpc_of(body)])
+        self.attachments_by_server = caches.attachments.index(lambda body: [spec_of(body).get("serverRef")])
+        self.attachments_by_group = caches.attachments.index(_groups_named)
+        self.vpcs_by_group = caches.vpcs.index(_groups_named)
+        self.vpcs_by_peer = caches.vpcs.index(peers_named)
+        self.claims_by_holder = caches.claims.index(_holders)
+        self.claims_by_vni = caches.claims.index(lambda body: [vni_in(body)])
+        self.claims_by_dpu = caches.claims.index(lambda body: [dpu_in(body)])
+        self.vni_claims = caches.claims.index(lambda body: ["VNI"] if spec_of(body).get("type") == "VNI" else [])
+        self.dpus_by_server = caches.dpus.index(lambda body: [spec_of(body).get("serverRef")])
+        self.dpus_by_vtep = caches.dpus.index(lambda body: [spec_of(body).get("vtepAddress")])
+        self.networks_by_vni = caches.networks.index(vnis_held)
+
+    def claims_of(self, uid: str | None) -> list[NetworkClaim]:
+        """Those whose holder is the object with this uid."""
+        return [decode_shared(NetworkClaim, each) for each in self.claims_by_holder.get(("uid", uid))]
+
+
+def key_of(body: Object) -> str:
+    """namespace/name of an object in a namespace, else its name."""
+    metadata = body["metadata"]
+    return f"{metadata['namespace']}/{metadata['name']}" if metadata.get("namespace") else str(metadata["name"])
+
+
+def vpc_of(attachment: Object) -> str:
+    """Key of the VPC that an attachment joins."""
+    return f"{attachment['metadata']['namespace']}/{spec_of(attachment).get('vpcRef')}"
+
+
+def _groups_named(body: Object) -> Iterable[Hashable]:
+    namespace = body["metadata"]["namespace"]
+    return [f"{namespace}/{name}" for name in spec_of(body).get("securityGroupRefs") or ()]
+
+
+def peers_named(body: Object | None) -> list[str]:
+    """Keys of the VPCs that a VPC names as its peers."""
+    return [f"{each['namespace']}/{each['name']}" for each in spec_of(body).get("peers") or ()]
+
+
+def _holders(claim: Object) -> Iterable[Hashable]:
+    holder = spec_of(claim).get("holder") or {}
+    return [("uid", holder.get("uid")), holder_of(claim)]
+
+
+def holder_of(claim: Object) -> tuple[str, str]:
+    """Kind and key of a claim's holder."""
+    holder = spec_of(claim)["holder"]
+    return str(holder["kind"]), f"{holder['namespace']}/{holder['name']}"
+
+
+def vni_in(claim: Object) -> int | None:
+    """The VNI that a claim is of, or of whose VPC it claims an address, by its name."""
+    head, _, _ = str(claim["metadata"]["name"]).partition(".")
+    number = head.removeprefix("vni-")
+    return int(number) if head.startswith("vni-") and number.isdecimal() else None
+
+
+def dpu_in(claim: Object) -> str | None:
+    """The DPU of which a claim has a function."""
+    spec = spec_of(claim)
+    return str(spec["value"]).partition("/")[0] if spec.get("type") == "Port" else None
+
+
+def is_released(claim: Object) -> bool:
+    """Whether the holder has let go of it: nobody has the value then."""
+    return bool((claim.get("status") or {}).get("releasedTime"))
+
+
+def leaving_of(network: Object) -> dict[str, int]:
+    """What a DPUNetwork held, and from which generation on it does not, as far as the DPU has not confirmed it."""
+    text = (network["metadata"].get("annotations") or {}).get(LEAVING_ANNOTATION) or ""
+    status = network.get("status") or {}
+    observed, still = status.get("observedGeneration") or 0, {f"vni-{each}" for each in status.get("vnis") or ()}
+    found: dict[str, int] = {}
+    for entry in filter(None, text.split(",")):
+        what, _, since = entry.rpartition(":")
+        if what and since.isdecimal() and (observed < int(since) or what in still):
+            found[what] = int(since)
+    return found
+
+
+def vnis_held(network: Object) -> Iterator[int]:
+    """The VNIs that a DPU may have in its kernel."""
+    yield from {int(each["vni"]) for each in spec_of(network).get("vpcs") or ()}
+    for what in leaving_of(network):
+        number = what.removeprefix("vni-")
+        if number != what and number.isdecimal():
+            yield int(number)

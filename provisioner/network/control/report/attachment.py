@@ -1,0 +1,128 @@
+"""What is said of an attachment: pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from ipaddress import ip_address
+
+from provisioner.api import DPUNetwork, VPCAttachment
+from provisioner.api.conditions import settle_condition
+from provisioner.api.dpu_network import DPUPort
+from provisioner.api.meta import Condition, ConditionStatus, rfc3339
+from provisioner.api.vpc_attachment import ForwardingState, VPCAttachmentStatus
+from provisioner.network.control.claims.allocate import gateway_of
+from provisioner.network.control.compile.place import Place
+from provisioner.network.control.trouble import Trouble
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """An attachment as it is now. place: None if it has none. addresses: those that it has claimed. port: what its DPU
+    is to be told; None if that knows nothing of it. trouble: why it is not as asked for. since: with which generation
+    of `network` the port became so, if that is known. refused: what the API server said to the DPUNetwork."""
+
+    place: Place | None
+    addresses: tuple[str, ...]
+    port: DPUPort | None
+    trouble: Trouble | None
+    network: DPUNetwork | None
+    since: int | None = None
+    refused: str | None = None
+
+
+def attachment_status(attachment: VPCAttachment, standing: Standing, now: datetime) -> VPCAttachmentStatus:
+    """The whole status."""
+    before, network, port = attachment.status, standing.network, standing.port
+    is_told = network is not None and _is_told(attachment, port, network)
+    generation = _generation(before, standing) if is_told else None
+    is_confirmed = generation is not None and (_observed(network) or 0) >= generation
+    ready, reason, message = _words(attachment, standing, generation, is_confirmed)
+    transition = settle_condition(
+        before.conditions,
+        Condition(type="Ready", status=ready, reason=reason, message="", last_transition_time=rfc3339(now)),
+    ).last_transition_time
+    if reason == "WaitsForDPU":
+        message = f"{message}, not enforced since {transition}"
+    condition = Condition(
+        type="Ready",
+        status=ready,
+        reason=reason,
+        message=message,
+        last_transition_time=transition,
+        observed_generation=attachment.metadata.generation,
+    )
+    state: ForwardingState | None = before.forwarding_state
+    if is_confirmed:
+        state = port.state if port is not None else "Isolated"
+    addresses = standing.addresses
+    if port is None and not is_confirmed:
+        addresses = addresses or before.addresses  # by which it is told whether the DPU still has it
+    return VPCAttachmentStatus(
+        dpu_ref=standing.place.dpu if standing.place is not None else before.dpu_ref,
+        mac_address=standing.place.mac_address if standing.place is not None else None,
+        addresses=addresses,
+        gateways=tuple(str(gateway_of(ip_address(each))) for each in addresses),
+        forwarding_state=state,
+        network_generation=generation if port is not None else None,
+        conditions=(condition,),
+    )
+
+
+def _is_told(attachment: VPCAttachment, port: DPUPort | None, network: DPUNetwork) -> bool:
+    """Whether the DPUNetwork says of the attachment what it is to say; of one that has no port, nothing."""
+    told = next((each for each in network.spec.ports if each.function == attachment.spec.function), None)
+    if port is not None:
+        return told == port
+    return told is None or not set(told.addresses) & set(attachment.status.addresses)
+
+
+def _generation(before: VPCAttachmentStatus, standing: Standing) -> int | None:
+    """The generation that has to be confirmed. Where it is not known with which the port became so, and the DPU is at
+    the last one, the one that was told before may stay."""
+    network = standing.network
+    if network is None or standing.since is not None:
+        return standing.since
+    current = network.metadata.generation or 0
+    if _observed(network) == current and before.network_generation is not None and standing.port is not None:
+        return min(before.network_generation, current)
+    return current
+
+
+def _observed(network: DPUNetwork | None) -> int | None:
+    return network.status.observed_generation if network is not None else None
+
+
+def _words(
+    attachment: VPCAttachment, standing: Standing, generation: int | None, is_confirmed: bool
+) -> tuple[ConditionStatus, str, str]:
+    if standing.trouble is not None:
+        return "False", standing.trouble.reason, standing.trouble.message
+    if standing.place is None or standing.port is None:
+        return "False", "WaitsForClaims", "addresses and port are being claimed"
+    dpu = standing.place.dpu
+    if standing.refused is not None:
+        return "False", "NotCompiled", (
+            f"what DPU '{dpu}' is to enforce was refused by the API server: {standing.refused}; take attachments off "
+            "this server, or have the administrators look at it"
+        )  # fmt: skip
+    if generation is None:
+        return "False", "WaitsForCompilation", f"the DPUNetwork of DPU '{dpu}' does not hold it yet"
+    seen = _observed(standing.network)
+    if not is_confirmed:
+        found = f"generation {seen}" if seen is not None else "none"
+        return "False", "WaitsForDPU", (
+            f"DPU '{dpu}' has not confirmed generation {generation} of its DPUNetwork, which holds this attachment; "
+            f"it has confirmed {found}"
+        )  # fmt: skip
+    status = standing.network.status if standing.network is not None else None
+    found_ports = {each.function: each.state for each in status.ports} if status is not None else {}
+    found_state = found_ports.get(attachment.spec.function, standing.port.state)
+    if found_state != standing.port.state:
+        return "False", "DPUDisagrees", (
+            f"DPU '{dpu}' says that {attachment.spec.function} is {found_state}; it was told {standing.port.state}: "
+            "have the administrators look at the DPU"
+        )  # fmt: skip
+    if standing.port.state == "Quarantined":
+        return "False", "Quarantined", "nothing passes, as spec.quarantined asks: set it to false to let it in again"
+    return "True", "Enforced", f"DPU '{dpu}' has confirmed it"

@@ -1,0 +1,43 @@
+"""What is said of a VPC: pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from provisioner.api import VPC, VPCAttachment
+from provisioner.api.conditions import is_true, settle_condition
+from provisioner.api.meta import Condition, rfc3339
+from provisioner.api.vpc import VPCStatus
+from provisioner.network.control.trouble import Trouble
+
+
+def is_enforced(attachment: VPCAttachment) -> bool:
+    """Whether its DPU has confirmed what it asks for, be it that nothing passes."""
+    status, spec = attachment.status, attachment.spec
+    quarantined = spec.quarantined and status.forwarding_state == "Quarantined"
+    return quarantined or is_true(status.conditions, "Ready")
+
+
+def vpc_status(
+    vpc: VPC, vni: int | None, attachments: Iterable[VPCAttachment], trouble: Trouble | None, now: datetime
+) -> VPCStatus:
+    """The whole status. trouble: why something of it is not as asked for."""
+    found = list(attachments)
+    said = trouble
+    if said is None and vni is None:
+        said = Trouble(reason="WaitsForClaims", message="a VXLAN network identifier is being claimed")
+    condition = Condition(
+        type="Ready",
+        status="True" if said is None else "False",
+        reason="Allocated" if said is None else said.reason,
+        message=f"its VXLAN network identifier is {vni}" if said is None else said.message,
+        last_transition_time=rfc3339(now),
+        observed_generation=vpc.metadata.generation,
+    )
+    return VPCStatus(
+        vni=vni,
+        attachments=len(found),
+        enforced_attachments=sum(1 for each in found if is_enforced(each)),
+        conditions=(settle_condition(vpc.status.conditions, condition),),
+    )

@@ -1,0 +1,200 @@
+"""What one DPU is told, of VPCs as they are."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from provisioner.api import VPC, SecurityGroup
+from provisioner.api.codec import decode, to_json
+from provisioner.network.control.compile.compile import compile_network
+from provisioner.network.control.compile.peers import peer_trouble, peers_of
+from provisioner.network.control.compile.place import Place
+from provisioner.network.control.compile.security import rules_of
+from provisioner.network.control.compile.view import Endpoint, VPCView, make_view, port_of, route_trouble
+from tests.network.control import objects
+
+
+def endpoint(dpu: int, address: str, *, function: str = "pf0", state: str = "Tenant", **more: Any) -> Endpoint:
+    at = Place(dpu=f"d{dpu}", vtep=f"10.255.0.{dpu}", function=function, mac_address="52:54:00:00:00:01")
+    known: dict[str, Any] = {"prefixes": (), "groups": ()} | more
+    return Endpoint(
+        attachment=f"t/{address}", place=at, addresses=(address,), hosts=(f"{address}/32",), state=state, **known  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def view(key: str, vni: int, *endpoints: Endpoint, peers: tuple[str, ...] = (), **more: Any) -> VPCView:
+    known: dict[str, Any] = {"mtu_bytes": 1450, "cidrs": (f"10.{vni}.0.0/16",), "routes": ()} | more
+    return VPCView(key=key, vni=vni, peers=peers, endpoints=endpoints, **known)
+
+
+def compiled(dpu: int, *views: VPCView) -> dict[str, Any]:
+    spec: dict[str, Any] = to_json(compile_network(f"d{dpu}", f"10.255.0.{dpu}", {each.key: each for each in views}))
+    return spec
+
+
+def domain(spec: dict[str, Any], vni: int) -> dict[str, Any]:
+    (found,) = [each for each in spec["vpcs"] if each["vni"] == vni]
+    return {"remotes": {}, "members": [], "peerVnis": []} | found | {
+        "remotes": {each["vtep"]: each["prefixes"] for each in found.get("remotes", ())}
+    }  # fmt: skip
+
+
+def test_a_dpu_without_a_port_in_a_vpc_hears_nothing_of_it() -> None:
+    assert compiled(3, view("t/a", 1, endpoint(1, "10.1.0.3"))) == {"vtepAddress": "10.255.0.3"}
+
+
+def test_of_one_vpc_remotes_and_members_are_the_other_dpus_alone() -> None:
+    a = view("t/a", 1, endpoint(1, "10.1.0.3"), endpoint(1, "10.1.0.5", function="pf1"), endpoint(2, "10.1.0.7"))
+    found = domain(compiled(1, a), 1)
+    assert found["remotes"] == {"10.255.0.2": ["10.1.0.7/32"]}
+    assert found["members"] == ["10.255.0.2"]
+
+
+def test_packets_travel_in_the_vni_of_their_sender() -> None:
+    """For every pair of hosts that may talk the sender's DPU has a way, and the receiver's takes it in and on."""
+    a = view("t/a", 1, endpoint(1, "10.1.0.3"), endpoint(2, "10.1.0.5"), peers=("t/b",))
+    b = view("t/b", 2, endpoint(2, "10.2.0.3", function="pf1"), endpoint(3, "10.2.0.5"), peers=("t/a", "t/c"))
+    c = view("t/c", 3, endpoint(3, "10.3.0.3", function="pf1"), endpoint(4, "10.3.0.5"), peers=("t/b",))
+    views = {each.key: each for each in (a, b, c)}
+    specs = {dpu: compiled(dpu, a, b, c) for dpu in (1, 2, 3, 4)}
+    hosts = [(each, one) for each in (a, b, c) for one in each.endpoints]
+    for (mine, sender), (theirs, receiver) in itertools.permutations(hosts, 2):
+        may = mine is theirs or theirs.key in mine.peers
+        here, there = specs[int(sender.place.dpu[1:])], specs[int(receiver.place.dpu[1:])]
+        known = {each["vni"] for each in there["vpcs"]}
+        if sender.place.dpu == receiver.place.dpu:
+            passes = mine is theirs or theirs.vni in domain(here, mine.vni)["peerVnis"]
+        else:
+            way = domain(here, mine.vni)["remotes"].get(receiver.place.vtep, [])
+            passes = receiver.hosts[0] in way and mine.vni in known
+            if passes:
+                passes = sender.place.vtep in domain(there, mine.vni)["members"]
+                onward = [mine.vni, *domain(there, mine.vni)["peerVnis"]]
+                passes = passes and theirs.vni in onward
+        assert passes == may, f"{sender.addresses} to {receiver.addresses}"
+    assert set(views) == {"t/a", "t/b", "t/c"}
+
+
+def test_peering_is_not_passed_on() -> None:
+    a = view("t/a", 1, endpoint(1, "10.1.0.3"), peers=("t/b",))
+    b = view("t/b", 2, endpoint(2, "10.2.0.3"), peers=("t/a", "t/c"))
+    c = view("t/c", 3, endpoint(3, "10.3.0.3"), peers=("t/b",))
+    assert {each["vni"] for each in compiled(1, a, b, c)["vpcs"]} == {1, 2}
+    spec = compiled(2, a, b, c)
+    assert {each["vni"] for each in spec["vpcs"]} == {1, 2, 3}
+    assert domain(spec, 1)["peerVnis"] == domain(spec, 3)["peerVnis"] == [2]
+    assert domain(spec, 2)["peerVnis"] == [1, 3]
+
+
+def test_what_is_isolated_or_quarantined_is_in_nobodys_remotes_and_its_dpu_no_member() -> None:
+    for state in ("Isolated", "Quarantined"):
+        a = view("t/a", 1, endpoint(1, "10.1.0.3"), endpoint(2, "10.1.0.5", state=state), peers=("t/b",))
+        b = view("t/b", 2, endpoint(3, "10.2.0.3"), peers=("t/a",))
+        assert domain(compiled(1, a, b), 1)["members"] == []
+        assert domain(compiled(1, a, b), 1)["remotes"] == {"10.255.0.3": ["10.2.0.3/32"]}
+        spec = compiled(2, a, b)
+        assert [each["state"] for each in spec["ports"]] == [state]
+        assert spec["vpcs"] == [{"vni": 1, "vpc": "t/a", "mtuBytes": 1450}], "it takes part in nothing"
+
+
+def test_a_route_is_behind_its_attachment_and_takes_nobodys_address() -> None:
+    routed = ("10.1.0.5/32", "192.168.7.0/24", "10.2.8.0/24", "0.0.0.0/0")
+    vpc = decode(VPC, objects.vpc("t", "a", cidrs=["10.1.0.0/16"], routes=[
+        {"destination": each, "nextHop": "10.1.0.3"} for each in routed
+    ]))  # fmt: skip
+    a = make_view(vpc, 1, (), [endpoint(1, "10.1.0.3", prefixes=routed), endpoint(2, "10.1.0.5")])
+    assert domain(compiled(2, a), 1)["remotes"] == {
+        "10.255.0.1": ["0.0.0.0/0", "10.1.0.3/32", "10.2.8.0/24", "192.168.7.0/24"]
+    }
+    assert "10.1.0.5/32" not in compiled(1, a)["ports"][0]["prefixes"]
+    trouble = route_trouble(vpc, ["10.1.0.3", "10.1.0.5"])
+    assert trouble is not None
+    assert trouble.reason == "RouteTakesAddress"
+    nowhere = route_trouble(vpc, ["10.1.0.5"])
+    assert nowhere is not None
+    assert nowhere.reason == "RouteWithoutAttachment"
+
+
+def test_a_route_of_a_peer_takes_nothing_that_is_the_vpcs_own() -> None:
+    routes = ("0.0.0.0/0", "10.2.8.0/24", "192.168.7.0/25")
+    a = view("t/a", 1, endpoint(1, "10.1.0.3", prefixes=routes), routes=routes, peers=("t/b",))
+    b = view("t/b", 2, endpoint(2, "10.2.0.3"), routes=("192.168.7.0/24",), peers=("t/a",))
+    assert domain(compiled(2, a, b), 2)["remotes"] == {"10.255.0.1": ["0.0.0.0/0", "10.1.0.3/32"]}
+
+
+def test_rules_are_sorted_by_priority_and_what_denies_comes_first() -> None:
+    rules = [
+        objects.rule(priority=20, action="Allow", ports=["1"]),
+        objects.rule(priority=20, action="Deny", ports=["2"]),
+        objects.rule(priority=10, action="Allow", ports=["3"]),
+    ]
+    one = decode(SecurityGroup, objects.group("t", "one", *rules, stateful=False))
+    two = decode(SecurityGroup, objects.group("t", "two", objects.rule(priority=20, ports=["4"])))
+    found = rules_of([one, two])
+    assert [each.ports for each in found] == [("3",), ("2",), ("1",), ("4",)]
+    assert [each.stateful for each in found] == [False, False, False, True]
+    assert port_of(endpoint(1, "10.1.0.3", groups=(one,), state="Quarantined"), 1).rules == ()
+
+
+@given(st.randoms())
+def test_of_the_same_facts_comes_the_same_object(chance: Any) -> None:
+    endpoints = [endpoint(dpu, f"10.1.0.{2 * dpu + 1}") for dpu in range(1, 6)]
+    others = [endpoint(dpu, f"10.2.0.{2 * dpu + 1}", function="pf1") for dpu in range(3, 8)]
+    b = view("t/b", 2, *others, peers=("t/a",))
+    wanted = compiled(3, view("t/a", 1, *endpoints, peers=("t/b",)), b)
+    chance.shuffle(endpoints)
+    mixed = view("t/a", 1, *endpoints, peers=("t/b",))
+    assert compiled(3, *chance.sample([mixed, b], 2)) == wanted
+
+
+def vpcs(**cidrs_and_peers: tuple[str, str]) -> dict[str, VPC]:
+    found = {}
+    for name, (cidr, peers) in cidrs_and_peers.items():
+        named = [{"namespace": "t", "name": peer} for peer in peers]
+        found[f"t/{name}"] = decode(VPC, objects.vpc("t", name, cidrs=[cidr], peers=named))
+    return found
+
+
+def test_only_both_together_make_peers() -> None:
+    found = vpcs(a=("10.1.0.0/16", "bc"), b=("10.2.0.0/16", "a"), c=("10.3.0.0/16", ""))
+    assert [each.name for each in peers_of(found["t/a"], found.get)] == ["b"]
+    assert peers_of(found["t/c"], found.get) == []
+    trouble = peer_trouble(found["t/a"], found.get)
+    assert trouble is not None
+    assert trouble.reason == "PeerNotMutual"
+    gone = peer_trouble(found["t/a"], {key: each for key, each in found.items() if key != "t/c"}.get)
+    assert gone == trouble, "whether there is such a VPC is not told"
+
+
+def test_peers_with_the_same_addresses_exchange_nothing() -> None:
+    found = vpcs(a=("10.1.0.0/16", "b"), b=("10.1.8.0/24", "a"))
+    assert peers_of(found["t/a"], found.get) == peers_of(found["t/b"], found.get) == []
+    trouble = peer_trouble(found["t/a"], found.get)
+    assert trouble is not None
+    assert (trouble.reason, "10.1.8.0/24" in trouble.message) == ("PeerOverlaps", True)
+
+
+def test_of_two_peers_with_the_same_addresses_the_first_named_counts_on_both_sides() -> None:
+    found = vpcs(a=("10.1.0.0/16", "bc"), b=("10.2.0.0/16", "a"), c=("10.2.0.0/16", "a"))
+    assert [each.name for each in peers_of(found["t/a"], found.get)] == ["b"]
+    assert [each.name for each in peers_of(found["t/b"], found.get)] == ["a"]
+    assert peers_of(found["t/c"], found.get) == []
+    for name in "ac":
+        trouble = peer_trouble(found[f"t/{name}"], found.get)
+        assert trouble is not None
+        assert trouble.reason == "PeersOverlap"
+    told = peer_trouble(found["t/c"], found.get)
+    assert told is not None
+    assert "t/b" not in told.message
+
+
+@given(st.lists(st.tuples(st.sampled_from(["10.1.0.0/16", "10.2.0.0/16", "10.2.1.0/24", "10.3.0.0/16"]),
+                          st.lists(st.sampled_from("abcd"), unique=True)), min_size=4, max_size=4))  # fmt: skip
+def test_whoever_is_whose_peer_is_the_same_seen_from_both(made: list[tuple[str, list[str]]]) -> None:
+    found = vpcs(**{name: (cidr, "".join(peers)) for name, (cidr, peers) in zip("abcd", made, strict=True)})
+    pairs = {(key, f"t/{peer.name}") for key, each in found.items() for peer in peers_of(each, found.get)}
+    assert pairs == {(two, one) for one, two in pairs}
