@@ -125,5 +125,5 @@ def _is_rid_of(network: InfiniBandNetwork, pkey: int, released: datetime | None)
         and status.observed_generation == network.metadata.generation
         and pkey not in status.pkeys
         and status.read_time is not None
-        and parse_time(status.read_time) > released
+        and parse_time(status.read_time) >= released
     )

@@ -92,7 +92,7 @@ def says_something_new(before: InfiniBandNetworkStatus, after: InfiniBandNetwork
     return (now - datetime.fromisoformat(before.read_time)).total_seconds() >= READ_TIME_SECONDS
 
 
-READ_TIME_SECONDS: Final = 300.0
+READ_TIME_SECONDS: Final = 50.0
 
 
 def _older(observed: int | None, generation: int | None) -> int | None:
