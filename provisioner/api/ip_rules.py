@@ -17,8 +17,7 @@ ADDRESS_RULES: Final = (
     Rule(
         "isIP(self) && ip.isCanonical(self)",
         "the value is no IP address in its canonical form: write it as 10.1.0.3 or fd00:1::3",
-        expression="'\\'' + self + '\\' is no IP address in its canonical form: write it as ' + "
-        "(isIP(self) ? string(ip(self)) : '10.1.0.3 or fd00:1::3')",
+        expression="'\\'' + self + '\\' is no IP address in its canonical form: write it as 10.1.0.3 or fd00:1::3'",
     ),
 )
 
@@ -31,8 +30,8 @@ PREFIX_RULES: Final = (
     Rule(
         "!isCIDR(self) || string(cidr(self).masked()) == self",
         "the subnet has host bits set or is not in its canonical form",
-        expression="'subnet ' + self + ' has host bits set or is not in its canonical form: write it as ' + "
-        "string(cidr(self).masked())",
+        expression="'subnet ' + self + ' has host bits set or is not in its canonical form: write its network address, "
+        "such as 10.1.0.0/16 or fd00:1::/64'",
     ),
 )
 

@@ -15,7 +15,6 @@ THE_POOL: Final = "default"
 _IN_ORDER: Final = Rule(
     "self.first <= self.last",
     "the range is reversed: first must not be greater than last",
-    expression="'the range is reversed: ' + string(self.first) + ' is greater than ' + string(self.last)",
     field=".last",
 )
 _ONLY_GROW: Final = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 from provisioner.api.ip_rules import ADDRESS_LENGTH, ADDRESS_RULES, FUNCTION_RULES
 from provisioner.api.meta import Condition, ObjectMeta, Resource
@@ -14,30 +14,39 @@ ForwardingState = Literal["Isolated", "Tenant", "Quarantined"]
 """Isolated: nothing passes; Tenant: the VPC's packets do; Quarantined: nothing passes, as a person said so."""
 
 
+_NEVER_CHANGES: Final = Rule(
+    "self == oldSelf", "what an attachment joins never changes: delete it and make another one"
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class VPCAttachmentSpec:
     """What is attached to which VPC."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            "self.vpcRef == oldSelf.vpcRef && self.serverRef == oldSelf.serverRef && self.function == oldSelf.function "
-            "&& has(self.dpuRef) == has(oldSelf.dpuRef) && (!has(self.dpuRef) || self.dpuRef == oldSelf.dpuRef)",
+            "has(self.dpuRef) ? has(oldSelf.dpuRef) : !has(oldSelf.dpuRef)",
             "what an attachment joins never changes: delete it and make another one",
         ),
     )
-    vpc_ref: str = described("VPC of this namespace.", max_length=63, rules=NAME_RULES)
+    vpc_ref: str = described("VPC of this namespace.", max_length=63, rules=(*NAME_RULES, _NEVER_CHANGES))
     server_ref: str = described(
-        "Server, which must be assigned to this namespace (its spec.tenant).", max_length=63, rules=NAME_RULES
+        "Server, which must be assigned to this namespace (its spec.tenant).",
+        max_length=63,
+        rules=(*NAME_RULES, _NEVER_CHANGES),
     )
     dpu_ref: str | None = described(
-        "DPU of the server; needed where it has several.", default=None, max_length=63, rules=NAME_RULES
+        "DPU of the server; needed where it has several.",
+        default=None,
+        max_length=63,
+        rules=(*NAME_RULES, _NEVER_CHANGES),
     )
     function: str = described(
         "Function of the card that the host sees: pf0, or pf0vf3 for its fourth virtual one.",
         default="pf0",
         server_default="pf0",
         max_length=8,
-        rules=FUNCTION_RULES,
+        rules=(*FUNCTION_RULES, _NEVER_CHANGES),
     )
     addresses: tuple[str, ...] = described(
         "Addresses that it shall have, at most one of each family, out of the VPC's cidrs: the odd one of a pair, of "
