@@ -168,17 +168,22 @@ def _follow(informers: InfiniBandInformers, pkeys: PKeys, fabrics: FabricReconci
         compile_all(key)
         claim_all(key)
 
+    def assign_waiting() -> None:
+        for body in informers.vpcs.items():
+            if spec_of(body).get("infiniband") and not (body.get("status") or {}).get("pkey"):
+                pkeys.vpcs.queue.add(f"{body['metadata']['namespace']}/{body['metadata']['name']}")
+
     def claim_changed(name: str) -> None:
         pkeys.releases.queue.add(name)
+        if informers.claims.get(name) is None:
+            assign_waiting()
         pkeys.pool.queue.add(THE_POOL)
         compile_all(name)
 
     def pool_changed(name: str) -> None:
         pkeys.pool.queue.add(name)
         compile_all(name)
-        for body in informers.vpcs.items():
-            if spec_of(body).get("infiniband"):
-                pkeys.vpcs.queue.add(f"{body['metadata']['namespace']}/{body['metadata']['name']}")
+        assign_waiting()
 
     def fabric_changed(name: str) -> None:
         fabrics.controller.queue.add(name)
