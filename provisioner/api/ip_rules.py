@@ -13,11 +13,12 @@ from provisioner.api.schema import Rule
 ADDRESS_LENGTH: Final = 39
 PREFIX_LENGTH: Final = 43
 
+_CANONICAL: Final = "in lower case, without needless zeros"
 ADDRESS_RULES: Final = (
     Rule(
         "isIP(self) && ip.isCanonical(self)",
-        "the value is no IP address in its canonical form: write it as 10.1.0.3 or fd00:1::3",
-        expression="'\\'' + self + '\\' is no IP address in its canonical form: write it as 10.1.0.3 or fd00:1::3'",
+        f"the value is no IP address {_CANONICAL}: write it as 10.1.0.3 or fd00:1::3",
+        expression=f"'\\'' + self + '\\' is no IP address {_CANONICAL}: write it as 10.1.0.3 or fd00:1::3'",
     ),
 )
 
@@ -28,10 +29,14 @@ PREFIX_RULES: Final = (
         expression="'\\'' + self + '\\' is no subnet: write it as 10.1.0.0/16 or fd00:1::/64'",
     ),
     Rule(
-        "!isCIDR(self) || string(cidr(self).masked()) == self",
-        "the subnet has host bits set or is not in its canonical form",
-        expression="'subnet ' + self + ' has host bits set or is not in its canonical form: write its network address, "
-        "such as 10.1.0.0/16 or fd00:1::/64'",
+        "!isCIDR(self) || ip.isCanonical(self.split('/')[0])",
+        f"the subnet is not written {_CANONICAL}: write it as fd00:1::/64",
+        expression=f"'subnet ' + self + ' is not written {_CANONICAL}: write it as fd00:1::/64'",
+    ),
+    Rule(
+        "!isCIDR(self) || cidr(self) == cidr(self).masked()",
+        "the subnet has host bits set: write its network address, such as 10.1.0.0/16",
+        expression="'subnet ' + self + ' has host bits set: write its network address, such as 10.1.0.0/16'",
     ),
 )
 

@@ -7,7 +7,7 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import ClassVar, Literal
 
 from provisioner.api.meta import ObjectMeta, Resource
-from provisioner.api.schema import NAME_PATTERN, Column, Kind, Rule, described
+from provisioner.api.schema import NAME_PATTERN, Column, FieldSchema, Kind, Rule, described
 
 ClaimedValue = Literal["VNI", "Address", "Port", "PKey"]
 
@@ -42,7 +42,10 @@ class NetworkClaimStatus:
         format="date-time",
     )
     waits_for: tuple[str, ...] = described(
-        "DPUs, or fabrics, that have not confirmed it, the first ones.", default=(), max_items=8
+        "DPUs, or fabrics, that have not confirmed it, the first ones.",
+        default=(),
+        max_items=8,
+        item=FieldSchema(doc="Name of a DPU, or of a fabric.", max_length=63),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Literal
 
 from provisioner.api.ip_rules import ADDRESS_LENGTH, ADDRESS_RULES, FUNCTION_RULES
 from provisioner.api.meta import Condition, ObjectMeta, Resource
@@ -14,39 +14,30 @@ ForwardingState = Literal["Isolated", "Tenant", "Quarantined"]
 """Isolated: nothing passes; Tenant: the VPC's packets do; Quarantined: nothing passes, as a person said so."""
 
 
-_NEVER_CHANGES: Final = Rule(
-    "self == oldSelf", "what an attachment joins never changes: delete it and make another one"
-)
-
-
 @dataclass(frozen=True, kw_only=True)
 class VPCAttachmentSpec:
     """What is attached to which VPC."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            "has(self.dpuRef) ? has(oldSelf.dpuRef) : !has(oldSelf.dpuRef)",
+            "self.vpcRef == oldSelf.vpcRef && self.serverRef == oldSelf.serverRef && "
+            "self.__function__ == oldSelf.__function__ && has(self.dpuRef) == has(oldSelf.dpuRef) && (!has(self.dpuRef) || self.dpuRef == oldSelf.dpuRef)",
             "what an attachment joins never changes: delete it and make another one",
         ),
     )
-    vpc_ref: str = described("VPC of this namespace.", max_length=63, rules=(*NAME_RULES, _NEVER_CHANGES))
+    vpc_ref: str = described("VPC of this namespace.", max_length=63, rules=NAME_RULES)
     server_ref: str = described(
-        "Server, which must be assigned to this namespace (its spec.tenant).",
-        max_length=63,
-        rules=(*NAME_RULES, _NEVER_CHANGES),
+        "Server, which must be assigned to this namespace (its spec.tenant).", max_length=63, rules=NAME_RULES
     )
     dpu_ref: str | None = described(
-        "DPU of the server; needed where it has several.",
-        default=None,
-        max_length=63,
-        rules=(*NAME_RULES, _NEVER_CHANGES),
+        "DPU of the server; needed where it has several.", default=None, max_length=63, rules=NAME_RULES
     )
     function: str = described(
         "Function of the card that the host sees: pf0, or pf0vf3 for its fourth virtual one.",
         default="pf0",
         server_default="pf0",
         max_length=8,
-        rules=(*FUNCTION_RULES, _NEVER_CHANGES),
+        rules=FUNCTION_RULES,
     )
     addresses: tuple[str, ...] = described(
         "Addresses that it shall have, at most one of each family, out of the VPC's cidrs: the odd one of a pair, of "
@@ -78,13 +69,21 @@ class VPCAttachmentSpec:
 class VPCAttachmentStatus:
     """What the attachment was given and what holds."""
 
-    dpu_ref: str | None = described("DPU that enforces it.", default=None)
+    dpu_ref: str | None = described("DPU that enforces it.", default=None, max_length=63)
     mac_address: str | None = described(
-        "MAC address of the function; packets from another one are dropped.", default=None
+        "MAC address of the function; packets from another one are dropped.", default=None, max_length=17
     )
-    addresses: tuple[str, ...] = described("Its addresses, one of each family of the VPC.", default=(), max_items=2)
+    addresses: tuple[str, ...] = described(
+        "Its addresses, one of each family of the VPC.",
+        default=(),
+        max_items=2,
+        item=FieldSchema(doc="An address.", max_length=ADDRESS_LENGTH),
+    )
     gateways: tuple[str, ...] = described(
-        "Gateway of each address: the other one of its pair, on the DPU.", default=(), max_items=2
+        "Gateway of each address: the other one of its pair, on the DPU.",
+        default=(),
+        max_items=2,
+        item=FieldSchema(doc="An address.", max_length=ADDRESS_LENGTH),
     )
     forwarding_state: ForwardingState | None = described(
         "What the DPU does with its packets, as the DPU has confirmed it.", default=None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from provisioner.cluster.client import Cluster
     from provisioner.cluster.metrics import Meters
 
-NAMES: Final = ("inventory", "orders", "join", "approver", "health", "maintenance", "rollout", "power")
+NAMES: Final = ("inventory", "orders", "join", "approver", "health", "maintenance", "rollout", "power", "infiniband")
 """Those of `provisioner.cli.service.groups`, which takes a second to import."""
 
 

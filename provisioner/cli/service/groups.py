@@ -16,7 +16,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
 from provisioner.cluster.metrics import Meters
-from provisioner.cluster.resources import BMC_SECRETS, SLURM_SECRETS, SYSTEM
+from provisioner.cluster.resources import BMC_SECRETS, FABRIC_SECRETS, SLURM_SECRETS, SYSTEM
 from provisioner.health.controller import HealthInformers, build_health_controllers
 from provisioner.inventory.controller import InventoryInformers, build_inventory_controllers
 from provisioner.jobs.cluster_workloads import ClusterWorkloads
@@ -29,6 +29,8 @@ from provisioner.join.controller import (
 )
 from provisioner.maintenance.controller import build_maintenance_controllers
 from provisioner.maintenance.follow import MaintenanceInformers
+from provisioner.network.infiniband.controller import InfiniBandInformers, build_infiniband_controllers
+from provisioner.network.infiniband.ufm.connections import UfmConnections
 from provisioner.power.bmc.pool import BmcPool
 from provisioner.power.controller import PowerSettings, build_power_controllers
 from provisioner.rollout.controller import build_rollout_controllers
@@ -157,6 +159,22 @@ def _power(cluster: Cluster, events: Events, shared: Surroundings) -> list[Contr
     return build_power_controllers(cluster, servers, events, settings, now=shared.clock, pool=pool, stop=shared.stop)
 
 
+def _infiniband(cluster: Cluster, events: Events, shared: Surroundings) -> list[Controller]:
+    caches = shared.informers
+    follow = InfiniBandInformers(
+        vpcs=caches.vpcs,
+        attachments=caches.attachments,
+        servers=caches.servers,
+        pools=caches.network_pools,
+        claims=caches.network_claims,
+        fabrics=caches.infiniband_fabrics,
+        networks=caches.infiniband_networks,
+    )
+    connections = UfmConnections(cluster, namespace=FABRIC_SECRETS)
+    shared.meters.watch(connections.bulkhead)
+    return build_infiniband_controllers(cluster, follow, shared.clock, connections=connections)
+
+
 GROUPS: Final[Mapping[str, Callable[[Cluster, Events, Surroundings], list[Controller]]]] = {
     "inventory": _inventory,
     "orders": _orders,
@@ -166,5 +184,6 @@ GROUPS: Final[Mapping[str, Callable[[Cluster, Events, Surroundings], list[Contro
     "maintenance": _maintenance,
     "rollout": _rollout,
     "power": _power,
+    "infiniband": _infiniband,
 }
 """By name. The cluster and the Events that each is given are those of its account."""

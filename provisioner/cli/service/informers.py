@@ -6,7 +6,20 @@ import threading
 from functools import cached_property
 from typing import Any
 
-from provisioner.api import AddressBlock, Image, Maintenance, NodePool, Rack, Server
+from provisioner.api import (
+    VPC,
+    AddressBlock,
+    Image,
+    InfiniBandFabric,
+    InfiniBandNetwork,
+    Maintenance,
+    NetworkClaim,
+    NetworkPool,
+    NodePool,
+    Rack,
+    Server,
+    VPCAttachment,
+)
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer, without_managed_fields
 from provisioner.cluster.resources import CSRS, JOBS, LEASES, NODE_LEASES, NODES, PODS, ResourceType, of
@@ -88,6 +101,30 @@ class SharedInformers:
     @cached_property
     def check_pods(self) -> Informer:
         return self._make(PODS, label_selector=CHECK_LABEL, trim=without_managed_fields)
+
+    @cached_property
+    def vpcs(self) -> Informer:
+        return self._make(of(VPC), trim=without_managed_fields)
+
+    @cached_property
+    def attachments(self) -> Informer:
+        return self._make(of(VPCAttachment), trim=without_managed_fields)
+
+    @cached_property
+    def network_pools(self) -> Informer:
+        return self._make(of(NetworkPool), trim=without_managed_fields)
+
+    @cached_property
+    def network_claims(self) -> Informer:
+        return self._make(of(NetworkClaim), trim=without_managed_fields)
+
+    @cached_property
+    def infiniband_fabrics(self) -> Informer:
+        return self._make(of(InfiniBandFabric), trim=without_managed_fields)
+
+    @cached_property
+    def infiniband_networks(self) -> Informer:
+        return self._make(of(InfiniBandNetwork), trim=without_managed_fields)
 
     def _make(self, type_: ResourceType, **settings: Any) -> Informer:
         informer = Informer(self._cluster, type_, **settings)

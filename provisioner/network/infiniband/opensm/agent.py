@@ -19,10 +19,9 @@ import structlog
 
 from provisioner.api import InfiniBandNetwork
 from provisioner.api.codec import decode
-from provisioner.api.errors import NeedsHuman, ProvisionerError
+from provisioner.api.errors import Conflict, NeedsHuman, NotFound, ProvisionerError, Retryable
 from provisioner.api.infiniband_network import InfiniBandNetworkStatus
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.resources import of
 from provisioner.cluster.source import Source
 from provisioner.network.infiniband import report
 from provisioner.network.infiniband.opensm.partitions_file import FileState, file_state, render
@@ -160,15 +159,20 @@ def _once(
 ) -> float:
     """Seconds until it is to be looked at again, if nothing changes before."""
     try:
-        network = decode(InfiniBandNetwork, body)
+        network = _newest(cluster, decode(InfiniBandNetwork, body))
         status = host.enforce(network, clock)
         if status is None:
             return look_seconds
-        now = cluster.read(InfiniBandNetwork, host.fabric)
-        if now.metadata.generation != network.metadata.generation:
-            return 0.0
-        if report.says_something_new(now.status, status, clock()):
-            cluster.apply_status(InfiniBandNetwork, host.fabric, report.written(status), manager=MANAGER)
+        if report.says_something_new(network.status, status, clock()):
+            cluster.apply_status(
+                InfiniBandNetwork,
+                host.fabric,
+                report.written(status),
+                manager=MANAGER,
+                resource_version=network.metadata.resource_version,
+            )
+    except Conflict:
+        return 0.0
     except ProvisionerError as error:
         log.warning("network was not acknowledged", fabric=host.fabric, error=str(error))
         return RETRY_SECONDS
@@ -179,9 +183,17 @@ def _once(
     return look_seconds if is_applied else RETRY_SECONDS
 
 
+def _newest(cluster: Cluster, known: InfiniBandNetwork) -> InfiniBandNetwork:
+    """As it is now, or, while the API server is away, as it was last seen: that stays in force."""
+    try:
+        return cluster.read(InfiniBandNetwork, known.name)
+    except Retryable as error:
+        log.info("network is kept as it was last seen", fabric=known.name, error=str(error))
+        return known
+    except NotFound:
+        return known
+
+
 def _generation(body: dict[str, object] | None) -> object:
     metadata = (body or {}).get("metadata")
     return metadata.get("generation") if isinstance(metadata, dict) else None
-
-
-NETWORKS: Final = of(InfiniBandNetwork)
