@@ -70,7 +70,7 @@ class InfiniBandFabricSpec:
         default=(),
         max_items=1024,
         list_set=True,
-        item=FieldSchema(doc="GUID of a port, 0x and 16 digits.", max_length=18, rules=GUID_RULES),
+        item=FieldSchema(doc="GUID of a port, 0x and 16 digits.", max_length=32, rules=GUID_RULES),
     )
 
 

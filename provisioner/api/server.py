@@ -152,7 +152,7 @@ class InfiniBandPort:
 
     guid: str = described(
         "GUID of the port, such as 0x506b4b0300a1b200 (not the node's GUID). No two servers have the same.",
-        max_length=18,
+        max_length=32,
         rules=GUID_RULES,
     )
     fabric_ref: str = described(

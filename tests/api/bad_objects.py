@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.api.bad_infiniband import INFINIBAND
 from tests.api.bad_maintenances import MAINTENANCES, POOL_SETTINGS
 from tests.api.bad_row import Row
 from tests.api.objects import address_block, artifact, bmc, dpu, image, ipmi, node_pool, rack, server, subnet
@@ -413,4 +414,15 @@ NODE_POOLS = (
     ),
 )
 
-ROWS = (*SERVERS, *BMCS, *RACKS, *DPUS, *IMAGES, *NODE_POOLS, *POOL_SETTINGS, *MAINTENANCES, *ADDRESS_BLOCKS)
+ROWS = (
+    *SERVERS,
+    *BMCS,
+    *RACKS,
+    *DPUS,
+    *IMAGES,
+    *NODE_POOLS,
+    *POOL_SETTINGS,
+    *MAINTENANCES,
+    *ADDRESS_BLOCKS,
+    *INFINIBAND,
+)
