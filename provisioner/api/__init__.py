@@ -4,6 +4,8 @@ from provisioner.api.address_block import AddressBlock
 from provisioner.api.dpu import DPU
 from provisioner.api.dpu_network import DPUNetwork
 from provisioner.api.image import Image
+from provisioner.api.infiniband_fabric import InfiniBandFabric
+from provisioner.api.infiniband_network import InfiniBandNetwork
 from provisioner.api.maintenance import Maintenance
 from provisioner.api.meta import Condition, ObjectMeta, Resource
 from provisioner.api.network_claim import NetworkClaim
@@ -29,6 +31,8 @@ KINDS: tuple[type[Resource], ...] = (
     NetworkPool,
     NetworkClaim,
     DPUNetwork,
+    InfiniBandFabric,
+    InfiniBandNetwork,
 )
 
 __all__ = [
@@ -39,6 +43,8 @@ __all__ = [
     "Condition",
     "DPUNetwork",
     "Image",
+    "InfiniBandFabric",
+    "InfiniBandNetwork",
     "Maintenance",
     "NetworkClaim",
     "NetworkPool",

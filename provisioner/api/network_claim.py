@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 from provisioner.api.meta import ObjectMeta, Resource
 from provisioner.api.schema import NAME_PATTERN, Column, FieldSchema, Kind, Rule, described
 
-ClaimedValue = Literal["VNI", "Address", "Port"]
+ClaimedValue = Literal["VNI", "Address", "Port", "PKey"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class NetworkClaimSpec:
     """What is claimed. It never changes: a value is released by deleting its claim."""
 
     type: ClaimedValue = described("What kind of value this is.")
-    value: str = described("The value: 10001, 10.1.0.3, or dpu-01/pf0.", max_length=128)
+    value: str = described("The value: 10001, 10.1.0.3, dpu-01/pf0, or 0x0101.", max_length=128)
     holder: ClaimHolder = described("Whose it is.")
 
 
@@ -36,16 +36,16 @@ class NetworkClaimStatus:
     """Whether the value is still in use."""
 
     released_time: str | None = described(
-        "When the holder was found to be gone; the value is nobody's else until the DPUs have confirmed that they know "
-        "it no more.",
+        "When the holder was found to be gone; the value is nobody's else until the DPUs, or of a P_Key the fabrics, "
+        "have confirmed that they know it no more.",
         default=None,
         format="date-time",
     )
     waits_for: tuple[str, ...] = described(
-        "DPUs that have not confirmed it, the first ones.",
+        "DPUs, or fabrics, that have not confirmed it, the first ones.",
         default=(),
         max_items=8,
-        item=FieldSchema(doc="Name of a DPU.", max_length=63),
+        item=FieldSchema(doc="Name of a DPU, or of a fabric.", max_length=63),
     )
 
 
@@ -91,3 +91,8 @@ def address_claim(vni: int, address: IPv4Address | IPv6Address) -> str:
 def port_claim(dpu: str, function: str) -> str:
     """Name of the claim of a function of a card: `port.dpu-01.pf0`."""
     return f"port.{dpu}.{function}"
+
+
+def pkey_claim(pkey: int) -> str:
+    """Name of the claim of a P_Key: `pkey-0101`. It is taken on all fabrics: a VPC has the same one everywhere."""
+    return f"pkey-{pkey:04x}"

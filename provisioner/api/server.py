@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
+from provisioner.api.infiniband_fabric import THE_FABRIC
+from provisioner.api.infiniband_rules import GUID_RULES
 from provisioner.api.ip_rules import TENANT_RULES
 from provisioner.api.meta import ObjectMeta, Resource
 from provisioner.api.rules import (
@@ -43,6 +45,7 @@ __all__ = [
     "BootProgress",
     "CheckResult",
     "Discovery",
+    "InfiniBandPort",
     "Interface",
     "JoinStatus",
     "Lifecycle",
@@ -141,6 +144,27 @@ class Interface:
 
 
 @dataclass(frozen=True, kw_only=True)
+class InfiniBandPort:
+    """A port of one of the server's host channel adapters, as a person read it off the card or the packing list.
+
+    Membership in a tenant's partition follows it, so what a node says of itself is never written here.
+    """
+
+    guid: str = described(
+        "GUID of the port, such as 0x506b4b0300a1b200 (not the node's GUID). No two servers have the same.",
+        max_length=32,
+        rules=GUID_RULES,
+    )
+    fabric_ref: str = described(
+        "InfiniBandFabric that it is cabled to.",
+        default=THE_FABRIC,
+        server_default=THE_FABRIC,
+        max_length=63,
+        rules=NAME_RULES,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class ServerSpec:
     """What is registered about a server and what is wanted of it."""
 
@@ -193,6 +217,9 @@ class ServerSpec:
     )
     interfaces: tuple[Interface, ...] = described(
         "Further interfaces.", default=(), max_items=64, list_map_keys=("name",)
+    )
+    infiniband_ports: tuple[InfiniBandPort, ...] = described(
+        "Ports on InfiniBand.", default=(), max_items=32, list_map_keys=("guid",)
     )
     bmc: BMC | None = described(
         "Baseboard management controller; without one a person must press the power button.", default=None

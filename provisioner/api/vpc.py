@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from provisioner.api.infiniband_rules import PKEY_PATTERN
 from provisioner.api.ip_rules import (
     ADDRESS_LENGTH,
     ADDRESS_RULES,
@@ -47,6 +48,19 @@ class VPCPeer:
 
     namespace: str = described("Namespace of the other VPC.", max_length=63, rules=TENANT_RULES)
     name: str = described("Name of the other VPC.", max_length=63, rules=NAME_RULES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VPCInfiniBand:
+    """What the VPC has on InfiniBand."""
+
+    partition: bool = described(
+        "Whether it has a partition, with a P_Key of its own: the InfiniBand ports of the servers that are attached to "
+        "it are its members. Without one they reach nobody."
+    )
+    ip_over_ib: bool = described(
+        "Whether IP over InfiniBand works in the partition.", default=False, server_default=False
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +115,7 @@ class VPCSpec:
         list_set=True,
         item=FieldSchema(doc="Name of a SecurityGroup.", max_length=63, rules=NAME_RULES),
     )
+    infiniband: VPCInfiniBand | None = described("What it has on InfiniBand; nothing if absent.", default=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +123,12 @@ class VPCStatus:
     """What the network was given."""
 
     vni: int | None = described("VXLAN network identifier, its own among all VPCs.", default=None)
+    pkey: str | None = described(
+        "P_Key of its partition on InfiniBand, its own among all VPCs, such as 0x0101.",
+        default=None,
+        max_length=6,
+        pattern=PKEY_PATTERN,
+    )
     attachments: int | None = described("Attachments of the VPC.", default=None)
     enforced_attachments: int | None = described("Those of which the DPU has confirmed what holds.", default=None)
     conditions: tuple[Condition, ...] = described("Observations.", default=(), max_items=32, list_map_keys=("type",))
@@ -124,6 +145,7 @@ class VPC(Resource):
         columns=(
             Column("CIDR", ".spec.cidrs[0]"),
             Column("VNI", ".status.vni", type="integer"),
+            Column("P_Key", ".status.pkey", priority=1),
             Column("Attachments", ".status.attachments", type="integer"),
             Column("Enforced", ".status.enforcedAttachments", type="integer"),
             Column("Ready", ".status.conditions[?(@.type=='Ready')].status"),

@@ -23,6 +23,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "controller": "provisioner.cli.service.controller:controller",
     "crds": "provisioner.cli.service.manifests:crds",
     "image": "provisioner.cli.service.image:image",
+    "infiniband": "provisioner.cli.service.infiniband:infiniband",
     "lab": "provisioner.cli.lab.command:lab",
     "manifests": "provisioner.cli.service.manifests:manifests",
     "rack": "provisioner.cli.service.rack:rack",

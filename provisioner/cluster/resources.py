@@ -82,6 +82,8 @@ BMC_SECRETS: Final = "provisioner-bmcs"
 """Namespace of the Secrets with BMCs' passwords, which the account of the power controller alone reads."""
 SLURM_SECRETS: Final = "provisioner-slurm"
 """Namespace of the Secrets with Slurm's tokens, which the account of the maintenance controller alone reads."""
+FABRIC_SECRETS: Final = "provisioner-fabrics"
+"""Namespace of the Secrets with UFMs' passwords, which the account of the InfiniBand controller alone reads."""
 
 BUILT_IN: Final = (
     NODES,

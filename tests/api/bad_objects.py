@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.api.bad_infiniband import INFINIBAND
 from tests.api.bad_maintenances import MAINTENANCES, POOL_SETTINGS
 from tests.api.bad_networks import NETWORKS
 from tests.api.bad_row import Row
@@ -414,4 +415,16 @@ NODE_POOLS = (
     ),
 )
 
-ROWS = (*SERVERS, *BMCS, *RACKS, *DPUS, *IMAGES, *NODE_POOLS, *POOL_SETTINGS, *MAINTENANCES, *ADDRESS_BLOCKS, *NETWORKS)
+ROWS = (
+    *SERVERS,
+    *BMCS,
+    *RACKS,
+    *DPUS,
+    *IMAGES,
+    *NODE_POOLS,
+    *POOL_SETTINGS,
+    *MAINTENANCES,
+    *ADDRESS_BLOCKS,
+    *NETWORKS,
+    *INFINIBAND,
+)

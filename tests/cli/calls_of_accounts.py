@@ -48,6 +48,12 @@ VERBS: Final = {
 OPAQUE: Final[dict[str, set[tuple[str, str]]]] = {
     # By whichever of two kinds of patch it takes.
     "maintenance/effects.py": {("patch", "nodes/status")},
+    # What is applied is made if it is not there.
+    "network/infiniband/controller.py": {
+        ("patch", "infinibandnetworks"),
+        ("create", "infinibandnetworks"),
+        ("patch", "infinibandfabrics/status"),
+    },
     # The one call that names no kind, because there is only one.
     "jobs/pod_workloads.py": {("create", "pods/eviction")},
     # Bodies that are made elsewhere: what is applied is made if it is not there.
@@ -77,6 +83,10 @@ CODE: Final[dict[str, tuple[str, ...]]] = {
     "rollout": ("rollout/", "jobs/slurm/", *OF_GROUPS),
     "power": ("power/", *OF_GROUPS),
     "network": ("network/control/", *OF_GROUPS),
+    "infiniband": (
+        *("network/infiniband/controller.py", "network/infiniband/pkey_controller.py", "network/infiniband/ufm/"),
+        "cluster/leader.py",
+    ),
 }
 """Files and folders by account."""
 

@@ -15,6 +15,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import (
     BMC_SECRETS,
     BUILT_IN,
+    FABRIC_SECRETS,
     LEASES,
     NODE_LEASES,
     SLURM_SECRETS,
@@ -27,7 +28,7 @@ from tests.cli.calls_of_accounts import Right, rights_needed, unreadable_calls
 RULES_REVIEWS = ResourceType("authorization.k8s.io", "v1", "SelfSubjectRulesReview", "selfsubjectrulesreviews")
 NAMESPACED = {kind.plural for kind in BUILT_IN if kind.namespaced} | {"serviceaccounts"}
 TOKENS, CHECKS, DEFAULT = "kube-system", "provisioner-checks", "default"
-NAMESPACES = (SYSTEM, BMC_SECRETS, SLURM_SECRETS, TOKENS, NODE_LEASES, CHECKS, DEFAULT)
+NAMESPACES = (SYSTEM, BMC_SECRETS, FABRIC_SECRETS, SLURM_SECRETS, TOKENS, NODE_LEASES, CHECKS, DEFAULT)
 CHECKED_BY_OTHERS: dict[str, set[Right]] = {
     "approver": {("approve", "signers")},
     "maintenance": {("disrupt-now", "maintenances")},
@@ -68,6 +69,7 @@ PLACES: dict[str, dict[Right, set[str]]] = {
     },
     "maintenance": OWN_LEASE | {("get", "secrets"): {SLURM_SECRETS}},
     "rollout": OWN_LEASE | OWN_EVENTS | {("get", "secrets"): {SLURM_SECRETS}},
+    "infiniband": OWN_LEASE | {("get", "secrets"): {FABRIC_SECRETS}},
     "power": OWN_LEASE | OWN_EVENTS | {("get", "leases"): {NODE_LEASES, SYSTEM}, ("get", "secrets"): {BMC_SECRETS}},
     "network": OWN_LEASE,
 }

@@ -18,7 +18,18 @@ if TYPE_CHECKING:
     from provisioner.cluster.client import Cluster
     from provisioner.cluster.metrics import Meters
 
-NAMES: Final = ("inventory", "orders", "join", "approver", "health", "maintenance", "rollout", "power", "network")
+NAMES: Final = (
+    "inventory",
+    "orders",
+    "join",
+    "approver",
+    "health",
+    "maintenance",
+    "rollout",
+    "power",
+    "network",
+    "infiniband",
+)
 """Those of `provisioner.cli.service.groups`, which takes a second to import."""
 
 

@@ -16,7 +16,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import Events
 from provisioner.cluster.metrics import Meters
-from provisioner.cluster.resources import BMC_SECRETS, SLURM_SECRETS, SYSTEM
+from provisioner.cluster.resources import BMC_SECRETS, FABRIC_SECRETS, SLURM_SECRETS, SYSTEM
 from provisioner.health.controller import HealthInformers, build_health_controllers
 from provisioner.inventory.controller import InventoryInformers, build_inventory_controllers
 from provisioner.jobs.cluster_workloads import ClusterWorkloads
@@ -30,6 +30,8 @@ from provisioner.join.controller import (
 from provisioner.maintenance.controller import build_maintenance_controllers
 from provisioner.maintenance.follow import MaintenanceInformers
 from provisioner.network.control.controller import NetworkInformers, build_network_controllers
+from provisioner.network.infiniband.controller import InfiniBandInformers, build_infiniband_controllers
+from provisioner.network.infiniband.ufm.connections import UfmConnections
 from provisioner.power.bmc.pool import BmcPool
 from provisioner.power.controller import PowerSettings, build_power_controllers
 from provisioner.rollout.controller import build_rollout_controllers
@@ -175,6 +177,22 @@ def _network(cluster: Cluster, events: Events, shared: Surroundings) -> list[Con
     return build_network_controllers(cluster, follow, events, shared.clock)
 
 
+def _infiniband(cluster: Cluster, events: Events, shared: Surroundings) -> list[Controller]:
+    caches = shared.informers
+    follow = InfiniBandInformers(
+        vpcs=caches.vpcs,
+        attachments=caches.attachments,
+        servers=caches.servers,
+        pools=caches.network_pools,
+        claims=caches.network_claims,
+        fabrics=caches.infiniband_fabrics,
+        networks=caches.infiniband_networks,
+    )
+    connections = UfmConnections(cluster, namespace=FABRIC_SECRETS)
+    shared.meters.watch(connections.bulkhead)
+    return build_infiniband_controllers(cluster, follow, shared.clock, connections=connections)
+
+
 GROUPS: Final[Mapping[str, Callable[[Cluster, Events, Surroundings], list[Controller]]]] = {
     "inventory": _inventory,
     "orders": _orders,
@@ -185,5 +203,6 @@ GROUPS: Final[Mapping[str, Callable[[Cluster, Events, Surroundings], list[Contro
     "rollout": _rollout,
     "power": _power,
     "network": _network,
+    "infiniband": _infiniband,
 }
 """By name. The cluster and the Events that each is given are those of its account."""

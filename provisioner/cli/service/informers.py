@@ -12,6 +12,8 @@ from provisioner.api import (
     AddressBlock,
     DPUNetwork,
     Image,
+    InfiniBandFabric,
+    InfiniBandNetwork,
     Maintenance,
     NetworkClaim,
     NetworkPool,
@@ -151,6 +153,14 @@ class SharedInformers:
     @cached_property
     def dpu_bindings(self) -> Informer:
         return self._make(CLUSTER_ROLE_BINDINGS, label_selector=DPU_LABEL, trim=without_managed_fields)
+
+    @cached_property
+    def infiniband_fabrics(self) -> Informer:
+        return self._make(of(InfiniBandFabric), trim=without_managed_fields)
+
+    @cached_property
+    def infiniband_networks(self) -> Informer:
+        return self._make(of(InfiniBandNetwork), trim=without_managed_fields)
 
     def _make(self, type_: ResourceType, **settings: Any) -> Informer:
         informer = Informer(self._cluster, type_, **settings)

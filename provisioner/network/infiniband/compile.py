@@ -1,0 +1,90 @@
+"""What shall hold on one fabric, of VPCs, attachments and what is registered about servers. Pure.
+
+A port belongs to a server because a person registered its GUID. What a node says of its own ports is no identity: a
+membership follows it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from provisioner.api import VPC, InfiniBandFabric, NetworkClaim, NetworkPool, Server, VPCAttachment
+from provisioner.api.infiniband_network import InfiniBandNetworkSpec, Partition
+from provisioner.network.infiniband.pkeys import held_pkeys, holder_of, wants_partition
+
+MAX_PORTS: Final = 50_000
+"""Of one fabric: what an object of 1.5 MB, the most that etcd takes, can name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compiled:
+    spec: InfiniBandNetworkSpec
+    doubled: tuple[str, ...] = ()
+    """GUIDs that several servers have registered, sorted: none of them gets what is meant for another."""
+    shared_of_servers: tuple[str, ...] = ()
+    """Shared ports that are a server's, sorted: as full members of the default partition they would reach everybody."""
+
+    @property
+    def ports(self) -> int:
+        return len({guid for partition in self.spec.partitions for guid in partition.guids})
+
+
+def compile_network(
+    fabric: InfiniBandFabric,
+    *,
+    pool: NetworkPool | None,
+    vpcs: Iterable[VPC],
+    attachments: Iterable[VPCAttachment],
+    servers: Iterable[Server],
+    claims: Iterable[NetworkClaim],
+) -> Compiled:
+    """The partitions of `fabric`. Whatever is doubtful is left out: a port without a partition reaches nobody."""
+    owners: defaultdict[str, set[str]] = defaultdict(set)
+    tenant_ports: dict[str, tuple[str | None, tuple[str, ...]]] = {}
+    for server in servers:
+        for port in server.spec.infiniband_ports:
+            owners[port.guid].add(server.name)
+        guids = tuple(port.guid for port in server.spec.infiniband_ports if port.fabric_ref == fabric.name)
+        if guids and server.spec.acceptance == "Accepted":
+            tenant_ports[server.name] = server.spec.tenant, guids
+    doubled = {guid for guid, names in owners.items() if len(names) > 1}
+
+    pkeys = held_pkeys(claims)
+    partitions: dict[tuple[str, str], Partition] = {}
+    members: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    for vpc in vpcs:
+        pkey = pkeys.get(holder_of(vpc))
+        if pkey is not None and vpc.spec.infiniband is not None and wants_partition(vpc):
+            key = vpc.metadata.namespace or "", vpc.name
+            partitions[key] = Partition(pkey=pkey, vpc="/".join(key), ip_over_ib=vpc.spec.infiniband.ip_over_ib)
+    for attachment in attachments:
+        namespace = attachment.metadata.namespace or ""
+        if attachment.spec.quarantined or attachment.metadata.deletion_timestamp is not None:
+            continue
+        tenant, guids = tenant_ports.get(attachment.spec.server_ref, (None, ()))
+        if tenant == namespace:
+            members[namespace, attachment.spec.vpc_ref].update(guid for guid in guids if guid not in doubled)
+
+    shared_of_servers = {guid for guid in fabric.spec.shared_guids if guid in owners}
+    return Compiled(
+        spec=InfiniBandNetworkSpec(
+            manager=fabric.spec.manager,
+            pkey_ranges=pool.spec.pkey_ranges if pool is not None else (),
+            shared_guids=tuple(sorted({*fabric.spec.shared_guids} - shared_of_servers)),
+            partitions=tuple(
+                Partition(
+                    pkey=partition.pkey,
+                    vpc=partition.vpc,
+                    ip_over_ib=partition.ip_over_ib,
+                    guids=tuple(sorted(members[key])),
+                )
+                for key, partition in sorted(partitions.items(), key=lambda item: item[1].pkey)
+                if members[key]
+            ),
+        ),
+        doubled=tuple(sorted(doubled)),
+        shared_of_servers=tuple(sorted(shared_of_servers)),
+    )

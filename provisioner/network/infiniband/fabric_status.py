@@ -1,0 +1,95 @@
+"""What people read of a fabric: whether tenants are apart on it, and what is in the way. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final
+
+from provisioner.api import Condition, InfiniBandFabric, InfiniBandNetwork
+from provisioner.api.codec import to_json
+from provisioner.api.conditions import find_condition, settle_condition
+from provisioner.api.infiniband_fabric import InfiniBandFabricStatus
+from provisioner.api.meta import ConditionStatus, rfc3339
+from provisioner.network.infiniband.compile import Compiled
+from provisioner.network.infiniband.report import APPLIED, DEFAULT_LIMITED
+
+NAMED: Final = 3
+WHO: Final = {
+    "OpenSM": "run `provisioner infiniband --fabric {name}` on the host of its OpenSM",
+    "UFM": "the controller tells UFM as soon as it answers",
+}
+
+
+def fabric_status(
+    fabric: InfiniBandFabric, compiled: Compiled, network: InfiniBandNetwork | None, now: datetime
+) -> dict[str, Any]:
+    """The status as it is applied. `network`: as it was written with `compiled`; None if it is not there yet."""
+    conditions = (
+        _ready(fabric, network, now),
+        _limited(fabric, network, now),
+        _unambiguous(fabric, compiled, now),
+    )
+    status = InfiniBandFabricStatus(
+        partitions=len(compiled.spec.partitions),
+        ports=compiled.ports,
+        network_generation=network.metadata.generation if network is not None else None,
+        conditions=tuple(settle_condition(fabric.status.conditions, each) for each in conditions),
+    )
+    body: dict[str, Any] = to_json(status)
+    return body
+
+
+def _ready(fabric: InfiniBandFabric, network: InfiniBandNetwork | None, now: datetime) -> Condition:
+    applied = find_condition(network.status.conditions, APPLIED) if network is not None else None
+    limited = find_condition(network.status.conditions, DEFAULT_LIMITED) if network is not None else None
+    if network is None or applied is None or applied.observed_generation != network.metadata.generation:
+        message = f"Nobody has read the fabric back: {WHO[fabric.spec.manager].format(name=fabric.name)}."
+        return _condition(fabric, "Ready", "False", "NotAcknowledged", message, now)
+    if applied.status != "True":
+        return _condition(fabric, "Ready", "False", applied.reason, applied.message, now)
+    if limited is None or limited.status != "True":
+        reason, message = (limited.reason, limited.message) if limited else ("NotSaid", "Nothing was said.")
+        return _condition(fabric, "Ready", "False", reason, message, now)
+    return _condition(fabric, "Ready", "True", "Enforced", applied.message, now)
+
+
+def _limited(fabric: InfiniBandFabric, network: InfiniBandNetwork | None, now: datetime) -> Condition:
+    limited = find_condition(network.status.conditions, DEFAULT_LIMITED) if network is not None else None
+    if limited is None:
+        message = f"Nobody has looked yet: {WHO[fabric.spec.manager].format(name=fabric.name)}."
+        return _condition(fabric, DEFAULT_LIMITED, "Unknown", "NotRead", message, now)
+    return _condition(fabric, DEFAULT_LIMITED, limited.status, limited.reason, limited.message, now)
+
+
+def _unambiguous(fabric: InfiniBandFabric, compiled: Compiled, now: datetime) -> Condition:
+    type_ = "PortsUnambiguous"
+    if compiled.doubled:
+        message = (
+            f"Several Servers have registered {_named(compiled.doubled)}, and none of them gets a partition for it: "
+            "correct spec.infinibandPorts of those whose card it is not."
+        )
+        return _condition(fabric, type_, "False", "RegisteredTwice", message, now)
+    if compiled.shared_of_servers:
+        message = (
+            f"spec.sharedGuids names {_named(compiled.shared_of_servers)}, which a Server has registered: it is not "
+            "shared, for it would reach every tenant. Take it out of the one or the other."
+        )
+        return _condition(fabric, type_, "False", "SharedPortOfServer", message, now)
+    return _condition(fabric, type_, "True", "Unambiguous", "No two Servers have registered the same port.", now)
+
+
+def _named(guids: tuple[str, ...]) -> str:
+    return ", ".join(guids[:NAMED]) + (f" and {len(guids) - NAMED} more" if len(guids) > NAMED else "")
+
+
+def _condition(
+    fabric: InfiniBandFabric, type_: str, status: ConditionStatus, reason: str, message: str, now: datetime
+) -> Condition:
+    return Condition(
+        type=type_,
+        status=status,
+        reason=reason,
+        message=message,
+        last_transition_time=rfc3339(now),
+        observed_generation=fabric.metadata.generation,
+    )

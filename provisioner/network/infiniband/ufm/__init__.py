@@ -1,0 +1,1 @@
+"""Partitions by the REST API of NVIDIA UFM."""

@@ -1,0 +1,90 @@
+"""Who is a member of what: by attachments, registered ports and claims, and by nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from provisioner.api import InfiniBandFabric
+from provisioner.network.infiniband.compile import Compiled, compile_network
+from tests.network.infiniband.site import attachment, claim, fabric, guid, pool, server, vpc
+
+BLUE, RED = vpc("blue"), vpc("red", ipoib=True)
+GOOD: dict[str, Any] = {
+    "vpcs": [BLUE, RED],
+    "attachments": [attachment("blue", "s1"), attachment("red", "s2")],
+    "servers": [server("s1", "blue", [guid(1), guid(2)]), server("s2", "red", [guid(3)])],
+    "claims": [claim(0x101, BLUE), claim(0x102, RED)],
+}
+
+
+def compiled(of: InfiniBandFabric | None = None, **changes: Any) -> Compiled:
+    return compile_network(of or fabric(), pool=pool((0x100, 0x1FF)), **{**GOOD, **changes})
+
+
+def members(of: InfiniBandFabric | None = None, **changes: Any) -> dict[int, tuple[str, ...]]:
+    return {each.pkey: each.guids for each in compiled(of, **changes).spec.partitions}
+
+
+def test_all_ports_of_an_attached_server_are_in_the_partition_of_its_vpc() -> None:
+    assert members() == {0x101: (guid(1), guid(2)), 0x102: (guid(3),)}
+    assert [(each.vpc, each.ip_over_ib) for each in compiled().spec.partitions] == [
+        ("blue/main", False),
+        ("red/main", True),
+    ]
+    assert compiled().ports == 3
+
+
+def test_the_same_whatever_the_order() -> None:
+    backwards = {name: [*reversed(objects)] for name, objects in GOOD.items()}
+    assert compiled(**backwards) == compiled()
+
+
+def test_another_tenants_attachment_of_a_server_gives_nothing() -> None:
+    theirs = [*GOOD["attachments"], attachment("red", "s1")]
+    assert members(attachments=theirs) == members()
+
+
+def test_a_server_without_tenant_is_in_no_partition() -> None:
+    assert members(servers=[server("s1", None, [guid(1)]), GOOD["servers"][1]]) == {0x102: (guid(3),)}
+
+
+def test_who_is_quarantined_or_going_is_in_no_partition() -> None:
+    gone = {"deletionTimestamp": "2026-01-02T03:04:05Z"}
+    going = attachment("red", "s2", **gone)
+    assert members(attachments=[attachment("blue", "s1", quarantined=True), going]) == {}
+    assert members(vpcs=[BLUE, vpc("red", **gone)]) == {0x101: (guid(1), guid(2))}
+
+
+def test_a_server_that_nobody_accepted_is_in_no_partition() -> None:
+    pending = server("s1", "blue", [guid(1)], acceptance="Pending")
+    assert members(servers=[pending, GOOD["servers"][1]]) == {0x102: (guid(3),)}
+
+
+def test_a_vpc_has_the_p_key_that_is_claimed_for_it_and_no_other() -> None:
+    earlier = vpc("blue", uid="another")
+    assert members(claims=[claim(0x101, earlier), claim(0x102, RED)]) == {0x102: (guid(3),)}
+    released = claim(0x101, BLUE, released="2026-01-02T03:04:05Z")
+    assert members(claims=[released, claim(0x102, RED)]) == {0x102: (guid(3),)}
+
+
+def test_a_vpc_that_asks_for_no_partition_has_none() -> None:
+    without = vpc("blue", partition=False)
+    assert members(vpcs=[without, RED], claims=[claim(0x101, without), claim(0x102, RED)]) == {0x102: (guid(3),)}
+
+
+def test_a_port_that_two_servers_have_registered_is_in_no_partition_and_told_of() -> None:
+    servers = [server("s1", "blue", [guid(1), guid(2)]), server("s2", "red", [guid(2), guid(3)])]
+    assert members(servers=servers) == {0x101: (guid(1),), 0x102: (guid(3),)}
+    assert compiled(servers=servers).doubled == (guid(2),)
+
+
+def test_a_fabric_has_its_own_ports_alone() -> None:
+    servers = [server("s1", "blue", [guid(1)], fabric="rail-1"), server("s2", "red", [guid(3)])]
+    assert members(fabric("rail-1"), servers=servers) == {0x101: (guid(1),)}
+    assert members(fabric(), servers=servers) == {0x102: (guid(3),)}
+
+
+def test_a_servers_port_is_never_shared() -> None:
+    of = fabric(sharedGuids=[guid(1), guid(9)])
+    assert compiled(of).spec.shared_guids == (guid(9),)
+    assert compiled(of).shared_of_servers == (guid(1),)

@@ -1,0 +1,342 @@
+"""The controllers of InfiniBand on a real API server: from a VPC to what a fabric does, and back to a free P_Key."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from provisioner.api import (
+    VPC,
+    Condition,
+    InfiniBandFabric,
+    InfiniBandNetwork,
+    NetworkClaim,
+    NetworkPool,
+    Server,
+    VPCAttachment,
+)
+from provisioner.api.conditions import find_condition
+from provisioner.api.infiniband_network import Partition
+from provisioner.api.network_claim import pkey_claim
+from provisioner.cluster.informer import Informer
+from provisioner.cluster.resources import FABRIC_SECRETS, NAMESPACES, SECRETS, of
+from provisioner.network.infiniband.controller import InfiniBandInformers, build_infiniband_controllers
+from provisioner.network.infiniband.opensm.agent import run
+from tests.network.infiniband.fake_ufm import PASSWORD, USERNAME, FakeUfm, fake_ufm
+from tests.network.infiniband.simulated_fabric import SimulatedFabric, wait_for
+
+if TYPE_CHECKING:
+    from provisioner.cluster.client import Cluster
+
+FIRST = 0x1201
+LAST = FIRST + 2
+"""Nobody else of the shared API server's tests takes P_Keys of the pool."""
+KINDS = (VPCAttachment, VPC, Server, InfiniBandFabric, InfiniBandNetwork)
+
+
+class Site:
+    """Objects of one test, in namespaces and under names of its own."""
+
+    def __init__(self, cluster: Cluster, unique: str) -> None:
+        self.cluster = cluster
+        self.name = unique
+        self.blue, self.red = f"{unique}-blue", f"{unique}-red"
+        for namespace in (self.blue, self.red):
+            body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+            cluster.create(NAMESPACES, body)
+        self.put(NetworkPool, "default", vniRanges=[{"first": 10001, "last": 10010}], pkeyRanges=[RANGE])
+
+    def put(self, kind: type, name: str, namespace: str | None = None, **spec: Any) -> None:
+        type_ = of(kind)
+        metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
+        body = {"apiVersion": type_.api_version, "kind": type_.kind, "metadata": metadata, "spec": spec}
+        self.cluster.apply(body, manager="test")
+
+    def server(self, number: int, tenant: str, guid: str) -> None:
+        self.put(
+            Server,
+            f"{self.name}-s{number}",
+            rackRef="r01",
+            bootMACAddress=f"52:54:00:ab:{int(self.name[1:3], 16):02x}:{number:02x}",
+            acceptance="Accepted",
+            tenant=tenant,
+            infinibandPorts=[{"guid": guid, "fabricRef": self.name}],
+        )
+
+    def vpc(self, namespace: str, name: str = "main") -> None:
+        self.put(VPC, name, namespace, cidrs=["10.1.0.0/16"], infiniband={"partition": True})
+
+    def attach(self, namespace: str, number: int) -> None:
+        spec = {"vpcRef": "main", "serverRef": f"{self.name}-s{number}"}
+        self.put(VPCAttachment, f"s{number}", namespace, **spec)
+
+    def detach(self, namespace: str, number: int) -> None:
+        self.cluster.delete(of(VPCAttachment), f"s{number}", namespace=namespace)
+
+    def pkey(self, namespace: str, name: str = "main") -> str | None:
+        return self.cluster.read(VPC, name, namespace=namespace).status.pkey
+
+    def network(self) -> InfiniBandNetwork | None:
+        found = self.cluster.find(of(InfiniBandNetwork), self.name)
+        return self.cluster.read(InfiniBandNetwork, self.name) if found else None
+
+    def partitions(self) -> tuple[Partition, ...]:
+        network = self.network()
+        return network.spec.partitions if network is not None else ()
+
+    def condition(self, type_: str) -> Condition:
+        found = find_condition(self.cluster.read(InfiniBandFabric, self.name).status.conditions, type_)
+        assert found is not None
+        return found
+
+    def is_ready(self) -> bool:
+        status = self.cluster.read(InfiniBandFabric, self.name).status
+        network = self.network()
+        ready = find_condition(status.conditions, "Ready")
+        return (
+            network is not None
+            and ready is not None
+            and ready.status == "True"
+            and status.network_generation == network.metadata.generation == network.status.observed_generation
+        )
+
+
+RANGE = {"first": FIRST, "last": LAST}
+
+
+@pytest.fixture
+def site(cluster: Cluster, unique: str) -> Iterator[Site]:
+    made = Site(cluster, unique)
+    yield made
+    for kind in KINDS:
+        for body in cluster.list(of(kind)).items:
+            metadata = body["metadata"]
+            if metadata["name"].startswith(unique) or metadata.get("namespace", "").startswith(unique):
+                cluster.delete(of(kind), metadata["name"], namespace=metadata.get("namespace"))
+    for body in cluster.list(of(NetworkClaim)).items:
+        if body["spec"]["holder"]["namespace"].startswith(unique):
+            cluster.delete(of(NetworkClaim), body["metadata"]["name"])
+
+
+@pytest.fixture
+def controllers(cluster: Cluster, site: Site) -> Iterator[Callable[[], None]]:
+    """Starts a leadership; the one before ends."""
+    ends: list[Callable[[], None]] = []
+
+    def begin() -> None:
+        while ends:
+            ends.pop()()
+        stop = threading.Event()
+        made = {
+            name: Informer(cluster, of(kind))
+            for name, kind in {
+                "vpcs": VPC,
+                "attachments": VPCAttachment,
+                "servers": Server,
+                "pools": NetworkPool,
+                "claims": NetworkClaim,
+                "fabrics": InfiniBandFabric,
+                "networks": InfiniBandNetwork,
+            }.items()
+        }
+        built = build_infiniband_controllers(cluster, InfiniBandInformers(**made))
+        for informer in made.values():
+            informer.start(stop)
+        threads = [threading.Thread(target=each.run, args=(stop,), daemon=True) for each in built]
+        for thread in threads:
+            thread.start()
+
+        def end() -> None:
+            stop.set()
+            for thread in threads:
+                thread.join(30)
+
+        ends.append(end)
+
+    yield begin
+    while ends:
+        ends.pop()()
+
+
+def members(site: Site) -> dict[str, tuple[str, ...]]:
+    return {each.vpc.partition("/")[0].rpartition("-")[2]: each.guids for each in site.partitions()}
+
+
+def test_a_vpcs_ports_follow_its_attachments_on_a_real_opensm(
+    site: Site, controllers: Callable[[], None], programs: SimulatedFabric
+) -> None:
+    """From objects to the cards' own tables; then a server moves, a VPC goes, and its P_Key is free for another."""
+    guids = programs.guids
+    programs.start_opensm()
+    assert programs.keys(1) == {0xFFFF}
+    site.put(InfiniBandFabric, site.name, manager="OpenSM")
+    for number, tenant in ((1, site.blue), (2, site.red), (3, site.red)):
+        site.server(number, tenant, guids[number])
+        site.attach(tenant, number)
+    site.vpc(site.blue)
+    site.vpc(site.red)
+    controllers()
+    networks = Informer(site.cluster, of(InfiniBandNetwork), field_selector=f"metadata.name={site.name}")
+    stop = threading.Event()
+    host = replace(programs.host(site.name), sweep_seconds=10.0)
+    agent = threading.Thread(
+        target=run,
+        args=(site.cluster, networks, host, stop),
+        kwargs={"clock": lambda: datetime.now(UTC), "look_seconds": 1.0},
+        daemon=True,
+    )
+    networks.start(stop)
+    agent.start()
+    try:
+        wait_for("a network that is enforced", lambda: len(site.partitions()) == 2 and site.is_ready())
+        blue, red = int(site.pkey(site.blue) or "", 16), int(site.pkey(site.red) or "", 16)
+        assert {blue, red} == {FIRST, FIRST + 1}
+        assert [programs.keys(number) for number in (1, 2, 3)] == [
+            {0x7FFF, 0x8000 | blue},
+            {0x7FFF, 0x8000 | red},
+            {0x7FFF, 0x8000 | red},
+        ]
+        assert site.condition("DefaultPartitionLimited").status == "True"
+
+        site.detach(site.red, 2)
+        site.server(2, site.blue, guids[2])
+        site.attach(site.blue, 2)
+        wait_for("membership to move", lambda: programs.keys(2) == {0x7FFF, 0x8000 | blue} and site.is_ready())
+
+        site.cluster.delete(of(VPC), "main", namespace=site.red)
+        wait_for("the port to be alone", lambda: programs.keys(3) == {0x7FFF})
+        wait_for("its claim to go", lambda: site.cluster.find(of(NetworkClaim), pkey_claim(red)) is None)
+        site.vpc(site.red, "next")
+        wait_for("the P_Key to be given again", lambda: site.pkey(site.red, "next") == f"0x{red:04x}")
+    finally:
+        stop.set()
+        agent.join(30)
+
+
+def test_a_p_key_stays_in_quarantine_while_a_fabric_was_not_read_back(
+    site: Site, controllers: Callable[[], None]
+) -> None:
+    site.put(InfiniBandFabric, site.name, manager="OpenSM")
+    site.server(1, site.blue, "0x506b4b0300a1b201")
+    site.attach(site.blue, 1)
+    site.vpc(site.blue)
+    controllers()
+    wait_for("a partition", lambda: members(site) == {"blue": ("0x506b4b0300a1b201",)})
+    assert site.condition("Ready").reason == "NotAcknowledged"
+    assert f"provisioner infiniband --fabric {site.name}" in site.condition("Ready").message
+    claim = pkey_claim(int(site.pkey(site.blue) or "", 16))
+    site.cluster.delete(of(VPC), "main", namespace=site.blue)
+    wait_for("quarantine", lambda: site.cluster.read(NetworkClaim, claim).status.waits_for == (site.name,))
+    wait_for("its port to be in none", lambda: site.partitions() == ())
+    site.vpc(site.blue, "next")
+    wait_for("another P_Key", lambda: site.pkey(site.blue, "next"))
+    assert pkey_claim(int(site.pkey(site.blue, "next") or "", 16)) != claim
+    wait_for("the count", lambda: site.cluster.read(NetworkPool, "default").status.quarantined_pkeys == 1)
+
+
+def test_a_pool_without_free_p_keys_is_said_at_the_vpc_and_the_next_release_serves_it(
+    site: Site, controllers: Callable[[], None]
+) -> None:
+    controllers()
+    names = [f"v{number}" for number in range(LAST - FIRST + 2)]
+    for name in names:
+        site.vpc(site.blue, name)
+
+    def without() -> list[str]:
+        return [name for name in names if site.pkey(site.blue, name) is None]
+
+    def reason(name: str) -> str | None:
+        status = site.cluster.read(VPC, name, namespace=site.blue).status
+        found = find_condition(status.conditions, "PKeyAssigned")
+        return found.reason if found else None
+
+    wait_for("all but one", lambda: len(without()) == 1 and reason(without()[0]) == "NoPKeyFree")
+    given = {site.pkey(site.blue, name) for name in names} - {None}
+    assert given == {f"0x{pkey:04x}" for pkey in range(FIRST, LAST + 1)}
+    waiting = without()[0]
+    gone = next(name for name in names if name != waiting)
+    site.cluster.delete(of(VPC), gone, namespace=site.blue)
+    wait_for("a P_Key for who waited", lambda: site.pkey(site.blue, waiting))
+
+
+def test_who_leads_next_gives_no_second_p_key(site: Site, controllers: Callable[[], None]) -> None:
+    site.vpc(site.blue)
+    controllers()
+    wait_for("a P_Key", lambda: site.pkey(site.blue))
+    before = site.pkey(site.blue)
+    # As if the leader had died between claim and status.
+    site.cluster.patch(of(VPC), "main", {"status": {"pkey": None}}, namespace=site.blue, subresource="status")
+    controllers()
+    wait_for("the same P_Key", lambda: site.pkey(site.blue) == before)
+    claims = [
+        body for body in site.cluster.list(of(NetworkClaim)).items if body["spec"]["holder"]["namespace"] == site.blue
+    ]
+    assert len(claims) == 1
+
+
+@pytest.fixture
+def ufm(tmp_path: Path) -> Iterator[FakeUfm]:
+    with fake_ufm(tmp_path, default_membership="full") as fake:
+        yield fake
+
+
+def test_a_ufm_is_told_and_its_full_default_partition_keeps_the_fabric_from_being_ready(
+    site: Site, controllers: Callable[[], None], ufm: FakeUfm
+) -> None:
+    guid = "0x506b4b0300a1b2{:02x}".format
+    site.cluster.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": site.name, "namespace": FABRIC_SECRETS},
+            "stringData": {"username": USERNAME, "password": PASSWORD},
+        },
+        manager="test",
+    )
+    access = {"url": ufm.url, "credentialsName": site.name, "certificate": ufm.certificate}
+    site.put(InfiniBandFabric, site.name, manager="UFM", ufm=access)
+    for number, tenant in ((1, site.blue), (2, site.red)):
+        site.server(number, tenant, guid(number))
+        site.attach(tenant, number)
+        site.vpc(tenant)
+    ufm.put(0x42, guid(9))
+    controllers()
+    wait_for("both partitions", lambda: len(ufm.partitions) == 4)
+    blue, red = (int(site.pkey(each) or "", 16) for each in (site.blue, site.red))
+    assert (ufm.members(blue), ufm.members(red)) == ({guid(1): "full"}, {guid(2): "full"})
+    wait_for("the trap to be told", lambda: site.condition("Ready").reason == "FullMembers")
+    assert "default_membership = limited" in site.condition("DefaultPartitionLimited").message
+    network = site.network()
+    assert network is not None
+    assert network.status.observed_generation == network.metadata.generation
+    assert network.status.read_from == "UFM"
+
+    ufm.default_membership = "limited"
+    site.detach(site.red, 2)
+    wait_for("the member to go", lambda: ufm.members(red) == {} and site.is_ready())
+    assert ufm.members(0x42) == {guid(9): "full"}
+
+    ufm.answer_instead = (503, b"{}")
+    site.detach(site.blue, 1)
+    wait_for("its silence to be told", lambda: site.condition("Ready").reason == "UFMFailed")
+    assert PASSWORD not in str(site.cluster.get(of(InfiniBandFabric), site.name))
+    ufm.answer_instead = None
+    wait_for("the last member to go", lambda: ufm.members(blue) == {} and site.is_ready())
+    site.cluster.delete(SECRETS, site.name, namespace=FABRIC_SECRETS)
+
+
+def test_a_fabric_that_is_deleted_leaves_nobody_in_a_partition(site: Site, controllers: Callable[[], None]) -> None:
+    site.put(InfiniBandFabric, site.name, manager="OpenSM")
+    site.server(1, site.blue, "0x506b4b0300a1b201")
+    site.attach(site.blue, 1)
+    site.vpc(site.blue)
+    controllers()
+    wait_for("a partition", site.partitions)
+    site.cluster.delete(of(InfiniBandFabric), site.name)
+    wait_for("an empty network", lambda: site.network() is not None and site.partitions() == ())
