@@ -134,7 +134,8 @@ class Agent:
         return {"conditions": [self._applied(wish, False, "NotReadable", wish.refused or "")]}
 
     def _applied(self, wish: _Wish, holds: bool, reason: str, message: str) -> dict[str, Any]:
-        before = next((c for c in wish.status.get("conditions") or () if c.get("type") == "Applied"), {})
+        found = (c for c in wish.status.get("conditions") or () if c.get("type") == "Applied")
+        before: Mapping[str, Any] = next(found, {})
         said = next((c for c in (self._said or {}).get("conditions", ()) if c["type"] == "Applied"), before)
         status = "True" if holds else "False"
         since = said.get("lastTransitionTime") if said.get("status") == status else None
