@@ -50,7 +50,8 @@ class Site:
         for namespace in (self.blue, self.red):
             body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
             cluster.create(NAMESPACES, body)
-        self.put(NetworkPool, "default", vniRanges=[{"first": 10001, "last": 10010}], pkeyRanges=[RANGE])
+        cluster.delete(of(NetworkPool), "default")  # another test's, whose ranges only grow
+        self.put(NetworkPool, "default", vniRanges=[{"first": 10001, "last": 20000}], pkeyRanges=[RANGE])
 
     def put(self, kind: type, name: str, namespace: str | None = None, **spec: Any) -> None:
         type_ = of(kind)
