@@ -7,7 +7,7 @@ import pytest
 from provisioner.api.dpu_network import PortRule
 from provisioner.network.agent import nft
 from provisioner.network.agent.naming import TABLE
-from provisioner.network.agent.netlink.hooks import chain_devices
+from provisioner.network.agent.netlink.tables import chain_devices
 from provisioner.network.agent.ports import read_port
 from provisioner.network.agent.rules.canonical import canonical
 from provisioner.network.agent.rules.domain import DomainDevices, domain_chains
