@@ -97,7 +97,7 @@ def test_drift_is_found_and_mended(lasting: DPU, drift: str) -> None:
 
 
 DRIFT_AT_HOME = {
-    "the underlay's rules are gone": ("nft", "flush", "chain", "inet", "provisioner", "vxlan"),
+    "the underlay's rules are gone": ("nft", "flush", "chain", "inet", "provisioner", "vxlan_packets"),
     "everything but the mark is gone": ("nft", "delete", "table", "netdev", "provisioner"),
     "the isolated port has an address": ("ip", "addr", "add", "10.66.0.1/24", "dev", "pf2hpf"),
     "the isolated port has IPv6": ("sysctl", "-qw", "net.ipv6.conf.pf2hpf.disable_ipv6=0"),

@@ -52,6 +52,15 @@ def test_what_says_something_else_has_another_form(one: object, other: object) -
     assert canonical(is_at(one)) != canonical(is_at(other))
 
 
+def test_the_target_of_a_solicitation_has_one_form_whether_nft_knows_it_or_not() -> None:
+    def asks_for(left: dict[str, object], right: object) -> str:
+        return canonical([{"match": {"op": "==", "left": {"payload": left}, "right": right}}])
+
+    before = asks_for({"base": "th", "offset": 64, "len": 128}, "0xfd000001000000000000000000000002")
+    assert asks_for({"protocol": "icmpv6", "field": "taddr"}, "fd00:1::2") == before
+    assert asks_for({"protocol": "icmpv6", "field": "taddr"}, "fd00:1::3") != before
+
+
 def test_the_order_of_expressions_and_verdicts_counts() -> None:
     assert canonical([{"accept": None}]) != canonical([{"drop": None}])
     vmap = {
