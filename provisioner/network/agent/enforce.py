@@ -119,7 +119,7 @@ class Enforcer:
         mark = spec_mark(spec, self._ports, situation.backend)
         mended = bool(first.first) and mark in {self._enforced, *first.before.places[HOME].marks}
         agrees = not problems and not attempt.rest
-        self._enforced = mark
+        self._enforced = mark if agrees else None
         if agrees:
             self._leave_mark(mark, attempt.after)
         return Enforced(

@@ -83,7 +83,8 @@ def _entries(kernel: NetlinkSocket, operations: Sequence[Put | Remove]) -> Itera
         try:
             requests.append(_entry(operation, index_of))
         except OSError as error:
-            yield Refused(operation, _words(error))
+            if isinstance(operation, Put):  # what is to go has gone with its device
+                yield Refused(operation, _words(error))
         else:
             sent.append(operation)
     for at, refusal in sorted(kernel.send(requests).items()):

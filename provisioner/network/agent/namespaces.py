@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import socket
 import subprocess
@@ -66,7 +67,10 @@ def delete(name: Place) -> None:
 
 
 def _ip(verb: str, name: Place) -> None:
-    ran = subprocess.run(["ip", "netns", verb, name], capture_output=True, text=True, timeout=30, check=False)
+    try:
+        ran = subprocess.run(["ip", "netns", verb, name], capture_output=True, text=True, timeout=30, check=False)
+    except subprocess.TimeoutExpired:
+        raise OSError(errno.ETIMEDOUT, "ip did not end within 30 s") from None
     if ran.returncode != 0:
         raise OSError(ran.returncode, ran.stderr.strip() or "no reason was given")
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from provisioner.network.agent.naming import TABLE
-from provisioner.network.agent.rules.tables import FAMILIES
+from provisioner.network.agent.netlink.tables import families_with
 
 _PATIENCE_SECONDS: Final = 60
 _PROBE: Final = "provisioner_probe"
@@ -25,15 +25,11 @@ def load(commands: Mapping[str, Any], *, check: bool = False) -> None:
 
 
 def dump() -> list[dict[str, Any]]:
-    """Our tables, those that there are. Raises: NftRefused."""
-    # One call: that a table is not there is no failure, and is told apart from one by the list of tables.
-    listed = json.loads(_run(["nft", "-j", "list", "tables"]) or "{}")
-    there = {
-        entry["table"]["family"]
-        for entry in listed.get("nftables", ())
-        if "table" in entry and entry["table"]["name"] == TABLE
-    }
-    return [json.loads(_run(["nft", "-j", "list", "table", family, TABLE])) for family in FAMILIES if family in there]
+    """Our tables, those that there are. Raises: NftRefused; OSError."""
+    try:
+        return [json.loads(_run(["nft", "-j", "list", "table", family, TABLE])) for family in families_with(TABLE)]
+    except ValueError as error:
+        raise NftRefused(f"nft printed what is no JSON: {error}") from error
 
 
 def has_conntrack() -> bool:

@@ -28,9 +28,9 @@ from provisioner.network.agent.netlink.entries import (
     read_neighbours,
     read_routes,
 )
-from provisioner.network.agent.netlink.hooks import chain_devices
 from provisioner.network.agent.netlink.links import DUMP_HEADER, GET, SeenLink, read_links
 from provisioner.network.agent.netlink.socket import NetlinkSocket
+from provisioner.network.agent.netlink.tables import chain_devices
 from provisioner.network.agent.rules.tables import read_tables
 from provisioner.network.agent.rules.underlay import VXLAN_PORT
 from provisioner.network.agent.state import HOME, MAIN_TABLE, Link, LinkKind, Place, PlaceState, Sysctl

@@ -59,6 +59,10 @@ class Namespace:
         """Whether one of three echo requests is answered."""
         return bool(self.echo(address, **how).answered)
 
+    def reaches_nothing_at(self, address: str, **how: Any) -> bool:
+        """Whether no echo request is answered."""
+        return not self.pings(address, count=2, interval_seconds=0.05, patience_seconds=0.15, **how)
+
     def echo(self, address: str, **how: Any) -> Echoes:
         return self.inside(lambda: echo(address, **how))
 

@@ -183,13 +183,13 @@ def test_of_the_underlay_only_members_are_heard_each_in_its_vni() -> None:
     rules = chains(wanted(what, situation())[HOME])
     assert rules["vni_10001"].count(TWO) == 1
     assert rules["vni_10002"] == '[{"drop":null}]'
-    assert rules["vxlan"].endswith('[{"drop":null}]')
+    assert rules["vxlan_packets"].endswith('[{"drop":null}]')
 
 
 def test_without_a_vpc_no_vxlan_packet_is_taken() -> None:
     rules = chains(wanted(spec([], []), situation())[HOME])
-    assert rules["vxlan"].splitlines()[-1] == '[{"drop":null}]'
-    assert "vmap" not in rules["vxlan"]
+    assert rules["vxlan_packets"].splitlines()[-1] == '[{"drop":null}]'
+    assert "vmap" not in rules["vxlan_packets"]
 
 
 def test_released_is_nothing_but_ports_that_are_down() -> None:

@@ -7,7 +7,7 @@ import pytest
 from provisioner.api.dpu_network import PortRule
 from provisioner.network.agent import nft
 from provisioner.network.agent.naming import TABLE
-from provisioner.network.agent.netlink.hooks import chain_devices
+from provisioner.network.agent.netlink.tables import chain_devices
 from provisioner.network.agent.ports import read_port
 from provisioner.network.agent.rules.canonical import canonical
 from provisioner.network.agent.rules.domain import DomainDevices, domain_chains
@@ -50,6 +50,15 @@ def test_what_says_the_same_has_one_form(one: object, other: object) -> None:
 @pytest.mark.parametrize(("one", "other"), OTHERS)
 def test_what_says_something_else_has_another_form(one: object, other: object) -> None:
     assert canonical(is_at(one)) != canonical(is_at(other))
+
+
+def test_the_target_of_a_solicitation_has_one_form_whether_nft_knows_it_or_not() -> None:
+    def asks_for(left: dict[str, object], right: object) -> str:
+        return canonical([{"match": {"op": "==", "left": {"payload": left}, "right": right}}])
+
+    before = asks_for({"base": "th", "offset": 64, "len": 128}, "0xfd000001000000000000000000000002")
+    assert asks_for({"protocol": "icmpv6", "field": "taddr"}, "fd00:1::2") == before
+    assert asks_for({"protocol": "icmpv6", "field": "taddr"}, "fd00:1::3") != before
 
 
 def test_the_order_of_expressions_and_verdicts_counts() -> None:

@@ -1,6 +1,7 @@
 """One form for each rule, however nft prints it: prefixes are ranges, ranges that touch are one, sets have an order.
 
-nft merges intervals, prints /32 as an address and a set in the kernel's order. Two rules have the same form only if
+nft merges intervals, prints /32 as an address and a set in the kernel's order; from 1.0.7 on it knows the target of a
+neighbour solicitation by its name. Two rules have the same form only if
 they say the same.
 """
 
@@ -37,10 +38,21 @@ def _one_form(value: Any) -> Any:
             return _set([value])
         if value == _ND_TARGET:
             return _ND_TARGET_RAW
+        if "left" in value and _one_form(value["left"]) == _ND_TARGET_RAW:
+            value = {**value, "right": _as_addresses(value.get("right"))}
         return {key: _one_form(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_one_form(item) for item in value]
     return _set([value]) if isinstance(value, str) and _address(value) is not None else value
+
+
+def _as_addresses(right: Any) -> Any:
+    """An address that nft took for a number, 0x and 32 digits."""
+    if isinstance(right, dict) and set(right) == {"set"}:
+        return {"set": [_as_addresses(each) for each in right["set"]]}
+    if isinstance(right, str) and right.startswith("0x"):
+        return str(IPv6Address(int(right, 16)))
+    return right
 
 
 def _set(items: Any) -> Any:

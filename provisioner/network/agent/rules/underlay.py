@@ -24,6 +24,7 @@ from provisioner.network.agent.state import Chain, Hook
 
 VXLAN_PORT: Final = 4789
 _BEFORE_FILTERS: Final = -10
+_VXLAN: Final = "vxlan_packets"
 _VNI: Final = raw("th", 96, 24)  # 8 bytes of UDP, 4 of VXLAN's flags
 
 
@@ -36,9 +37,9 @@ def underlay_chains(vtep: str, members: Mapping[int, Iterable[str]]) -> list[Cha
             "inet",
             "underlay",
             Hook("input", _BEFORE_FILTERS, "accept"),
-            (rule(match(field("udp", "dport"), VXLAN_PORT), goto("vxlan")),),
+            (rule(match(field("udp", "dport"), VXLAN_PORT), goto(_VXLAN)),),
         ),
-        Chain("inet", "vxlan", None, (rule(differs(field("ip", "daddr"), vtep), DROP), *by_vni, rule(DROP))),
+        Chain("inet", _VXLAN, None, (rule(differs(field("ip", "daddr"), vtep), DROP), *by_vni, rule(DROP))),
     ]
     for vni, vteps in sorted(members.items()):
         known = [ip_network(each) for each in vteps]

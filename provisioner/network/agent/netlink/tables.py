@@ -1,4 +1,4 @@
-"""Which device each base chain of the netdev family is asked for: nft 1.0.6 leaves that out of its JSON."""
+"""What nft does not tell: which tables there are, without reading them; and, in its 1.0.6, a base chain's device."""
 
 from __future__ import annotations
 
@@ -7,13 +7,27 @@ from typing import Final
 
 from provisioner.network.agent.netlink.socket import NetlinkSocket
 from provisioner.network.agent.netlink.wire import all_attributes, attributes
+from provisioner.network.agent.state import Family
 
 _NETFILTER: Final = 12
-_GET_CHAIN: Final = 10 << 8 | 4
+_GET_TABLE, _GET_CHAIN = 10 << 8 | 1, 10 << 8 | 4
+_FAMILIES: Final[dict[int, Family]] = {1: "inet", 5: "netdev"}
 _NETDEV: Final = 5
 _HEADER: Final = struct.Struct("=BBH")
+_TABLE_NAME: Final = 1
 _TABLE, _NAME, _HOOK = 1, 3, 4
 _DEVICE, _DEVICES = 3, 4
+
+
+def families_with(table: str) -> list[Family]:
+    """The families that have a table of this name. Raises: OSError, if the kernel refuses."""
+    with NetlinkSocket(_NETFILTER) as kernel:
+        bodies = kernel.dump(_GET_TABLE, _HEADER.pack(0, 0, 0))
+    return [
+        _FAMILIES[body[0]]
+        for body in bodies
+        if body[0] in _FAMILIES and _text(attributes(body, _HEADER.size).get(_TABLE_NAME, b"")) == table
+    ]
 
 
 def chain_devices(table: str) -> dict[str, str]:

@@ -1,0 +1,136 @@
+"""Messages to the kernel and its dumps: what is put is read back, and what a batch was refused is told by its place."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Sequence
+
+import pytest
+
+from provisioner.network.agent.kernel import carry_out
+from provisioner.network.agent.netlink.entries import (
+    AF_BRIDGE,
+    DUMP_ADDRESSES,
+    GET_ADDRESS,
+    GET_NEIGHBOUR,
+    GET_ROUTE,
+    dump_neighbours,
+    dump_routes,
+    read_addresses,
+    read_fdb,
+    read_neighbours,
+    read_routes,
+    route,
+)
+from provisioner.network.agent.netlink.socket import NetlinkSocket
+from provisioner.network.agent.netlink.wire import attribute, attributes, message, messages, text, u32
+from provisioner.network.agent.operations import Entry, Put, Remove
+from provisioner.network.agent.state import HOME, Address, FdbEntry, Neighbour, Route
+from tests.network.agent.rack import DPU, Rack
+
+VRF_TABLE = 10001
+ENTRIES: tuple[Entry, ...] = (
+    Address("pf0hpf", "10.1.0.2", 32),
+    Address("pf0hpf", "fd00:1::2", 128),
+    Neighbour("pf0hpf", "10.1.0.3", "52:54:00:00:00:01"),
+    Neighbour("vx1", "fe80::c000:202", "02:00:c0:00:02:02"),
+    FdbEntry("vx1", "02:00:c0:00:02:02", "192.0.2.2"),
+    Route("10.1.0.3/32", "pf0hpf", metric=64, mtu_bytes=1450),
+    Route("fd00:1::3/128", "pf0hpf", metric=64, mtu_bytes=1450),
+    Route("10.1.0.5/32", "vx1", "192.0.2.2", metric=64),
+    Route("fd00:1::5/128", "vx1", "fe80::c000:202", metric=64),
+    # As in a VRF: the table is a number beyond a byte, and what has no route in it is unreachable.
+    Route("0.0.0.0/0", table=VRF_TABLE, metric=4278198272, kind="unreachable"),
+    Route("::/0", table=VRF_TABLE, metric=4278198272, kind="unreachable"),
+    Route("10.1.0.3/32", "pf0hpf", table=VRF_TABLE, metric=64),
+    Route("10.1.0.5/32", "vx1", "192.0.2.2", table=VRF_TABLE, metric=64),
+)
+
+
+def a_dpu(network: Rack) -> DPU:
+    dpu = network.dpu("192.0.2.1")
+    dpu.ip("link", "add", "vx1", "type", "vxlan", "id", "1", "local", "192.0.2.1", "dstport", "4789", "nolearning")
+    dpu.ip("link", "set", "vx1", "up")
+    return dpu
+
+
+def dumped() -> set[Entry]:
+    """What the kernel has on pf0hpf and vx1, without what it made itself."""
+    devices = {socket.if_nametoindex(name): name for name in ("pf0hpf", "vx1")}
+    tables = frozenset({VRF_TABLE})
+    with NetlinkSocket() as kernel:
+        found: set[Entry] = set(read_addresses(kernel.dump(GET_ADDRESS, DUMP_ADDRESSES), devices))
+        for family in (socket.AF_INET, socket.AF_INET6):
+            found |= set(read_routes(kernel.dump(GET_ROUTE, dump_routes(family)), devices, tables))
+            found |= set(read_neighbours(kernel.dump(GET_NEIGHBOUR, dump_neighbours(family)), devices))
+        found |= set(read_fdb(kernel.dump(GET_NEIGHBOUR, dump_neighbours(AF_BRIDGE)), devices))
+    return {
+        each
+        for each in found
+        if not (isinstance(each, Address) and each.address.startswith("fe80:"))
+        and not (isinstance(each, Route) and each.destination == "fe80::/64")
+    }
+
+
+def test_what_is_put_is_read_back_and_what_is_removed_is_gone(network: Rack) -> None:
+    dpu = a_dpu(network)
+
+    def put_and_remove() -> None:
+        assert dumped() == set()
+        assert carry_out([Put(HOME, entry) for entry in ENTRIES]) == []
+        assert dumped() == set(ENTRIES)
+        for entry in reversed(ENTRIES):
+            assert carry_out([Remove(HOME, entry)]) == []
+            assert entry not in dumped()
+        assert dumped() == set()
+        assert carry_out([Remove(HOME, entry) for entry in ENTRIES]) == [], "what is not there is gone already"
+
+    dpu.inside(put_and_remove)
+
+
+def test_of_a_batch_of_several_writes_the_refused_are_told_and_the_others_carried_out(network: Rack) -> None:
+    dpu = a_dpu(network)
+    good = [Route(f"10.{high}.{low}.0/32", "pf0hpf", metric=64) for high in range(20) for low in range(250)]
+    bad = {7: Route("10.66.0.0/32", "pf0hpf", "127.0.0.1", metric=64), 4000: Route("fd00::/128", "pf0hpf", "ff02::1")}
+
+    def send() -> None:
+        wanted: list[Route] = list(good)
+        for place, each in bad.items():
+            wanted.insert(place, each)
+        with NetlinkSocket() as kernel:
+            refused = kernel.send([route(each, socket.if_nametoindex, wanted=True) for each in wanted])
+        assert sorted(refused) == sorted(bad)
+        assert all(each.errno == errno.EINVAL and each.words for each in refused.values())
+        assert len([each for each in dumped() if isinstance(each, Route)]) == len(good)
+
+    dpu.inside(send)
+
+
+def test_an_entry_of_a_device_that_is_not_there_is_refused_and_no_other(network: Rack) -> None:
+    dpu = a_dpu(network)
+    absent, present = Route("10.1.0.9/32", "pf9hpf"), Route("10.1.0.3/32", "pf0hpf")
+    (refused,) = dpu.inside(lambda: carry_out([Put(HOME, absent), Put(HOME, present)]))
+    assert (refused.operation, "interface" in refused.why) == (Put(HOME, absent), True)
+    assert present in dpu.inside(dumped)
+    assert dpu.inside(lambda: carry_out([Remove(HOME, absent)])) == [], "it has gone with its device"
+
+
+def test_operations_in_a_namespace_that_is_not_there_are_refused_one_by_one() -> None:
+    operations: Sequence[Put] = [Put("vpc-0.nowhere", entry) for entry in ENTRIES[:2]]
+    refused = carry_out(operations)
+    assert [each.operation for each in refused] == operations
+    assert all("No such file" in each.why for each in refused)
+
+
+def test_attributes_survive_their_way() -> None:
+    data = text(3, "pf0hpf") + u32(4, 1450) + attribute(0x8000 | 18, b"\1\2\3")
+    assert attributes(data) == {3: b"pf0hpf\0", 4: (1450).to_bytes(4, "little"), 18: b"\1\2\3"}
+    assert list(messages(message(24, 5, 7, data) * 2)) == [(24, 5, 7, data)] * 2
+
+
+@pytest.mark.parametrize("broken", [b"", b"\0", b"\3\0\1\0", b"\xff\xff\1\0abc", b"\0\0\0\0" * 4])
+def test_what_is_cut_off_or_lies_about_its_length_ends_the_reading(broken: bytes) -> None:
+    assert attributes(broken) == {}
+    assert attributes(u32(1, 2) + broken) == {1: b"\2\0\0\0"}
+    assert list(messages(broken + bytes(4))) == []
