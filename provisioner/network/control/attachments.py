@@ -15,7 +15,7 @@ from provisioner.api.errors import NotFound, Retryable
 from provisioner.api.network_claim import ClaimHolder, port_claim
 from provisioner.api.vpc_attachment import VPCAttachmentStatus
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.controller import RESYNC_SECONDS, Controller
+from provisioner.cluster.controller import RESYNC_SECONDS, Controller, Settling
 from provisioner.cluster.events import Events
 from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnWrites
 from provisioner.cluster.resources import ResourceType, of
@@ -33,6 +33,8 @@ from provisioner.network.control.writes import MANAGER, Generations
 log = structlog.get_logger(__name__)
 
 WORKERS: Final = 4
+SETTLE_SECONDS: Final = 1.0
+"""What is most often over within so long is not told: that a DPU has not confirmed yet."""
 RETRY_SECONDS: Final = 15.0
 """What waits for something of others is looked at so often, whatever the caches tell."""
 
@@ -50,6 +52,7 @@ class Attachments:
         refused: Callable[[str], str | None],
         controller: Callable[..., Controller],
         clock: Callable[[], datetime],
+        monotonic: Callable[[], float],
     ) -> None:
         self._cluster = cluster
         self._facts = facts
@@ -59,6 +62,7 @@ class Attachments:
         self._refused = refused
         self._clock = clock
         self._claimer = Claimer(cluster, own, clock)
+        self._settling = Settling(SETTLE_SECONDS, monotonic)
         self.controller = controller("network-attachments", self.reconcile, workers=WORKERS)
 
     def reconcile(self, key: str) -> float | None:
@@ -79,7 +83,12 @@ class Attachments:
             return BEHIND_SECONDS
         standing = self._stand(attachment, vpc, vni, at, wanted)
         status = attachment_status(attachment, standing, self._clock())
-        if to_json(status) != to_json(attachment.status):
+        if to_json(status) == to_json(attachment.status):
+            self._settling.is_written(key)
+        elif status.conditions[0].reason.startswith("WaitsFor") and (rest := self._settling.rest(key)) > 0:
+            return rest
+        else:
+            self._settling.is_written(key)
             self._write(key, body, attachment, status)
         return RETRY_SECONDS if status.conditions[0].status != "True" else RESYNC_SECONDS
 
