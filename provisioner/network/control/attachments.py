@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
@@ -12,18 +12,19 @@ from provisioner.api import VPC, NetworkClaim, VPCAttachment
 from provisioner.api.codec import decode_shared, to_json
 from provisioner.api.conditions import find_condition
 from provisioner.api.errors import NotFound, Retryable
-from provisioner.api.network_claim import ClaimHolder, port_claim
+from provisioner.api.network_claim import ClaimHolder
 from provisioner.api.vpc_attachment import VPCAttachmentStatus
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.controller import RESYNC_SECONDS, Controller
+from provisioner.cluster.controller import RESYNC_SECONDS, Controller, Settling
 from provisioner.cluster.events import Events
 from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnWrites
 from provisioner.cluster.resources import ResourceType, of
 from provisioner.cluster.source import Object, look_up
 from provisioner.network.control.claims.claimer import MOST_ATTEMPTS, Claimer
 from provisioner.network.control.claims.wanted import Wanted, want_for_attachment
+from provisioner.network.control.compile.compile import MOST_PORTS
 from provisioner.network.control.compile.place import Place
-from provisioner.network.control.compile.security import groups_of, missing_of
+from provisioner.network.control.compile.security import MOST_RULE_BYTES, groups_of, missing_of, size_of
 from provisioner.network.control.compile.view import Endpoint, port_of
 from provisioner.network.control.facts import Facts, addresses_of
 from provisioner.network.control.report.attachment import Standing, attachment_status
@@ -33,6 +34,8 @@ from provisioner.network.control.writes import MANAGER, Generations
 log = structlog.get_logger(__name__)
 
 WORKERS: Final = 4
+SETTLE_SECONDS: Final = 1.0
+"""What is most often over within so long is not told: that a DPU has not confirmed yet."""
 RETRY_SECONDS: Final = 15.0
 """What waits for something of others is looked at so often, whatever the caches tell."""
 
@@ -50,6 +53,7 @@ class Attachments:
         refused: Callable[[str], str | None],
         controller: Callable[..., Controller],
         clock: Callable[[], datetime],
+        monotonic: Callable[[], float],
     ) -> None:
         self._cluster = cluster
         self._facts = facts
@@ -59,6 +63,7 @@ class Attachments:
         self._refused = refused
         self._clock = clock
         self._claimer = Claimer(cluster, own, clock)
+        self._settling = Settling(SETTLE_SECONDS, monotonic)
         self.controller = controller("network-attachments", self.reconcile, workers=WORKERS)
 
     def reconcile(self, key: str) -> float | None:
@@ -79,7 +84,12 @@ class Attachments:
             return BEHIND_SECONDS
         standing = self._stand(attachment, vpc, vni, at, wanted)
         status = attachment_status(attachment, standing, self._clock())
-        if to_json(status) != to_json(attachment.status):
+        if to_json(status) == to_json(attachment.status):
+            self._settling.is_written(key)
+        elif status.conditions[0].reason.startswith("WaitsFor") and (rest := self._settling.rest(key)) > 0:
+            return rest
+        else:
+            self._settling.is_written(key)
             self._write(key, body, attachment, status)
         return RETRY_SECONDS if status.conditions[0].status != "True" else RESYNC_SECONDS
 
@@ -124,13 +134,17 @@ class Attachments:
                     message=f"{words}that nothing passes: make it, or delete this attachment",
                 ),
             )
-        bodies: Iterable[Object] = self._facts.lookups.claims_by_vni.get(vni)
-        known = {each["metadata"]["name"]: decode_shared(NetworkClaim, each) for each in bodies}
-        if isinstance(at, Place):
-            name = port_claim(at.dpu, at.function)
-            port = look_up(NetworkClaim, self._facts.caches.claims, name)
-            known |= {name: port} if port is not None else {}
-        return want_for_attachment(attachment, vpc, vni, at, held, known | refused)
+
+        def find(name: str) -> NetworkClaim | None:
+            return refused.get(name) or look_up(NetworkClaim, self._facts.caches.claims, name)
+
+        is_full = isinstance(at, Place) and self._is_full(at)
+        return want_for_attachment(attachment, vpc, vni, at, held, find, is_full=is_full)
+
+    def _is_full(self, at: Place) -> bool:
+        """Whether the DPU is told of as many functions as it can be, and not of this one."""
+        claimed = sorted(str(each["spec"]["value"]) for each in self._facts.lookups.claims_by_dpu.get(at.dpu))
+        return len(claimed) >= MOST_PORTS and at.value not in claimed[:MOST_PORTS]
 
     def _make(self, key: str, attachment: VPCAttachment, wanted: Wanted) -> NetworkClaim | None:
         """Returns: the claim of another one that is in the way; None if all could be made."""
@@ -155,7 +169,7 @@ class Attachments:
         if vpc is not None and vni is not None:
             addresses = addresses_of(vpc, attachment, self._facts.held_by(attachment).addresses(vni))
             endpoint = self._endpoint(attachment, f"{attachment.metadata.namespace}/{vpc.name}")
-            trouble = trouble or self._missing_group(attachment, vpc)
+            trouble = trouble or self._group_trouble(attachment, vpc)
         place = at if isinstance(at, Place) else None
         if trouble is None and endpoint is None and place is not None and (self._facts.rival_of(place) is not None):
             trouble = Trouble(
@@ -177,11 +191,18 @@ class Attachments:
     def _endpoint(self, attachment: VPCAttachment, vpc: str) -> Endpoint | None:
         view = self._facts.view(vpc)
         key = f"{attachment.metadata.namespace}/{attachment.name}"
-        return next((each for each in view.endpoints if each.attachment == key), None) if view is not None else None
+        return view.by_attachment.get(key) if view is not None else None
 
-    def _missing_group(self, attachment: VPCAttachment, vpc: VPC) -> Trouble | None:
+    def _group_trouble(self, attachment: VPCAttachment, vpc: VPC) -> Trouble | None:
         names = groups_of(vpc, attachment)
-        missing = missing_of(names, self._facts.groups_in(attachment.metadata.namespace, names))
+        groups = self._facts.groups_in(attachment.metadata.namespace, names)
+        missing = missing_of(names, groups)
+        if not missing and size_of(groups.values()) > MOST_RULE_BYTES:
+            return Trouble(
+                reason="TooManyRules",
+                message=f"the rules of its SecurityGroups ({', '.join(names)}) are more than {MOST_RULE_BYTES} bytes, "
+                "so that nothing passes: name fewer groups, or fewer ports and cidrs in them",
+            )
         if not missing:
             return None
         whose = "it" if missing[0] in attachment.spec.security_group_refs else f"VPC '{vpc.name}'"

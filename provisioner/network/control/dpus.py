@@ -75,12 +75,12 @@ class DPUs:
             if vtep is None:
                 return None
             self._grant(name, body)
-            wanted = to_json(compile_network(name, vtep, self._facts.views_on(name)))
-            self._write(name, before, wanted)
+            views = self._facts.views_on(name)
+            self._write(name, before, to_json(compile_network(name, vtep, views)))
         return RESYNC_SECONDS
 
     def _write(self, name: str, before: Object | None, wanted: dict[str, Any]) -> None:
-        if before is not None and canonical(before["spec"]) == canonical(wanted):
+        if before is not None and (before["spec"] == wanted or canonical(before["spec"]) == canonical(wanted)):
             self.refused.pop(name, None)
             return
         type_ = of(DPUNetwork)

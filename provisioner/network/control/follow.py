@@ -141,7 +141,7 @@ class Follow:
             if new is None:
                 self._queue_attachments_on(dpu)
         if new is None:
-            self._queue_claims(self._lookups.claims_by_vni.get(vni_in(body)))
+            self._queue_claims(self._lookups.released_by_vni.get(vni_in(body)))
 
     def server_changed(self, key: str, old: Maybe, new: Maybe) -> None:
         if (old is None) != (new is None):
@@ -192,7 +192,7 @@ class Follow:
                 self._queues.attachments.add(holder_of(claim)[1])
         vnis = {vni for body in (old, new) if body is not None for vni in vnis_held(body)}
         for vni in vnis:
-            self._queue_claims(self._lookups.claims_by_vni.get(vni))
+            self._queue_claims(self._lookups.released_by_vni.get(vni))
 
     def grant_changed(self, key: str, old: Maybe, new: Maybe) -> None:
         labels = ((new or old or {}).get("metadata") or {}).get("labels") or {}
@@ -222,8 +222,7 @@ class Follow:
 
     def _queue_claims(self, claims: Iterable[Object]) -> None:
         for claim in claims:
-            if is_released(claim):
-                self._queues.claims.add(claim["metadata"]["name"])
+            self._queues.claims.add(claim["metadata"]["name"])
 
     def _tell_groups(self, body: Maybe) -> None:
         for name in spec_of(body).get("securityGroupRefs") or ():

@@ -48,6 +48,7 @@ class Lookups:
         self.vpcs_by_peer = caches.vpcs.index(peers_named)
         self.claims_by_holder = caches.claims.index(_holders)
         self.claims_by_vni = caches.claims.index(lambda body: [vni_in(body)])
+        self.released_by_vni = caches.claims.index(lambda body: [vni_in(body)] if is_released(body) else [])
         self.claims_by_dpu = caches.claims.index(lambda body: [dpu_in(body)])
         self.vni_claims = caches.claims.index(lambda body: ["VNI"] if spec_of(body).get("type") == "VNI" else [])
         self.dpus_by_server = caches.dpus.index(lambda body: [spec_of(body).get("serverRef")])

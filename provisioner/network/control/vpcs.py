@@ -20,7 +20,7 @@ from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnWrites
 from provisioner.cluster.resources import ResourceType, of
 from provisioner.cluster.source import Object, look_up
 from provisioner.network.control.claims.claimer import MOST_ATTEMPTS, Claimer
-from provisioner.network.control.claims.wanted import Wanted, want_vni
+from provisioner.network.control.claims.wanted import TakenVNIs, Wanted, want_vni
 from provisioner.network.control.compile.peers import peer_trouble
 from provisioner.network.control.compile.security import missing_of
 from provisioner.network.control.compile.view import route_trouble
@@ -77,10 +77,10 @@ class VPCs:
         return RETRY_SECONDS if trouble is not None else RESYNC_SECONDS
 
     def _claim(self, key: str, vpc: VPC) -> Wanted:
-        refused: set[int] = set()
+        refused: dict[str, NetworkClaim] = {}
         wanted = self._want(vpc, refused)
         while (other := self._make(key, vpc, wanted)) is not None:
-            refused.add(int(other.spec.value))
+            refused[other.name] = other
             if len(refused) > MOST_ATTEMPTS:
                 raise Retryable(f"VPC {key}: the last {MOST_ATTEMPTS} values were taken meanwhile")
             wanted = self._want(vpc, refused)
@@ -90,11 +90,12 @@ class VPCs:
                 self._claimer.release(key, found)
         return wanted
 
-    def _want(self, vpc: VPC, refused: set[int]) -> Wanted:
+    def _want(self, vpc: VPC, refused: dict[str, NetworkClaim]) -> Wanted:
+        def find(name: str) -> NetworkClaim | None:
+            return refused.get(name) or look_up(NetworkClaim, self._facts.caches.claims, name)
+
         pool = look_up(NetworkPool, self._facts.caches.pools, THE_POOL)
-        held = self._facts.vnis_of(vpc)
-        bodies = self._facts.lookups.vni_claims.get("VNI") if not held else []
-        return want_vni(vpc, pool, held, {int(each["spec"]["value"]) for each in bodies} | refused)
+        return want_vni(vpc, pool, self._facts.vnis_of(vpc), TakenVNIs(find))
 
     def _make(self, key: str, vpc: VPC, wanted: Wanted) -> NetworkClaim | None:
         """Returns: the claim of another one that is in the way; None if all could be made."""

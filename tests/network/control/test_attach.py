@@ -439,3 +439,25 @@ def test_peers_reach_each_other_once_both_say_so(world: World) -> None:
     world.settle()
     assert [each["vni"] for each in world.spec("d1")["vpcs"]] == [blue]
     assert [each["vni"] for each in world.spec("d5")["vpcs"]] == [red]
+
+
+def test_rules_that_are_too_long_for_one_port_isolate_it_with_words(world: World) -> None:
+    cidrs = [f"fd00:{n:x}:aaaa:bbbb:cccc:dddd:eeee::/112" for n in range(32)]
+    world.add(group("blue", "large", *(rule(cidrs=cidrs, priority=n) for n in range(128))))
+    world.add(attachment("blue", "a", "s1", securityGroupRefs=["large"]), attachment("blue", "b", "s2"))
+    world.settle()
+    assert world.ready("blue", "a") == ("False", "TooManyRules")
+    assert world.spec("d1")["ports"][0]["state"] == "Isolated"
+    assert world.ready("blue", "b") == ("True", "Enforced")
+
+
+def test_a_dpu_takes_as_many_attachments_as_it_can_be_told_of(world: World) -> None:
+    world.add(*(attachment("blue", f"n{n}", "s1", function=f"pf0vf{n}") for n in range(130)))
+    world.add(vpc("blue", "more", cidrs=["10.8.0.0/16"]))
+    world.add(*(attachment("blue", f"m{n}", "s1", function=f"pf1vf{n}", vpcRef="more") for n in range(135)))
+    world.settle(20)
+    names = (*(f"n{n}" for n in range(130)), *(f"m{n}" for n in range(135)))
+    reasons = [world.ready("blue", name)[1] for name in names]
+    assert reasons.count("Enforced") <= 256
+    assert set(reasons) == {"Enforced", "DPUFull", "AddressesExhausted"}
+    assert len(world.spec("d1")["ports"]) == reasons.count("Enforced")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from typing import Any
 
 from hypothesis import given
@@ -198,3 +199,18 @@ def test_whoever_is_whose_peer_is_the_same_seen_from_both(made: list[tuple[str, 
     found = vpcs(**{name: (cidr, "".join(peers)) for name, (cidr, peers) in zip("abcd", made, strict=True)})
     pairs = {(key, f"t/{peer.name}") for key, each in found.items() for peer in peers_of(each, found.get)}
     assert pairs == {(two, one) for one, two in pairs}
+
+
+def test_rules_that_do_not_fit_into_the_object_isolate_their_ports_and_no_others() -> None:
+    cidrs = [f"fd00:{n:x}:aaaa:bbbb:cccc:dddd:eeee::/112" for n in range(32)]
+    long = [objects.rule(cidrs=cidrs, priority=n) for n in range(40)]
+    large = decode(SecurityGroup, objects.group("t", "large", *long))
+    small = decode(SecurityGroup, objects.group("t", "small", objects.rule()))
+    ports = [endpoint(1, f"10.1.0.{2 * n + 1}", function=f"pf0vf{n + 10}", groups=(large,)) for n in range(1, 20)]
+    a = view("t/a", 1, endpoint(1, "10.1.0.201", function="pf0vf99", groups=(small,)), *ports)
+    spec = compiled(1, a)
+    states = [each["state"] for each in spec["ports"]]
+    assert states[0] == states[-1] == "Tenant"
+    assert 0 < states.count("Isolated") < 19
+    assert len(json.dumps(spec)) < 2**20
+    assert all("rules" not in each for each in spec["ports"] if each["state"] == "Isolated")

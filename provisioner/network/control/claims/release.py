@@ -20,7 +20,7 @@ from provisioner.api.codec import decode_shared
 from provisioner.api.errors import NotFound
 from provisioner.api.meta import Resource, rfc3339
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.controller import Controller
+from provisioner.cluster.controller import Controller, Settling
 from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnWrites
 from provisioner.cluster.resources import ResourceType, of
 from provisioner.cluster.source import Object, spec_of
@@ -32,6 +32,8 @@ log = structlog.get_logger(__name__)
 
 WAITS_SECONDS: Final = 30.0
 """A claim that waits for DPUs is looked at so often, should a change have been missed."""
+SETTLE_SECONDS: Final = 2.0
+"""Whom a claim waits for is told once it has waited so long: most DPUs confirm before."""
 MOST_NAMED: Final = 8
 
 _HOLDERS: Final[Mapping[str, type[Resource]]] = {"VPC": VPC, "VPCAttachment": VPCAttachment}
@@ -79,12 +81,14 @@ class Releases:
         compilations: Compilations,
         controller: Callable[..., Controller],
         clock: Callable[[], datetime],
+        monotonic: Callable[[], float],
     ) -> None:
         self._cluster = cluster
         self._facts = facts
         self._own = own
         self._compilations = compilations
         self._clock = clock
+        self._settling = Settling(SETTLE_SECONDS, monotonic)
         self._moments: dict[str, int] = {}
         self.controller = controller("network-releases", self.reconcile)
 
@@ -95,6 +99,7 @@ class Releases:
         body = self._facts.caches.claims.get(name)
         if body is None:
             self._moments.pop(name, None)
+            self._settling.is_written(name)
             return None
         if not self._own.are_seen(name, self._look):
             return BEHIND_SECONDS
@@ -128,7 +133,11 @@ class Releases:
             return BEHIND_SECONDS
         waits = sorted(set(dpus_with(claim, self._networks(body, claim))))
         if waits or self._is_needed(claim):
-            if tuple(waits[:MOST_NAMED]) != claim.status.waits_for:
+            if tuple(waits[:MOST_NAMED]) == claim.status.waits_for:
+                self._settling.is_written(claim.name)
+            elif (rest := self._settling.rest(claim.name)) > 0:
+                return rest
+            else:
                 self._write(body, {"releasedTime": claim.status.released_time, "waitsFor": waits[:MOST_NAMED]})
             return WAITS_SECONDS
         metadata = body["metadata"]

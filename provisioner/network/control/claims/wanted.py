@@ -2,22 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Container
 from dataclasses import dataclass
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from provisioner.api import VPC, NetworkClaim, NetworkPool, VPCAttachment
 from provisioner.api.network_claim import ClaimedValue, address_claim, port_claim, vni_claim
 from provisioner.api.network_pool import THE_POOL
 from provisioner.network.control.claims.allocate import (
+    Address,
     choose_address,
     choose_vni,
     judge_wish,
     subnets_of,
     versions_of,
 )
+from provisioner.network.control.compile.compile import MOST_PORTS
 from provisioner.network.control.compile.place import Place
 from provisioner.network.control.trouble import Trouble
+
+FindClaim = Callable[[str], NetworkClaim | None]
+"""By name."""
+
+
+class TakenAddresses(Container[Address]):
+    """The addresses of a VPC that are claimed, each asked for by the name of its claim."""
+
+    def __init__(self, vni: int, find: FindClaim) -> None:
+        self._vni = vni
+        self._find = find
+
+    def __contains__(self, address: object) -> bool:
+        if not isinstance(address, IPv4Address | IPv6Address):
+            return False
+        return self._find(address_claim(self._vni, address)) is not None
+
+
+class TakenVNIs(Container[int]):
+    """The VNIs that are claimed, each asked for by the name of its claim."""
+
+    def __init__(self, find: FindClaim) -> None:
+        self._find = find
+
+    def __contains__(self, vni: object) -> bool:
+        return isinstance(vni, int) and self._find(vni_claim(vni)) is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +68,7 @@ class Wanted:
     trouble: Trouble | None = None
 
 
-def want_vni(vpc: VPC, pool: NetworkPool | None, held: Collection[int], taken: Collection[int]) -> Wanted:
+def want_vni(vpc: VPC, pool: NetworkPool | None, held: Collection[int], taken: Container[int]) -> Wanted:
     """held: VNIs that the VPC has claimed; it keeps the one in its status, or the first. taken: those of all."""
     if held:
         kept = vpc.status.vni if vpc.status.vni in held else min(held)
@@ -71,21 +99,26 @@ def want_for_attachment(
     vni: int,
     at: Place | Trouble,
     held: Collection[NetworkClaim],
-    known: Mapping[str, NetworkClaim],
+    find: FindClaim,
+    *,
+    is_full: bool = False,
 ) -> Wanted:
-    """held: claims of the attachment that are not released. known: all claims in the VPC and of the function, by
-    name, released ones too."""
+    """held: claims of the attachment that are not released. find: a claim by its name, released ones too. is_full:
+    whether no more functions of the DPU can be attached."""
     mine = {each.name for each in held}
     trouble = at if isinstance(at, Trouble) else None
     wants: list[Want] = []
     if isinstance(at, Place):
         name = port_claim(at.dpu, at.function)
-        if name not in mine and (other := known.get(name)) is not None:
+        other = find(name) if name not in mine else None
+        if other is not None:
             trouble = _port_taken(attachment, at, other)
+        elif is_full:
+            trouble = _full(at)
         else:
             wants.append(Want(name=name, type="Port", value=at.value))
     kept = set(mine) if trouble is not None else set()
-    taken = {ip_address(each.spec.value): each for each in known.values() if each.spec.type == "Address"}
+    taken = TakenAddresses(vni, find)
     own = {ip_address(each.spec.value) for each in held if each.spec.type == "Address"}
     own = {each for each in own if address_claim(vni, each) in mine}
     for version in versions_of(vpc.spec.cidrs):
@@ -104,7 +137,7 @@ def want_for_attachment(
             elif trouble is None:
                 trouble = _exhausted(attachment, version)
             continue
-        other_claim = taken.get(ip_address(wished))
+        other_claim = find(address_claim(vni, ip_address(wished)))
         refusal = judge_wish(attachment.spec.vpc_ref, vpc.spec.cidrs, wished)
         if refusal is None and ip_address(wished) not in own and other_claim is not None:
             refusal = _address_taken(wished, other_claim)
@@ -117,12 +150,20 @@ def want_for_attachment(
         if ip_address(wish).version not in versions_of(vpc.spec.cidrs):
             trouble = trouble or judge_wish(attachment.spec.vpc_ref, vpc.spec.cidrs, wish)
     keeps = kept | {each.name for each in wants}
-    if isinstance(at, Trouble):  # it keeps its addresses, and not the function, which may be another tenant's now
+    if isinstance(at, Trouble) or is_full:  # it keeps its addresses, and not what may be another's now
         keeps -= {each.name for each in held if each.spec.type == "Port"}
     return Wanted(
         claims=tuple(each for each in wants if each.name not in mine),
         surplus=tuple(sorted(mine - keeps)),
         trouble=trouble,
+    )
+
+
+def _full(at: Place) -> Trouble:
+    return Trouble(
+        reason="DPUFull",
+        message=f"{MOST_PORTS} functions of DPU '{at.dpu}' are attached already, which is as many as it enforces: "
+        "attach another server, or delete attachments of this one",
     )
 
 

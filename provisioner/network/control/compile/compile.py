@@ -9,25 +9,41 @@ alone, and those DPUs are its members.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_network
 from typing import Final
 
-from provisioner.api.dpu_network import DPUVPC, DPUNetworkSpec, RemotePrefixes
+from provisioner.api.dpu_network import DPUVPC, DPUNetworkSpec, DPUPort, RemotePrefixes
+from provisioner.network.control.compile.security import size_of_rule
 from provisioner.network.control.compile.view import VPCView, port_of, prefix_order
 
 MOST_VPCS: Final = 256
 """What a DPUNetwork holds. Peers of the VPCs that come last are left out beyond that."""
+MOST_PORTS: Final = 256
+MOST_BYTES_OF_RULES: Final = 524288
+"""Of all ports together. An object of the API server has 1.5 MiB."""
 
 
 def compile_network(dpu: str, vtep: str, views: Mapping[str, VPCView]) -> DPUNetworkSpec:
     """`views`: by key, at least the VPCs with an endpoint on `dpu`, and their peers; others do not matter."""
     domains = _domains(dpu, views)
-    ports = [port_of(each, view.vni) for view in views.values() for each in view.here(dpu)]
+    ports = fitting(port_of(each, view.vni) for view in views.values() for each in view.here(dpu))
     return DPUNetworkSpec(
         vtep_address=vtep,
         vpcs=tuple(sorted((_domain(dpu, each, domains) for each in domains.values()), key=lambda each: each.vni)),
-        ports=tuple(sorted(ports, key=lambda each: each.function)),
+        ports=tuple(ports),
     )
+
+
+def fitting(ports: Iterable[DPUPort]) -> list[DPUPort]:
+    """In the order of their functions; one whose rules do not fit into the object any more lets nothing pass."""
+    found, left = [], MOST_BYTES_OF_RULES
+    for each in sorted(ports, key=lambda each: each.function)[:MOST_PORTS]:
+        size = sum(size_of_rule(rule.ports, rule.cidrs) for rule in each.rules)
+        fits = size <= left
+        left -= size if fits else 0
+        found.append(each if fits else replace(each, state="Isolated", rules=()))
+    return found
 
 
 def _domains(dpu: str, views: Mapping[str, VPCView]) -> dict[str, VPCView]:
@@ -45,33 +61,41 @@ def _domain(dpu: str, view: VPCView, domains: Mapping[str, VPCView]) -> DPUVPC:
     here = view.forwards_on(dpu)
     peers = [domains[key] for key in view.peers if key in domains and (here or domains[key].forwards_on(dpu))]
     takes_part = here or bool(peers)
+    reach = _reach(view, peers if here else ()) if takes_part else []
     return DPUVPC(
         vni=view.vni,
         vpc=view.key,
         mtu_bytes=view.mtu_bytes,
-        remotes=_remotes(dpu, view, peers if here else ()) if takes_part else (),
-        members=tuple(_by_address(each.place.vtep for each in view.elsewhere(dpu))) if takes_part else (),
+        remotes=tuple(remote for where, remote in reach if where != dpu),
+        members=tuple(vtep for where, vtep in view.members if where != dpu) if takes_part else (),
         peer_vnis=tuple(sorted(each.vni for each in peers)),
     )
 
 
-def _remotes(dpu: str, view: VPCView, peers: Sequence[VPCView]) -> tuple[RemotePrefixes, ...]:
-    """Each prefix is behind one card. A route takes nobody's address away, and that of a peer none of the VPC's own."""
+def _reach(view: VPCView, peers: Sequence[VPCView]) -> list[tuple[str, RemotePrefixes]]:
+    """What hosts of a VPC reach, by the DPU behind which it is, and sorted by that one's address; the same for all
+    DPUs, and so kept. Each prefix is behind one: a route takes nobody's address away, and that of a peer none of the
+    VPC's own."""
+    known = view.kept.get(key := tuple(id(each) for each in peers))
+    if known is not None:
+        return known[1]
     sources = (view, *peers)
     taken = {host for source in sources for each in source.endpoints for host in each.hosts}
-    found = {host: each.place.vtep for source in sources for each in source.elsewhere(dpu) for host in each.hosts}
+    found = {host: each.place for source in sources for each in source.forwarding for host in each.hosts}
     for source in sources:
-        for each in source.elsewhere(dpu):
+        for each in source.forwarding:
             for prefix in each.prefixes:
                 if prefix not in taken and (source is view or not _is_inside(prefix, (*view.cidrs, *view.routes))):
-                    found.setdefault(prefix, each.place.vtep)
-    by_vtep: dict[str, list[str]] = {}
-    for prefix, vtep in found.items():
-        by_vtep.setdefault(vtep, []).append(prefix)
-    return tuple(
-        RemotePrefixes(vtep=vtep, prefixes=tuple(sorted(by_vtep[vtep], key=prefix_order)))
-        for vtep in _by_address(by_vtep)
-    )
+                    found.setdefault(prefix, each.place)
+    by_dpu: dict[tuple[str, str], list[str]] = {}
+    for prefix, place in found.items():
+        by_dpu.setdefault((place.dpu, place.vtep), []).append(prefix)
+    table = [
+        (dpu, RemotePrefixes(vtep=vtep, prefixes=tuple(sorted(prefixes, key=prefix_order))))
+        for (dpu, vtep), prefixes in sorted(by_dpu.items(), key=lambda item: IPv4Address(item[0][1]))
+    ]
+    view.kept[key] = tuple(peers), table  # with the peers: while they are held, nothing else has their ids
+    return table
 
 
 def _is_inside(prefix: str, others: Iterable[str]) -> bool:
@@ -86,7 +110,3 @@ def _is_subnet(subnet: IPv4Network | IPv6Network, other: IPv4Network | IPv6Netwo
     if isinstance(subnet, IPv6Network) and isinstance(other, IPv6Network):
         return subnet.subnet_of(other)
     return False
-
-
-def _by_address(vteps: Iterable[str]) -> list[str]:
-    return sorted(set(vteps), key=IPv4Address)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from provisioner.api import VPC, SecurityGroup, VPCAttachment
 from provisioner.api.dpu_network import PortRule
+
+MOST_RULE_BYTES: Final = 65536
+"""Of one port. An object of the API server has 1.5 MiB, and a DPU 256 ports."""
 
 
 def groups_of(vpc: VPC, attachment: VPCAttachment) -> tuple[str, ...]:
@@ -16,6 +20,15 @@ def groups_of(vpc: VPC, attachment: VPCAttachment) -> tuple[str, ...]:
 def missing_of(names: Iterable[str], groups: Mapping[str, SecurityGroup]) -> list[str]:
     """Those of `names` that are not there."""
     return [each for each in names if each not in groups]
+
+
+def size_of(groups: Iterable[SecurityGroup]) -> int:
+    """About how many bytes their rules are in a DPUNetwork."""
+    return sum(size_of_rule(rule.ports, rule.cidrs) for group in groups for rule in group.spec.rules)
+
+
+def size_of_rule(ports: Sequence[str], cidrs: Sequence[str]) -> int:
+    return 96 + sum(len(each) + 3 for each in (*ports, *cidrs))
 
 
 def rules_of(groups: Sequence[SecurityGroup]) -> tuple[PortRule, ...]:

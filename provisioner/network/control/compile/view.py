@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from ipaddress import ip_address, ip_network
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from ipaddress import IPv4Address, ip_address, ip_network
 
 from provisioner.api import VPC, SecurityGroup, VPCAttachment
-from provisioner.api.dpu_network import DPUPort
+from provisioner.api.dpu_network import DPUPort, RemotePrefixes
 from provisioner.api.vpc_attachment import ForwardingState
 from provisioner.network.control.claims.allocate import gateway_of
 from provisioner.network.control.compile.peers import key_of
 from provisioner.network.control.compile.place import Place
-from provisioner.network.control.compile.security import groups_of, missing_of, rules_of
+from provisioner.network.control.compile.security import MOST_RULE_BYTES, groups_of, missing_of, rules_of, size_of
 from provisioner.network.control.trouble import Trouble
 
 
@@ -37,7 +37,8 @@ class Endpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class VPCView:
-    """peers: those with which packets are exchanged, by key, in the order in which the VPC names them."""
+    """peers: those with which packets are exchanged, by key, in the order in which the VPC names them. kept: what was
+    made of it together with peers."""
 
     key: str
     vni: int
@@ -46,13 +47,31 @@ class VPCView:
     routes: tuple[str, ...]
     peers: tuple[str, ...]
     endpoints: tuple[Endpoint, ...]
+    kept: dict[tuple[int, ...], Kept] = field(default_factory=dict, compare=False, repr=False)
 
-    def elsewhere(self, dpu: str) -> list[Endpoint]:
-        """Those that forward, on other cards."""
-        return [each for each in self.endpoints if each.forwards and each.place.dpu != dpu]
+    @cached_property
+    def by_attachment(self) -> dict[str, Endpoint]:
+        return {each.attachment: each for each in self.endpoints}
+
+    @cached_property
+    def _by_dpu(self) -> dict[str, list[Endpoint]]:
+        found: dict[str, list[Endpoint]] = {}
+        for each in self.endpoints:
+            found.setdefault(each.place.dpu, []).append(each)
+        return found
+
+    @cached_property
+    def forwarding(self) -> list[Endpoint]:
+        return [each for each in self.endpoints if each.forwards]
+
+    @cached_property
+    def members(self) -> list[tuple[str, str]]:
+        """The DPUs from which its packets come: name and address on the underlay, sorted by that."""
+        found = {(each.place.dpu, each.place.vtep) for each in self.forwarding}
+        return sorted(found, key=lambda each: IPv4Address(each[1]))
 
     def here(self, dpu: str) -> list[Endpoint]:
-        return [each for each in self.endpoints if each.place.dpu == dpu]
+        return self._by_dpu.get(dpu, [])
 
     def forwards_on(self, dpu: str) -> bool:
         return any(each.forwards for each in self.here(dpu))
@@ -62,10 +81,11 @@ def make_endpoint(
     vpc: VPC, attachment: VPCAttachment, at: Place, addresses: tuple[str, ...], groups: Mapping[str, SecurityGroup]
 ) -> Endpoint:
     """`groups`: those of the namespace that are there. One that is named and missing isolates: what it would have
-    refused is not known."""
+    refused is not known. So do rules that are too long to be told whole."""
     names = groups_of(vpc, attachment)
     missing = missing_of(names, groups)
-    state: ForwardingState = "Isolated" if missing else "Tenant"
+    found = () if missing else tuple(groups[each] for each in names)
+    state: ForwardingState = "Isolated" if missing or size_of(found) > MOST_RULE_BYTES else "Tenant"
     if attachment.spec.quarantined:
         state = "Quarantined"
     return Endpoint(
@@ -75,7 +95,7 @@ def make_endpoint(
         hosts=tuple(str(ip_network(each)) for each in addresses),
         prefixes=_behind(vpc, addresses),
         state=state,
-        groups=tuple(groups[each] for each in names) if not missing else (),
+        groups=found,
     )
 
 
@@ -140,3 +160,7 @@ def prefix_order(prefix: str) -> tuple[int, int, int]:
     """By which prefixes are sorted: family, address, length."""
     subnet = ip_network(prefix)
     return subnet.version, int(subnet.network_address), subnet.prefixlen
+
+
+Kept = tuple[tuple[VPCView, ...], list[tuple[str, RemotePrefixes]]]
+"""With which peers, and what is reached behind which DPU."""

@@ -101,7 +101,7 @@ def _words(
     if standing.place is None or standing.port is None:
         return "False", "WaitsForClaims", "addresses and port are being claimed"
     dpu = standing.place.dpu
-    if standing.refused is not None:
+    if generation is None and standing.refused is not None:
         return "False", "NotCompiled", (
             f"what DPU '{dpu}' is to enforce was refused by the API server: {standing.refused}; take attachments off "
             "this server, or have the administrators look at it"
