@@ -183,6 +183,10 @@ def test_a_subnet_manager_that_stands_by_keeps_its_file_and_says_nothing(program
     wanted = two_tenants(programs, blue=(1,), red=(3,))
     assert programs.host("default", diagnostics=elsewhere).enforce(wanted, clock) is None
     assert programs.partitions_file.read_text() == render("default", wanted.spec)
+    idle = programs.host("default", diagnostics=elsewhere, pid_file=programs.folder / "none")
+    assert idle.enforce(network(), clock) is None
+    programs.partitions_file.write_text("somebody else's\n")
+    assert programs.host("default", diagnostics=elsewhere).enforce(wanted, clock) is None
 
 
 def test_a_partition_of_many_ports_is_read_whole_by_opensm(programs: SimulatedFabric) -> None:

@@ -71,18 +71,30 @@ class SubnetManagerHost:
             mended, told = self._write(network)
             master = self.diagnostics.master()
             if master not in self.diagnostics.local_ports():
-                if told or mended:
-                    log.info("partitions file was written for a subnet manager that stands by", fabric=self.fabric)
                 return None
             view, findings = self._read(network, master, told=told)
+        except ForeignFile as error:
+            return self._failed(network, "ForeignFile", str(error), clock())
         except NeedsHuman as error:
-            reason = "ForeignFile" if isinstance(error, ForeignFile) else "HostNotReady"
-            return report.after_failing(network, reason, str(error), clock())
+            return self._failed(network, "HostNotReady", str(error), clock())
         except NotRunning as error:
-            return report.after_failing(network, "SubnetManagerNotRunning", f"{error}: start OpenSM", clock())
+            return self._failed(network, "SubnetManagerNotRunning", f"{error}: start OpenSM", clock())
         except ReadBackFailed as error:
-            return report.after_failing(network, "NotReadBack", str(error), clock())
+            return self._failed(network, "NotReadBack", str(error), clock())
         return report.after_reading(network, findings, clock(), read_from="Ports", ports=len(view.ports), mended=mended)
+
+    def _failed(
+        self, network: InfiniBandNetwork, reason: str, message: str, now: datetime
+    ) -> InfiniBandNetworkStatus | None:
+        """What is in the way here is told in the log alone where another host's subnet manager is in charge."""
+        try:
+            stands_by = self.diagnostics.master() not in self.diagnostics.local_ports()
+        except (ReadBackFailed, NeedsHuman):
+            stands_by = False
+        if stands_by:
+            log.warning("subnet manager that stands by is not ready", fabric=self.fabric, reason=reason, error=message)
+            return None
+        return report.after_failing(network, reason, message, now)
 
     def _write(self, network: InfiniBandNetwork) -> tuple[bool, bool]:
         """Whether somebody's change was undone, and whether OpenSM was told of a new file."""
