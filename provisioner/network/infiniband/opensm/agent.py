@@ -147,6 +147,7 @@ def run(
     *,
     clock: Callable[[], datetime],
     look_seconds: float = LOOK_SECONDS,
+    retry_seconds: float = RETRY_SECONDS,
 ) -> None:
     """Follow the network until `stop` is set. A network that is deleted changes nothing: its last state stays."""
     changed = threading.Event()
@@ -155,7 +156,9 @@ def run(
     while not stop.is_set():
         changed.clear()
         body = networks.get(host.fabric) if networks.has_synced else None
-        waited = _once(cluster, body, host, clock, look_seconds) if body is not None else UNSYNCED_SECONDS
+        waited = (
+            _once(cluster, body, host, clock, look_seconds, retry_seconds) if body is not None else UNSYNCED_SECONDS
+        )
         ends = time.monotonic() + waited
         while not stop.is_set() and not changed.wait(min(0.5, max(0.0, ends - time.monotonic()))):
             if time.monotonic() >= ends:
@@ -168,6 +171,7 @@ def _once(
     host: SubnetManagerHost,
     clock: Callable[[], datetime],
     look_seconds: float,
+    retry_seconds: float,
 ) -> float:
     """Seconds until it is to be looked at again, if nothing changes before."""
     try:
@@ -187,12 +191,12 @@ def _once(
         return 0.0
     except ProvisionerError as error:
         log.warning("network was not acknowledged", fabric=host.fabric, error=str(error))
-        return RETRY_SECONDS
+        return retry_seconds
     except Exception:
         log.exception("network was not enforced", fabric=host.fabric)
-        return RETRY_SECONDS
+        return retry_seconds
     is_applied = any(each.type == report.APPLIED and each.status == "True" for each in status.conditions)
-    return look_seconds if is_applied else RETRY_SECONDS
+    return look_seconds if is_applied else retry_seconds
 
 
 def _newest(cluster: Cluster, known: InfiniBandNetwork) -> InfiniBandNetwork:
