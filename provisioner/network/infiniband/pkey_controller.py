@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
@@ -41,7 +42,7 @@ WAIT_SECONDS: Final = 5.0
 
 
 class PKeys:
-    """Claims of P_Keys, as the cache has them and as this process has just made them."""
+    """Claims of P_Keys, as the cache has them and as this process has just made them. Usable from several threads."""
 
     def __init__(
         self,
@@ -56,6 +57,7 @@ class PKeys:
         self._cluster = cluster
         self._vpcs, self._pools, self._claims, self._networks = vpcs, pools, claims, networks
         self._clock = clock
+        self._lock = threading.Lock()
         self._made: dict[str, NetworkClaim] = {}
         self.vpcs = Controller("infiniband-pkeys", self.assign)
         self.releases = Controller("infiniband-releases", self.release)
@@ -72,9 +74,17 @@ class PKeys:
             for body in self._claims.items()
             if body["spec"].get("type") == "PKey"
         }
-        for name in cached.keys() & self._made.keys():
-            del self._made[name]
-        return [*cached.values(), *self._made.values()]
+        with self._lock:
+            for name in cached.keys() & self._made.keys():
+                del self._made[name]
+            return [*cached.values(), *self._made.values()]
+
+    def _note(self, name: str, claim: NetworkClaim | None) -> None:
+        with self._lock:
+            if claim is None:
+                self._made.pop(name, None)
+            else:
+                self._made[name] = claim
 
     def assign(self, key: str) -> float | None:
         """See that the VPC `namespace/name` has a P_Key if it wants one. Raises: Retryable, NeedsHuman."""
@@ -109,9 +119,9 @@ class PKeys:
             # Somebody else has it, whom the cache does not show yet.
             there = self._cluster.find(of(NetworkClaim), pkey_claim(pkey))
             if there is not None:
-                self._made[pkey_claim(pkey)] = decode(NetworkClaim, there)
+                self._note(pkey_claim(pkey), decode(NetworkClaim, there))
             raise
-        self._made[pkey_claim(pkey)] = decode(NetworkClaim, made)
+        self._note(pkey_claim(pkey), decode(NetworkClaim, made))
         log.info("p_key was claimed", pkey=f"0x{pkey:04x}", namespace=holder.namespace, vpc=holder.name)
 
     def _say(self, vpc: VPC, pkey: int | None, status: ConditionStatus, reason: str, message: str) -> None:
@@ -160,7 +170,7 @@ class PKeys:
             return WAIT_SECONDS
         metadata = claim.metadata
         self._cluster.delete(of(NetworkClaim), name, uid=metadata.uid, resource_version=metadata.resource_version)
-        self._made.pop(name, None)
+        self._note(name, None)
         log.info("p_key was released", claim=name)
         return None
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from provisioner.api import Condition, InfiniBandNetwork
+from provisioner.api.codec import encode
 from provisioner.api.conditions import find_condition
-from provisioner.api.errors import Refused
+from provisioner.api.errors import Refused, Retryable
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.source import Snapshot
 from provisioner.network.infiniband.compile import compile_network
+from provisioner.network.infiniband.opensm.agent import run
 from provisioner.network.infiniband.opensm.partitions_file import LINE_CHARACTERS, parse, render
 from provisioner.network.infiniband.verify import compare
 from tests.network.infiniband import site
@@ -183,6 +188,10 @@ def test_a_subnet_manager_that_stands_by_keeps_its_file_and_says_nothing(program
     wanted = two_tenants(programs, blue=(1,), red=(3,))
     assert programs.host("default", diagnostics=elsewhere).enforce(wanted, clock) is None
     assert programs.partitions_file.read_text() == render("default", wanted.spec)
+    idle = programs.host("default", diagnostics=elsewhere, pid_file=programs.folder / "none")
+    assert idle.enforce(network(), clock) is None
+    programs.partitions_file.write_text("somebody else's\n")
+    assert programs.host("default", diagnostics=elsewhere).enforce(wanted, clock) is None
 
 
 def test_a_partition_of_many_ports_is_read_whole_by_opensm(programs: SimulatedFabric) -> None:
@@ -205,6 +214,36 @@ def test_a_partition_of_many_ports_is_read_whole_by_opensm(programs: SimulatedFa
     assert programs.keys(3) != {LIMITED, 0x8000 | BLUE}
     with pytest.raises(Refused):
         parse(one_line)
+
+
+class Away:
+    """A client of an API server that does not answer."""
+
+    def read(self, *_: Any) -> None:
+        raise Retryable("no answer")
+
+    apply_status = read
+
+
+def test_while_the_api_server_is_away_the_last_state_stays_in_force_and_is_mended(programs: SimulatedFabric) -> None:
+    wanted = two_tenants(programs, blue=(1,), red=(3,))
+    programs.start_opensm()
+    networks = Snapshot({"default": encode(wanted)})
+    stop, away = threading.Event(), cast("Cluster", Away())
+    settings = {"clock": clock, "look_seconds": 0.1, "retry_seconds": 0.1}
+    agent = threading.Thread(
+        target=run, args=(away, networks, programs.host("default"), stop), kwargs=settings, daemon=True
+    )
+    agent.start()
+    try:
+        wait_for("the partitions", lambda: programs.keys(1) == {LIMITED, 0x8000 | BLUE})
+        text = render("default", wanted.spec)
+        programs.partitions_file.write_text(text.replace(programs.guids[3], programs.guids[2]))
+        wait_for("the file to be put back", lambda: programs.partitions_file.read_text() == text)
+        wait_for("the partitions", lambda: programs.keys(3) == {LIMITED, 0x8000 | RED})
+    finally:
+        stop.set()
+        agent.join(30)
 
 
 def test_the_view_names_each_port_of_the_fabric_once(programs: SimulatedFabric) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from provisioner.api.errors import NeedsHuman
-from provisioner.network.infiniband.opensm.read_back import Diagnostics, ReadBackFailed, read_keys, read_ports
+from provisioner.network.infiniband.opensm.pkey_tables import read_table
+from provisioner.network.infiniband.opensm.read_back import Diagnostics, ReadBackFailed, read_ports, read_tables
 from provisioner.network.infiniband.opensm.subnet_manager import NotRunning, read_file, replace_file, tell_to_read
 from provisioner.network.infiniband.verify import FULL, FabricView, PortKeys, compare
 from tests.network.infiniband.site import guid, network, partition
@@ -21,7 +22,8 @@ SW     2  8 0x0000000000200000 4x SDR                                    'S1'
 SW     2  4 0x0000000000200000 4x SDR - CA     5  1 0x0000000000100007 ( 'S1' - 'CA     7  1 0x00000000001000ff 4x ' )
 CA     0  1 0x0000000000100009 4x SDR - SW     2  5 0x0000000000200000 ( 'not set up' - 'S1' )
 """
-TABLE = "   0: 0x7fff 0x8101 0x0000 0x0000 0x0000 0x0000 0x0000 0x0000\n8 pkeys capacity for this port\n"
+ASKED = {"0x0000000000100003": 3, "0x0000000000100007": 5}
+SAID = "3 0x0000000000100003 7fff 8101\n5 0x0000000000100007 7fff\n"
 
 
 def test_host_ports_that_are_set_up_are_read_whatever_nodes_call_themselves() -> None:
@@ -33,16 +35,39 @@ def test_two_ports_with_one_guid_are_a_failure_and_not_one_port() -> None:
         read_ports(PORTS + "CA     6  1 0x0000000000100007 4x SDR - SW     2  6 0x0000000000200000 ( 'H5' - 'S1' )\n")
 
 
-def test_free_slots_of_a_table_are_left_out() -> None:
-    assert read_keys(TABLE) == {0x7FFF, 0x8101}
+def test_tables_are_of_the_ports_that_were_asked() -> None:
+    assert read_tables(SAID, ASKED) == {"0x0000000000100003": {0x7FFF, 0x8101}, "0x0000000000100007": {0x7FFF}}
 
 
 @pytest.mark.parametrize(
-    "said", ["", "8 pkeys capacity for this port\n", TABLE.replace("8 pkeys", "64 pkeys"), TABLE.splitlines()[0]]
+    ("said", "words"),
+    [
+        ("", "2 ports were not read"),
+        (SAID.splitlines()[0], "1 ports were not read"),
+        ("3 -\n", "0x0000000000100003 does not answer"),
+        (SAID.replace("0x0000000000100007", "0x0000000000100009"), "is not where it was"),
+        (SAID + "9 0x0000000000100009 7fff\n", "is not where it was"),
+        ("Traceback\n", "is not where it was"),
+    ],
 )
-def test_half_a_table_is_none(said: str) -> None:
-    with pytest.raises(ReadBackFailed):
-        read_keys(said)
+def test_who_does_not_answer_or_another_in_its_place_is_a_failure(said: str, words: str) -> None:
+    with pytest.raises(ReadBackFailed, match=words):
+        read_tables(said, ASKED)
+
+
+def test_a_table_of_several_blocks_is_read_whole_and_half_of_one_is_none() -> None:
+    node = bytearray(64)
+    node[20:28], node[28:30] = bytes.fromhex("506b4b0300a1b200"), (40).to_bytes(2, "big")
+    blocks = {0: bytes.fromhex("7fff") + bytes(62), 1: bytes.fromhex("8101") + bytes(14) + bytes.fromhex("8102") * 24}
+
+    def answers(_: int, attribute: int, modifier: int) -> bytes | None:
+        return bytes(node) if attribute == 0x11 else blocks.get(modifier)
+
+    found = read_table(answers, 3)
+    assert found is not None
+    assert (found[0], len(found[1]), set(found[1])) == ("0x506b4b0300a1b200", 40, {0, 0x7FFF, 0x8101})
+    del blocks[1]
+    assert read_table(answers, 3) is None
 
 
 def test_a_program_that_is_missing_fails_or_hangs_is_told_of() -> None:

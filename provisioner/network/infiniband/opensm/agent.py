@@ -71,18 +71,30 @@ class SubnetManagerHost:
             mended, told = self._write(network)
             master = self.diagnostics.master()
             if master not in self.diagnostics.local_ports():
-                if told or mended:
-                    log.info("partitions file was written for a subnet manager that stands by", fabric=self.fabric)
                 return None
             view, findings = self._read(network, master, told=told)
+        except ForeignFile as error:
+            return self._failed(network, "ForeignFile", str(error), clock())
         except NeedsHuman as error:
-            reason = "ForeignFile" if isinstance(error, ForeignFile) else "HostNotReady"
-            return report.after_failing(network, reason, str(error), clock())
+            return self._failed(network, "HostNotReady", str(error), clock())
         except NotRunning as error:
-            return report.after_failing(network, "SubnetManagerNotRunning", f"{error}: start OpenSM", clock())
+            return self._failed(network, "SubnetManagerNotRunning", f"{error}: start OpenSM", clock())
         except ReadBackFailed as error:
-            return report.after_failing(network, "NotReadBack", str(error), clock())
+            return self._failed(network, "NotReadBack", str(error), clock())
         return report.after_reading(network, findings, clock(), read_from="Ports", ports=len(view.ports), mended=mended)
+
+    def _failed(
+        self, network: InfiniBandNetwork, reason: str, message: str, now: datetime
+    ) -> InfiniBandNetworkStatus | None:
+        """What is in the way here is told in the log alone where another host's subnet manager is in charge."""
+        try:
+            stands_by = self.diagnostics.master() not in self.diagnostics.local_ports()
+        except (ReadBackFailed, NeedsHuman):
+            stands_by = False
+        if stands_by:
+            log.warning("subnet manager that stands by is not ready", fabric=self.fabric, reason=reason, error=message)
+            return None
+        return report.after_failing(network, reason, message, now)
 
     def _write(self, network: InfiniBandNetwork) -> tuple[bool, bool]:
         """Whether somebody's change was undone, and whether OpenSM was told of a new file."""
@@ -135,6 +147,7 @@ def run(
     *,
     clock: Callable[[], datetime],
     look_seconds: float = LOOK_SECONDS,
+    retry_seconds: float = RETRY_SECONDS,
 ) -> None:
     """Follow the network until `stop` is set. A network that is deleted changes nothing: its last state stays."""
     changed = threading.Event()
@@ -143,7 +156,9 @@ def run(
     while not stop.is_set():
         changed.clear()
         body = networks.get(host.fabric) if networks.has_synced else None
-        waited = _once(cluster, body, host, clock, look_seconds) if body is not None else UNSYNCED_SECONDS
+        waited = (
+            _once(cluster, body, host, clock, look_seconds, retry_seconds) if body is not None else UNSYNCED_SECONDS
+        )
         ends = time.monotonic() + waited
         while not stop.is_set() and not changed.wait(min(0.5, max(0.0, ends - time.monotonic()))):
             if time.monotonic() >= ends:
@@ -156,6 +171,7 @@ def _once(
     host: SubnetManagerHost,
     clock: Callable[[], datetime],
     look_seconds: float,
+    retry_seconds: float,
 ) -> float:
     """Seconds until it is to be looked at again, if nothing changes before."""
     try:
@@ -175,12 +191,12 @@ def _once(
         return 0.0
     except ProvisionerError as error:
         log.warning("network was not acknowledged", fabric=host.fabric, error=str(error))
-        return RETRY_SECONDS
+        return retry_seconds
     except Exception:
         log.exception("network was not enforced", fabric=host.fabric)
-        return RETRY_SECONDS
+        return retry_seconds
     is_applied = any(each.type == report.APPLIED and each.status == "True" for each in status.conditions)
-    return look_seconds if is_applied else RETRY_SECONDS
+    return look_seconds if is_applied else retry_seconds
 
 
 def _newest(cluster: Cluster, known: InfiniBandNetwork) -> InfiniBandNetwork:

@@ -1,4 +1,4 @@
-"""The ports' own P_Key tables, read over the fabric by the programs of infiniband-diags.
+"""The ports' own P_Key tables, read over the fabric by the programs of infiniband-diags and one of our own.
 
 What a subnet manager means to have written is not asked: each host port answers for itself. What else stands in the
 programs' output, such as the description that each node gives of itself, is skipped.
@@ -8,25 +8,25 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
 from provisioner.api.errors import NeedsHuman, Retryable
+from provisioner.network.infiniband.opensm import pkey_tables
 from provisioner.network.infiniband.verify import FabricView, PortKeys
 
 DISCOVER_SECONDS: Final = 120.0
 QUERY_SECONDS: Final = 10.0
 MAX_OUTPUT_BYTES: Final = 64 * 1024 * 1024
 """A line of ibnetdiscover has about 100 bytes, and each link has two."""
-PARALLEL: Final = 8
 _WORDS: Final = 200
 
 _PORT: Final = re.compile(r"CA +([0-9]{1,5}) +[0-9]{1,3} 0x([0-9a-f]{16}) ", re.ASCII)
-_ROW: Final = re.compile(r" *[0-9]+:((?: +0x[0-9a-f]{4}){1,8}) *", re.ASCII)
-_CAPACITY: Final = re.compile(r"([0-9]{1,5}) pkeys capacity for this port", re.ASCII)
+_TABLE: Final = re.compile(r"([0-9]{1,5}) (0x[0-9a-f]{16}|-)((?: [0-9a-f]{4})*)", re.ASCII)
 _MASTER: Final = re.compile(r"sminfo: .*\bsm guid 0x([0-9a-f]{1,16}),.* SMINFO_MASTER\b", re.ASCII)
 _LOCAL: Final = re.compile(r"0x([0-9a-f]{16})", re.ASCII)
 _UNUSED_LIDS: Final = frozenset((0, 0xFFFF))
@@ -71,25 +71,25 @@ class Diagnostics:
         return replace(before, ports={**kept, **now.ports})
 
     def _tables(self, ports: Mapping[str, int], master: str) -> FabricView:
-        with ThreadPoolExecutor(PARALLEL) as pool:
-            tables = pool.map(self._keys, ports.values())
-            return FabricView(
-                ports={
-                    guid: PortKeys(keys=keys, kind="SubnetManager" if guid == master else "Host")
-                    for guid, keys in zip(ports, tables, strict=True)
-                }
-            )
+        if not ports:
+            return FabricView(ports={})
+        lids = "".join(f"{lid}\n" for lid in ports.values())
+        said = self._run([sys.executable, "-I", pkey_tables.__file__], DISCOVER_SECONDS, given=lids)
+        tables = read_tables(said, ports)
+        return FabricView(
+            ports={
+                guid: PortKeys(keys=keys, kind="SubnetManager" if guid == master else "Host")
+                for guid, keys in tables.items()
+            }
+        )
 
-    def _keys(self, lid: int) -> frozenset[int]:
-        return read_keys(self._run(["smpquery", "pkeys", str(lid)], QUERY_SECONDS))
-
-    def _run(self, command: Sequence[str], seconds: float) -> str:
+    def _run(self, command: Sequence[str], seconds: float, *, given: str = "") -> str:
         environment = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             try:
                 done = subprocess.run(
                     [*self.prefix, *command],
-                    stdin=subprocess.DEVNULL,
+                    input=given.encode(),
                     stdout=out,
                     stderr=err,
                     timeout=seconds,
@@ -105,7 +105,8 @@ class Diagnostics:
             err.seek(0)
             complaint = err.read(_WORDS * 4).decode(errors="replace")
         if done.returncode != 0:
-            raise ReadBackFailed(f"{' '.join(command)} failed: {_printable(complaint)}", after_seconds=2.0)
+            name = Path(command[-1]).name if given else " ".join(command)
+            raise ReadBackFailed(f"{name} failed: {_printable(complaint)}", after_seconds=2.0)
         if len(said) > MAX_OUTPUT_BYTES:
             raise ReadBackFailed(f"{command[0]} said more than {MAX_OUTPUT_BYTES} bytes", after_seconds=60.0)
         return said.decode(errors="replace")
@@ -130,18 +131,21 @@ def read_ports(said: str) -> dict[str, int]:
     return ports
 
 
-def read_keys(said: str) -> frozenset[int]:
-    """Of `smpquery pkeys`: the entries that are in use. Raises: ReadBackFailed if the table is not whole."""
-    entries: list[int] = []
-    capacity = None
-    for line in said.split("\n"):
-        if row := _ROW.fullmatch(line):
-            entries += [int(word, 16) for word in row[1].split()]
-        elif last := _CAPACITY.fullmatch(line.strip()):
-            capacity = int(last[1])
-    if capacity is None or len(entries) < capacity:
-        raise ReadBackFailed(f"a P_Key table has {len(entries)} entries of {capacity}", after_seconds=2.0)
-    return frozenset(entries) - {0}
+def read_tables(said: str, ports: Mapping[str, int]) -> dict[str, frozenset[int]]:
+    """Of `pkey_tables`, asked for `ports`: the entries of each that are in use. Raises: ReadBackFailed, if a port did
+    not answer, or another one did in its place: LIDs are given anew when a fabric changes."""
+    expected = {lid: guid for guid, lid in ports.items()}
+    tables: dict[str, frozenset[int]] = {}
+    for line in said.splitlines():
+        found = _TABLE.fullmatch(line)
+        guid = expected.get(int(found[1])) if found is not None else None
+        if found is None or guid is None or found[2] != guid:
+            what = "does not answer" if line.endswith(" -") else f"is not where it was ({_printable(line)})"
+            raise ReadBackFailed(f"port {guid or 'of the fabric'} {what}", after_seconds=2.0)
+        tables[guid] = frozenset(int(word, 16) for word in found[3].split())
+    if missing := ports.keys() - tables.keys():
+        raise ReadBackFailed(f"{len(missing)} ports were not read, {min(missing)} the first", after_seconds=2.0)
+    return tables
 
 
 def _printable(text: str) -> str:
