@@ -15,11 +15,11 @@ from provisioner.api.codec import from_json, to_json
 from provisioner.api.node_facts import BootIntent, BootReport, IntentAction, NodeFacts
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES
-from provisioner.lab.control_plane.pki import Authority
 from provisioner.lab.control_plane.plane import ControlPlane
 from provisioner.node.api_server import ApiError, NotJoinedError, OwnNode, read_access
 from provisioner.node.intent import FACTS_ANNOTATION, INTENT_ANNOTATION, REPORT_ANNOTATION
 from tests.node.fake_image_store import FakeImageStore
+from tests.node.kubelet_files import join_as
 from tests.node.machine import BOOT_ID, boot_machine, install_agent, start_agent
 from tests.node.made_machine import make_machine, write
 from tests.node.test_stage import KEY, manifest_of, publish
@@ -61,25 +61,6 @@ def root(tmp_path: Path, control_plane: ControlPlane, node: str, store: FakeImag
     write(machine, "etc/provisioner/image.pub", KEY.public.encode())
     join_as(machine, control_plane, node, node, tmp_path)
     return machine
-
-
-def join_as(machine: Path, plane: ControlPlane, node: str, certificate_of: str, work: Path) -> None:
-    """The kubelet's files, in the form in which it writes them."""
-    folder = "run/provisioner/kubelet"
-    authority = Authority.create(plane.directory / "pki", "ca")
-    user = f"system:node:{certificate_of}"
-    pair = authority.issue(f"kubelet-{certificate_of}", user, organization="system:nodes")
-    kubeconfig = (
-        "apiVersion: v1\nclusters:\n- cluster:\n    certificate-authority: /run/provisioner/kubelet/ca.crt\n"
-        f"    server: {plane.server_url}\n  name: default-cluster\nkind: Config\n"
-    )
-    write(machine, f"{folder}/ca.crt", plane.ca_pem)
-    write(machine, f"{folder}/kubelet.env", f'KUBELET_ARGS="--hostname-override={node} --node-ip=127.0.0.1"\n')
-    write(machine, f"{folder}/pki/client.pem", pair.certificate.read_text() + pair.key.read_text())
-    current = machine / folder / "pki/kubelet-client-current.pem"
-    current.unlink(missing_ok=True)
-    current.symlink_to(machine / folder / "pki/client.pem")
-    write(machine, f"{folder}/kubeconfig", kubeconfig)
 
 
 @pytest.fixture

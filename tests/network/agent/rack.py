@@ -114,6 +114,10 @@ class DPU(Namespace):
     def release(self) -> Enforced:
         return self.inside(self.enforcer.release)
 
+    def domains(self) -> list[str]:
+        """Namespaces that its agents have made."""
+        return namespaces.domains_of(self.name)
+
     def domain(self, vni: int) -> str:
         return f"vpc-{vni}.{self.name}"
 

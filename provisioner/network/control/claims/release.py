@@ -36,6 +36,7 @@ SETTLE_SECONDS: Final = 2.0
 """Whom a claim waits for is told once it has waited so long: most DPUs confirm before."""
 MOST_NAMED: Final = 8
 
+_CONFIRMED_BY_DPUS: Final = ("VNI", "Address", "Port")
 _HOLDERS: Final[Mapping[str, type[Resource]]] = {"VPC": VPC, "VPCAttachment": VPCAttachment}
 
 
@@ -101,6 +102,8 @@ class Releases:
             self._moments.pop(name, None)
             self._settling.is_written(name)
             return None
+        if body["spec"]["type"] not in _CONFIRMED_BY_DPUS:
+            return None  # fabrics confirm those: provisioner.network.infiniband
         if not self._own.are_seen(name, self._look):
             return BEHIND_SECONDS
         if not is_released(body):
