@@ -66,7 +66,8 @@ class Enforcer:
         where the kernel cannot even be read, every port is shut down.
         """
         try:
-            return self._enforce(spec)
+            with namespaces.alone():
+                return self._enforce(spec)
         except (OSError, NftRefused) as error:
             down = self._shut_down(self._ports)
             message = (
@@ -81,11 +82,12 @@ class Enforcer:
 
         Raises: OSError, NftRefused if the kernel's tables cannot be read.
         """
-        owner = namespaces.owner()
-        interfaces = find_interfaces(owner, self._ports.values())
-        attempt = self._attempt(released_state(sorted(interfaces)), owner)
-        if attempt.after.places[HOME].marks:
-            nft.load(removal(FAMILIES))
+        with namespaces.alone():
+            owner = namespaces.owner()
+            interfaces = find_interfaces(owner, self._ports.values())
+            attempt = self._attempt(released_state(sorted(interfaces)), owner)
+            if attempt.after.places[HOME].marks:
+                nft.load(removal(FAMILIES))
         self._enforced = None
         problems = tuple(
             Problem("KernelRefused", f"`{each.operation.words()}` was refused: {each.why}; carry it out by hand")

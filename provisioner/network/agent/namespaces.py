@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import fcntl
 import os
 import socket
 import subprocess
@@ -97,6 +98,17 @@ def inside(place: Place) -> Iterator[None]:
             _enter(before)
     finally:
         os.close(before)
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """No other agent works for the namespace in which the thread is. Waits for one that does."""
+    fd = os.open(_OWN, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
 
 
 @contextlib.contextmanager

@@ -77,9 +77,10 @@ def _observe_here(place: Place, interfaces: Collection[str], settings: Iterable[
         if place != HOME:
             tables |= {MAIN_TABLE}
         vxlans = {link.index: link.name for link in ours if link.kind == "vxlan"}
-        routes = [*kernel.dump(GET_ROUTE, dump_routes(socket.AF_INET))]
-        with contextlib.suppress(OSError):  # a kernel without IPv6 has none of its routes
-            routes += kernel.dump(GET_ROUTE, dump_routes(socket.AF_INET6))
+        routes = [
+            *kernel.dump(GET_ROUTE, dump_routes(socket.AF_INET)),
+            *kernel.dump(GET_ROUTE, dump_routes(socket.AF_INET6)),
+        ]
         neighbours = [
             *kernel.dump(GET_NEIGHBOUR, dump_neighbours(socket.AF_INET)),
             *kernel.dump(GET_NEIGHBOUR, dump_neighbours(socket.AF_INET6)),

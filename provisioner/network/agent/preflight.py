@@ -57,6 +57,14 @@ def examine(spec: DPUNetworkSpec, situation: Situation) -> Readable:
         return Readable("", (), (), tuple(problems))
     if situation.backend == "netns" and spec.vpcs and not situation.namespaces_are_shared:
         return Readable(spec.vtep_address, (), (), (_hidden(spec),))
+    if not situation.underlay.exists:
+        problems.append(
+            Problem(
+                "UnderlayMissing",
+                f"the interface {situation.underlay.device} that shall carry the underlay does not exist, so that its "
+                "MTU is not known: see `ip link`, and start the agent with the --underlay that there is",
+            )
+        )
     if not situation.underlay.has_address:
         problems.append(
             Problem(

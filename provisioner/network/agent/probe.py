@@ -45,7 +45,7 @@ def find_underlay(vtep: str, device: str | None) -> Underlay:
     found = next((link for link in seen.values() if link.name == name), None)
     # An address on the loopback leaves by any interface: there is no one MTU.
     mtu = None if found is None or found.loopback else found.mtu_bytes
-    return Underlay(name, mtu, has_address=bool(holders))
+    return Underlay(name, mtu, exists=found is not None or device is None, has_address=bool(holders))
 
 
 def has_vrf() -> bool:

@@ -15,11 +15,12 @@ VXLAN_OVERHEAD_BYTES = 50
 
 @dataclass(frozen=True)
 class Underlay:
-    """The interface that carries the VXLAN packets; of the loopback no MTU is known. `has_address`: whether the DPU has
-    its own."""
+    """The interface that carries the VXLAN packets; of the loopback no MTU is known. `exists`: whether there is one of
+    that name; `has_address`: whether the DPU has its own."""
 
     device: str | None
     mtu_bytes: int | None
+    exists: bool = True
     has_address: bool = True
 
 

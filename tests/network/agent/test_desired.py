@@ -106,10 +106,14 @@ def test_in_vrfs_packets_are_told_apart_by_the_device_below_the_vrf_and_others_a
     (home,) = wanted(what, situation("vrf")).values()
     rules = chains(home)
     assert '"sdifname"' in rules["forward"]
-    assert '"iifname"' not in rules["forward"]
+    assert '"iifname"' not in rules["forward"].splitlines()[0]
     policies = {chain.name: chain.hook.policy for chain in home.chains if chain.hook is not None}
     assert (policies["forward"], policies["input"]) == ("accept", "accept")
-    assert rules["forward"].endswith('{"drop":null}]'), "nothing else is forwarded to what is the domains'"
+    by_others = [line for line in rules["forward"].splitlines() if line.endswith('{"drop":null}]')]
+    assert ['"iifname"' in by_others[0], '"oifname"' in by_others[1]] == [True, True]
+    assert all("pf0hpf" in line and "vx10002" in line for line in by_others), (
+        "nothing else is forwarded to or from them"
+    )
     namespaced = wanted(what, situation())["vpc-10001"]
     policies = {chain.name: chain.hook.policy for chain in namespaced.chains if chain.hook is not None}
     assert (policies["forward"], policies["input"]) == ("drop", "drop")
@@ -237,6 +241,11 @@ def test_a_dpu_without_its_address_is_told_and_its_ports_still_reach_each_other(
     readable = examine(spec([vpc()], [port(*HERE)]), situation(underlay=Underlay(None, None, has_address=False)))
     assert [(each.reason, each.functions) for each in readable.problems] == [("UnderlayAddressMissing", ())]
     assert readable.functions == {"pf0"}
+
+
+def test_an_underlay_that_was_named_and_is_not_there_is_told() -> None:
+    readable = examine(spec([vpc()], [port(*HERE)]), situation(underlay=Underlay("uplink9", None, exists=False)))
+    assert [(each.reason, each.functions) for each in readable.problems] == [("UnderlayMissing", ())]
 
 
 def test_an_address_on_the_loopback_has_no_mtu_to_compare() -> None:

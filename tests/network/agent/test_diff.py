@@ -82,6 +82,18 @@ def test_a_port_that_goes_home_is_isolated_there_before_it_comes_up() -> None:
     assert not [each for each in operations if isinstance(each, Remove)], "what hangs on a device goes with it"
 
 
+def test_a_port_leaves_its_vrf_only_once_it_is_isolated_and_joins_it_behind_its_guard() -> None:
+    """Outside of its VRF it would be in the DPU's own network."""
+    inside = wanted(spec([vpc()], [port("10.1.0.3")]), situation("vrf"))
+    outside = wanted(spec([vpc()], []), situation("vrf"))
+    for target, before, master in ((outside, inside, ""), (inside, outside, "vpc10001")):
+        operations = differences(target, before)
+        load = next(at for at, each in enumerate(operations) if isinstance(each, LoadChains))
+        changes = [at for at, each in enumerate(operations) if isinstance(each, ChangeLink) and each.master == master]
+        assert load < changes[0]
+        assert not [each for each in operations if isinstance(each, MoveLink | AddNamespace | DeleteNamespace)]
+
+
 def one(**what: object) -> dict[str, PlaceState]:
     return {HOME: replace(PlaceState(links=frozenset({PORT})), **what)}  # type: ignore[arg-type]
 

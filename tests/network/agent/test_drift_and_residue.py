@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from provisioner.api.dpu_network import DPUNetworkSpec, PortRule
 from provisioner.network.agent import namespaces, nft
-from provisioner.network.agent.enforce import Enforcer
+from provisioner.network.agent.enforce import Enforced, Enforcer
 from provisioner.network.agent.state import HOME
 from tests.network.agent.rack import DPU, Rack, rack
 from tests.network.agent.specs import BLUE, ONE, RED, TWO, port, spec, vpc
@@ -136,6 +137,19 @@ def test_the_second_time_nothing_changes_not_even_for_another_process(network: R
         {"function": "pf0", "state": "Tenant", "offloaded": "No"},
         {"function": "pf1", "state": "Tenant", "offloaded": "No"},
     ]
+
+
+def test_two_agents_of_one_dpu_take_turns(network: Rack) -> None:
+    dpu = network.dpu(ONE, ("pf0", "pf1"))
+
+    def both() -> list[Enforced]:
+        with namespaces.inside(dpu.name):
+            return [dpu.another().enforce(wanted())]
+
+    with ThreadPoolExecutor(4) as pool:
+        results = [result for each in [pool.submit(both) for _ in range(4)] for result in each.result()]
+    assert [(each.agrees, each.problems) for each in results] == [(True, ())] * 4
+    assert sorted(each.changes > 0 for each in results) == [False, False, False, True]
 
 
 def test_an_agent_finds_out_by_itself_how_to_keep_domains_apart(network: Rack) -> None:

@@ -55,7 +55,8 @@ def domain_chains(domains: Sequence[DomainDevices], *, in_vrfs: bool) -> list[Ch
     devices = [device for domain in domains for device in domain.all]
     forward = [rule(verdict_of(came_by, {device: goto(_from(device)) for device in devices}))]
     if in_vrfs:
-        forward.append(rule(match(meta("oifname"), one_of(devices)), DROP))
+        # A device that is not in its VRF would be routed by the DPU's own table.
+        forward += [rule(match(meta(way), one_of(devices)), DROP) for way in ("iifname", "oifname")]
     chains = [
         Chain("inet", "sources", Hook("prerouting", _RAW, "accept"), _sources(domains, in_vrfs=in_vrfs)),
         Chain("inet", "forward", Hook("forward", _FILTER, policy), tuple(forward)),
