@@ -113,12 +113,13 @@ class World:
 
     def settle(self, seconds: float = 5.0) -> None:
         """Let time pass; where nothing happens, in longer steps."""
-        end = self.seconds + seconds
+        end, idle = self.seconds + seconds, 0
         while self.seconds < end:
             before = len(self.reconciled), len(self.admin.changes)
             self.step()
-            if before == (len(self.reconciled), len(self.admin.changes)):
-                self.pass_time(4 * STEP_SECONDS)
+            idle = idle + 1 if before == (len(self.reconciled), len(self.admin.changes)) else 0
+            if idle:
+                self.pass_time(min(STEP_SECONDS * 2**idle, 2.0, max(0.0, end - self.seconds)))
         self.catch_up()
 
     def pass_time(self, seconds: float) -> None:
