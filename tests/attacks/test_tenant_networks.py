@@ -109,7 +109,7 @@ def test_a_dpu_says_what_it_enforces_itself_and_nothing_else(
             thief.patch(of(DPUNetwork), name, {"spec": {"ports": []}})
         with pytest.raises(Refused):
             thief.delete(of(DPUNetwork), name)
-    assert site.ready(green, "a") == ("False", "WaitsForDPU")
+    site.becomes(green, "a", "False", "WaitsForDPU")
     spec = (site.network(mine) or {})["spec"]
     thief.apply_status(DPUNetwork, f"{mine}-d", forged, manager="provisioner-dpu-agent")
     assert (site.network(mine) or {})["spec"] == spec, "a status carries no spec"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from datetime import datetime
 from typing import Final
 
@@ -41,7 +41,7 @@ RETRY_SECONDS: Final = 15.0
 
 
 class Attachments:
-    """Reconciles VPCAttachments, by namespace/name. refused: by DPU, what the API server said to its DPUNetwork."""
+    """Reconciles VPCAttachments, by namespace/name. refused: DPUs whose DPUNetwork the API server did not take."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Attachments:
         own: OwnWrites,
         events: Events,
         generations: Generations,
-        refused: Callable[[str], str | None],
+        refused: Container[str],
         controller: Callable[..., Controller],
         clock: Callable[[], datetime],
         monotonic: Callable[[], float],
@@ -185,7 +185,7 @@ class Attachments:
             trouble=trouble,
             network=self._facts.network(dpu) if dpu is not None else None,
             since=self._generations.of(dpu, attachment.spec.function) if dpu and endpoint else None,
-            refused=self._refused(dpu) if dpu is not None else None,
+            is_refused=dpu in self._refused,
         )
 
     def _endpoint(self, attachment: VPCAttachment, vpc: str) -> Endpoint | None:

@@ -45,9 +45,7 @@ def build_network_controllers(
     compilations, generations = Compilations(), Generations()
     vpcs = VPCs(cluster, facts, own, recorder, controller, clock)
     dpus = DPUs(cluster, facts, own, recorder, compilations, generations, controller)
-    attachments = Attachments(
-        cluster, facts, own, recorder, generations, dpus.refused.get, controller, clock, monotonic
-    )
+    attachments = Attachments(cluster, facts, own, recorder, generations, dpus.refused, controller, clock, monotonic)
     releases = Releases(cluster, facts, own, compilations, controller, clock, monotonic)
     groups, pools = Groups(cluster, facts, controller, clock), Pools(cluster, facts, controller, clock)
     spread = controller("network-spread", lambda key: follow.spread(key))

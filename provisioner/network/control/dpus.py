@@ -31,7 +31,7 @@ WORKERS: Final = 4
 
 
 class DPUs:
-    """Reconciles one DPU at a time, by name. refused: what the API server said to a DPUNetwork that it did not take."""
+    """Reconciles one DPU at a time, by name. refused: those whose DPUNetwork the API server did not take."""
 
     def __init__(
         self,
@@ -50,7 +50,8 @@ class DPUs:
         self._compilations = compilations
         self._generations = generations
         self._grants = Grants(cluster, facts.caches, own)
-        self.refused: dict[str, str] = {}
+        self.refused: set[str] = set()
+        self._warned: dict[tuple[str, str], str] = {}
         self.controller = controller("network-dpus", self.reconcile, workers=WORKERS)
 
     def reconcile(self, name: str) -> float | None:
@@ -67,7 +68,7 @@ class DPUs:
             rival = self._rival_of(dpu)
             if rival is not None:
                 words = f"DPU '{name}' and DPU '{rival}' both have vtepAddress {dpu.spec.vtep_address}: give one of "
-                self._events.record(body, "Warning", "DuplicateVTEPAddress", f"{words}them its own")
+                self._warn(body, "DuplicateVTEPAddress", f"{words}them its own")
             before = self._facts.caches.networks.get(name)
             vtep = dpu.spec.vtep_address
             if vtep is None or (rival is not None and spec_of(before).get("vtepAddress") != vtep):
@@ -81,7 +82,7 @@ class DPUs:
 
     def _write(self, name: str, before: Object | None, wanted: dict[str, Any]) -> None:
         if before is not None and (before["spec"] == wanted or canonical(before["spec"]) == canonical(wanted)):
-            self.refused.pop(name, None)
+            self.refused.discard(name)
             return
         type_ = of(DPUNetwork)
         metadata: dict[str, Any] = {"name": name}
@@ -95,9 +96,10 @@ class DPUs:
             with self._own.written_on(name, type_, before or body):
                 written = self._cluster.apply(body, manager=MANAGER)
         except Refused as error:
-            self.refused[name] = str(error.args[0])
+            self.refused.add(name)
+            self._warn(self._facts.caches.dpus.get(name) or body, "NotCompiled", f"DPUNetwork was refused: {error}")
             raise
-        self.refused.pop(name, None)
+        self.refused.discard(name)
         self._own.note(name, type_, written)
         self._compilations.note(name, written)
         generation = int(written["metadata"]["generation"])
@@ -113,7 +115,14 @@ class DPUs:
             return
         self._grants.take(name)
         words = f"DPU '{name}' may not read its DPUNetwork: Server '{name}' would, too; register one of them by another"
-        self._events.record(body, "Warning", "NameTaken", f"{words} name")
+        self._warn(body, "NameTaken", f"{words} name")
+
+    def _warn(self, body: Object, reason: str, message: str) -> None:
+        """Once for each change of the words."""
+        key = str(body["metadata"]["uid"]), reason
+        if self._warned.get(key) != message:
+            self._warned[key] = message
+            self._events.record(body, "Warning", reason, message)
 
     def _rival_of(self, dpu: DPU) -> str | None:
         bodies = self._facts.lookups.dpus_by_vtep.get(dpu.spec.vtep_address) if dpu.spec.vtep_address else []
@@ -135,7 +144,7 @@ class DPUs:
             self._compilations.note(name, None)
             log.info("network of a dpu that is gone was deleted", dpu=name)
         self._generations.forget(name)
-        self.refused.pop(name, None)
+        self.refused.discard(name)
         return None
 
     def _look(self, type_: ResourceType, name: str) -> Object | None:

@@ -110,11 +110,18 @@ def is_released(claim: Object) -> bool:
     return bool((claim.get("status") or {}).get("releasedTime"))
 
 
+def observed_by(network: Object) -> int | None:
+    """The generation that a DPU has confirmed; None for one that is still to come, such as that of an object of the
+    same name before this one."""
+    observed = (network.get("status") or {}).get("observedGeneration")
+    return observed if observed is not None and observed <= network["metadata"]["generation"] else None
+
+
 def leaving_of(network: Object) -> dict[str, int]:
     """What a DPUNetwork held, and from which generation on it does not, as far as the DPU has not confirmed it."""
     text = (network["metadata"].get("annotations") or {}).get(LEAVING_ANNOTATION) or ""
-    status = network.get("status") or {}
-    observed, still = status.get("observedGeneration") or 0, {f"vni-{each}" for each in status.get("vnis") or ()}
+    observed = observed_by(network) or 0
+    still = {f"vni-{each}" for each in (network.get("status") or {}).get("vnis") or ()}
     found: dict[str, int] = {}
     for entry in filter(None, text.split(",")):
         what, _, since = entry.rpartition(":")

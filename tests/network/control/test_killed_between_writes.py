@@ -8,6 +8,7 @@ from ipaddress import ip_address
 import pytest
 
 from provisioner.api import DPUNetwork, NetworkClaim, VPCAttachment
+from provisioner.api.errors import Conflict, Retryable
 from provisioner.api.network_claim import address_claim
 from provisioner.cluster.resources import of
 from tests.network.control.objects import attachment, group, pool, rule, vpc
@@ -89,6 +90,23 @@ def test_killed_at_every_write_it_ends_as_if_nothing_had_happened(case: str, bef
         world.lead()
         world.settle(60)
         assert state(world) == wanted, f"killed {'before' if before else 'after'} write {last} of {count}"
+
+
+@pytest.mark.parametrize("fault", [Retryable, Conflict])
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+@pytest.mark.parametrize("case", CASES)
+def test_where_the_api_server_fails_or_its_answer_is_lost_it_goes_on(
+    case: str, before: bool, fault: type[Retryable]
+) -> None:
+    count, wanted = undisturbed(case)
+    make, act = CASES[case]
+    for last in range(1, count + 1):
+        world = make()
+        world.door.writes = []
+        world.door.last, world.door.before, world.door.fault = last, before, fault
+        act(world)
+        world.settle(60)
+        assert state(world) == wanted, f"{fault.__name__} {'before' if before else 'after'} write {last} of {count}"
 
 
 def test_a_value_is_never_two_holders_at_once_whenever_it_is_killed() -> None:

@@ -64,10 +64,20 @@ def test_a_dpu_that_goes_on_to_say_it_knows_a_vni_keeps_that_one_back(world: Wor
     assert world.admin.get(of(NetworkClaim), name)["status"]["waitsFor"] == ["d1"]
 
 
-def test_a_dpu_that_confirms_what_is_to_come_has_only_its_own_values_released_early(world: World) -> None:
+def test_a_dpu_that_confirms_what_is_to_come_is_not_believed(world: World) -> None:
+    world.lies["d1"] = lambda _, honest: honest | {"observedGeneration": 2**40, "vnis": []}
+    world.add(attachment("blue", "vf", "s1", function="pf0vf1"))
+    world.settle()
+    assert world.ready("blue", "vf") == ("False", "WaitsForDPU")
+    world.remove(VPCAttachment, "vf", "blue")
+    name = remove_blue(world)
+    assert world.admin.get(of(NetworkClaim), name)["status"]["waitsFor"] == ["d1"]
+
+
+def test_a_dpu_that_confirms_what_it_has_not_done_has_only_its_own_values_released_early(world: World) -> None:
     """It has them anyway; what another one has in its kernel waits for that one."""
     world.silent = {"d2"}
-    world.lies["d1"] = lambda _, honest: honest | {"observedGeneration": 2**40, "vnis": []}
+    world.lies["d1"] = lambda body, honest: honest | {"observedGeneration": body["metadata"]["generation"], "vnis": []}
     name = remove_blue(world)
     assert "port.d1.pf0" not in world.claims()
     assert world.admin.get(of(NetworkClaim), name)["status"]["waitsFor"] == ["d2"]

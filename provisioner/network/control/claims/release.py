@@ -25,7 +25,7 @@ from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnWrites
 from provisioner.cluster.resources import ResourceType, of
 from provisioner.cluster.source import Object, spec_of
 from provisioner.network.control.facts import Facts
-from provisioner.network.control.informers import is_released, leaving_of, vni_in
+from provisioner.network.control.informers import is_released, leaving_of, observed_by, vni_in
 from provisioner.network.control.writes import MANAGER, Compilations
 
 log = structlog.get_logger(__name__)
@@ -57,8 +57,7 @@ def dpus_with(claim: NetworkClaim, networks: Iterable[Object]) -> Iterator[str]:
 
 
 def _is_confirmed(network: Object) -> bool:
-    observed = (network.get("status") or {}).get("observedGeneration") or 0
-    return bool(observed >= network["metadata"]["generation"])
+    return observed_by(network) == int(network["metadata"]["generation"])
 
 
 def _holds(spec: Mapping[str, Any], vni: int, address: str) -> bool:

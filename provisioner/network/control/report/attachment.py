@@ -20,7 +20,8 @@ from provisioner.network.control.trouble import Trouble
 class Standing:
     """An attachment as it is now. place: None if it has none. addresses: those that it has claimed. port: what its DPU
     is to be told; None if that knows nothing of it. trouble: why it is not as asked for. since: with which generation
-    of `network` the port became so, if that is known. refused: what the API server said to the DPUNetwork."""
+    of `network` the port became so, if that is known. is_refused: the API server did not
+    take the DPUNetwork."""
 
     place: Place | None
     addresses: tuple[str, ...]
@@ -28,7 +29,7 @@ class Standing:
     trouble: Trouble | None
     network: DPUNetwork | None
     since: int | None = None
-    refused: str | None = None
+    is_refused: bool = False
 
 
 def attachment_status(attachment: VPCAttachment, standing: Standing, now: datetime) -> VPCAttachmentStatus:
@@ -90,7 +91,10 @@ def _generation(before: VPCAttachmentStatus, standing: Standing) -> int | None:
 
 
 def _observed(network: DPUNetwork | None) -> int | None:
-    return network.status.observed_generation if network is not None else None
+    """As `informers.observed_by`."""
+    observed = network.status.observed_generation if network is not None else None
+    current = network.metadata.generation if network is not None else None
+    return observed if observed is not None and observed <= (current or 0) else None
 
 
 def _words(
@@ -101,10 +105,10 @@ def _words(
     if standing.place is None or standing.port is None:
         return "False", "WaitsForClaims", "addresses and port are being claimed"
     dpu = standing.place.dpu
-    if generation is None and standing.refused is not None:
+    if generation is None and standing.is_refused:
         return "False", "NotCompiled", (
-            f"what DPU '{dpu}' is to enforce was refused by the API server: {standing.refused}; take attachments off "
-            "this server, or have the administrators look at it"
+            f"the API server does not take what DPU '{dpu}' is to enforce: have the administrators look at the Events "
+            "of the DPU"
         )  # fmt: skip
     if generation is None:
         return "False", "WaitsForCompilation", f"the DPUNetwork of DPU '{dpu}' does not hold it yet"
