@@ -194,7 +194,7 @@ def test_a_release_leaves_nothing_and_frees_every_value(machines: Machines, site
         dpu = machines.dpus[0]
         return [
             dpu.ip("-o", "link", "show", "type", "vxlan"),
-            dpu.ip("route", "show", "table", "all"),
+            dpu.ip("-4", "route", "show", "table", "all"),
             *(line for line in dpu.output("bridge", "fdb", "show").splitlines() if " dst " in line),
             dpu.ip("neigh", "show", "nud", "permanent"),
         ]
