@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks [NAME…] [-- ARGUMENT…]
 
-Names: dhcp, scripts, register, boot, kexec, scale, hung, bmc, rollout, rollout_scale; all of them if none is given.
+Names: dhcp, scripts, register, boot, kexec, scale, hung, bmc, rollout, rollout_scale, network; all of them if none is given.
 What follows `--` goes to each (see their --help).
 """
 
@@ -17,7 +17,19 @@ from pathlib import Path
 from typing import Final
 
 HERE: Final = Path(__file__).parent
-NAMES: Final = ("dhcp", "scripts", "register", "boot", "kexec", "scale", "hung", "bmc", "rollout", "rollout_scale")
+NAMES: Final = (
+    "dhcp",
+    "scripts",
+    "register",
+    "boot",
+    "kexec",
+    "scale",
+    "hung",
+    "bmc",
+    "rollout",
+    "rollout_scale",
+    "network",
+)
 
 
 def main(arguments: list[str]) -> int:

@@ -1,0 +1,165 @@
+"""What the DPU's agent programs in a second, against ip, bridge and nft in batches; and what it costs when idle.
+
+`python -m tests.benchmarks.network_bench`. A DPU in a network namespace with one VPC; then the VPC gets remotes: so many
+addresses behind so many DPUs. Ours: the agent's `enforce`, as it is, its dumps before and after among it. The bound: the
+same routes, neighbours and forwarding entries by `ip -batch` and `bridge -batch`, and the same tables by one `nft -f`,
+which look at nothing before and check nothing afterwards. They take turns, each in a namespace that has the VPC without
+remotes. Idle: processor time of an `enforce` that finds nothing to do, for one look every 5 s.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv6Address
+from pathlib import Path
+from typing import Final
+
+from provisioner.api.dpu_network import DPUNetworkSpec
+from provisioner.network.agent.follow import LOOK_SECONDS
+from provisioner.network.agent.naming import router_address, router_mac, vxlan_name
+from tests.network.agent.rack import DPU, rack
+from tests.network.agent.specs import BLUE, ONE, port, spec, vpc
+
+HERE: Final = Path(__file__).parent
+FIRST_VTEP: Final = int(IPv4Address("198.18.0.1"))
+HOST: Final = ("10.1.0.3", "fd00:1::3")
+
+
+@dataclass
+class Result:
+    """Seconds of each repetition; processor seconds of a look that finds nothing to do."""
+
+    vteps: int
+    prefixes: int
+    ours: list[float] = field(default_factory=list)
+    bound: list[float] = field(default_factory=list)
+    idle: list[float] = field(default_factory=list)
+    load: float = 0.0
+
+    @property
+    def objects(self) -> int:
+        """Routes, neighbours of both families, and forwarding entries."""
+        return self.vteps * self.prefixes + 3 * self.vteps
+
+
+def remotes(vteps: int, prefixes: int) -> dict[str, list[str]]:
+    """By DPU, addresses behind it, half of them IPv6."""
+    behind = {}
+    for number in range(vteps):
+        first = 16 + number * prefixes
+        four = [f"{IPv4Address('10.2.0.0') + 2 * (first + each)}/32" for each in range(prefixes // 2)]
+        six = [f"{IPv6Address('fd00:2::') + 2 * (first + each)}/128" for each in range(prefixes - prefixes // 2)]
+        behind[str(IPv4Address(FIRST_VTEP + number))] = sorted(four + six)
+    return behind
+
+
+def wish(behind: dict[str, list[str]]) -> DPUNetworkSpec:
+    return spec([vpc(remotes=behind)], [port(*HOST)])
+
+
+def routes_and_neighbours(behind: dict[str, list[str]]) -> Iterator[str]:
+    device = vxlan_name(BLUE)
+    for vtep, prefixes in behind.items():
+        for version in (4, 6):
+            mac, address = router_mac(vtep), router_address(vtep, version)
+            yield f"neigh add {address} lladdr {mac} nud permanent dev {device}"
+        for prefix in prefixes:
+            version = 6 if ":" in prefix else 4
+            yield f"-{version} route add {prefix} via {router_address(vtep, version)} dev {device} onlink"
+
+
+def forwarding_entries(behind: dict[str, list[str]]) -> Iterator[str]:
+    for vtep in behind:
+        yield f"fdb add {router_mac(vtep)} dev {vxlan_name(BLUE)} dst {vtep} self permanent"
+
+
+def in_batches(dpu: DPU, behind: dict[str, list[str]], tables: tuple[str, str]) -> float:
+    """Seconds that the three programs take; `tables`: the rulesets of the VPC's domain, and of the DPU's namespace."""
+    domain = ["nsenter", f"--net=/run/netns/{dpu.domain(BLUE)}", "--"]
+    lines = "\n".join(line for line in routes_and_neighbours(behind) if not line.startswith("-6"))
+    six = "\n".join(line.removeprefix("-6 ") for line in routes_and_neighbours(behind) if line.startswith("-6"))
+    lines = lines.replace("-4 ", "")
+    began = time.perf_counter()
+    feed([*domain, "ip", "-batch", "-"], lines)
+    feed([*domain, "ip", "-6", "-batch", "-"], six)
+    feed([*domain, "bridge", "-batch", "-"], "\n".join(forwarding_entries(behind)))
+    feed([*domain, "nft", "-f", "-"], f"flush ruleset\n{tables[0]}")
+    feed(dpu.command("nft", "-f", "-"), f"flush ruleset\n{tables[1]}")
+    return time.perf_counter() - began
+
+
+def feed(argv: Sequence[str], text: str) -> None:
+    subprocess.run(argv, input=text + "\n", text=True, check=True, stdout=subprocess.DEVNULL)
+
+
+def measure(result: Result, repetitions: int) -> None:
+    behind = remotes(result.vteps, result.prefixes)
+    for _ in range(repetitions):
+        with rack() as network:
+            dpu = network.dpu(ONE)
+            assert dpu.enforce(wish({})).agrees
+            began = time.perf_counter()
+            enforced = dpu.enforce(wish(behind))
+            result.ours.append(time.perf_counter() - began)
+            assert enforced.agrees, enforced.problems
+            tables = dpu.in_domain(BLUE, "nft", "list", "ruleset"), dpu.output("nft", "list", "ruleset")
+            used = time.process_time()
+            assert dpu.enforce(wish(behind)).changes == 0
+            result.idle.append(time.process_time() - used)
+        with rack() as network:
+            dpu = network.dpu(ONE)
+            assert dpu.enforce(wish({})).agrees
+            result.bound.append(in_batches(dpu, behind, tables))
+            check = dpu.enforce(wish(behind))
+            assert check.agrees
+            assert check.changes <= 2, f"what the programs made is not what the agent wants: {check.changes} changes"
+
+
+def spread(values: Sequence[float], unit: float = 1.0, digits: int = 2) -> str:
+    return f"{statistics.median(values) * unit:.{digits}f} ({min(values) * unit:.{digits}f} to {max(values) * unit:.{digits}f})"
+
+
+def write_table(results: Sequence[Result], repetitions: int) -> None:
+    rows = [
+        "## What a DPU's agent programs, against ip, bridge and nft in batches",
+        "",
+        "One VPC in a network namespace gets remotes: addresses, half of them IPv6, behind other DPUs. Ours: the agent's "
+        "`enforce`, with a dump of the kernel before and one after it.",
+        "The bound: `ip -batch`, `bridge -batch` and `nft -f` for the same objects, which compare and check nothing. "
+        f"Medians (and spread) of {repetitions}, taking turns. Objects: routes, neighbours, forwarding",
+        f"entries. Idle: processor time of a look that finds nothing to do, once in {LOOK_SECONDS:.0f} s, in per cent of a core.",
+        "",
+        "| DPUs × addresses | objects | ours: s | the bound: s | bound / ours (≥ 0.5) | ours: objects/s | idle: % of a core | load |",
+        "|" + "---|" * 8,
+    ]
+    for each in results:
+        ratios = [bound / ours for ours, bound in zip(each.ours, each.bound, strict=True)]
+        rows.append(
+            f"| {each.vteps} × {each.prefixes} | {each.objects:,} | {spread(each.ours)} | {spread(each.bound, digits=3)} "
+            f"| {spread(ratios)} | {each.objects / statistics.median(each.ours):,.0f} "
+            f"| {spread(each.idle, 100 / LOOK_SECONDS, 1)} | {each.load:.1f} |"
+        )
+    (HERE / "results" / "network.md").write_text("\n".join(rows) + "\n")
+    print("\n".join(rows))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repetitions", type=int, default=7)
+    options = parser.parse_args()
+    results = [Result(10, 10), Result(100, 10), Result(1000, 2), Result(100, 100)]
+    for each in results:
+        measure(each, options.repetitions)
+        each.load = sum(map(float, Path("/proc/loadavg").read_text().split()[:1]))
+    write_table(results, options.repetitions)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
