@@ -13,10 +13,10 @@ from provisioner.network.agent import namespaces, nft
 from provisioner.network.agent.blame import Blame
 from provisioner.network.agent.desired import released_state, wanted_state
 from provisioner.network.agent.diff import differences
-from provisioner.network.agent.kernel import Refused, carry_out
+from provisioner.network.agent.kernel import carry_out
 from provisioner.network.agent.nft import NftRefused
 from provisioner.network.agent.observe import Observed, observe
-from provisioner.network.agent.operations import ChangeLink, Operation
+from provisioner.network.agent.operations import ChangeLink, Operation, Refused
 from provisioner.network.agent.preflight import examine
 from provisioner.network.agent.probe import find_interfaces, find_underlay, has_vrf
 from provisioner.network.agent.result import Enforced, Problem, port_statuses, spec_mark

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from provisioner.api.codec import to_json
 from provisioner.api.dpu_network import DPUNetworkSpec, PortRule
 from provisioner.network.agent import namespaces, nft
 from provisioner.network.agent.enforce import Enforced, Enforcer
@@ -211,6 +212,23 @@ def test_release_and_show_as_programs(network: Rack, tmp_path: Path) -> None:
     assert sorted(shown) == sorted([".", dpu.domain(BLUE), dpu.domain(RED)])
     assert dpu.agent("release").returncode == 0
     assert json.loads(dpu.agent("show").stdout)["."]["chains"] == []
+
+
+def test_the_program_says_by_its_exit_status_whether_the_kernel_agrees(network: Rack, tmp_path: Path) -> None:
+    dpu = network.dpu(ONE)
+    path = tmp_path / "spec.json"
+    for said, status in (
+        (json.dumps(to_json(spec([vpc()], [port(*HERE)]))), 0),
+        (json.dumps({"spec": to_json(spec([vpc()], [port(*HERE, function="pf1")]))}), 1),
+        ('{"vtepAddress": 1}', 2),
+        ("[]", 2),
+        ("{", 2),
+    ):
+        path.write_text(said)
+        ran = dpu.agent("once", "--spec", str(path))
+        assert (ran.returncode, "Traceback" in ran.stderr) == (status, False), said
+        assert bool(ran.stdout) is (status != 2)
+    assert dpu.agent("once", "--spec", str(tmp_path / "none.json")).returncode == 2
 
 
 def test_a_port_that_is_not_there_keeps_no_other_from_being_enforced(network: Rack) -> None:
