@@ -11,7 +11,7 @@ from typing import Final, Literal
 from provisioner.api.dpu_network import DPUNetworkSpec
 from provisioner.network.agent import namespaces, nft
 from provisioner.network.agent.blame import Blame
-from provisioner.network.agent.desired import released_state, wanted_state
+from provisioner.network.agent.desired import isolated_state, released_state, wanted_state
 from provisioner.network.agent.diff import differences
 from provisioner.network.agent.kernel import carry_out
 from provisioner.network.agent.nft import NftRefused
@@ -85,6 +85,24 @@ class Enforcer:
         )
         problem = Problem("KernelUnreadable", message, tuple(self._ports))
         return Enforced(False, (problem,), port_statuses(spec, self._ports, ()), (), len(down), False)
+
+    def isolate_unless_enforced(self) -> bool:
+        """At the agent's start, before it has a spec: isolate every port, unless an agent has enforced a spec since the
+        system started. What that one left stays as it is.
+
+        Returns: whether every port is isolated now. Raises: OSError, NftRefused if the kernel's tables cannot be read.
+        """
+        with namespaces.alone():
+            owner = namespaces.owner()
+            if observe(owner, (), {}).places[HOME].marks:
+                return False
+            found = find_interfaces(owner, self._ports.values())
+            attempt = self._attempt(
+                isolated_state({each: name for each, name in self._ports.items() if name in found}), owner
+            )
+        if attempt.rest:
+            self._shut_down(self._ports)
+        return True
 
     def release(self) -> Enforced:
         """Take away everything of ours; ports are left at HOME, shut down, as the hosts' packets have nowhere to go.

@@ -140,6 +140,19 @@ def test_the_second_time_nothing_changes_not_even_for_another_process(network: R
     ]
 
 
+def test_before_it_has_a_spec_an_agent_isolates_what_nobody_has_enforced_and_nothing_else(network: Rack) -> None:
+    dpu = network.dpu(ONE, ("pf0", "pf1"))
+    dpu.ip("addr", "add", "10.66.0.0/31", "dev", "pf0hpf")
+    dpu.hosts["pf0"].ip("addr", "add", "10.66.0.1/31", "dev", "eth0")
+    assert dpu.hosts["pf0"].pings("10.66.0.0"), "as any interface"
+    assert dpu.inside(lambda: dpu.another().isolate_unless_enforced())
+    assert dpu.hosts["pf0"].reaches_nothing_at("10.66.0.0")
+    assert "10.66.0.0" not in dpu.output("ip", "addr")
+    assert dpu.enforce(wanted()).agrees
+    assert not dpu.inside(lambda: dpu.another().isolate_unless_enforced())
+    assert dpu.enforce(wanted()).changes == 0
+
+
 def test_two_agents_of_one_dpu_take_turns(network: Rack) -> None:
     dpu = network.dpu(ONE, ("pf0", "pf1"))
 
