@@ -14,6 +14,7 @@ from provisioner.api.codec import to_json
 from provisioner.api.dpu_network import DPUNetworkSpec, PortRule
 from provisioner.network.agent import namespaces, nft
 from provisioner.network.agent.enforce import Enforced, Enforcer
+from provisioner.network.agent.probe import has_vrf
 from provisioner.network.agent.state import HOME
 from tests.network.agent.rack import DPU, Rack, rack
 from tests.network.agent.specs import BLUE, ONE, RED, TWO, port, spec, vpc
@@ -174,6 +175,24 @@ def test_an_agent_finds_out_by_itself_how_to_keep_domains_apart(network: Rack) -
     dpu.hosts["pf0"].take(*HERE)
     assert dpu.hosts["pf0"].pings("10.1.0.2")
     assert dpu.inside(itself.release).agrees
+
+
+def test_vrfs_are_enforced_or_what_lacks_them_is_told_and_isolated(network: Rack) -> None:
+    dpu = network.dpu(ONE, ("pf0", "pf1"))
+    with_vrfs = Enforcer(dpu.ports, domains="vrf")
+    enforced = dpu.inside(lambda: with_vrfs.enforce(wanted()))
+    dpu.hosts["pf0"].take(*HERE)
+    if dpu.inside(has_vrf):
+        assert (enforced.problems, enforced.agrees) == ((), True)
+        assert dpu.inside(lambda: with_vrfs.enforce(wanted())).changes == 0
+        assert dpu.hosts["pf0"].pings("10.1.0.2")
+    else:
+        assert {each.reason for each in enforced.problems} == {"KernelRefused"}
+        assert "link add vpc10001 type vrf" in enforced.problems[0].message
+        assert {each.function: each.state for each in enforced.ports} == {"pf0": "Isolated", "pf1": "Isolated"}
+        assert dpu.hosts["pf0"].reaches_nothing_at("10.1.0.2")
+    assert dpu.inside(with_vrfs.release).agrees
+    assert dpu.output("nft", "list", "ruleset") == ""
 
 
 def test_what_goes_from_the_spec_leaves_nothing(network: Rack) -> None:
