@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from provisioner.api.dpu_network import DPUNetworkSpec
-from provisioner.network.agent.kernel import Refused
 from provisioner.network.agent.naming import peer_link_name, vrf_name, vxlan_name
-from provisioner.network.agent.operations import DeleteNamespace, LoadChains, Operation, device_of
+from provisioner.network.agent.operations import DeleteNamespace, LoadChains, Operation, Refused, device_of
 from provisioner.network.agent.result import Problem
 from provisioner.network.agent.situation import Situation
 from provisioner.network.agent.state import HOME

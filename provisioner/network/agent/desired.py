@@ -97,11 +97,7 @@ def wanted_state(readable: Readable, situation: Situation) -> dict[Place, PlaceS
         for function, device in situation.interfaces.items()
         if function in situation.largest_mtus and function not in passing
     }
-    for function, device in isolated.items():
-        home.links.add(Link(device, "port"))
-        home.sysctls.update(isolated_sysctls(device))
-        home.chains.add(isolated_port(function, device))
-    home.chains.update(isolation_chains(isolated.values()))
+    _isolated(home, isolated)
     return {place: state.frozen() for place, state in places.items()}
 
 
@@ -221,6 +217,21 @@ def _peer(place: _Place, device: str, vtep: str, peer: int, ports: Iterable[Port
                 router = router_address(vtep, version)
                 place.neighbours.add(Neighbour(device, router, peer_link_mac(peer)))
                 place.routes.add(Route(str(prefix), device, router, table=table, metric=METRIC))
+
+
+def _isolated(home: _Place, interfaces: Mapping[str, str]) -> None:
+    for function, device in interfaces.items():
+        home.links.add(Link(device, "port"))
+        home.sysctls.update(isolated_sysctls(device))
+        home.chains.add(isolated_port(function, device))
+    home.chains.update(isolation_chains(interfaces.values()))
+
+
+def isolated_state(interfaces: Mapping[str, str]) -> dict[Place, PlaceState]:
+    """Every port isolated, and no domain. `interfaces`: by function, those that exist."""
+    home = _Place()
+    _isolated(home, interfaces)
+    return {HOME: home.frozen()}
 
 
 def released_state(devices: Iterable[str]) -> dict[Place, PlaceState]:

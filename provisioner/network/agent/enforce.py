@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -9,12 +11,12 @@ from typing import Final, Literal
 from provisioner.api.dpu_network import DPUNetworkSpec
 from provisioner.network.agent import namespaces, nft
 from provisioner.network.agent.blame import Blame
-from provisioner.network.agent.desired import released_state, wanted_state
+from provisioner.network.agent.desired import isolated_state, released_state, wanted_state
 from provisioner.network.agent.diff import differences
-from provisioner.network.agent.kernel import Refused, carry_out
+from provisioner.network.agent.kernel import carry_out
 from provisioner.network.agent.nft import NftRefused
 from provisioner.network.agent.observe import Observed, observe
-from provisioner.network.agent.operations import ChangeLink, Operation
+from provisioner.network.agent.operations import ChangeLink, Operation, Refused
 from provisioner.network.agent.preflight import examine
 from provisioner.network.agent.probe import find_interfaces, find_underlay, has_vrf
 from provisioner.network.agent.result import Enforced, Problem, port_statuses, spec_mark
@@ -22,6 +24,7 @@ from provisioner.network.agent.rules.tables import FAMILIES, marking, removal
 from provisioner.network.agent.situation import Backend, Situation
 from provisioner.network.agent.state import HOME, KernelState
 
+_PATIENCE_SECONDS: Final = (0.1, 0.3, 0.0)
 _ROUNDS: Final = 4
 """What one round leaves, such as a route that another one hid, the next one finds."""
 
@@ -63,19 +66,43 @@ class Enforcer:
         """Bring the kernel to `spec`, dump it, and compare.
 
         Whatever the spec or the kernel is like, nothing is raised for it: a problem isolates its ports and is told, and
-        where the kernel cannot even be read, every port is shut down.
+        where the kernel cannot even be read, three times, every port is shut down.
         """
-        try:
-            with namespaces.alone():
-                return self._enforce(spec)
-        except (OSError, NftRefused) as error:
-            down = self._shut_down(self._ports)
-            message = (
-                f"the kernel's tables cannot be read: {error}; every port is shut down until they can: run the agent "
-                f"as root, with nft installed ({', '.join(down) or 'there is none'})"
+        for patience_seconds in _PATIENCE_SECONDS:
+            try:
+                with namespaces.alone():
+                    return self._enforce(spec)
+            except (OSError, NftRefused) as error:
+                why = str(error)
+            time.sleep(patience_seconds)
+        return self._blind(spec, why)
+
+    def _blind(self, spec: DPUNetworkSpec, why: str) -> Enforced:
+        down = self._shut_down(self._ports)
+        message = (
+            f"the kernel's tables cannot be read: {why}; every port is shut down until they can: run the agent "
+            f"as root, with nft installed ({', '.join(down) or 'there is none'})"
+        )
+        problem = Problem("KernelUnreadable", message, tuple(self._ports))
+        return Enforced(False, (problem,), port_statuses(spec, self._ports, ()), (), len(down), False)
+
+    def isolate_unless_enforced(self) -> bool:
+        """At the agent's start, before it has a spec: isolate every port, unless an agent has enforced a spec since the
+        system started. What that one left stays as it is.
+
+        Returns: whether every port is isolated now. Raises: OSError, NftRefused if the kernel's tables cannot be read.
+        """
+        with namespaces.alone():
+            owner = namespaces.owner()
+            if observe(owner, (), {}).places[HOME].marks:
+                return False
+            found = find_interfaces(owner, self._ports.values())
+            attempt = self._attempt(
+                isolated_state({each: name for each, name in self._ports.items() if name in found}), owner
             )
-            problem = Problem("KernelUnreadable", message, tuple(self._ports))
-            return Enforced(False, (problem,), port_statuses(spec, self._ports, ()), (), len(down), False)
+        if attempt.rest:
+            self._shut_down(self._ports)
+        return True
 
     def release(self) -> Enforced:
         """Take away everything of ours; ports are left at HOME, shut down, as the hosts' packets have nowhere to go.
@@ -173,7 +200,8 @@ class Enforcer:
     def _leave_mark(self, mark: str, observed: Observed) -> None:
         others = observed.places[HOME].marks - {mark}
         if others or mark not in observed.places[HOME].marks:
-            nft.load(marking(mark, others))
+            with contextlib.suppress(NftRefused):  # only `mended` of an agent that comes later depends on it
+                nft.load(marking(mark, others))
 
     def _shut_down(self, functions: Collection[str]) -> list[str]:
         """Their interfaces, wherever they are; the names of those that there are."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 
@@ -25,20 +24,13 @@ from provisioner.network.agent.operations import (
     MoveLink,
     Operation,
     Put,
+    Refused,
     Remove,
     SetSysctl,
 )
 from provisioner.network.agent.rules.tables import FAMILIES, removal, replacement
 from provisioner.network.agent.rules.underlay import VXLAN_PORT
 from provisioner.network.agent.state import HOME, Address, Neighbour, Place, Route
-
-
-@dataclass(frozen=True)
-class Refused:
-    """An operation that was not carried out, and why, in the kernel's or the program's words."""
-
-    operation: Operation
-    why: str
 
 
 def carry_out(operations: Sequence[Operation]) -> list[Refused]:

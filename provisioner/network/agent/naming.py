@@ -14,18 +14,11 @@ GATEWAY_MAC: Final = "02:00:5e:00:01:01"
 
 _RESERVED_TABLES: Final = range(256)  # the kernel's local, main and default, and /etc/iproute2/rt_tables
 _ABOVE_ALL_VNIS: Final = 1 << 24
-_VXLAN: Final = re.compile(r"vx([1-9][0-9]{0,7})\Z")
 _OURS: Final = re.compile(r"(vx[1-9][0-9]{0,7}|vpc[1-9][0-9]{0,7}|p[0-9a-f]{6}-[0-9a-f]{6})\Z")
 
 
 def vxlan_name(vni: int) -> str:
     return f"vx{vni}"
-
-
-def vni_of(device: str) -> int | None:
-    """The VNI of a VXLAN device of ours, by its name."""
-    found = _VXLAN.match(device)
-    return int(found[1]) if found else None
 
 
 def vrf_name(vni: int) -> str:

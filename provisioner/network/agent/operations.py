@@ -151,6 +151,14 @@ Operation = (
 )
 
 
+@dataclass(frozen=True)
+class Refused:
+    """An operation that was not carried out, and why, in the kernel's or the program's words."""
+
+    operation: Operation
+    why: str
+
+
 def device_of(operation: Operation) -> str | None:
     """The device that it is about."""
     if isinstance(operation, AddLink):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import (
     IPv4Address,
@@ -16,7 +16,6 @@ from ipaddress import (
 from typing import Final
 
 from provisioner.api.dpu_network import DPUPort, PortRule
-from provisioner.api.vpc_attachment import ForwardingState
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -78,14 +77,6 @@ class Port:
     @property
     def is_stateful(self) -> bool:
         return any(each.stateful and each.allow for each in self.filters)
-
-
-@dataclass(frozen=True)
-class PortFacts:
-    """What is known of a function's interface before anything is changed."""
-
-    device: str
-    largest_mtu_bytes: int
 
 
 def read_port(port: DPUPort) -> Port:
@@ -155,7 +146,3 @@ def _read_ports(text: str) -> tuple[int, int]:
 
 def _host(address: Address) -> Network:
     return ip_network(address)
-
-
-def states_of(ports: Sequence[DPUPort]) -> dict[str, ForwardingState]:
-    return {port.function: port.state for port in ports}

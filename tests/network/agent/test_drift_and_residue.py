@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from provisioner.api.codec import to_json
 from provisioner.api.dpu_network import DPUNetworkSpec, PortRule
 from provisioner.network.agent import namespaces, nft
 from provisioner.network.agent.enforce import Enforced, Enforcer
+from provisioner.network.agent.probe import has_vrf
 from provisioner.network.agent.state import HOME
 from tests.network.agent.rack import DPU, Rack, rack
 from tests.network.agent.specs import BLUE, ONE, RED, TWO, port, spec, vpc
@@ -139,6 +141,19 @@ def test_the_second_time_nothing_changes_not_even_for_another_process(network: R
     ]
 
 
+def test_before_it_has_a_spec_an_agent_isolates_what_nobody_has_enforced_and_nothing_else(network: Rack) -> None:
+    dpu = network.dpu(ONE, ("pf0", "pf1"))
+    dpu.ip("addr", "add", "10.66.0.0/31", "dev", "pf0hpf")
+    dpu.hosts["pf0"].ip("addr", "add", "10.66.0.1/31", "dev", "eth0")
+    assert dpu.hosts["pf0"].pings("10.66.0.0"), "as any interface"
+    assert dpu.inside(lambda: dpu.another().isolate_unless_enforced())
+    assert dpu.hosts["pf0"].reaches_nothing_at("10.66.0.0")
+    assert "10.66.0.0" not in dpu.output("ip", "addr")
+    assert dpu.enforce(wanted()).agrees
+    assert not dpu.inside(lambda: dpu.another().isolate_unless_enforced())
+    assert dpu.enforce(wanted()).changes == 0
+
+
 def test_two_agents_of_one_dpu_take_turns(network: Rack) -> None:
     dpu = network.dpu(ONE, ("pf0", "pf1"))
 
@@ -160,6 +175,24 @@ def test_an_agent_finds_out_by_itself_how_to_keep_domains_apart(network: Rack) -
     dpu.hosts["pf0"].take(*HERE)
     assert dpu.hosts["pf0"].pings("10.1.0.2")
     assert dpu.inside(itself.release).agrees
+
+
+def test_vrfs_are_enforced_or_what_lacks_them_is_told_and_isolated(network: Rack) -> None:
+    dpu = network.dpu(ONE, ("pf0", "pf1"))
+    with_vrfs = Enforcer(dpu.ports, domains="vrf")
+    enforced = dpu.inside(lambda: with_vrfs.enforce(wanted()))
+    dpu.hosts["pf0"].take(*HERE)
+    if dpu.inside(has_vrf):
+        assert (enforced.problems, enforced.agrees) == ((), True)
+        assert dpu.inside(lambda: with_vrfs.enforce(wanted())).changes == 0
+        assert dpu.hosts["pf0"].pings("10.1.0.2")
+    else:
+        assert {each.reason for each in enforced.problems} == {"KernelRefused"}
+        assert "link add vpc10001 type vrf" in enforced.problems[0].message
+        assert {each.function: each.state for each in enforced.ports} == {"pf0": "Isolated", "pf1": "Isolated"}
+        assert dpu.hosts["pf0"].reaches_nothing_at("10.1.0.2")
+    assert dpu.inside(with_vrfs.release).agrees
+    assert dpu.output("nft", "list", "ruleset") == ""
 
 
 def test_what_goes_from_the_spec_leaves_nothing(network: Rack) -> None:
@@ -211,6 +244,23 @@ def test_release_and_show_as_programs(network: Rack, tmp_path: Path) -> None:
     assert sorted(shown) == sorted([".", dpu.domain(BLUE), dpu.domain(RED)])
     assert dpu.agent("release").returncode == 0
     assert json.loads(dpu.agent("show").stdout)["."]["chains"] == []
+
+
+def test_the_program_says_by_its_exit_status_whether_the_kernel_agrees(network: Rack, tmp_path: Path) -> None:
+    dpu = network.dpu(ONE)
+    path = tmp_path / "spec.json"
+    for said, status in (
+        (json.dumps(to_json(spec([vpc()], [port(*HERE)]))), 0),
+        (json.dumps({"spec": to_json(spec([vpc()], [port(*HERE, function="pf1")]))}), 1),
+        ('{"vtepAddress": 1}', 2),
+        ("[]", 2),
+        ("{", 2),
+    ):
+        path.write_text(said)
+        ran = dpu.agent("once", "--spec", str(path))
+        assert (ran.returncode, "Traceback" in ran.stderr) == (status, False), said
+        assert bool(ran.stdout) is (status != 2)
+    assert dpu.agent("once", "--spec", str(tmp_path / "none.json")).returncode == 2
 
 
 def test_a_port_that_is_not_there_keeps_no_other_from_being_enforced(network: Rack) -> None:
