@@ -18,6 +18,7 @@ from provisioner.api.codec import from_json, to_json
 from provisioner.api.dpu_network import DPUNetworkSpec
 from provisioner.api.errors import Refused
 from provisioner.api.schema import API_VERSION
+from provisioner.network.agent.nft import NftRefused
 from provisioner.network.agent.result import Enforced
 from provisioner.node.api_server import NotJoinedError, OwnObject, read_access
 from provisioner.node.machine.facts import rfc3339
@@ -38,6 +39,8 @@ class Kernel(Protocol):
     def enforce(self, spec: DPUNetworkSpec) -> Enforced: ...
 
     def release(self) -> Enforced: ...
+
+    def isolate_unless_enforced(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -97,11 +100,20 @@ class Agent:
         self._tell(status)
 
     def run(self, stop: threading.Event) -> None:
-        """Look at once when the wish has changed, and every `LOOK_SECONDS`, until `stop` is set."""
+        """Look at once when the wish has changed, and every `LOOK_SECONDS`, until `stop` is set. Before anything was
+        read, nothing passes that no agent has let through since the system started."""
+        self._despite_faults(self._kernel.isolate_unless_enforced)
         while not stop.is_set():
             self.changed.wait(LOOK_SECONDS)
             self.changed.clear()
-            self.look()
+            self._despite_faults(self.look)
+
+    def _despite_faults(self, act: Callable[[], object]) -> None:
+        """A kernel that cannot be read now is read at the next look."""
+        try:
+            act()
+        except (OSError, NftRefused) as error:
+            self._say(f"the kernel could not be read ({type(error).__name__}: {error}); trying again")
 
     def _release(self) -> None:
         enforced = self._kernel.release()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,6 +32,8 @@ class FakeKernel:
 
     answer: Enforced = AGREES
     asked: list[DPUNetworkSpec | None] = field(default_factory=list)
+    faults: list[Exception] = field(default_factory=list)
+    is_isolated: bool = False
 
     def enforce(self, spec: DPUNetworkSpec) -> Enforced:
         self.asked.append(spec)
@@ -37,7 +41,13 @@ class FakeKernel:
 
     def release(self) -> Enforced:
         self.asked.append(None)
+        if self.faults:
+            raise self.faults.pop()
         return self.answer
+
+    def isolate_unless_enforced(self) -> bool:
+        self.is_isolated = True
+        return True
 
 
 class Dpu:
@@ -135,6 +145,26 @@ def test_nothing_is_done_before_anything_was_read() -> None:
     dpu = Dpu()
     dpu.agent.look()
     assert (dpu.kernel.asked, dpu.writes) == ([], 0)
+
+
+def test_before_anything_was_read_every_port_is_isolated_and_a_fault_ends_nothing() -> None:
+    dpu = Dpu()
+    dpu.agent.take(None)
+    dpu.kernel.faults = [OSError("no buffer space")]
+    stop = threading.Event()
+    thread = threading.Thread(target=dpu.agent.run, args=(stop,), daemon=True)
+    thread.start()
+    for _ in range(600):
+        if len(dpu.kernel.asked) >= 2:
+            break
+        dpu.agent.changed.set()
+        time.sleep(0.05)
+    stop.set()
+    dpu.agent.changed.set()
+    thread.join(30)
+    assert dpu.kernel.is_isolated
+    assert dpu.kernel.asked[:2] == [None, None]
+    assert "no buffer space" in dpu.said[0]
 
 
 def test_a_network_that_is_gone_is_released() -> None:

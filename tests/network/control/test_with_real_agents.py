@@ -46,6 +46,9 @@ class InNamespace:
     def release(self) -> Enforced:
         return self.dpu.inside(self.enforcer.release)
 
+    def isolate_unless_enforced(self) -> bool:
+        return self.dpu.inside(self.enforcer.isolate_unless_enforced)
+
 
 class Machines:
     """Two machines of one tenant, a function of each lent to another; their agents, which can be stopped."""
