@@ -58,7 +58,7 @@ def read_changes(stream: Stream, *, deadline: float, clock: Callable[[], float])
 def share_strings(value: Any) -> Any:
     """A copy of JSON whose keys and short strings are those of all other such copies.
 
-    Each line of a watch brings its own: of a Server or a Node in a cache they are more than half of the memory.
+    Each page of a list and each line of a watch brings its own: of a Server in a cache they are half of the memory.
     """
     if isinstance(value, dict):
         return {sys.intern(key): share_strings(item) for key, item in value.items()}

@@ -172,7 +172,7 @@ class Informer:
 
     def _list(self) -> str:
         """Make the copy equal to the collection; returns the moment that it shows."""
-        listed = self._cluster.list(self._type, trim=self._trim, **self._where)
+        listed = self._cluster.list(self._type, trim=self._keep, **self._where)
         # In the order in which they were written, as a watch tells them: who finds one here finds all before it.
         ordered = sorted(listed.items, key=lambda item: int(item["metadata"]["resourceVersion"]))
         now = {self._key(item): item for item in ordered}
@@ -215,13 +215,18 @@ class Informer:
     def _take(self, change: Change) -> None:
         if change.type == "BOOKMARK":
             return
-        key, new = self._key(change.object), None if change.type == "DELETED" else change.object
-        if new is not None and self._trim is not None:
-            new = self._trim(new)
-        if new is not None and self._shares_strings:  # those of a list share them within a page
-            new = share_strings(new)
+        key, new = self._key(change.object), None if change.type == "DELETED" else self._keep(change.object)
         with self._delivery_lock:
             self._put(key, new)
+
+    def _keep(self, object_: Object) -> Object | None:
+        """What the copy keeps of an object that was read; of one that it has as it is, that one: a new list of all that
+        did not change takes no memory beside the old."""
+        known = self._objects.get(self._key(object_))
+        if known is not None and known["metadata"]["resourceVersion"] == object_["metadata"]["resourceVersion"]:
+            return known
+        kept = self._trim(object_) if self._trim is not None else object_
+        return share_strings(kept) if kept is not None and self._shares_strings else kept
 
     def _put(self, key: str, new: Object | None) -> None:
         old = self._objects.get(key)

@@ -160,11 +160,13 @@ def labels_set_before(node: Mapping[str, Any]) -> set[str]:
 def trim_node(node: dict[str, Any]) -> dict[str, Any]:
     """`node` without what its kubelet lists for the scheduler and who owns which field, but for the labels: most of a
     Node in use, and read by none of the controllers that share a cache of them."""
-    for field in ("images", "volumesAttached", "volumesInUse"):
+    for field in ("images", "volumesAttached", "volumesInUse", "daemonEndpoints", "capacity"):
         (node.get("status") or {}).pop(field, None)
-    for entry in node["metadata"].get("managedFields") or ():
-        labels = _owned_labels(entry)
-        entry["fieldsV1"] = {"f:metadata": {"f:labels": labels}} if labels else {}
+    metadata = node["metadata"]
+    owners = [(entry, _owned_labels(entry)) for entry in metadata.pop("managedFields", None) or ()]
+    metadata["managedFields"] = [
+        {**entry, "fieldsV1": {"f:metadata": {"f:labels": labels}}} for entry, labels in owners if labels
+    ]
     return node
 
 

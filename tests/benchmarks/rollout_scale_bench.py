@@ -16,6 +16,7 @@ import argparse
 import os
 import signal
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
@@ -278,6 +279,12 @@ def summary(seconds: Sequence[float]) -> str:
     return f"{statistics.median(seconds):.2f}, {max(seconds):.2f}"
 
 
+def etcd_version() -> str:
+    """Of the etcd that the control plane runs on: the one that is found first in PATH."""
+    said = subprocess.run(["etcd", "--version"], capture_output=True, text=True, check=True).stdout
+    return said.splitlines()[0].replace("etcd Version:", "etcd")
+
+
 def write_table(results: Sequence[Result]) -> None:
     """tests/benchmarks/results/rollout_scale.md."""
     rows = [
@@ -293,7 +300,10 @@ def write_table(results: Sequence[Result]) -> None:
         "its Maintenance is seen to be Claiming; at most one job ends",
         "a second, and only while the rollout has room. Simulated: agents, kubelets and joins (a boot takes "
         f"{BOOT_SECONDS:.0f} s, an image is staged at once); no scheduler, no controller",
-        "manager, no heartbeats of kubelets. Load: average of a quarter of an hour, the bench's own among it.",
+        "manager, no heartbeats of kubelets. Load: average of a quarter of an hour, the bench's own among it. MiB: the "
+        "most at any moment.",
+        f"{etcd_version()}: an etcd before 3.4.31 or 3.5.13 cannot tell the API server how far it has got, which then "
+        "reads all pods out of it for each claim.",
         "",
         "| servers | requests a server (≤ 6) | MiB (≤ 512) | idle % of a core (< 2) | requests while idle "
         "| claimed after s, of so many: median, worst (≤ 2) | of these until its turn: median, worst "

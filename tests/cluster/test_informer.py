@@ -179,6 +179,25 @@ def test_an_expired_watch_answers_410_in_status_or_in_the_stream(
     assert told.changes == [(f"{unique}-a", None, "1"), (f"{unique}-a", "1", "2")], "nothing is told twice"
 
 
+def test_a_new_list_takes_no_memory_for_what_did_not_change_and_shares_its_strings(
+    cluster: Cluster, unique: str
+) -> None:
+    for name, value in (("a", "as it was"), ("b", "as it was"), ("c", "1")):
+        put(cluster, unique, name, value)
+    informer = Informer(cluster, CONFIG_MAPS, namespace="default", label_selector=f"set={unique}")
+    informer._list()
+    before = {key: informer.get(f"default/{unique}-{key}") for key in "abc"}
+
+    put(cluster, unique, "c", "2")
+    informer._list()
+    after = {key: informer.get(f"default/{unique}-{key}") for key in "abc"}
+
+    assert [after[key] is before[key] for key in "abc"] == [True, True, False]
+    assert after["a"] is not None
+    assert after["b"] is not None
+    assert after["a"]["data"]["value"] is after["b"]["data"]["value"]
+
+
 def test_errors_of_the_server_are_waited_out_more_and_more_patiently(
     proxy: FaultInjectingProxy, faulty: Cluster, cluster: Cluster, unique: str, stop: threading.Event
 ) -> None:
