@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from provisioner.api.codec import decode_shared
 from provisioner.api.meta import Resource
@@ -96,20 +96,21 @@ def when_changed(part: Callable[[Object | None], Any], act: Callable[[str], obje
 class Index:
     """A `Lookup` that is kept by changes: each costs the keys of the one object. Usable from several threads.
 
-    What is made of the objects under a key is kept, too, until one of them changes.
+    What is made of the objects under a key is kept, too, until one of them changes. Most keys have one object, and most
+    objects one key: there are many indices over a fleet, and a dict for each of them is more than the object itself.
     """
 
     def __init__(self, keys_of: KeysOf) -> None:
         self._keys_of = keys_of
         self._lock = threading.Lock()
-        self._keys: dict[str, frozenset[Hashable]] = {}
-        self._objects: dict[Hashable, dict[str, Object]] = {}
+        self._keys: dict[str, tuple[Hashable, ...]] = {}
+        self._objects: dict[Hashable, dict[str, Object] | _Only] = {}
         self._made: dict[Hashable, dict[Hashable, Any]] = {}
         self._changes = 0
 
     def get(self, key: Hashable, /) -> list[Object]:
         with self._lock:
-            return list(self._objects.get(key, {}).values())
+            return self._under(key)
 
     def summary(self, key: Hashable, make: Callable[[list[Object]], T], /) -> T:
         """What `make` says of the objects under `key`, made once for each change of them.
@@ -121,7 +122,7 @@ class Index:
             if made is not None and make in made:
                 found: T = made[make]
                 return found
-            objects, changes = list(self._objects.get(key, {}).values()), self._changes
+            objects, changes = self._under(key), self._changes
         found = make(objects)
         with self._lock:
             if objects and changes == self._changes:
@@ -130,18 +131,48 @@ class Index:
 
     def put(self, name: str, new: Object | None) -> None:
         """The object of that name is `new` from here on; None: it is gone."""
-        keys = frozenset(self._keys_of(new)) if new is not None else frozenset()
+        keys = tuple(dict.fromkeys(self._keys_of(new))) if new is not None else ()
         with self._lock:
-            before = self._keys.pop(name, frozenset())
+            before = self._keys.pop(name, ())
             self._changes += 1
-            for key in before | keys:
+            for key in {*before, *keys}:
                 self._made.pop(key, None)
-            for key in before - keys:
-                self._objects[key].pop(name)
-                if not self._objects[key]:
-                    del self._objects[key]
+            for key in before:
+                if key not in keys:
+                    self._take_off(key, name)
             if new is None or not keys:
                 return
             self._keys[name] = keys
             for key in keys:
-                self._objects.setdefault(key, {})[name] = new
+                self._put_under(key, name, new)
+
+    def _under(self, key: Hashable) -> list[Object]:
+        held = self._objects.get(key)
+        if held is None:
+            return []
+        return [held.object] if isinstance(held, _Only) else list(held.values())
+
+    def _put_under(self, key: Hashable, name: str, new: Object) -> None:
+        held = self._objects.get(key)
+        if held is None or (isinstance(held, _Only) and held.name == name):
+            self._objects[key] = _Only(name, new)
+        elif isinstance(held, _Only):
+            self._objects[key] = {held.name: held.object, name: new}
+        else:
+            held[name] = new
+
+    def _take_off(self, key: Hashable, name: str) -> None:
+        held = self._objects[key]
+        if isinstance(held, _Only):
+            del self._objects[key]
+            return
+        del held[name]
+        if len(held) == 1:
+            self._objects[key] = _Only(*held.popitem())
+
+
+class _Only(NamedTuple):
+    """The one object that a key has."""
+
+    name: str
+    object: Object
