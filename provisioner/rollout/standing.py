@@ -18,6 +18,7 @@ from provisioner.api.node_contract import BOOT_REPORT_ANNOTATION, HOLD_REQUESTED
 from provisioner.api.node_facts import BootReport
 from provisioner.api.server_status import UpgradeFailure
 from provisioner.rollout.fleet import MemberState
+from provisioner.rules.bootability import find_excluded
 from provisioner.rules.pool_of_server import current_pool_name
 from provisioner.rules.requests import entry_of
 
@@ -182,9 +183,8 @@ def _is_left_behind(server: Server, sign: NodeSign | None) -> bool:
 def _exclusion(server: Server, sign: NodeSign | None) -> str | None:
     if sign is not None and sign.held:
         return f"it is held by a person: kubectl provision release {server.name}"
-    if server.spec.upgrades == "Excluded":
-        return "it is excluded from rollouts (spec.upgrades of the Server)"
-    return None
+    excluded = find_excluded(server)
+    return excluded.message if excluded is not None else None
 
 
 def _wish_of_a_person(server: Server, maintenances: tuple[Maintenance, ...]) -> str | None:

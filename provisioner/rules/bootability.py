@@ -79,6 +79,17 @@ def find_switched_off(server: Server) -> Obstacle | None:
     )
 
 
+def find_excluded(server: Server) -> Obstacle | None:
+    """Rollouts leave it alone."""
+    if server.spec.upgrades != "Excluded":
+        return None
+    return Obstacle(
+        "Excluded",
+        "it is excluded from rollouts (spec.upgrades of the Server)",
+        f"""kubectl patch server {server.name} --type=merge -p '{{"spec":{{"upgrades":"Follow"}}}}'""",
+    )
+
+
 def find_duplicate(server: Server) -> Obstacle | None:
     """Two Servers that claim one machine would reset it by turns; a Node that runs is left alone all the same."""
     accepted = find_condition(server.status.conditions, "Accepted")

@@ -280,8 +280,9 @@ def summary(seconds: Sequence[float]) -> str:
 
 
 def etcd_version() -> str:
-    """Of the etcd that the control plane runs on: the one that is found first in PATH."""
-    said = subprocess.run(["etcd", "--version"], capture_output=True, text=True, check=True).stdout
+    """Of the etcd that the control plane runs on."""
+    etcd = find_binaries(assets=None, cache=CACHE, allow_download=False, allow_build=False).etcd
+    said = subprocess.run([*etcd, "--version"], capture_output=True, text=True, check=True).stdout
     return said.splitlines()[0].replace("etcd Version:", "etcd")
 
 

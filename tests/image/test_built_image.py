@@ -56,7 +56,10 @@ def test_the_same_inputs_are_not_built_again(built: Built, request_of_tests: Req
 def test_an_image_that_is_lost_is_built_again_with_the_same_digest(
     built: Built, request_of_tests: Request, tmp_path: Path
 ) -> None:
-    """In CI from nothing: the cache with its packages is lost, too (3 minutes)."""
+    """In CI from nothing: the cache with its packages is lost, too (3 minutes).
+
+    Once more (3 minutes) if the distribution has newer packages than the cache: then the two newest are compared.
+    """
     lost = dataclasses.replace(request_of_tests, output=tmp_path / "store")
     if IN_CI:
         lost = dataclasses.replace(lost, cache=tmp_path / "cache")
@@ -64,7 +67,17 @@ def test_an_image_that_is_lost_is_built_again_with_the_same_digest(
     again = build_image(lost, lambda phase, outcome, seconds: said.append(phase))
     assert said[0] == "base"
     assert not again.reused
+    if packages(lost) != packages(request_of_tests):
+        lost = dataclasses.replace(lost, output=tmp_path / "store-2", cache=tmp_path / "cache-2")
+        built = build_image(lost, lambda phase, outcome, seconds: None)
     assert again.digest == built.digest, "two builds, one digest"
+
+
+def packages(request: Request) -> list[bytes]:
+    """What tells the versions of the packages in the base of this request."""
+    base = Base(request.cache / "base" / base_fingerprint(request.recipe, request.choices))
+    changelogs = sorted(base.stage1_packages.glob("usr/share/doc/*/changelog.Debian*.gz"))
+    return [(base.root / "var/lib/dpkg/status").read_bytes(), *(path.read_bytes() for path in changelogs)]
 
 
 def test_no_secret_is_in_the_root(root: Path) -> None:

@@ -257,7 +257,7 @@ def test_an_etcd_in_a_chroot_runs_through_its_own_loader(tmp_path: Path, monkeyp
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "usr/bin/etcd").touch()
     (tmp_path / "usr/lib64/ld-linux-x86-64.so.2").touch()
-    assert find_etcd(None, tmp_path) == (
+    assert find_etcd(tmp_path, tmp_path) == (
         f"{tmp_path}/usr/lib64/ld-linux-x86-64.so.2",
         "--library-path",
         f"{tmp_path}/usr/lib/x86_64-linux-gnu",
@@ -268,4 +268,4 @@ def test_an_etcd_in_a_chroot_runs_through_its_own_loader(tmp_path: Path, monkeyp
 def test_without_etcd_the_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(NeedsHuman, match="etcd not found on PATH; apt-get install --no-install-recommends etcd-server"):
-        find_etcd(None, None)
+        find_etcd(tmp_path, None)

@@ -191,6 +191,17 @@ def test_a_turn_that_has_come_is_claimed_as_any_other() -> None:
     assert [b.kind for b in busy.status.blockers] == ["Pod"]
 
 
+def test_a_server_that_was_excluded_after_its_turn_had_come_is_not_claimed_for_it() -> None:
+    """Whoever leads the rollouts may be away, and withdraws it only then."""
+    follows, free = server(), {"node": node(kexec=False), "budget": FREE}
+    excluded = replace(follows, spec=replace(follows.spec, upgrades="Excluded"))
+    step = decide_waiting(facts(rollout("Granted"), server=excluded, **free), later(60))
+    assert isinstance(step, WriteStatus)
+    assert [(b.kind, b.name) for b in step.status.blockers] == [("Server", NODE)]
+    assert "is excluded from rollouts" in step.status.blockers[0].message
+    assert told(decide_waiting(facts(ALICE, server=excluded, **free), later(60))) == "claimed", "as a person asked"
+
+
 def test_an_administrators_reboot_beside_it_boots_the_assigned_image() -> None:
     assigned = server(assigned_image_ref="assigned")
     given = facts(ALICE, rollout("Closed", image_ref="new"), server=assigned, image=None)

@@ -1,5 +1,6 @@
 """A build of the programs from the Go module `k8s.io/kubernetes`, for machines that reach a Go module proxy and no
-more: about 6 minutes on two cold cores, 1 minute with a warm build cache.
+more: about 6 minutes on two cold cores, 1 minute with a warm build cache. With them the etcd of the version that this
+Kubernetes is tested with: what distributions have is older than what the API server's caches need.
 
 The published module replaces its staging modules (k8s.io/api and so on) by directories that are not in it; another
 module may not use such a replacement anyway. Each is published under v0.<minor>.<patch>: a generated go.mod says so.
@@ -21,6 +22,8 @@ from provisioner.lab.binaries.cache import NAMES, VERSION, Report, architecture,
 
 MODULE: Final = "k8s.io/kubernetes"
 MODULE_SUM: Final = "h1:qDQdoMiluAE2Eab6Fa52YV+WjiGz9mZFFoagEA6cI+o="  # of VERSION, as go.sum would have it
+ETCD: Final = "go.etcd.io/etcd/server/v3"
+"""In the version that Kubernetes' go.mod names; the API server's consistent reads from its cache need 3.5.13."""
 GO_REMEDY: Final = "install Go {wanted} or newer (https://go.dev/dl), or name a directory in KUBEBUILDER_ASSETS"
 
 _VERSION_PACKAGE: Final = "k8s.io/component-base/version"
@@ -65,8 +68,9 @@ def _build_into(directory: Path, work: Path, report: Report) -> None:
     require_go(_go(("version",), work), _go_directive(upstream))
     report("fetching the modules that it needs")
     _go(("mod", "tidy"), work)
-    report(f"building {', '.join(NAMES)} (about 6 minutes on two cores the first time)")
+    report(f"building {', '.join(NAMES)}, etcd (about 6 minutes on two cores the first time)")
     _run(_build_command(directory), work)
+    (directory / "server").rename(directory / "etcd")  # Go names a program after its package's folder
 
 
 def render_go_mod(upstream: str) -> str:
@@ -83,7 +87,7 @@ def render_go_mod(upstream: str) -> str:
 
 def main_go() -> str:
     """A file that imports the commands, so that `go mod tidy` keeps what they need."""
-    imports = "".join(f'\t_ "{MODULE}/cmd/{name}"\n' for name in NAMES)
+    imports = "".join(f'\t_ "{package}"\n' for package in _packages())
     return f"//go:build programs\n\npackage programs\n\nimport (\n{imports})\n"
 
 
@@ -111,8 +115,12 @@ def _build_command(directory: Path) -> tuple[str, ...]:
     return (
         *("env", "CGO_ENABLED=0", "GOWORK=off"),
         *("go", "build", "-mod=mod", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", f"{directory}/"),
-        *(f"{MODULE}/cmd/{name}" for name in NAMES),
+        *_packages(),
     )
+
+
+def _packages() -> tuple[str, ...]:
+    return (*(f"{MODULE}/cmd/{name}" for name in NAMES), ETCD)
 
 
 def _go(arguments: Sequence[str], work: Path) -> str:

@@ -54,22 +54,21 @@ def find_binaries(
     Raises: NeedsHuman with what was tried and the remedy.
     """
     cache = (cache or DEFAULT_CACHE).expanduser()
-    etcd = find_etcd(assets, tools_root)
     tried = []
     if assets is not None:
         missing = missing_in(assets)
         if not missing:
-            return _binaries_in(assets, _version_of(assets), "KUBEBUILDER_ASSETS", etcd)
+            return _binaries_in(assets, _version_of(assets), "KUBEBUILDER_ASSETS", tools_root)
         tried.append(f"KUBEBUILDER_ASSETS ({assets}) lacks {', '.join(missing)}")
         report(tried[-1])
     for entry in cache_entries(cache):
         if not missing_in(entry):
-            return _binaries_in(entry, VERSION, "cache", etcd)
+            return _binaries_in(entry, VERSION, "cache", tools_root)
     tried.append(f"nothing in the cache ({cache})")
     try:
         if allow_download:
             entry = binaries_download.download(cache, report, release_url=release_url)
-            return _binaries_in(entry, VERSION, "release", etcd)
+            return _binaries_in(entry, VERSION, "release", tools_root)
     except binaries_download.Unavailable as error:
         tried.append(str(error))
         report(tried[-1])
@@ -79,7 +78,7 @@ def find_binaries(
             hint="run `make demo` once, which fetches or builds them, or name a directory in KUBEBUILDER_ASSETS",
         )
     try:
-        return _binaries_in(binaries_build.build(cache, report), VERSION, "build", etcd)
+        return _binaries_in(binaries_build.build(cache, report), VERSION, "build", tools_root)
     except NeedsHuman as error:
         raise NeedsHuman(
             f"no programs of Kubernetes {VERSION}: {'; '.join([*tried, str(error)])}",
@@ -92,10 +91,13 @@ def cache_entries(cache: Path) -> tuple[Path, ...]:
     return (cache / f"bin-{VERSION}-release-{architecture()}", binaries_build.entry_of(cache))
 
 
-def find_etcd(assets: Path | None, tools_root: Path | None) -> tuple[str, ...]:
-    """The command that runs etcd: of `assets`, on PATH, or of a Debian chroot. Raises: NeedsHuman if there is none."""
-    if assets is not None and os.access(assets / "etcd", os.X_OK):
-        return (str(assets / "etcd"),)
+def find_etcd(directory: Path, tools_root: Path | None) -> tuple[str, ...]:
+    """The command that runs etcd: beside the other programs, on PATH, or of a Debian chroot.
+
+    Raises: NeedsHuman if there is none.
+    """
+    if os.access(directory / "etcd", os.X_OK):
+        return (str(directory / "etcd"),)
     if found := shutil.which("etcd"):
         return (found,)
     if tools_root is not None and (tools_root / "usr/bin/etcd").exists():
@@ -106,7 +108,7 @@ def find_etcd(assets: Path | None, tools_root: Path | None) -> tuple[str, ...]:
     raise NeedsHuman("etcd not found on PATH", hint="apt-get install --no-install-recommends etcd-server")
 
 
-def _binaries_in(directory: Path, version: str, source: str, etcd: tuple[str, ...]) -> Binaries:
+def _binaries_in(directory: Path, version: str, source: str, tools_root: Path | None) -> Binaries:
     scheduler = directory / "kube-scheduler"
     return Binaries(
         version=version,
@@ -116,7 +118,7 @@ def _binaries_in(directory: Path, version: str, source: str, etcd: tuple[str, ..
         kubelet=directory / "kubelet",
         kubectl=directory / "kubectl",
         kube_scheduler=scheduler if os.access(scheduler, os.X_OK) else None,
-        etcd=etcd,
+        etcd=find_etcd(directory, tools_root),
     )
 
 

@@ -12,7 +12,13 @@ from provisioner.maintenance.phases.reboot_methods import explain_no_method, pos
 from provisioner.maintenance.requests.effective import may_interrupt, protected_jobs
 from provisioner.maintenance.status.record import Blocked, is_over
 from provisioner.rules.boot_order import is_settled
-from provisioner.rules.bootability import find_duplicate, find_switched_off, find_unaccepted, find_without_pool
+from provisioner.rules.bootability import (
+    find_duplicate,
+    find_excluded,
+    find_switched_off,
+    find_unaccepted,
+    find_without_pool,
+)
 from provisioner.rules.pool_of_server import current_pool_name
 
 TURN_SECONDS: Final = 20.0
@@ -40,6 +46,9 @@ def obstacles(facts: MaintenanceFacts) -> list[Blocked]:
         return []
     found: list[Blocked] = []
     of_server = [find_without_pool(server, facts.pool, current_pool_name(server)), find_unaccepted(server)]
+    if any(r.turn is not None for r in wanted.heard):
+        # Its rollout withdraws the request; until it has looked, a turn that came before would be taken.
+        of_server.append(find_excluded(server))
     if wanted.boots:
         named = facts.next_pool_name
         if named != current_pool_name(server):
