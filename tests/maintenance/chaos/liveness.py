@@ -87,7 +87,9 @@ def _proof(world: World, asked: Asked, end: datetime) -> bool:
     was_cold = False
     for boot in world.machines[asked.server].log:
         # An Image may come by a boot that was under way; whoever asks for more gets one that begins after that.
-        first = boot.joined_at if asked.action == "Reimage" else boot.at
+        # So may a reboot by one that nobody ordered (power came back): whoever asked saw what ran before it.
+        unordered = asked.action == "Reboot" and boot.attempt is None
+        first = boot.joined_at if asked.action == "Reimage" or unordered else boot.at
         is_up = boot.down_at is None or boot.down_at > asked.at
         if world.fleet.rollout is not None and asked.image == boot.image and first is not None and is_up:
             first = max(first, asked.at)  # the rollout has just brought what a person asks for
