@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Final, Literal, cast
+from typing import Any, Literal, cast
 
 from provisioner.api.errors import Retryable
 from provisioner.cluster.failures import Expired
 from provisioner.cluster.transport import Stream
-
-SHARED_CHARACTERS: Final = 64
-"""Longer strings are rarely the same in two objects."""
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 
@@ -53,15 +49,3 @@ def read_changes(stream: Stream, *, deadline: float, clock: Callable[[], float])
                 raise Expired(words, after_seconds=0.0)
             raise Retryable(words)
         yield Change(cast(ChangeType, type_), object_)
-
-
-def share_strings(value: Any) -> Any:
-    """A copy of JSON whose keys and short strings are those of all other such copies.
-
-    Each page of a list and each line of a watch brings its own: of a Server in a cache they are half of the memory.
-    """
-    if isinstance(value, dict):
-        return {sys.intern(key): share_strings(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [share_strings(item) for item in value]
-    return sys.intern(value) if isinstance(value, str) and len(value) <= SHARED_CHARACTERS else value

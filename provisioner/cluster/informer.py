@@ -22,10 +22,11 @@ import structlog
 
 from provisioner.api.errors import ProvisionerError, Retryable
 from provisioner.cluster.backoff import Backoff
-from provisioner.cluster.changes import Change, read_changes, share_strings
+from provisioner.cluster.changes import Change, read_changes
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.failures import Expired
 from provisioner.cluster.resources import ResourceType
+from provisioner.cluster.shared_strings import SharedStrings
 from provisioner.cluster.source import Index, KeysOf
 from provisioner.cluster.transport import Stream
 
@@ -79,7 +80,7 @@ class Informer:
             "field_selector": field_selector,
         }
         self._trim = trim
-        self._shares_strings = shares_strings
+        self._strings = SharedStrings() if shares_strings else None
         self._watch_seconds = watch_seconds
         self._clock = clock
         self._jitter = jitter
@@ -226,7 +227,8 @@ class Informer:
         if known is not None and known["metadata"]["resourceVersion"] == object_["metadata"]["resourceVersion"]:
             return known
         kept = self._trim(object_) if self._trim is not None else object_
-        return share_strings(kept) if kept is not None and self._shares_strings else kept
+        shared: Object | None = self._strings.share(kept) if kept is not None and self._strings is not None else kept
+        return shared
 
     def _put(self, key: str, new: Object | None) -> None:
         old = self._objects.get(key)

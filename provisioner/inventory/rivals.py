@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -30,7 +29,8 @@ class ClaimIndex:
 
     def __init__(self, claims_of: Callable[[Object | None], frozenset[Claim]]) -> None:
         self._claims_of = claims_of
-        self._made: defaultdict[Claim, set[tuple[Claim, str]]] = defaultdict(set)  # by the whole of what is claimed
+        # By the whole of what is claimed. A tuple has mostly one in it, and a set takes four times its memory.
+        self._made: dict[Claim, tuple[tuple[Claim, str], ...]] = {}
         self._lock = threading.Lock()
 
     def change(self, name: str, old: Object | None, new: Object | None) -> frozenset[str]:
@@ -39,11 +39,15 @@ class ClaimIndex:
         with self._lock:
             touched = {other for claim in before | after for other in self._claimants(claim)}
             for claim in before - after:
-                self._made[claim.whole].discard((claim, name))
-                if not self._made[claim.whole]:
-                    del self._made[claim.whole]
+                left = tuple(made for made in self._made.get(claim.whole, ()) if made != (claim, name))
+                if left:
+                    self._made[claim.whole] = left
+                else:
+                    self._made.pop(claim.whole, None)
             for claim in after:
-                self._made[claim.whole].add((claim, name))
+                made = self._made.get(claim.whole, ())
+                if (claim, name) not in made:
+                    self._made[claim.whole] = (*made, (claim, name))
         return frozenset(touched - {name})
 
     def claimants(self, claims: Iterable[Claim]) -> dict[Claim, list[str]]:

@@ -53,7 +53,7 @@ from provisioner.rollout.members import (
 from provisioner.rollout.plan import Plan, plan
 from provisioner.rollout.pool_status import pool_status
 from provisioner.rollout.requests import Act, Asker, find_acts, on_newest
-from provisioner.rollout.standing import Standing, Target, judge_standing, read_sign, target_of
+from provisioner.rollout.standing import Standing, Target, judge_standing, read_sign, target_of, without_records
 
 __all__ = ["MANAGER", "RolloutController", "build_rollout_controllers"]
 
@@ -175,7 +175,7 @@ class RolloutController:
             if body is None or not is_member(body, pool.name, lending):
                 known.standings.pop(name, None)
                 continue
-            known.standings[name] = judge_standing(
+            standing = judge_standing(
                 decode_shared(Server, body),
                 read_sign(self._informers.nodes.get(name)),
                 tuple(decode_shared(Maintenance, each) for each in self._by_server.get(name)),
@@ -183,6 +183,7 @@ class RolloutController:
                 retried=by[1],
                 now=moment,
             )
+            known.standings[name] = without_records(standing)
         return known
 
     def _plan(self, pool: NodePool, course: Course, known: _Known, gate: str | None, now: datetime) -> Plan:

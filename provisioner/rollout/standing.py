@@ -6,7 +6,7 @@ What the machine says of itself decides nothing here but whether another server 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from provisioner.api import Image, Maintenance, NodePool, Server
@@ -156,6 +156,17 @@ def judge_standing(
         staged=staged and sign is not None and f"-{(target.digest or '')[7:19]}-" in (sign.staged or ""),
         is_disturbed=disturbing is not None,
         again=again,
+    )
+
+
+def without_records(standing: Standing) -> Standing:
+    """What is remembered of a standing between two looks: who has judged it reads neither the server's checks and
+    conditions again nor its Maintenance's history, and they are most of both."""
+    server, own = standing.server, standing.own
+    if own is not None:
+        own = replace(own, status=replace(own.status, timeline=(), blockers=()))
+    return replace(
+        standing, server=replace(server, status=replace(server.status, verification=None, conditions=())), own=own
     )
 
 
