@@ -16,6 +16,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.metrics import Meters
+from provisioner.cluster.source import Source
 from provisioner.jobs.slurm.workloads import share_slurm
 
 log = structlog.get_logger(__name__)
@@ -64,12 +65,7 @@ def run_controllers(
     if "health" in groups:  # of all groups the one that follows what the meters count
         meters.follow(informers.servers, informers.maintenances, informers.pools, informers.racks)
     meters.lead()
-    # Who was registered while nobody led has waited longest.
-    servers = informers.servers.items()
-    unseen = [body["metadata"]["name"] for body in servers if not (body.get("status") or {}).get("conditions")]
-    for controller in controllers:
-        for name in unseen:
-            controller.queue.hurry(name)
+    _hurry_unseen(informers.servers, controllers)
     threads = [threading.Thread(target=each.run, args=(stop,), name=each.name, daemon=True) for each in controllers]
     for thread in threads:
         thread.start()
@@ -77,6 +73,15 @@ def run_controllers(
         thread.join()
     meters.yield_lead()
     recorder.close()
+
+
+def _hurry_unseen(servers: Source, controllers: Sequence[Controller]) -> None:
+    """Who was registered while nobody led has waited longest. Nothing of what is listed here may outlive the call: the
+    caller's frame lasts as long as it leads, and would keep every server as it was then."""
+    unseen = [body["metadata"]["name"] for body in servers.items() if not (body.get("status") or {}).get("conditions")]
+    for controller in controllers:
+        for name in unseen:
+            controller.queue.hurry(name)
 
 
 def connect_groups(cluster: Cluster, groups: Sequence[str], stop: threading.Event) -> dict[str, Cluster] | None:
