@@ -9,6 +9,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +18,7 @@ import pytest
 import structlog
 
 from provisioner.api.errors import NeedsHuman
+from provisioner.api.schema import API_VERSION
 from provisioner.lab.binaries.obtain import Binaries, find_binaries
 from tests.tools import CACHE, IN_CI, missing
 
@@ -117,17 +119,23 @@ def control_plane(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) 
 def install(cluster: Cluster) -> None:
     """Apply what `provisioner manifests` prints: every test meets the CRDs, roles and policies that users have."""
     from provisioner.cli.service.manifests import all_manifests
-    from provisioner.cluster.resources import CRDS
+    from provisioner.cluster.failures import Busy
+    from provisioner.cluster.resources import CRDS, KNOWN
 
-    def is_served(name: str) -> bool:
-        conditions = (cluster.get(CRDS, name).get("status") or {}).get("conditions") or ()
-        return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
+    def is_served(manifest: dict[str, Any]) -> bool:
+        conditions = (cluster.get(CRDS, manifest["metadata"]["name"]).get("status") or {}).get("conditions") or ()
+        if not any(each["type"] == "Established" and each["status"] == "True" for each in conditions):
+            return False
+        with suppress(Busy):  # for a second after that
+            cluster.list(KNOWN[API_VERSION, manifest["spec"]["names"]["kind"]])
+            return True
+        return False
 
     crds = [manifest for manifest in all_manifests() if manifest["kind"] == "CustomResourceDefinition"]
     for manifest in crds:
         cluster.apply(manifest, manager="tests")
     deadline = time.monotonic() + 60
-    while not all(is_served(manifest["metadata"]["name"]) for manifest in crds):
+    while not all(is_served(manifest) for manifest in crds):
         assert time.monotonic() < deadline, "the CRDs are not served"
         time.sleep(0.05)
     for manifest in all_manifests():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,13 +13,17 @@ from typing import Any, Final, TypeVar
 from provisioner.api.codec import decode
 from provisioner.api.errors import Conflict, Forbidden, NotFound, Refused
 from provisioner.api.meta import Resource
-from provisioner.cluster.failures import Expired, Inapplicable
+from provisioner.cluster.failures import Busy, Expired, Inapplicable
 from provisioner.cluster.json_patch import operations
 from provisioner.cluster.patience import ForbiddenPatience
 from provisioner.cluster.resources import KNOWN, PODS, SELF_REVIEWS, ResourceType, of
 from provisioner.cluster.transport import READ_SECONDS, Stream, Transport
 
 PAGE_SIZE: Final = 500
+BUSY_SECONDS: Final = 15.0
+"""For `Cluster.connect`, of a command: an API server has then begun to serve a kind that it has just learned of."""
+SHORTEST_WAIT_SECONDS: Final = 0.1
+"""Between two requests of which a busy API server takes nothing in."""
 
 R = TypeVar("R", bound=Resource)
 Object = dict[str, Any]
@@ -45,10 +50,12 @@ class Cluster:
         *,
         timeout_seconds: float = READ_SECONDS,
         patience: ForbiddenPatience | None = None,
+        busy_seconds: float = 0.0,
     ) -> None:
         self._transport = transport
         self._timeout_seconds = timeout_seconds
         self._patience = patience
+        self._busy_seconds = busy_seconds
         self._discovered: dict[tuple[str, str], ResourceType] = {}
 
     @classmethod
@@ -61,25 +68,36 @@ class Cluster:
         as_user: str | None = None,
         as_groups: Sequence[str] = (),
         patient: bool = False,
+        busy_seconds: float = 0.0,
     ) -> Cluster:
         """By `kubeconfig`; without one, as the pod in which this runs. Raises: NeedsHuman. Sends nothing yet.
 
         `context`: which of the kubeconfig's. `as_user`, `as_groups`: as whom, for who may impersonate. `patient`: what
-        is forbidden is Retryable for a while, for a service that outlives restarts of the API server.
+        is forbidden is Retryable for a while, for a service that outlives restarts of the API server. `busy_seconds`:
+        how long a request of which a busy API server takes nothing in is asked again, for a command, which nobody calls
+        again.
         """
         return cls(
             Transport.connect(kubeconfig, user_agent=user_agent, context=context, as_user=as_user, as_groups=as_groups),
             patience=ForbiddenPatience() if patient else None,
+            busy_seconds=busy_seconds,
         )
 
     def with_timeout(self, seconds: float) -> Cluster:
         """The same door for a caller who cannot wait longer than `seconds` for an answer."""
-        return Cluster(self._transport, timeout_seconds=seconds, patience=self._patience)
+        return Cluster(
+            self._transport, timeout_seconds=seconds, patience=self._patience, busy_seconds=self._busy_seconds
+        )
 
     def acting_as(self, user: str) -> Cluster:
         """The same door for `user`, whom the caller may impersonate: rights, policies and audit log see that user."""
         patience = ForbiddenPatience() if self._patience is not None else None
-        return Cluster(self._transport.acting_as(user), timeout_seconds=self._timeout_seconds, patience=patience)
+        return Cluster(
+            self._transport.acting_as(user),
+            timeout_seconds=self._timeout_seconds,
+            patience=patience,
+            busy_seconds=self._busy_seconds,
+        )
 
     @property
     def server_url(self) -> str:
@@ -388,8 +406,18 @@ class Cluster:
         raise Refused(f"the API server has no kind {kind} in {api_version}", hint="correct apiVersion and kind")
 
     def _request(self, method: str, path: str, *, what: str, **arguments: Any) -> Object:
-        with self._bears_refusals(what):
-            return self._transport.request(method, path, what=what, timeout_seconds=self._timeout_seconds, **arguments)
+        until = time.monotonic() + self._busy_seconds
+        while True:
+            try:
+                with self._bears_refusals(what):
+                    return self._transport.request(
+                        method, path, what=what, timeout_seconds=self._timeout_seconds, **arguments
+                    )
+            except Busy as error:
+                wait = max(error.after_seconds, SHORTEST_WAIT_SECONDS)
+                if time.monotonic() + wait > until:
+                    raise
+                time.sleep(wait)
 
     @contextmanager
     def _bears_refusals(self, what: str) -> Iterator[None]:

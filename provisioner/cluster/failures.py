@@ -3,7 +3,8 @@
 409                                  Conflict
 404                                  NotFound
 410                                  Expired (a watch or a page of a list is too old: list again)
-408, 429, 5xx, connection errors     Retryable, honouring Retry-After
+429                                  Busy (nothing was taken in), honouring Retry-After
+408, 5xx, connection errors          Retryable, honouring Retry-After
 403                                  Forbidden
 400, 401, 405, 413, 415, 422         Refused
 """
@@ -19,7 +20,6 @@ from provisioner.api.errors import Conflict, Forbidden, NotFound, Refused, Retry
 
 MAX_RETRY_AFTER_SECONDS: Final = 300.0
 
-_LATER: Final = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
 _HINTS: Final[dict[int, str]] = {
     HTTPStatus.UNAUTHORIZED: "renew the credentials in the kubeconfig",
     HTTPStatus.FORBIDDEN: "grant the right with a Role, or use another kubeconfig",
@@ -38,6 +38,11 @@ class Expired(Retryable):
     """The resourceVersion is older than what the API server remembers (HTTP 410)."""
 
 
+class Busy(Retryable):
+    """The API server takes nothing in just now (HTTP 429): too much is asked of it, or it has just begun to serve the
+    kind. A PodDisruptionBudget that forbids an eviction says the same."""
+
+
 def raise_failure(status: int, headers: Mapping[str, str], body: bytes, what: str) -> NoReturn:
     """Raise the error for an answer that is not a success. `what` names the request: `GET Server r01-u01`."""
     answer = _status_object(body)
@@ -51,7 +56,9 @@ def raise_failure(status: int, headers: Mapping[str, str], body: bytes, what: st
         raise NotFound(message, hint="create it, or correct the name")
     if status == HTTPStatus.INTERNAL_SERVER_ERROR and _MALFORMED_APPLY in words:
         raise Refused(message, hint="correct the field that the API server names")
-    if status in _LATER or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        raise Busy(f"{message} (HTTP {status})", after_seconds=_retry_after(headers, answer))
+    if status == HTTPStatus.REQUEST_TIMEOUT or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         raise Retryable(f"{message} (HTTP {status})", after_seconds=_retry_after(headers, answer))
     refused = Forbidden if status == HTTPStatus.FORBIDDEN else Refused
     if status == HTTPStatus.UNPROCESSABLE_ENTITY and answer.get("details") == {}:

@@ -12,7 +12,7 @@ import yaml
 from provisioner.api.errors import Conflict, Forbidden, NeedsHuman, NotFound, ProvisionerError, Refused, Retryable
 from provisioner.cluster.changes import read_changes
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.failures import Expired, Inapplicable, raise_failure
+from provisioner.cluster.failures import Busy, Expired, Inapplicable, raise_failure
 from provisioner.cluster.resources import NODES
 from provisioner.lab.control_plane.plane import ControlPlane
 from tests.cluster.fault_injecting_proxy import FaultInjectingProxy, Injected, status_body
@@ -32,7 +32,7 @@ from tests.cluster.fault_injecting_proxy import FaultInjectingProxy, Injected, s
         (415, Refused),
         (422, Inapplicable),
         (408, Retryable),
-        (429, Retryable),
+        (429, Busy),
         (500, Retryable),
         (502, Retryable),
         (503, Retryable),

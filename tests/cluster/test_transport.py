@@ -15,6 +15,7 @@ import yaml
 from provisioner.api.errors import Retryable
 from provisioner.cluster import transport
 from provisioner.cluster.client import Cluster
+from provisioner.cluster.failures import Busy
 from provisioner.cluster.resources import NODES
 from provisioner.outbound.deadline import current_call
 from tests.outbound.backend import HEAD, Script, answer, backend
@@ -105,6 +106,26 @@ def test_an_object_of_any_size_is_not_read(folder: Path) -> None:
 
     with connected(folder, flood) as cluster, pytest.raises(Retryable, match="sent more than 16777216 bytes"):
         cluster.get(NODES, "r01-u01")
+
+
+BUSY = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 0\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+
+def test_a_command_asks_a_busy_api_server_again_for_a_while_and_a_service_is_told_at_once(folder: Path) -> None:
+    answers = [BUSY, BUSY, BUSY, answer(b'{"kind": "Node"}')]
+    with connected(folder, lambda send, _: send(answers.pop(0))) as service:
+        with pytest.raises(Busy, match=r"GET Node r01-u01: Too Many Requests \(HTTP 429\)"):
+            service.get(NODES, "r01-u01")
+        command = Cluster.connect(folder / "kubeconfig", busy_seconds=60)
+        assert command.get(NODES, "r01-u01") == {"kind": "Node"}
+    assert answers == []
+
+
+def test_a_command_does_not_wait_longer_than_it_may(folder: Path) -> None:
+    with connected(folder, lambda send, _: send(BUSY.replace(b"After: 0", b"After: 30"))):
+        command = Cluster.connect(folder / "kubeconfig", busy_seconds=20)
+        with pytest.raises(Busy):
+            command.get(NODES, "r01-u01")
 
 
 def test_a_packed_answer_is_refused(folder: Path) -> None:

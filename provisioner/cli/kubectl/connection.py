@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from provisioner.cli.options import kubeconfig_option
-from provisioner.cluster.client import Cluster
+from provisioner.cluster.client import BUSY_SECONDS, Cluster
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,6 +34,7 @@ class Connection:
             context=self.context,
             as_user=self.as_user,
             as_groups=self.as_groups,
+            busy_seconds=BUSY_SECONDS,
         )
 
 

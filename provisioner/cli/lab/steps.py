@@ -41,13 +41,13 @@ def run(name: str, memory_mib: int, servers: str, http_boot: bool) -> None:
 @click.option("--pool/--no-pool", "points_pool", default=True)
 def publish(name: str, points_pool: bool) -> None:
     """Publish the image that was built last, and point the pool at it. Its name is written down beside it."""
-    from provisioner.cluster.client import Cluster
+    from provisioner.cluster.client import BUSY_SECONDS, Cluster
     from provisioner.image.finished.publish import publish_image
     from provisioner.image.finished.sign import read_public_key
     from provisioner.lab.demo import up as demo_up
 
     state = demo_state(name)
-    cluster = Cluster.connect(state.kubeconfig)
+    cluster = Cluster.connect(state.kubeconfig, busy_seconds=BUSY_SECONDS)
     folder = Path((state.directory / "image").read_text())
     published = publish_image(folder, state.image_store, read_public_key(state.keys / "image.pub"), cluster)
     (state.directory / "published").write_text(published.name)
@@ -62,13 +62,13 @@ def publish(name: str, points_pool: bool) -> None:
 @click.option("--http-boot", is_flag=True)
 def register(name: str, memory_mib: int, servers: str, http_boot: bool) -> None:
     """Register the rack as operations would: a Secret for its BMCs, and `provisioner rack register`."""
-    from provisioner.cluster.client import Cluster
+    from provisioner.cluster.client import BUSY_SECONDS, Cluster
     from provisioner.lab.demo import up as demo_up
 
     state = demo_state(name)
     tools, _ = obtain_parts(state, None)
     rack = describe_demo_rack(state, tools, memory_mib, servers, http_boot, None)
-    Cluster.connect(state.kubeconfig).apply(rack.bmc_secret(), manager="provisioner-lab")
+    Cluster.connect(state.kubeconfig, busy_seconds=BUSY_SECONDS).apply(rack.bmc_secret(), manager="provisioner-lab")
     documents = demo_up.write_json(state.directory / "rack.yaml", demo_up.registration(rack))
     subprocess.run(
         [
@@ -93,11 +93,11 @@ def register(name: str, memory_mib: int, servers: str, http_boot: bool) -> None:
 def follow(name: str, timeout_seconds: float, servers: str) -> None:
     """Show the boots until all servers are Ready."""
     from provisioner.api import Server
-    from provisioner.cluster.client import Cluster
+    from provisioner.cluster.client import BUSY_SECONDS, Cluster
     from provisioner.lab.demo.show import BootDisplay, follow_until, is_ready, what_is_missing
 
     state = demo_state(name)
-    cluster = Cluster.connect(state.kubeconfig)
+    cluster = Cluster.connect(state.kubeconfig, busy_seconds=BUSY_SECONDS)
     firmware = {f"r01-u{unit:02d}": kind for unit, kind in enumerate(servers.split(","), start=1)}
     waiting = follow_until(
         is_ready,
@@ -125,13 +125,13 @@ def reimage_node(name: str, server: str, image: str, by: str, job_seconds: int, 
     """Run a job on a node, ask for another image as an administrator would, and show what comes of it."""
     from provisioner.api import Maintenance, Server
     from provisioner.api.node_contract import POWER_CYCLE_REQUESTED, REIMAGE_REQUESTED
-    from provisioner.cluster.client import Cluster
+    from provisioner.cluster.client import BUSY_SECONDS, Cluster
     from provisioner.lab.demo import maintenance as demo_maintenance
     from provisioner.lab.demo import up as demo_up
     from provisioner.lab.demo.job import demo_job
 
     state = demo_state(name)
-    cluster = Cluster.connect(state.kubeconfig)
+    cluster = Cluster.connect(state.kubeconfig, busy_seconds=BUSY_SECONDS)
     click.echo(f"{server} runs {cluster.read(Server, server).status.image_ref}; it shall run {image} once")
     job = demo_job(f"demo-{int(demo_up.now().timestamp())}", server, job_seconds)
     cluster.create(JOBS, job)
@@ -161,12 +161,12 @@ def reimage_node(name: str, server: str, image: str, by: str, job_seconds: int, 
 @click.option("--timeout", "timeout_seconds", type=float, required=True)
 def roll_out(name: str, server: str, image: str, job_seconds: int, timeout_seconds: float) -> None:
     """Run a job on a node, move the pool to another image as an administrator would, and watch it."""
-    from provisioner.cluster.client import Cluster
+    from provisioner.cluster.client import BUSY_SECONDS, Cluster
     from provisioner.lab.demo import up as demo_up
     from provisioner.lab.demo.job import demo_job
 
     state = demo_state(name)
-    cluster = Cluster.connect(state.kubeconfig)
+    cluster = Cluster.connect(state.kubeconfig, busy_seconds=BUSY_SECONDS)
     job = demo_job(f"demo-{int(demo_up.now().timestamp())}", server, job_seconds)
     cluster.create(JOBS, job)
     click.echo(f"Job {job['metadata']['name']} runs on {server} for {job_seconds} s, and is not interrupted")
