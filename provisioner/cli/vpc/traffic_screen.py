@@ -10,6 +10,8 @@ b gets      …
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 from provisioner.api.conditions import find_condition
@@ -17,7 +19,7 @@ from provisioner.cli.kubectl.printing import screen
 from provisioner.cli.vpc.attachment_screen import not_seen
 from provisioner.cli.vpc.standing import standing_of, waits_for
 from provisioner.cli.vpc.traffic import Foreign, Traffic
-from provisioner.network.control.compile.passage import Answers, Packets, Share, Side, Way, state_trouble
+from provisioner.network.control.compile.passage import Answers, Packets, Share, Side, state_trouble
 from provisioner.network.control.compile.peers import key_of, named_peers
 
 _SENDS: Final = ("what it sends", "to")
@@ -31,8 +33,8 @@ def render_traffic(traffic: Traffic) -> str:
     sections: tuple[tuple[str, Iterable[str]], ...] = (
         ("network", _network(traffic)),
         ("now", _now(traffic)),
-        ("sends", (line for way in ways for line in _sends(traffic, way))),
-        ("gets", (line for way in ways for line in _gets(traffic, way))),
+        ("sends", _by_shares(traffic.sender, [(way.sends, way.receiver) for way in ways], sends=True)),
+        ("gets", _by_shares(traffic.receiver, [(way.gets, way.sender) for way in ways], sends=False)),
         ("answers", () if traffic.passage.extent == "None" else _answers(traffic)),
         ("also", [f"the other way: kubectl provision vpc why {other} {one}"]),
         ("not seen", [*not_seen(f"VPC {each}" for each in traffic.unread)]),
@@ -42,12 +44,13 @@ def render_traffic(traffic: Traffic) -> str:
 
 def verdict(traffic: Traffic) -> str:
     """In a few words."""
-    asked, extent = packets_words(traffic.asked), traffic.passage.extent
-    unsure = ", as far as can be seen" if traffic.unread and extent != "None" else ""
-    told = {"All": f"{asked} passes", "None": f"{asked} does not pass", "Some": f"some of it passes, {asked} does not"}
-    if traffic.asked.protocol == "Any" and extent == "None":
-        return "nothing passes" + unsure
-    return told[extent] + unsure
+    asked, passage = packets_words(traffic.asked), traffic.passage
+    if passage.extent == "None":
+        return "nothing passes" if traffic.asked.protocol == "Any" else f"{asked} does not pass"
+    told = f"{asked} passes" if passage.extent == "All" else f"some passes, and not {asked}"
+    lost = any("Drop" in (way.answers_leave, way.answers_arrive) for way in passage.ways if way.extent != "None")
+    seen = ", as far as can be seen" if traffic.unread else ""
+    return told + ", and answers do not" * lost + seen
 
 
 def packets_words(packets: Packets) -> str:
@@ -78,12 +81,11 @@ def _now(traffic: Traffic) -> Iterator[str]:
             yield f"{side.key} is not enforced as asked for, so that this holds later: {waits_for(side.attachment)}"
 
 
-def _sends(traffic: Traffic, way: Way) -> Iterator[str]:
-    return shares_words(way.sends, traffic.sender, way.receiver, sends=True)
-
-
-def _gets(traffic: Traffic, way: Way) -> Iterator[str]:
-    return shares_words(way.gets, traffic.receiver, way.sender, sends=False)
+def _by_shares(side: Side, ways: Iterable[tuple[tuple[Share, ...], str]], *, sends: bool) -> Iterator[str]:
+    """What rules make of the addresses of both families is told once where it is the same."""
+    for shares, found in groupby(ways, key=itemgetter(0)):
+        others = " and ".join(other for _, other in found)
+        yield from shares_words(shares, side, others, sends=sends)
 
 
 def shares_words(shares: Iterable[Share], side: Side, other: str, *, sends: bool) -> Iterator[str]:
