@@ -8,8 +8,9 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-from provisioner.api import VPC
+from provisioner.api import VPC, SecurityGroup, VPCAttachment
 from provisioner.api.errors import ProvisionerError
+from provisioner.api.meta import Resource
 from provisioner.cli.main import kubectl
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
@@ -62,12 +63,19 @@ def person_with(admin: Cluster, plane: ControlPlane, directory: Path, namespace:
     path = kubeconfig_of(plane, directory, user)
     somebody = Cluster.connect(path)
 
-    def may() -> bool:
+    until_listed(somebody, namespace, VPC, VPCAttachment, SecurityGroup)
+    return Person(path, namespace)
+
+
+def until_listed(somebody: Cluster, namespace: str | None, *kinds: type[Resource]) -> None:
+    """Until their rights are in force, and the API server serves the kinds: one that has just started does not yet."""
+
+    def are_listed() -> bool:
         try:
-            somebody.list(of(VPC), namespace=namespace)
+            for kind in kinds:
+                somebody.list(of(kind), namespace=namespace)
         except ProvisionerError:
             return False
         return True
 
-    eventually(may, f"the rights of {user} are in force")
-    return Person(path, namespace)
+    eventually(are_listed, f"{', '.join(kind.KIND.plural for kind in kinds)} are listed")

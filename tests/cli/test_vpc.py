@@ -9,9 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from click.testing import CliRunner, Result
 
 from provisioner.api import VPCAttachment
 from provisioner.api.errors import NotFound
+from provisioner.cli.kubectl.completion import complete
+from provisioner.cli.main import kubectl
 from provisioner.cli.vpc import waiting
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
@@ -22,6 +26,7 @@ from tests.inventory.site import eventually
 from tests.network.control.conftest import controller_account, leadership, site
 from tests.network.control.objects import attachment, vpc
 from tests.network.control.site import Site
+from tests.people import until
 
 __all__ = ["controller_account", "leadership", "site"]
 
@@ -302,3 +307,37 @@ def test_one_that_somebody_deletes_is_not_waited_for(site: Site, editor: Person,
     assert waiting.wait_for(site.cluster, [watched], timeout_seconds=5) == 4
     with pytest.raises(NotFound):
         site.attachment(blue, "a")
+
+
+def test_without_a_namespace_that_of_the_context_is_meant(
+    site: Site, editor: Person, blue: str, tmp_path: Path
+) -> None:
+    body = yaml.safe_load(editor.kubeconfig.read_text())
+    body["contexts"].append({"name": "blue", "context": body["contexts"][0]["context"] | {"namespace": blue}})
+    file = tmp_path / "with-namespace"
+    file.write_text(yaml.safe_dump(body))
+
+    def run(*more: str) -> Result:
+        return CliRunner().invoke(kubectl, ["vpc", "attach", "main", "a", "--kubeconfig", str(file), *more])
+
+    assert 'in the namespace "default"' in run().stderr
+    assert run("--context", "nobody").exit_code == 1
+    assert run("--context", "blue").exit_code == 0
+    assert there(site, blue) == ["a"]
+
+
+def test_names_of_the_namespace_are_completed_and_none_where_they_may_not_be_read(
+    site: Site, editor: Person, blue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.add(vpc(blue, "second", cidrs=["10.2.0.0/24"]))
+    editor.done("attach", "main", "a", "b")
+    monkeypatch.setenv("KUBECONFIG", str(editor.kubeconfig))
+
+    def completed(*words: str) -> list[str]:
+        return complete(kubectl, ["vpc", *words]).splitlines()[:-1]
+
+    until(lambda: completed("attach", "-n", blue, "") == ["main", "second"])
+    until(lambda: completed("detach", "-n", blue, "a", "") == ["b"])
+    assert completed("detach", "-n", "default", "") == []
+    assert completed("attach", "-n", blue, "main", "") == [], "a tenant reads no Servers"
+    assert any(each.startswith("quarantine") for each in completed(""))

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from provisioner.api import VPC, DPUNetwork, Server, VPCAttachment
+from provisioner.api import DPU, VPC, DPUNetwork, Server, VPCAttachment
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
 from provisioner.cluster.transport import Transport
 from provisioner.lab.control_plane.plane import ControlPlane
-from tests.cli.tenants import Person, person_with
+from tests.cli.tenants import Person, person_with, until_listed
 from tests.network.control.conftest import controller_account, leadership, site
 from tests.network.control.objects import attachment, group, rule, tenants_server, vpc
 from tests.network.control.site import Site
@@ -39,7 +39,8 @@ def viewer(cluster: Cluster, control_plane: ControlPlane, tmp_path: Path, blue: 
 
 
 @pytest.fixture
-def administrator(control_plane: ControlPlane, blue: str) -> Person:
+def administrator(control_plane: ControlPlane, cluster: Cluster, blue: str) -> Person:
+    until_listed(cluster, None, DPU, Server, VPCAttachment)
     return Person(control_plane.kubeconfig, blue)
 
 

@@ -40,7 +40,9 @@ class Wish:
 @click.argument(
     "servers", nargs=-1, required=True, metavar="SERVER[/FUNCTION]...", shell_complete=complete_attached_server
 )
-@click.option("--address", "addresses", multiple=True, help="Address to have, one of a family [chosen for it].")
+@click.option(
+    "--address", "addresses", multiple=True, metavar="ADDRESS", help="Address to have, one of a family [chosen for it]."
+)
 @click.option(
     "--security-group",
     "groups",

@@ -36,7 +36,12 @@ PROTOCOLS = ("TCP", "UDP", "ICMP")
 @click.argument("attachment", metavar="ATTACHMENT", shell_complete=complete_attachment)
 @click.argument("to", required=False, metavar="[TO]", shell_complete=complete_attachment)
 @click.option("--protocol", type=click.Choice(PROTOCOLS, case_sensitive=False), help="With TO: of these packets [all].")
-@click.option("--port", type=click.IntRange(1, 65535), help="With TO: to that port, of TCP unless --protocol is UDP.")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    metavar="NUMBER",
+    help="With TO: to that port, of TCP unless --protocol is UDP.",
+)
 @output_option("json", "yaml")
 @tenancy_options
 def why(**options: Any) -> None:
