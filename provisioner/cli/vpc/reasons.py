@@ -5,7 +5,7 @@ from __future__ import annotations
 from provisioner.api import DPUNetwork, NetworkClaim
 from provisioner.api.conditions import find_condition
 from provisioner.cli.vpc.subject import Hidden, Subject
-from provisioner.network.control.claims.wanted import want_for_attachment
+from provisioner.network.control.claims.wanted import vpc_trouble, want_for_attachment
 from provisioner.network.control.compile.place import Place
 from provisioner.network.control.compile.security import group_trouble
 from provisioner.network.control.trouble import Trouble
@@ -17,16 +17,9 @@ def present_trouble(subject: Subject) -> Trouble | None:
     at, vpc, attachment = subject.place, subject.vpc, subject.attachment
     if isinstance(at, Trouble):
         return at
-    if vpc is None:
-        return Trouble(
-            reason="VPCNotFound",
-            message=f"there is no VPC '{attachment.spec.vpc_ref}' in namespace '{attachment.metadata.namespace}'",
-        )
-    vni = vpc.status.vni
-    if vni is None:
-        ready = find_condition(vpc.status.conditions, "Ready")
-        words = f"{ready.reason}: {ready.message}" if ready is not None else "the controllers have not looked at it yet"
-        return Trouble(reason="WaitsForVPC", message=f"VPC '{vpc.name}' has no VNI yet: {words}")
+    vni = vpc.status.vni if vpc is not None else None
+    if vpc is None or vni is None:
+        return vpc_trouble(attachment, vpc, vni)
     if isinstance(at, Place) and not isinstance(subject.claims, Hidden):
         wanted = want_for_attachment(attachment, vpc, vni, at, held_claims(subject), subject.claims.get)
         if wanted.trouble is not None:

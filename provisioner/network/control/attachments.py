@@ -21,7 +21,7 @@ from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnWrites
 from provisioner.cluster.resources import ResourceType, of
 from provisioner.cluster.source import Object, look_up
 from provisioner.network.control.claims.claimer import MOST_ATTEMPTS, Claimer
-from provisioner.network.control.claims.wanted import Wanted, want_for_attachment
+from provisioner.network.control.claims.wanted import Wanted, vpc_trouble, want_for_attachment
 from provisioner.network.control.compile.compile import MOST_PORTS
 from provisioner.network.control.compile.place import Place
 from provisioner.network.control.compile.security import group_trouble, groups_of
@@ -99,8 +99,7 @@ class Attachments:
         """Make the claims that are missing, or else let go of one too many. Returns: what is wanted, and whether
         something was written that the caches are to show first."""
         if vpc is not None and vni is None:
-            words = f"VPC '{vpc.name}' has no VXLAN network identifier yet: its condition Ready tells why"
-            return Wanted(trouble=Trouble(reason="WaitsForVPC", message=words)), False
+            return Wanted(trouble=vpc_trouble(attachment, vpc, vni)), False
         refused: dict[str, NetworkClaim] = {}
         wanted = self._want(attachment, vpc, vni, at, refused)
         while (other := self._make(key, attachment, wanted)) is not None:
@@ -126,13 +125,9 @@ class Attachments:
     ) -> Wanted:
         held = self._facts.held_by(attachment).claims
         if vpc is None or vni is None:
-            words = f"there is no VPC '{attachment.spec.vpc_ref}' in namespace '{attachment.metadata.namespace}', so "
             return Wanted(
                 surplus=tuple(each.name for each in held),
-                trouble=Trouble(
-                    reason="VPCNotFound",
-                    message=f"{words}that nothing passes: make it, or delete this attachment",
-                ),
+                trouble=vpc_trouble(attachment, vpc, vni),
             )
 
         def find(name: str) -> NetworkClaim | None:
