@@ -43,6 +43,7 @@ KUBECTL_COMMANDS: Final[Mapping[str, str]] = {
     "retry": "provisioner.cli.kubectl.condition_commands:retry",
     "rollout": "provisioner.cli.rollout.group:rollout",
     "status": "provisioner.cli.kubectl.status_command:status",
+    "vpc": "provisioner.cli.vpc.group:vpc",
     "why": "provisioner.cli.why.command:why",
 }
 
@@ -117,6 +118,7 @@ def kubectl() -> None:
     Withdraw:  release, cancel
     See:       status, why
     Pools:     rollout start, status, pause, resume, undo, history, plan
+    Tenants:   vpc attach, detach, quarantine, release, status, why
     Other:     retry (checks before use), accept (new servers)
 
     Flags of kubectl (--context, --as, --kubeconfig) come after the command: kubectl hands none to a plugin. Completion:

@@ -144,12 +144,14 @@ class Cluster:
         *,
         namespace: str | None = None,
         manager: str | None = None,
+        dry_run: bool = False,
     ) -> Object:
-        """Create an object. Raises: Conflict if it exists."""
+        """Create an object. Raises: Conflict if it exists. With `dry_run` the API server decides and writes nothing."""
         metadata = body["metadata"]
         namespace = namespace or metadata.get("namespace")
         what = f"CREATE {type} {metadata.get('name') or metadata.get('generateName')}"
-        return self._request("POST", type.collection(namespace), what=what, query={"fieldManager": manager}, body=body)
+        query = {"fieldManager": manager, "dryRun": "All" if dry_run else None}
+        return self._request("POST", type.collection(namespace), what=what, query=query, body=body)
 
     def ask_who_i_am(self) -> str:
         """The user name by which the API server knows the caller, impersonation included."""

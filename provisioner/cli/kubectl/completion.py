@@ -21,7 +21,9 @@ NO_FILES: Final = 4  # ShellCompDirectiveNoFileComp
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
-def _completing(plural: str) -> Complete:
+def _completing(plural: str, argument: str = "nodes") -> Complete:
+    """argument: the one of the command that may have several of them already."""
+
     def complete(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
         from provisioner.api import KINDS
         from provisioner.cli.kubectl.connection import connection_of
@@ -31,12 +33,15 @@ def _completing(plural: str) -> Complete:
         kind = next(kind for kind in KINDS if kind.KIND.plural == plural)
         options: dict[str, Any] = {"kubeconfig": found_kubeconfig(), **{k: v for k, v in ctx.params.items() if v}}
         options["kubeconfig"] = Path(options["kubeconfig"]) if options["kubeconfig"] else None
+        connection = connection_of(options)
         try:
-            cluster = connection_of(options).open().with_timeout(TIMEOUT_SECONDS)
-            items = cluster.list(of(kind)).items
+            cluster = connection.open().with_timeout(TIMEOUT_SECONDS)
+            named = ctx.params.get("namespace")
+            namespace = (named or connection.find_namespace()) if kind.KIND.namespaced else None
+            items = cluster.list(of(kind), namespace=namespace).items
         except (ProvisionerError, OSError):
             return []
-        given = ctx.params.get("nodes") or ()
+        given = ctx.params.get(argument) or ()
         names = sorted(item["metadata"]["name"] for item in items)
         return [CompletionItem(name) for name in names if name.startswith(incomplete) and name not in given]
 
@@ -46,6 +51,10 @@ def _completing(plural: str) -> Complete:
 complete_server = _completing("servers")
 complete_image = _completing("images")
 complete_pool = _completing("nodepools")
+complete_attached_server = _completing("servers", "servers")
+complete_vpc = _completing("vpcs", "vpc")
+complete_attachment = _completing("vpcattachments", "attachments")
+complete_security_group = _completing("securitygroups", "groups")
 
 
 class _Words(ShellComplete):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -15,6 +15,7 @@ from provisioner.cluster.client import BUSY_SECONDS, Cluster
 F = TypeVar("F", bound=Callable[..., Any])
 
 USER_AGENT = "kubectl-provision"
+POD_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,21 @@ class Connection:
             as_groups=self.as_groups,
             busy_seconds=BUSY_SECONDS,
         )
+
+    def find_namespace(self) -> str:
+        """That of the kubeconfig's context, or of the pod in which this runs; `default` if neither names one."""
+        if self.kubeconfig is None:
+            return POD_NAMESPACE.read_text().strip() if POD_NAMESPACE.exists() else "default"
+        from kubernetes import config
+
+        read: Any = config.list_kube_config_contexts
+        try:
+            contexts, current = read(config_file=str(self.kubeconfig))
+        except (config.ConfigException, OSError):  # what is wrong with it is told by who connects
+            return "default"
+        chosen = [each for each in contexts if each["name"] == self.context] if self.context else [current]
+        found = chosen[0]["context"].get("namespace") if chosen else None
+        return str(found or "default")
 
 
 def connection_options(function: F) -> F:

@@ -27,7 +27,7 @@ Exit codes:
   3  the API server refused it: a right is missing, or an admission policy or the schema forbids it"""
 
 WAIT_EXIT_CODES: Final = """
-  4  with --wait: a Maintenance failed or was cancelled; or a rollout stopped itself
+  4  with --wait: a Maintenance failed or was cancelled; a rollout stopped itself; an attachment needs a person
   5  with --wait: the time is over; what was asked for stands"""
 
 _POLICY: Final = re.compile(r"ValidatingAdmissionPolicy '([^']+)' .*?denied request: (.*)", re.DOTALL)

@@ -21,10 +21,10 @@ from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnWrites
 from provisioner.cluster.resources import ResourceType, of
 from provisioner.cluster.source import Object, look_up
 from provisioner.network.control.claims.claimer import MOST_ATTEMPTS, Claimer
-from provisioner.network.control.claims.wanted import Wanted, want_for_attachment
+from provisioner.network.control.claims.wanted import Wanted, vpc_trouble, want_for_attachment
 from provisioner.network.control.compile.compile import MOST_PORTS
 from provisioner.network.control.compile.place import Place
-from provisioner.network.control.compile.security import MOST_RULE_BYTES, groups_of, missing_of, size_of
+from provisioner.network.control.compile.security import group_trouble, groups_of
 from provisioner.network.control.compile.view import Endpoint, port_of
 from provisioner.network.control.facts import Facts, addresses_of
 from provisioner.network.control.report.attachment import Standing, attachment_status
@@ -99,8 +99,7 @@ class Attachments:
         """Make the claims that are missing, or else let go of one too many. Returns: what is wanted, and whether
         something was written that the caches are to show first."""
         if vpc is not None and vni is None:
-            words = f"VPC '{vpc.name}' has no VXLAN network identifier yet: its condition Ready tells why"
-            return Wanted(trouble=Trouble(reason="WaitsForVPC", message=words)), False
+            return Wanted(trouble=vpc_trouble(attachment, vpc, vni)), False
         refused: dict[str, NetworkClaim] = {}
         wanted = self._want(attachment, vpc, vni, at, refused)
         while (other := self._make(key, attachment, wanted)) is not None:
@@ -126,13 +125,9 @@ class Attachments:
     ) -> Wanted:
         held = self._facts.held_by(attachment).claims
         if vpc is None or vni is None:
-            words = f"there is no VPC '{attachment.spec.vpc_ref}' in namespace '{attachment.metadata.namespace}', so "
             return Wanted(
                 surplus=tuple(each.name for each in held),
-                trouble=Trouble(
-                    reason="VPCNotFound",
-                    message=f"{words}that nothing passes: make it, or delete this attachment",
-                ),
+                trouble=vpc_trouble(attachment, vpc, vni),
             )
 
         def find(name: str) -> NetworkClaim | None:
@@ -194,23 +189,8 @@ class Attachments:
         return view.by_attachment.get(key) if view is not None else None
 
     def _group_trouble(self, attachment: VPCAttachment, vpc: VPC) -> Trouble | None:
-        names = groups_of(vpc, attachment)
-        groups = self._facts.groups_in(attachment.metadata.namespace, names)
-        missing = missing_of(names, groups)
-        if not missing and size_of(groups.values()) > MOST_RULE_BYTES:
-            return Trouble(
-                reason="TooManyRules",
-                message=f"the rules of its SecurityGroups ({', '.join(names)}) are more than {MOST_RULE_BYTES} bytes, "
-                "so that nothing passes: name fewer groups, or fewer ports and cidrs in them",
-            )
-        if not missing:
-            return None
-        whose = "it" if missing[0] in attachment.spec.security_group_refs else f"VPC '{vpc.name}'"
-        return Trouble(
-            reason="SecurityGroupNotFound",
-            message=f"there is no SecurityGroup '{missing[0]}', which {whose} names, so that nothing passes: make it, "
-            "or take it out of spec.securityGroupRefs",
-        )
+        groups = self._facts.groups_in(attachment.metadata.namespace, groups_of(vpc, attachment))
+        return group_trouble(vpc, attachment, groups)
 
     def _write(self, key: str, body: Object, attachment: VPCAttachment, status: VPCAttachmentStatus) -> None:
         metadata = attachment.metadata

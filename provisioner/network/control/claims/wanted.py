@@ -93,6 +93,17 @@ def want_vni(vpc: VPC, pool: NetworkPool | None, held: Collection[int], taken: C
     return Wanted(claims=(Want(name=vni_claim(vni), type="VNI", value=str(vni), wished=False),))
 
 
+def vpc_trouble(attachment: VPCAttachment, vpc: VPC | None, vni: int | None) -> Trouble | None:
+    """What of its VPC keeps an attachment from claiming anything. vni: the one that the VPC has."""
+    if vpc is None:
+        words = f"there is no VPC '{attachment.spec.vpc_ref}' in namespace '{attachment.metadata.namespace}', so "
+        return Trouble(reason="VPCNotFound", message=f"{words}that nothing passes: make it, or delete this attachment")
+    if vni is None:
+        words = f"VPC '{vpc.name}' has no VXLAN network identifier yet: its condition Ready tells why"
+        return Trouble(reason="WaitsForVPC", message=words)
+    return None
+
+
 def want_for_attachment(
     attachment: VPCAttachment,
     vpc: VPC,

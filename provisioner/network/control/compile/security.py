@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from provisioner.api import VPC, SecurityGroup, VPCAttachment
 from provisioner.api.dpu_network import PortRule
+from provisioner.api.security_group import SecurityRule
+from provisioner.network.control.trouble import Trouble
 
 MOST_RULE_BYTES: Final = 65536
 """Of one port. An object of the API server has 1.5 MiB, and a DPU 256 ports."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrderedRule:
+    """A rule, and where it stands: which one of its group, from 1 on."""
+
+    group: SecurityGroup
+    number: int
+    rule: SecurityRule
 
 
 def groups_of(vpc: VPC, attachment: VPCAttachment) -> tuple[str, ...]:
@@ -31,18 +43,47 @@ def size_of_rule(ports: Sequence[str], cidrs: Sequence[str]) -> int:
     return 96 + sum(len(each) + 3 for each in (*ports, *cidrs))
 
 
-def rules_of(groups: Sequence[SecurityGroup]) -> tuple[PortRule, ...]:
+def group_trouble(vpc: VPC, attachment: VPCAttachment, groups: Mapping[str, SecurityGroup]) -> Trouble | None:
+    """Why the groups of an attachment isolate it: what one that is missing would have refused is not known, and rules
+    that are too long cannot be told whole. `groups`: those of them that are there."""
+    names = groups_of(vpc, attachment)
+    missing = missing_of(names, groups)
+    if not missing and size_of(groups[each] for each in names) > MOST_RULE_BYTES:
+        return Trouble(
+            reason="TooManyRules",
+            message=f"the rules of its SecurityGroups ({', '.join(names)}) are more than {MOST_RULE_BYTES} bytes, "
+            "so that nothing passes: name fewer groups, or fewer ports and cidrs in them",
+        )
+    if not missing:
+        return None
+    whose = "it" if missing[0] in attachment.spec.security_group_refs else f"VPC '{vpc.name}'"
+    return Trouble(
+        reason="SecurityGroupNotFound",
+        message=f"there is no SecurityGroup '{missing[0]}', which {whose} names, so that nothing passes: make it, "
+        "or take it out of spec.securityGroupRefs",
+    )
+
+
+def in_order(groups: Sequence[SecurityGroup]) -> list[OrderedRule]:
     """Sorted by priority; of one priority those that deny come first, and then in the order of groups and rules."""
-    entries = [(rule, group.spec.stateful) for group in groups for rule in group.spec.rules]
-    ordered = sorted(entries, key=lambda entry: (entry[0].priority, entry[0].action != "Deny"))
+    entries = [
+        OrderedRule(group=group, number=number, rule=rule)
+        for group in groups
+        for number, rule in enumerate(group.spec.rules, start=1)
+    ]
+    return sorted(entries, key=lambda entry: (entry.rule.priority, entry.rule.action != "Deny"))
+
+
+def rules_of(groups: Sequence[SecurityGroup]) -> tuple[PortRule, ...]:
+    """What a DPU is told of them."""
     return tuple(
         PortRule(
-            direction=rule.direction,
-            action=rule.action,
-            protocol=rule.protocol,
-            ports=rule.ports,
-            cidrs=rule.cidrs,
-            stateful=stateful,
+            direction=entry.rule.direction,
+            action=entry.rule.action,
+            protocol=entry.rule.protocol,
+            ports=entry.rule.ports,
+            cidrs=entry.rule.cidrs,
+            stateful=entry.group.spec.stateful,
         )
-        for rule, stateful in ordered
+        for entry in in_order(groups)
     )

@@ -13,7 +13,7 @@ from provisioner.api.vpc_attachment import ForwardingState
 from provisioner.network.control.claims.allocate import gateway_of
 from provisioner.network.control.compile.peers import key_of
 from provisioner.network.control.compile.place import Place
-from provisioner.network.control.compile.security import MOST_RULE_BYTES, groups_of, missing_of, rules_of, size_of
+from provisioner.network.control.compile.security import group_trouble, groups_of, rules_of
 from provisioner.network.control.trouble import Trouble
 
 
@@ -80,23 +80,24 @@ class VPCView:
 def make_endpoint(
     vpc: VPC, attachment: VPCAttachment, at: Place, addresses: tuple[str, ...], groups: Mapping[str, SecurityGroup]
 ) -> Endpoint:
-    """`groups`: those of the namespace that are there. One that is named and missing isolates: what it would have
-    refused is not known. So do rules that are too long to be told whole."""
+    """`groups`: those of the namespace that are there."""
     names = groups_of(vpc, attachment)
-    missing = missing_of(names, groups)
-    found = () if missing else tuple(groups[each] for each in names)
-    state: ForwardingState = "Isolated" if missing or size_of(found) > MOST_RULE_BYTES else "Tenant"
-    if attachment.spec.quarantined:
-        state = "Quarantined"
     return Endpoint(
         attachment=f"{vpc.metadata.namespace}/{attachment.name}",
         place=at,
         addresses=addresses,
         hosts=tuple(str(ip_network(each)) for each in addresses),
         prefixes=_behind(vpc, addresses),
-        state=state,
-        groups=found,
+        state=forwarding_state(vpc, attachment, groups),
+        groups=tuple(groups[each] for each in names) if all(each in groups for each in names) else (),
     )
+
+
+def forwarding_state(vpc: VPC, attachment: VPCAttachment, groups: Mapping[str, SecurityGroup]) -> ForwardingState:
+    """What is to become of the packets of an attachment that has its place and addresses."""
+    if attachment.spec.quarantined:
+        return "Quarantined"
+    return "Isolated" if group_trouble(vpc, attachment, groups) is not None else "Tenant"
 
 
 def _behind(vpc: VPC, addresses: Iterable[str]) -> tuple[str, ...]:

@@ -1,0 +1,102 @@
+"""`kubectl provision vpc quarantine|release ATTACHMENT…`: nothing passes for now, and passes again."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from provisioner.api import VPCAttachment
+from provisioner.api.codec import decode
+from provisioner.cli.kubectl.asking import KubectlCommand, dry_run_option
+from provisioner.cli.kubectl.failing import DONE, exit_codes
+from provisioner.cli.kubectl.printing import output_option, plain, print_objects
+from provisioner.cli.vpc.arguments import attachments_argument, read_wait, wait_options
+from provisioner.cli.vpc.references import find_each
+from provisioner.cli.vpc.tenancy import EDIT, MANAGER, Tenancy, needing_in, tenancy_of, tenancy_options
+from provisioner.cli.vpc.waiting import Enforcing, wait_for
+from provisioner.cluster.resources import of
+
+
+@click.command("quarantine", cls=KubectlCommand, short_help="Let nothing pass, and keep the addresses.")
+@attachments_argument
+@wait_options("Wait until the DPUs have confirmed that nothing passes.")
+@output_option("json", "yaml", "name")
+@dry_run_option()
+@tenancy_options
+def quarantine(**options: Any) -> None:
+    """Cut attachments off: nothing passes until they are released. They keep their addresses.
+
+    ATTACHMENT is a name, a server with one attachment, or SERVER/FUNCTION. It is the tenant's own: who may write
+    attachments in the namespace may release them.
+
+    \b
+    Examples:
+      kubectl provision vpc quarantine r01-u01 -n blue --wait
+    """
+    _carry_out(options, quarantined=True)
+
+
+@click.command("release", cls=KubectlCommand, short_help="Let packets pass again.")
+@attachments_argument
+@wait_options("Wait until the DPUs have confirmed it.")
+@output_option("json", "yaml", "name")
+@dry_run_option()
+@tenancy_options
+def release(**options: Any) -> None:
+    """Let attachments in again that are quarantined.
+
+    \b
+    Examples:
+      kubectl provision vpc release r01-u01 -n blue --wait
+    """
+    _carry_out(options, quarantined=False)
+
+
+def describe_change(attachment: VPCAttachment, *, quarantined: bool) -> str:
+    """What comes of it, in words. Pure."""
+    already = attachment.spec.quarantined == quarantined
+    if quarantined:
+        return "is quarantined already" if already else "is quarantined: nothing passes once its DPU has taken it up"
+    return "is not quarantined" if already else "is released: packets pass again once its DPU has taken it up"
+
+
+def _carry_out(options: dict[str, Any], *, quarantined: bool) -> None:
+    with exit_codes():
+        wait, seconds = read_wait(options)
+        texts, form, dry_run = options.pop("attachments"), options.pop("output"), options.pop("dry_run")
+        tenancy = tenancy_of(options)
+        found = find_each(tenancy, texts)
+        bodies = [_write(tenancy, each, quarantined=quarantined, dry_run=True) for each in found]
+        if dry_run == "none":
+            bodies = [_write(tenancy, each, quarantined=quarantined) for each in found]
+        if form in ("json", "yaml"):
+            print_objects(bodies, form)
+        elif form == "name":
+            for each in found:
+                click.echo(f"vpcattachment.provisioner.dev/{each.name}")
+        else:
+            say = f" ({dry_run} dry run)" if dry_run != "none" else ""
+            for each in found:
+                words = describe_change(each, quarantined=quarantined)
+                click.echo(plain(f"vpcattachment/{each.name} {words}{say}"))
+        if wait:
+            written = [decode(VPCAttachment, body) for body in bodies]
+            watched = [
+                Enforcing(name=each.name, namespace=str(each.metadata.namespace), uid=each.metadata.uid)
+                for each in written
+            ]
+            code = wait_for(tenancy.cluster, watched, timeout_seconds=seconds)
+            if code != DONE:
+                sys.exit(code)
+
+
+def _write(tenancy: Tenancy, attachment: VPCAttachment, *, quarantined: bool, dry_run: bool = False) -> dict[str, Any]:
+    """Of the one that was read; what else changed meanwhile does not matter. Raises: Conflict if it is another now."""
+    namespace = str(attachment.metadata.namespace)
+    patch = {"metadata": {"uid": attachment.metadata.uid}, "spec": {"quarantined": quarantined}}
+    with needing_in(namespace, EDIT):
+        return tenancy.cluster.patch(
+            of(VPCAttachment), attachment.name, patch, namespace=namespace, manager=MANAGER, dry_run=dry_run
+        )

@@ -1,0 +1,55 @@
+"""Where a command works: one namespace, with the rights that a tenant has there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import click
+
+from provisioner.api.errors import Forbidden, Refused
+from provisioner.cli.kubectl.connection import connection_of, connection_options
+from provisioner.cluster.client import Cluster
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+MANAGER: Final = "kubectl-provision"
+VIEW: Final = "view"
+EDIT: Final = "edit"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tenancy:
+    """A namespace of a cluster."""
+
+    cluster: Cluster
+    namespace: str
+
+
+def tenancy_options(function: F) -> F:
+    """`-n`, and how to reach the cluster; the command reads them with `tenancy_of`."""
+    option = click.option(
+        "-n", "--namespace", metavar="NAMESPACE", help="Namespace of the tenant [that of the kubeconfig's context]."
+    )
+    return option(connection_options(function))
+
+
+def tenancy_of(options: dict[str, Any]) -> Tenancy:
+    """What the options of `tenancy_options` describe; they are taken out of `options`."""
+    namespace, connection = options.pop("namespace", None), connection_of(options)
+    return Tenancy(cluster=connection.open(), namespace=namespace or connection.find_namespace())
+
+
+@contextmanager
+def needing_in(namespace: str, role: str) -> Iterator[None]:
+    """Around what `role` of Kubernetes, bound in `namespace`, allows. Raises: Refused that names it."""
+    try:
+        yield
+    except Forbidden as error:
+        raise Refused(
+            Exception.__str__(error),
+            hint=f"name your own namespace with -n, or have an administrator give you the role {role} there: "
+            f"kubectl -n {namespace} create rolebinding NAME --clusterrole={role} --user=YOU",
+        ) from error
