@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
 from provisioner.lab.virtual_network.namespace import Namespace, ip
@@ -97,14 +97,14 @@ class Rack(Generic[D]):
         self.switch.ip("link", "set", port, "master", BRIDGE)
         namespace.ip("addr", "add", f"{address}/24", "dev", device)
 
-    def dpu(self, vtep: str, functions: tuple[str, ...] = ("pf0",), name: str | None = None) -> D:
-        """A DPU with a host behind each function, whose hardware addresses are those of `mac_of`."""
+    def dpu(self, vtep: str, functions: Sequence[str] = ("pf0",), parts: Sequence[str] = ()) -> D:
+        """A DPU with a host behind each function, whose hardware addresses are those of `mac_of`. parts: names of the
+        DPU and of each host, if not made of address and function."""
         last = vtep.rpartition(".")[2]
-        ports = {function: f"{function}hpf" for function in functions}
-        dpu = self._make(self._kind(self._name_of(name or f"d{last}"), vtep, ports))
+        name, *hosts = parts or (f"d{last}", *(f"h{last}{function}" for function in functions))
+        dpu = self._make(self._kind(self._name_of(name), vtep, {each: f"{each}hpf" for each in functions}))
         self.on_underlay(dpu, "uplink", vtep)
-        for function, device in dpu.ports.items():
-            part = f"{name}-{function}" if name else f"h{last}{function}"
+        for (function, device), part in zip(dpu.ports.items(), hosts, strict=True):
             host = self._make(Host(self._name_of(part), mac_of(vtep, function)))
             # Its own from the beginning: its link-local address is made of it.
             self.cable(host, "eth0", dpu, device, its_mac=host.mac)
