@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provisioner.api import VPC, DPUNetwork, Server, VPCAttachment
+from provisioner.api import dpu as registered
 from provisioner.api.dpu_network import DPUNetworkSpec
 from provisioner.cluster.resources import of
 from provisioner.lab.control_plane.kubelet_files import join_as
@@ -215,3 +216,12 @@ def test_a_release_leaves_nothing_and_frees_every_value(machines: Machines, site
     eventually(lambda: len(site.claims()) == 1, "the other tenant's VNI is left")
     assert kernel() == before
     assert machines.dpus[0].domains() == []
+
+
+def test_a_dpu_that_is_deleted_is_released_by_its_agent(machines: Machines, site: Site, cluster: Cluster) -> None:
+    """The right to read its DPUNetwork goes with it: the agent cannot ask whether it is gone."""
+    machines.attach(machines.blue, 0)
+    assert machines.dpus[0].domains() != []
+    cluster.delete(of(registered.DPU), f"{machines.names[0]}-d")
+    eventually(lambda: machines.dpus[0].domains() == [], "nothing of a tenant is left")
+    eventually(lambda: "chain" not in machines.dpus[0].output("nft", "list", "ruleset"), "no rule is left")
