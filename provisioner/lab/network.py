@@ -85,7 +85,7 @@ class LabNetwork:
 
 
 def processes_in(namespace: str) -> list[int]:
-    """Process ids of what runs in the namespace of that name, whoever started it; none if there is no such namespace."""
+    """Process ids of what runs in the namespace of that name, whoever started it; none where there is no namespace."""
     if not (_NAMESPACES / namespace).exists():
         return []
     wanted = (_NAMESPACES / namespace).stat()

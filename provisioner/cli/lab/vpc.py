@@ -5,9 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
+from typing import Final
 
 import click
 
+from provisioner.api.errors import NeedsHuman
 from provisioner.cli.lab.parts import (
     Report,
     demo_state,
@@ -18,7 +20,9 @@ from provisioner.cli.lab.parts import (
 )
 from provisioner.cli.options import stop_on_signals
 from provisioner.cli.progress import Progress
-from provisioner.lab.demo.state import DemoState
+from provisioner.lab.demo.state import DemoState, is_running
+
+KUBECTL_SECONDS: Final = 60
 
 name_option = click.option("--name", default="vpc", show_default=True, help="Name of the lab; several may run at once.")
 
@@ -27,47 +31,55 @@ name_option = click.option("--name", default="vpc", show_default=True, help="Nam
 @name_option
 @click.option("--keep", is_flag=True, help="Leave it running at the end, for `lab shell` and `lab down`.")
 def vpc(name: str, keep: bool) -> None:
-    """Two tenants with the same addresses on three DPUs: pings that must work, and pings that must not. What a killed lab
-    of the name left is cleaned first. Exit status 1 if anything was not as it must be."""
-    from provisioner.lab.demo import up as demo_up
-    from provisioner.lab.vpc_demo import site
-    from provisioner.lab.vpc_demo.network import create_network, require_programs
+    """Two tenants with the same addresses on three DPUs: what must work, and what must not.
+
+    What a killed lab of the name left is cleaned first. Exit status 1 if anything was not as it must be.
+    """
+    from provisioner.lab.vpc_demo.network import require_programs
 
     require_root()
     require_programs()
     state = demo_state(name)
-    is_over = False
+    is_well = False
     try:
-        with Progress() as progress:
-            report = Report(progress)
-            report.begin("ending what another lab left")
-            clean(state)
-            report.begin("obtaining Kubernetes")
-            binaries = obtain_binaries(state, report)
-            state.remove_directory()
-            state.directory.mkdir(parents=True)
-            report.begin("making the network namespaces of DPUs and hosts")
-            create_network(state)
-            report.line(
-                "network", f"{len(site.CARDS)} DPUs on an underlay, {len(site.HOSTS)} hosts behind them", "made"
-            )
-            report.begin("starting the control plane, the controller and the DPUs' agents")
-            seconds = demo_up.start_daemon(state, (), command="run-vpc")
-            report.line(
-                "control plane", f"kube-apiserver {binaries.version}, etcd, controller-manager", "ready", seconds
-            )
-            report.line("services", "provisioner controller --controllers=network, an agent on each DPU", "ready")
+        _start(state)
         run_step(state, "play-vpc", name, show=True)
-        is_over = True
+        is_well = True
     finally:
         if not keep:
             clean(state)
-            if is_over:
+            if is_well:
                 state.remove_directory()
-    if keep:
-        click.echo(f"\nnext: provisioner lab shell --name {name} (kubectl on PATH), and there:")
-        click.echo(f"      ip netns exec {state.namespace}.blue-r01-u01 ping 10.1.0.7")
-        click.echo(f"      python3 -m provisioner.cli lab down --name {name}")
+            else:
+                click.echo(f"logs of its parts: {state.directory}/logs", err=True)
+        elif is_running(state):
+            click.echo(f"\nnext: bin/provisioner lab shell --name {name}, and there: kubectl get vpc,vpca -A")
+            click.echo(f"      ip netns exec {state.namespace}.blue-r01-u01 ping 10.1.0.7")
+            click.echo(f"      bin/provisioner lab down --name {name}")
+
+
+def _start(state: DemoState) -> None:
+    """Everything, until tenants may come."""
+    from provisioner.lab.demo import up as demo_up
+    from provisioner.lab.vpc_demo import site
+    from provisioner.lab.vpc_demo.network import create_network
+
+    with Progress() as progress:
+        report = Report(progress)
+        report.begin("ending what another lab left")
+        clean(state)
+        report.begin("obtaining Kubernetes")
+        binaries = obtain_binaries(state, report)
+        state.remove_directory()
+        state.directory.mkdir(parents=True)
+        report.begin("making the network namespaces of DPUs and hosts")
+        create_network(state)
+        report.line("network", f"{len(site.CARDS)} DPUs on an underlay, {len(site.HOSTS)} hosts behind them", "made")
+        report.begin("starting control plane, controller and the DPUs' agents")
+        seconds = demo_up.start_daemon(state, (), command="run-vpc")
+        plane = f"kube-apiserver {binaries.version}, etcd, controller-manager"
+        report.line("control plane", plane, "ready", seconds)
+        report.line("services", "controllers of the group network; an agent on each DPU", "ready")
 
 
 def clean(state: DemoState) -> None:
@@ -102,7 +114,12 @@ def play_vpc(name: str) -> None:
     environment = lab_environment(state)
 
     def kubectl(words: Sequence[str]) -> None:
-        subprocess.run(["kubectl", *words], env=environment, check=True)
+        try:
+            subprocess.run(["kubectl", *words], env=environment, check=True, timeout=KUBECTL_SECONDS)
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+            raise NeedsHuman(
+                f"kubectl did not do it: {error}", hint=f"read {state.directory}/logs; --keep leaves all running"
+            ) from error
 
     stage = Stage(state, Cluster.connect(state.kubeconfig), kubectl, click.echo)
     play(stage)

@@ -54,12 +54,11 @@ def start_daemon(
     Raises: NeedsHuman with the daemon's last words.
     """
     network = LabNetwork(state.name)
+    daemon = [sys.executable, "-m", "provisioner.cli", "lab", command, "--name", state.name, *arguments]
     (state.directory / "state.json").unlink(missing_ok=True)
     with state.daemon_log.open("wb") as log:
         process = subprocess.Popen(
-            network.command(
-                [sys.executable, "-m", "provisioner.cli", "lab", command, "--name", state.name, *arguments]
-            ),
+            network.command(daemon),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

@@ -11,7 +11,7 @@ from provisioner.lab.demo.state import ADDRESS
 from provisioner.lab.vpc_demo import site
 from provisioner.lab.vpc_demo.network import dpu_of
 from provisioner.lab.vpc_demo.packets import hardware_address
-from provisioner.lab.vpc_demo.residue import residue, show
+from provisioner.lab.vpc_demo.residue import Shown, differing, residue, show
 from provisioner.lab.vpc_demo.stage import Stage
 from provisioner.lab.vpc_demo.trial import ANSWER, NOTHING
 
@@ -106,7 +106,7 @@ def quarantine(stage: Stage) -> None:
     stage.pings("blue r01-u01", "10.1.0.7", ANSWER, soon=True)
 
 
-def detach(stage: Stage, before: object) -> None:
+def detach(stage: Stage, before: Shown) -> None:
     """`before`: what `show` of the second DPU printed when nothing had been attached yet."""
     second, same = dpu_of(stage.state, SECOND), "what it did before"
     stage.act("Detached: blue's second host is gone, and green's with the same address is not in its place")
@@ -116,7 +116,11 @@ def detach(stage: Stage, before: object) -> None:
     stage.act("With its last attachment a DPU forgets all tenants; deleted, it has nothing of ours at all")
     stage.tenant("green", "delete", "vpca", "r01-u02")
     stage.checks(
-        SECOND.name, "its agent's show prints", same, lambda: same if show(second) == before else "more", soon=True
+        SECOND.name,
+        "its agent's show prints",
+        same,
+        lambda: ", ".join(differing(before, show(second))) or same,
+        soon=True,
     )
     stage.checks("kubectl", "get netclaim of its hosts", NO_MORE, lambda: _claims(stage), soon=True)
     stage.command("delete", "dpu", SECOND.name)

@@ -1,4 +1,4 @@
-"""What the hosts of the demo try: real echo requests, real connections, and an ear for what comes in at another host."""
+"""What the demo's hosts try: real echo requests, real connections; and an ear for what comes in at another host."""
 
 from __future__ import annotations
 

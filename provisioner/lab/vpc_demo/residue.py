@@ -10,33 +10,47 @@ from typing import Any, Final
 from provisioner.api.errors import NeedsHuman
 from provisioner.lab.virtual_network.rack import DPU
 
+Shown = Mapping[str, Mapping[str, list[Any]]]
+"""Of each place, lists by kind."""
 _HOME: Final = "."
-_OF_PORTS: Final = ("links", "sysctls")
-"""Ports are there whether or not anything is attached."""
 
 
-def show(dpu: DPU) -> dict[str, dict[str, list[Any]]]:
-    """What the agent's `show` prints: of each place, lists by kind. Raises: NeedsHuman."""
+def show(dpu: DPU) -> Shown:
+    """What the agent's `show` prints. Raises: NeedsHuman."""
     ran = subprocess.run(dpu.agent_command("show"), capture_output=True, text=True, timeout=60, check=False)
     if ran.returncode != 0:
         raise NeedsHuman(f"`show` of {dpu.name} ended with {ran.returncode}: {ran.stderr.strip()}", hint="see its log")
-    shown: dict[str, dict[str, list[Any]]] = json.loads(ran.stdout)
+    shown: Shown = json.loads(ran.stdout)
     return shown
 
 
-def residue(shown: Mapping[str, Mapping[str, list[Any]]]) -> list[str]:
-    """What is of tenants in it, as "place: kind"; empty if the DPU is as if there had never been one.
-
-    Ports themselves are none, nor their settings, nor the mark and the rules by which what has no attachment is shut.
-    """
-    found = []
-    for place, kinds in sorted(shown.items()):
-        for kind, entries in sorted(kinds.items()):
-            ours = [each for each in entries if not _is_a_port(kind, each)] if place == _HOME else entries
-            if ours:
-                found.append(f"{place}: {kind}")
-    return found
+def differing(one: Shown, other: Shown) -> list[str]:
+    """Where two prints of `show` differ, but for the ports themselves, as "place: kind"."""
+    mine, its = _without_ports(one), _without_ports(other)
+    return [
+        f"{place}: {kind}"
+        for place in sorted({*mine, *its})
+        for kind in sorted({*mine.get(place, {}), *its.get(place, {})})
+        if mine.get(place, {}).get(kind) != its.get(place, {}).get(kind)
+    ]
 
 
-def _is_a_port(kind: str, entry: Any) -> bool:
-    return kind == "sysctls" or (kind == "links" and isinstance(entry, dict) and entry.get("kind") == "port")
+def residue(shown: Shown) -> list[str]:
+    """What is of ours in it, as "place: kind"; empty if the DPU is as if no agent had ever enforced anything."""
+    places = _without_ports(shown)
+    return [f"{place}: {kind}" for place, kinds in sorted(places.items()) for kind in sorted(kinds) if kinds[kind]]
+
+
+def _without_ports(shown: Shown) -> Shown:
+    """Ports, and their settings, are there without us; they keep the MTU and the MAC address that they had last."""
+    return {
+        place: {
+            kind: [each for each in entries if place != _HOME or not _is_of_a_port(kind, each)]
+            for kind, entries in kinds.items()
+        }
+        for place, kinds in shown.items()
+    }
+
+
+def _is_of_a_port(kind: str, entry: Any) -> bool:
+    return kind == "sysctls" or (kind == "links" and entry.get("kind") == "port")

@@ -51,7 +51,9 @@ class Stage:
 
     def change(self, tenant: str, kind: str, name: str, **spec: object) -> None:
         """A merge patch of the spec, by the tenant."""
-        self.tenant(tenant, "patch", kind, name, "--type=merge", "-p", json.dumps({"spec": spec}))
+        self.tenant(
+            tenant, "patch", kind, name, "--type=merge", "-p", json.dumps({"spec": spec}, separators=(",", ":"))
+        )
 
     def document(self, name: str, documents: Sequence[site.Object]) -> Path:
         """Objects in a file, for `kubectl apply -f` (JSON is YAML)."""
@@ -131,9 +133,8 @@ def line(result: Result) -> str:
     trial = result.trial
     verdict = "ok" if result.is_right else "WRONG"
     after = f"{result.seconds:5.1f} s" if trial.within_seconds else ""
-    return (
-        f"  {verdict:<6}{trial.who:<14} {trial.what:<38} must: {trial.must:<17} did: {result.did:<17} {after}".rstrip()
-    )
+    came = f"must: {trial.must:<18} did: {result.did:<18}"
+    return f"  {verdict:<6}{trial.who:<14} {trial.what:<38} {came} {after}".rstrip()
 
 
 def summary(results: Sequence[Result]) -> str:

@@ -1,4 +1,4 @@
-"""One thing that is tried, what must come of it, and what does: judged, and tried again while a change is on its way."""
+"""One thing that is tried, what must come of it, and what does; tried again while a change is on its way."""
 
 from __future__ import annotations
 
