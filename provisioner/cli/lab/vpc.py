@@ -53,9 +53,8 @@ def vpc(name: str, keep: bool) -> None:
             else:
                 click.echo(f"logs of its parts: {state.directory}/logs", err=True)
         elif is_running(state):
-            click.echo(f"\nnext: bin/provisioner lab shell --name {name}, and there: kubectl get vpc,vpca -A")
+            click.echo(f"\nnext: make demo-shell LAB={name} (kubectl on PATH) · make demo-down LAB={name}")
             click.echo(f"      ip netns exec {state.namespace}.blue-r01-u01 ping 10.1.0.7")
-            click.echo(f"      bin/provisioner lab down --name {name}")
 
 
 def _start(state: DemoState) -> None:
