@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -41,6 +42,7 @@ def vpc(name: str, keep: bool) -> None:
     require_programs()
     state = demo_state(name)
     is_well = False
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends it has it tidied up, too
     try:
         _start(state)
         run_step(state, "play-vpc", name, show=True)

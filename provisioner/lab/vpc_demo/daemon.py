@@ -1,5 +1,5 @@
 """The process that the demo of tenant networks consists of: it runs in the lab's network namespace, starts control
-plane, controller and the DPUs' agents, and keeps them running. When it ends, everything that it started ends."""
+plane, controller and the DPUs' agents, and starts the last two again if they end. What it started ends with it."""
 
 from __future__ import annotations
 
