@@ -11,7 +11,7 @@ from provisioner.lab.vpc_demo import site
 from provisioner.lab.vpc_demo.network import require_programs
 from provisioner.lab.vpc_demo.packets import is_echo_request
 from provisioner.lab.vpc_demo.residue import Shown, differing, residue
-from provisioner.lab.vpc_demo.stage import line, summary
+from provisioner.lab.vpc_demo.stage import exit_status, line, summary
 from provisioner.lab.vpc_demo.trial import ANSWER, NOTHING, Result, Trial, carry_out
 
 ECHO = bytes.fromhex(
@@ -89,6 +89,7 @@ def test_a_line_says_what_was_tried_what_must_come_of_it_and_what_did() -> None:
         "an",
         "answer",
     ]
+    assert (exit_status([right]), exit_status([right, wrong]), exit_status([])) == (0, 1, 1)
     assert summary([right]) == "1 of 1 are as they must be"
     assert summary([right, wrong]).splitlines() == ["1 of 2 are as they must be", line(wrong)]
 

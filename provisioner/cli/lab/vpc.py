@@ -109,7 +109,7 @@ def play_vpc(name: str) -> None:
     """Show all acts; runs in the lab's namespace. Exit status 1 if anything was not as it must be."""
     from provisioner.cluster.client import Cluster
     from provisioner.lab.vpc_demo.acts import play
-    from provisioner.lab.vpc_demo.stage import Stage, summary
+    from provisioner.lab.vpc_demo.stage import Stage, exit_status, summary
 
     state = demo_state(name)
     environment = lab_environment(state)
@@ -125,7 +125,7 @@ def play_vpc(name: str) -> None:
     stage = Stage(state, Cluster.connect(state.kubeconfig), kubectl, click.echo)
     play(stage)
     click.echo("\n" + summary(stage.results))
-    sys.exit(0 if all(each.is_right for each in stage.results) else 1)
+    sys.exit(exit_status(stage.results))
 
 
 VPC_COMMANDS = (vpc, run_vpc, play_vpc)

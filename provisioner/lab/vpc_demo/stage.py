@@ -144,5 +144,10 @@ def summary(results: Sequence[Result]) -> str:
     return "\n".join([count, *wrong])
 
 
+def exit_status(results: Sequence[Result]) -> int:
+    """0 if everything was as it must be; 1 if anything was not, or nothing was tried."""
+    return 0 if results and all(each.is_right for each in results) else 1
+
+
 def _patience(soon: bool) -> float:
     return CHANGE_SECONDS if soon else 0.0
