@@ -4,6 +4,7 @@ SHELL := /bin/bash
 LAB ?= demo
 REPEAT ?= 1
 BUSY ?= 0
+KEEP ?=
 MINUTES ?= 10
 VENV = $(shell bin/setup $(SETUP))
 PYTHON = PYTHONPATH=$(CURDIR) $(VENV)/bin/python
@@ -14,7 +15,7 @@ PYTHON = PYTHONPATH=$(CURDIR) $(VENV)/bin/python
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST = env PYTHONPATH=$(CURDIR) $(VENV)/bin/python -m pytest --durations=20
 
-.PHONY: help setup demo demo-shell demo-rollout demo-reimage demo-down test test-fast chaos soak lint format golden bench requirements
+.PHONY: help setup demo demo-shell demo-rollout demo-reimage demo-down demo-vpc test test-fast chaos soak lint format golden bench requirements
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -36,6 +37,10 @@ demo-reimage: ## Bring one server of the demo back on another image
 
 demo-down: ## End the demo; leaves no process, namespace or mount behind
 	@bin/provisioner lab down --name $(LAB)
+
+demo-vpc: ## Two tenants with the same addresses on virtual DPUs: what must work, and what must not; KEEP=1 leaves them
+	@bin/setup --networks >/dev/null
+	@bin/provisioner lab vpc --name $(if $(filter file,$(origin LAB)),vpc,$(LAB)) $(if $(KEEP),--keep)
 
 test: lint ## Run all tests, the boot of a virtual rack among them; REPEAT=5 runs them five times, BUSY=2 beside two busy cores
 	@bin/setup --tests >/dev/null

@@ -67,10 +67,7 @@ class LabNetwork:
 
     def process_ids(self) -> list[int]:
         """Every process that runs in the namespace, whoever started it."""
-        if not self.exists:
-            return []
-        namespace = (_NAMESPACES / self.namespace).stat()
-        return [int(process.name) for process in Path("/proc").glob("[0-9]*") if _is_in(process, namespace)]
+        return processes_in(self.namespace)
 
     def delete(self) -> None:
         """Remove the namespace and with it bridge, taps and addresses. Absent is fine.
@@ -85,6 +82,14 @@ class LabNetwork:
 
     def _run(self, *argv: str) -> None:
         subprocess.run(self.command(argv), check=True, stdout=subprocess.DEVNULL)
+
+
+def processes_in(namespace: str) -> list[int]:
+    """Process ids of what runs in the namespace of that name, whoever started it; none where there is no namespace."""
+    if not (_NAMESPACES / namespace).exists():
+        return []
+    wanted = (_NAMESPACES / namespace).stat()
+    return [int(process.name) for process in Path("/proc").glob("[0-9]*") if _is_in(process, wanted)]
 
 
 def _is_in(process: Path, namespace: os.stat_result) -> bool:

@@ -92,9 +92,10 @@ class OwnObject:
         return self._exchange("PATCH", below, json.dumps(change).encode(), f"application/{kind}+json")
 
     def watch(self, resource_version: str, seconds: int) -> Iterator[dict[str, Any]]:
-        """The object each time that it changes after `resource_version`, for `seconds`, or until it is deleted.
+        """The object each time that it changes after `resource_version`, for `seconds`.
 
-        Raises: OSError.
+        Raises: OSError; ApiError that says that the object is gone once it is deleted: who asks anew may not see that,
+        as the right to read it may have gone with it.
         """
         query = (
             f"?watch=true&allowWatchBookmarks=true&fieldSelector=metadata.name%3D{self._name}"
@@ -109,7 +110,7 @@ class OwnObject:
                     status = event.get("object") or {}
                     raise ApiError(int(status.get("code") or 500), str(status.get("message"))[:300])
                 if event.get("type") == "DELETED":
-                    return
+                    raise ApiError(404, f"{self._name} was deleted", object_is_gone=True)
                 if event.get("type") in ("ADDED", "MODIFIED"):
                     yield event["object"]
         except (ValueError, KeyError, http.client.HTTPException) as error:

@@ -15,11 +15,11 @@ from provisioner.api.codec import from_json, to_json
 from provisioner.api.node_facts import BootIntent, BootReport, IntentAction, NodeFacts
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES
+from provisioner.lab.control_plane.kubelet_files import join_as
 from provisioner.lab.control_plane.plane import ControlPlane
 from provisioner.node.api_server import ApiError, NotJoinedError, OwnNode, read_access
 from provisioner.node.intent import FACTS_ANNOTATION, INTENT_ANNOTATION, REPORT_ANNOTATION
 from tests.node.fake_image_store import FakeImageStore
-from tests.node.kubelet_files import join_as
 from tests.node.machine import BOOT_ID, boot_machine, install_agent, start_agent
 from tests.node.made_machine import make_machine, write
 from tests.node.test_stage import KEY, manifest_of, publish
@@ -59,7 +59,7 @@ def root(tmp_path: Path, control_plane: ControlPlane, node: str, store: FakeImag
         f"provisioner.image=sha256-{'9f' * 32} console=ttyS0\n",
     )
     write(machine, "etc/provisioner/image.pub", KEY.public.encode())
-    join_as(machine, control_plane, node, node, tmp_path)
+    join_as(machine, control_plane, node, node)
     return machine
 
 
@@ -133,14 +133,14 @@ def test_the_certificate_is_read_anew_because_the_kubelet_rotates_it(
     cluster: Cluster, control_plane: ControlPlane, node: str, root: Path, python: Path, tmp_path: Path
 ) -> None:
     """The first certificate is one of another node, which may not read this one."""
-    join_as(root, control_plane, node, "another-node", tmp_path)
+    join_as(root, control_plane, node, "another-node")
     process = start_agent(python, "run", "--root", str(root))
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
         assert "403" in line
         assert annotation(cluster, node, FACTS_ANNOTATION) is None
-        join_as(root, control_plane, node, node, tmp_path)
+        join_as(root, control_plane, node, node)
         wait("the facts are written", lambda: annotation(cluster, node, FACTS_ANNOTATION))
     finally:
         process.kill()
@@ -155,7 +155,7 @@ def test_the_daemon_waits_for_a_kubelet_that_has_not_joined(
     try:
         assert process.stdout is not None
         assert "has not joined yet" in process.stdout.readline()
-        join_as(root, control_plane, node, node, tmp_path)
+        join_as(root, control_plane, node, node)
         wait("the facts are written", lambda: annotation(cluster, node, FACTS_ANNOTATION))
     finally:
         process.kill()

@@ -23,10 +23,11 @@ from provisioner.cli.lab.parts import (
     run_step,
 )
 from provisioner.cli.lab.steps import STEPS, name_option
+from provisioner.cli.lab.vpc import VPC_COMMANDS, clean
 from provisioner.cli.progress import Progress
 from provisioner.lab.demo.state import DemoState
 
-FOR_PEOPLE: Final = ("up", "shell", "reimage", "rollout", "down")
+FOR_PEOPLE: Final = ("up", "shell", "reimage", "rollout", "vpc", "down")
 """Commands that report in lines of their own; their parts' logs would stand between."""
 
 
@@ -179,14 +180,12 @@ def _publish_another_image(state: DemoState, name: str, arguments: tuple[str, ..
 @name_option
 def down(name: str) -> None:
     """End the lab. Leaves no process, namespace or mount behind; what was built stays in the cache."""
-    from provisioner.lab.demo import up as demo_up
-
     require_root()
     state = demo_state(name)
-    demo_up.clean(state)
+    clean(state)
     state.remove_directory()
     click.echo(f"lab {name} is gone")
 
 
-for _step in STEPS:
+for _step in (*STEPS, *VPC_COMMANDS):
     lab.add_command(_step)

@@ -60,10 +60,8 @@ def require_root() -> None:
 
 def obtain_parts(state: DemoState, report: Report | None) -> tuple[Tools, Binaries]:
     """Tools and Kubernetes programs, fetched or built if need be. `report` tells a waiting person, or is None."""
-    from provisioner.lab.binaries.obtain import find_binaries
     from provisioner.lab.tools import content_key, obtain_tools
 
-    assets = os.environ.get("KUBEBUILDER_ASSETS")
     state.cache.mkdir(parents=True, exist_ok=True)
     begin = time.monotonic()
     if report:
@@ -71,12 +69,7 @@ def obtain_parts(state: DemoState, report: Report | None) -> tuple[Tools, Binari
     if report and not (state.cache / f"tools-{content_key()}").is_dir():
         report.progress("QEMU, firmware, iPXE, nginx and dnsmasq are unpacked beside this system (1 to 2 minutes)")
     tools = obtain_tools(state.cache)
-    binaries = find_binaries(
-        assets=Path(assets) if assets else None,
-        cache=state.cache,
-        tools_root=tools.root,
-        report=report.progress if report else (lambda _line: None),
-    )
+    binaries = obtain_binaries(state, report, tools_root=tools.root)
     if report:
         report.line(
             "tools",
@@ -85,6 +78,20 @@ def obtain_parts(state: DemoState, report: Report | None) -> tuple[Tools, Binari
             time.monotonic() - begin,
         )
     return tools, binaries
+
+
+def obtain_binaries(state: DemoState, report: Report | None, *, tools_root: Path | None = None) -> Binaries:
+    """The Kubernetes programs alone. `tools_root`: a chroot whose etcd is used if this machine has none."""
+    from provisioner.lab.binaries.obtain import find_binaries
+
+    assets = os.environ.get("KUBEBUILDER_ASSETS")
+    state.cache.mkdir(parents=True, exist_ok=True)
+    return find_binaries(
+        assets=Path(assets) if assets else None,
+        cache=state.cache,
+        tools_root=tools_root,
+        report=report.progress if report else (lambda _line: None),
+    )
 
 
 def build_demo_image(state: DemoState, binaries: Binaries, report: Report) -> Built:

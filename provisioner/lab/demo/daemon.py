@@ -17,11 +17,10 @@ import structlog
 
 from provisioner.api.errors import ProvisionerError
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.resources import SYSTEM
 from provisioner.lab.binaries.obtain import Binaries
 from provisioner.lab.child_process import LabProcess
-from provisioner.lab.control_plane.pki import Authority
-from provisioner.lab.control_plane.plane import ControlPlane, render_kubeconfig
+from provisioner.lab.control_plane.accounts import write_account_kubeconfig
+from provisioner.lab.control_plane.plane import ControlPlane
 from provisioner.lab.demo.state import ADDRESS, INTERFACE, DemoState, process_start_time
 from provisioner.lab.rack import VirtualRack
 from provisioner.lab.tools import Tools
@@ -67,7 +66,8 @@ class DemoDaemon:
             self._state.update(controlPlaneSeconds=time.monotonic() - begin, phase="manifests")
             cluster = Cluster.connect(self._control_plane.kubeconfig, user_agent="provisioner-lab")
             apply_manifests(cluster, self._parts.manifests)
-            self._write_service_kubeconfigs()
+            for account in SERVICE_ACCOUNTS:
+                write_account_kubeconfig(self._control_plane, account, self._service_kubeconfig(account))
             self._state.update(phase="services")
             for service in self._services.values():
                 service.start()
@@ -110,20 +110,6 @@ class DemoDaemon:
 
     def _service_kubeconfig(self, account: str) -> Path:
         return self._state.directory / f"{account}.kubeconfig"
-
-    def _write_service_kubeconfigs(self) -> None:
-        """Each service gets its own account's rights and no more, as in a cluster; here by certificate."""
-        authority = Authority.create(self._control_plane.directory / "pki", "ca")
-        for account in SERVICE_ACCOUNTS:
-            user = f"system:serviceaccount:{SYSTEM}:{account}"
-            pair = authority.issue(account, user, organization="system:serviceaccounts")
-            path = self._service_kubeconfig(account)
-            path.touch(mode=0o600)
-            path.write_text(
-                render_kubeconfig(
-                    self._control_plane.server_url, self._control_plane.ca_pem.encode(), pair, user=account
-                )
-            )
 
     def _service(self, name: str) -> LabProcess:
         keys = self._state.keys

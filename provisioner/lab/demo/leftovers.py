@@ -15,7 +15,7 @@ from typing import Final
 import structlog
 
 from provisioner.api.errors import NeedsHuman
-from provisioner.lab.network import LabNetwork
+from provisioner.lab.network import LabNetwork, processes_in
 
 log = structlog.get_logger()
 
@@ -29,10 +29,19 @@ def clean_lab(network: LabNetwork) -> None:
     Absent is fine. Mounts need no cleaning: they live in the mount namespaces of the processes. Raises: NeedsHuman if
     a process survives SIGKILL.
     """
+    end_processes_in(network.namespace)
+    network.delete()
+
+
+def end_processes_in(namespace: str) -> None:
+    """End every process in the network namespace of that name, but the caller and its parents. Absent is fine.
+
+    Raises: NeedsHuman if a process survives SIGKILL.
+    """
     for signal_number, patience_seconds in ((signal.SIGTERM, _PATIENCE_SECONDS), (signal.SIGKILL, _KILL_SECONDS)):
         deadline = time.monotonic() + patience_seconds
         signalled: set[int] = set()
-        while remaining := _others(network):
+        while remaining := _others(namespace):
             # Looked up again each time: a process may have made another one just before it ended.
             for pid in remaining - signalled:
                 _signal(pid, signal_number)
@@ -42,14 +51,13 @@ def clean_lab(network: LabNetwork) -> None:
             time.sleep(0.05)
     if remaining:
         raise NeedsHuman(
-            f"processes {sorted(remaining)} of lab {network.lab!r} do not end",
+            f"processes {sorted(remaining)} in network namespace {namespace} do not end",
             hint="look at them with ps; they hang in the kernel",
         )
-    network.delete()
 
 
-def _others(network: LabNetwork) -> set[int]:
-    return set(network.process_ids()) - _own_ancestry()
+def _others(namespace: str) -> set[int]:
+    return set(processes_in(namespace)) - _own_ancestry()
 
 
 def _own_ancestry() -> set[int]:

@@ -45,16 +45,20 @@ def create_network(state: DemoState, rack: VirtualRack) -> None:
     LabNetwork(state.name).create(rack.bmc_addresses, rack.taps)
 
 
-def start_daemon(state: DemoState, arguments: Sequence[str], *, timeout_seconds: float = 180.0) -> float:
-    """Start the daemon in the lab's namespace and wait until all parts run. Returns the control plane's seconds.
+def start_daemon(
+    state: DemoState, arguments: Sequence[str], *, command: str = "run", timeout_seconds: float = 180.0
+) -> float:
+    """Start the daemon (`provisioner lab COMMAND`) in the lab's namespace and wait until all parts run. Returns the
+    control plane's seconds.
 
     Raises: NeedsHuman with the daemon's last words.
     """
     network = LabNetwork(state.name)
+    daemon = [sys.executable, "-m", "provisioner.cli", "lab", command, "--name", state.name, *arguments]
     (state.directory / "state.json").unlink(missing_ok=True)
     with state.daemon_log.open("wb") as log:
         process = subprocess.Popen(
-            network.command([sys.executable, "-m", "provisioner.cli", "lab", "run", "--name", state.name, *arguments]),
+            network.command(daemon),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

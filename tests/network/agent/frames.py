@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from ipaddress import IPv4Address, IPv6Address
 
+from provisioner.lab.virtual_network.echo import internet_checksum
 from provisioner.network.agent.naming import GATEWAY_MAC, solicited_node
-from tests.network.agent.echo import _checksum
 
 BROADCAST = "ff:ff:ff:ff:ff:ff"
 
@@ -42,7 +42,7 @@ def ipv4(
     payload = udp(1000, 1000) if payload is None else payload
     head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(payload), 1, 0, 64, protocol, 0)
     addresses = IPv4Address(sender).packed + IPv4Address(target).packed
-    checksum = _checksum(head + addresses)
+    checksum = internet_checksum(head + addresses)
     return ethernet(source, 0x0800, head[:10] + struct.pack("!H", checksum) + addresses + payload, to, tags)
 
 

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provisioner.api import VPC, DPUNetwork, Server, VPCAttachment
+from provisioner.api import dpu as registered
 from provisioner.api.dpu_network import DPUNetworkSpec
 from provisioner.cluster.resources import of
+from provisioner.lab.control_plane.kubelet_files import join_as
 from provisioner.network.agent.enforce import Enforcer
 from provisioner.network.agent.follow import follow
 from provisioner.network.agent.result import Enforced
@@ -23,7 +25,6 @@ from tests.inventory.site import eventually
 from tests.network.agent.rack import DPU, Rack
 from tests.network.control.objects import attachment, group, rule, vpc
 from tests.network.control.site import Site
-from tests.node.kubelet_files import join_as
 
 if TYPE_CHECKING:
     from provisioner.cluster.client import Cluster
@@ -68,7 +69,7 @@ class Machines:
     def start_agent(self, number: int) -> None:
         name, dpu = f"{self.names[number]}-d", self.dpus[number]
         root = self.folder / name
-        join_as(root, self.plane, name, name, self.folder)
+        join_as(root, self.plane, name, name)
         stop = threading.Event()
         kernel = InNamespace(dpu, dpu.another())
         thread = threading.Thread(target=follow, args=(kernel, str(root), lambda _: None, stop), daemon=True)
@@ -93,10 +94,7 @@ class Machines:
         site.add(attachment(tenant, name, f"{self.names[number]}-s", function=function, **changes))
         site.becomes(tenant, name, "True", "Enforced")
         status = site.attachment(tenant, name).status
-        host = self.dpus[number].hosts[function]
-        host.ip("addr", "flush", "dev", "eth0")
-        host.ip("link", "set", "eth0", "address", str(status.mac_address))
-        host.take(*status.addresses)
+        self.dpus[number].hosts[function].become(str(status.mac_address), *status.addresses)
         return status.addresses
 
     def detach(self, tenant: str, number: int, function: str = "pf0") -> None:
@@ -218,3 +216,12 @@ def test_a_release_leaves_nothing_and_frees_every_value(machines: Machines, site
     eventually(lambda: len(site.claims()) == 1, "the other tenant's VNI is left")
     assert kernel() == before
     assert machines.dpus[0].domains() == []
+
+
+def test_a_dpu_that_is_deleted_is_released_by_its_agent(machines: Machines, site: Site, cluster: Cluster) -> None:
+    """The right to read its DPUNetwork goes with it: the agent cannot ask whether it is gone."""
+    machines.attach(machines.blue, 0)
+    assert machines.dpus[0].domains() != []
+    cluster.delete(of(registered.DPU), f"{machines.names[0]}-d")
+    eventually(lambda: machines.dpus[0].domains() == [], "nothing of a tenant is left")
+    eventually(lambda: "chain" not in machines.dpus[0].output("nft", "list", "ruleset"), "no rule is left")

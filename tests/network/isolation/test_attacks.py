@@ -65,11 +65,8 @@ def tenants(network: Rack) -> Tenants:
         vpcs, ports = specs_of(dpu.vtep, other, addresses)
         enforced = dpu.enforce(spec(vpcs, ports, vtep=dpu.vtep))
         assert enforced.agrees, enforced.problems
-    stranger = Namespace("stranger")
-    network.made.append(stranger)
-    network.cable(stranger, "eth0", network.switch, "to99", network.mtu)
-    network.switch.ip("link", "set", "to99", "master", "br0")
-    stranger.ip("addr", "add", f"{STRANGER}/24", "dev", "eth0")
+    stranger = network.namespace("stranger")
+    network.on_underlay(stranger, "eth0", STRANGER)
     return Tenants(network, *dpus, stranger)
 
 

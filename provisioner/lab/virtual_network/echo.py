@@ -103,13 +103,14 @@ def _request(version: int, identifier: int, sequence: int, payload: bytes) -> by
     head = struct.pack("!BBHHH", _REQUEST[version], 0, 0, identifier, sequence)
     if version == 6:
         return head + payload  # the kernel fills in the checksum
-    checksum = _checksum(head + payload)
+    checksum = internet_checksum(head + payload)
     return struct.pack("!BBHHH", _REQUEST[version], 0, checksum, identifier, sequence) + payload
 
 
-def _checksum(data: bytes) -> int:
+def internet_checksum(data: bytes) -> int:
+    """Source: RFC 1071."""
     data += b"\0" * (len(data) % 2)
-    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
-    return ~total & 0xFFFF
+    return 0xFFFF - total
