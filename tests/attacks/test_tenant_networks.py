@@ -246,6 +246,30 @@ def test_a_tenant_makes_and_sees_what_is_its_own_and_nothing_else(
             tenant.list(type_)
 
 
+def test_a_tenant_writes_nothing_of_its_server_by_which_it_is_quarantined(
+    tenant: Cluster, site: Site, cluster: Cluster, two_tenants: tuple[str, str, str, str]
+) -> None:
+    """What it may write, its attachment, lifts none but its own quarantine."""
+    blue, _, mine, _ = two_tenants
+    cluster.patch(of(Server), f"{mine}-s", {"spec": {"networkQuarantined": True}})
+    eventually(lambda: [each["state"] for each in _ports(site, mine)] == ["Quarantined"], "it is quarantined")
+    for type_, name in ((of(Server), f"{mine}-s"), (of(DPU), f"{mine}-d")):
+        with pytest.raises(Refused):
+            tenant.patch(type_, name, {"spec": {"networkQuarantined": False}})
+    tenant.patch(of(VPCAttachment), "a", {"spec": {"quarantined": True}}, namespace=blue)
+    tenant.patch(of(VPCAttachment), "a", {"spec": {"quarantined": False}}, namespace=blue)
+    seen = site.attachment(blue, "a").metadata.generation
+
+    def is_looked_at() -> bool:
+        (condition,) = site.attachment(blue, "a").status.conditions
+        return condition.observed_generation == seen
+
+    eventually(is_looked_at, "the controller has seen that")
+    assert [each["state"] for each in _ports(site, mine)] == ["Quarantined"]
+    cluster.patch(of(Server), f"{mine}-s", {"spec": {"networkQuarantined": False}})
+    eventually(lambda: [each["state"] for each in _ports(site, mine)] == ["Tenant"], "it is let in again")
+
+
 def test_a_tenant_says_nothing_of_what_is_enforced(tenant: Cluster, two_tenants: tuple[str, str, str, str]) -> None:
     """A status is the controller's to write; the honest twin is the spec, above."""
     blue, _, _, _ = two_tenants

@@ -200,8 +200,8 @@ class Follow:
             self._queues.dpus.add(labels[DPU_LABEL])
 
     def _left(self, old: Maybe, new: Maybe) -> None:
-        """The claims of a holder that is gone."""
-        if old is None or (new is not None and new["metadata"]["uid"] == old["metadata"]["uid"]):
+        """The claims of a holder that is gone, or going."""
+        if old is None or (new is not None and _identity(new) == _identity(old)):
             return
         for claim in self._lookups.claims_by_holder.get(("uid", old["metadata"]["uid"])):
             self._queues.claims.add(claim["metadata"]["name"])
@@ -234,8 +234,12 @@ def _essence(body: Maybe) -> Any:
     """What others go by: all but the status."""
     if body is None:
         return None
+    return *_identity(body), body["spec"]
+
+
+def _identity(body: Object) -> tuple[str, bool]:
     metadata = body["metadata"]
-    return metadata["uid"], bool(metadata.get("deletionTimestamp")), body["spec"]
+    return metadata["uid"], bool(metadata.get("deletionTimestamp"))
 
 
 def _ready(attachment: Maybe) -> Any:
@@ -245,4 +249,4 @@ def _ready(attachment: Maybe) -> Any:
 
 def _server_part(body: Maybe) -> Any:
     spec = spec_of(body)
-    return None if body is None else (spec.get("tenant"), spec.get("bootMACAddress"))
+    return None if body is None else (spec.get("tenant"), spec.get("bootMACAddress"), spec.get("networkQuarantined"))

@@ -221,4 +221,6 @@ def _infiniband(body: Object | None) -> Any:
 
 def _ports(body: Object | None) -> Any:
     spec = spec_of(body)
-    return (spec[PORTS], spec.get("tenant"), spec.get("acceptance")) if spec.get(PORTS) else None
+    if not spec.get(PORTS):
+        return None
+    return spec[PORTS], spec.get("tenant"), spec.get("acceptance"), spec.get("networkQuarantined")

@@ -86,7 +86,7 @@ def make_endpoint(
     missing = missing_of(names, groups)
     found = () if missing else tuple(groups[each] for each in names)
     state: ForwardingState = "Isolated" if missing or size_of(found) > MOST_RULE_BYTES else "Tenant"
-    if attachment.spec.quarantined:
+    if attachment.spec.quarantined or at.is_quarantined:
         state = "Quarantined"
     return Endpoint(
         attachment=f"{vpc.metadata.namespace}/{attachment.name}",

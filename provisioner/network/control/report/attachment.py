@@ -128,5 +128,10 @@ def _words(
             "have the administrators look at the DPU"
         )  # fmt: skip
     if standing.port.state == "Quarantined":
+        if standing.place.is_quarantined:
+            return "False", "Quarantined", (
+                f"nothing passes, as the administrators have quarantined {attachment.spec.function} of Server "
+                f"'{attachment.spec.server_ref}': ask them; spec.quarantined does not lift that"
+            )  # fmt: skip
         return "False", "Quarantined", "nothing passes, as spec.quarantined asks: set it to false to let it in again"
     return "True", "Enforced", f"DPU '{dpu}' has confirmed it"
