@@ -103,3 +103,69 @@ def test_a_vpc_that_a_tenant_never_lets_go_of_keeps_no_identifier(world: World) 
     world.remove(VPC, "main", "blue")
     world.settle(40)
     assert f"vni-{vni}" not in world.claims()
+
+
+# A peer
+
+
+@pytest.fixture
+def peers(world: World) -> World:
+    """Blue's VPC is a peer of red's, and red has a host on a DPU of blue's, too: a function of the card is its own."""
+    world.change(DPU, "d1", functions=[{"name": "pf0vf1", "tenant": "red"}])
+    world.add(attachment("red", "vf", "s1", function="pf0vf1", addresses=["10.2.0.9"]))
+    world.change(VPC, "main", "blue", peers=[{"namespace": "red", "name": "main"}])
+    world.change(VPC, "main", "red", peers=[{"namespace": "blue", "name": "main"}])
+    world.settle()
+    assert world.vpc_ready("blue") == world.vpc_ready("red") == ("True", "Allocated")
+    return world
+
+
+def domain(world: World, dpu: str, vpc_key: str) -> dict[str, object]:
+    (found,) = [each for each in world.spec(dpu)["vpcs"] if each["vpc"] == vpc_key]
+    return found  # type: ignore[no-any-return]
+
+
+def test_what_lies_behind_a_peers_host_is_reached(peers: World) -> None:
+    """The honest twin of those below."""
+    peers.change(VPC, "main", "red", routes=[{"destination": "192.168.7.0/24", "nextHop": "10.2.0.9"}])
+    peers.settle()
+    assert peers.vpc_ready("red") == ("True", "Allocated")
+    assert "192.168.7.0/24" in str(domain(peers, "d2", "blue/main")["remotes"])
+
+
+@pytest.mark.parametrize("taken", ["a host's", "half of its cidr", "more than its cidr", "the default route"])
+def test_a_peer_takes_no_address_of_ours_by_a_route_and_sends_from_none(peers: World, taken: str) -> None:
+    """By its route it could send from there past our security groups, and get what we send there while nobody of ours
+    has it; on a DPU that has hosts of both even what one of ours has."""
+    (mine,) = peers.attachment("blue", "a2").status.addresses
+    destination = {
+        "a host's": f"{mine}/32",
+        "half of its cidr": "10.1.0.128/25",
+        "more than its cidr": "10.0.0.0/12",
+        "the default route": "0.0.0.0/0",
+    }[taken]
+    peers.change(VPC, "main", "red", routes=[{"destination": destination, "nextHop": "10.2.0.9"}])
+    peers.settle()
+    for dpu in ("d1", "d2", "d3"):
+        for each in peers.spec(dpu)["vpcs"]:
+            assert "peerVnis" not in each, "nothing is exchanged any more"
+    for tenant in ("blue", "red"):
+        assert peers.vpc_ready(tenant) == ("False", "PeerOverlaps")
+    assert state(peers, "d1") == ["Tenant", "Tenant"], "each has its own"
+
+
+def test_a_peer_takes_no_address_of_another_peer_by_a_route(peers: World) -> None:
+    """Whichever of the two we name first: who has a route to what another one holds is the one that gives way."""
+    peers.namespace("green")
+    peers.machine(4, "green")
+    peers.add(vpc("green", cidrs=["10.3.0.0/24"], peers=[{"namespace": "blue", "name": "main"}]))
+    peers.add(attachment("green", "a4", "s4"))
+    named = [{"namespace": "red", "name": "main"}, {"namespace": "green", "name": "main"}]
+    peers.change(VPC, "main", "blue", peers=named)
+    peers.settle()
+    assert peers.vpc_ready("green") == peers.vpc_ready("red") == ("True", "Allocated")
+    peers.change(VPC, "main", "red", routes=[{"destination": "10.3.0.0/25", "nextHop": "10.2.0.9"}])
+    peers.settle()
+    assert peers.vpc_ready("green") == ("True", "Allocated")
+    assert peers.vpc_ready("red") == ("False", "PeersOverlap")
+    assert len(str(domain(peers, "d2", "blue/main")["remotes"]).split("10.3.0.")) == 2

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
+from ipaddress import ip_network
 from typing import Any
 
 from hypothesis import given
@@ -11,7 +13,9 @@ from hypothesis import strategies as st
 
 from provisioner.api import VPC, SecurityGroup
 from provisioner.api.codec import decode, to_json
+from provisioner.api.vpc import VPCRoute
 from provisioner.network.control.compile.compile import compile_network
+from provisioner.network.control.compile.overlap import first_shared
 from provisioner.network.control.compile.peers import peer_trouble, peers_of
 from provisioner.network.control.compile.place import Place
 from provisioner.network.control.compile.security import rules_of
@@ -193,12 +197,38 @@ def test_of_two_peers_with_the_same_addresses_the_first_named_counts_on_both_sid
     assert "t/b" not in told.message
 
 
-@given(st.lists(st.tuples(st.sampled_from(["10.1.0.0/16", "10.2.0.0/16", "10.2.1.0/24", "10.3.0.0/16"]),
-                          st.lists(st.sampled_from("abcd"), unique=True)), min_size=4, max_size=4))  # fmt: skip
-def test_whoever_is_whose_peer_is_the_same_seen_from_both(made: list[tuple[str, list[str]]]) -> None:
-    found = vpcs(**{name: (cidr, "".join(peers)) for name, (cidr, peers) in zip("abcd", made, strict=True)})
+SUBNETS = ["10.1.0.0/16", "10.2.0.0/16", "10.2.1.0/24", "10.3.0.0/16", "10.2.1.8/32", "0.0.0.0/0", "::/0", "fd00::/64"]
+
+
+@given(st.lists(st.tuples(st.sampled_from(SUBNETS[:4]), st.lists(st.sampled_from("abcd"), unique=True),
+                          st.lists(st.sampled_from(SUBNETS), unique=True, max_size=2)),
+                min_size=4, max_size=4))  # fmt: skip
+def test_whoever_is_whose_peer_is_the_same_seen_from_both_and_no_two_have_the_same_addresses(
+    made: list[tuple[str, list[str], list[str]]],
+) -> None:
+    found = vpcs(**{name: (cidr, "".join(peers)) for name, (cidr, peers, _) in zip("abcd", made, strict=True)})
+    for name, (_, _, routes) in zip("abcd", made, strict=True):
+        of_it = tuple(VPCRoute(destination=each, next_hop="10.1.0.3") for each in routes)
+        vpc = found[f"t/{name}"]
+        found[f"t/{name}"] = replace(vpc, spec=replace(vpc.spec, routes=of_it))
     pairs = {(key, f"t/{peer.name}") for key, each in found.items() for peer in peers_of(each, found.get)}
     assert pairs == {(two, one) for one, two in pairs}
+
+    def all_of(vpc: VPC) -> list[str]:
+        return [*vpc.spec.cidrs, *(each.destination for each in vpc.spec.routes)]
+
+    for vpc in found.values():
+        near = [vpc, *peers_of(vpc, found.get)]
+        assert all(first_shared(all_of(one), all_of(two)) is None for one, two in itertools.combinations(near, 2))
+
+
+@given(*[st.lists(st.sampled_from(SUBNETS), unique=True)] * 2)
+def test_prefixes_are_shared_as_ipaddress_says(one: list[str], other: list[str]) -> None:
+    pairs = [(ip_network(a), ip_network(b)) for a in one for b in other]
+    overlapping = {(str(a), str(b)) for a, b in pairs if a.version == b.version and a.overlaps(b)}
+    shared = first_shared(one, other)
+    assert (shared is None) == (not overlapping)
+    assert shared is None or any(shared in pair for pair in overlapping)
 
 
 def test_rules_that_do_not_fit_into_the_object_isolate_their_ports_and_no_others() -> None:
