@@ -23,6 +23,7 @@ from provisioner.network.agent.rules.expressions import (
     differs,
     field,
     match,
+    meta,
     networks,
     one_of,
     raw,
@@ -49,6 +50,9 @@ _ROUTERS_AND_NEIGHBOURS: Final = (
 )
 _ICMP_OF_ROUTERS: Final = ("redirect", "router-advertisement", "router-solicitation")
 _DHCP_SERVERS: Final = (67, 547)
+_IS_KNOWN: Final = differs(meta("l4proto"), 255)
+"""True of every packet whose protocol can be read. Of one in pieces whose headers do not end in the first, as RFC 7112
+has it, it cannot: no rule of a security group that names a protocol would speak of it."""
 _ASKING: Final = at_most(20, 20)
 """Enough for a host with two gateways, and little enough for a storm to cost nothing."""
 
@@ -131,6 +135,7 @@ def _ipv6(port: Port) -> list[Rule]:
             match(field("ether", "daddr"), GATEWAY_MAC),
             match(field("ip6", "saddr"), networks(port.of_version(6))),
             differs(field("ip6", "daddr"), networks(_nobodys(6))),
+            _IS_KNOWN,
             ACCEPT,
         ),
     ]
