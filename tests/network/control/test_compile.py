@@ -244,3 +244,50 @@ def test_rules_that_do_not_fit_into_the_object_isolate_their_ports_and_no_others
     assert 0 < states.count("Isolated") < 19
     assert len(json.dumps(spec)) < 2**20
     assert all("rules" not in each for each in spec["ports"] if each["state"] == "Isolated")
+
+
+def big_vpcs(count: int, dpus: int) -> list[VPCView]:
+    """Of one tenant, all peers of each other, with 64 routes for each of their hosts, and a host on each DPU."""
+    hosts = [
+        endpoint(dpu, f"10.0.{dpu}.3", prefixes=tuple(f"10.{dpu}.{n}.0/24" for n in range(64)))
+        for dpu in range(1, dpus + 1)
+    ]
+    keys = [f"big/{n}" for n in range(1, count + 1)]
+    return [
+        view(key, n, *(replace(each, place=replace(each.place, function=f"pf{n}")) for each in hosts),
+             peers=tuple(each for each in keys if each != key))
+        for n, key in enumerate(keys, 1)
+    ]  # fmt: skip
+
+
+def test_a_vpc_that_is_too_large_for_the_object_reaches_nothing_and_the_others_of_the_dpu_do() -> None:
+    """Else nothing could be told to the DPU any more: no quarantine, and no other tenant's attachment."""
+    vf = {"function": "pf0vf1"}
+    small = view("small/a", 99, endpoint(1, "10.99.0.3", **vf), endpoint(2, "10.99.0.5", **vf))
+    spec = compiled(1, *big_vpcs(8, 249), small)
+    assert len(json.dumps(spec)) < 2**20
+    assert domain(spec, 99)["remotes"] == {"10.255.0.2": ["10.99.0.5/32"]}
+    states = {each["vni"]: each["state"] for each in spec["ports"]}
+    assert states[99] == "Tenant"
+    assert "Isolated" in states.values()
+    for each in spec["vpcs"]:
+        assert (states[each["vni"]] == "Tenant") == bool(each.get("members"))
+        assert all(states[vni] == "Tenant" for vni in each.get("peerVnis", ()))
+
+
+def test_many_small_vpcs_of_one_tenant_leave_room_for_a_larger_one_of_another() -> None:
+    honest = [endpoint(dpu, f"10.99.{dpu}.3", function="pf0vf1") for dpu in range(1, 250)]
+    spec = compiled(1, *big_vpcs(9, 249), view("small/a", 99, *honest))
+    assert len(domain(spec, 99)["members"]) == 248
+
+
+def test_the_rules_of_one_tenant_isolate_no_port_of_another() -> None:
+    cidrs = [f"fd00:{n:x}:aaaa:bbbb:cccc:dddd:eeee::/112" for n in range(32)]
+    long = [objects.rule(cidrs=cidrs, priority=n) for n in range(40)]
+    large = decode(SecurityGroup, objects.group("big", "large", *long))
+    small = decode(SecurityGroup, objects.group("small", "small", objects.rule()))
+    ports = [endpoint(1, f"10.1.0.{2 * n + 1}", function=f"pf0vf{n}", groups=(large,)) for n in range(1, 20)]
+    honest = endpoint(1, "10.2.0.3", function="pf1", groups=(small,))
+    spec = compiled(1, view("big/a", 1, *ports), view("small/a", 2, honest))
+    states = {each["vni"]: each["state"] for each in spec["ports"]}
+    assert (states[1], states[2]) == ("Isolated", "Tenant")

@@ -9,41 +9,25 @@ alone, and those DPUs are its members.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_network
 from typing import Final
 
-from provisioner.api.dpu_network import DPUVPC, DPUNetworkSpec, DPUPort, RemotePrefixes
-from provisioner.network.control.compile.security import size_of_rule
+from provisioner.api.dpu_network import DPUVPC, DPUNetworkSpec, RemotePrefixes
+from provisioner.network.control.compile.room import fitting_domains, fitting_ports, isolated, tenant_of
 from provisioner.network.control.compile.view import VPCView, port_of, prefix_order
 
 MOST_VPCS: Final = 256
 """What a DPUNetwork holds. Peers of the VPCs that come last are left out beyond that."""
-MOST_PORTS: Final = 256
-MOST_BYTES_OF_RULES: Final = 524288
-"""Of all ports together. An object of the API server has 1.5 MiB."""
 
 
 def compile_network(dpu: str, vtep: str, views: Mapping[str, VPCView]) -> DPUNetworkSpec:
     """`views`: by key, at least the VPCs with an endpoint on `dpu`, and their peers; others do not matter."""
-    domains = _domains(dpu, views)
-    ports = fitting(port_of(each, view.vni) for view in views.values() for each in view.here(dpu))
-    return DPUNetworkSpec(
-        vtep_address=vtep,
-        vpcs=tuple(sorted((_domain(dpu, each, domains) for each in domains.values()), key=lambda each: each.vni)),
-        ports=tuple(ports),
-    )
-
-
-def fitting(ports: Iterable[DPUPort]) -> list[DPUPort]:
-    """In the order of their functions; one whose rules do not fit into the object any more lets nothing pass."""
-    found, left = [], MOST_BYTES_OF_RULES
-    for each in sorted(ports, key=lambda each: each.function)[:MOST_PORTS]:
-        size = sum(size_of_rule(rule.ports, rule.cidrs) for rule in each.rules)
-        fits = size <= left
-        left -= size if fits else 0
-        found.append(each if fits else replace(each, state="Isolated", rules=()))
-    return found
+    found = _domains(dpu, views)
+    domains, left_out = fitting_domains(_domain(dpu, each, found) for each in found.values())
+    ports = [port_of(each, view.vni) for view in views.values() for each in view.here(dpu)]
+    told = (isolated(each) if each.vni in left_out else each for each in ports)
+    tenants = {each.vni: tenant_of(each) for each in domains}
+    return DPUNetworkSpec(vtep_address=vtep, vpcs=tuple(domains), ports=tuple(fitting_ports(told, tenants)))
 
 
 def _domains(dpu: str, views: Mapping[str, VPCView]) -> dict[str, VPCView]:
