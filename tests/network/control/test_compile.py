@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from provisioner.api import VPC, SecurityGroup
 from provisioner.api.codec import decode, to_json
 from provisioner.api.vpc import VPCRoute
-from provisioner.network.control.compile.compile import compile_network
+from provisioner.network.control.compile.compile import compile_network, to_object
 from provisioner.network.control.compile.overlap import first_shared
 from provisioner.network.control.compile.peers import peer_trouble, peers_of
 from provisioner.network.control.compile.place import Place
@@ -37,7 +37,9 @@ def view(key: str, vni: int, *endpoints: Endpoint, peers: tuple[str, ...] = (), 
 
 
 def compiled(dpu: int, *views: VPCView) -> dict[str, Any]:
-    spec: dict[str, Any] = to_json(compile_network(f"d{dpu}", f"10.255.0.{dpu}", {each.key: each for each in views}))
+    found = compile_network(f"d{dpu}", f"10.255.0.{dpu}", {each.key: each for each in views})
+    spec: dict[str, Any] = to_json(found)
+    assert to_object(found) == spec
     return spec
 
 

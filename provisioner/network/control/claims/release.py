@@ -135,7 +135,7 @@ class Releases:
         """Delete it, or say which DPUs it waits for."""
         claim = decode_shared(NetworkClaim, body)
         if claim.name not in self._moments:
-            self._facts.changed()  # what was kept of before the claim was let go of counts no more
+            self._facts.claim_changed(body)  # what was kept of before the claim was let go of counts no more
             self._moments[claim.name] = self._compilations.now()
         moment = self._moments[claim.name]
         if not self._compilations.are_over(moment) or not self._compilations.are_seen(self._facts.caches.networks):

@@ -9,15 +9,22 @@ alone, and those DPUs are its members.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_network
-from typing import Final
+from typing import Any, Final
 
+from provisioner.api.codec import to_json
 from provisioner.api.dpu_network import DPUVPC, DPUNetworkSpec, RemotePrefixes
 from provisioner.network.control.compile.room import fitting_domains, fitting_ports, isolated, tenant_of
 from provisioner.network.control.compile.view import VPCView, port_of, prefix_order
 
 MOST_VPCS: Final = 256
 """What a DPUNetwork holds. Peers of the VPCs that come last are left out beyond that."""
+
+
+MOST_KEPT: Final = 8
+"""Of what a VPC reaches, for each set of peers."""
 
 
 def compile_network(dpu: str, vtep: str, views: Mapping[str, VPCView]) -> DPUNetworkSpec:
@@ -28,6 +35,26 @@ def compile_network(dpu: str, vtep: str, views: Mapping[str, VPCView]) -> DPUNet
     told = (isolated(each) if each.vni in left_out else each for each in ports)
     tenants = {each.vni: tenant_of(each) for each in domains}
     return DPUNetworkSpec(vtep_address=vtep, vpcs=tuple(domains), ports=tuple(fitting_ports(told, tenants)))
+
+
+def to_object(spec: DPUNetworkSpec) -> dict[str, Any]:
+    """As JSON, of which the parts that other DPUs are told, too, are shared: read it, never change it."""
+    vpcs = []
+    for each in spec.vpcs:
+        said: dict[str, Any] = to_json(replace(each, remotes=(), members=()))
+        if each.remotes:
+            said["remotes"] = [_remote(remote) for remote in each.remotes]
+        if each.members:
+            said["members"] = list(each.members)
+        vpcs.append(said)
+    found: dict[str, Any] = to_json(replace(spec, vpcs=()))
+    return found | ({"vpcs": vpcs} if vpcs else {})
+
+
+@lru_cache(maxsize=16384)
+def _remote(remote: RemotePrefixes) -> dict[str, Any]:
+    said: dict[str, Any] = to_json(remote)
+    return said
 
 
 def _domains(dpu: str, views: Mapping[str, VPCView]) -> dict[str, VPCView]:
@@ -78,6 +105,8 @@ def _reach(view: VPCView, peers: Sequence[VPCView]) -> list[tuple[str, RemotePre
         (dpu, RemotePrefixes(vtep=vtep, prefixes=tuple(sorted(prefixes, key=prefix_order))))
         for (dpu, vtep), prefixes in sorted(by_dpu.items(), key=lambda item: IPv4Address(item[0][1]))
     ]
+    if len(view.kept) >= MOST_KEPT:
+        view.kept.clear()  # most of it was made with peers as they were before
     view.kept[key] = tuple(peers), table  # with the peers: while they are held, nothing else has their ids
     return table
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final, TypeVar
 
-from provisioner.api.dpu_network import DPUVPC, DPUPort
+from provisioner.api.dpu_network import DPUVPC, DPUPort, RemotePrefixes
 from provisioner.network.control.compile.security import size_of_rule
 
 K = TypeVar("K", int, str)
@@ -29,7 +30,7 @@ def fitting_domains(domains: Iterable[DPUVPC]) -> tuple[list[DPUVPC], set[int]]:
     """By VNI; and the VNIs of those that do not fit, which reach nothing."""
     domains = sorted(domains, key=lambda each: each.vni)
     sizes = {each.vni: (tenant_of(each), _size_of_reach(each)) for each in domains}
-    fits = _fitting(sizes, MOST_BYTES_OF_REACH) & {each.vni for each in domains if _is_sayable(each)}
+    fits = _fitting(sizes, MOST_BYTES_OF_REACH)
     found = [
         replace(each, peer_vnis=tuple(vni for vni in each.peer_vnis if vni in fits))
         if each.vni in fits
@@ -69,14 +70,18 @@ def _fitting(sizes: dict[K, tuple[str, int]], most: int) -> set[K]:
     return found
 
 
-def _is_sayable(domain: DPUVPC) -> bool:
-    lists = (domain.remotes, domain.members, *(each.prefixes for each in domain.remotes))
-    return all(len(each) <= MOST_DPUS for each in lists)
-
-
 def _size_of_reach(domain: DPUVPC) -> int:
-    prefixes = sum(len(prefix) + 3 for remote in domain.remotes for prefix in remote.prefixes)
-    return prefixes + 48 * len(domain.remotes) + 18 * len(domain.members)
+    """More than there is room for if one of its lists is longer than it may be."""
+    if max(len(domain.remotes), len(domain.members)) > MOST_DPUS:
+        return MOST_BYTES_OF_REACH + 1
+    return sum(map(_size_of_remote, domain.remotes)) + 18 * len(domain.members)
+
+
+@lru_cache(maxsize=16384)
+def _size_of_remote(remote: RemotePrefixes) -> int:
+    if len(remote.prefixes) > MOST_DPUS:
+        return MOST_BYTES_OF_REACH + 1
+    return 48 + sum(len(prefix) + 3 for prefix in remote.prefixes)
 
 
 def _size_of_rules(port: DPUPort) -> int:
