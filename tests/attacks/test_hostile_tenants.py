@@ -75,6 +75,16 @@ def test_a_quarantine_of_a_function_holds_for_its_tenant_and_for_no_other(world:
     assert state(world, "d1") == ["Quarantined", "Quarantined"], "that of a server holds for all of its functions"
 
 
+def test_a_server_that_the_administrators_reject_is_isolated_whoever_has_it(world: World) -> None:
+    world.change(Server, "s1", acceptance="Rejected")
+    world.settle()
+    assert state(world, "d1") == []
+    assert world.ready("blue", "a1") == ("False", "ServerRejected")
+    world.change(Server, "s1", acceptance="Accepted")
+    world.settle()
+    assert state(world, "d1") == ["Tenant"]
+
+
 # What a tenant leaves behind
 
 

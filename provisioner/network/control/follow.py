@@ -255,4 +255,6 @@ def _ready(attachment: Maybe) -> Any:
 
 def _server_part(body: Maybe) -> Any:
     spec = spec_of(body)
-    return None if body is None else (spec.get("tenant"), spec.get("bootMACAddress"), spec.get("networkQuarantined"))
+    if body is None:
+        return None
+    return spec.get("tenant"), spec.get("bootMACAddress"), spec.get("networkQuarantined"), spec.get("acceptance")

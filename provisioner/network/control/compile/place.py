@@ -44,6 +44,12 @@ def place(attachment: VPCAttachment, server: Server | None, dpus: Sequence[DPU])
             "there is no such Server: nothing of it is attached; have its administrators set spec.tenant of the "
             f"Server to {namespace}",
         )
+    if server.spec.acceptance == "Rejected":
+        return Trouble(
+            reason="ServerRejected",
+            message=f"Server '{server.name}' was rejected by the administrators, and nothing of it is attached: attach "
+            "another server",
+        )
     if not own:
         return _without_dpu(attachment, server, dpus)
     if len(own) > 1:
