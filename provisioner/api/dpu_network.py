@@ -1,7 +1,8 @@
 """DPUNetwork: all that one DPU enforces, compiled for it. Its agent reads this object and no other.
 
 Named as the DPU. The API server counts its `metadata.generation` up with each change of the spec; the agent
-acknowledges that number once a dump of the kernel agrees with it.
+acknowledges that number once a dump of the kernel agrees with it. Its long lists are replaced whole: who owns each of
+their entries would be as much again as they are.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class RemotePrefixes:
     """Addresses of the VPC, or of one that it reaches, behind another DPU."""
 
     vtep: str = described("Address of that DPU on the underlay.", max_length=15, pattern=IPV4_PATTERN)
-    prefixes: tuple[str, ...] = described("The addresses, sorted.", max_items=4096, list_set=True, item=_PREFIX)
+    prefixes: tuple[str, ...] = described("The addresses, sorted.", max_items=4096, item=_PREFIX)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,14 +36,11 @@ class DPUVPC:
     vni: int = described("VXLAN network identifier.", minimum=1, maximum=16777215)
     vpc: str = described("Namespace and name of the VPC, for people: blue/main.", max_length=127)
     mtu_bytes: int = described("Largest packet inside, in bytes.", minimum=576, maximum=9166)
-    remotes: tuple[RemotePrefixes, ...] = described(
-        "What lies behind other DPUs.", default=(), max_items=4096, list_map_keys=("vtep",)
-    )
+    remotes: tuple[RemotePrefixes, ...] = described("What lies behind other DPUs, sorted.", default=(), max_items=4096)
     members: tuple[str, ...] = described(
         "DPUs, by address on the underlay, from which packets of this VNI are taken.",
         default=(),
         max_items=4096,
-        list_set=True,
         item=FieldSchema(doc="An address on the underlay.", max_length=15, pattern=IPV4_PATTERN),
     )
     peer_vnis: tuple[int, ...] = described(

@@ -254,6 +254,12 @@ class ServerSpec:
         max_length=63,
         rules=TENANT_RULES,
     )
+    network_quarantined: bool = described(
+        "Whether nothing may pass of its attachments, Ethernet or InfiniBand, whoever's they are: its tenants cannot "
+        "lift it. They keep their addresses.",
+        default=False,
+        server_default=False,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -103,7 +103,8 @@ class VPCSpec:
         "Addresses behind attachments.", default=(), max_items=64, list_map_keys=("destination",)
     )
     peers: tuple[VPCPeer, ...] = described(
-        "VPCs with which packets are exchanged; both must name each other, and their cidrs may not overlap.",
+        "VPCs with which packets are exchanged; both must name each other, and neither may hold by its cidrs or routes "
+        "what the other holds.",
         default=(),
         max_items=16,
         list_map_keys=("namespace", "name"),

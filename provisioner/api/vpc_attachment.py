@@ -70,7 +70,10 @@ class VPCAttachmentSpec:
         item=FieldSchema(doc="Name of a SecurityGroup.", max_length=63, rules=NAME_RULES),
     )
     quarantined: bool = described(
-        "Whether nothing may pass for now. It keeps its addresses.", default=False, server_default=False
+        "Whether nothing may pass for now. It keeps its addresses. That of the administrators (networkQuarantined of "
+        "the Server) holds, too, whatever is written here.",
+        default=False,
+        server_default=False,
     )
 
 

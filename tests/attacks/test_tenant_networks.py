@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from provisioner.api import (
     VPCAttachment,
 )
 from provisioner.api.errors import ProvisionerError, Refused
+from provisioner.cli.service.informers import SharedInformers
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import SECRETS, of
 from provisioner.lab.control_plane.plane import ControlPlane
@@ -246,6 +248,30 @@ def test_a_tenant_makes_and_sees_what_is_its_own_and_nothing_else(
             tenant.list(type_)
 
 
+def test_a_tenant_writes_nothing_of_its_server_by_which_it_is_quarantined(
+    tenant: Cluster, site: Site, cluster: Cluster, two_tenants: tuple[str, str, str, str]
+) -> None:
+    """What it may write, its attachment, lifts none but its own quarantine."""
+    blue, _, mine, _ = two_tenants
+    cluster.patch(of(Server), f"{mine}-s", {"spec": {"networkQuarantined": True}})
+    eventually(lambda: [each["state"] for each in _ports(site, mine)] == ["Quarantined"], "it is quarantined")
+    for type_, name in ((of(Server), f"{mine}-s"), (of(DPU), f"{mine}-d")):
+        with pytest.raises(Refused):
+            tenant.patch(type_, name, {"spec": {"networkQuarantined": False}})
+    tenant.patch(of(VPCAttachment), "a", {"spec": {"quarantined": True}}, namespace=blue)
+    tenant.patch(of(VPCAttachment), "a", {"spec": {"quarantined": False}}, namespace=blue)
+    seen = site.attachment(blue, "a").metadata.generation
+
+    def is_looked_at() -> bool:
+        (condition,) = site.attachment(blue, "a").status.conditions
+        return condition.observed_generation == seen
+
+    eventually(is_looked_at, "the controller has seen that")
+    assert [each["state"] for each in _ports(site, mine)] == ["Quarantined"]
+    cluster.patch(of(Server), f"{mine}-s", {"spec": {"networkQuarantined": False}})
+    eventually(lambda: [each["state"] for each in _ports(site, mine)] == ["Tenant"], "it is let in again")
+
+
 def test_a_tenant_says_nothing_of_what_is_enforced(tenant: Cluster, two_tenants: tuple[str, str, str, str]) -> None:
     """A status is the controller's to write; the honest twin is the spec, above."""
     blue, _, _, _ = two_tenants
@@ -298,3 +324,25 @@ def test_a_tenant_peers_with_nobody_who_does_not_say_so_too(
     eventually(lambda: len((site.network(mine) or {})["spec"]["vpcs"]) == 2, "the one that says so is a peer")
     (_, foreign) = sorted((site.network(mine) or {})["spec"]["vpcs"], key=lambda each: each["vpc"] != f"{blue}/main")
     assert foreign["vpc"] == f"{green}/other"
+
+
+def test_what_a_tenant_hangs_onto_its_objects_takes_no_memory_of_the_controllers(
+    tenant: Cluster, controller_account: Cluster, two_tenants: tuple[str, str, str, str]
+) -> None:
+    """A quota counts objects, and each could bring a quarter of a MiB with it."""
+    blue = two_tenants[0]
+    ballast = {"metadata": {"annotations": {"ballast": "x" * 200_000}, "labels": {"blue": "ballast"}}}
+    for type_, name in ((of(VPC), "main"), (of(VPCAttachment), "a")):
+        assert len(str(tenant.patch(type_, name, ballast, namespace=blue))) > 200_000, "it may"
+    tenant.create(of(SecurityGroup), group(blue, "ballast") | {"metadata": {"name": "ballast", "namespace": blue}})
+    tenant.patch(of(SecurityGroup), "ballast", ballast, namespace=blue)
+    caches, stop = SharedInformers(controller_account), threading.Event()
+    found = {"main": caches.vpcs, "a": caches.attachments, "ballast": caches.security_groups}
+    caches.start(stop)
+    try:
+        for name, informer in found.items():
+            eventually(lambda name=name, informer=informer: informer.get(f"{blue}/{name}"), f"{name} is in its cache")
+            assert "ballast" not in str(informer.get(f"{blue}/{name}")["metadata"].get("annotations", ""))  # type: ignore[index]
+            assert len(str(informer.get(f"{blue}/{name}"))) < 4000
+    finally:
+        stop.set()

@@ -42,6 +42,7 @@ from provisioner.jobs.ended_pods import trim_ended_pod
 from provisioner.jobs.pods import NOT_OVER, OVER, trim_pod
 from provisioner.join.node_object import trim_node
 from provisioner.network.control.grants import DPU_LABEL
+from provisioner.network.control.informers import trim_of_tenant
 
 
 class SharedInformers:
@@ -123,15 +124,15 @@ class SharedInformers:
 
     @cached_property
     def vpcs(self) -> Informer:
-        return self._make(of(VPC), trim=without_managed_fields)
+        return self._make(of(VPC), trim=trim_of_tenant)
 
     @cached_property
     def attachments(self) -> Informer:
-        return self._make(of(VPCAttachment), trim=without_managed_fields)
+        return self._make(of(VPCAttachment), trim=trim_of_tenant)
 
     @cached_property
     def security_groups(self) -> Informer:
-        return self._make(of(SecurityGroup), trim=without_managed_fields)
+        return self._make(of(SecurityGroup), trim=trim_of_tenant)
 
     @cached_property
     def network_pools(self) -> Informer:

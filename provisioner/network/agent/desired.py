@@ -234,13 +234,14 @@ def isolated_state(interfaces: Mapping[str, str]) -> dict[Place, PlaceState]:
     return {HOME: home.frozen()}
 
 
-def released_state(devices: Iterable[str]) -> dict[Place, PlaceState]:
-    """Nothing of ours; the ports' devices at HOME, down."""
-    devices = list(devices)
+def released_state(devices: Mapping[str, str | None]) -> dict[Place, PlaceState]:
+    """Nothing of ours; the ports' devices at HOME, down. `devices`: the hardware address of each; None: as it is."""
     settings = (each for device in devices for each in released_sysctls(device))
     return {
         HOME: PlaceState(
-            links=frozenset(Link(device, "port", mtu_bytes=USUAL_MTU_BYTES, up=False) for device in devices),
+            links=frozenset(
+                Link(device, "port", mtu_bytes=USUAL_MTU_BYTES, mac=mac, up=False) for device, mac in devices.items()
+            ),
             sysctls=frozenset(settings),
         )
     }

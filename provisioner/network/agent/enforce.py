@@ -18,7 +18,7 @@ from provisioner.network.agent.nft import NftRefused
 from provisioner.network.agent.observe import Observed, observe
 from provisioner.network.agent.operations import ChangeLink, Operation, Refused
 from provisioner.network.agent.preflight import examine
-from provisioner.network.agent.probe import find_interfaces, find_underlay, has_vrf
+from provisioner.network.agent.probe import find_interfaces, find_underlay, former_macs, has_vrf
 from provisioner.network.agent.result import Enforced, Problem, port_statuses, spec_mark
 from provisioner.network.agent.rules.tables import FAMILIES, marking, removal
 from provisioner.network.agent.situation import Backend, Situation
@@ -105,14 +105,16 @@ class Enforcer:
         return True
 
     def release(self) -> Enforced:
-        """Take away everything of ours; ports are left at HOME, shut down, as the hosts' packets have nowhere to go.
+        """Take away everything of ours; ports are left at HOME with hardware addresses of their own, shut down, as the
+        hosts' packets have nowhere to go.
 
         Raises: OSError, NftRefused if the kernel's tables cannot be read.
         """
         with namespaces.alone():
             owner = namespaces.owner()
             interfaces = find_interfaces(owner, self._ports.values())
-            attempt = self._attempt(released_state(sorted(interfaces)), owner)
+            macs = former_macs(owner, self._ports.values())
+            attempt = self._attempt(released_state({name: macs.get(name) for name in interfaces}), owner)
             if attempt.after.places[HOME].marks:
                 nft.load(removal(FAMILIES))
         self._enforced = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from ipaddress import IPv4Address, IPv6Address
 from typing import Final
@@ -79,3 +80,9 @@ def solicited_node(address: str) -> tuple[str, str]:
     low = IPv6Address(address).packed[-3:]
     group = IPv6Address(bytes.fromhex("ff0200000000000000000001ff") + low)
     return str(group), "33:33:ff:" + ":".join(f"{byte:02x}" for byte in low)
+
+
+def own_mac(device: str) -> str:
+    """Of a released port's device to which its maker gave none."""
+    digest = hashlib.sha256(device.encode()).digest()
+    return "02:02:" + ":".join(f"{byte:02x}" for byte in digest[:4])

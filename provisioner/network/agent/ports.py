@@ -65,8 +65,11 @@ class Port:
         """All from which the host may send."""
         return [
             *(_host(address) for address in self.hosts(version)),
-            *(network for network in self.prefixes if network.version == version),
+            *self.behind(version),
         ]
+
+    def behind(self, version: int) -> list[Network]:
+        return [network for network in self.prefixes if network.version == version]
 
     def next_hops(self) -> Iterable[tuple[Network, Address]]:
         """What lies behind the host, and which of its addresses it is reached by."""

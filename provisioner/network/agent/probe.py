@@ -7,6 +7,7 @@ from collections.abc import Collection
 from typing import Final
 
 from provisioner.network.agent.namespaces import domains_of, inside
+from provisioner.network.agent.naming import GATEWAY_MAC, own_mac
 from provisioner.network.agent.netlink.entries import DUMP_ADDRESSES, GET_ADDRESS, read_addresses
 from provisioner.network.agent.netlink.links import (
     DUMP_HEADER,
@@ -30,6 +31,16 @@ def find_interfaces(owner: str, names: Collection[str]) -> dict[str, int]:
     for place in (HOME, *domains_of(owner)):
         with inside(place):
             found.update({link.name: link.largest_mtu_bytes for link in _links() if link.name in names})
+    return found
+
+
+def former_macs(owner: str, names: Collection[str]) -> dict[str, str]:
+    """Of those that have the gateway's hardware address, the one that is their own. Raises: OSError."""
+    found = {}
+    for place in (HOME, *domains_of(owner)):
+        with inside(place):
+            ours = [link for link in _links() if link.name in names and link.mac == GATEWAY_MAC]
+            found.update({link.name: link.permanent_mac or own_mac(link.name) for link in ours})
     return found
 
 

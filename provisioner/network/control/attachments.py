@@ -22,8 +22,8 @@ from provisioner.cluster.resources import ResourceType, of
 from provisioner.cluster.source import Object, look_up
 from provisioner.network.control.claims.claimer import MOST_ATTEMPTS, Claimer
 from provisioner.network.control.claims.wanted import Wanted, vpc_trouble, want_for_attachment
-from provisioner.network.control.compile.compile import MOST_PORTS
 from provisioner.network.control.compile.place import Place
+from provisioner.network.control.compile.room import MOST_PORTS
 from provisioner.network.control.compile.security import group_trouble, groups_of
 from provisioner.network.control.compile.view import Endpoint, port_of
 from provisioner.network.control.facts import Facts, addresses_of

@@ -11,7 +11,7 @@ from typing import Any, Final
 import structlog
 
 from provisioner.api import DPU, DPUNetwork
-from provisioner.api.codec import decode_shared, to_json
+from provisioner.api.codec import decode_shared
 from provisioner.api.errors import Refused
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import RESYNC_SECONDS, Controller
@@ -19,7 +19,7 @@ from provisioner.cluster.events import Events
 from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnWrites
 from provisioner.cluster.resources import ResourceType, of
 from provisioner.cluster.source import Object, spec_of
-from provisioner.network.control.compile.compile import compile_network
+from provisioner.network.control.compile.compile import compile_network, to_object
 from provisioner.network.control.facts import Facts
 from provisioner.network.control.grants import Grants
 from provisioner.network.control.informers import LEAVING_ANNOTATION, leaving_of
@@ -77,7 +77,7 @@ class DPUs:
                 return None
             self._grant(name, body)
             views = self._facts.views_on(name)
-            self._write(name, before, to_json(compile_network(name, vtep, views)))
+            self._write(name, before, to_object(compile_network(name, vtep, views)))
         return RESYNC_SECONDS
 
     def _write(self, name: str, before: Object | None, wanted: dict[str, Any]) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TypeVar
@@ -12,13 +11,14 @@ from provisioner.api import DPU, VPC, DPUNetwork, NetworkClaim, SecurityGroup, S
 from provisioner.api.codec import decode_shared
 from provisioner.api.meta import Resource
 from provisioner.api.network_claim import address_claim
-from provisioner.cluster.source import Source, look_up
+from provisioner.cluster.source import Object, Source, look_up
 from provisioner.network.control.claims.allocate import versions_of
 from provisioner.network.control.compile.peers import peers_of
 from provisioner.network.control.compile.place import Place, place
 from provisioner.network.control.compile.view import Endpoint, VPCView, make_endpoint, make_view
-from provisioner.network.control.informers import Lookups, NetworkInformers, is_released
+from provisioner.network.control.informers import Lookups, NetworkInformers, holder_of, is_released, vpc_of
 from provisioner.network.control.trouble import Trouble
+from provisioner.network.control.views import Views
 
 R = TypeVar("R", bound=Resource)
 
@@ -43,20 +43,28 @@ class Held:
 
 
 class Facts:
-    """Reads of caches. Views are kept until something that they are made of changes (`changed`)."""
+    """Reads of caches. Views are kept until something that they are made of changes (`changed`, `claim_changed`)."""
 
     def __init__(self, caches: NetworkInformers) -> None:
         self.caches = caches
         self.lookups = Lookups(caches)
-        self._lock = threading.Lock()
-        self._version = 0
-        self._views: dict[str, tuple[int, VPCView | None]] = {}
+        self._views = Views(self._make_view)
 
-    def changed(self) -> None:
-        """To be called after a change of what views are made of: specs, claims, and which objects there are."""
-        with self._lock:
-            self._version += 1
-            self._views.clear()
+    def changed(self, vpcs: Iterable[str]) -> None:
+        """To be called after a change of what the views of `vpcs`, by key, are made of: specs, and which objects there
+        are."""
+        self._views.forget(vpcs)
+
+    def claim_changed(self, claim: Object) -> None:
+        """As `changed`, of a claim. Its holder may be gone."""
+        kind, holder = holder_of(claim)
+        if kind == "VPC":
+            self._views.forget([holder])
+            return
+        attachment = self.caches.attachments.get(holder)
+        if attachment is not None:
+            self._views.forget([vpc_of(attachment)])
+        self._views.forget_attachment(holder)
 
     def vpc(self, key: str) -> VPC | None:
         """One that is there, and not being deleted."""
@@ -125,16 +133,7 @@ class Facts:
 
     def view(self, key: str) -> VPCView | None:
         """The VPC as it is compiled; None if it is not there, or has no VNI."""
-        with self._lock:
-            version = self._version
-            known = self._views.get(key)
-        if known is not None and known[0] == version:
-            return known[1]
-        made = self._make_view(key)
-        with self._lock:
-            if version == self._version:
-                self._views[key] = version, made
-        return made
+        return self._views.get(key)
 
     def _make_view(self, key: str) -> VPCView | None:
         vpc = self.vpc(key)

@@ -91,7 +91,7 @@ class Follow:
     def attachment_changed(self, key: str, old: Maybe, new: Maybe) -> None:
         vpcs = {vpc_of(each) for each in (old, new) if each is not None}
         if _essence(old) != _essence(new):
-            self._facts.changed()
+            self._facts.changed(vpcs)
             self._queues.attachments.add(key)
             self._spread(vpcs)
             self._left(old, new)
@@ -106,8 +106,8 @@ class Follow:
     def vpc_changed(self, key: str, old: Maybe, new: Maybe) -> None:
         if _essence(old) == _essence(new):
             return
-        self._facts.changed()
         near = {*peers_named(old), *peers_named(new), *(key_of(each) for each in self._lookups.vpcs_by_peer.get(key))}
+        self._facts.changed({key, *near, *(each for peer in near for each in self._near(peer))})
         for vpc in {key, *near}:
             self._queues.vpcs.add(vpc)
         self._spread({key, *near})
@@ -123,7 +123,7 @@ class Follow:
         if old is not None and new is not None and is_released(old) == is_released(new):
             self._queues.claims.add(key)
             return
-        self._facts.changed()
+        self._facts.claim_changed(body)
         self._queues.claims.add(key)
         kind, holder = holder_of(body)
         if kind == "VPC":
@@ -148,30 +148,27 @@ class Follow:
             self._queues.dpus.add(key)  # a DPU of that name
         if _server_part(old) == _server_part(new):
             return
-        self._facts.changed()
-        self._queue_attachments(self._lookups.attachments_by_server.get(key), spread=True)
+        self._queue_changed(self._lookups.attachments_by_server.get(key))
 
     def dpu_changed(self, key: str, old: Maybe, new: Maybe) -> None:
         if _essence(old) == _essence(new):
             return
-        self._facts.changed()
         self._queues.dpus.add(key)
         for body in (old, new):
             spec = spec_of(body)
-            self._queue_attachments(self._lookups.attachments_by_server.get(spec.get("serverRef")), spread=True)
+            self._queue_changed(self._lookups.attachments_by_server.get(spec.get("serverRef")))
             for rival in self._lookups.dpus_by_vtep.get(spec.get("vtepAddress")) if spec.get("vtepAddress") else ():
                 self._queues.dpus.add(rival["metadata"]["name"])
-                self._queue_attachments_on(rival["metadata"]["name"], spread=True)
+                self._queue_changed(self._lookups.attachments_by_server.get(spec_of(rival).get("serverRef")))
 
     def group_changed(self, key: str, old: Maybe, new: Maybe) -> None:
         self._queues.groups.add_after(key, SETTLE_SECONDS)
         if _essence(old) == _essence(new):
             return
-        self._facts.changed()
-        self._queue_attachments(self._lookups.attachments_by_group.get(key), spread=True)
+        self._queue_changed(self._lookups.attachments_by_group.get(key))
         for vpc in self._lookups.vpcs_by_group.get(key):
             self._queues.vpcs.add(key_of(vpc))
-            self._queue_attachments(self._lookups.attachments_by_vpc.get(key_of(vpc)), spread=True)
+            self._queue_changed(self._lookups.attachments_by_vpc.get(key_of(vpc)))
 
     def pool_changed(self, key: str, old: Maybe, new: Maybe) -> None:
         if _essence(old) == _essence(new):
@@ -200,8 +197,8 @@ class Follow:
             self._queues.dpus.add(labels[DPU_LABEL])
 
     def _left(self, old: Maybe, new: Maybe) -> None:
-        """The claims of a holder that is gone."""
-        if old is None or (new is not None and new["metadata"]["uid"] == old["metadata"]["uid"]):
+        """The claims of a holder that is gone, or going."""
+        if old is None or (new is not None and _identity(new) == _identity(old)):
             return
         for claim in self._lookups.claims_by_holder.get(("uid", old["metadata"]["uid"])):
             self._queues.claims.add(claim["metadata"]["name"])
@@ -210,15 +207,24 @@ class Follow:
         for vpc in vpcs:
             self._queues.spread.add_after(vpc, SETTLE_SECONDS)
 
-    def _queue_attachments(self, bodies: Iterable[Object], *, spread: bool = False) -> None:
+    def _near(self, vpc: str) -> set[str]:
+        """The VPCs that name one as their peer, and those that it names."""
+        named = peers_named(self._facts.caches.vpcs.get(vpc))
+        return {*named, *(key_of(each) for each in self._lookups.vpcs_by_peer.get(vpc))}
+
+    def _queue_changed(self, attachments: list[Object]) -> None:
+        """Those of which something else is compiled, and the DPUs of their VPCs."""
+        self._facts.changed({vpc_of(body) for body in attachments})
+        self._queue_attachments(attachments)
+        self._spread({vpc_of(body) for body in attachments})
+
+    def _queue_attachments(self, bodies: Iterable[Object]) -> None:
         for body in bodies:
             self._queues.attachments.add(key_of(body))
-            if spread:
-                self._spread({vpc_of(body)})
 
-    def _queue_attachments_on(self, dpu: str, *, spread: bool = False) -> None:
+    def _queue_attachments_on(self, dpu: str) -> None:
         server = spec_of(self._facts.caches.dpus.get(dpu)).get("serverRef")
-        self._queue_attachments(self._lookups.attachments_by_server.get(server), spread=spread)
+        self._queue_attachments(self._lookups.attachments_by_server.get(server))
 
     def _queue_claims(self, claims: Iterable[Object]) -> None:
         for claim in claims:
@@ -234,8 +240,12 @@ def _essence(body: Maybe) -> Any:
     """What others go by: all but the status."""
     if body is None:
         return None
+    return *_identity(body), body["spec"]
+
+
+def _identity(body: Object) -> tuple[str, bool]:
     metadata = body["metadata"]
-    return metadata["uid"], bool(metadata.get("deletionTimestamp")), body["spec"]
+    return metadata["uid"], bool(metadata.get("deletionTimestamp"))
 
 
 def _ready(attachment: Maybe) -> Any:
@@ -245,4 +255,6 @@ def _ready(attachment: Maybe) -> Any:
 
 def _server_part(body: Maybe) -> Any:
     spec = spec_of(body)
-    return None if body is None else (spec.get("tenant"), spec.get("bootMACAddress"))
+    if body is None:
+        return None
+    return spec.get("tenant"), spec.get("bootMACAddress"), spec.get("networkQuarantined"), spec.get("acceptance")

@@ -37,6 +37,14 @@ class NetworkInformers:
         return all(getattr(self, each.name).has_synced for each in fields(self))
 
 
+def trim_of_tenant(body: dict[str, Any]) -> dict[str, Any]:
+    """What a copy keeps of an object that is a tenant's: its labels and annotations, which can be as large as an object
+    may be, are nothing to the controllers."""
+    kept = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp")
+    body["metadata"] = {key: value for key, value in body["metadata"].items() if key in kept}
+    return body
+
+
 class Lookups:
     """Indices over the caches: what one object concerns is found without a look at the others."""
 

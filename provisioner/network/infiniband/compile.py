@@ -48,7 +48,7 @@ def compile_network(
         for port in server.spec.infiniband_ports:
             owners[port.guid].add(server.name)
         guids = tuple(port.guid for port in server.spec.infiniband_ports if port.fabric_ref == fabric.name)
-        if guids and server.spec.acceptance == "Accepted":
+        if guids and server.spec.acceptance == "Accepted" and not server.spec.network_quarantined:
             tenant_ports[server.name] = server.spec.tenant, guids
     doubled = {guid for guid, names in owners.items() if len(names) > 1}
 

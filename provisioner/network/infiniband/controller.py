@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -17,46 +16,19 @@ from provisioner.api.network_pool import THE_POOL
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.resources import of
-from provisioner.cluster.source import Source, look_up, spec_of, when_changed
+from provisioner.cluster.source import look_up, spec_of
 from provisioner.network.infiniband.compile import Compiled, compile_network
 from provisioner.network.infiniband.fabric_status import fabric_status
+from provisioner.network.infiniband.follow import PORTS, Follow, InfiniBandInformers, Queues
 from provisioner.network.infiniband.pkey_controller import MANAGER, PKeys
 from provisioner.network.infiniband.ufm.connections import UfmConnections
 from provisioner.network.infiniband.ufm.controller import UfmReconciler
 
+__all__ = ["FabricReconciler", "InfiniBandInformers", "build_infiniband_controllers"]
+
 log = structlog.get_logger(__name__)
 
 UNSYNCED_SECONDS: Final = 0.2
-COMPILE_SECONDS: Final = 0.1
-"""What changes within this goes into one generation."""
-
-Object = Mapping[str, Any]
-
-
-@dataclass(frozen=True, kw_only=True)
-class InfiniBandInformers:
-    """The caches that the controllers follow."""
-
-    vpcs: Source
-    attachments: Source
-    servers: Source
-    pools: Source
-    claims: Source
-    fabrics: Source
-    networks: Source
-
-    @property
-    def have_synced(self) -> bool:
-        sources = (
-            self.vpcs,
-            self.attachments,
-            self.servers,
-            self.pools,
-            self.claims,
-            self.fabrics,
-            self.networks,
-        )
-        return all(source.has_synced for source in sources)
 
 
 class FabricReconciler:
@@ -124,9 +96,6 @@ class FabricReconciler:
             self._write(name, spec)
 
 
-PORTS: Final = "infinibandPorts"
-
-
 def build_infiniband_controllers(
     cluster: Cluster,
     informers: InfiniBandInformers,
@@ -147,78 +116,12 @@ def build_infiniband_controllers(
     ufm = UfmReconciler(
         cluster, informers.fabrics, informers.networks, connections or UfmConnections(cluster), clock=clock
     )
-    _follow(informers, pkeys, fabrics, ufm)
+    queues = Queues(
+        vpcs=pkeys.vpcs.queue,
+        releases=pkeys.releases.queue,
+        pool=pkeys.pool.queue,
+        fabrics=fabrics.controller.queue,
+        ufms=ufm.controller.queue,
+    )
+    Follow(informers, queues).subscribe()
     return [pkeys.vpcs, pkeys.releases, pkeys.pool, fabrics.controller, ufm.controller]
-
-
-def _follow(informers: InfiniBandInformers, pkeys: PKeys, fabrics: FabricReconciler, ufm: UfmReconciler) -> None:
-    """Queue what a change concerns: on which fabrics a VPC has ports, only compiling says."""
-
-    def compile_all(_: str) -> None:
-        for body in informers.fabrics.items():
-            fabrics.controller.queue.add_after(body["metadata"]["name"], COMPILE_SECONDS)
-
-    def claim_all(_: str) -> None:
-        for body in informers.claims.items():
-            if spec_of(body).get("type") == "PKey":
-                pkeys.releases.queue.add(body["metadata"]["name"])
-
-    def vpc_changed(key: str) -> None:
-        pkeys.vpcs.queue.add(key)
-        compile_all(key)
-        claim_all(key)
-
-    def assign_waiting() -> None:
-        for body in informers.vpcs.items():
-            if spec_of(body).get("infiniband") and not (body.get("status") or {}).get("pkey"):
-                pkeys.vpcs.queue.add(f"{body['metadata']['namespace']}/{body['metadata']['name']}")
-
-    def claim_changed(name: str) -> None:
-        pkeys.releases.queue.add(name)
-        if informers.claims.get(name) is None:
-            assign_waiting()
-        pkeys.pool.queue.add(THE_POOL)
-        compile_all(name)
-
-    def pool_changed(name: str) -> None:
-        pkeys.pool.queue.add(name)
-        compile_all(name)
-        assign_waiting()
-
-    def fabric_changed(name: str) -> None:
-        fabrics.controller.queue.add(name)
-        ufm.controller.queue.add(name)
-
-    def network_changed(name: str) -> None:
-        fabrics.controller.queue.add(name)
-        claim_all(name)
-
-    informers.fabrics.subscribe(when_changed(_spec_and_end, fabric_changed))
-    informers.networks.subscribe(when_changed(lambda body: body, network_changed))
-    informers.networks.subscribe(when_changed(_spec_and_end, ufm.controller.queue.add))
-    informers.claims.subscribe(when_changed(_pkey_claim, claim_changed))
-    informers.pools.subscribe(when_changed(_spec_and_end, pool_changed))
-    informers.vpcs.subscribe(when_changed(_infiniband, vpc_changed))
-    informers.attachments.subscribe(when_changed(_spec_and_end, compile_all))
-    informers.servers.subscribe(when_changed(_ports, compile_all))
-
-
-def _spec_and_end(body: Object | None) -> Any:
-    return None if body is None else (body["spec"], body["metadata"].get("deletionTimestamp"))
-
-
-def _pkey_claim(body: Object | None) -> Any:
-    return body if body is not None and body["spec"].get("type") == "PKey" else None
-
-
-def _infiniband(body: Object | None) -> Any:
-    """What a VPC wants of InfiniBand; of one without, that it is there."""
-    if body is None:
-        return None
-    metadata = body["metadata"]
-    return metadata.get("uid"), body["spec"].get("infiniband"), metadata.get("deletionTimestamp")
-
-
-def _ports(body: Object | None) -> Any:
-    spec = spec_of(body)
-    return (spec[PORTS], spec.get("tenant"), spec.get("acceptance")) if spec.get(PORTS) else None

@@ -197,8 +197,12 @@ def test_without_a_vpc_no_vxlan_packet_is_taken() -> None:
 
 
 def test_released_is_nothing_but_ports_that_are_down() -> None:
-    (home,) = released_state(["pf0hpf"]).values()
-    assert home.links == {Link("pf0hpf", "port", mtu_bytes=1500, up=False)}
+    mac = "02:02:00:00:00:01"
+    (home,) = released_state({"pf0hpf": None, "pf1hpf": mac}).values()
+    assert home.links == {
+        Link("pf0hpf", "port", mtu_bytes=1500, up=False),
+        Link("pf1hpf", "port", mtu_bytes=1500, mac=mac, up=False),
+    }
     assert home.chains == frozenset()
 
 

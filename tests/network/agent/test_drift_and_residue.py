@@ -14,6 +14,7 @@ from provisioner.api.codec import to_json
 from provisioner.api.dpu_network import DPUNetworkSpec, PortRule
 from provisioner.network.agent import namespaces, nft
 from provisioner.network.agent.enforce import Enforced, Enforcer
+from provisioner.network.agent.naming import GATEWAY_MAC
 from provisioner.network.agent.probe import has_vrf
 from provisioner.network.agent.state import HOME
 from tests.network.agent.rack import DPU, Rack, rack
@@ -233,6 +234,8 @@ def test_release_takes_everything_away_and_leaves_the_ports_down(network: Rack) 
     links = {each["ifname"]: each for each in json.loads(dpu.output("ip", "-j", "link"))}
     assert sorted(links) == ["lo", "pf0hpf", "pf1hpf", "uplink"]
     assert "UP" not in links["pf0hpf"]["flags"]
+    macs = {links[name]["address"] for name in ("pf0hpf", "pf1hpf")}
+    assert (len(macs), GATEWAY_MAC in macs) == (2, False), "each has one of its own again"
     after = dpu.output("ip", "-o", "addr") + dpu.output("ip", "route", "show", "table", "all")
     assert {line for line in after.splitlines() if "pf" in line} <= set(before.splitlines())
     assert dpu.release().changes == 0

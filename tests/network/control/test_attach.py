@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from provisioner.api import DPU, VPC, DPUNetwork, NetworkClaim, NetworkPool, SecurityGroup, Server, VPCAttachment
@@ -461,3 +463,52 @@ def test_a_dpu_takes_as_many_attachments_as_it_can_be_told_of(world: World) -> N
     assert reasons.count("Enforced") <= 256
     assert set(reasons) == {"Enforced", "DPUFull", "AddressesExhausted"}
     assert len(world.spec("d1")["ports"]) == reasons.count("Enforced")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_changed_another_leader_who_has_kept_nothing_finds_nothing_to_write(world: World, seed: int) -> None:
+    """What is kept of a VPC is made anew with each change that concerns it."""
+    draw = random.Random(seed)
+    world.namespace("red")
+    world.add(vpc("red", cidrs=["10.3.0.0/24"]), vpc("green", "more", cidrs=["10.2.0.0/24"]))
+    world.add(*(card(f"d{n}-2", f"s{n}", 100 + n) for n in (1, 2)))
+    names = [("blue", "main"), ("green", "more"), ("red", "main")]
+
+    def change() -> None:
+        tenant, name = draw.choice(names)
+        number = draw.randint(1, 3)
+        what = draw.randint(0, 8)
+        if what == 0:
+            peers = [{"namespace": a, "name": b} for a, b in draw.sample(names, draw.randint(0, 3))]
+            world.change(VPC, name, tenant, peers=peers)
+        elif what == 1:
+            world.change(Server, f"s{number}", tenant=draw.choice(["blue", "green", "red"]))
+        elif what == 2:
+            world.change(Server, f"s{number}", networkQuarantined=draw.random() < 0.5)
+        elif what == 3:
+            functions = [{"name": "pf1", "tenant": tenant, "quarantined": draw.random() < 0.3}]
+            world.change(DPU, f"d{number}", functions=functions, vtepAddress=f"10.255.9.{draw.randint(1, 4)}")
+        elif what == 4 and world.admin.find(of(VPCAttachment), f"a{number}", namespace=tenant):
+            world.remove(VPCAttachment, f"a{number}", tenant)
+        elif what == 5:
+            destination = draw.choice(["192.168.7.0/24", "10.2.0.0/25", "10.3.0.0/16"])
+            address = next(iter(world.addresses(tenant)), "10.1.0.3")
+            world.change(VPC, name, tenant, routes=[{"destination": destination, "nextHop": address}])
+        elif what == 6:
+            world.add(group(tenant, "web", rule(ports=[str(draw.randint(1, 9))], protocol="TCP")))
+            world.change(VPC, name, tenant, securityGroupRefs=draw.choice([["web"], []]))
+        else:
+            pf = draw.choice(["pf0", "pf1"])
+            more = {"dpuRef": f"d{number}"} if draw.random() < 0.7 else {}
+            if not world.admin.find(of(VPCAttachment), f"a{number}", namespace=tenant):
+                world.add(attachment(tenant, f"a{number}", f"s{number}", vpcRef=name, function=pf, **more))
+
+    for _ in range(12):
+        for _ in range(draw.randint(1, 4)):
+            change()
+        world.settle(draw.choice([0.2, 0.5, 3.0]))
+    world.settle(60)
+    before = {name: body["spec"] for name, body in world.admin.stored(of(DPUNetwork)).items()}
+    world.lead()
+    world.settle(60)
+    assert {name: body["spec"] for name, body in world.admin.stored(of(DPUNetwork)).items()} == before

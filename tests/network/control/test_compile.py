@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
+from ipaddress import ip_network
 from typing import Any
 
 from hypothesis import given
@@ -11,7 +13,9 @@ from hypothesis import strategies as st
 
 from provisioner.api import VPC, SecurityGroup
 from provisioner.api.codec import decode, to_json
-from provisioner.network.control.compile.compile import compile_network
+from provisioner.api.vpc import VPCRoute
+from provisioner.network.control.compile.compile import compile_network, to_object
+from provisioner.network.control.compile.overlap import first_shared
 from provisioner.network.control.compile.peers import peer_trouble, peers_of
 from provisioner.network.control.compile.place import Place
 from provisioner.network.control.compile.security import rules_of
@@ -33,7 +37,9 @@ def view(key: str, vni: int, *endpoints: Endpoint, peers: tuple[str, ...] = (), 
 
 
 def compiled(dpu: int, *views: VPCView) -> dict[str, Any]:
-    spec: dict[str, Any] = to_json(compile_network(f"d{dpu}", f"10.255.0.{dpu}", {each.key: each for each in views}))
+    found = compile_network(f"d{dpu}", f"10.255.0.{dpu}", {each.key: each for each in views})
+    spec: dict[str, Any] = to_json(found)
+    assert to_object(found) == spec
     return spec
 
 
@@ -193,12 +199,38 @@ def test_of_two_peers_with_the_same_addresses_the_first_named_counts_on_both_sid
     assert "t/b" not in told.message
 
 
-@given(st.lists(st.tuples(st.sampled_from(["10.1.0.0/16", "10.2.0.0/16", "10.2.1.0/24", "10.3.0.0/16"]),
-                          st.lists(st.sampled_from("abcd"), unique=True)), min_size=4, max_size=4))  # fmt: skip
-def test_whoever_is_whose_peer_is_the_same_seen_from_both(made: list[tuple[str, list[str]]]) -> None:
-    found = vpcs(**{name: (cidr, "".join(peers)) for name, (cidr, peers) in zip("abcd", made, strict=True)})
+SUBNETS = ["10.1.0.0/16", "10.2.0.0/16", "10.2.1.0/24", "10.3.0.0/16", "10.2.1.8/32", "0.0.0.0/0", "::/0", "fd00::/64"]
+
+
+@given(st.lists(st.tuples(st.sampled_from(SUBNETS[:4]), st.lists(st.sampled_from("abcd"), unique=True),
+                          st.lists(st.sampled_from(SUBNETS), unique=True, max_size=2)),
+                min_size=4, max_size=4))  # fmt: skip
+def test_whoever_is_whose_peer_is_the_same_seen_from_both_and_no_two_have_the_same_addresses(
+    made: list[tuple[str, list[str], list[str]]],
+) -> None:
+    found = vpcs(**{name: (cidr, "".join(peers)) for name, (cidr, peers, _) in zip("abcd", made, strict=True)})
+    for name, (_, _, routes) in zip("abcd", made, strict=True):
+        of_it = tuple(VPCRoute(destination=each, next_hop="10.1.0.3") for each in routes)
+        vpc = found[f"t/{name}"]
+        found[f"t/{name}"] = replace(vpc, spec=replace(vpc.spec, routes=of_it))
     pairs = {(key, f"t/{peer.name}") for key, each in found.items() for peer in peers_of(each, found.get)}
     assert pairs == {(two, one) for one, two in pairs}
+
+    def all_of(vpc: VPC) -> list[str]:
+        return [*vpc.spec.cidrs, *(each.destination for each in vpc.spec.routes)]
+
+    for vpc in found.values():
+        near = [vpc, *peers_of(vpc, found.get)]
+        assert all(first_shared(all_of(one), all_of(two)) is None for one, two in itertools.combinations(near, 2))
+
+
+@given(*[st.lists(st.sampled_from(SUBNETS), unique=True)] * 2)
+def test_prefixes_are_shared_as_ipaddress_says(one: list[str], other: list[str]) -> None:
+    pairs = [(ip_network(a), ip_network(b)) for a in one for b in other]
+    overlapping = {(str(a), str(b)) for a, b in pairs if a.version == b.version and a.overlaps(b)}
+    shared = first_shared(one, other)
+    assert (shared is None) == (not overlapping)
+    assert shared is None or any(shared in pair for pair in overlapping)
 
 
 def test_rules_that_do_not_fit_into_the_object_isolate_their_ports_and_no_others() -> None:
@@ -214,3 +246,50 @@ def test_rules_that_do_not_fit_into_the_object_isolate_their_ports_and_no_others
     assert 0 < states.count("Isolated") < 19
     assert len(json.dumps(spec)) < 2**20
     assert all("rules" not in each for each in spec["ports"] if each["state"] == "Isolated")
+
+
+def big_vpcs(count: int, dpus: int) -> list[VPCView]:
+    """Of one tenant, all peers of each other, with 64 routes for each of their hosts, and a host on each DPU."""
+    hosts = [
+        endpoint(dpu, f"10.0.{dpu}.3", prefixes=tuple(f"10.{dpu}.{n}.0/24" for n in range(64)))
+        for dpu in range(1, dpus + 1)
+    ]
+    keys = [f"big/{n}" for n in range(1, count + 1)]
+    return [
+        view(key, n, *(replace(each, place=replace(each.place, function=f"pf{n}")) for each in hosts),
+             peers=tuple(each for each in keys if each != key))
+        for n, key in enumerate(keys, 1)
+    ]  # fmt: skip
+
+
+def test_a_vpc_that_is_too_large_for_the_object_reaches_nothing_and_the_others_of_the_dpu_do() -> None:
+    """Else nothing could be told to the DPU any more: no quarantine, and no other tenant's attachment."""
+    vf = {"function": "pf0vf1"}
+    small = view("small/a", 99, endpoint(1, "10.99.0.3", **vf), endpoint(2, "10.99.0.5", **vf))
+    spec = compiled(1, *big_vpcs(8, 249), small)
+    assert len(json.dumps(spec)) < 2**20
+    assert domain(spec, 99)["remotes"] == {"10.255.0.2": ["10.99.0.5/32"]}
+    states = {each["vni"]: each["state"] for each in spec["ports"]}
+    assert states[99] == "Tenant"
+    assert "Isolated" in states.values()
+    for each in spec["vpcs"]:
+        assert (states[each["vni"]] == "Tenant") == bool(each.get("members"))
+        assert all(states[vni] == "Tenant" for vni in each.get("peerVnis", ()))
+
+
+def test_many_small_vpcs_of_one_tenant_leave_room_for_a_larger_one_of_another() -> None:
+    honest = [endpoint(dpu, f"10.99.{dpu}.3", function="pf0vf1") for dpu in range(1, 250)]
+    spec = compiled(1, *big_vpcs(9, 249), view("small/a", 99, *honest))
+    assert len(domain(spec, 99)["members"]) == 248
+
+
+def test_the_rules_of_one_tenant_isolate_no_port_of_another() -> None:
+    cidrs = [f"fd00:{n:x}:aaaa:bbbb:cccc:dddd:eeee::/112" for n in range(32)]
+    long = [objects.rule(cidrs=cidrs, priority=n) for n in range(40)]
+    large = decode(SecurityGroup, objects.group("big", "large", *long))
+    small = decode(SecurityGroup, objects.group("small", "small", objects.rule()))
+    ports = [endpoint(1, f"10.1.0.{2 * n + 1}", function=f"pf0vf{n}", groups=(large,)) for n in range(1, 20)]
+    honest = endpoint(1, "10.2.0.3", function="pf1", groups=(small,))
+    spec = compiled(1, view("big/a", 1, *ports), view("small/a", 2, honest))
+    states = {each["vni"]: each["state"] for each in spec["ports"]}
+    assert (states[1], states[2]) == ("Isolated", "Tenant")

@@ -207,6 +207,11 @@ class World:
         assert found is not None
         return found.message
 
+    def addresses(self, namespace: str) -> list[str]:
+        """Of the attachments of a tenant."""
+        found = [a for key, a in self.admin.stored(of(VPCAttachment)).items() if key.startswith(f"{namespace}/")]
+        return [address for each in found for address in (each.get("status") or {}).get("addresses") or ()]
+
     def claims(self) -> dict[str, str]:
         """Who has claimed what: kind, namespace and name of the holder by name of the claim."""
         found = {}

@@ -55,6 +55,12 @@ def test_who_is_quarantined_or_going_is_in_no_partition() -> None:
     assert members(vpcs=[BLUE, vpc("red", **gone)]) == {0x101: (guid(1), guid(2))}
 
 
+def test_a_server_that_the_administrators_have_quarantined_is_in_no_partition_whatever_its_tenant_says() -> None:
+    held = server("s1", "blue", [guid(1)], networkQuarantined=True)
+    said = [attachment("blue", "s1", quarantined=False), attachment("red", "s2")]
+    assert members(attachments=said, servers=[held, GOOD["servers"][1]]) == {0x102: (guid(3),)}
+
+
 def test_a_server_that_nobody_accepted_is_in_no_partition() -> None:
     pending = server("s1", "blue", [guid(1)], acceptance="Pending")
     assert members(servers=[pending, GOOD["servers"][1]]) == {0x102: (guid(3),)}

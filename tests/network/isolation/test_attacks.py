@@ -241,8 +241,11 @@ def test_a_dpu_cannot_send_in_a_vni_that_is_not_its_own(tenants: Tenants) -> Non
         assert is_heard(red), "with nothing in its way it would arrive"
 
 
-def test_another_dpu_cannot_send_from_an_address_that_is_not_behind_it(tenants: Tenants) -> None:
-    forged = tunnelled(BLUE, mac_of_dpu=underlay_mac(tenants.one), source="10.1.0.77")
+@pytest.mark.parametrize("source", ["10.1.0.77", HERE[0]], ids=["nobody's", "our host's"])
+def test_another_dpu_cannot_send_from_an_address_that_is_behind_none_or_behind_us(
+    tenants: Tenants, source: str
+) -> None:
+    forged = tunnelled(BLUE, mac_of_dpu=underlay_mac(tenants.one), source=source)
     forged[Ether].payload.src = TWO
     with ear(tenants.blue(tenants.one)) as heard:
         send(tenants.two, forged, device="uplink")

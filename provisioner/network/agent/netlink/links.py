@@ -13,7 +13,17 @@ from provisioner.network.agent.netlink.wire import CREATE, EXCLUSIVE, attribute,
 
 NEW, DELETE, GET = 16, 17, 18
 _INFO: Final = struct.Struct("=BxHiII")
-_ADDRESS, _NAME, _MTU, _LINK, _MASTER, _LINK_INFO, _NET_NS_FD, _MAX_MTU = 1, 3, 4, 5, 10, 18, 28, 51
+_ADDRESS, _NAME, _MTU, _LINK, _MASTER, _LINK_INFO, _NET_NS_FD, _MAX_MTU, _PERMANENT = (
+    1,
+    3,
+    4,
+    5,
+    10,
+    18,
+    28,
+    51,
+    54,
+)
 _KIND, _DATA = 1, 2
 _VXLAN_ID, _VXLAN_LOCAL, _VXLAN_LEARNING, _VXLAN_PORT = 1, 4, 7, 15
 _VETH_PEER: Final = 1
@@ -42,6 +52,7 @@ class SeenLink:
     learning: bool
     port: int | None
     table: int | None
+    permanent_mac: str | None
 
 
 def read_links(bodies: Iterable[bytes]) -> list[SeenLink]:
@@ -62,7 +73,7 @@ def _read(body: bytes) -> SeenLink:
         kind=kind,
         mtu_bytes=mtu,
         largest_mtu_bytes=_u32(found.get(_MAX_MTU)) or 65535,
-        mac=":".join(f"{octet:02x}" for octet in found.get(_ADDRESS, b"")),
+        mac=_mac(found.get(_ADDRESS, b"")),
         up=bool(flags & _UP),
         loopback=bool(flags & 8),
         master=_u32(found.get(_MASTER)),
@@ -72,7 +83,12 @@ def _read(body: bytes) -> SeenLink:
         learning=is_vxlan and data.get(_VXLAN_LEARNING, b"\1") != b"\0",
         port=int.from_bytes(data[_VXLAN_PORT], "big") if is_vxlan and _VXLAN_PORT in data else None,
         table=_u32(data.get(_VRF_TABLE)) if kind == "vrf" else None,
+        permanent_mac=_mac(found[_PERMANENT]) if any(found.get(_PERMANENT, b"")) else None,
     )
+
+
+def _mac(octets: bytes) -> str:
+    return ":".join(f"{octet:02x}" for octet in octets)
 
 
 def _text(value: bytes) -> str:

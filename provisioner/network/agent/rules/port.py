@@ -1,9 +1,11 @@
 """What a host may send on its port: nothing but what it was given, and what it needs to find its gateway.
 
-Asked at netdev ingress, before anything of the DPU sees the packet. A host asks for its gateway in the name of whatever
-address it sends from, those behind it included; or of the one link-local address that its hardware address makes, as
-Linux chooses it by default. An ARP probe and a duplicate address detection (sender 0.0.0.0 or ::) are dropped: the host
-is alone on its link, and silence is the answer. DHCP is dropped, as nothing here answers it.
+Asked at netdev ingress, before anything of the DPU sees the packet. A host asks for its gateway in the name of its own
+addresses, or of the one link-local address that its hardware address makes, as Linux chooses it by default. By IPv4 it
+may also ask in the name of an address behind it, and is answered as if it had asked in its own: the kernel remembers
+whoever asks, and has room for 1,024 neighbours in all its namespaces together. An ARP probe and a duplicate address
+detection (sender 0.0.0.0 or ::) are dropped: the host is alone on its link, and silence is the answer. DHCP is dropped,
+as nothing here answers it.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from provisioner.network.agent.rules.expressions import (
     differs,
     field,
     match,
+    meta,
     networks,
     one_of,
     raw,
@@ -49,6 +52,9 @@ _ROUTERS_AND_NEIGHBOURS: Final = (
 )
 _ICMP_OF_ROUTERS: Final = ("redirect", "router-advertisement", "router-solicitation")
 _DHCP_SERVERS: Final = (67, 547)
+_IS_KNOWN: Final = differs(meta("l4proto"), 255)
+"""True of every packet whose protocol can be read. Of one in pieces whose headers do not end in the first, as RFC 7112
+has it, it cannot: no rule of a security group that names a protocol would speak of it."""
 _ASKING: Final = at_most(20, 20)
 """Enough for a host with two gateways, and little enough for a storm to cost nothing."""
 
@@ -77,17 +83,21 @@ def chain_name(function: str) -> str:
 
 def _ipv4(port: Port) -> list[Rule]:
     gateways = _texts(port.gateways_of(4))
+    (own, *_), behind = _texts(port.hosts(4)), port.behind(4)
+    asks = (
+        match(field("ether", "daddr"), one_of([GATEWAY_MAC, "ff:ff:ff:ff:ff:ff"])),
+        match(field("arp", "htype"), 1),
+        match(field("arp", "operation"), "request"),
+        match(field("arp", "saddr ether"), port.mac),
+    )
+    for_the_gateway = match(field("arp", "daddr ip"), one_of(gateways))
+    sender = field("arp", "saddr ip")
+    rules = [rule(*asks, match(sender, one_of(_texts(port.hosts(4)))), for_the_gateway, _ASKING, ACCEPT)]
+    if behind:
+        as_itself = {"mangle": {"key": sender, "value": own}}
+        rules.append(rule(*asks, match(sender, networks(behind)), for_the_gateway, _ASKING, as_itself, ACCEPT))
     return [
-        rule(
-            match(field("ether", "daddr"), one_of([GATEWAY_MAC, "ff:ff:ff:ff:ff:ff"])),
-            match(field("arp", "htype"), 1),
-            match(field("arp", "operation"), "request"),
-            match(field("arp", "saddr ether"), port.mac),
-            match(field("arp", "saddr ip"), networks(port.of_version(4))),
-            match(field("arp", "daddr ip"), one_of(gateways)),
-            _ASKING,
-            ACCEPT,
-        ),
+        *rules,
         rule(match(field("icmp", "type"), one_of(_ICMP_OF_ROUTERS)), DROP),
         rule(
             match(field("ether", "daddr"), GATEWAY_MAC),
@@ -105,7 +115,7 @@ def _ipv6(port: Port) -> list[Rule]:
     from_it_to_the_gateway = (
         match(field("ip6", "nexthdr"), "ipv6-icmp"),
         match(field("ip6", "hoplimit"), 255),
-        match(field("ip6", "saddr"), networks([IPv6Network(link_local(port.mac)), *port.of_version(6)])),
+        match(field("ip6", "saddr"), one_of(sorted([link_local(port.mac), *_texts(port.hosts(6))]))),
         match(field("ip6", "daddr"), one_of(sorted({*gateways, *(group for group, _ in groups)}))),
     )
     solicits = (
@@ -131,6 +141,7 @@ def _ipv6(port: Port) -> list[Rule]:
             match(field("ether", "daddr"), GATEWAY_MAC),
             match(field("ip6", "saddr"), networks(port.of_version(6))),
             differs(field("ip6", "daddr"), networks(_nobodys(6))),
+            _IS_KNOWN,
             ACCEPT,
         ),
     ]

@@ -70,6 +70,13 @@ def _holds(spec: Mapping[str, Any], vni: int, address: str) -> bool:
     return any(prefix in remote["prefixes"] for each in near for remote in each.get("remotes") or ())
 
 
+def _is_other(found: Object, uid: str) -> bool:
+    """Whether it is not the holder any more. One that is being deleted is not, for that is never taken back: its
+    finalizers are its tenant's, who could keep it there for as long as it likes."""
+    metadata = found["metadata"]
+    return bool(metadata["uid"] != uid or metadata.get("deletionTimestamp"))
+
+
 class Releases:
     """Reconciles one NetworkClaim at a time, by name."""
 
@@ -116,10 +123,10 @@ class Releases:
         holder = claim.spec.holder
         sources = {"VPC": self._facts.caches.vpcs, "VPCAttachment": self._facts.caches.attachments}
         cached = sources[holder.kind].get(f"{holder.namespace}/{holder.name}")
-        if cached is not None and cached["metadata"]["uid"] == holder.uid:
+        if cached is not None and not _is_other(cached, holder.uid):
             return False
         found = self._cluster.find(of(_HOLDERS[holder.kind]), holder.name, namespace=holder.namespace)
-        return found is None or found["metadata"]["uid"] != holder.uid
+        return found is None or _is_other(found, holder.uid)
 
     def _mark(self, body: Object) -> None:
         self._write(body, {"releasedTime": rfc3339(self._clock())})
@@ -128,7 +135,7 @@ class Releases:
         """Delete it, or say which DPUs it waits for."""
         claim = decode_shared(NetworkClaim, body)
         if claim.name not in self._moments:
-            self._facts.changed()  # what was kept of before the claim was let go of counts no more
+            self._facts.claim_changed(body)  # what was kept of before the claim was let go of counts no more
             self._moments[claim.name] = self._compilations.now()
         moment = self._moments[claim.name]
         if not self._compilations.are_over(moment) or not self._compilations.are_seen(self._facts.caches.networks):

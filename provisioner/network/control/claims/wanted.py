@@ -17,8 +17,8 @@ from provisioner.network.control.claims.allocate import (
     subnets_of,
     versions_of,
 )
-from provisioner.network.control.compile.compile import MOST_PORTS
 from provisioner.network.control.compile.place import Place
+from provisioner.network.control.compile.room import MOST_PORTS
 from provisioner.network.control.trouble import Trouble
 
 FindClaim = Callable[[str], NetworkClaim | None]

@@ -10,40 +10,51 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_network
-from typing import Final
+from typing import Any, Final
 
-from provisioner.api.dpu_network import DPUVPC, DPUNetworkSpec, DPUPort, RemotePrefixes
-from provisioner.network.control.compile.security import size_of_rule
+from provisioner.api.codec import to_json
+from provisioner.api.dpu_network import DPUVPC, DPUNetworkSpec, RemotePrefixes
+from provisioner.network.control.compile.room import fitting_domains, fitting_ports, isolated, tenant_of
 from provisioner.network.control.compile.view import VPCView, port_of, prefix_order
 
 MOST_VPCS: Final = 256
 """What a DPUNetwork holds. Peers of the VPCs that come last are left out beyond that."""
-MOST_PORTS: Final = 256
-MOST_BYTES_OF_RULES: Final = 524288
-"""Of all ports together. An object of the API server has 1.5 MiB."""
+
+
+MOST_KEPT: Final = 8
+"""Of what a VPC reaches, for each set of peers."""
 
 
 def compile_network(dpu: str, vtep: str, views: Mapping[str, VPCView]) -> DPUNetworkSpec:
     """`views`: by key, at least the VPCs with an endpoint on `dpu`, and their peers; others do not matter."""
-    domains = _domains(dpu, views)
-    ports = fitting(port_of(each, view.vni) for view in views.values() for each in view.here(dpu))
-    return DPUNetworkSpec(
-        vtep_address=vtep,
-        vpcs=tuple(sorted((_domain(dpu, each, domains) for each in domains.values()), key=lambda each: each.vni)),
-        ports=tuple(ports),
-    )
+    found = _domains(dpu, views)
+    domains, left_out = fitting_domains(_domain(dpu, each, found) for each in found.values())
+    ports = [port_of(each, view.vni) for view in views.values() for each in view.here(dpu)]
+    told = (isolated(each) if each.vni in left_out else each for each in ports)
+    tenants = {each.vni: tenant_of(each) for each in domains}
+    return DPUNetworkSpec(vtep_address=vtep, vpcs=tuple(domains), ports=tuple(fitting_ports(told, tenants)))
 
 
-def fitting(ports: Iterable[DPUPort]) -> list[DPUPort]:
-    """In the order of their functions; one whose rules do not fit into the object any more lets nothing pass."""
-    found, left = [], MOST_BYTES_OF_RULES
-    for each in sorted(ports, key=lambda each: each.function)[:MOST_PORTS]:
-        size = sum(size_of_rule(rule.ports, rule.cidrs) for rule in each.rules)
-        fits = size <= left
-        left -= size if fits else 0
-        found.append(each if fits else replace(each, state="Isolated", rules=()))
-    return found
+def to_object(spec: DPUNetworkSpec) -> dict[str, Any]:
+    """As JSON, of which the parts that other DPUs are told, too, are shared: read it, never change it."""
+    vpcs = []
+    for each in spec.vpcs:
+        said: dict[str, Any] = to_json(replace(each, remotes=(), members=()))
+        if each.remotes:
+            said["remotes"] = [_remote(remote) for remote in each.remotes]
+        if each.members:
+            said["members"] = list(each.members)
+        vpcs.append(said)
+    found: dict[str, Any] = to_json(replace(spec, vpcs=()))
+    return found | ({"vpcs": vpcs} if vpcs else {})
+
+
+@lru_cache(maxsize=16384)
+def _remote(remote: RemotePrefixes) -> dict[str, Any]:
+    said: dict[str, Any] = to_json(remote)
+    return said
 
 
 def _domains(dpu: str, views: Mapping[str, VPCView]) -> dict[str, VPCView]:
@@ -94,6 +105,8 @@ def _reach(view: VPCView, peers: Sequence[VPCView]) -> list[tuple[str, RemotePre
         (dpu, RemotePrefixes(vtep=vtep, prefixes=tuple(sorted(prefixes, key=prefix_order))))
         for (dpu, vtep), prefixes in sorted(by_dpu.items(), key=lambda item: IPv4Address(item[0][1]))
     ]
+    if len(view.kept) >= MOST_KEPT:
+        view.kept.clear()  # most of it was made with peers as they were before
     view.kept[key] = tuple(peers), table  # with the peers: while they are held, nothing else has their ids
     return table
 

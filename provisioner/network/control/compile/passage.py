@@ -131,6 +131,11 @@ def state_trouble(side: Side) -> Trouble | None:
             reason="Quarantined",
             message=f"{side.key} is quarantined (spec.quarantined), so that nothing passes there",
         )
+    if side.attachment.status.forwarding_state == "Quarantined" and not side.attachment.spec.quarantined:
+        return Trouble(
+            reason="Quarantined",
+            message=f"{side.key} is quarantined by the administrators of its server, so that nothing passes there",
+        )
     trouble = group_trouble(side.vpc, side.attachment, side.groups)
     if trouble is not None:
         return Trouble(reason=trouble.reason, message=f"{side.key} is isolated: {trouble.message}")

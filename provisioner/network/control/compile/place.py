@@ -16,12 +16,13 @@ from provisioner.network.control.trouble import Trouble
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """A function of a card."""
+    """A function of a card. is_quarantined: by the administrators."""
 
     dpu: str
     vtep: str
     function: str
     mac_address: str
+    is_quarantined: bool = False
 
     @property
     def value(self) -> str:
@@ -42,6 +43,12 @@ def place(attachment: VPCAttachment, server: Server | None, dpus: Sequence[DPU])
             message=f"{spec.function} of Server '{spec.server_ref}' is not assigned to namespace '{namespace}', or "
             "there is no such Server: nothing of it is attached; have its administrators set spec.tenant of the "
             f"Server to {namespace}",
+        )
+    if server.spec.acceptance == "Rejected":
+        return Trouble(
+            reason="ServerRejected",
+            message=f"Server '{server.name}' was rejected by the administrators, and nothing of it is attached: attach "
+            "another server",
         )
     if not own:
         return _without_dpu(attachment, server, dpus)
@@ -64,7 +71,14 @@ def place(attachment: VPCAttachment, server: Server | None, dpus: Sequence[DPU])
             message=f"DPU '{dpu.name}' has no address on the underlay: have its administrators set spec.vtepAddress",
         )
     mac_address = mac_address_of(dpu, server, spec.function)
-    return Place(dpu=dpu.name, vtep=dpu.spec.vtep_address, function=spec.function, mac_address=mac_address)
+    own_function = _own(dpu, spec.function)
+    return Place(
+        dpu=dpu.name,
+        vtep=dpu.spec.vtep_address,
+        function=spec.function,
+        mac_address=mac_address,
+        is_quarantined=server.spec.network_quarantined or (own_function is not None and own_function.quarantined),
+    )
 
 
 def _without_dpu(attachment: VPCAttachment, server: Server, dpus: Sequence[DPU]) -> Trouble:

@@ -88,13 +88,14 @@ def make_endpoint(
         addresses=addresses,
         hosts=tuple(str(ip_network(each)) for each in addresses),
         prefixes=_behind(vpc, addresses),
-        state=forwarding_state(vpc, attachment, groups),
+        state="Quarantined" if at.is_quarantined else forwarding_state(vpc, attachment, groups),
         groups=tuple(groups[each] for each in names) if all(each in groups for each in names) else (),
     )
 
 
 def forwarding_state(vpc: VPC, attachment: VPCAttachment, groups: Mapping[str, SecurityGroup]) -> ForwardingState:
-    """What is to become of the packets of an attachment that has its place and addresses."""
+    """What is to become of the packets of an attachment that has its place and addresses, as far as its tenant says:
+    its administrators may have quarantined the place."""
     if attachment.spec.quarantined:
         return "Quarantined"
     return "Isolated" if group_trouble(vpc, attachment, groups) is not None else "Tenant"

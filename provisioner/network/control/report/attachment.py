@@ -13,6 +13,7 @@ from provisioner.api.meta import Condition, ConditionStatus, rfc3339
 from provisioner.api.vpc_attachment import ForwardingState, VPCAttachmentStatus
 from provisioner.network.control.claims.allocate import gateway_of
 from provisioner.network.control.compile.place import Place
+from provisioner.network.control.compile.room import isolated
 from provisioner.network.control.trouble import Trouble
 
 
@@ -78,6 +79,12 @@ def _is_told(attachment: VPCAttachment, port: DPUPort | None, network: DPUNetwor
     return told is None or not set(told.addresses) & set(attachment.status.addresses)
 
 
+def _has_no_room(attachment: VPCAttachment, port: DPUPort, network: DPUNetwork | None) -> bool:
+    """Whether it is told as `compile` tells what does not fit."""
+    told = next((p for p in network.spec.ports if p.function == attachment.spec.function), None) if network else None
+    return told is not None and told != port and told == isolated(port)
+
+
 def _generation(before: VPCAttachmentStatus, standing: Standing) -> int | None:
     """The generation that has to be confirmed. Where it is not known with which the port became so, and the DPU is at
     the last one, the one that was told before may stay."""
@@ -110,6 +117,11 @@ def _words(
             f"the API server does not take what DPU '{dpu}' is to enforce: have the administrators look at the Events "
             "of the DPU"
         )  # fmt: skip
+    if generation is None and _has_no_room(attachment, standing.port, standing.network):
+        return "False", "WaitsForRoom", (
+            f"what DPU '{dpu}' is to enforce is too much for one DPUNetwork, and this attachment is isolated: have "
+            "fewer attachments in its VPC and that one's peers, fewer peers, or fewer and shorter rules"
+        )  # fmt: skip
     if generation is None:
         return "False", "WaitsForCompilation", f"the DPUNetwork of DPU '{dpu}' does not hold it yet"
     seen = _observed(standing.network)
@@ -128,5 +140,10 @@ def _words(
             "have the administrators look at the DPU"
         )  # fmt: skip
     if standing.port.state == "Quarantined":
+        if standing.place.is_quarantined:
+            return "False", "Quarantined", (
+                f"nothing passes, as the administrators have quarantined {attachment.spec.function} of Server "
+                f"'{attachment.spec.server_ref}': ask them; spec.quarantined does not lift that"
+            )  # fmt: skip
         return "False", "Quarantined", "nothing passes, as spec.quarantined asks: set it to false to let it in again"
     return "True", "Enforced", f"DPU '{dpu}' has confirmed it"

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from provisioner.api import VPC, VPCAttachment
-from provisioner.api.conditions import is_true, settle_condition
+from provisioner.api.conditions import find_condition, settle_condition
 from provisioner.api.meta import Condition, rfc3339
 from provisioner.api.vpc import VPCStatus
 from provisioner.network.control.trouble import Trouble
@@ -14,9 +14,8 @@ from provisioner.network.control.trouble import Trouble
 
 def is_enforced(attachment: VPCAttachment) -> bool:
     """Whether its DPU has confirmed what it asks for, be it that nothing passes."""
-    status, spec = attachment.status, attachment.spec
-    quarantined = spec.quarantined and status.forwarding_state == "Quarantined"
-    return quarantined or is_true(status.conditions, "Ready")
+    ready = find_condition(attachment.status.conditions, "Ready")
+    return ready is not None and (ready.status == "True" or ready.reason == "Quarantined")
 
 
 def vpc_status(

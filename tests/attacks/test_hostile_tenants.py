@@ -1,0 +1,181 @@
+"""What a tenant tries with the objects that are its own, on an API server in memory; each beside what it may."""
+
+from __future__ import annotations
+
+import pytest
+
+from provisioner.api import DPU, VPC, Server, VPCAttachment
+from provisioner.cluster.resources import of
+from tests.network.control.objects import attachment, pool, vpc
+from tests.network.control.world import World
+
+
+@pytest.fixture
+def world() -> World:
+    """Two tenants, two machines of the one and one of the other, each with an attachment."""
+    made = World()
+    made.namespace("blue", "red")
+    made.add(pool(), vpc("blue"), vpc("red", cidrs=["10.2.0.0/24"]))
+    for number, tenant in ((1, "blue"), (2, "blue"), (3, "red")):
+        made.machine(number, tenant)
+        made.add(attachment(tenant, f"a{number}", f"s{number}"))
+    made.settle()
+    return made
+
+
+def state(world: World, dpu: str) -> list[str]:
+    return [each["state"] for each in world.spec(dpu).get("ports", ())]
+
+
+# Quarantine
+
+
+def test_a_tenant_does_not_lift_a_quarantine_that_the_administrators_have_set_on_its_server(world: World) -> None:
+    addresses = world.attachment("blue", "a1").status.addresses
+    world.change(Server, "s1", networkQuarantined=True)
+    world.settle()
+    assert state(world, "d1") == ["Quarantined"]
+    assert world.spec("d2")["vpcs"][0].get("remotes") is None, "nobody sends there any more"
+    assert world.ready("blue", "a1") == ("False", "Quarantined")
+    assert "administrators" in world.message("blue", "a1")
+    assert world.attachment("blue", "a1").status.addresses == addresses
+
+    world.change(VPCAttachment, "a1", "blue", quarantined=False)
+    world.remove(VPCAttachment, "a1", "blue")
+    world.settle()
+    world.add(vpc("blue", "other"), attachment("blue", "again", "s1", vpcRef="other"))
+    world.add(attachment("blue", "vf", "s1", function="pf0vf1"))
+    world.settle()
+    assert state(world, "d1") == ["Quarantined", "Quarantined"]
+
+    world.change(Server, "s1", networkQuarantined=False)
+    world.settle()
+    assert state(world, "d1") == ["Tenant", "Tenant"]
+
+
+def test_a_tenant_lifts_a_quarantine_of_its_own(world: World) -> None:
+    """The honest twin of the one above."""
+    world.change(VPCAttachment, "a1", "blue", quarantined=True)
+    world.settle()
+    assert state(world, "d1") == ["Quarantined"]
+    assert "spec.quarantined" in world.message("blue", "a1")
+    world.change(VPCAttachment, "a1", "blue", quarantined=False)
+    world.settle()
+    assert state(world, "d1") == ["Tenant"]
+
+
+def test_a_quarantine_of_a_function_holds_for_its_tenant_and_for_no_other(world: World) -> None:
+    functions = [{"name": "pf0vf1", "tenant": "red", "quarantined": True}]
+    world.change(DPU, "d1", functions=functions)
+    world.add(attachment("red", "vf", "s1", function="pf0vf1"))
+    world.settle()
+    assert state(world, "d1") == ["Tenant", "Quarantined"]
+    world.change(Server, "s1", networkQuarantined=True)
+    world.settle()
+    assert state(world, "d1") == ["Quarantined", "Quarantined"], "that of a server holds for all of its functions"
+
+
+def test_a_server_that_the_administrators_reject_is_isolated_whoever_has_it(world: World) -> None:
+    world.change(Server, "s1", acceptance="Rejected")
+    world.settle()
+    assert state(world, "d1") == []
+    assert world.ready("blue", "a1") == ("False", "ServerRejected")
+    world.change(Server, "s1", acceptance="Accepted")
+    world.settle()
+    assert state(world, "d1") == ["Tenant"]
+
+
+# What a tenant leaves behind
+
+
+def test_a_tenant_keeps_no_port_of_a_server_that_was_taken_from_it(world: World) -> None:
+    """A finalizer keeps its attachment there as long as it likes; it is being deleted all the same, for good."""
+    body = attachment("blue", "a1", "s1")
+    body["metadata"]["finalizers"] = ["blue.example/never"]
+    world.add(body)
+    world.remove(VPCAttachment, "a1", "blue")
+    world.settle()
+    assert world.admin.get(of(VPCAttachment), "a1", namespace="blue")["metadata"]["deletionTimestamp"]
+    assert state(world, "d1") == []
+    world.change(Server, "s1", tenant="red")
+    world.add(attachment("red", "mine", "s1"))
+    world.settle()
+    assert world.ready("red", "mine") == ("True", "Enforced")
+
+
+def test_a_vpc_that_a_tenant_never_lets_go_of_keeps_no_identifier(world: World) -> None:
+    body = vpc("blue")
+    body["metadata"]["finalizers"] = ["blue.example/never"]
+    world.add(body)
+    vni = world.vpc("blue").status.vni
+    for name in ("a1", "a2"):
+        world.remove(VPCAttachment, name, "blue")
+    world.remove(VPC, "main", "blue")
+    world.settle(40)
+    assert f"vni-{vni}" not in world.claims()
+
+
+# A peer
+
+
+@pytest.fixture
+def peers(world: World) -> World:
+    """Blue's VPC is a peer of red's, and red has a host on a DPU of blue's, too: a function of the card is its own."""
+    world.change(DPU, "d1", functions=[{"name": "pf0vf1", "tenant": "red"}])
+    world.add(attachment("red", "vf", "s1", function="pf0vf1", addresses=["10.2.0.9"]))
+    world.change(VPC, "main", "blue", peers=[{"namespace": "red", "name": "main"}])
+    world.change(VPC, "main", "red", peers=[{"namespace": "blue", "name": "main"}])
+    world.settle()
+    assert world.vpc_ready("blue") == world.vpc_ready("red") == ("True", "Allocated")
+    return world
+
+
+def domain(world: World, dpu: str, vpc_key: str) -> dict[str, object]:
+    (found,) = [each for each in world.spec(dpu)["vpcs"] if each["vpc"] == vpc_key]
+    return found  # type: ignore[no-any-return]
+
+
+def test_what_lies_behind_a_peers_host_is_reached(peers: World) -> None:
+    """The honest twin of those below."""
+    peers.change(VPC, "main", "red", routes=[{"destination": "192.168.7.0/24", "nextHop": "10.2.0.9"}])
+    peers.settle()
+    assert peers.vpc_ready("red") == ("True", "Allocated")
+    assert "192.168.7.0/24" in str(domain(peers, "d2", "blue/main")["remotes"])
+
+
+@pytest.mark.parametrize("taken", ["a host's", "half of its cidr", "more than its cidr", "the default route"])
+def test_a_peer_takes_no_address_of_ours_by_a_route_and_sends_from_none(peers: World, taken: str) -> None:
+    """By its route it could send from there past our security groups, and get what we send there while nobody of ours
+    has it; on a DPU that has hosts of both even what one of ours has."""
+    (mine,) = peers.attachment("blue", "a2").status.addresses
+    destination = {
+        "a host's": f"{mine}/32",
+        "half of its cidr": "10.1.0.128/25",
+        "more than its cidr": "10.0.0.0/12",
+        "the default route": "0.0.0.0/0",
+    }[taken]
+    peers.change(VPC, "main", "red", routes=[{"destination": destination, "nextHop": "10.2.0.9"}])
+    peers.settle()
+    for dpu in ("d1", "d2", "d3"):
+        for each in peers.spec(dpu)["vpcs"]:
+            assert "peerVnis" not in each, "nothing is exchanged any more"
+    for tenant in ("blue", "red"):
+        assert peers.vpc_ready(tenant) == ("False", "PeerOverlaps")
+    assert state(peers, "d1") == ["Tenant", "Tenant"], "each has its own"
+
+
+def test_a_peer_takes_no_address_of_another_peer_by_a_route(peers: World) -> None:
+    """Whichever of the two we name first: who has a route to what another one holds is the one that gives way."""
+    peers.namespace("green")
+    peers.machine(4, "green")
+    peers.add(vpc("green", cidrs=["10.3.0.0/24"], peers=[{"namespace": "blue", "name": "main"}]))
+    peers.add(attachment("green", "a4", "s4"))
+    named = [{"namespace": "red", "name": "main"}, {"namespace": "green", "name": "main"}]
+    peers.change(VPC, "main", "blue", peers=named)
+    peers.settle()
+    assert peers.vpc_ready("green") == peers.vpc_ready("red") == ("True", "Allocated")
+    peers.change(VPC, "main", "red", routes=[{"destination": "10.3.0.0/25", "nextHop": "10.2.0.9"}])
+    peers.settle()
+    assert peers.vpc_ready("green") == ("True", "Allocated")
+    assert peers.vpc_ready("red") == ("False", "PeersOverlap")
+    assert len(str(domain(peers, "d2", "blue/main")["remotes"]).split("10.3.0.")) == 2
