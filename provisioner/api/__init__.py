@@ -1,7 +1,6 @@
 """The kinds of `provisioner.dev/v1alpha1` as typed dataclasses. Imports nothing else of the project."""
 
 from provisioner.api.address_block import AddressBlock
-from provisioner.api.dpu import DPU
 from provisioner.api.dpu_network import DPUNetwork
 from provisioner.api.image import Image
 from provisioner.api.infiniband_fabric import InfiniBandFabric
@@ -20,7 +19,6 @@ from provisioner.api.vpc_attachment import VPCAttachment
 KINDS: tuple[type[Resource], ...] = (
     Rack,
     Server,
-    DPU,
     Image,
     NodePool,
     Maintenance,
@@ -36,7 +34,6 @@ KINDS: tuple[type[Resource], ...] = (
 )
 
 __all__ = [
-    "DPU",
     "KINDS",
     "VPC",
     "AddressBlock",

@@ -1,10 +1,15 @@
-"""Server: an x86-64 or arm64 machine, before, while and after it is a Node."""
+"""Server: an x86-64 or arm64 machine, before, while and after it is a Node.
+
+A DPU is one, too: what boots, joins, is checked and maintained is a machine, whether it stands in a rack or sits in
+another one (`spec.dpu`).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
+from provisioner.api.dpu import DPU
 from provisioner.api.infiniband_fabric import THE_FABRIC
 from provisioner.api.infiniband_rules import GUID_RULES
 from provisioner.api.ip_rules import TENANT_RULES
@@ -188,6 +193,23 @@ class ServerSpec:
             "not the one that boots, each once",
             field=".interfaces",
         ),
+        Rule(
+            "!has(self.dpu) || has(self.architecture) && self.architecture == 'arm64'",
+            "a DPU is an arm64 machine: set spec.architecture to arm64",
+            field=".architecture",
+        ),
+        Rule(
+            "!has(self.dpu) || !has(self.tenant) && !has(self.infinibandPorts)",
+            "tenant and infinibandPorts are of the server in which the card sits: set them there, or a function's tenant "
+            "in spec.dpu.functions",
+            field=".dpu",
+        ),
+        Rule(
+            "has(self.dpu) == has(oldSelf.dpu) || self.acceptance != 'Accepted' || oldSelf.acceptance != 'Accepted'",
+            "an accepted server does not become a DPU, nor a DPU a server: set spec.acceptance to Pending together with "
+            "the change, then accept it again",
+            field=".dpu",
+        ),
     )
     rack_ref: str | None = described("Rack in which the server stands.", default=None, max_length=63, rules=NAME_RULES)
     position: str | None = described(
@@ -246,6 +268,11 @@ class ServerSpec:
         max_length=71,
         rules=DIGEST_RULES,
     )
+    dpu: DPU | None = described(
+        "Set of a BlueField card in another server: what enforces the networks of that server's tenants. It boots, joins "
+        "and is maintained as every other machine.",
+        default=None,
+    )
     power_state: PowerState = described("Wanted power state.", default="On", server_default="On")
     tenant: str | None = described(
         "Namespace whose VPCs the server may be attached to; none if absent. An attachment of another namespace is "
@@ -271,6 +298,7 @@ class Server(Resource):
         description="An x86-64 or arm64 machine, before, while and after it is a Node.",
         columns=(
             Column("Rack", ".spec.rackRef"),
+            Column("DPU-Of", ".spec.dpu.hostRef"),
             Column("Acceptance", ".spec.acceptance", priority=1),
             Column("Lifecycle", ".status.lifecycle"),
             Column("Stage", ".status.bootStage", priority=1),
@@ -297,8 +325,18 @@ class Server(Resource):
                 expression="'a Server\\'s name is also its host name, which has no dots: write ' + "
                 "self.metadata.name.replace('.', '-')",
             ),
+            Rule(
+                "!has(self.spec.dpu) || self.spec.dpu.hostRef != self.metadata.name",
+                "a DPU sits in another server: spec.dpu.hostRef names that one",
+            ),
         ),
-        selectable=(".spec.rackRef", ".spec.nodePoolRef", ".spec.acceptance", ".spec.bootMACAddress"),
+        selectable=(
+            ".spec.rackRef",
+            ".spec.nodePoolRef",
+            ".spec.acceptance",
+            ".spec.bootMACAddress",
+            ".spec.dpu.hostRef",
+        ),
     )
     metadata: ObjectMeta
     spec: ServerSpec

@@ -46,17 +46,18 @@ class Claim(NamedTuple):
         return f"{self.what} {self.value}" + (f" ({part})" if part else "")
 
 
-def claims_of(kind: str, spec: Object, status: Object | None = None) -> Iterator[Claim]:
-    """Everything unique that a Server or DPU claims, by the JSON of its spec and status."""
+def claims_of(spec: Object, status: Object | None = None) -> Iterator[Claim]:
+    """Everything unique that a Server claims, by the JSON of its spec and status. Cards are numbered apart from the
+    servers in which they sit."""
     bmc = spec.get("bmc") or {}
-    macs = [spec.get("bootMACAddress"), spec.get("oobMACAddress"), bmc.get("macAddress")]
+    macs = [spec.get("bootMACAddress"), bmc.get("macAddress")]
     macs += [interface.get("macAddress") for interface in spec.get("interfaces") or ()]
     # A repetition within one machine is for the CRD's own rules to refuse.
     for mac in dict.fromkeys(macs):
         if mac:
             yield Claim("MAC address", mac)
     if spec.get("serialNumber"):
-        yield Claim("serial number" if kind == "Server" else f"serial number of a {kind}", spec["serialNumber"].upper())
+        yield Claim("serial number of a DPU" if spec.get("dpu") else "serial number", spec["serialNumber"].upper())
     if spec.get("systemUUID"):
         yield system_uuid_claim(spec["systemUUID"])
     if spec.get("endorsementKeySHA256"):
@@ -128,11 +129,11 @@ def find_duplicates(entries: Iterable[Entry], existing: Iterable[Object]) -> tup
         first_named[key] = entry.origin
         before = by_name.pop(key, {"spec": {}, "status": {}})
         holder = _Holder(f"{entry.kind} {entry.name}", str(entry.origin), entry.origin)
-        for claim in claims_of(entry.kind, {**before["spec"], **entry.spec}, before.get("status")):
+        for claim in claims_of({**before["spec"], **entry.spec}, before.get("status")):
             holders[claim.whole].append((claim, holder))
     for (kind, name), body in by_name.items():
         if not is_waiting_stranger(body):
-            for claim in claims_of(kind, body["spec"], body.get("status")):
+            for claim in claims_of(body["spec"], body.get("status")):
                 if claim.whole in holders:
                     holders[claim.whole].append((claim, _Holder(f"{kind} {name}", "in the cluster", None)))
     for whole, claimed in holders.items():

@@ -133,7 +133,7 @@ def supersede(entries: Iterable[Entry], existing: Iterable[Object]) -> tuple[Ste
     """Discovered machines whose MAC address the file registers under a name: their objects go."""
     registered: dict[str, Entry] = {}
     for entry in entries:
-        for claim in claims_of(entry.kind, entry.spec):
+        for claim in claims_of(entry.spec):
             if claim.what == "MAC address":
                 registered.setdefault(claim.value, entry)
     steps = []

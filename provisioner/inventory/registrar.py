@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from provisioner.api import DPU, NodePool, Rack, Server
+from provisioner.api import NodePool, Rack, Server
 from provisioner.api.codec import decode
 from provisioner.api.errors import Conflict, Forbidden, NeedsHuman, NotFound, ProvisionerError, Refused, Retryable
 from provisioner.api.server import Acceptance
@@ -40,9 +40,9 @@ ATTEMPTS: Final = 10
 
 T = TypeVar("T")
 
-_KINDS = {kind.KIND.kind: kind for kind in (Rack, Server, DPU)}
-_ORDER = {"Rack": 0, "Server": 1, "DPU": 2}
-_WAVES: Final = ("Rack", "Secret", "Server", "DPU", "delete")
+_KINDS = {kind.KIND.kind: kind for kind in (Rack, Server)}
+_ORDER = {"Rack": 0, "Server": 1}
+_WAVES: Final = ("Rack", "Secret", "Server", "delete")
 """What is written together; each waits for those before it. A server's BMC is spoken to once it exists, so its Secret
 comes first."""
 

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from provisioner.api import Server
 from provisioner.inventory.duplicates import Claim, claims_of
 from provisioner.rules.identity import precedence
 
@@ -20,7 +19,7 @@ def exclusive_claims(body: Object | None) -> frozenset[Claim]:
     """What no two servers may claim if both are to boot. A rejected server claims nothing."""
     if body is None or body["spec"].get("acceptance") == "Rejected":
         return frozenset()
-    claims = claims_of(Server.KIND.kind, body["spec"])
+    claims = claims_of(body["spec"])
     return frozenset(claim for claim in claims if claim.what not in _HARMLESS)
 
 

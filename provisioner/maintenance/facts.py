@@ -64,6 +64,14 @@ class NodeView:
 
 
 @dataclass(frozen=True, kw_only=True)
+class HostView:
+    """The server in which a DPU sits. in_use: it has a Node that no Maintenance keeps drained."""
+
+    name: str
+    in_use: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class MaintenanceFacts:
     """Everything a decision depends on but the time and a fresh id. Objects that do not exist are None.
 
@@ -73,6 +81,7 @@ class MaintenanceFacts:
     here, drained_in: those two.
     image, next_pool: what would be booted now, and for which NodePool; of an attempt under way, what it says.
     refused: what the API server does not let us write to the Node.
+    host: of a DPU.
     """
 
     server_name: str
@@ -90,6 +99,7 @@ class MaintenanceFacts:
     ahead: Maintenance | None = None
     finished: tuple[Maintenance, ...] = ()
     refused: Mapping[NodeWrite, Refusal] = field(default_factory=dict)
+    host: HostView | None = None
 
     @property
     def has_begun(self) -> bool:
@@ -159,6 +169,17 @@ def image_obstacle(facts: MaintenanceFacts) -> str | None:
         return None
     obstacle = find_without_image(facts.server, facts.image_name, facts.image)
     return obstacle.words if obstacle is not None else None
+
+
+def host_obstacle(facts: MaintenanceFacts) -> str | None:
+    """Why a DPU cannot be booted now: the network of the jobs on its host would go away with it. None if it can."""
+    host, wanted = facts.host, facts.wanted
+    if host is None or not host.in_use or wanted is None or not wanted.boots:
+        return None
+    return (
+        f"Server '{facts.server_name}' is a DPU of Server '{host.name}', which is in use and would lose its network: "
+        f"kubectl provision drain {host.name}, and kubectl provision release {host.name} once the DPU is back"
+    )
 
 
 def attempt_obstacle(facts: MaintenanceFacts) -> str | None:

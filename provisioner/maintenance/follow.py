@@ -48,6 +48,7 @@ def follow(informers: MaintenanceInformers, add: Callable[[str], None]) -> None:
         lambda each: () if phase_of(each) in FINAL_PHASES else (_server(each), ALL)
     )
     waiting = informers.maintenances.index(lambda each: (part_of(each),))
+    dpus = informers.servers.index(lambda each: filter(None, [(spec_of(each).get("dpu") or {}).get("hostRef")]))
 
     def add_waiting(matches: Callable[[str], bool]) -> None:
         """The servers, of those that match, that have a Maintenance which has not ended."""
@@ -70,6 +71,8 @@ def follow(informers: MaintenanceInformers, add: Callable[[str], None]) -> None:
             return
         server = _server(known)
         add(server)
+        for dpu in dpus.get(server):
+            add(dpu["metadata"]["name"])
         if phase_of(old) in DISTURBING_PHASES and phase_of(new) not in DISTURBING_PHASES:
             add_next(pool_of(server))
 

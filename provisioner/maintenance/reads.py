@@ -25,7 +25,7 @@ from provisioner.cluster.resources import NODES, ResourceType, of
 from provisioner.cluster.source import Lookup, Object, Source
 from provisioner.jobs.work import Workloads
 from provisioner.maintenance.decide import needs_look
-from provisioner.maintenance.facts import MaintenanceFacts, NodeView, read_node
+from provisioner.maintenance.facts import HostView, MaintenanceFacts, NodeView, read_node
 from provisioner.maintenance.follow import MaintenanceInformers
 from provisioner.maintenance.phases.budget import Budget, asked_before, count_budget, part_of
 from provisioner.maintenance.status.finished import newest_first
@@ -155,12 +155,24 @@ def gather(caches: Caches, workloads: Workloads, seen: Seen, maintenance: Mainte
         drained_in=drained_in,
         ahead=holder if holder is not None and holder.name != maintenance.name else None,
         finished=newest_first(seen.maintenances),
+        host=_host_of(caches, server),
     )
     attempt = maintenance.status.reboot
     moves_to = attempt.node_pool_ref if attempt is not None else None
     facts = replace(facts, next_pool=_typed(NodePool, caches, moves_to or facts.next_pool_name))
     facts = replace(facts, image=_typed(Image, caches, attempt.image_ref if attempt is not None else facts.image_name))
     return look_at_work(workloads, facts, fresh=False)
+
+
+def _host_of(caches: Caches, server: Server | None) -> HostView | None:
+    """By what the controllers themselves have on record of the host, as its Node could say anything of itself."""
+    if server is None or server.spec.dpu is None:
+        return None
+    name = server.spec.dpu.host_ref
+    maintenances = [decode_shared(Maintenance, body) for body in caches.maintenances_of(name)]
+    holder = holding_maintenance(maintenances, name)
+    is_drained = holder is not None and holder.status.phase == "Drained"
+    return HostView(name=name, in_use=caches.get(NODES, name) is not None and not is_drained)
 
 
 def look_at_work(workloads: Workloads, facts: MaintenanceFacts, *, fresh: bool) -> MaintenanceFacts:

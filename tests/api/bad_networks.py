@@ -147,8 +147,8 @@ NETWORKS = (
     ),
     Row(
         "a function of a card twice",
-        dpu(functions=[{"name": "pf0"}, {"name": "pf0"}]),
-        dpu(functions=[{"name": "pf0"}, {"name": "pf0vf0"}]),
+        dpu(card={"functions": [{"name": "pf0"}, {"name": "pf0"}]}),
+        dpu(card={"functions": [{"name": "pf0"}, {"name": "pf0vf0"}]}),
         ("spec.functions[1]", "Duplicate value"),
     ),
 )

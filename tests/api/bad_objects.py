@@ -296,15 +296,29 @@ RACKS = (
 )
 
 DPUS = (
-    Row("a DPU without server", dpu(serverRef=None), dpu(), ("spec.serverRef", "Required value")),
-    Row("NIC mode", dpu(mode="NIC"), dpu(mode="DPU"), ("INTERNAL_CPU_OFFLOAD_ENGINE=0", "cold power cycle")),
-    Row("an unknown mode", dpu(mode="Smart"), dpu(), ('supported values: "DPU", "NIC"',)),
+    Row("a DPU without host", dpu(card={"hostRef": None}), dpu(), ("spec.dpu.hostRef", "Required value")),
     Row(
-        "an out-of-band port in upper case",
-        dpu(oobMACAddress="52:54:00:AA:BB:CC"),
-        dpu(oobMACAddress="52:54:00:aa:bb:cc"),
-        ("write it as 52:54:00:aa:bb:cc",),
+        "NIC mode",
+        dpu(card={"mode": "NIC"}),
+        dpu(card={"mode": "DPU"}),
+        ("INTERNAL_CPU_OFFLOAD_ENGINE=0", "cold power cycle"),
     ),
+    Row("an unknown mode", dpu(card={"mode": "Smart"}), dpu(), ('supported values: "DPU", "NIC"',)),
+    Row(
+        "a DPU that is no arm64 machine",
+        dpu(architecture="x86_64"),
+        dpu(architecture="arm64"),
+        ("spec.architecture", "set spec.architecture to arm64"),
+    ),
+    Row("a DPU of no architecture", dpu(architecture=None), dpu(), ("set spec.architecture to arm64",)),
+    Row("a DPU's tenant", dpu(tenant="blue"), dpu(), ("spec.dpu", "of the server in which the card sits")),
+    Row(
+        "a DPU with ports on InfiniBand",
+        dpu(infinibandPorts=[{"guid": "0x506b4b0300a1b200"}]),
+        dpu(),
+        ("of the server in which the card sits",),
+    ),
+    Row("a DPU in itself", dpu("a", card={"hostRef": "a"}), dpu("a"), ("sits in another server",)),
     Row("a dotted name of a DPU", dpu("r01.dpu"), dpu("r01-dpu"), ("write r01-dpu",)),
 )
 

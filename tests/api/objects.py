@@ -39,8 +39,11 @@ def ipmi(**changes: Any) -> dict[str, Any]:
     return {"address": "ipmi://10.90.0.11", "protocol": "IPMI", **changes}
 
 
-def dpu(name: str = "r01-u01-dpu", **changes: Any) -> dict[str, Any]:
-    return _object("DPU", {"serverRef": "r01-u01", "bootMACAddress": "52:54:00:12:34:57"}, changes, name)
+def dpu(name: str = "r01-u01-dpu", card: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+    """A Server that is a DPU. card: changes of its spec.dpu."""
+    given = {key: value for key, value in ({"hostRef": "r01-u01"} | (card or {})).items() if value is not None}
+    spec = {"rackRef": "r01", "architecture": "arm64", "bootMACAddress": "52:54:00:12:34:57", "dpu": given}
+    return _object("Server", spec, changes, name)
 
 
 def address_block(name: str = "10.80.0.0", **changes: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.api import DPU, VPC, Server, VPCAttachment
+from provisioner.api import VPC, Server, VPCAttachment
 from provisioner.cluster.resources import of
 from tests.network.control.objects import attachment, pool, vpc
 from tests.network.control.world import World
@@ -66,7 +66,7 @@ def test_a_tenant_lifts_a_quarantine_of_its_own(world: World) -> None:
 
 def test_a_quarantine_of_a_function_holds_for_its_tenant_and_for_no_other(world: World) -> None:
     functions = [{"name": "pf0vf1", "tenant": "red", "quarantined": True}]
-    world.change(DPU, "d1", functions=functions)
+    world.change(Server, "d1", dpu={"functions": functions})
     world.add(attachment("red", "vf", "s1", function="pf0vf1"))
     world.settle()
     assert state(world, "d1") == ["Tenant", "Quarantined"]
@@ -121,7 +121,7 @@ def test_a_vpc_that_a_tenant_never_lets_go_of_keeps_no_identifier(world: World) 
 @pytest.fixture
 def peers(world: World) -> World:
     """Blue's VPC is a peer of red's, and red has a host on a DPU of blue's, too: a function of the card is its own."""
-    world.change(DPU, "d1", functions=[{"name": "pf0vf1", "tenant": "red"}])
+    world.change(Server, "d1", dpu={"functions": [{"name": "pf0vf1", "tenant": "red"}]})
     world.add(attachment("red", "vf", "s1", function="pf0vf1", addresses=["10.2.0.9"]))
     world.change(VPC, "main", "blue", peers=[{"namespace": "red", "name": "main"}])
     world.change(VPC, "main", "red", peers=[{"namespace": "blue", "name": "main"}])

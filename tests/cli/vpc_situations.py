@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from provisioner.api import DPU, VPC, DPUNetwork, NetworkClaim, SecurityGroup, Server, VPCAttachment
+from provisioner.api import VPC, DPUNetwork, NetworkClaim, SecurityGroup, Server, VPCAttachment
 from provisioner.api.codec import decode
 from provisioner.api.meta import rfc3339
 from provisioner.cli.vpc.subject import Hidden, Subject
@@ -65,10 +65,10 @@ def a_server(tenant: str | None = TENANT) -> Server:
     return decode(Server, body)
 
 
-def a_card(**spec: Any) -> DPU:
+def a_card(**spec: Any) -> Server:
     body = objects.card(CARD, SERVER, 1, **spec)
     body["spec"] = {key: value for key, value in body["spec"].items() if value is not None}
-    return decode(DPU, body)
+    return decode(Server, body)
 
 
 def a_network(observed: int | None, *, reason: str | None = None, message: str = "", generation: int = 7) -> DPUNetwork:

@@ -131,7 +131,7 @@ def test_what_may_be_shared_is_shared() -> None:
                 entry("b", 3, position="u1", rackRef="r09", bmc=chassis | {"systemID": "2"}),
                 entry("d", 6, bmc={"address": "https://bmc:8443"}),
                 entry("e", 7, bmc={"address": "http://bmc"}),
-                entry("a", 4, kind="DPU", serialNumber="X"),
+                entry("a-dpu", 4, dpu={"hostRef": "r01-u01"}, serialNumber="X"),
                 entry("c", 5, serialNumber="X"),
             ],
             [stored("r09", kind="Rack", subnets=[])],

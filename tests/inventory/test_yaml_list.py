@@ -138,7 +138,7 @@ def test_yaml_is_recognised_by_name_or_content(file: str) -> None:
         ),
         (
             "kind: Pod\n",
-            ["r01.yaml:1: kind Pod, expected one of Rack, Server, DPU; apply other kinds with kubectl apply"],
+            ["r01.yaml:1: kind Pod, expected one of Rack, Server; apply other kinds with kubectl apply"],
         ),
         (
             "kind: Server\nmetadata: {name: a}\nspec: {}\n",

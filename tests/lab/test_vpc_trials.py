@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.api import DPU, VPC, NetworkPool, SecurityGroup, Server, VPCAttachment
+from provisioner.api import VPC, NetworkPool, SecurityGroup, Server, VPCAttachment
 from provisioner.api.codec import decode
 from provisioner.api.errors import NeedsHuman
 from provisioner.lab.vpc_demo import site
@@ -95,7 +95,7 @@ def test_a_line_says_what_was_tried_what_must_come_of_it_and_what_did() -> None:
 
 
 def test_the_objects_are_such_as_the_api_knows() -> None:
-    kinds = {each.KIND.kind: each for each in (DPU, NetworkPool, Server, VPC, VPCAttachment, SecurityGroup)}
+    kinds = {each.KIND.kind: each for each in (NetworkPool, Server, VPC, VPCAttachment, SecurityGroup)}
     objects = [*site.registration(), *site.wishes("blue"), *site.wishes("green"), site.web_group()]
     decoded = [decode(kinds[each["kind"]], each) for each in objects if each["kind"] in kinds]
     attached = {(each.metadata.namespace, each.name): each for each in decoded if isinstance(each, VPCAttachment)}

@@ -164,7 +164,6 @@ def _network(cluster: Cluster, events: Events, shared: Surroundings) -> list[Con
     caches = shared.informers
     follow = NetworkInformers(
         servers=caches.servers,
-        dpus=caches.dpus,
         vpcs=caches.vpcs,
         attachments=caches.attachments,
         groups=caches.security_groups,

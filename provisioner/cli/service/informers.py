@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Any
 
 from provisioner.api import (
-    DPU,
     VPC,
     AddressBlock,
     DPUNetwork,
@@ -117,10 +116,6 @@ class SharedInformers:
     @cached_property
     def check_pods(self) -> Informer:
         return self._make(PODS, label_selector=CHECK_LABEL, trim=without_managed_fields)
-
-    @cached_property
-    def dpus(self) -> Informer:
-        return self._make(of(DPU), trim=without_managed_fields)
 
     @cached_property
     def vpcs(self) -> Informer:

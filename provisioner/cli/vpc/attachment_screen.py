@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from provisioner.api import DPU, DPUNetwork, Server
+from provisioner.api import DPUNetwork, Server
 from provisioner.api.conditions import find_condition
 from provisioner.api.meta import parse_time
 from provisioner.cli.kubectl.moments import ago
@@ -107,7 +107,7 @@ def _server(subject: Subject) -> Iterable[str]:
     for each in () if isinstance(subject.dpus, Hidden) else subject.dpus:
         tenant = tenant_of(each, server, function)
         if tenant != server.spec.tenant:
-            yield f"{function} of DPU {each.name} is assigned to {_namespace(tenant)} (spec.functions)"
+            yield f"{function} of DPU {each.name} is assigned to {_namespace(tenant)} (spec.dpu.functions)"
 
 
 def _namespace(tenant: str | None) -> str:
@@ -126,9 +126,10 @@ def _dpu(subject: Subject) -> Iterable[str]:
         yield _dpu_words(each)
 
 
-def _dpu_words(dpu: DPU) -> str:
+def _dpu_words(dpu: Server) -> str:
     rejected = ", rejected" if dpu.spec.acceptance == "Rejected" else ""
-    underlay = f"{dpu.spec.vtep_address} on the underlay" if dpu.spec.vtep_address else "no address on the underlay"
+    vtep = dpu.spec.dpu.vtep_address if dpu.spec.dpu is not None else None
+    underlay = f"{vtep} on the underlay" if vtep else "no address on the underlay"
     return f"{dpu.name}: {underlay}{rejected}"
 
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from ipaddress import ip_address
 from typing import TypeVar
 
-from provisioner.api import DPU, VPC, DPUNetwork, NetworkClaim, SecurityGroup, Server, VPCAttachment
+from provisioner.api import VPC, DPUNetwork, NetworkClaim, SecurityGroup, Server, VPCAttachment
 from provisioner.api.codec import decode
 from provisioner.api.errors import Forbidden, NotFound
 from provisioner.api.meta import Resource
@@ -43,7 +43,7 @@ class Subject:
     vpc: VPC | None
     groups: Mapping[str, SecurityGroup]
     server: Server | Hidden | None
-    dpus: tuple[DPU, ...] | Hidden
+    dpus: tuple[Server, ...] | Hidden
     network: DPUNetwork | Hidden | None
     claims: Mapping[str, NetworkClaim] | Hidden
     now: datetime
@@ -84,7 +84,7 @@ def read_subject(cluster: Cluster, attachment: VPCAttachment, now: datetime) -> 
     vpc = find(cluster, VPC, spec.vpc_ref, namespace=namespace)
     groups = read_groups(cluster, vpc, attachment)
     server = unless_hidden("Servers", lambda: find(cluster, Server, spec.server_ref))
-    dpus = unless_hidden("DPUs", lambda: _dpus_of(cluster, spec.server_ref))
+    dpus = unless_hidden("Servers", lambda: _dpus_of(cluster, spec.server_ref))
     bare = Subject(
         attachment=attachment, vpc=vpc, groups=groups, server=server, dpus=dpus, network=None, claims={}, now=now
     )
@@ -131,9 +131,9 @@ def unless_hidden(what: str, read: Callable[[], T]) -> T | Hidden:
         return Hidden(what)
 
 
-def _dpus_of(cluster: Cluster, server: str) -> tuple[DPU, ...]:
-    found = cluster.list(of(DPU), field_selector=f"spec.serverRef={server}").items
-    return tuple(decode(DPU, body) for body in found)
+def _dpus_of(cluster: Cluster, server: str) -> tuple[Server, ...]:
+    found = cluster.list(of(Server), field_selector=f"spec.dpu.hostRef={server}").items
+    return tuple(decode(Server, body) for body in found)
 
 
 def _claims(cluster: Cluster, names: Iterable[str]) -> dict[str, NetworkClaim]:

@@ -22,8 +22,7 @@ from typing import Any, Final
 
 import yaml
 
-from provisioner.api import DPU, Rack, Server
-from provisioner.api.dpu import DPUSpec
+from provisioner.api import Rack, Server
 from provisioner.api.errors import Refused
 from provisioner.api.rack import RackSpec
 from provisioner.api.schema import API_VERSION, json_name
@@ -31,7 +30,7 @@ from provisioner.api.server import ServerSpec
 from provisioner.api.values import parse_mac
 from provisioner.inventory.lists.entries import Entry, Mistake, Origin, PackingList
 
-SPECS: Final[dict[str, type]] = {Rack.KIND.kind: RackSpec, Server.KIND.kind: ServerSpec, DPU.KIND.kind: DPUSpec}
+SPECS: Final[dict[str, type]] = {Rack.KIND.kind: RackSpec, Server.KIND.kind: ServerSpec}
 _WHOLE_OBJECT: Final = ("apiVersion", "kind", "metadata", "spec", "status")
 _COMPACT: Final = ("rack", "defaults", "servers")
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, where PyYAML has it: ten times as fast

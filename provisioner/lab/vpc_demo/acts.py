@@ -123,7 +123,7 @@ def detach(stage: Stage, before: Shown) -> None:
         soon=True,
     )
     stage.checks("kubectl", "get netclaim of its hosts", NO_MORE, lambda: _claims(stage), soon=True)
-    stage.command("delete", "dpu", SECOND.name)
+    stage.command("delete", "server", SECOND.name)
     stage.checks(
         SECOND.name, "its agent's show prints", NO_MORE, lambda: ", ".join(residue(show(second))) or NO_MORE, soon=True
     )

@@ -122,12 +122,13 @@ def _machine(card: Card) -> tuple[Object, Object]:
     server = {"rackRef": "r01", "bootMACAddress": mac, "tenant": "blue", "acceptance": "Accepted"}
     lent = {"name": "pf1", "tenant": "green", "macAddress": mac}
     dpu = {
-        "serverRef": card.server,
+        "rackRef": "r01",
+        "architecture": "arm64",
         "bootMACAddress": mac.replace("52:54:00", "52:54:01"),
-        "vtepAddress": card.vtep,
-        "functions": [lent],
+        "acceptance": "Accepted",
+        "dpu": {"hostRef": card.server, "vtepAddress": card.vtep, "functions": [lent]},
     }
-    return _object("Server", card.server, server), _object("DPU", card.name, dpu)
+    return _object("Server", card.server, server), _object("Server", card.name, dpu)
 
 
 def _tenancy(tenant: str, person: str) -> tuple[Object, Object]:

@@ -7,7 +7,7 @@ from typing import Final
 
 from provisioner.api.maintenance import TimelineEntry
 from provisioner.api.meta import parse_time, rfc3339
-from provisioner.maintenance.facts import MaintenanceFacts, image_obstacle
+from provisioner.maintenance.facts import MaintenanceFacts, host_obstacle, image_obstacle
 from provisioner.maintenance.phases.reboot_methods import explain_no_method, possible_methods
 from provisioner.maintenance.requests.effective import may_interrupt, protected_jobs
 from provisioner.maintenance.status.record import Blocked, is_over
@@ -59,6 +59,9 @@ def obstacles(facts: MaintenanceFacts) -> list[Blocked]:
         found.append(
             ("Hold", node.name, f"Node '{node.name}' is held by a person: kubectl provision release {node.name}")
         )
+    of_host = host_obstacle(facts)
+    if facts.host is not None and of_host is not None:
+        found.append(("Server", facts.host.name, of_host))
     if not wanted.boots:
         if node is None:
             found.append(("Server", server.name, f"Server '{server.name}' has no Node that could be drained"))

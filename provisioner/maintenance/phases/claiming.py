@@ -10,7 +10,7 @@ from typing import Final
 from provisioner.api.maintenance import MaintenanceStatus, SlurmDrain
 from provisioner.api.meta import rfc3339, rfc3339_micro
 from provisioner.jobs.work import EvictionBlocked, JobKind, SlurmDrained, SlurmReserved
-from provisioner.maintenance.facts import MaintenanceFacts, close_reason, image_obstacle, taint_value
+from provisioner.maintenance.facts import MaintenanceFacts, close_reason, host_obstacle, image_obstacle, taint_value
 from provisioner.maintenance.phases.closing import record_drain
 from provisioner.maintenance.phases.reboot_methods import explain_no_method, next_method
 from provisioner.maintenance.phases.rebooting import begin_attempt
@@ -222,6 +222,9 @@ def _retreat(facts: MaintenanceFacts, now: datetime) -> tuple[Cause, str] | None
         return "PoolGone", f"NodePool '{moves_to}', to which Server '{facts.server_name}' was to move, is gone"
     if facts.node is not None and facts.node.held and facts.wanted is not None and facts.wanted.boots:
         return "Held", f"Node '{facts.node.name}' is held by a person"
+    of_host = host_obstacle(facts)
+    if of_host is not None:
+        return "HostInUse", of_host
     ready_to_look = facts.maintenance.status.phase != "Claiming" or noted(facts.maintenance.status, "Closed")
     jobs = protected_jobs(facts, now)
     if jobs and ready_to_look:

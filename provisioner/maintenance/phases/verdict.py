@@ -29,6 +29,7 @@ Cause = Literal[
     "NotVerified",
     "JobStarted",
     "Held",
+    "HostInUse",
     "OverBudget",
     "ImageUnavailable",
     "PoolGone",
@@ -55,6 +56,7 @@ FINAL_PHASE_OF: Final[dict[Cause, MaintenancePhase]] = {
 BACK_TO_WAITING: Final[tuple[Cause, ...]] = (
     "JobStarted",
     "Held",
+    "HostInUse",
     "OverBudget",
     "ImageUnavailable",
     "PoolGone",

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import structlog
 
-from provisioner.api import DPU, DPUNetwork
+from provisioner.api import DPUNetwork, Server
 from provisioner.api.codec import decode_shared
 from provisioner.api.errors import Refused
 from provisioner.cluster.client import Cluster
@@ -22,7 +22,7 @@ from provisioner.cluster.source import Object, spec_of
 from provisioner.network.control.compile.compile import compile_network, to_object
 from provisioner.network.control.facts import Facts
 from provisioner.network.control.grants import Grants
-from provisioner.network.control.informers import LEAVING_ANNOTATION, leaving_of
+from provisioner.network.control.informers import LEAVING_ANNOTATION, card_of, leaving_of
 from provisioner.network.control.writes import MANAGER, Compilations, Generations
 
 log = structlog.get_logger(__name__)
@@ -61,21 +61,21 @@ class DPUs:
         if not self._own.are_seen(name, self._look):
             return BEHIND_SECONDS
         with self._compilations.running():
-            body = self._facts.caches.dpus.get(name)
-            if body is None:
+            body = self._facts.caches.servers.get(name)
+            card = decode_shared(Server, body).spec.dpu if body is not None else None
+            if body is None or card is None:
                 return self._remove(name)
-            dpu = decode_shared(DPU, body)
-            rival = self._rival_of(dpu)
+            vtep = card.vtep_address
+            rival = self._rival_of(name, vtep)
             if rival is not None:
-                words = f"DPU '{name}' and DPU '{rival}' both have vtepAddress {dpu.spec.vtep_address}: give one of "
+                words = f"DPU '{name}' and DPU '{rival}' both have spec.dpu.vtepAddress {vtep}: give one of "
                 self._warn(body, "DuplicateVTEPAddress", f"{words}them its own")
             before = self._facts.caches.networks.get(name)
-            vtep = dpu.spec.vtep_address
             if vtep is None or (rival is not None and spec_of(before).get("vtepAddress") != vtep):
                 vtep = spec_of(before).get("vtepAddress")
             if vtep is None:
                 return None
-            self._grant(name, body)
+            self._grants.give(name)
             views = self._facts.views_on(name)
             self._write(name, before, to_object(compile_network(name, vtep, views)))
         return RESYNC_SECONDS
@@ -97,7 +97,7 @@ class DPUs:
                 written = self._cluster.apply(body, manager=MANAGER)
         except Refused as error:
             self.refused.add(name)
-            self._warn(self._facts.caches.dpus.get(name) or body, "NotCompiled", f"DPUNetwork was refused: {error}")
+            self._warn(self._facts.caches.servers.get(name) or body, "NotCompiled", f"DPUNetwork was refused: {error}")
             raise
         self.refused.discard(name)
         self._own.note(name, type_, written)
@@ -107,16 +107,6 @@ class DPUs:
             self._generations.note(name, function, generation)
         log.info("network of a dpu was compiled", dpu=name, generation=generation, ports=len(wanted.get("ports", ())))
 
-    def _grant(self, name: str, body: Object) -> None:
-        """A DPU and a Server of one name would be one user of the API server: the server would read what is the
-        DPU's."""
-        if self._facts.caches.servers.get(name) is None:
-            self._grants.give(name)
-            return
-        self._grants.take(name)
-        words = f"DPU '{name}' may not read its DPUNetwork: Server '{name}' would, too; register one of them by another"
-        self._warn(body, "NameTaken", f"{words} name")
-
     def _warn(self, body: Object, reason: str, message: str) -> None:
         """Once for each change of the words."""
         key = str(body["metadata"]["uid"]), reason
@@ -124,19 +114,19 @@ class DPUs:
             self._warned[key] = message
             self._events.record(body, "Warning", reason, message)
 
-    def _rival_of(self, dpu: DPU) -> str | None:
-        bodies = self._facts.lookups.dpus_by_vtep.get(dpu.spec.vtep_address) if dpu.spec.vtep_address else []
+    def _rival_of(self, name: str, vtep: str | None) -> str | None:
+        bodies = self._facts.lookups.dpus_by_vtep.get(vtep) if vtep else []
         names = sorted(str(each["metadata"]["name"]) for each in bodies)
-        return next((each for each in names if each != dpu.name), None)
+        return next((each for each in names if each != name), None)
 
     def _remove(self, name: str) -> float | None:
-        """Of a DPU that is gone."""
+        """Of a DPU that is gone, or is none any more."""
         network = self._facts.caches.networks.get(name)
         if network is None:
             self._compilations.note(name, None)
         if network is None and not self._grants.are_there(name):
             return None
-        if self._cluster.find(of(DPU), name) is not None:
+        if card_of(self._cluster.find(of(Server), name)):
             return BEHIND_SECONDS
         self._grants.take(name)
         if network is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TypeVar
 
-from provisioner.api import DPU, VPC, DPUNetwork, NetworkClaim, SecurityGroup, Server, VPCAttachment
+from provisioner.api import VPC, DPUNetwork, NetworkClaim, SecurityGroup, Server, VPCAttachment
 from provisioner.api.codec import decode_shared
 from provisioner.api.meta import Resource
 from provisioner.api.network_claim import address_claim
@@ -92,8 +92,8 @@ class Facts:
     def place_of(self, attachment: VPCAttachment) -> Place | Trouble:
         spec = attachment.spec
         server = look_up(Server, self.caches.servers, spec.server_ref)
-        bodies = self.lookups.dpus_by_server.get(spec.server_ref)
-        return place(attachment, server, [decode_shared(DPU, each) for each in bodies])
+        bodies = self.lookups.dpus_by_host.get(spec.server_ref)
+        return place(attachment, server, [decode_shared(Server, each) for each in bodies])
 
     def rival_of(self, at: Place) -> str | None:
         """Another DPU with the same address on the underlay."""

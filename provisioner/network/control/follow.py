@@ -11,6 +11,7 @@ from provisioner.cluster.work_queue import WorkQueue
 from provisioner.network.control.facts import Facts
 from provisioner.network.control.grants import DPU_LABEL
 from provisioner.network.control.informers import (
+    card_of,
     dpu_in,
     holder_of,
     is_released,
@@ -55,7 +56,6 @@ class Follow:
     def subscribe(self) -> None:
         caches = self._facts.caches
         caches.servers.subscribe(self.server_changed)
-        caches.dpus.subscribe(self.dpu_changed)
         caches.pools.subscribe(self.pool_changed)
         caches.claims.subscribe(self.claim_changed)
         caches.groups.subscribe(self.group_changed)
@@ -144,22 +144,18 @@ class Follow:
             self._queue_claims(self._lookups.released_by_vni.get(vni_in(body)))
 
     def server_changed(self, key: str, old: Maybe, new: Maybe) -> None:
-        if (old is None) != (new is None):
-            self._queues.dpus.add(key)  # a DPU of that name
         if _server_part(old) == _server_part(new):
             return
         self._queue_changed(self._lookups.attachments_by_server.get(key))
-
-    def dpu_changed(self, key: str, old: Maybe, new: Maybe) -> None:
-        if _essence(old) == _essence(new):
+        if not card_of(old) and not card_of(new):
             return
         self._queues.dpus.add(key)
         for body in (old, new):
-            spec = spec_of(body)
-            self._queue_changed(self._lookups.attachments_by_server.get(spec.get("serverRef")))
-            for rival in self._lookups.dpus_by_vtep.get(spec.get("vtepAddress")) if spec.get("vtepAddress") else ():
+            card = card_of(body)
+            self._queue_changed(self._lookups.attachments_by_server.get(card.get("hostRef")))
+            for rival in self._lookups.dpus_by_vtep.get(card.get("vtepAddress")) if card.get("vtepAddress") else ():
                 self._queues.dpus.add(rival["metadata"]["name"])
-                self._queue_changed(self._lookups.attachments_by_server.get(spec_of(rival).get("serverRef")))
+                self._queue_changed(self._lookups.attachments_by_server.get(card_of(rival).get("hostRef")))
 
     def group_changed(self, key: str, old: Maybe, new: Maybe) -> None:
         self._queues.groups.add_after(key, SETTLE_SECONDS)
@@ -223,8 +219,8 @@ class Follow:
             self._queues.attachments.add(key_of(body))
 
     def _queue_attachments_on(self, dpu: str) -> None:
-        server = spec_of(self._facts.caches.dpus.get(dpu)).get("serverRef")
-        self._queue_attachments(self._lookups.attachments_by_server.get(server))
+        host = card_of(self._facts.caches.servers.get(dpu)).get("hostRef")
+        self._queue_attachments(self._lookups.attachments_by_server.get(host))
 
     def _queue_claims(self, claims: Iterable[Object]) -> None:
         for claim in claims:
@@ -257,4 +253,5 @@ def _server_part(body: Maybe) -> Any:
     spec = spec_of(body)
     if body is None:
         return None
-    return spec.get("tenant"), spec.get("bootMACAddress"), spec.get("networkQuarantined"), spec.get("acceptance")
+    fields = ("tenant", "bootMACAddress", "networkQuarantined", "acceptance", "dpu")
+    return body["metadata"]["uid"], *(spec.get(each) for each in fields)

@@ -22,7 +22,6 @@ class NetworkInformers:
     """roles, bindings: those by which DPUs read their own object."""
 
     servers: Source
-    dpus: Source
     vpcs: Source
     attachments: Source
     groups: Source
@@ -59,13 +58,18 @@ class Lookups:
         self.released_by_vni = caches.claims.index(lambda body: [vni_in(body)] if is_released(body) else [])
         self.claims_by_dpu = caches.claims.index(lambda body: [dpu_in(body)])
         self.vni_claims = caches.claims.index(lambda body: ["VNI"] if spec_of(body).get("type") == "VNI" else [])
-        self.dpus_by_server = caches.dpus.index(lambda body: [spec_of(body).get("serverRef")])
-        self.dpus_by_vtep = caches.dpus.index(lambda body: [spec_of(body).get("vtepAddress")])
+        self.dpus_by_host = caches.servers.index(lambda body: filter(None, [card_of(body).get("hostRef")]))
+        self.dpus_by_vtep = caches.servers.index(lambda body: filter(None, [card_of(body).get("vtepAddress")]))
         self.networks_by_vni = caches.networks.index(vnis_held)
 
     def claims_of(self, uid: str | None) -> list[NetworkClaim]:
         """Those whose holder is the object with this uid."""
         return [decode_shared(NetworkClaim, each) for each in self.claims_by_holder.get(("uid", uid))]
+
+
+def card_of(server: Object | None) -> Mapping[str, Any]:
+    """What makes a Server a DPU (`spec.dpu`); nothing of one that is none."""
+    return spec_of(server).get("dpu") or {}
 
 
 def key_of(body: Object) -> str:

@@ -50,7 +50,6 @@ def leadership(controller_account: Cluster) -> Iterator[Callable[[], Callable[[]
 def informers_of(caches: SharedInformers) -> NetworkInformers:
     return NetworkInformers(
         servers=caches.servers,
-        dpus=caches.dpus,
         vpcs=caches.vpcs,
         attachments=caches.attachments,
         groups=caches.security_groups,

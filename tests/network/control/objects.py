@@ -12,10 +12,12 @@ def tenants_server(name: str, tenant: str, number: int) -> dict[str, Any]:
     return server(name, rackRef="r01", bootMACAddress=mac, tenant=tenant)
 
 
-def card(name: str, of_server: str, number: int, **changes: Any) -> dict[str, Any]:
+def card(name: str, host: str, number: int, acceptance: str = "Pending", **changes: Any) -> dict[str, Any]:
+    """A DPU. changes: of its spec.dpu."""
     mac = f"52:54:01:00:{number >> 8:02x}:{number & 255:02x}"
     vtep = f"10.255.{number >> 8}.{number & 255}"
-    return dpu(name, serverRef=of_server, bootMACAddress=mac, **{"vtepAddress": vtep} | changes)
+    given = {"hostRef": host, "vtepAddress": vtep} | changes
+    return dpu(name, given, bootMACAddress=mac, acceptance=acceptance)
 
 
 def in_namespace(kind: str, namespace: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:

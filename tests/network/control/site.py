@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from provisioner.api import DPU, VPC, DPUNetwork, NetworkClaim, NetworkPool, SecurityGroup, Server, VPCAttachment
+from provisioner.api import VPC, DPUNetwork, NetworkClaim, NetworkPool, SecurityGroup, Server, VPCAttachment
 from provisioner.api.codec import decode
 from provisioner.api.conditions import find_condition
 from provisioner.api.errors import ProvisionerError
@@ -111,7 +111,7 @@ class Site:
                     self.cluster.delete(of(kind), body["metadata"]["name"], namespace=namespace)
             self.cluster.delete(NAMESPACES, namespace)
         for name in self._servers:
-            self.cluster.delete(of(DPU), f"{name}-d")
+            self.cluster.delete(of(Server), f"{name}-d")
             self.cluster.delete(of(Server), f"{name}-s")
             self.cluster.delete(of(DPUNetwork), f"{name}-d")
         for name in self.claims():

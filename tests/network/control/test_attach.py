@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from provisioner.api import DPU, VPC, DPUNetwork, NetworkClaim, NetworkPool, SecurityGroup, Server, VPCAttachment
+from provisioner.api import VPC, DPUNetwork, NetworkClaim, NetworkPool, SecurityGroup, Server, VPCAttachment
 from provisioner.cluster.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, of
 from tests.network.control import objects
 from tests.network.control.objects import attachment, card, group, pool, rule, vpc
@@ -207,7 +207,7 @@ def test_a_server_that_is_given_to_another_tenant_is_taken_from_the_first_one(wo
 
 
 def test_a_function_may_be_another_tenants_than_the_server(world: World) -> None:
-    world.change(DPU, "d1", functions=[{"name": "pf0vf3", "tenant": "green"}])
+    world.change(Server, "d1", dpu={"functions": [{"name": "pf0vf3", "tenant": "green"}]})
     world.add(attachment("green", "v", "s1", function="pf0vf3"), attachment("blue", "a", "s1"))
     world.settle()
     assert world.ready("green", "v") == world.ready("blue", "a") == ("True", "Enforced")
@@ -346,12 +346,12 @@ def test_of_two_dpus_with_one_address_the_new_one_gets_nothing_and_the_old_one_k
     assert world.ready("blue", "new") == world.ready("blue", "vf") == ("False", "DuplicateVTEPAddress")
     assert "d1" not in world.message("blue", "new")
     assert world.spec("d1") == before
-    assert "DuplicateVTEPAddress" in world.events.reasons("DPU")
+    assert "DuplicateVTEPAddress" in world.events.reasons("Server")
     assert world.admin.find(of(DPUNetwork), "d4") is None
     world.change(VPCAttachment, "a", "blue", quarantined=True)
     world.settle()
     assert world.spec("d1")["ports"][0]["state"] == "Quarantined", "what is to be isolated is"
-    world.change(DPU, "d4", vtepAddress="10.255.0.4")
+    world.change(Server, "d4", dpu={"vtepAddress": "10.255.0.4"})
     world.settle(20)
     assert world.ready("blue", "new") == world.ready("blue", "vf") == ("True", "Enforced")
 
@@ -397,7 +397,7 @@ def test_the_dpunetwork_and_the_right_to_read_it_go_with_the_dpu(world: World) -
     world.settle()
     for type_ in (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS):
         assert world.admin.find(type_, "provisioner-dpu-d1") is not None
-    world.remove(DPU, "d1")
+    world.remove(Server, "d1")
     world.settle(40)
     assert world.admin.find(of(DPUNetwork), "d1") is None
     assert world.ready("blue", "a") == ("False", "NoDPU")
@@ -406,15 +406,13 @@ def test_the_dpunetwork_and_the_right_to_read_it_go_with_the_dpu(world: World) -
         assert world.admin.find(type_, "provisioner-dpu-d1") is None
 
 
-def test_a_dpu_with_the_name_of_a_server_is_given_nothing_to_read(world: World) -> None:
-    world.settle()
-    world.add(objects.tenants_server("d2", "blue", 99))
-    world.settle()
-    assert world.admin.find(CLUSTER_ROLES, "provisioner-dpu-d2") is None
-    assert "NameTaken" in world.events.reasons("DPU")
-    world.remove(Server, "d2")
+def test_a_server_that_is_no_dpu_any_more_has_nothing_to_read(world: World) -> None:
     world.settle()
     assert world.admin.find(CLUSTER_ROLES, "provisioner-dpu-d2") is not None
+    world.change(Server, "d2", dpu=None)
+    world.settle()
+    assert world.admin.find(CLUSTER_ROLES, "provisioner-dpu-d2") is None
+    assert world.admin.find(of(DPUNetwork), "d2") is None
 
 
 def test_peers_reach_each_other_once_both_say_so(world: World) -> None:
@@ -487,7 +485,8 @@ def test_whatever_changed_another_leader_who_has_kept_nothing_finds_nothing_to_w
             world.change(Server, f"s{number}", networkQuarantined=draw.random() < 0.5)
         elif what == 3:
             functions = [{"name": "pf1", "tenant": tenant, "quarantined": draw.random() < 0.3}]
-            world.change(DPU, f"d{number}", functions=functions, vtepAddress=f"10.255.9.{draw.randint(1, 4)}")
+            card_of_it = {"functions": functions, "vtepAddress": f"10.255.9.{draw.randint(1, 4)}"}
+            world.change(Server, f"d{number}", dpu=card_of_it)
         elif what == 4 and world.admin.find(of(VPCAttachment), f"a{number}", namespace=tenant):
             world.remove(VPCAttachment, f"a{number}", tenant)
         elif what == 5:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provisioner.api import VPC, DPUNetwork, Server, VPCAttachment
-from provisioner.api import dpu as registered
+from provisioner.api import Server
 from provisioner.api.dpu_network import DPUNetworkSpec
 from provisioner.cluster.resources import of
 from provisioner.lab.control_plane.kubelet_files import join_as
@@ -222,6 +222,6 @@ def test_a_dpu_that_is_deleted_is_released_by_its_agent(machines: Machines, site
     """The right to read its DPUNetwork goes with it: the agent cannot ask whether it is gone."""
     machines.attach(machines.blue, 0)
     assert machines.dpus[0].domains() != []
-    cluster.delete(of(registered.DPU), f"{machines.names[0]}-d")
+    cluster.delete(of(Server), f"{machines.names[0]}-d")
     eventually(lambda: machines.dpus[0].domains() == [], "nothing of a tenant is left")
     eventually(lambda: "chain" not in machines.dpus[0].output("nft", "list", "ruleset"), "no rule is left")

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from provisioner.api import (
-    DPU,
     VPC,
     DPUNetwork,
     NetworkClaim,
@@ -87,7 +86,6 @@ class World:
         self.door.last, self.door.writes = None, []
         kinds: dict[str, ResourceType] = {
             "servers": of(Server),
-            "dpus": of(DPU),
             "vpcs": of(VPC),
             "attachments": of(VPCAttachment),
             "groups": of(SecurityGroup),

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from provisioner.api import DPU, Server, VPCAttachment
+from provisioner.api import Server, VPCAttachment
 from provisioner.api.dpu import DPUFunction
 from provisioner.network.control.trouble import Trouble
 
@@ -30,8 +30,8 @@ class Place:
         return f"{self.dpu}/{self.function}"
 
 
-def place(attachment: VPCAttachment, server: Server | None, dpus: Sequence[DPU]) -> Place | Trouble:
-    """The place that `attachment` asks for. `dpus`: those whose serverRef is its server."""
+def place(attachment: VPCAttachment, server: Server | None, dpus: Sequence[Server]) -> Place | Trouble:
+    """The place that `attachment` asks for. `dpus`: those that sit in its server."""
     spec, namespace = attachment.spec, attachment.metadata.namespace
     assigned = server is not None and server.spec.tenant == namespace
     own = [each for each in dpus if tenant_of(each, server, spec.function) == namespace]
@@ -65,30 +65,32 @@ def place(attachment: VPCAttachment, server: Server | None, dpus: Sequence[DPU])
             reason="DPURejected",
             message=f"DPU '{dpu.name}' was rejected by the administrators, and enforces nothing: attach another server",
         )
-    if dpu.spec.vtep_address is None:
+    vtep = dpu.spec.dpu.vtep_address if dpu.spec.dpu is not None else None
+    if vtep is None:
         return Trouble(
             reason="NoVTEPAddress",
-            message=f"DPU '{dpu.name}' has no address on the underlay: have its administrators set spec.vtepAddress",
+            message=f"DPU '{dpu.name}' has no address on the underlay: have its administrators set spec.dpu.vtepAddress "
+            "of that Server",
         )
     mac_address = mac_address_of(dpu, server, spec.function)
     own_function = _own(dpu, spec.function)
     return Place(
         dpu=dpu.name,
-        vtep=dpu.spec.vtep_address,
+        vtep=vtep,
         function=spec.function,
         mac_address=mac_address,
         is_quarantined=server.spec.network_quarantined or (own_function is not None and own_function.quarantined),
     )
 
 
-def _without_dpu(attachment: VPCAttachment, server: Server, dpus: Sequence[DPU]) -> Trouble:
+def _without_dpu(attachment: VPCAttachment, server: Server, dpus: Sequence[Server]) -> Trouble:
     """Of a server that is the namespace's own."""
     spec = attachment.spec
     if spec.dpu_ref is None and not dpus:
         return Trouble(
             reason="NoDPU",
             message=f"Server '{server.name}' has no DPU, and nothing else enforces a VPC: have its administrators "
-            "register the card (kind DPU, spec.serverRef)",
+            "register the card (a Server with spec.dpu.hostRef)",
         )
     if spec.dpu_ref is not None and all(each.name != spec.dpu_ref for each in dpus):
         return Trouble(
@@ -99,11 +101,11 @@ def _without_dpu(attachment: VPCAttachment, server: Server, dpus: Sequence[DPU])
     return Trouble(
         reason="FunctionNotAssigned",
         message=f"{spec.function} of Server '{server.name}' is assigned to another namespace than the server: attach "
-        "another function, or have the administrators change spec.functions of the DPU",
+        "another function, or have the administrators change spec.dpu.functions of the DPU",
     )
 
 
-def tenant_of(dpu: DPU, server: Server | None, function: str) -> str | None:
+def tenant_of(dpu: Server, server: Server | None, function: str) -> str | None:
     """The namespace whose attachments a function takes."""
     own = _own(dpu, function)
     if own is not None and own.tenant is not None:
@@ -111,7 +113,7 @@ def tenant_of(dpu: DPU, server: Server | None, function: str) -> str | None:
     return server.spec.tenant if server is not None else None
 
 
-def mac_address_of(dpu: DPU, server: Server, function: str) -> str:
+def mac_address_of(dpu: Server, server: Server, function: str) -> str:
     """The MAC address that the host has on a function: as registered; pf0 boots; others have one of their own that is
     administered locally, and always the same."""
     own = _own(dpu, function)
@@ -123,5 +125,6 @@ def mac_address_of(dpu: DPU, server: Server, function: str) -> str:
     return ":".join(f"{byte:02x}" for byte in (digest[0] & 0xFC | 0x02, *digest[1:6]))
 
 
-def _own(dpu: DPU, function: str) -> DPUFunction | None:
-    return next((each for each in dpu.spec.functions if each.name == function), None)
+def _own(dpu: Server, function: str) -> DPUFunction | None:
+    functions = dpu.spec.dpu.functions if dpu.spec.dpu is not None else ()
+    return next((each for each in functions if each.name == function), None)
