@@ -69,7 +69,7 @@ def claims_of(spec: Object, status: Object | None = None) -> Iterator[Claim]:
         # One BMC may serve several systems of a chassis. Without a systemID it is whichever one the BMC has.
         system = f"system {bmc['systemID']}" if bmc.get("systemID") else ""
         yield Claim("BMC address", bmc_endpoint(bmc["address"]), system)
-    if spec.get("position") and spec.get("rackRef"):
+    if spec.get("position") and spec.get("rackRef") and not spec.get("dpu"):
         yield Claim("position", f"{spec['position']} of rack {spec['rackRef']}")
 
 

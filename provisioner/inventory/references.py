@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from ipaddress import AddressValueError, IPv4Address
 
 from provisioner.api import Rack
@@ -24,13 +24,21 @@ def known_racks(entries: Iterable[Entry], existing: Iterable[Rack]) -> dict[str,
     return racks
 
 
-def find_dangling(entries: Iterable[Entry], racks: Mapping[str, Rack]) -> tuple[Mistake, ...]:
-    """Servers whose rack, subnet or address cannot be."""
+def find_dangling(
+    entries: Sequence[Entry], racks: Mapping[str, Rack], servers: Collection[str]
+) -> tuple[Mistake, ...]:
+    """Servers whose rack, subnet, address or host cannot be. `servers`: names of those in the cluster."""
     mistakes = []
+    named = {entry.name for entry in entries if entry.kind == "Server"}
     for entry in entries:
         if entry.kind == "Server":
             mistake = _dangling(entry, racks)
             mistakes += [mistake] if mistake else []
+            host = (entry.spec.get("dpu") or {}).get("hostRef")
+            if host is not None and host not in named and host not in servers:
+                observed = f"DPU {entry.name} sits in Server {host}, which is neither in the file nor registered"
+                remedy = "put that server into the file, or correct the name"
+                mistakes.append(Mistake(entry.origin, observed, "a server that exists", remedy))
     return tuple(mistakes)
 
 

@@ -100,7 +100,8 @@ def plan_registration(cluster: Cluster, packing_list: PackingList, *, acceptance
         settle_acceptance(name_credentials(entry), now.get((entry.kind, entry.name)), acceptance) for entry in entries
     ]
     racks = [decode(Rack, body) for body in existing if body["kind"] == "Rack"]
-    mistakes = [*find_duplicates(entries, existing), *find_dangling(entries, known_racks(entries, racks))]
+    servers = {body["metadata"]["name"] for body in existing if body["kind"] == "Server"}
+    mistakes = [*find_duplicates(entries, existing), *find_dangling(entries, known_racks(entries, racks), servers)]
     secrets = patience.call(lambda: _read_secrets(cluster, entries))
     written = {(entry.kind, entry.name) for entry in entries if entry.kind == Rack.KIND.kind}
     steps: list[Step] = []

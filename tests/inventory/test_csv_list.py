@@ -162,6 +162,27 @@ def test_every_mistake_is_reported_at_once_with_line_and_column() -> None:
     assert "6 mistakes" in str(bad.value)
 
 
+def test_a_card_is_a_machine_of_its_own_in_the_server_that_its_row_names() -> None:
+    entries, mistakes = read(
+        "Slot;S/N;MAC;BMC IP;Installed in;VTEP\n"
+        "12;A;52:54:00:aa:bb:01;10.90.0.1;;\n"
+        "12;B;52:54:00:aa:bb:02;10.90.0.2;r01-u12;10.100.0.12\n",
+        pool="gpu",
+    )
+    assert mistakes == ()
+    host, card = entries
+    assert (host.name, card.name) == ("r01-u12", "r01-u12-dpu")
+    assert "dpu" not in host.spec
+    assert card.spec["dpu"] == {"hostRef": "r01-u12", "vtepAddress": "10.100.0.12"}
+    assert (card.spec["architecture"], card.spec["bmc"]["address"]) == ("arm64", "https://10.90.0.2")
+    assert (host.spec["nodePoolRef"], card.spec.get("nodePoolRef")) == ("gpu", None)
+
+
+def test_an_underlay_address_without_the_server_of_the_card_is_a_mistake() -> None:
+    _, mistakes = read("Name,MAC,VTEP\na,52:54:00:00:00:01,10.100.0.1\n")
+    assert [mistake.remedy for mistake in mistakes] == ["fill in the column dpu-of"]
+
+
 def test_without_a_rack_the_row_says_how_to_give_one() -> None:
     _, mistakes = read_csv("Name,MAC\na,52:54:00:00:00:01\n", "x.csv")
     assert [mistake.remedy for mistake in mistakes] == ["give --rack NAME or a column Rack"]

@@ -198,16 +198,31 @@ class _Reading:
             "subnetName": cells.get("subnetName"),
             "bootAddress": cells.get("bootAddress"),
             "interfaces": self._interfaces(),
-            "nodePoolRef": cells.get("nodePoolRef", pool),
+            # A card boots no image of the servers'.
+            "nodePoolRef": cells.get("nodePoolRef", pool if "dpu.hostRef" not in cells else None),
             "endorsementKeySHA256": cells.get("endorsementKeySHA256"),
             "bmc": self._bmc(),
+            "dpu": self._dpu(),
         }
         return {key: value for key, value in spec.items() if value}
 
+    def _dpu(self) -> dict[str, str] | None:
+        """Of a row that is a card in another server."""
+        cells = self.row.cells
+        if "dpu.hostRef" not in cells:
+            if "dpu.vtepAddress" in cells:
+                self._wrong("dpu.vtepAddress", "no server in which the card sits", "its name", "fill in the column dpu-of")
+            return None
+        vtep = {"vtepAddress": cells["dpu.vtepAddress"]} if "dpu.vtepAddress" in cells else {}
+        return {"hostRef": _label(cells["dpu.hostRef"]), **vtep}
+
     def _name(self, spec: Mapping[str, Any]) -> str | None:
-        """The name in the row; else rack and position, else rack and serial number."""
+        """The name in the row; of a card else that of its server with -dpu; else rack and position, else rack and serial
+        number."""
         if "name" in self.row.cells:
             return _label(self.row.cells["name"])
+        if "dpu" in spec:
+            return f"{spec['dpu']['hostRef']}-dpu"
         tail = spec.get("position") or spec.get("serialNumber")
         if tail is None or "rackRef" not in spec:
             self._wrong("name", "no name", "a name, a position or a serial number to name it by", "fill one in")
@@ -217,7 +232,7 @@ class _Reading:
     def _architecture(self) -> str | None:
         sent = self.row.cells.get("architecture")
         if sent is None:
-            return None
+            return "arm64" if "dpu.hostRef" in self.row.cells else None
         known = _ARCHITECTURES.get(sent.lower().replace("-", "_"))
         if known is None:
             self._wrong("architecture", repr(sent), "x86_64 or arm64", "correct it")

@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeGuard
 Column = Literal[
     "name", "rackRef", "position", "serialNumber", "systemUUID", "architecture", "bootMACAddress", "bootAddress",
     "subnetName", "nodePoolRef", "endorsementKeySHA256", "bmc.address", "bmc.macAddress", "bmc.credentialsName",
-    "bmc.systemID", "bmc.protocol", "bmc.allowPlainHTTP", "username", "password",
+    "bmc.systemID", "bmc.protocol", "bmc.allowPlainHTTP", "username", "password", "dpu.hostRef", "dpu.vtepAddress",
 ]  # fmt: skip
 
 _SPELLINGS: Final[dict[Column, tuple[str, ...]]] = {
@@ -60,6 +60,8 @@ _SPELLINGS: Final[dict[Column, tuple[str, ...]]] = {
         *("idrac default password", "ipmi password", "ipmi pass", "default password", "factory password", "password"),
         *("unique password", "pwd"),
     ),
+    "dpu.hostRef": ("dpu of", "dpu in", "card in", "parent", "parent server", "parent host", "installed in"),
+    "dpu.vtepAddress": ("vtep", "vtep address", "vtep ip", "tunnel ip", "tunnel address", "overlay ip"),
 }  # fmt: skip
 
 _GERMAN: Final = (
