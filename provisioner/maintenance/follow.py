@@ -12,6 +12,7 @@ from provisioner.cluster.source import Source, phase_of, spec_of, when_changed
 from provisioner.maintenance.phases.budget import age_of, part_of
 from provisioner.rules.assigned_image import boots_of_pool
 from provisioner.rules.bootability import availability_of
+from provisioner.rules.dpus import hosts
 from provisioner.rules.pool_of_server import current_pool_in
 
 Json = Mapping[str, Any]
@@ -48,7 +49,7 @@ def follow(informers: MaintenanceInformers, add: Callable[[str], None]) -> None:
         lambda each: () if phase_of(each) in FINAL_PHASES else (_server(each), ALL)
     )
     waiting = informers.maintenances.index(lambda each: (part_of(each),))
-    dpus = informers.servers.index(lambda each: filter(None, [(spec_of(each).get("dpu") or {}).get("hostRef")]))
+    dpus = informers.servers.index(hosts)
 
     def add_waiting(matches: Callable[[str], bool]) -> None:
         """The servers, of those that match, that have a Maintenance which has not ended."""

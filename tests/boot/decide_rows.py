@@ -82,6 +82,7 @@ class Row:
     stage: str | None = None
     other_node: str | None = None
     maintenance: Maintenance | None = None
+    awaited: tuple[str, ...] = ()
 
 
 NO_BMC: dict[str, Any] = {"bmc": None}
@@ -90,6 +91,23 @@ READY_ONCE: dict[str, Any] = {"power": POWERED, "join": JOINED, "ready_time": at
 DUPLICATE = condition("Accepted", "False", "Duplicate", "Server r01-u01 claims what Server r01-u02 has already")
 
 WAITING = [
+    Row(
+        "one that was switched on waits for its card",
+        "WaitsForDPU",
+        status=status(power=POWERED),
+        awaited=("r01-u01-dpu",),
+        says="kubectl describe server r01-u01-dpu",
+        stage="Firmware",
+    ),
+    Row(
+        "and is not reset meanwhile, which would take the card's power away",
+        "WaitsForDPU",
+        seconds=2282,
+        status=status(power=POWERED),
+        awaited=("r01-u01-dpu",),
+        says="DPU 'r01-u01-dpu'",
+        stage="Firmware",
+    ),
     Row(
         "an unaccepted server waits for a person",
         "PendingAcceptance",
@@ -263,6 +281,14 @@ WAITING = [
 
 ORDERING = [
     Row("a new server is booted", "Ordered", status=status(order=None), orders="FirstBoot", stage="Ordered"),
+    Row(
+        "also while its card is awaited, which has its power from it",
+        "Ordered",
+        status=status(order=None),
+        orders="FirstBoot",
+        stage="Ordered",
+        awaited=("r01-u01-dpu",),
+    ),
     Row(
         "a Node that was made for it and never ran does not hinder that",
         "Ordered",

@@ -54,6 +54,7 @@ def facts_of(row: Row) -> OrderFacts:
         node=row.node,
         other_node=row.other_node,
         maintenance=row.maintenance,
+        awaited=row.awaited,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from provisioner.api.dpu import DPU
 from provisioner.api.server import BootOrder, Server, ServerStatus
 from provisioner.boot.observe.server_index import ServerIndex
 from provisioner.boot.script import renderer
@@ -80,6 +81,23 @@ def test_a_booting_servers_progress_costs_nothing(tmp_path: Path) -> None:
     status = ServerStatus(address="10.80.0.21", subnet_name="boot", boot_stage="Root")
     world.servers.put(server(status=status))
     assert not world.renderer._changed
+
+
+def test_a_server_waits_for_the_dpu_in_it_and_boots_once_that_is_ready(tmp_path: Path) -> None:
+    def card(ready: Any) -> Server:
+        given = server("r01-u01-dpu", boot_mac_address=mac(1), architecture="arm64", dpu=DPU(host_ref="r01-u01"))
+        return replace(given, status=replace(given.status, conditions=(condition("Ready", ready),)))
+
+    world = World(tmp_path, server(), server("r01-u02", boot_mac_address=mac(2)), card("False"))
+    world.renderer.render_all()
+    assert "DPU 'r01-u01-dpu'" in world.text()
+    assert "kernel" in world.text(mac(2).replace(":", "-")), "it is no card of that one"
+    world.servers.put(card("True"))
+    assert world.changed() == 1
+    assert "kernel" in world.text()
+    world.servers.put(card("Unknown"))
+    assert world.changed() == 1
+    assert "WaitsForDPU" in world.text()
 
 
 def test_a_pools_new_image_reaches_its_servers_alone(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnedStatus, OwnWrite
 from provisioner.cluster.resources import LEASES, NODE_LEASES, NODES, of
 from provisioner.cluster.source import look_up
 from provisioner.rules.assigned_image import next_image_name
+from provisioner.rules.dpus import awaiting
 from provisioner.rules.liveness import LeaseWatch, NodeLife, read_life
 from provisioner.rules.pool_of_server import next_pool_name, ordered_pool_name
 
@@ -71,6 +72,7 @@ class BootController:
         self._leases = leases or LeaseWatch(time.monotonic)
         self._nodes_by_machine = informers.nodes.index(machine_keys)
         self._unfinished = informers.maintenances.index(_unfinished_by_server)
+        self._awaited = informers.servers.index(awaiting)
 
     def reconcile(self, name: str) -> float | None:
         """Bring the Server's status up to date; returns when to look again. Raises: Retryable, NeedsHuman."""
@@ -145,6 +147,7 @@ class BootController:
             node=self._judge_node(node, lease),
             other_node=self._find_other_node(server) if order is None else None,
             maintenance=maintenance,
+            awaited=tuple(str(each["metadata"]["name"]) for each in self._awaited.get(server.name)),
         )
         return decide(facts, self._now(), str(uuid.UUID(int=self._rng.getrandbits(128), version=4)))
 

@@ -21,6 +21,7 @@ from provisioner.boot.orders.status import compose
 from provisioner.boot.script.choose import find_obstacle
 from provisioner.rules.boot_order import has_fetched, is_ordered_boot, is_settled
 from provisioner.rules.bootability import Obstacle, runs_as_other_node
+from provisioner.rules.dpus import find_awaited_dpu
 
 ALIVE_AGAIN_SECONDS: Final = 5.0
 """Leases are not watched for each renewal: where one stands in the way, it is looked at so often."""
@@ -111,6 +112,9 @@ def _needy(facts: OrderFacts, now: datetime, new_id: str) -> Assessment | None:
     order = next_order(facts, need, new_id, now)
     ordered = replace(facts, server=replace(server, status=replace(server.status, order=order, ready_time=None)))
     obstacle = find_obstacle(ordered.server, facts.next_pool, facts.next_image, facts.rack)
+    if need.reason == "TimedOut":
+        # It waits in its firmware, and another reset would take the card's power away, too.
+        obstacle = obstacle or find_awaited_dpu(server.name, facts.awaited)
     looks_again = None
     if need.reason == "FirstBoot" and facts.other_node is not None and obstacle is None:
         obstacle, looks_again = runs_as_other_node(server, facts.other_node), ALIVE_AGAIN_SECONDS
@@ -160,6 +164,7 @@ def _obstructed(facts: OrderFacts) -> Assessment | None:
     if has_fetched(facts.server):
         return None
     obstacle = find_obstacle(facts.server, facts.pool, facts.ordered_image, facts.rack)
+    obstacle = obstacle or find_awaited_dpu(facts.server.name, facts.awaited)
     if obstacle is None:
         return None
     stage = current_stage(facts.server, facts.pool)

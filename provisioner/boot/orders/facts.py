@@ -16,7 +16,7 @@ class OrderFacts:
 
     pool, ordered_image: NodePool and Image of the current order. next_pool, next_image: those of an order that were
     given now. other_node: the name of a living Node that is this machine under another name. maintenance: the one that
-    holds the server.
+    holds the server. awaited: names of the DPUs in it that its boot waits for.
     """
 
     server: Server
@@ -28,6 +28,7 @@ class OrderFacts:
     node: NodeLife | None
     other_node: str | None = None
     maintenance: Maintenance | None = None
+    awaited: tuple[str, ...] = ()
 
     @property
     def has_lost_its_power(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,6 +11,7 @@ from provisioner.api.errors import Refused
 from provisioner.boot.script.kernel_arguments import BootUrls, check_word, find_subnet, kernel_arguments
 from provisioner.rules import bootability
 from provisioner.rules.bootability import Obstacle
+from provisioner.rules.dpus import find_awaited_dpu
 
 _ANY_URLS: Final = BootUrls(boot="http://boot-host", join="https://boot-host")
 """What an argument may be does not depend on which boot host renders it."""
@@ -41,13 +43,19 @@ BootTarget = Boot | Wait
 
 
 def choose_boot_target(
-    server: Server, pool: NodePool | None, image: Image | None, rack: Rack | None, urls: BootUrls
+    server: Server,
+    pool: NodePool | None,
+    image: Image | None,
+    rack: Rack | None,
+    urls: BootUrls,
+    awaited: Sequence[str] = (),
 ) -> BootTarget:
-    """Decide what `server` boots. `image` is the one that rules.assigned_image.current_image_name tells.
+    """Decide what `server` boots. `image` is the one that rules.assigned_image.current_image_name tells. `awaited`: the
+    DPUs in it that its boot waits for.
 
     Never raises for what is written in objects: an unusable value becomes a Wait that names it.
     """
-    obstacle = bootability.find_obstacle(server, pool, image, rack)
+    obstacle = bootability.find_obstacle(server, pool, image, rack) or find_awaited_dpu(server.name, awaited)
     if obstacle is not None:
         return _wait(server, obstacle)
     if pool is None or image is None or rack is None:

@@ -27,6 +27,7 @@ from provisioner.boot.script.render import render_first_script, render_script
 from provisioner.cluster.source import Object, Source
 from provisioner.rules.assigned_image import current_image_name, images_of_pool
 from provisioner.rules.bootability import availability_of
+from provisioner.rules.dpus import awaited_by, awaiting
 from provisioner.rules.identity import boot_mac
 from provisioner.rules.pool_of_server import booting_pool_name
 
@@ -56,6 +57,7 @@ class ScriptRenderer:
         self._urls = urls
         self.folder = folder
         self._written: dict[str, str] = {}
+        self._awaited = index.servers.index(awaiting)
         self._changed: set[str] = set()
         self._wake = threading.Condition()
         self._rebuilt = threading.Event()
@@ -160,7 +162,8 @@ class ScriptRenderer:
             rack = read.object(Rack, self._racks, server.spec.rack_ref)
             pool = read.object(NodePool, self._pools, booting_pool_name(server))
             image = read.object(Image, self._images, current_image_name(server, pool))
-            return render_script(choose_boot_target(server, pool, image, rack, self._urls))
+            awaited = [str(each["metadata"]["name"]) for each in self._awaited.get(server.name)]
+            return render_script(choose_boot_target(server, pool, image, rack, self._urls, awaited))
         except ProvisionerError as error:  # an object of a newer version, say: the machine waits, the others go on
             name = found["metadata"]["name"]
             log.warning("server's script cannot be rendered", server=name, error=str(error))
@@ -183,6 +186,9 @@ class ScriptRenderer:
         return all(source.has_synced for source in (self._index.servers, self._pools, self._images, self._racks))
 
     def _server_changed(self, _: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
+        if awaited_by(old) != awaited_by(new):
+            hosts = (self._index.servers.get(host) for host in (awaited_by(old), awaited_by(new)) if host is not None)
+            self._mark({mac for host in hosts if host is not None and (mac := boot_mac(host)) is not None})
         if old is not None and new is not None and _inputs(old) == _inputs(new):
             return
         self._mark({mac for server in (old, new) if server is not None and (mac := boot_mac(server)) is not None})

@@ -1,0 +1,50 @@
+"""What a server and the BlueField cards in it have to wait for of each other. Pure.
+
+A card has its power from its server: that is switched on first, and its firmware waits, asking what to boot, until the
+card runs by which its network goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from provisioner.rules.bootability import Obstacle
+
+
+def host_of(server: Mapping[str, Any] | None) -> str | None:
+    """The server in which a DPU sits, of its JSON; None of what is no DPU."""
+    name = (((server or {}).get("spec") or {}).get("dpu") or {}).get("hostRef")
+    return str(name) if name else None
+
+
+def hosts(server: Mapping[str, Any]) -> Iterable[str]:
+    """Keys of an index: `host_of`, if any."""
+    return filter(None, [host_of(server)])
+
+
+def awaited_by(server: Mapping[str, Any] | None) -> str | None:
+    """The server whose boot waits for this one, by its JSON: a DPU that is to run, and does not yet."""
+    spec = (server or {}).get("spec") or {}
+    is_to_run = spec.get("acceptance") == "Accepted" and spec.get("nodePoolRef") and spec.get("powerState", "On") == "On"
+    conditions = ((server or {}).get("status") or {}).get("conditions") or ()
+    is_ready = any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+    return host_of(server) if is_to_run and not is_ready else None
+
+
+def awaiting(server: Mapping[str, Any]) -> Iterable[str]:
+    """Keys of an index: `awaited_by`, if any."""
+    return filter(None, [awaited_by(server)])
+
+
+def find_awaited_dpu(server: str, dpus: Sequence[str]) -> Obstacle | None:
+    """`dpus`: names of those in `server` that are awaited."""
+    if not dpus:
+        return None
+    name = min(dpus)
+    return Obstacle(
+        "WaitsForDPU",
+        f"DPU '{name}', by which the network of Server '{server}' goes, is not Ready yet",
+        f"see kubectl describe server {name}; to boot without it: "
+        f"""kubectl patch server {name} --type=merge -p '{{"spec":{{"acceptance":"Rejected"}}}}'""",
+    )
