@@ -14,7 +14,13 @@ from typing import Final, Literal
 from provisioner.api import VPC, SecurityGroup, VPCAttachment
 from provisioner.api.security_group import Direction, Protocol, SecurityRule
 from provisioner.network.control.compile.peers import FindVPC, judge_peer, key_of, named_peers
-from provisioner.network.control.compile.security import OrderedRule, group_trouble, groups_of, in_order
+from provisioner.network.control.compile.security import (
+    OrderedRule,
+    group_trouble,
+    groups_of,
+    in_order,
+    remembers_what_passes,
+)
 from provisioner.network.control.compile.view import forwarding_state
 from provisioner.network.control.trouble import Trouble
 
@@ -251,7 +257,8 @@ def _answers(
     """What a side's rules make of answers, which go in `direction`. `asking`: its shares of what was asked. A stateful
     rule lets the answers to what it lets pass through, too; the others come to a port that nobody knows before."""
     passing = [each for each in asking if each.allowed]
-    if passing and all(each.by is not None and each.by.group.spec.stateful for each in passing):
+    by_none = remembers_what_passes(rules)
+    if passing and all(each.by.group.spec.stateful if each.by is not None else by_none for each in passing):
         return "Pass"
     extent = extent_of(decide(rules, direction, other, Packets(protocol=asked.protocol)))
     return {"All": "Pass", "Some": "Depend", "None": "Drop"}[extent]  # type: ignore[return-value]

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from provisioner.api import VPC, SecurityGroup, VPCAttachment
 from provisioner.api.dpu_network import PortRule
-from provisioner.api.security_group import SecurityRule
+from provisioner.api.security_group import Direction, SecurityRule
 from provisioner.network.control.trouble import Trouble
 
 MOST_RULE_BYTES: Final = 65536
 """Of one port. An object of the API server has 1.5 MiB, and a DPU 256 ports."""
+
+
+_DIRECTIONS: Final[frozenset[Direction]] = frozenset(("Ingress", "Egress"))
+_ALL_PASSES: Final = {
+    each: PortRule(direction=each, action="Allow", protocol="Any", stateful=True) for each in _DIRECTIONS
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,9 +80,22 @@ def in_order(groups: Sequence[SecurityGroup]) -> list[OrderedRule]:
     return sorted(entries, key=lambda entry: (entry.rule.priority, entry.rule.action != "Deny"))
 
 
+def remembers_what_passes(rules: Sequence[OrderedRule]) -> bool:
+    """Whether answers pass to what passes as no rule speaks of its direction: with a stateful group they do, as to what
+    a rule lets pass. A host with rules for Ingress alone can open connections."""
+    return any(each.group.spec.stateful for each in rules)
+
+
 def rules_of(groups: Sequence[SecurityGroup]) -> tuple[PortRule, ...]:
-    """What a DPU is told of them."""
-    return tuple(
+    """What a DPU is told of them. It knows no directions of which no rule speaks, where one is to be remembered."""
+    ordered = in_order(groups)
+    spoken = {each.rule.direction for each in ordered}
+    silent = _DIRECTIONS - spoken if spoken and remembers_what_passes(ordered) else frozenset()
+    return *_told(ordered), *(_ALL_PASSES[each] for each in sorted(silent))
+
+
+def _told(ordered: Sequence[OrderedRule]) -> Iterator[PortRule]:
+    return (
         PortRule(
             direction=entry.rule.direction,
             action=entry.rule.action,
@@ -85,5 +104,5 @@ def rules_of(groups: Sequence[SecurityGroup]) -> tuple[PortRule, ...]:
             cidrs=entry.rule.cidrs,
             stateful=entry.group.spec.stateful,
         )
-        for entry in in_order(groups)
+        for entry in ordered
     )
