@@ -12,6 +12,7 @@ from provisioner.api.dpu_network import DPUNetworkSpec
 from provisioner.network.agent import namespaces, nft
 from provisioner.network.agent.blame import Blame
 from provisioner.network.agent.desired import isolated_state, released_state, wanted_state
+from provisioner.network.agent.dhcp.served import ServedPort, served_ports
 from provisioner.network.agent.diff import differences
 from provisioner.network.agent.kernel import carry_out
 from provisioner.network.agent.nft import NftRefused
@@ -128,6 +129,13 @@ class Enforcer:
         """What the kernel has of ours. Raises: OSError, NftRefused."""
         return observe(namespaces.owner(), self._ports.values(), {})
 
+    def served(self) -> tuple[ServedPort, ...]:
+        """The ports whose hosts may ask for their addresses, as the kernel has them. Raises: OSError, NftRefused."""
+        return self._served(self.observe())
+
+    def _served(self, observed: Observed) -> tuple[ServedPort, ...]:
+        return served_ports(observed.places, {interface: function for function, interface in self._ports.items()})
+
     def _enforce(self, spec: DPUNetworkSpec) -> Enforced:
         situation = self._situation(spec)
         readable = examine(spec, situation)
@@ -160,6 +168,7 @@ class Enforcer:
             vnis=attempt.after.vnis,
             changes=changes,
             mended=mended,
+            served=tuple(each for each in self._served(attempt.after) if each.function in readable.functions),
         )
 
     def _situation(self, spec: DPUNetworkSpec) -> Situation:

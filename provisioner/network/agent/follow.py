@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -18,6 +18,8 @@ from provisioner.api.codec import from_json, to_json
 from provisioner.api.dpu_network import DPUNetworkSpec
 from provisioner.api.errors import Refused
 from provisioner.api.schema import API_VERSION
+from provisioner.network.agent.dhcp.server import DhcpServer
+from provisioner.network.agent.dhcp.served import ServedPort
 from provisioner.network.agent.nft import NftRefused
 from provisioner.network.agent.result import Enforced
 from provisioner.node.api_server import NotJoinedError, OwnObject, read_access
@@ -42,6 +44,8 @@ class Kernel(Protocol):
 
     def isolate_unless_enforced(self) -> bool: ...
 
+    def served(self) -> tuple[ServedPort, ...]: ...
+
 
 @dataclass(frozen=True)
 class _Wish:
@@ -54,7 +58,8 @@ class _Wish:
 
 
 class Agent:
-    """One DPU's agent. `write`: a merge patch of its DPUNetwork's status. `clock`: seconds since 1970."""
+    """One DPU's agent. `write`: a merge patch of its DPUNetwork's status. `serve`: told after each look which ports' hosts
+    may ask for their addresses. `clock`: seconds since 1970."""
 
     def __init__(
         self,
@@ -62,11 +67,14 @@ class Agent:
         write: Callable[[Mapping[str, Any]], object],
         say: Callable[[str], None],
         clock: Callable[[], float] = time.time,
+        *,
+        serve: Callable[[Iterable[ServedPort]], object] = lambda ports: None,
     ) -> None:
         self._kernel = kernel
         self._write = write
         self._say = say
         self._clock = clock
+        self._serve = serve
         self._lock = threading.Lock()
         self._wish: _Wish | None = None
         self._mended: str | None = None
@@ -101,8 +109,9 @@ class Agent:
 
     def run(self, stop: threading.Event) -> None:
         """Look at once when the wish has changed, and every `LOOK_SECONDS`, until `stop` is set. Before anything was
-        read, nothing passes that no agent has let through since the system started."""
+        read, nothing passes that no agent has let through since the system started; hosts of what passes may ask."""
         self._despite_faults(self._kernel.isolate_unless_enforced)
+        self._despite_faults(lambda: self._serve(self._kernel.served()))
         while not stop.is_set():
             self.changed.wait(LOOK_SECONDS)
             self.changed.clear()
@@ -116,6 +125,7 @@ class Agent:
             self._say(f"the kernel could not be read ({type(error).__name__}: {error}); trying again")
 
     def _release(self) -> None:
+        self._serve(())
         enforced = self._kernel.release()
         if enforced.changes:
             self._say("there is no DPUNetwork of this DPU any more: everything of it was taken away")
@@ -123,6 +133,7 @@ class Agent:
 
     def _enforce(self, wish: _Wish, spec: DPUNetworkSpec) -> Mapping[str, Any]:
         enforced = self._kernel.enforce(spec)
+        self._serve(enforced.served)
         if enforced.mended:
             self._mended = rfc3339(self._clock())
             self._say(f"the kernel was not as it had been left: {enforced.changes} operations mended it")
@@ -200,10 +211,13 @@ def follow(kernel: Kernel, root: str, say: Callable[[str], None], stop: threadin
     def write(change: Mapping[str, Any]) -> None:
         own().patch(change, subresource="status", query=f"?fieldManager={MANAGER}")
 
-    agent = Agent(kernel, write, say)
+    dhcp = DhcpServer(say)
+    agent = Agent(kernel, write, say, serve=dhcp.serve)
     watch = ObjectWatch(own, agent.take, say, "DPUNetwork")
+    dhcp.start()
     watch.start()
     try:
         agent.run(stop)
     finally:
         watch.stop()
+        dhcp.stop()

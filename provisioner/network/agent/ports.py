@@ -78,6 +78,16 @@ class Port:
                 yield network, address
 
     @property
+    def leased(self) -> tuple[IPv4Address, IPv4Address] | None:
+        """What DHCP tells the host: its lowest IPv4 address whose gateway is the other one of its /31, and that one."""
+        pairs = [
+            (own, gateway)
+            for own, gateway in zip(self.addresses, self.gateways, strict=True)
+            if isinstance(own, IPv4Address) and isinstance(gateway, IPv4Address) and int(own) ^ int(gateway) == 1
+        ]
+        return min(pairs, default=None)
+
+    @property
     def is_stateful(self) -> bool:
         return any(each.stateful and each.allow for each in self.filters)
 

@@ -11,6 +11,7 @@ from typing import Any
 from provisioner.api.codec import to_json
 from provisioner.api.dpu_network import DPUNetworkSpec, PortStatus
 from provisioner.api.vpc_attachment import ForwardingState
+from provisioner.network.agent.dhcp.served import ServedPort
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,8 @@ class Problem:
 @dataclass(frozen=True)
 class Enforced:
     """`agrees`: a dump of the kernel showed what the spec wants, without a problem. `changes`: operations that were
-    carried out. `mended`: the kernel was other than it had been left for this very spec."""
+    carried out. `mended`: the kernel was other than it had been left for this very spec. `served`: the ports whose hosts
+    may ask for their addresses."""
 
     agrees: bool
     problems: tuple[Problem, ...]
@@ -34,6 +36,7 @@ class Enforced:
     vnis: tuple[int, ...]
     changes: int
     mended: bool
+    served: tuple[ServedPort, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -12,6 +12,7 @@ from typing import Final
 
 from provisioner.network.agent.ports import Port
 from provisioner.network.agent.rules.canonical import Expression, rule
+from provisioner.network.agent.rules.dhcp import dhcp_at_gateway
 from provisioner.network.agent.rules.expressions import (
     ACCEPT,
     DROP,
@@ -105,10 +106,11 @@ def _zones(domains: Iterable[DomainDevices]) -> list[tuple[int, DomainDevices]]:
 
 
 def _input(domains: Iterable[DomainDevices], *, in_vrfs: bool, policy: str) -> Chain:
-    """A host may ping its own gateways and ask for their hardware address."""
+    """A host may ping its own gateways, ask for their hardware address, and for its own address by DHCP."""
     rules: list[Rule] = []
     for domain in domains:
         for port, device in domain.ports:
+            rules += dhcp_at_gateway(port, match(meta("sdifname" if in_vrfs else "iifname"), device))
             for version, family, echo in ((4, "ip", "icmp"), (6, "ip6", "icmpv6")):
                 gateways = [str(gateway) for gateway in port.gateways_of(version)]
                 if gateways:

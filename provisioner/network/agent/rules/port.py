@@ -4,8 +4,8 @@ Asked at netdev ingress, before anything of the DPU sees the packet. A host asks
 addresses, or of the one link-local address that its hardware address makes, as Linux chooses it by default. By IPv4 it
 may also ask in the name of an address behind it, and is answered as if it had asked in its own: the kernel remembers
 whoever asks, and has room for 1,024 neighbours in all its namespaces together. An ARP probe and a duplicate address
-detection (sender 0.0.0.0 or ::) are dropped: the host is alone on its link, and silence is the answer. DHCP is dropped,
-as nothing here answers it.
+detection (sender 0.0.0.0 or ::) are dropped: the host is alone on its link, and silence is the answer. Of DHCP what
+asks the DPU for the host's own address passes (`dhcp`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Final
 from provisioner.network.agent.naming import GATEWAY_MAC, link_local, solicited_node
 from provisioner.network.agent.ports import Port
 from provisioner.network.agent.rules.canonical import rule
+from provisioner.network.agent.rules.dhcp import dhcp_at_port
 from provisioner.network.agent.rules.expressions import (
     ACCEPT,
     DROP,
@@ -71,7 +72,7 @@ def guarded_port(port: Port, device: str) -> Chain:
         rule(match(field("udp", "sport"), one_of(_DHCP_SERVERS)), DROP),
     ]
     if port.of_version(4):
-        rules += _ipv4(port)
+        rules += [*dhcp_at_port(port), *_ipv4(port)]
     if port.of_version(6):
         rules += _ipv6(port)
     return Chain("netdev", chain_name(port.function), Hook("ingress", _PRIORITY, "drop", device), tuple(rules))

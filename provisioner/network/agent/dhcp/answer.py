@@ -1,0 +1,74 @@
+"""What a host is answered. Pure: nothing is remembered of what was said before.
+
+The mask is /31. Linux's clients (dhclient, busybox, systemd-networkd) take it, and EDK2 has since it knows RFC 3021; iPXE
+before June 2024 takes the higher address of a pair for a broadcast one, which is the host's own, and never the gateway.
+With /32 that iPXE would send every packet by broadcast.
+
+The lease is long, so that a host keeps its address while its DPU's agent is away; it is asked to renew soon, which finds
+out what has changed. Source: RFC 2131, section 4.3.
+"""
+
+from __future__ import annotations
+
+import struct
+from ipaddress import IPv4Address
+from typing import Final
+
+from provisioner.network.agent.dhcp import wire
+from provisioner.network.agent.dhcp.served import ServedPort
+from provisioner.network.agent.dhcp.wire import NO_ADDRESS, Kind, Reply, Request
+
+LEASE_SECONDS: Final = 7 * 86400
+REBIND_SECONDS: Final = 6 * 86400
+RENEW_SECONDS: Final = 3600
+_MASK: Final = IPv4Address("255.255.255.254")
+_BROADCAST: Final = IPv4Address("255.255.255.255")
+
+
+def answer(request: Request, port: ServedPort) -> Reply | None:
+    """None: silence. So for another hardware address than the port's, and for RELEASE and DECLINE, after which the
+    address is still the host's and nobody else's."""
+    if request.mac != port.mac:
+        return None
+    if request.kind is Kind.DISCOVER:
+        return _gives(Kind.OFFER, request, port)
+    if request.kind is Kind.REQUEST:
+        return _confirms(request, port)
+    if request.kind is Kind.INFORM and request.has == port.address:
+        return Reply(kind=Kind.ACK, request=request, to=port.address, options=(_server(port), *_network(port)))
+    return None
+
+
+def _confirms(request: Request, port: ServedPort) -> Reply | None:
+    """Of a host that takes an offer, remembers an address, or renews. One of another's offer is let alone."""
+    if request.server not in (None, port.gateway):
+        return None
+    asked = {each for each in (request.requested, request.has) if each not in (None, NO_ADDRESS)}
+    if not asked:
+        return None
+    if asked == {port.address}:
+        return _gives(Kind.ACK, request, port)
+    return Reply(kind=Kind.NAK, request=request, to=_BROADCAST, options=(_server(port),))
+
+
+def _gives(kind: Kind, request: Request, port: ServedPort) -> Reply:
+    to = _BROADCAST if request.wants_broadcast and request.has == NO_ADDRESS else port.address
+    times = (
+        (wire.LEASE_TIME, struct.pack("!I", LEASE_SECONDS)),
+        (wire.RENEWAL_TIME, struct.pack("!I", RENEW_SECONDS)),
+        (wire.REBINDING_TIME, struct.pack("!I", REBIND_SECONDS)),
+    )
+    options = (_server(port), *times, *_network(port))
+    return Reply(kind=kind, request=request, to=to, gives=port.address, options=options)
+
+
+def _server(port: ServedPort) -> tuple[int, bytes]:
+    return wire.SERVER_IDENTIFIER, port.gateway.packed
+
+
+def _network(port: ServedPort) -> tuple[tuple[int, bytes], ...]:
+    return (
+        (wire.SUBNET_MASK, _MASK.packed),
+        (wire.ROUTER, port.gateway.packed),
+        (wire.INTERFACE_MTU, struct.pack("!H", port.mtu_bytes)),
+    )
