@@ -6,11 +6,13 @@ import copy
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from ipaddress import IPv4Address
 from typing import Any
 
 from provisioner.api.codec import to_json
 from provisioner.api.dpu_network import DPUNetworkSpec, PortStatus
+from provisioner.network.agent.dhcp.served import ServedPort
 from provisioner.network.agent.follow import LOOK_SECONDS, SAY_AGAIN_SECONDS, Agent
 from provisioner.network.agent.result import Enforced, Problem
 from tests.network.agent.specs import BLUE, port, spec, vpc
@@ -22,6 +24,9 @@ AGREES = Enforced(
     vnis=(BLUE,),
     changes=0,
     mended=False,
+)
+HOST = ServedPort(
+    "pf0", "vpc-10001", "pf0hpf", "52:54:00:00:01:00", IPv4Address("10.1.0.3"), IPv4Address("10.1.0.2"), 1450
 )
 WISH = spec([vpc(BLUE)], [port("10.1.0.3")])
 
@@ -49,6 +54,9 @@ class FakeKernel:
         self.is_isolated = True
         return True
 
+    def served(self) -> tuple[ServedPort, ...]:
+        return (HOST,) if self.answer.served else ()
+
 
 class Dpu:
     """An agent with a kernel, and a DPUNetwork that takes the merge patches of its status, unless it is away."""
@@ -60,7 +68,14 @@ class Dpu:
         self.is_away = False
         self.said: list[str] = []
         self.now = 1_800_000_000.0
-        self.agent = Agent(self.kernel, self._write, self.said.append, lambda: self.now)
+        self.serves: list[tuple[ServedPort, ...]] = []
+        self.agent = Agent(
+            self.kernel,
+            self._write,
+            self.said.append,
+            lambda: self.now,
+            serve=lambda ports: self.serves.append(tuple(ports)),
+        )
 
     def _write(self, change: Mapping[str, Any]) -> None:
         if self.is_away:
@@ -174,6 +189,28 @@ def test_a_network_that_is_gone_is_released() -> None:
     dpu.agent.take(None)
     dpu.agent.look()
     assert dpu.kernel.asked == [WISH, None]
+
+
+def test_hosts_may_ask_for_their_addresses_while_their_ports_pass() -> None:
+    dpu = Dpu()
+    dpu.kernel.answer = replace(AGREES, served=(HOST,))
+    dpu.sees(7)
+    dpu.agent.look()
+    dpu.sees(8, {"ports": "all of them"})
+    dpu.agent.look()
+    assert dpu.serves == [(HOST,)], "what cannot be read takes nothing away"
+    dpu.agent.take(None)
+    dpu.agent.look()
+    assert dpu.serves == [(HOST,), ()]
+
+
+def test_an_agent_that_cannot_read_its_network_lets_hosts_ask_whom_the_one_before_it_let_pass() -> None:
+    dpu = Dpu()
+    dpu.kernel.answer = replace(AGREES, served=(HOST,))
+    stop = threading.Event()
+    stop.set()
+    dpu.agent.run(stop)
+    assert dpu.serves == [(HOST,)]
 
 
 def test_a_network_that_cannot_be_read_releases_nothing_and_says_so() -> None:

@@ -16,7 +16,7 @@ from tests.network.agent.specs import BLUE, ONE, port, spec, vpc
 HOST, OTHER_MAC = "52:54:00:00:01:00", "52:54:00:00:66:66"
 IP, GATEWAY, OTHER = "10.1.0.3", "10.1.0.2", "10.1.0.5"
 IP6, GATEWAY6, OTHER6 = "fd00:1::3", "fd00:1::2", "fd00:1::5"
-NOBODY = "0.0.0.0"  # noqa: S104 - the sender of a packet
+NOBODY, EVERYBODY = "0.0.0.0", "255.255.255.255"  # noqa: S104 - the sender of a packet
 LINK_LOCAL = "fe80::5054:ff:fe00:100"
 WANTED = spec([vpc()], [port(IP, IP6, prefixes=("192.168.7.0/24",))])
 
@@ -31,6 +31,9 @@ PASSES = {
     "solicits the gateway": solicitation(HOST, IP6, GATEWAY6),
     "solicits the gateway from its link-local address": solicitation(HOST, LINK_LOCAL, GATEWAY6),
     "solicits without an option": solicitation(HOST, IP6, GATEWAY6, has_option=False),
+    "asks for its address": ipv4(HOST, NOBODY, EVERYBODY, udp(68, 67), to=BROADCAST),
+    "asks any server for the address that it has": ipv4(HOST, IP, EVERYBODY, udp(68, 67), to=BROADCAST),
+    "renews its address": ipv4(HOST, IP, GATEWAY, udp(68, 67)),
 }
 DROPPED = {
     "another source MAC": ipv4(OTHER_MAC, IP, OTHER),
@@ -60,7 +63,17 @@ DROPPED = {
     "a multicast listener's report": ipv6(HOST, LINK_LOCAL, "ff02::16", icmp(143, 0, bytes(24)), 58),
     "a DHCP server": ipv4(HOST, IP, OTHER, udp(67, 68)),
     "a DHCPv6 server": ipv6(HOST, IP6, OTHER6, udp(547, 546)),
-    "a DHCP client": ipv4(HOST, NOBODY, "255.255.255.255", udp(68, 67), to=BROADCAST),
+    "a DHCP server by broadcast": ipv4(HOST, IP, EVERYBODY, udp(67, 68), to=BROADCAST),
+    "a DHCP client of another MAC": ipv4(OTHER_MAC, NOBODY, EVERYBODY, udp(68, 67), to=BROADCAST),
+    "a DHCP client in another's name": ipv4(HOST, "10.1.0.7", EVERYBODY, udp(68, 67), to=BROADCAST),
+    "a DHCP client in the name of an address behind it": ipv4(
+        HOST, "192.168.7.9", EVERYBODY, udp(68, 67), to=BROADCAST
+    ),
+    "a DHCP client of another port": ipv4(HOST, NOBODY, EVERYBODY, udp(1000, 67), to=BROADCAST),
+    "a DHCP client without an address that asks its gateway": ipv4(HOST, NOBODY, GATEWAY, udp(68, 67)),
+    "a DHCP client of another host": ipv4(HOST, IP, OTHER, udp(68, 67)),
+    "a DHCP relay": ipv4(HOST, IP, GATEWAY, udp(67, 67)),
+    "something else from nobody by broadcast": ipv4(HOST, NOBODY, EVERYBODY, udp(68, 69), to=BROADCAST),
     "a VLAN tag": ipv4(HOST, IP, OTHER, tags=(0x8100,)),
     "a provider's tag": ipv4(HOST, IP, OTHER, tags=(0x88A8,)),
     "two tags": ipv4(HOST, IP, OTHER, tags=(0x88A8, 0x8100)),
@@ -131,6 +144,8 @@ def test_everything_else_is_dropped(dpu: DPU, frame: str) -> None:
 def test_a_storm_of_what_may_pass_is_cut(dpu: DPU) -> None:
     assert passed(dpu, *[PASSES["who has the gateway"]] * 500) < 60
     assert passed(dpu, *[PASSES["solicits the gateway"]] * 500) < 60
+    assert passed(dpu, *[PASSES["asks for its address"]] * 500) < 40
+    assert passed(dpu, *[PASSES["renews its address"]] * 500) < 40
 
 
 def test_without_the_ports_rules_all_of_it_would_pass(dpu: DPU) -> None:

@@ -18,6 +18,7 @@ from provisioner.api import Server
 from provisioner.api.dpu_network import DPUNetworkSpec
 from provisioner.cluster.resources import of
 from provisioner.lab.control_plane.kubelet_files import join_as
+from provisioner.network.agent.dhcp.served import ServedPort
 from provisioner.network.agent.enforce import Enforcer
 from provisioner.network.agent.follow import follow
 from provisioner.network.agent.result import Enforced
@@ -49,6 +50,9 @@ class InNamespace:
 
     def isolate_unless_enforced(self) -> bool:
         return self.dpu.inside(self.enforcer.isolate_unless_enforced)
+
+    def served(self) -> tuple[ServedPort, ...]:
+        return self.dpu.inside(self.enforcer.served)
 
 
 class Machines:

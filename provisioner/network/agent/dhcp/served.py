@@ -4,14 +4,14 @@ while the API server cannot be asked. Pure."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from typing import Final
 
-from provisioner.network.agent.state import HOME, KernelState, Link, Place, PlaceState
+from provisioner.network.agent.state import HOME, KernelState, Place, PlaceState
 
-_Pair = tuple[IPv4Address, IPv4Address, str, int]
+_Lease = tuple[IPv4Address, IPv4Address, str, int]
 """Address, gateway, hardware address, MTU in bytes."""
 
 _MTUS: Final = range(68, 1 << 16)
@@ -38,29 +38,29 @@ def served_ports(places: KernelState, functions: Mapping[str, str]) -> tuple[Ser
     """
     found = []
     for place, state in places.items():
-        ports = [link for link in state.links if link.kind == "port" and link.name in functions]
-        ports = [link for link in ports if place != HOME or link.master is not None]
-        pairs = _pairs(state, ports)
-        for link in ports:
-            if pairs[link.name]:
-                address, gateway, mac, mtu_bytes = min(pairs[link.name])
-                found.append(ServedPort(functions[link.name], place, link.name, mac, address, gateway, mtu_bytes))
+        devices = {
+            link.name
+            for link in state.links
+            if link.kind == "port" and link.name in functions and (place != HOME or link.master is not None)
+        }
+        for device, leases in _leases(state, devices).items():
+            address, gateway, mac, mtu_bytes = min(leases)
+            found.append(ServedPort(functions[device], place, device, mac, address, gateway, mtu_bytes))
     return tuple(sorted(found))
 
 
-def _pairs(state: PlaceState, ports: list[Link]) -> Mapping[str, list[_Pair]]:
-    names = {link.name for link in ports}
-    macs = {(each.device, each.address): each.mac for each in state.neighbours if each.device in names}
-    gateways = {(each.device, each.address) for each in state.addresses if each.device in names}
-    pairs = defaultdict(list)
+def _leases(state: PlaceState, devices: Collection[str]) -> Mapping[str, list[_Lease]]:
+    macs = {(each.device, each.address): each.mac for each in state.neighbours if each.device in devices}
+    gateways = {(each.device, each.address) for each in state.addresses if each.device in devices}
+    leases: dict[str, list[_Lease]] = defaultdict(list)
     for route in state.routes:
-        if route.device not in names or route.gateway is not None or ":" in route.destination:
+        if route.device not in devices or route.gateway is not None or ":" in route.destination:
             continue
         network = IPv4Network(route.destination)
-        address = network.network_address
-        gateway = IPv4Address(int(address) ^ 1)
-        mac = macs.get((route.device, str(address)))
-        is_ours = network.prefixlen == 32 and mac is not None and (route.device, str(gateway)) in gateways
-        if is_ours and route.mtu_bytes in _MTUS:
-            pairs[route.device].append((address, gateway, mac, route.mtu_bytes))
-    return pairs
+        address, gateway = network.network_address, IPv4Address(int(network.network_address) ^ 1)
+        mac, mtu_bytes = macs.get((route.device, str(address))), route.mtu_bytes
+        if network.prefixlen != 32 or mac is None or (route.device, str(gateway)) not in gateways:
+            continue
+        if mtu_bytes is not None and mtu_bytes in _MTUS:
+            leases[route.device].append((address, gateway, mac, mtu_bytes))
+    return leases
