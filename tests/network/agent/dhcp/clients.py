@@ -35,7 +35,8 @@ exit 0
 @contextlib.contextmanager
 def answering(dpu: DPU, ports: Iterable[ServedPort], said: list[str] | None = None) -> Iterator[DhcpServer]:
     """A server in the DPU's namespace."""
-    server = DhcpServer([].append if said is None else said.append)
+    told: list[str] = [] if said is None else said
+    server = DhcpServer(told.append)
     dpu.inside(server.start)
     server.serve(ports)
     try:
