@@ -43,7 +43,9 @@ def test_who_cannot_hear_before_it_has_an_address_is_told_by_broadcast() -> None
     assert renewed.to == ADDRESS, "it can be reached by its address"
 
 
-CONFIRMED = {
+Said = tuple[tuple[tuple[str, Any], ...], dict[str, Any]]
+
+CONFIRMED: dict[str, Said] = {
     "takes the offer": ((("requested_addr", "10.1.0.3"), ("server_id", "10.1.0.2")), {}),
     "remembers its address": ((("requested_addr", "10.1.0.3"),), {}),
     "renews, or asks any server": ((), {"ciaddr": "10.1.0.3"}),
@@ -60,7 +62,7 @@ def test_the_hosts_own_address_is_confirmed(what: str) -> None:
     assert (packet.yiaddr, packet.ciaddr, reply.to) == ("10.1.0.3", fields.get("ciaddr", NONE), ADDRESS)
 
 
-REFUSED = {
+REFUSED: dict[str, Said] = {
     "takes an offer that was not made": ((("requested_addr", "10.9.9.9"), ("server_id", "10.1.0.2")), {}),
     "remembers another address": ((("requested_addr", "10.9.9.9"),), {}),
     "renews another address": ((), {"ciaddr": "10.9.9.9"}),
@@ -87,7 +89,7 @@ def test_who_has_an_address_and_wants_the_rest_is_told_it_without_a_lease() -> N
     assert (packet.yiaddr, packet.ciaddr, reply.to) == (NONE, "10.1.0.3", ADDRESS)
 
 
-SILENCE = {
+SILENCE: dict[str, tuple[str, tuple[tuple[str, Any], ...], dict[str, Any]]] = {
     "takes another server's offer": ("request", (("requested_addr", "10.1.0.3"), ("server_id", "10.1.0.9")), {}),
     "requests nothing": ("request", (), {}),
     "gives its address back": ("release", (("server_id", "10.1.0.2"),), {"ciaddr": "10.1.0.3"}),
