@@ -18,8 +18,8 @@ from provisioner.api.codec import from_json, to_json
 from provisioner.api.dpu_network import DPUNetworkSpec
 from provisioner.api.errors import Refused
 from provisioner.api.schema import API_VERSION
-from provisioner.network.agent.dhcp.server import DhcpServer
 from provisioner.network.agent.dhcp.served import ServedPort
+from provisioner.network.agent.dhcp.server import DhcpServer
 from provisioner.network.agent.nft import NftRefused
 from provisioner.network.agent.result import Enforced
 from provisioner.node.api_server import NotJoinedError, OwnObject, read_access
@@ -58,8 +58,8 @@ class _Wish:
 
 
 class Agent:
-    """One DPU's agent. `write`: a merge patch of its DPUNetwork's status. `serve`: told after each look which ports' hosts
-    may ask for their addresses. `clock`: seconds since 1970."""
+    """One DPU's agent. `write`: a merge patch of its DPUNetwork's status. `serve`: told after each look which ports'
+    hosts may ask for their addresses. `clock`: seconds since 1970."""
 
     def __init__(
         self,

@@ -27,8 +27,8 @@ class Problem:
 @dataclass(frozen=True)
 class Enforced:
     """`agrees`: a dump of the kernel showed what the spec wants, without a problem. `changes`: operations that were
-    carried out. `mended`: the kernel was other than it had been left for this very spec. `served`: the ports whose hosts
-    may ask for their addresses."""
+    carried out. `mended`: the kernel was other than it had been left for this very spec. `served`: the ports whose
+    hosts may ask for their addresses."""
 
     agrees: bool
     problems: tuple[Problem, ...]

@@ -1,11 +1,11 @@
 """What a host is answered. Pure: nothing is remembered of what was said before.
 
-The mask is /31. Linux's clients (dhclient, busybox, systemd-networkd) take it, and EDK2 has since it knows RFC 3021; iPXE
-before June 2024 takes the higher address of a pair for a broadcast one, which is the host's own, and never the gateway.
-With /32 that iPXE would send every packet by broadcast.
+The mask is /31. Linux's clients take it (dhclient, busybox, systemd-networkd), and EDK2 does since it knows RFC 3021.
+iPXE before June 2024 takes the higher address of a pair for a broadcast one, which is the host's own, and never the
+gateway; with /32 it would send every packet by broadcast.
 
-The lease is long, so that a host keeps its address while its DPU's agent is away; it is asked to renew soon, which finds
-out what has changed. Source: RFC 2131, section 4.3.
+The lease is long, so that a host keeps its address while its DPU's agent is away; it is asked to renew soon, which
+finds out what has changed. Source: RFC 2131, section 4.3.
 """
 
 from __future__ import annotations

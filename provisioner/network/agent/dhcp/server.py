@@ -1,14 +1,13 @@
 """The sockets: one for each served port, bound to its device in its domain, all read by one thread.
 
 A socket is the namespace's in which it was opened, wherever its thread is afterwards. One whose device has gone is deaf
-for ever: at each `serve`, which the agent calls with every look at the kernel, it is told by namespace and index whether
-the device is still the one that it was bound to.
+for ever: at each `serve`, which the agent calls with every look at the kernel, it is told by namespace and index
+whether the device is still the one that it was bound to.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import selectors
 import socket
 import struct

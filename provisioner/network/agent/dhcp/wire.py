@@ -1,8 +1,9 @@
 """DHCP packets: what a host sends, and the bytes of what it is answered. Source: RFC 2131, RFC 2132.
 
-The boot hosts' codec (`boot/dhcp`) is not for here: the agent stands on the API's kinds and Python, and a boot host must
-understand relays, firmware and old ROMs where here one host is at the other end of one cable. Read strictly: what is not
-as it must be is no request. Options that a client has put into the fields `sname` and `file` (option 52) are not read.
+The boot hosts' codec (`boot/dhcp`) is not for here: the agent stands on the API's kinds and Python, and a boot host
+must understand relays, firmware and old ROMs where here one host is at the other end of one cable. Read strictly: what
+is not as it must be is no request. Options that a client has put into the fields `sname` and `file` (option 52) are not
+read.
 """
 
 from __future__ import annotations

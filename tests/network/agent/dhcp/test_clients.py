@@ -141,7 +141,7 @@ def test_a_port_that_cannot_be_listened_at_is_told_of_once(network: Rack) -> Non
         for _ in range(5):
             server.serve(served)
             wait_until(lambda: said != [], "it was not told")
-    assert said == ["DHCP is not answered on port pf0: No such device; trying again"]
+    assert said == ["DHCP is not answered on port pf0: no interface with this name; trying again"]
 
 
 def test_tenants_with_the_same_addresses_are_each_told_their_own(network: Rack, tmp_path: Path) -> None:

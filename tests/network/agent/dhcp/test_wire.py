@@ -113,9 +113,7 @@ def test_whatever_is_changed_in_a_message_the_answer_names_no_address_but_the_po
 def test_an_answer_fits_every_client_and_brings_back_what_it_knows_it_by(
     identifier: bytes, transaction: int, flag: bool
 ) -> None:
-    request = Request(
-        kind=Kind.DISCOVER, transaction=transaction, mac=MAC, wants_broadcast=flag, identifier=identifier
-    )
+    request = Request(kind=Kind.DISCOVER, transaction=transaction, mac=MAC, wants_broadcast=flag, identifier=identifier)
     reply = answer(request, PORT)
     assert reply is not None
     data = encode(reply)
