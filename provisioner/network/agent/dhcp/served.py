@@ -54,13 +54,14 @@ def _leases(state: PlaceState, devices: Collection[str]) -> Mapping[str, list[_L
     gateways = {(each.device, each.address) for each in state.addresses if each.device in devices}
     leases: dict[str, list[_Lease]] = defaultdict(list)
     for route in state.routes:
-        if route.device not in devices or route.gateway is not None or ":" in route.destination:
+        device = route.device
+        if device is None or device not in devices or route.gateway is not None or ":" in route.destination:
             continue
         network = IPv4Network(route.destination)
         address, gateway = network.network_address, IPv4Address(int(network.network_address) ^ 1)
-        mac, mtu_bytes = macs.get((route.device, str(address))), route.mtu_bytes
-        if network.prefixlen != 32 or mac is None or (route.device, str(gateway)) not in gateways:
+        mac, mtu_bytes = macs.get((device, str(address))), route.mtu_bytes
+        if network.prefixlen != 32 or mac is None or (device, str(gateway)) not in gateways:
             continue
         if mtu_bytes is not None and mtu_bytes in _MTUS:
-            leases[route.device].append((address, gateway, mac, mtu_bytes))
+            leases[device].append((address, gateway, mac, mtu_bytes))
     return leases
