@@ -70,6 +70,9 @@ DRIFT = {
         "nft", "replace", "rule", "inet", "provisioner", "ingress_pf0", "handle", "HANDLE",
         "ip", "saddr", "10.0.0.0/8", "tcp", "dport", "23", "accept",
     ),
+    "a DHCP server may be asked by anybody": (
+        "nft", "insert", "rule", "inet", "provisioner", "input", "udp", "dport", "67", "accept",
+    ),
     "a foreign chain": ("nft", "add", "chain", "inet", "provisioner", "foreign"),
     "a policy": ("nft", "add", "chain", "inet", "provisioner", "forward", "{ policy accept; }"),
 }  # fmt: skip

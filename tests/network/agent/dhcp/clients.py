@@ -6,7 +6,7 @@ import contextlib
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from provisioner.network.agent.dhcp.served import ServedPort
@@ -77,17 +77,24 @@ class Client:
         else:
             command = [installed("dhclient"), "-4", "-d", "-1", "-sf", str(self._hook), "-lf", str(self._leases)]
             command += ["-cf", "/dev/null", "-pf", str(self._pid), "eth0"]
-        quiet = subprocess.DEVNULL
-        with subprocess.Popen(self.host.command(*command), stdin=quiet, stdout=quiet, stderr=quiet) as client:
-            try:
-                yield client
-            finally:
-                client.send_signal(signal.SIGKILL)
+        with running(self.host.command(*command)) as client:
+            yield client
 
     def await_event(self, word: str) -> str:
         """The last event that begins with `word`."""
         wait_until(lambda: any(each.startswith(word) for each in self.events), f"{self.name} heard no {word}")
         return [each for each in self.events if each.startswith(word)][-1]
+
+
+@contextlib.contextmanager
+def running(command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Killed at the end, without a word to anybody."""
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet) as client:
+        try:
+            yield client
+        finally:
+            client.send_signal(signal.SIGKILL)
 
 
 def wait_until(is_so: Callable[[], bool], otherwise: str) -> None:

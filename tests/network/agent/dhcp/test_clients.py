@@ -9,9 +9,10 @@ import pytest
 
 from provisioner.network.agent.dhcp.served import ServedPort
 from provisioner.network.agent.dhcp.server import DhcpServer
-from tests.network.agent.dhcp.clients import Client, answering, wait_until
+from tests.network.agent.dhcp.clients import Client, answering, running, wait_until
 from tests.network.agent.rack import DPU, Rack
 from tests.network.agent.specs import BLUE, ONE, RED, TWO, port, spec, vpc
+from tests.tools import installed
 
 HERE, THERE = "10.1.0.3", "10.1.0.5"
 TOLD = {
@@ -41,6 +42,36 @@ def test_a_host_gets_its_address_and_reaches_its_peer(network: Rack, tmp_path: P
         assert client.await_event(TOLD[name].split()[0]) == TOLD[name]
         assert host.pings(THERE)
         assert host.output("cat", "/sys/class/net/eth0/mtu") == "1400\n"
+
+
+NETWORKD = """
+mount --make-rprivate /
+mount -o remount,ro,bind /sys  # so that networkd does not wait for udev
+mount -t tmpfs tmpfs /run/systemd
+mkdir -p /run/systemd/network /run/systemd/netif/leases /run/systemd/netif/links /run/systemd/netif/lldp
+chown -R systemd-network /run/systemd/netif
+cat > /run/systemd/network/10-host.network <<END
+[Match]
+Name=eth0
+[Network]
+DHCP=ipv4
+LinkLocalAddressing=no
+[DHCPv4]
+UseMTU=yes
+END
+exec "$0"
+"""
+
+
+def test_a_host_with_systemd_networkd_gets_its_address_and_reaches_its_peer(network: Rack) -> None:
+    dpu, served = two_dpus(network)
+    host = dpu.hosts["pf0"]
+    command = host.command("unshare", "-m", "sh", "-c", NETWORKD, installed("systemd-networkd"))
+    with answering(dpu, served), running(command):
+        wait_until(lambda: "inet 10.1.0.3/31 " in host.ip("-4", "address", "show", "dev", "eth0"), "no address")
+        wait_until(lambda: "default via 10.1.0.2 " in host.ip("route", "show"), "no gateway")
+        wait_until(lambda: "mtu 1400 " in host.ip("link", "show", "dev", "eth0"), "the MTU was not taken")
+        wait_until(lambda: host.pings(THERE), "the peer is not reached")
 
 
 def test_a_host_renews_its_address_and_an_agent_that_was_just_started_knows_it(network: Rack, tmp_path: Path) -> None:
