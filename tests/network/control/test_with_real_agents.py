@@ -23,6 +23,7 @@ from provisioner.network.agent.enforce import Enforcer
 from provisioner.network.agent.follow import follow
 from provisioner.network.agent.result import Enforced
 from tests.inventory.site import eventually
+from tests.network.agent.dhcp.clients import Client
 from tests.network.agent.rack import DPU, Rack
 from tests.network.control.objects import attachment, group, rule, vpc
 from tests.network.control.site import Site
@@ -140,6 +141,18 @@ def test_two_tenants_with_the_same_addresses_reach_their_own(machines: Machines,
     machines.detach(machines.green, 1, "pf1")
     eventually(lambda: not machines.dpus[0].hosts["pf1"].pings("10.1.0.5", patience_seconds=0.2), "it is gone")
     assert machines.dpus[0].hosts["pf0"].pings("10.1.0.5")
+
+
+def test_a_host_is_told_its_address_by_its_dpus_agent(machines: Machines, tmp_path: Path) -> None:
+    (four, _) = machines.attach(machines.blue, 0)
+    (peer, _) = machines.attach(machines.blue, 1)
+    host = machines.dpus[0].hosts["pf0"]
+    host.ip("-4", "addr", "flush", "dev", "eth0")
+    assert not host.pings(peer, patience_seconds=0.2)
+    client = Client("udhcpc", host, tmp_path)
+    with client.running():
+        assert client.await_event("bound").startswith(f"bound {four}/31 ")
+    assert host.pings(peer)
 
 
 def test_a_change_of_the_wish_reaches_the_packets(machines: Machines, site: Site, cluster: Cluster) -> None:

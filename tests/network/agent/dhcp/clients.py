@@ -46,10 +46,11 @@ def answering(dpu: DPU, ports: Iterable[ServedPort], said: list[str] | None = No
 
 
 class Client:
-    """A client on a host, whose hook configures the host as the client is told. `name`: udhcpc or dhclient."""
+    """A client on a host, whose hook configures the host as the client is told. `name`: udhcpc or dhclient; `more`: of
+    its command line."""
 
-    def __init__(self, name: str, host: Host, folder: Path) -> None:
-        self.host, self.name = host, name
+    def __init__(self, name: str, host: Host, folder: Path, *more: str) -> None:
+        self.host, self.name, self._more = host, name, more
         self._out = folder / f"{name}.out"
         self._leases, self._pid = folder / f"{name}.leases", folder / f"{name}.pid"
         self._hook = folder / f"{name}.sh"
@@ -77,7 +78,7 @@ class Client:
         else:
             command = [installed("dhclient"), "-4", "-d", "-1", "-sf", str(self._hook), "-lf", str(self._leases)]
             command += ["-cf", "/dev/null", "-pf", str(self._pid), "eth0"]
-        with running(self.host.command(*command)) as client:
+        with running(self.host.command(*command, *self._more)) as client:
             yield client
 
     def await_event(self, word: str) -> str:

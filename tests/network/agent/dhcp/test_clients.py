@@ -44,6 +44,13 @@ def test_a_host_gets_its_address_and_reaches_its_peer(network: Rack, tmp_path: P
         assert host.output("cat", "/sys/class/net/eth0/mtu") == "1400\n"
 
 
+def test_a_host_that_hears_nothing_but_broadcasts_before_it_has_an_address(network: Rack, tmp_path: Path) -> None:
+    dpu, served = two_dpus(network)
+    client = Client("udhcpc", dpu.hosts["pf0"], tmp_path, "-B")
+    with answering(dpu, served), client.running():
+        assert client.await_event("bound") == TOLD["udhcpc"]
+
+
 NETWORKD = """
 mount --make-rprivate /
 mount -o remount,ro,bind /sys  # so that networkd does not wait for udev
