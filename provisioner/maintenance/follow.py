@@ -89,6 +89,7 @@ def follow(informers: MaintenanceInformers, add: Callable[[str], None]) -> None:
             add(server)
 
     informers.maintenances.subscribe(maintenance_changed)
+
     def card_changed(name: str, old: Json | None, new: Json | None) -> None:
         if _of_card(old) != _of_card(new):
             for host in {host_of(old), host_of(new)} - {None}:

@@ -10,23 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.api import Maintenance
+from provisioner.api import Maintenance, Server
 from provisioner.api.dpu import DPU
 from provisioner.api.maintenance import Requestor
 from provisioner.api.meta import rfc3339
-from provisioner.maintenance.requests.intake import File, Withdraw
-from provisioner.maintenance.requests.of_cards import Card, ask_for_cards, requestor_name
-from tests.boot.objects import condition
+from provisioner.cluster.own_writes import OwnWrites
 from provisioner.jobs.work import Work
 from provisioner.maintenance.facts import HostView, MaintenanceFacts
+from provisioner.maintenance.follow import MaintenanceInformers, follow
 from provisioner.maintenance.phases.budget import Budget
 from provisioner.maintenance.phases.claiming import decide_draining
 from provisioner.maintenance.phases.waiting import decide_waiting
 from provisioner.maintenance.reads import Caches, gather, see
-from provisioner.maintenance.follow import MaintenanceInformers, follow
+from provisioner.maintenance.requests.intake import File, Withdraw
+from provisioner.maintenance.requests.of_cards import Card, ask_for_cards, requestor_name
 from provisioner.maintenance.steps import WriteStatus
-from provisioner.api import Server
-from provisioner.cluster.own_writes import OwnWrites
+from tests.boot.objects import condition
 from tests.maintenance.samples import maintenance, requestor
 from tests.maintenance.situations import NODE, blocker, facts, later, node, server
 from tests.maintenance.test_follow import FakeCache, caches
@@ -77,7 +76,13 @@ def test_a_host_that_comes_into_use_meanwhile_has_it_go_back() -> None:
 
 @pytest.mark.parametrize(
     ("phase", "has_node", "in_use"),
-    [(None, True, True), ("Draining", True, True), ("Drained", True, False), ("Rebooting", True, True), (None, False, False)],
+    [
+        (None, True, True),
+        ("Draining", True, True),
+        ("Drained", True, False),
+        ("Rebooting", True, True),
+        (None, False, False),
+    ],
 )
 def test_whether_its_host_is_in_use_is_told_by_the_hosts_own_maintenance(
     caches: dict[str, FakeCache], phase: str | None, has_node: bool, in_use: bool

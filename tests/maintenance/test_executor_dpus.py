@@ -76,7 +76,7 @@ def test_a_card_waits_for_the_jobs_of_its_host_and_the_host_for_the_card(plane: 
 
 
 def test_who_takes_the_request_back_gives_the_host_back(plane: Plane) -> None:
-    host, card = plane.names
+    _, card = plane.names
     plane.ask(REBOOT_REQUESTED, name=card)
     both(plane)
     plane.set_condition({"type": REBOOT_REQUESTED, "status": "False"}, name=card)
@@ -86,5 +86,11 @@ def test_who_takes_the_request_back_gives_the_host_back(plane: Plane) -> None:
 
 
 def say_it_is_ready(plane: Plane, name: str) -> None:
-    ready = {"type": "Ready", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": rfc3339(plane.now)}
+    ready = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "Ready",
+        "message": "",
+        "lastTransitionTime": rfc3339(plane.now),
+    }
     plane.cluster.apply_status(Server, name, {"conditions": [ready]}, manager="provisioner-boot-controller")

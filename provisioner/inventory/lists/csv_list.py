@@ -211,7 +211,8 @@ class _Reading:
         cells = self.row.cells
         if "dpu.hostRef" not in cells:
             if "dpu.vtepAddress" in cells:
-                self._wrong("dpu.vtepAddress", "no server in which the card sits", "its name", "fill in the column dpu-of")
+                remedy = "fill in the column dpu-of"
+                self._wrong("dpu.vtepAddress", "no server in which the card sits", "its name", remedy)
             return None
         vtep = {"vtepAddress": cells["dpu.vtepAddress"]} if "dpu.vtepAddress" in cells else {}
         return {"hostRef": _label(cells["dpu.hostRef"]), **vtep}

@@ -35,7 +35,10 @@ class Card:
 def ask_for_cards(
     host: str, maintenances: Iterable[Maintenance], cards: Sequence[Card], now: datetime
 ) -> File | Withdraw | None:
-    """The next thing to do about what the cards in `host` ask for; None if all is on record. maintenances: the host's."""
+    """The next thing to do about what the cards in `host` ask for; None if all is on record.
+
+    maintenances: those of the host.
+    """
     ordered = sorted(maintenances, key=age)
     entries = {r.name: r for m in ordered if is_active(m) for r in m.spec.requestors if r.name.startswith(PREFIX)}
     wanted = _wanted(host, cards, entries, now)
@@ -56,9 +59,7 @@ def requestor_name(dpu: str) -> str:
     return PREFIX + dpu[-(MAX_NAME - len(PREFIX)) :].lstrip("-.")
 
 
-def _wanted(
-    host: str, cards: Sequence[Card], entries: Mapping[str, Requestor], now: datetime
-) -> dict[str, Requestor]:
+def _wanted(host: str, cards: Sequence[Card], entries: Mapping[str, Requestor], now: datetime) -> dict[str, Requestor]:
     found = {}
     for card in cards:
         name = requestor_name(card.server.name)

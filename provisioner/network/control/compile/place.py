@@ -69,8 +69,8 @@ def place(attachment: VPCAttachment, server: Server | None, dpus: Sequence[Serve
     if vtep is None:
         return Trouble(
             reason="NoVTEPAddress",
-            message=f"DPU '{dpu.name}' has no address on the underlay: have its administrators set spec.dpu.vtepAddress "
-            "of that Server",
+            message=f"DPU '{dpu.name}' has no address on the underlay: have its administrators set "
+            "spec.dpu.vtepAddress of that Server",
         )
     mac_address = mac_address_of(dpu, server, spec.function)
     own_function = _own(dpu, spec.function)
