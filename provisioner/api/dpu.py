@@ -24,7 +24,6 @@ class DPUFunction:
     quarantined: bool = described(
         "Whether nothing of it may pass: its tenant cannot lift it. For the whole host: its networkQuarantined.",
         default=False,
-        server_default=False,
     )
     mac_address: str | None = described(
         "MAC address that the host sees on it; if absent, the host's boot MAC address on pf0, and one made of the "

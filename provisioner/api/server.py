@@ -285,7 +285,6 @@ class ServerSpec:
         "Whether nothing may pass of its attachments, Ethernet or InfiniBand, whoever's they are: its tenants cannot "
         "lift it. They keep their addresses.",
         default=False,
-        server_default=False,
     )
 
 

@@ -218,7 +218,7 @@ class _Reading:
         return {"hostRef": _label(cells["dpu.hostRef"]), **vtep}
 
     def _name(self, spec: Mapping[str, Any]) -> str | None:
-        """The name in the row; of a card else that of its server with -dpu; else rack and position, else rack and serial
+        """The name in the row; of a card else its server's with -dpu; else rack and position, else rack and serial
         number."""
         if "name" in self.row.cells:
             return _label(self.row.cells["name"])

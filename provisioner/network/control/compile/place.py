@@ -33,6 +33,7 @@ class Place:
 def place(attachment: VPCAttachment, server: Server | None, dpus: Sequence[Server]) -> Place | Trouble:
     """The place that `attachment` asks for. `dpus`: those that sit in its server."""
     spec, namespace = attachment.spec, attachment.metadata.namespace
+    dpus = [each for each in dpus if each.spec.acceptance != "Pending"]
     assigned = server is not None and server.spec.tenant == namespace
     own = [each for each in dpus if tenant_of(each, server, spec.function) == namespace]
     if spec.dpu_ref is not None:
