@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from provisioner.api import DPU, VPC, Server, VPCAttachment
@@ -179,3 +181,22 @@ def test_a_peer_takes_no_address_of_another_peer_by_a_route(peers: World) -> Non
     assert peers.vpc_ready("green") == ("True", "Allocated")
     assert peers.vpc_ready("red") == ("False", "PeersOverlap")
     assert len(str(domain(peers, "d2", "blue/main")["remotes"]).split("10.3.0.")) == 2
+
+
+# On a DPU with somebody else
+
+
+def test_a_function_that_the_card_has_not_isolates_its_attachment_and_no_other_of_the_dpu(world: World) -> None:
+    def lacks_one(body: dict[str, Any], honest: dict[str, Any]) -> dict[str, Any]:
+        """As an agent says it that has no such interface."""
+        ports = [each | ({"state": "Isolated"} if each["function"] == "pf0vf99" else {}) for each in honest["ports"]]
+        return honest | {"ports": ports}
+
+    world.lies["d1"] = lacks_one
+    world.change(DPU, "d1", functions=[{"name": "pf0vf1", "tenant": "red"}])
+    world.add(attachment("blue", "none", "s1", function="pf0vf99"))
+    world.add(attachment("red", "vf", "s1", function="pf0vf1"))
+    world.settle()
+    assert world.ready("red", "vf") == ("True", "Enforced")
+    assert world.ready("blue", "none") == ("False", "DPUDisagrees")
+    assert world.attachment("blue", "none").status.forwarding_state == "Isolated"
