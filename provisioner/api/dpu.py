@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from provisioner.api.ip_rules import FUNCTION_RULES, TENANT_RULES
+from provisioner.api.ip_rules import FUNCTION_RULES, TENANT_RULES, VTEP_RULES
 from provisioner.api.meta import ObjectMeta, Resource
-from provisioner.api.rules import IPV4_RULES, LABEL_PATTERN, MAC_RULES, NAME_RULES, PRINTABLE_RULES
+from provisioner.api.rules import LABEL_PATTERN, MAC_RULES, NAME_RULES, PRINTABLE_RULES
 from provisioner.api.schema import Column, Kind, Rule, described
 from provisioner.api.server import BMC, Acceptance
 
@@ -58,7 +58,7 @@ class DPUSpec:
         "nothing of its server can be attached.",
         default=None,
         max_length=15,
-        rules=IPV4_RULES,
+        rules=VTEP_RULES,
     )
     functions: tuple[DPUFunction, ...] = described(
         "Functions of which something else holds than of the server.",
