@@ -8,6 +8,7 @@ import pytest
 
 from provisioner.api import DPU, VPC, Server, VPCAttachment
 from provisioner.cluster.resources import of
+from provisioner.network.control import turns
 from tests.network.control.objects import attachment, pool, vpc
 from tests.network.control.world import World
 
@@ -200,3 +201,47 @@ def test_a_function_that_the_card_has_not_isolates_its_attachment_and_no_other_o
     assert world.ready("red", "vf") == ("True", "Enforced")
     assert world.ready("blue", "none") == ("False", "DPUDisagrees")
     assert world.attachment("blue", "none").status.forwarding_state == "Isolated"
+
+
+# Who changes its own again and again
+
+
+def compiled(world: World, since: int) -> set[str]:
+    """DPUs that were looked at since then."""
+    return {key for name, key in world.reconciled[since:] if name == "network-dpus"}
+
+
+def test_a_tenant_that_names_anothers_vpc_as_its_peer_has_nothing_compiled_for_it(world: World) -> None:
+    world.settle(30)
+    before = len(world.reconciled)
+    for n in range(5):
+        world.change(VPC, "main", "blue", peers=[{"namespace": "red", "name": "main"}], mtuBytes=1400 + n)
+        world.settle(1)
+    assert compiled(world, before) == {"d1", "d2"}
+
+
+def test_a_tenant_that_changes_a_large_vpc_again_and_again_waits_and_nobody_else_does(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "SECONDS_A_DPU", 5.0)  # two DPUs are as five hundred
+    world.settle(60)
+
+    def told(seconds: int) -> int:
+        """How often the DPU of the other attachment is told something while the one is changed twice a second."""
+        before = int(world.network("d2")["metadata"]["generation"])
+        for n in range(2 * seconds):
+            world.change(VPCAttachment, "a1", "blue", quarantined=n % 2 == 0)
+            world.settle(0.5)
+            assert state(world, "d1") == [["Tenant", "Quarantined"][n % 2 == 0]], "its own port does not wait"
+        return int(world.network("d2")["metadata"]["generation"]) - before
+
+    assert told(30) <= 5
+    world.change(Server, "s2", networkQuarantined=True)
+    world.add(attachment("red", "late", "s3", function="pf1"))
+    world.settle(2)
+    assert state(world, "d2") == ["Quarantined"], "the administrators do not wait"
+    assert world.ready("red", "late") == ("True", "Enforced"), "nor does another tenant"
+    world.change(Server, "s2", networkQuarantined=False)
+    world.settle(60)
+    monkeypatch.setattr(turns, "SECONDS_A_DPU", 0.0)
+    assert told(30) > 40, "without that each change would be told"
