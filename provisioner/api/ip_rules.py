@@ -52,8 +52,8 @@ ROUTE_RULES: Final = (
     Rule(
         f"!isCIDR(self) || !({_IS_IN_UNUSABLE})",
         "a route may not lead to loopback, link-local or multicast addresses: use addresses such as 192.168.7.0/24",
-        expression="'route to ' + self + ' leads to loopback, link-local, multicast or reserved addresses, which cannot "
-        "be routed: use addresses such as 192.168.7.0/24'",
+        expression="'route to ' + self + ' leads to loopback, link-local, multicast or reserved addresses, which "
+        "cannot be routed: use addresses such as 192.168.7.0/24'",
     ),
 )
 """A default route is one, though it includes those."""
@@ -99,9 +99,9 @@ VTEP_RULES: Final = (
     *IPV4_RULES,
     Rule(
         f"!isIP(self) || ip(self).family() != 4 || !({_NO_HOSTS})",
-        "no card can have that address on the underlay, and all others of its VPCs would be told to send there: use one "
-        "such as 10.100.0.11",
-        expression="'no card can have the address ' + self + ' on the underlay, and all others of its VPCs would be told "
-        "to send there: use one such as 10.100.0.11'",
+        "no card can have that address on the underlay, and all others of its VPCs would be told to send there: use "
+        "one such as 10.100.0.11",
+        expression="'no card can have the address ' + self + ' on the underlay, and all others of its VPCs would be "
+        "told to send there: use one such as 10.100.0.11'",
     ),
 )

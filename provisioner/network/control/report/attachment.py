@@ -56,7 +56,7 @@ def attachment_status(attachment: VPCAttachment, standing: Standing, now: dateti
     )
     state: ForwardingState | None = before.forwarding_state
     if is_confirmed:
-        state = _found_state(attachment, network) or (port.state if port is not None else "Isolated")
+        state = (_found_state(attachment, network) or port.state) if port is not None else "Isolated"
     addresses = standing.addresses
     if port is None and not is_confirmed:
         addresses = addresses or before.addresses  # by which it is told whether the DPU still has it
