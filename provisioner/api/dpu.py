@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from provisioner.api.ip_rules import FUNCTION_RULES, TENANT_RULES
-from provisioner.api.rules import IPV4_RULES, MAC_RULES, NAME_RULES
+from provisioner.api.ip_rules import FUNCTION_RULES, TENANT_RULES, VTEP_RULES
+from provisioner.api.rules import MAC_RULES, NAME_RULES
 from provisioner.api.schema import Rule, described
 
 
@@ -44,7 +44,7 @@ class DPU:
         "nothing of its host can be attached.",
         default=None,
         max_length=15,
-        rules=IPV4_RULES,
+        rules=VTEP_RULES,
     )
     functions: tuple[DPUFunction, ...] = described(
         "Functions of which something else holds than of the host.",

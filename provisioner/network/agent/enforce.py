@@ -160,6 +160,7 @@ class Enforcer:
             vnis=attempt.after.vnis,
             changes=changes,
             mended=mended,
+            holds=not attempt.rest and not any(each.is_of_all for each in problems),
         )
 
     def _situation(self, spec: DPUNetworkSpec) -> Situation:
