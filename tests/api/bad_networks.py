@@ -165,7 +165,7 @@ NETWORKS = (
         "a function of a card twice",
         dpu(card={"functions": [{"name": "pf0"}, {"name": "pf0"}]}),
         dpu(card={"functions": [{"name": "pf0"}, {"name": "pf0vf0"}]}),
-        ("spec.functions[1]", "Duplicate value"),
+        ("spec.dpu.functions[1]", "Duplicate value"),
     ),
     *(
         Row(

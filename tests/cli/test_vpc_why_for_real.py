@@ -60,7 +60,7 @@ def test_a_tenant_is_told_the_reason_and_an_administrator_what_is_behind_it(
     site.becomes(blue, "mine", "False", "NoVTEPAddress")
     told = words(viewer.done("why", "theirs"))
     assert f"{blue}/theirs is not enforced: ServerNotAssigned" in told
-    assert "not seen Servers, DPUs" in told
+    assert "not seen Servers" in told
     assert "administrators see them, and more of the reason (ClusterRole provisioner-viewer)" in told
     assert green not in told
     assert f"{theirs}-s is assigned to namespace {green}" in words(administrator.done("why", "theirs"))
