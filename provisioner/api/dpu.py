@@ -23,10 +23,9 @@ class DPUFunction:
         max_length=63,
         rules=TENANT_RULES,
     )
-    quarantined: bool = described(
+    quarantined: bool | None = described(
         "Whether nothing of it may pass: its tenant cannot lift it. For the whole server: its networkQuarantined.",
-        default=False,
-        server_default=False,
+        default=None,
     )
     mac_address: str | None = described(
         "MAC address that the host sees on it; if absent, the server's boot MAC address on pf0, and one made of the "
