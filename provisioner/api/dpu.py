@@ -21,9 +21,9 @@ class DPUFunction:
         max_length=63,
         rules=TENANT_RULES,
     )
-    quarantined: bool = described(
+    quarantined: bool | None = described(
         "Whether nothing of it may pass: its tenant cannot lift it. For the whole host: its networkQuarantined.",
-        default=False,
+        default=None,
     )
     mac_address: str | None = described(
         "MAC address that the host sees on it; if absent, the host's boot MAC address on pf0, and one made of the "

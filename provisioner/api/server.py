@@ -281,10 +281,10 @@ class ServerSpec:
         max_length=63,
         rules=TENANT_RULES,
     )
-    network_quarantined: bool = described(
+    network_quarantined: bool | None = described(
         "Whether nothing may pass of its attachments, Ethernet or InfiniBand, whoever's they are: its tenants cannot "
         "lift it. They keep their addresses.",
-        default=False,
+        default=None,
     )
 
 

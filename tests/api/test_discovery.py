@@ -97,7 +97,6 @@ def test_whatever_is_sent_gives_a_bounded_printable_object(sent: dict[str, str])
         "architecture": body["spec"]["architecture"],
         "acceptance": "Pending",
         "powerState": "On",
-        "networkQuarantined": False,
     }
 
 

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from provisioner.api import VPC, Server, VPCAttachment
+from provisioner.api.codec import decode, encode
 from provisioner.cluster.resources import of
 from provisioner.network.control import turns
-from tests.network.control.objects import attachment, pool, vpc
+from tests.network.control.objects import attachment, pool, tenants_server, vpc
 from tests.network.control.world import World
 
 
@@ -65,6 +66,15 @@ def test_a_tenant_lifts_a_quarantine_of_its_own(world: World) -> None:
     world.change(VPCAttachment, "a1", "blue", quarantined=False)
     world.settle()
     assert state(world, "d1") == ["Tenant"]
+
+
+def test_who_registers_a_server_once_more_does_not_lift_its_quarantine(world: World) -> None:
+    """A packing list says nothing of it, and what is applied without it takes nobody's word away."""
+    world.change(Server, "s1", networkQuarantined=True)
+    listed = decode(Server, tenants_server("s1", "blue", 1))
+    world.admin.apply(encode(listed), manager="provisioner-register", force=True)
+    world.settle()
+    assert state(world, "d1") == ["Quarantined"]
 
 
 def test_a_quarantine_of_a_function_holds_for_its_tenant_and_for_no_other(world: World) -> None:

@@ -80,7 +80,7 @@ def place(attachment: VPCAttachment, server: Server | None, dpus: Sequence[Serve
         vtep=vtep,
         function=spec.function,
         mac_address=mac_address,
-        is_quarantined=server.spec.network_quarantined or (own_function is not None and own_function.quarantined),
+        is_quarantined=bool(server.spec.network_quarantined or (own_function and own_function.quarantined)),
     )
 
 
