@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from provisioner.api.ip_rules import FUNCTION_RULES, TENANT_RULES
-from provisioner.api.rules import IPV4_RULES, MAC_RULES, NAME_RULES
+from provisioner.api.ip_rules import FUNCTION_RULES, TENANT_RULES, VTEP_RULES
+from provisioner.api.rules import MAC_RULES, NAME_RULES
 from provisioner.api.schema import Rule, described
 
 
@@ -21,10 +21,9 @@ class DPUFunction:
         max_length=63,
         rules=TENANT_RULES,
     )
-    quarantined: bool = described(
+    quarantined: bool | None = described(
         "Whether nothing of it may pass: its tenant cannot lift it. For the whole host: its networkQuarantined.",
-        default=False,
-        server_default=False,
+        default=None,
     )
     mac_address: str | None = described(
         "MAC address that the host sees on it; if absent, the host's boot MAC address on pf0, and one made of the "
@@ -45,7 +44,7 @@ class DPU:
         "nothing of its host can be attached.",
         default=None,
         max_length=15,
-        rules=IPV4_RULES,
+        rules=VTEP_RULES,
     )
     functions: tuple[DPUFunction, ...] = described(
         "Functions of which something else holds than of the host.",

@@ -115,7 +115,9 @@ class DPUNetworkStatus:
     """What the agent has found in the kernel. The DPU says so of itself."""
 
     observed_generation: int | None = described(
-        "Generation of the spec with which the kernel agrees: acknowledged after a dump, never before.", default=None
+        "Generation of the spec with which the kernel agrees, but for ports that have a problem of their own and are "
+        "isolated: acknowledged after a dump, never before.",
+        default=None,
     )
     vnis: tuple[int, ...] = described(
         "VNIs that the kernel knows, wanted or not.",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from provisioner.api.rules import IPV4_RULES
 from provisioner.api.schema import Rule
 
 ADDRESS_LENGTH: Final = 39
@@ -40,10 +41,22 @@ PREFIX_RULES: Final = (
     ),
 )
 
-_UNUSABLE: Final = " || ".join(
-    f"cidr('{taken}').containsCIDR(self) || cidr(self).containsCIDR('{taken}')"
-    for taken in ("127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "0.0.0.0/8", "::1/128", "fe80::/10", "ff00::/8")
+_NOBODYS: Final = (
+    *("127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "240.0.0.0/4", "0.0.0.0/8"),
+    *("::/127", "fe80::/10", "ff00::/8"),
 )
+_IS_IN_UNUSABLE: Final = " || ".join(f"cidr('{taken}').containsCIDR(self)" for taken in _NOBODYS)
+_UNUSABLE: Final = " || ".join((_IS_IN_UNUSABLE, *(f"cidr(self).containsCIDR('{taken}')" for taken in _NOBODYS)))
+ROUTE_RULES: Final = (
+    *PREFIX_RULES,
+    Rule(
+        f"!isCIDR(self) || !({_IS_IN_UNUSABLE})",
+        "a route may not lead to loopback, link-local or multicast addresses: use addresses such as 192.168.7.0/24",
+        expression="'route to ' + self + ' leads to loopback, link-local, multicast or reserved addresses, which "
+        "cannot be routed: use addresses such as 192.168.7.0/24'",
+    ),
+)
+"""A default route is one, though it includes those."""
 TENANT_SUBNET_RULES: Final = (
     *PREFIX_RULES,
     Rule(
@@ -76,5 +89,19 @@ TENANT_RULES: Final = (
         "a tenant is the name of its namespace: lower-case letters, digits and '-'",
         expression="'\\'' + self + '\\' is no name of a namespace, which a tenant is known by: use lower-case letters, "
         'digits and "-"\'',
+    ),
+)
+
+_NO_HOSTS: Final = " || ".join(
+    f"cidr('{taken}').containsIP(self)" for taken in ("0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/4", "240.0.0.0/4")
+)
+VTEP_RULES: Final = (
+    *IPV4_RULES,
+    Rule(
+        f"!isIP(self) || ip(self).family() != 4 || !({_NO_HOSTS})",
+        "no card can have that address on the underlay, and all others of its VPCs would be told to send there: use "
+        "one such as 10.100.0.11",
+        expression="'no card can have the address ' + self + ' on the underlay, and all others of its VPCs would be "
+        "told to send there: use one such as 10.100.0.11'",
     ),
 )

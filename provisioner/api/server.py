@@ -200,14 +200,14 @@ class ServerSpec:
         ),
         Rule(
             "!has(self.dpu) || !has(self.tenant) && !has(self.infinibandPorts)",
-            "tenant and infinibandPorts are of the server in which the card sits: set them there, or a function's tenant "
-            "in spec.dpu.functions",
+            "tenant and infinibandPorts are of the server in which the card sits: set them there, or the tenant of a "
+            "function in spec.dpu.functions",
             field=".dpu",
         ),
         Rule(
             "has(self.dpu) == has(oldSelf.dpu) || self.acceptance != 'Accepted' || oldSelf.acceptance != 'Accepted'",
-            "an accepted server does not become a DPU, nor a DPU a server: set spec.acceptance to Pending together with "
-            "the change, then accept it again",
+            "an accepted server does not become a DPU, nor a DPU a server: set spec.acceptance to Pending together "
+            "with the change, then accept it again",
             field=".dpu",
         ),
     )
@@ -269,8 +269,8 @@ class ServerSpec:
         rules=DIGEST_RULES,
     )
     dpu: DPU | None = described(
-        "Set of a BlueField card in another server: what enforces the networks of that server's tenants. It boots, joins "
-        "and is maintained as every other machine.",
+        "Set of a BlueField card in another server: what enforces the networks of that server's tenants. It boots, "
+        "joins and is maintained as every other machine.",
         default=None,
     )
     power_state: PowerState = described("Wanted power state.", default="On", server_default="On")
@@ -281,11 +281,10 @@ class ServerSpec:
         max_length=63,
         rules=TENANT_RULES,
     )
-    network_quarantined: bool = described(
+    network_quarantined: bool | None = described(
         "Whether nothing may pass of its attachments, Ethernet or InfiniBand, whoever's they are: its tenants cannot "
         "lift it. They keep their addresses.",
-        default=False,
-        server_default=False,
+        default=None,
     )
 
 

@@ -10,7 +10,7 @@ from provisioner.api.ip_rules import (
     ADDRESS_LENGTH,
     ADDRESS_RULES,
     PREFIX_LENGTH,
-    PREFIX_RULES,
+    ROUTE_RULES,
     TENANT_RULES,
     TENANT_SUBNET_RULES,
 )
@@ -33,7 +33,7 @@ class VPCRoute:
         ),
     )
     destination: str = described(
-        "Addresses that are reached by nextHop, such as 192.168.7.0/24.", max_length=PREFIX_LENGTH, rules=PREFIX_RULES
+        "Addresses that are reached by nextHop, such as 192.168.7.0/24.", max_length=PREFIX_LENGTH, rules=ROUTE_RULES
     )
     next_hop: str = described(
         "Address of an attachment of this VPC, which may send from destination, too.",

@@ -24,9 +24,7 @@ def known_racks(entries: Iterable[Entry], existing: Iterable[Rack]) -> dict[str,
     return racks
 
 
-def find_dangling(
-    entries: Sequence[Entry], racks: Mapping[str, Rack], servers: Collection[str]
-) -> tuple[Mistake, ...]:
+def find_dangling(entries: Sequence[Entry], racks: Mapping[str, Rack], servers: Collection[str]) -> tuple[Mistake, ...]:
     """Servers whose rack, subnet, address or host cannot be. `servers`: names of those in the cluster."""
     mistakes = []
     named = {entry.name for entry in entries if entry.kind == "Server"}

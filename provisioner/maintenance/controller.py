@@ -37,6 +37,7 @@ from provisioner.maintenance.phases.kept_drain import has_slurm, why_unverified
 from provisioner.maintenance.phases.release import find_leftover
 from provisioner.maintenance.reads import Caches, Seen, gather, look_at_work, read_budget, see
 from provisioner.maintenance.requests.intake import File, Intake, SetConditions, Withdraw, take_in
+from provisioner.maintenance.requests.of_cards import ask_for_cards
 from provisioner.maintenance.slurm_acts import clear_slurm
 from provisioner.maintenance.status.finished import is_due
 from provisioner.maintenance.status.record import clip
@@ -108,6 +109,11 @@ class MaintenanceController:
         wish = take_in(seen.node, seen.maintenances, self._clock())
         if wish is not None:
             if self._take_in(seen, wish):
+                return None
+            again = REFUSED_SECONDS
+        asked = ask_for_cards(name, seen.maintenances, self._caches.cards_of(name), self._clock())
+        if asked is not None:
+            if self._take_in(seen, asked):
                 return None
             again = REFUSED_SECONDS
         holder = seen.holder

@@ -177,8 +177,8 @@ def host_obstacle(facts: MaintenanceFacts) -> str | None:
     if host is None or not host.in_use or wanted is None or not wanted.boots:
         return None
     return (
-        f"Server '{facts.server_name}' is a DPU of Server '{host.name}', which is in use and would lose its network: "
-        f"kubectl provision drain {host.name}, and kubectl provision release {host.name} once the DPU is back"
+        f"Server '{facts.server_name}' is a DPU of Server '{host.name}', which would lose its network: that is drained "
+        f"first, as its jobs end: kubectl provision why {host.name}"
     )
 
 

@@ -12,7 +12,7 @@ from provisioner.cluster.source import Source, phase_of, spec_of, when_changed
 from provisioner.maintenance.phases.budget import age_of, part_of
 from provisioner.rules.assigned_image import boots_of_pool
 from provisioner.rules.bootability import availability_of
-from provisioner.rules.dpus import hosts
+from provisioner.rules.dpus import host_of, hosts
 from provisioner.rules.pool_of_server import current_pool_in
 
 Json = Mapping[str, Any]
@@ -74,6 +74,9 @@ def follow(informers: MaintenanceInformers, add: Callable[[str], None]) -> None:
         add(server)
         for dpu in dpus.get(server):
             add(dpu["metadata"]["name"])
+        host = host_of(informers.servers.get(server))
+        if host is not None:
+            add(host)
         if phase_of(old) in DISTURBING_PHASES and phase_of(new) not in DISTURBING_PHASES:
             add_next(pool_of(server))
 
@@ -86,7 +89,14 @@ def follow(informers: MaintenanceInformers, add: Callable[[str], None]) -> None:
             add(server)
 
     informers.maintenances.subscribe(maintenance_changed)
+
+    def card_changed(name: str, old: Json | None, new: Json | None) -> None:
+        if _of_card(old) != _of_card(new):
+            for host in {host_of(old), host_of(new)} - {None}:
+                add(str(host))
+
     informers.servers.subscribe(when_changed(_of_server, add))
+    informers.servers.subscribe(card_changed)
     informers.nodes.subscribe(when_changed(_of_node, add))
     informers.pools.subscribe(
         when_changed(boots_of_pool, lambda pool: add_waiting(lambda server: pool_of(server) == pool))
@@ -110,6 +120,12 @@ def _of_server(server: Json | None) -> Any:
         *(status.get(key) for key in ("nodePoolRef", "assignedNodePoolRef")),
         [c for c in status.get("conditions") or () if c.get("type") in ("Verified", "NodePrepared")],
     )
+
+
+def _of_card(server: Json | None) -> Any:
+    """What of a DPU matters to the server in which it sits."""
+    conditions = ((server or {}).get("status") or {}).get("conditions") or ()
+    return host_of(server), [c.get("status") for c in conditions if c.get("type") == "Ready"]
 
 
 def _of_node(node: Json | None) -> Any:

@@ -28,7 +28,9 @@ from provisioner.maintenance.decide import needs_look
 from provisioner.maintenance.facts import HostView, MaintenanceFacts, NodeView, read_node
 from provisioner.maintenance.follow import MaintenanceInformers
 from provisioner.maintenance.phases.budget import Budget, asked_before, count_budget, part_of
+from provisioner.maintenance.requests.of_cards import Card
 from provisioner.maintenance.status.finished import newest_first
+from provisioner.rules.dpus import hosts
 from provisioner.rules.pool_of_server import current_pool_in, current_pool_name
 from provisioner.rules.requests import is_active, merge
 
@@ -54,6 +56,7 @@ class Caches:
         self._by_server = informers.maintenances.index(lambda body: ((body.get("spec") or {}).get("serverRef"),))
         self._by_part = informers.maintenances.index(lambda body: (part_of(body),))
         self._members = informers.servers.index(lambda body: (current_pool_in(body),))
+        self._cards = informers.servers.index(hosts)
         self._claims_lock = threading.Lock()
         self._claims: dict[str, Object] = {}
 
@@ -66,6 +69,14 @@ class Caches:
 
     def maintenances_of(self, server: str) -> list[Object]:
         return self._by_server.get(server)
+
+    def cards_of(self, host: str) -> list[Card]:
+        """The DPUs in a server."""
+        found = (decode_shared(Server, body) for body in self._cards.get(host))
+        return [Card(server=each, maintenances=self._decoded(each.name)) for each in found]
+
+    def _decoded(self, server: str) -> tuple[Maintenance, ...]:
+        return tuple(decode_shared(Maintenance, body) for body in self.maintenances_of(server))
 
     def note_claim(self, claim: Object) -> None:
         """Remember a claim of this process, which counts before the cache shows it."""

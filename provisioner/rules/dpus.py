@@ -26,7 +26,9 @@ def hosts(server: Mapping[str, Any]) -> Iterable[str]:
 def awaited_by(server: Mapping[str, Any] | None) -> str | None:
     """The server whose boot waits for this one, by its JSON: a DPU that is to run, and does not yet."""
     spec = (server or {}).get("spec") or {}
-    is_to_run = spec.get("acceptance") == "Accepted" and spec.get("nodePoolRef") and spec.get("powerState", "On") == "On"
+    is_to_run = (
+        spec.get("acceptance") == "Accepted" and spec.get("nodePoolRef") and spec.get("powerState", "On") == "On"
+    )
     conditions = ((server or {}).get("status") or {}).get("conditions") or ()
     is_ready = any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
     return host_of(server) if is_to_run and not is_ready else None

@@ -33,6 +33,7 @@ NETWORKS = (
     _cidrs(["10.1.0.7/16"], ["10.1.0.0/16"], "has host bits set", "such as 10.1.0.0/16"),
     _cidrs(["FD00:1::/64"], ["fd00:1::/64"], "lower case, without needless zeros", "write it as fd00:1::/64"),
     _cidrs(["169.254.0.0/16"], ["10.2.0.0/16"], "link-local or multicast", "use one such as 10.1.0.0/16"),
+    _cidrs(["240.0.0.0/8"], ["10.2.0.0/16"], "cannot be routed"),
     _cidrs(["0.0.0.0/0"], ["10.0.0.0/8"], "loopback, link-local or multicast"),
     _cidrs(["10.1.0.0/31"], ["10.1.0.0/30"], "from 8 to 30 (IPv4)", "each attachment takes two addresses"),
     _cidrs(["fd00::/8"], ["fd00:1::/32"], "from 32 to 126 (IPv6)"),
@@ -55,6 +56,21 @@ NETWORKS = (
         vpc(routes=[{"destination": "192.168.7.0/24", "nextHop": "fd00:1::3"}]),
         vpc(routes=[{"destination": "192.168.7.0/24", "nextHop": "10.1.0.3"}]),
         ("spec.routes[0]", "of one family"),
+    ),
+    *(
+        Row(
+            f"a route to {bad}",
+            vpc(routes=[{"destination": bad, "nextHop": hop}]),
+            vpc(routes=[{"destination": good, "nextHop": hop}]),
+            ("spec.routes[0].destination", "cannot be routed"),
+        )
+        for bad, good, hop in (
+            ("224.0.0.0/8", "0.0.0.0/0", "10.1.0.3"),
+            ("127.0.0.1/32", "128.0.0.0/1", "10.1.0.3"),
+            ("250.0.0.0/8", "192.168.7.0/24", "10.1.0.3"),
+            ("fe80::/10", "::/0", "fd00:1::3"),
+            ("ff02::/16", "fd00:2::/64", "fd00:1::3"),
+        )
     ),
     Row(
         "a peer without its namespace",
@@ -149,6 +165,15 @@ NETWORKS = (
         "a function of a card twice",
         dpu(card={"functions": [{"name": "pf0"}, {"name": "pf0"}]}),
         dpu(card={"functions": [{"name": "pf0"}, {"name": "pf0vf0"}]}),
-        ("spec.functions[1]", "Duplicate value"),
+        ("spec.dpu.functions[1]", "Duplicate value"),
+    ),
+    *(
+        Row(
+            f"a DPU at {bad} on the underlay",
+            dpu(card={"vtepAddress": bad}),
+            dpu(card={"vtepAddress": "10.100.0.11"}),
+            ("spec.dpu.vtepAddress", "no card can have the address"),
+        )
+        for bad in ("0.0.0.0", "127.0.0.1", "224.0.0.5", "255.255.255.255")  # noqa: S104 - the value that is refused
     ),
 )

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from provisioner.api import VPC, Server, VPCAttachment
+from provisioner.api.codec import decode, encode
 from provisioner.cluster.resources import of
-from tests.network.control.objects import attachment, pool, vpc
+from provisioner.network.control import turns
+from tests.network.control.objects import attachment, pool, tenants_server, vpc
 from tests.network.control.world import World
 
 
@@ -62,6 +66,15 @@ def test_a_tenant_lifts_a_quarantine_of_its_own(world: World) -> None:
     world.change(VPCAttachment, "a1", "blue", quarantined=False)
     world.settle()
     assert state(world, "d1") == ["Tenant"]
+
+
+def test_who_registers_a_server_once_more_does_not_lift_its_quarantine(world: World) -> None:
+    """A packing list says nothing of it, and what is applied without it takes nobody's word away."""
+    world.change(Server, "s1", networkQuarantined=True)
+    listed = decode(Server, tenants_server("s1", "blue", 1))
+    world.admin.apply(encode(listed), manager="provisioner-register", force=True)
+    world.settle()
+    assert state(world, "d1") == ["Quarantined"]
 
 
 def test_a_quarantine_of_a_function_holds_for_its_tenant_and_for_no_other(world: World) -> None:
@@ -179,3 +192,66 @@ def test_a_peer_takes_no_address_of_another_peer_by_a_route(peers: World) -> Non
     assert peers.vpc_ready("green") == ("True", "Allocated")
     assert peers.vpc_ready("red") == ("False", "PeersOverlap")
     assert len(str(domain(peers, "d2", "blue/main")["remotes"]).split("10.3.0.")) == 2
+
+
+# On a DPU with somebody else
+
+
+def test_a_function_that_the_card_has_not_isolates_its_attachment_and_no_other_of_the_dpu(world: World) -> None:
+    def lacks_one(body: dict[str, Any], honest: dict[str, Any]) -> dict[str, Any]:
+        """As an agent says it that has no such interface."""
+        ports = [each | ({"state": "Isolated"} if each["function"] == "pf0vf99" else {}) for each in honest["ports"]]
+        return honest | {"ports": ports}
+
+    world.lies["d1"] = lacks_one
+    world.change(Server, "d1", dpu={"functions": [{"name": "pf0vf1", "tenant": "red"}]})
+    world.add(attachment("blue", "none", "s1", function="pf0vf99"))
+    world.add(attachment("red", "vf", "s1", function="pf0vf1"))
+    world.settle()
+    assert world.ready("red", "vf") == ("True", "Enforced")
+    assert world.ready("blue", "none") == ("False", "DPUDisagrees")
+    assert world.attachment("blue", "none").status.forwarding_state == "Isolated"
+
+
+# Who changes its own again and again
+
+
+def compiled(world: World, since: int) -> set[str]:
+    """DPUs that were looked at since then."""
+    return {key for name, key in world.reconciled[since:] if name == "network-dpus"}
+
+
+def test_a_tenant_that_names_anothers_vpc_as_its_peer_has_nothing_compiled_for_it(world: World) -> None:
+    world.settle(30)
+    before = len(world.reconciled)
+    for n in range(5):
+        world.change(VPC, "main", "blue", peers=[{"namespace": "red", "name": "main"}], mtuBytes=1400 + n)
+        world.settle(1)
+    assert compiled(world, before) == {"d1", "d2"}
+
+
+def test_a_tenant_that_changes_a_large_vpc_again_and_again_waits_and_nobody_else_does(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "SECONDS_A_DPU", 5.0)  # two DPUs are as five hundred
+    world.settle(60)
+
+    def told(seconds: int) -> int:
+        """How often the DPU of the other attachment is told something while the one is changed twice a second."""
+        before = int(world.network("d2")["metadata"]["generation"])
+        for n in range(2 * seconds):
+            world.change(VPCAttachment, "a1", "blue", quarantined=n % 2 == 0)
+            world.settle(0.5)
+            assert state(world, "d1") == [["Tenant", "Quarantined"][n % 2 == 0]], "its own port does not wait"
+        return int(world.network("d2")["metadata"]["generation"]) - before
+
+    assert told(30) <= 5
+    world.change(Server, "s2", networkQuarantined=True)
+    world.add(attachment("red", "late", "s3", function="pf1"))
+    world.settle(2)
+    assert state(world, "d2") == ["Quarantined"], "the administrators do not wait"
+    assert world.ready("red", "late") == ("True", "Enforced"), "nor does another tenant"
+    world.change(Server, "s2", networkQuarantined=False)
+    world.settle(60)
+    monkeypatch.setattr(turns, "SECONDS_A_DPU", 0.0)
+    assert told(30) > 40, "without that each change would be told"

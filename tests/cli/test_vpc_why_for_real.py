@@ -60,12 +60,12 @@ def test_a_tenant_is_told_the_reason_and_an_administrator_what_is_behind_it(
     site.becomes(blue, "mine", "False", "NoVTEPAddress")
     told = words(viewer.done("why", "theirs"))
     assert f"{blue}/theirs is not enforced: ServerNotAssigned" in told
-    assert "not seen Servers, DPUs" in told
+    assert "not seen Servers" in told
     assert "administrators see them, and more of the reason (ClusterRole provisioner-viewer)" in told
     assert green not in told
     assert f"{theirs}-s is assigned to namespace {green}" in words(administrator.done("why", "theirs"))
     assert f"{mine}-d: no address on the underlay" in words(administrator.done("why", f"{mine}-s"))
-    assert "has its administrators set spec.vtepAddress" in words(viewer.done("why", "mine")).replace("have", "has")
+    assert "has its administrators set spec.dpu.vtepAddress" in words(viewer.done("why", "mine")).replace("have", "has")
 
 
 def test_the_agents_word_and_the_generation_that_is_waited_for_are_told(

@@ -194,7 +194,7 @@ def test_what_the_api_server_refuses_is_a_mistake_with_its_line(register: Regist
         ("subnetName: dmz", "is in subnet dmz, which rack {unique} does not have"),
         ("bootAddress: 10.99.0.7", "10.99.0.7 is outside subnet boot (10.80.0.0/24)"),
         ("bootAddress: 10.80.0.253", "10.80.0.253 is the gateway of subnet boot"),
-        ("dpu: {hostRef: nobody}", "sits in Server nobody, which is neither in the file nor registered"),
+        ("architecture: arm64, dpu: {hostRef: nobody}", "sits in Server nobody, which is neither in the file nor"),
     ],
 )
 @pytest.mark.usefixtures("tidy")

@@ -13,6 +13,7 @@ from typing import Any
 
 from provisioner.api import Image, Maintenance, NodePool, Server
 from provisioner.api.codec import encode
+from provisioner.api.dpu import DPU
 from provisioner.api.errors import Conflict
 from provisioner.api.maintenance import MaintenanceStatus
 from provisioner.api.meta import Resource, rfc3339, rfc3339_micro
@@ -64,9 +65,12 @@ class CaughtUpExecutor:
 
 
 class Plane:
-    """Everything is named after `unique`; the first server is `name`. The executor goes through `client`."""
+    """Everything is named after `unique`; the first server is `name`. The executor goes through `client`. has_card: the
+    last server is a DPU in the first one."""
 
-    def __init__(self, cluster: Cluster, client: Any, unique: str, *, servers: int = 1, **settings: Any) -> None:
+    def __init__(
+        self, cluster: Cluster, client: Any, unique: str, *, servers: int = 1, has_card: bool = False, **settings: Any
+    ) -> None:
         self.cluster, self.client, self.unique = cluster, client, unique
         self.now = NOON
         self.agent_stages = True
@@ -77,12 +81,16 @@ class Plane:
         self._ids, self._boots = itertools.count(1), itertools.count(1)
         wanted = {"max_unavailable": 1, "kexec_models": ("*",), **settings}
         pool = objects.pool(unique, image_ref=self.image, maintenance=MaintenanceSettings(**wanted))
-        self._create(objects.image(self.image))
-        self._create(objects.image(self.other, digest=OTHER_DIGEST))
+        built_for: Any = "arm64" if has_card else "x86_64"
+        self._create(objects.image(self.image, architecture=built_for))
+        self._create(objects.image(self.other, digest=OTHER_DIGEST, architecture=built_for))
         self._create(pool)
         for number, name in enumerate(self.names):
             mac = f"52:54:00:{number:02x}:{unique[1:3]}:{unique[3:5]}"
-            self._create(objects.server(name, node_pool_ref=unique, boot_mac_address=mac, rack_ref="r01"))
+            card: dict[str, Any] = {}
+            if has_card and number == servers - 1:
+                card = {"architecture": "arm64", "dpu": DPU(host_ref=self.name)}
+            self._create(objects.server(name, node_pool_ref=unique, boot_mac_address=mac, rack_ref="r01", **card))
             self.make_node(name)
         self.executor = self.start()
 

@@ -12,7 +12,10 @@ from provisioner.rules.dpus import awaited_by, awaiting, find_awaited_dpu, host_
 def card(ready: str | None = "False", **spec: Any) -> dict[str, Any]:
     conditions = [{"type": "Ready", "status": ready}] if ready is not None else []
     wanted = {"acceptance": "Accepted", "nodePoolRef": "dpu", "dpu": {"hostRef": "r01-u01"}} | spec
-    return {"spec": {key: value for key, value in wanted.items() if value is not None}, "status": {"conditions": conditions}}
+    return {
+        "spec": {key: value for key, value in wanted.items() if value is not None},
+        "status": {"conditions": conditions},
+    }
 
 
 @pytest.mark.parametrize("ready", ["False", "Unknown", None])

@@ -164,10 +164,11 @@ def _obstructed(facts: OrderFacts) -> Assessment | None:
     if has_fetched(facts.server):
         return None
     obstacle = find_obstacle(facts.server, facts.pool, facts.ordered_image, facts.rack)
-    obstacle = obstacle or find_awaited_dpu(facts.server.name, facts.awaited)
+    stage = current_stage(facts.server, facts.pool)
+    if stage is not None and stage.stage != "Ordered":  # until it is on, nothing in it is
+        obstacle = obstacle or find_awaited_dpu(facts.server.name, facts.awaited)
     if obstacle is None:
         return None
-    stage = current_stage(facts.server, facts.pool)
     deadline = stage.deadline if stage is not None else None
     return Assessment(booted=_no(obstacle), ready=_no(obstacle), stage=_stage_of(facts), requeue_at=deadline)
 

@@ -129,5 +129,5 @@ def _events(server: Server, assessment: Assessment, owned: ServerStatus) -> tupl
     if ready.reason == "Ready":
         seen = replace(server.status, ready_time=owned.ready_time)
         message = f"{message}: {format_timeline(boot_timeline(seen))}"
-    calm = ready.status == "True" or ready.reason in ("PendingAcceptance", "PoweredOff")
+    calm = ready.status == "True" or ready.reason in ("PendingAcceptance", "PoweredOff", "WaitsForDPU")
     return (*events, Happened(type="Normal" if calm else "Warning", reason=ready.reason, message=message))

@@ -211,13 +211,14 @@ class _Reading:
         cells = self.row.cells
         if "dpu.hostRef" not in cells:
             if "dpu.vtepAddress" in cells:
-                self._wrong("dpu.vtepAddress", "no server in which the card sits", "its name", "fill in the column dpu-of")
+                remedy = "fill in the column dpu-of"
+                self._wrong("dpu.vtepAddress", "no server in which the card sits", "its name", remedy)
             return None
         vtep = {"vtepAddress": cells["dpu.vtepAddress"]} if "dpu.vtepAddress" in cells else {}
         return {"hostRef": _label(cells["dpu.hostRef"]), **vtep}
 
     def _name(self, spec: Mapping[str, Any]) -> str | None:
-        """The name in the row; of a card else that of its server with -dpu; else rack and position, else rack and serial
+        """The name in the row; of a card else its server's with -dpu; else rack and position, else rack and serial
         number."""
         if "name" in self.row.cells:
             return _label(self.row.cells["name"])

@@ -59,9 +59,6 @@ def obstacles(facts: MaintenanceFacts) -> list[Blocked]:
         found.append(
             ("Hold", node.name, f"Node '{node.name}' is held by a person: kubectl provision release {node.name}")
         )
-    of_host = host_obstacle(facts)
-    if facts.host is not None and of_host is not None:
-        found.append(("Server", facts.host.name, of_host))
     if not wanted.boots:
         if node is None:
             found.append(("Server", server.name, f"Server '{server.name}' has no Node that could be drained"))
@@ -124,6 +121,12 @@ def _job_words(facts: MaintenanceFacts, message: str, now: datetime) -> str:
     if may_interrupt(facts, now):
         return f"{message}; its owner forbids eviction: it is waited for, or ask with policy Now"
     return f"{message}; it may go on until {rfc3339(wanted.deadline)}"
+
+
+def host_in_use(facts: MaintenanceFacts) -> list[Blocked]:
+    """The server in which a DPU sits. Looked at last: it is asked to be drained where nothing else is waited for."""
+    words = host_obstacle(facts)
+    return [("Server", facts.host.name, words)] if facts.host is not None and words is not None else []
 
 
 def over_budget(facts: MaintenanceFacts) -> list[Blocked]:

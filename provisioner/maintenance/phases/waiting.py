@@ -11,6 +11,7 @@ from provisioner.api.meta import parse_time, rfc3339, rfc3339_micro
 from provisioner.maintenance.facts import MaintenanceFacts
 from provisioner.maintenance.phases.blocking import (
     earlier_askers,
+    host_in_use,
     obstacles,
     over_budget,
     refused_before,
@@ -54,7 +55,7 @@ def decide_waiting(facts: MaintenanceFacts, now: datetime) -> Step:
     if not blocked:
         if facts.budget is None or (facts.budget.has_room and not facts.budget.fresh):
             return NeedBudget(fresh=facts.budget is not None)
-        blocked = over_budget(facts) or earlier_askers(facts, now)
+        blocked = over_budget(facts) or earlier_askers(facts, now) or host_in_use(facts)
     if not blocked:
         rest = _stand_back(facts, now)
         return Wait(seconds=rest) if rest > 0 else WriteStatus(status=_claimed(facts, now))

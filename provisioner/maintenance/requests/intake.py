@@ -97,15 +97,17 @@ def take_in(node: NodeView | None, maintenances: Iterable[Maintenance], now: dat
             message=condition.message[:1024] or None,
             requested_time=rfc3339(since),
         )
-        filing = _file(wanted, existing, holders, ordered)
+        filing = file_request(wanted, existing, holders, ordered)
         if filing is not None:
             return filing
     return _refuse(node, tuple(refusals)) if node is not None else None
 
 
-def _file(
+def file_request(
     wanted: Requestor, existing: Requestor | None, holders: list[Maintenance], ordered: list[Maintenance]
-) -> Intake | None:
+) -> File | Withdraw | None:
+    """How `wanted` gets on record; None if it is. existing: the one of its name, which `holders` have. ordered: all
+    Maintenances of the server."""
     if existing is not None and (has_begun(holders[0]) or is_same(existing, wanted)):
         return None
     target = find_target(ordered, wanted)

@@ -168,6 +168,7 @@ class Enforcer:
             vnis=attempt.after.vnis,
             changes=changes,
             mended=mended,
+            holds=not attempt.rest and not any(each.is_of_all for each in problems),
             served=tuple(each for each in self._served(attempt.after) if each.function in readable.functions),
         )
 

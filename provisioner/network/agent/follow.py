@@ -77,6 +77,7 @@ class Agent:
         self._serve = serve
         self._lock = threading.Lock()
         self._wish: _Wish | None = None
+        self._last: DPUNetworkSpec | None = None
         self._mended: str | None = None
         self._said: Mapping[str, Any] | None = None
         self._next_word = 0.0
@@ -102,10 +103,16 @@ class Agent:
         if wish is None:
             return
         if wish.spec is None and wish.refused is None:
+            self._last = None
             self._release()
             return
-        status = self._refused(wish) if wish.spec is None else self._enforce(wish, wish.spec)
-        self._tell(status)
+        if wish.spec is not None:
+            self._last = wish.spec
+            self._tell(self._enforce(wish, wish.spec))
+            return
+        if self._last is not None:
+            self._kernel.enforce(self._last)
+        self._tell(self._refused(wish))
 
     def run(self, stop: threading.Event) -> None:
         """Look at once when the wish has changed, and every `LOOK_SECONDS`, until `stop` is set. Before anything was
@@ -147,7 +154,9 @@ class Agent:
             "ports": to_json(enforced.ports),
             "conditions": [self._applied(wish, enforced.agrees, reason, words)],
         }
-        if enforced.agrees:
+        if enforced.agrees or enforced.holds:
+            # What one port lacks is told of that one: else a tenant's attachment of what is not there would keep all
+            # others on this DPU from being confirmed, and what they let go of from being free.
             status["observedGeneration"] = wish.generation
         if self._mended is not None:
             status["mendedTime"] = self._mended

@@ -52,6 +52,7 @@ def examine(spec: DPUNetworkSpec, situation: Situation) -> Readable:
                 f"vtepAddress is {spec.vtep_address}, not an IPv4 address: every port is isolated; "
                 "set the DPU's vtepAddress",
                 functions,
+                is_of_all=True,
             )
         )
         return Readable("", (), (), tuple(problems))
@@ -63,6 +64,7 @@ def examine(spec: DPUNetworkSpec, situation: Situation) -> Readable:
                 "UnderlayMissing",
                 f"the interface {situation.underlay.device} that shall carry the underlay does not exist, so that its "
                 "MTU is not known: see `ip link`, and start the agent with the --underlay that there is",
+                is_of_all=True,
             )
         )
     if not situation.underlay.has_address:
@@ -71,6 +73,7 @@ def examine(spec: DPUNetworkSpec, situation: Situation) -> Readable:
                 "UnderlayAddressMissing",
                 f"no interface has the DPU's address {spec.vtep_address}: nothing reaches another DPU until one has "
                 "it; see `ip address` and the DPU's vtepAddress",
+                is_of_all=True,
             )
         )
     domains = [domain for vpc in spec.vpcs if (domain := _domain(vpc, spec, situation, problems)) is not None]
@@ -162,6 +165,7 @@ def _hidden(spec: DPUNetworkSpec) -> Problem:
         "with it, and every port is isolated; start it in the system's mount namespace, such as by "
         "nsenter --net=/run/netns/NAME",
         tuple(port.function for port in spec.ports),
+        is_of_all=True,
     )
 
 

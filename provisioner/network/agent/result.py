@@ -17,18 +17,20 @@ from provisioner.network.agent.dhcp.served import ServedPort
 @dataclass(frozen=True)
 class Problem:
     """Something that keeps a port from being enforced. `reason` is CamelCase; `message` says object, observed, expected
-    and remedy. `functions`: the ports that are isolated for it."""
+    and remedy. `functions`: the ports that are isolated for it. `is_of_all`: it is the DPU's own, not some ports'."""
 
     reason: str
     message: str
     functions: tuple[str, ...] = ()
+    is_of_all: bool = False
 
 
 @dataclass(frozen=True)
 class Enforced:
     """`agrees`: a dump of the kernel showed what the spec wants, without a problem. `changes`: operations that were
-    carried out. `mended`: the kernel was other than it had been left for this very spec. `served`: the ports whose
-    hosts may ask for their addresses."""
+    carried out. `mended`: the kernel was other than it had been left for this very spec. `holds`: it showed that and no
+    more, but for ports with a problem of their own, which are isolated. `served`: the ports whose hosts may ask for
+    their addresses."""
 
     agrees: bool
     problems: tuple[Problem, ...]
@@ -36,11 +38,13 @@ class Enforced:
     vnis: tuple[int, ...]
     changes: int
     mended: bool
+    holds: bool = False
     served: tuple[ServedPort, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         return {
             "agrees": self.agrees,
+            "holds": self.holds,
             "problems": [
                 {"reason": each.reason, "message": each.message, "functions": list(each.functions)}
                 for each in self.problems

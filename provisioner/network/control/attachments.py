@@ -170,7 +170,7 @@ class Attachments:
             trouble = Trouble(
                 reason="DuplicateVTEPAddress",
                 message=f"DPU '{place.dpu}' has the same address on the underlay as another DPU, so that neither is "
-                "told of new attachments: have the administrators give it one of its own (spec.vtepAddress)",
+                "told of new attachments: have the administrators give it one of its own (spec.dpu.vtepAddress)",
             )
         dpu = place.dpu if place is not None else attachment.status.dpu_ref
         return Standing(

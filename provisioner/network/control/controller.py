@@ -22,6 +22,7 @@ from provisioner.network.control.dpus import DPUs
 from provisioner.network.control.facts import Facts
 from provisioner.network.control.follow import Follow, Queues
 from provisioner.network.control.informers import NetworkInformers
+from provisioner.network.control.turns import Turns
 from provisioner.network.control.vpcs import Groups, Pools, VPCs
 from provisioner.network.control.writes import MANAGER, Compilations, Generations
 
@@ -58,7 +59,7 @@ def build_network_controllers(
         dpus=dpus.controller.queue,
         spread=spread.queue,
     )
-    follow = Follow(facts, queues, THE_POOL)
+    follow = Follow(facts, queues, Turns(monotonic), THE_POOL)
     follow.subscribe()
     parts = (vpcs, attachments, dpus, releases, groups, pools)
     return [*(part.controller for part in parts), spread]

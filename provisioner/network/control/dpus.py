@@ -62,7 +62,7 @@ class DPUs:
             return BEHIND_SECONDS
         with self._compilations.running():
             body = self._facts.caches.servers.get(name)
-            card = decode_shared(Server, body).spec.dpu if body is not None else None
+            card = decode_shared(Server, body).spec.dpu if body is not None and card_of(body) else None
             if body is None or card is None:
                 return self._remove(name)
             vtep = card.vtep_address

@@ -21,6 +21,7 @@ from provisioner.network.control.informers import (
     vnis_held,
     vpc_of,
 )
+from provisioner.network.control.turns import Turns
 
 SETTLE_SECONDS: Final = 0.1
 """What changes in quick succession is compiled once."""
@@ -33,7 +34,7 @@ Maybe = Object | None
 @dataclass(frozen=True, kw_only=True)
 class Queues:
     """By what each is keyed: VPCs, attachments and groups by namespace/name, the others by name. spread: VPCs whose
-    DPUs are to be compiled."""
+    DPUs are to be compiled, each with the tenant that has changed something: `blue:blue/main`, `:blue/main`."""
 
     vpcs: WorkQueue
     attachments: WorkQueue
@@ -47,8 +48,9 @@ class Queues:
 class Follow:
     """Puts into the queues what changes concern."""
 
-    def __init__(self, facts: Facts, queues: Queues, pool: str) -> None:
+    def __init__(self, facts: Facts, queues: Queues, turns: Turns, pool: str) -> None:
         self._facts = facts
+        self._turns = turns
         self._lookups = facts.lookups
         self._queues = queues
         self._pool = pool
@@ -65,9 +67,14 @@ class Follow:
         for each in (caches.roles, caches.bindings):
             each.subscribe(self.grant_changed)
 
-    def spread(self, vpc: str) -> float | None:
-        """Have the DPUs compiled that take part in a VPC, by its key, or are to."""
-        for dpu in self._dpus_of(vpc):
+    def spread(self, key: str) -> float | None:
+        """Have the DPUs compiled that take part in a VPC, or are to, once it is the turn of who has changed it."""
+        cause, _, vpc = key.partition(":")
+        if (rest := self._turns.wait(cause)) > 0:
+            return rest
+        dpus = self._dpus_of(vpc)
+        self._turns.take(cause, len(dpus))
+        for dpu in dpus:
             self._queues.dpus.add(dpu)
         return None
 
@@ -76,24 +83,31 @@ class Follow:
         for claim in self._lookups.claims_by_holder.get(("VPC", vpc)):
             for network in self._lookups.networks_by_vni.get(vni_in(claim)):
                 found.add(network["metadata"]["name"])
-        for peer in peers_named(self._facts.caches.vpcs.get(vpc)):
+        for peer in self._peers(vpc, self._facts.caches.vpcs.get(vpc)):
             found |= self._dpus_with_ports(peer)
         return found
 
+    def _peers(self, vpc: str, *bodies: Maybe) -> set[str]:
+        """The VPCs that one, as it is and as it was, names, and that name it: nobody else's are looked at for it."""
+        named = {peer for body in bodies for peer in peers_named(body)}
+        return {peer for peer in named if vpc in peers_named(self._facts.caches.vpcs.get(peer))}
+
     def _dpus_with_ports(self, vpc: str) -> set[str]:
-        found = set()
-        for attachment in self._lookups.attachments_by_vpc.get(vpc):
-            for claim in self._lookups.claims_by_holder.get(("uid", attachment["metadata"]["uid"])):
-                if (dpu := dpu_in(claim)) is not None:
-                    found.add(dpu)
-        return found
+        return {dpu for attachment in self._lookups.attachments_by_vpc.get(vpc) for dpu in self._dpus_under(attachment)}
+
+    def _dpus_under(self, attachment: Maybe) -> set[str]:
+        """Those of which it has claimed a function."""
+        uid = (attachment or {}).get("metadata", {}).get("uid")
+        return {dpu for claim in self._lookups.claims_by_holder.get(("uid", uid)) if (dpu := dpu_in(claim)) is not None}
 
     def attachment_changed(self, key: str, old: Maybe, new: Maybe) -> None:
         vpcs = {vpc_of(each) for each in (old, new) if each is not None}
         if _essence(old) != _essence(new):
             self._facts.changed(vpcs)
             self._queues.attachments.add(key)
-            self._spread(vpcs)
+            self._spread(vpcs, key.partition("/")[0])
+            for dpu in self._dpus_under(new if new is not None else old):
+                self._queues.dpus.add_after(dpu, SETTLE_SECONDS)
             self._left(old, new)
         elif _ready(old) == _ready(new):
             return
@@ -106,11 +120,13 @@ class Follow:
     def vpc_changed(self, key: str, old: Maybe, new: Maybe) -> None:
         if _essence(old) == _essence(new):
             return
-        near = {*peers_named(old), *peers_named(new), *(key_of(each) for each in self._lookups.vpcs_by_peer.get(key))}
-        self._facts.changed({key, *near, *(each for peer in near for each in self._near(peer))})
-        for vpc in {key, *near}:
+        peers = self._peers(key, old, new)
+        theirs = (self._peers(peer, self._facts.caches.vpcs.get(peer)) for peer in peers)
+        self._facts.changed({key, *peers}.union(*theirs))
+        named = {*peers_named(old), *peers_named(new), *(key_of(each) for each in self._lookups.vpcs_by_peer.get(key))}
+        for vpc in {key, *named}:
             self._queues.vpcs.add(vpc)
-        self._spread({key, *near})
+        self._spread({key, *peers}, key.partition("/")[0])
         self._queue_attachments(self._lookups.attachments_by_vpc.get(key))
         self._left(old, new)
         for body in (old, new):
@@ -130,12 +146,12 @@ class Follow:
             self._queues.vpcs.add(holder)
             self._queue_attachments(self._lookups.attachments_by_vpc.get(holder))
             self._queues.pools.add_after(self._pool, TELL_SECONDS)
-            self._spread({holder})
+            self._spread({holder}, holder.partition("/")[0])
             return
         self._queues.attachments.add(holder)
         attachment = self._facts.caches.attachments.get(holder)
         if attachment is not None:
-            self._spread({vpc_of(attachment)})
+            self._spread({vpc_of(attachment)}, holder.partition("/")[0])
         if (dpu := dpu_in(body)) is not None:
             self._queues.dpus.add_after(dpu, SETTLE_SECONDS)
             if new is None:
@@ -161,10 +177,11 @@ class Follow:
         self._queues.groups.add_after(key, SETTLE_SECONDS)
         if _essence(old) == _essence(new):
             return
-        self._queue_changed(self._lookups.attachments_by_group.get(key))
+        tenant = key.partition("/")[0]
+        self._queue_changed(self._lookups.attachments_by_group.get(key), tenant)
         for vpc in self._lookups.vpcs_by_group.get(key):
             self._queues.vpcs.add(key_of(vpc))
-            self._queue_changed(self._lookups.attachments_by_vpc.get(key_of(vpc)))
+            self._queue_changed(self._lookups.attachments_by_vpc.get(key_of(vpc)), tenant)
 
     def pool_changed(self, key: str, old: Maybe, new: Maybe) -> None:
         if _essence(old) == _essence(new):
@@ -199,20 +216,16 @@ class Follow:
         for claim in self._lookups.claims_by_holder.get(("uid", old["metadata"]["uid"])):
             self._queues.claims.add(claim["metadata"]["name"])
 
-    def _spread(self, vpcs: Iterable[str]) -> None:
+    def _spread(self, vpcs: Iterable[str], cause: str) -> None:
+        """cause: the tenant that has changed something; "": the administrators."""
         for vpc in vpcs:
-            self._queues.spread.add_after(vpc, SETTLE_SECONDS)
+            self._queues.spread.add_after(f"{cause}:{vpc}", SETTLE_SECONDS)
 
-    def _near(self, vpc: str) -> set[str]:
-        """The VPCs that name one as their peer, and those that it names."""
-        named = peers_named(self._facts.caches.vpcs.get(vpc))
-        return {*named, *(key_of(each) for each in self._lookups.vpcs_by_peer.get(vpc))}
-
-    def _queue_changed(self, attachments: list[Object]) -> None:
+    def _queue_changed(self, attachments: list[Object], cause: str = "") -> None:
         """Those of which something else is compiled, and the DPUs of their VPCs."""
         self._facts.changed({vpc_of(body) for body in attachments})
         self._queue_attachments(attachments)
-        self._spread({vpc_of(body) for body in attachments})
+        self._spread({vpc_of(body) for body in attachments}, cause)
 
     def _queue_attachments(self, bodies: Iterable[Object]) -> None:
         for body in bodies:

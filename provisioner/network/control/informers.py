@@ -9,7 +9,6 @@ from typing import Any, Final
 from provisioner.api import NetworkClaim
 from provisioner.api.codec import decode_shared
 from provisioner.cluster.source import Source, spec_of
-from provisioner.rules.dpus import hosts
 
 Object = Mapping[str, Any]
 
@@ -59,7 +58,7 @@ class Lookups:
         self.released_by_vni = caches.claims.index(lambda body: [vni_in(body)] if is_released(body) else [])
         self.claims_by_dpu = caches.claims.index(lambda body: [dpu_in(body)])
         self.vni_claims = caches.claims.index(lambda body: ["VNI"] if spec_of(body).get("type") == "VNI" else [])
-        self.dpus_by_host = caches.servers.index(hosts)
+        self.dpus_by_host = caches.servers.index(lambda body: filter(None, [card_of(body).get("hostRef")]))
         self.dpus_by_vtep = caches.servers.index(lambda body: filter(None, [card_of(body).get("vtepAddress")]))
         self.networks_by_vni = caches.networks.index(vnis_held)
 
@@ -69,8 +68,10 @@ class Lookups:
 
 
 def card_of(server: Object | None) -> Mapping[str, Any]:
-    """What makes a Server a DPU (`spec.dpu`); nothing of one that is none."""
-    return spec_of(server).get("dpu") or {}
+    """What makes a Server a DPU (`spec.dpu`); nothing of one that is none, or that nobody has accepted: unknown
+    machines are written down by whoever hears them."""
+    spec = spec_of(server)
+    return spec.get("dpu") or {} if spec.get("acceptance", "Pending") != "Pending" else {}
 
 
 def key_of(body: Object) -> str:

@@ -25,7 +25,7 @@ class Views:
         self._changes = 0
         self._changed: dict[str, int] = {}
         self._all_changed = 0
-        self._kept: dict[str, VPCView | None] = {}
+        self._kept: dict[str, VPCView] = {}
 
     def get(self, key: str) -> VPCView | None:
         """None of a VPC that is not there, or has no VNI."""
@@ -39,7 +39,7 @@ class Views:
                 began = self._changes
             made = self._make(key)
             with self._lock:
-                if max(self._all_changed, self._changed.get(key, 0)) <= began:
+                if made is not None and max(self._all_changed, self._changed.get(key, 0)) <= began:
                     self._kept[key] = made
             return made
 
@@ -59,5 +59,5 @@ class Views:
         with self._lock:
             self._changes += 1
             self._all_changed = self._changes
-            for key in [key for key, view in self._kept.items() if view and attachment in view.by_attachment]:
+            for key in [key for key, view in self._kept.items() if attachment in view.by_attachment]:
                 del self._kept[key]

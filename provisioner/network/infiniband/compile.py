@@ -6,9 +6,9 @@ membership follows it.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from provisioner.api import VPC, InfiniBandFabric, NetworkClaim, NetworkPool, Server, VPCAttachment
@@ -17,6 +17,9 @@ from provisioner.network.infiniband.pkeys import held_pkeys, holder_of, wants_pa
 
 MAX_PORTS: Final = 50_000
 """Of one fabric: what an object of 1.5 MB, the most that etcd takes, can name."""
+MOST_PARTITIONS: Final = 31
+"""Of one port: with the default one, a block of its table. One that has no room for what is wanted would keep its whole
+fabric from being acknowledged, and with it all tenants'."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,17 +77,20 @@ def compile_network(
             manager=fabric.spec.manager,
             pkey_ranges=pool.spec.pkey_ranges if pool is not None else (),
             shared_guids=tuple(sorted({*fabric.spec.shared_guids} - shared_of_servers)),
-            partitions=tuple(
-                Partition(
-                    pkey=partition.pkey,
-                    vpc=partition.vpc,
-                    ip_over_ib=partition.ip_over_ib,
-                    guids=tuple(sorted(members[key])),
-                )
-                for key, partition in sorted(partitions.items(), key=lambda item: item[1].pkey)
-                if members[key]
-            ),
+            partitions=tuple(_with_members(partitions, members)),
         ),
         doubled=tuple(sorted(doubled)),
         shared_of_servers=tuple(sorted(shared_of_servers)),
     )
+
+
+def _with_members(
+    partitions: Mapping[tuple[str, str], Partition], members: Mapping[tuple[str, str], set[str]]
+) -> Iterator[Partition]:
+    """By P_Key. A port that is wanted in more than it has room for is in the first ones."""
+    taken: Counter[str] = Counter()
+    for key, partition in sorted(partitions.items(), key=lambda item: item[1].pkey):
+        guids = sorted(guid for guid in members.get(key, ()) if taken[guid] < MOST_PARTITIONS)
+        taken.update(guids)
+        if guids:
+            yield replace(partition, guids=tuple(guids))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -158,7 +158,7 @@ class PKeys:
         networks = [decode_shared(InfiniBandNetwork, body) for body in self._networks.items()]
         held = held_pkeys(self.claims())
         release = decide_release(claim, vpc, networks, held)
-        if release.is_wanted:
+        if release.is_wanted or (claim.status.released_time is None and self._is_held(claim, held)):
             return None
         if not release.is_over or claim.status.released_time is None:
             self._wait(claim, release.waits_for)
@@ -173,6 +173,13 @@ class PKeys:
         self._note(name, None)
         log.info("p_key was released", claim=name)
         return None
+
+    def _is_held(self, claim: NetworkClaim, held: Mapping[ClaimHolder, int]) -> bool:
+        """Whether the API server itself has the holder, which a cache may show late: a claim that was let go of once
+        counts no more."""
+        holder = claim.spec.holder
+        now = self._cluster.find(of(VPC), holder.name, namespace=holder.namespace)
+        return decide_release(claim, decode(VPC, now) if now else None, (), held).is_wanted
 
     def _wait(self, claim: NetworkClaim, waits_for: tuple[str, ...]) -> None:
         released = claim.status.released_time or rfc3339(self._clock())

@@ -110,6 +110,17 @@ def test_a_generation_is_acknowledged_once_the_kernel_agrees() -> None:
     assert (dpu.applied["status"], dpu.applied["observedGeneration"]) == ("True", 7)
 
 
+def test_a_problem_of_one_port_is_told_and_the_generation_is_acknowledged() -> None:
+    """The port is isolated, and so it is said of that one; the others are as they were asked for."""
+    dpu = Dpu()
+    dpu.sees(7)
+    missing = Problem("PortMissing", "there is no pf1hpf", ("pf1",))
+    dpu.kernel.answer = Enforced(False, (missing,), AGREES.ports, (BLUE,), 3, False, holds=True)
+    dpu.agent.look()
+    assert dpu.status["observedGeneration"] == 7
+    assert (dpu.applied["status"], dpu.applied["reason"]) == ("False", "PortMissing")
+
+
 def test_an_older_acknowledgement_stays_while_a_newer_wish_does_not_hold() -> None:
     dpu = Dpu()
     dpu.sees(7)
@@ -219,7 +230,7 @@ def test_a_network_that_cannot_be_read_releases_nothing_and_says_so() -> None:
     dpu.agent.look()
     dpu.sees(8, {"ports": "all of them"})
     dpu.agent.look()
-    assert dpu.kernel.asked == [WISH]
+    assert dpu.kernel.asked == [WISH, WISH], "what was enforced before is looked at, and mended, as ever"
     assert (dpu.applied["status"], dpu.applied["reason"]) == ("False", "NotReadable")
     assert "what was enforced before still is" in dpu.applied["message"]
     assert dpu.status["observedGeneration"] == 7

@@ -12,7 +12,7 @@ def tenants_server(name: str, tenant: str, number: int) -> dict[str, Any]:
     return server(name, rackRef="r01", bootMACAddress=mac, tenant=tenant)
 
 
-def card(name: str, host: str, number: int, acceptance: str = "Pending", **changes: Any) -> dict[str, Any]:
+def card(name: str, host: str, number: int, acceptance: str = "Accepted", **changes: Any) -> dict[str, Any]:
     """A DPU. changes: of its spec.dpu."""
     mac = f"52:54:01:00:{number >> 8:02x}:{number & 255:02x}"
     vtep = f"10.255.{number >> 8}.{number & 255}"

@@ -336,6 +336,21 @@ def test_a_dpu_is_named_where_a_server_has_several(world: World) -> None:
     assert world.attachment("blue", "a").status.dpu_ref == "d1b"
 
 
+def test_a_card_that_nobody_has_accepted_is_none(world: World) -> None:
+    """An unknown machine could say of itself that it is a card of any server's."""
+    world.add(attachment("blue", "a", "s1"))
+    world.settle()
+    world.add(card("unknown-1", "s1", 91, acceptance="Pending", vtepAddress="10.255.0.1"))
+    world.add(attachment("blue", "vf", "s1", function="pf0vf1"))
+    world.settle()
+    assert world.ready("blue", "a") == world.ready("blue", "vf") == ("True", "Enforced")
+    assert world.admin.find(CLUSTER_ROLES, "provisioner-dpu-unknown-1") is None
+    world.change(Server, "unknown-1", acceptance="Accepted")
+    world.add(attachment("blue", "new", "s1", function="pf0vf2"))
+    world.settle()
+    assert world.ready("blue", "new") == ("False", "SeveralDPUs"), "its honest twin"
+
+
 def test_of_two_dpus_with_one_address_the_new_one_gets_nothing_and_the_old_one_keeps_what_it_has(world: World) -> None:
     world.add(attachment("blue", "a", "s1"), attachment("blue", "b", "s2"))
     world.settle()
@@ -378,7 +393,8 @@ def test_a_security_group_that_goes_isolates_and_one_that_comes_lets_pass(world:
     world.add(attachment("blue", "a", "s1", securityGroupRefs=["web"]))
     world.settle()
     assert world.spec("d1")["ports"][0]["rules"] == [
-        {"direction": "Ingress", "action": "Allow", "protocol": "TCP", "ports": ["443"], "stateful": True}
+        {"direction": "Ingress", "action": "Allow", "protocol": "TCP", "ports": ["443"], "stateful": True},
+        {"direction": "Egress", "action": "Allow", "protocol": "Any", "stateful": True},
     ]
     stored = world.admin.get(of(SecurityGroup), "web", namespace="blue")["status"]
     assert (stored["attachments"], stored["conditions"][0]["reason"]) == (1, "Enforced")

@@ -142,8 +142,10 @@ def test_rules_are_sorted_by_priority_and_what_denies_comes_first() -> None:
     one = decode(SecurityGroup, objects.group("t", "one", *rules, stateful=False))
     two = decode(SecurityGroup, objects.group("t", "two", objects.rule(priority=20, ports=["4"])))
     found = rules_of([one, two])
-    assert [each.ports for each in found] == [("3",), ("2",), ("1",), ("4",)]
-    assert [each.stateful for each in found] == [False, False, False, True]
+    *told, rest = found
+    assert [each.ports for each in told] == [("3",), ("2",), ("1",), ("4",)]
+    assert (rest.direction, rest.ports, rest.stateful) == ("Egress", (), True), "answers to what the host sends"
+    assert [each.stateful for each in told] == [False, False, False, True]
     assert port_of(endpoint(1, "10.1.0.3", groups=(one,), state="Quarantined"), 1).rules == ()
 
 

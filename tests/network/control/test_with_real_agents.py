@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from provisioner.api import VPC, DPUNetwork, Server, VPCAttachment
-from provisioner.api import Server
 from provisioner.api.dpu_network import DPUNetworkSpec
 from provisioner.cluster.resources import of
 from provisioner.lab.control_plane.kubelet_files import join_as

@@ -61,6 +61,19 @@ def test_a_server_that_the_administrators_have_quarantined_is_in_no_partition_wh
     assert members(attachments=said, servers=[held, GOOD["servers"][1]]) == {0x102: (guid(3),)}
 
 
+def test_a_port_is_in_no_more_partitions_than_its_table_has_room_for() -> None:
+    """Else a tenant could attach a server to VPC after VPC, until no port of the fabric is acknowledged any more."""
+    many = [vpc("blue", f"v{n}") for n in range(200)]
+    found = compiled(
+        vpcs=[*many, RED],
+        attachments=[*(attachment("blue", "s1", each.name) for each in many), attachment("red", "s2")],
+        claims=[*(claim(0x200 + n, each) for n, each in enumerate(many)), claim(0x7000, RED)],
+    )
+    of_one = [each.pkey for each in found.spec.partitions if guid(1) in each.guids]
+    assert of_one == [0x200 + n for n in range(31)]
+    assert found.spec.partitions[-1].guids == (guid(3),), "another tenant's port is in its own"
+
+
 def test_a_server_that_nobody_accepted_is_in_no_partition() -> None:
     pending = server("s1", "blue", [guid(1)], acceptance="Pending")
     assert members(servers=[pending, GOOD["servers"][1]]) == {0x102: (guid(3),)}

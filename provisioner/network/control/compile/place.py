@@ -33,6 +33,7 @@ class Place:
 def place(attachment: VPCAttachment, server: Server | None, dpus: Sequence[Server]) -> Place | Trouble:
     """The place that `attachment` asks for. `dpus`: those that sit in its server."""
     spec, namespace = attachment.spec, attachment.metadata.namespace
+    dpus = [each for each in dpus if each.spec.acceptance != "Pending"]
     assigned = server is not None and server.spec.tenant == namespace
     own = [each for each in dpus if tenant_of(each, server, spec.function) == namespace]
     if spec.dpu_ref is not None:
@@ -69,8 +70,8 @@ def place(attachment: VPCAttachment, server: Server | None, dpus: Sequence[Serve
     if vtep is None:
         return Trouble(
             reason="NoVTEPAddress",
-            message=f"DPU '{dpu.name}' has no address on the underlay: have its administrators set spec.dpu.vtepAddress "
-            "of that Server",
+            message=f"DPU '{dpu.name}' has no address on the underlay: have its administrators set "
+            "spec.dpu.vtepAddress of that Server",
         )
     mac_address = mac_address_of(dpu, server, spec.function)
     own_function = _own(dpu, spec.function)
@@ -79,7 +80,7 @@ def place(attachment: VPCAttachment, server: Server | None, dpus: Sequence[Serve
         vtep=vtep,
         function=spec.function,
         mac_address=mac_address,
-        is_quarantined=server.spec.network_quarantined or (own_function is not None and own_function.quarantined),
+        is_quarantined=bool(server.spec.network_quarantined or (own_function and own_function.quarantined)),
     )
 
 

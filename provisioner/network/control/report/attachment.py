@@ -56,7 +56,7 @@ def attachment_status(attachment: VPCAttachment, standing: Standing, now: dateti
     )
     state: ForwardingState | None = before.forwarding_state
     if is_confirmed:
-        state = port.state if port is not None else "Isolated"
+        state = (_found_state(attachment, network) or port.state) if port is not None else "Isolated"
     addresses = standing.addresses
     if port is None and not is_confirmed:
         addresses = addresses or before.addresses  # by which it is told whether the DPU still has it
@@ -104,6 +104,12 @@ def _observed(network: DPUNetwork | None) -> int | None:
     return observed if observed is not None and observed <= (current or 0) else None
 
 
+def _found_state(attachment: VPCAttachment, network: DPUNetwork | None) -> ForwardingState | None:
+    """Of its port, as the DPU says it."""
+    ports = network.status.ports if network is not None else ()
+    return next((each.state for each in ports if each.function == attachment.spec.function), None)
+
+
 def _words(
     attachment: VPCAttachment, standing: Standing, generation: int | None, is_confirmed: bool
 ) -> tuple[ConditionStatus, str, str]:
@@ -131,9 +137,7 @@ def _words(
             f"DPU '{dpu}' has not confirmed generation {generation} of its DPUNetwork, which holds this attachment; "
             f"it has confirmed {found}"
         )  # fmt: skip
-    status = standing.network.status if standing.network is not None else None
-    found_ports = {each.function: each.state for each in status.ports} if status is not None else {}
-    found_state = found_ports.get(attachment.spec.function, standing.port.state)
+    found_state = _found_state(attachment, standing.network) or standing.port.state
     if found_state != standing.port.state:
         return "False", "DPUDisagrees", (
             f"DPU '{dpu}' says that {attachment.spec.function} is {found_state}; it was told {standing.port.state}: "

@@ -1,0 +1,97 @@
+"""What the DPUs in a server ask of it. Pure.
+
+Where a card goes, the network of its host goes. So a card that is to be rebooted asks for its host to be drained, once
+that is all it waits for, and in its own words: as jobs end, at its deadline, or now. The host is kept drained until the
+card is Ready again; then it is withdrawn. Card and host are out of use in one window, and no job is in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from provisioner.api import Maintenance, Server
+from provisioner.api.conditions import is_true
+from provisioner.api.maintenance import DISTURBING_PHASES, Requestor, holding_maintenance
+from provisioner.api.meta import rfc3339
+from provisioner.maintenance.requests.intake import File, Withdraw, file_request
+from provisioner.rules.requests import age, entry_of, is_active, is_judged, merge
+
+PREFIX: Final = "dpu-"
+"""Of the names of these requestors."""
+MAX_NAME: Final = 63
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """A DPU with its Maintenances."""
+
+    server: Server
+    maintenances: tuple[Maintenance, ...]
+
+
+def ask_for_cards(
+    host: str, maintenances: Iterable[Maintenance], cards: Sequence[Card], now: datetime
+) -> File | Withdraw | None:
+    """The next thing to do about what the cards in `host` ask for; None if all is on record.
+
+    maintenances: those of the host.
+    """
+    ordered = sorted(maintenances, key=age)
+    entries = {r.name: r for m in ordered if is_active(m) for r in m.spec.requestors if r.name.startswith(PREFIX)}
+    wanted = _wanted(host, cards, entries, now)
+    for name in sorted(entries.keys() - wanted.keys()):
+        holder = next(m for m in ordered if is_active(m) and entry_of(m, name) is not None)
+        if not is_judged(holder):  # else its end is decided, and who asked stays on record
+            return Withdraw(requestor=name, target=holder)
+    for name, requestor in sorted(wanted.items()):
+        holders = [m for m in ordered if is_active(m) and entry_of(m, name) is not None]
+        filing = file_request(requestor, entries.get(name), holders, ordered)
+        if filing is not None:
+            return filing
+    return None
+
+
+def requestor_name(dpu: str) -> str:
+    """Under which a card asks for its host."""
+    return PREFIX + dpu[-(MAX_NAME - len(PREFIX)) :].lstrip("-.")
+
+
+def _wanted(host: str, cards: Sequence[Card], entries: Mapping[str, Requestor], now: datetime) -> dict[str, Requestor]:
+    found = {}
+    for card in cards:
+        name = requestor_name(card.server.name)
+        entry = _entry(host, name, card, entries.get(name), now)
+        if entry is not None:
+            found[name] = entry
+    return found
+
+
+def _entry(host: str, name: str, card: Card, before: Requestor | None, now: datetime) -> Requestor | None:
+    maintenance = holding_maintenance(card.maintenances, card.server.name)
+    wanted = merge(maintenance) if maintenance is not None and not is_judged(maintenance) else None
+    boots = wanted is not None and wanted.boots and not wanted.awaits_turn
+    if maintenance is None or wanted is None or not boots:
+        # A card that did not come back leaves its host without a network.
+        return before if before is not None and not is_true(card.server.status.conditions, "Ready") else None
+    if before is None and not _waits_for_host_alone(host, maintenance) and not _disturbs(maintenance):
+        return None
+    return Requestor(
+        name=name,
+        action="Drain",
+        policy=wanted.policy,
+        deadline_time=rfc3339(wanted.deadline) if wanted.policy == "Deadline" and wanted.deadline is not None else None,
+        message=f"its DPU '{card.server.name}' is booted anew by Maintenance {maintenance.name}",
+        requested_time=before.requested_time if before is not None else rfc3339(now),
+    )
+
+
+def _waits_for_host_alone(host: str, maintenance: Maintenance) -> bool:
+    blockers = maintenance.status.blockers
+    return bool(blockers) and all((each.kind, each.name) == ("Server", host) for each in blockers)
+
+
+def _disturbs(maintenance: Maintenance) -> bool:
+    return maintenance.status.phase in DISTURBING_PHASES
