@@ -73,9 +73,9 @@ class Caches:
     def cards_of(self, host: str) -> list[Card]:
         """The DPUs in a server."""
         found = (decode_shared(Server, body) for body in self._cards.get(host))
-        return [Card(server=each, maintenances=self._decoded(each.name)) for each in found]
+        return [Card(server=each, maintenances=self.typed_maintenances_of(each.name)) for each in found]
 
-    def _decoded(self, server: str) -> tuple[Maintenance, ...]:
+    def typed_maintenances_of(self, server: str) -> tuple[Maintenance, ...]:
         return tuple(decode_shared(Maintenance, body) for body in self.maintenances_of(server))
 
     def note_claim(self, claim: Object) -> None:
@@ -180,8 +180,7 @@ def _host_of(caches: Caches, server: Server | None) -> HostView | None:
     if server is None or server.spec.dpu is None:
         return None
     name = server.spec.dpu.host_ref
-    maintenances = [decode_shared(Maintenance, body) for body in caches.maintenances_of(name)]
-    holder = holding_maintenance(maintenances, name)
+    holder = holding_maintenance(caches.typed_maintenances_of(name), name)
     is_drained = holder is not None and holder.status.phase == "Drained"
     return HostView(name=name, in_use=caches.get(NODES, name) is not None and not is_drained)
 
@@ -202,10 +201,7 @@ def read_budget(caches: Caches, facts: MaintenanceFacts, *, fresh: bool) -> Budg
     if not budget.has_room:
         return budget  # who comes first matters where there is room
 
-    def maintenances_of(server: str) -> list[Maintenance]:
-        return [decode_shared(Maintenance, body) for body in caches.maintenances_of(server)]
-
-    before = asked_before(budget, members, caches.waiting_for_budget(), maintenances_of, own)
+    before = asked_before(budget, members, caches.waiting_for_budget(), caches.typed_maintenances_of, own)
     return replace(budget, before=before)
 
 

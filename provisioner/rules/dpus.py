@@ -39,6 +39,12 @@ def awaiting(server: Mapping[str, Any]) -> Iterable[str]:
     return filter(None, [awaited_by(server)])
 
 
+def hosts_that_wait_otherwise(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> set[str]:
+    """The servers for whose boot a change of a Server, by its JSON, is one of a DPU that they wait for."""
+    before, after = awaited_by(old), awaited_by(new)
+    return {host for host in (before, after) if host is not None} if before != after else set()
+
+
 def find_awaited_dpu(server: str, dpus: Sequence[str]) -> Obstacle | None:
     """`dpus`: names of those in `server` that are awaited."""
     if not dpus:

@@ -3,9 +3,11 @@ them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
 from provisioner.api import VPC, SecurityGroup, VPCAttachment
@@ -16,9 +18,21 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
 from provisioner.lab.control_plane.plane import ControlPlane
 from tests.inventory.site import eventually
+from tests.network.control.objects import vpc
+from tests.network.control.site import Site
 from tests.people import kubeconfig_of
 
+Leadership = Callable[[], Callable[[], None]]
+"""Has the network's controllers lead; what it gives ends that."""
 RBAC = "rbac.authorization.k8s.io"
+
+
+@pytest.fixture
+def blue(site: Site) -> str:
+    """A namespace with the VPC main."""
+    namespace = site.tenant("blue")
+    site.add(vpc(namespace))
+    return namespace
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from provisioner.cli.vpc import waiting
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
 from provisioner.lab.control_plane.plane import ControlPlane
-from tests.cli.tenants import Person, person_with
+from tests.cli.tenants import Leadership, Person, blue, person_with
 from tests.cli.vpc_situations import an_attachment
 from tests.inventory.site import eventually
 from tests.network.control.conftest import controller_account, leadership, site
@@ -28,17 +28,7 @@ from tests.network.control.objects import attachment, vpc
 from tests.network.control.site import Site
 from tests.people import until
 
-__all__ = ["controller_account", "leadership", "site"]
-
-Leadership = Callable[[], Callable[[], None]]
-
-
-@pytest.fixture
-def blue(site: Site) -> str:
-    """A namespace with the VPC main."""
-    namespace = site.tenant("blue")
-    site.add(vpc(namespace))
-    return namespace
+__all__ = ["blue", "controller_account", "leadership", "site"]
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,21 +15,12 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
 from provisioner.cluster.transport import Transport
 from provisioner.lab.control_plane.plane import ControlPlane
-from tests.cli.tenants import Person, person_with, until_listed
+from tests.cli.tenants import Leadership, Person, blue, person_with, until_listed
 from tests.network.control.conftest import controller_account, leadership, site
 from tests.network.control.objects import attachment, group, rule, tenants_server, vpc
 from tests.network.control.site import Site
 
-__all__ = ["controller_account", "leadership", "site"]
-
-Leadership = Callable[[], Callable[[], None]]
-
-
-@pytest.fixture
-def blue(site: Site) -> str:
-    namespace = site.tenant("blue")
-    site.add(vpc(namespace))
-    return namespace
+__all__ = ["blue", "controller_account", "leadership", "site"]
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from provisioner.api.codec import decode
 from provisioner.api.errors import Conflict, NotFound, Refused, Retryable
 from provisioner.api.meta import Resource
 from provisioner.cluster.client import ListResult
+from provisioner.cluster.failures import Busy
 from provisioner.cluster.json_patch import operations
 from provisioner.cluster.resources import KNOWN, NAMESPACES, POD_DISRUPTION_BUDGETS, PODS, ResourceType, of
 from tests.cluster.fake_apply import FakeOwnership, copy_json
@@ -273,10 +274,10 @@ class FakeCluster:
                 continue
             status = dict(budget.get("status") or {})
             if status.get("observedGeneration", 0) < budget["metadata"]["generation"]:
-                raise Retryable(f"{what}: Cannot evict pod as it would violate its budget (HTTP 429)")
+                raise Busy(f"{what}: Cannot evict pod as it would violate its budget (HTTP 429)")
             if status.get("disruptionsAllowed", 0) <= 0:
                 words = f"The disruption budget {budget['metadata']['name']} needs more healthy pods"
-                raise Retryable(f"{what}: Cannot evict pod: {words} (HTTP 429)")
+                raise Busy(f"{what}: Cannot evict pod: {words} (HTTP 429)")
             status["disruptionsAllowed"] -= 1
             self._store.update(POD_DISRUPTION_BUDGETS, key, {**budget, "status": status}, "status", what)
         # The API server, too, takes it off the budget first and looks at the uid then.

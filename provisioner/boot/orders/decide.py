@@ -169,8 +169,8 @@ def _obstructed(facts: OrderFacts) -> Assessment | None:
         obstacle = obstacle or find_awaited_dpu(facts.server.name, facts.awaited)
     if obstacle is None:
         return None
-    deadline = stage.deadline if stage is not None else None
-    return Assessment(booted=_no(obstacle), ready=_no(obstacle), stage=_stage_of(facts), requeue_at=deadline)
+    named, deadline = (stage.stage, stage.deadline) if stage is not None else (None, None)
+    return Assessment(booted=_no(obstacle), ready=_no(obstacle), stage=named, requeue_at=deadline)
 
 
 def _settled(facts: OrderFacts) -> Assessment | None:

@@ -11,7 +11,7 @@ from provisioner.api.values import normal_system_uuid
 from provisioner.cluster.source import Lookup, Object, Source, phase_of, spec_of, when_changed
 from provisioner.rules.assigned_image import boots_of_pool, images_of_pool
 from provisioner.rules.bootability import availability_of
-from provisioner.rules.dpus import awaited_by
+from provisioner.rules.dpus import hosts_that_wait_otherwise
 from provisioner.rules.liveness import read_life
 from provisioner.rules.pool_of_server import pools_in
 
@@ -63,8 +63,8 @@ def follow(informers: BootInformers, add: Callable[[str], None]) -> None:
     def server_changed(name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
         if new is not None:
             add(name)
-        for host in {awaited_by(old), awaited_by(new)} - {None} if awaited_by(old) != awaited_by(new) else ():
-            add(str(host))
+        for host in hosts_that_wait_otherwise(old, new):
+            add(host)
 
     informers.servers.subscribe(server_changed)
     informers.nodes.subscribe(when_changed(lambda node: read_life(node, None), add))

@@ -27,7 +27,7 @@ from provisioner.boot.script.render import render_first_script, render_script
 from provisioner.cluster.source import Object, Source
 from provisioner.rules.assigned_image import current_image_name, images_of_pool
 from provisioner.rules.bootability import availability_of
-from provisioner.rules.dpus import awaited_by, awaiting
+from provisioner.rules.dpus import awaiting, hosts_that_wait_otherwise
 from provisioner.rules.identity import boot_mac
 from provisioner.rules.pool_of_server import booting_pool_name
 
@@ -186,9 +186,8 @@ class ScriptRenderer:
         return all(source.has_synced for source in (self._index.servers, self._pools, self._images, self._racks))
 
     def _server_changed(self, _: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
-        if awaited_by(old) != awaited_by(new):
-            hosts = (self._index.servers.get(host) for host in (awaited_by(old), awaited_by(new)) if host is not None)
-            self._mark({mac for host in hosts if host is not None and (mac := boot_mac(host)) is not None})
+        waiting = (self._index.servers.get(host) for host in hosts_that_wait_otherwise(old, new))
+        self._mark({mac for host in waiting if host is not None and (mac := boot_mac(host)) is not None})
         if old is not None and new is not None and _inputs(old) == _inputs(new):
             return
         self._mark({mac for server in (old, new) if server is not None and (mac := boot_mac(server)) is not None})

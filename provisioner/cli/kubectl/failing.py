@@ -10,7 +10,7 @@ from typing import Final
 
 import click
 
-from provisioner.api.errors import NeedsHuman, NotFound, ProvisionerError, Refused
+from provisioner.api.errors import Forbidden, NeedsHuman, NotFound, ProvisionerError, Refused
 
 DONE: Final = 0
 ERROR: Final = 1
@@ -35,6 +35,15 @@ _POLICY: Final = re.compile(r"ValidatingAdmissionPolicy '([^']+)' .*?denied requ
 
 class BadInput(NeedsHuman):
     """What was asked for cannot be done, and was found out before anything was written."""
+
+
+@contextmanager
+def hinting_at(remedy: str) -> Iterator[None]:
+    """Around what takes a right. Raises: Refused with that remedy for who has not got it."""
+    try:
+        yield
+    except Forbidden as error:
+        raise Refused(Exception.__str__(error), hint=remedy) from error
 
 
 @contextmanager

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
@@ -11,10 +11,10 @@ from typing import Any, Final
 from provisioner.api import Image, Maintenance, NodePool, Server
 from provisioner.api.codec import decode
 from provisioner.api.conditions import find_condition
-from provisioner.api.errors import Forbidden, NotFound, Refused
+from provisioner.api.errors import NotFound
 from provisioner.api.maintenance import holding_maintenance
 from provisioner.api.rollout_status import RolloutStatus
-from provisioner.cli.kubectl.failing import BadInput
+from provisioner.cli.kubectl.failing import BadInput, hinting_at
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, of
 from provisioner.join.node_object import trim_node
@@ -152,14 +152,9 @@ def find_image(cluster: Cluster, name: str) -> Image | None:
         return None
 
 
-@contextmanager
-def needing(role: str) -> Iterator[None]:
+def needing(role: str) -> AbstractContextManager[None]:
     """Around reads that `role` allows. Raises: Refused that names it."""
-    try:
-        yield
-    except Forbidden as error:
-        raise Refused(
-            Exception.__str__(error),
-            hint=f"an administrator gives you the ClusterRole {role}: "
-            f"kubectl create clusterrolebinding NAME --clusterrole={role} --user=YOU",
-        ) from error
+    return hinting_at(
+        f"an administrator gives you the ClusterRole {role}: "
+        f"kubectl create clusterrolebinding NAME --clusterrole={role} --user=YOU"
+    )

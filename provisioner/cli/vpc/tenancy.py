@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import click
 
-from provisioner.api.errors import Forbidden, Refused
 from provisioner.cli.kubectl.connection import connection_of, connection_options
+from provisioner.cli.kubectl.failing import hinting_at
 from provisioner.cluster.client import Cluster
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -42,14 +42,9 @@ def tenancy_of(options: dict[str, Any]) -> Tenancy:
     return Tenancy(cluster=connection.open(), namespace=namespace or connection.find_namespace())
 
 
-@contextmanager
-def needing_in(namespace: str, role: str) -> Iterator[None]:
+def needing_in(namespace: str, role: str) -> AbstractContextManager[None]:
     """Around what `role` of Kubernetes, bound in `namespace`, allows. Raises: Refused that names it."""
-    try:
-        yield
-    except Forbidden as error:
-        raise Refused(
-            Exception.__str__(error),
-            hint=f"name your own namespace with -n, or have an administrator give you the role {role} there: "
-            f"kubectl -n {namespace} create rolebinding NAME --clusterrole={role} --user=YOU",
-        ) from error
+    return hinting_at(
+        f"name your own namespace with -n, or have an administrator give you the role {role} there: "
+        f"kubectl -n {namespace} create rolebinding NAME --clusterrole={role} --user=YOU"
+    )

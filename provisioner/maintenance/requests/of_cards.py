@@ -41,7 +41,8 @@ def ask_for_cards(
     """
     ordered = sorted(maintenances, key=age)
     entries = {r.name: r for m in ordered if is_active(m) for r in m.spec.requestors if r.name.startswith(PREFIX)}
-    wanted = _wanted(host, cards, entries, now)
+    made = (_entry(host, card, entries, now) for card in cards)
+    wanted = {requestor.name: requestor for requestor in made if requestor is not None}
     for name in sorted(entries.keys() - wanted.keys()):
         holder = next(m for m in ordered if is_active(m) and entry_of(m, name) is not None)
         if not is_judged(holder):  # else its end is decided, and who asked stays on record
@@ -59,24 +60,17 @@ def requestor_name(dpu: str) -> str:
     return PREFIX + dpu[-(MAX_NAME - len(PREFIX)) :].lstrip("-.")
 
 
-def _wanted(host: str, cards: Sequence[Card], entries: Mapping[str, Requestor], now: datetime) -> dict[str, Requestor]:
-    found = {}
-    for card in cards:
-        name = requestor_name(card.server.name)
-        entry = _entry(host, name, card, entries.get(name), now)
-        if entry is not None:
-            found[name] = entry
-    return found
-
-
-def _entry(host: str, name: str, card: Card, before: Requestor | None, now: datetime) -> Requestor | None:
+def _entry(host: str, card: Card, entries: Mapping[str, Requestor], now: datetime) -> Requestor | None:
+    name = requestor_name(card.server.name)
+    before = entries.get(name)
     maintenance = holding_maintenance(card.maintenances, card.server.name)
     wanted = merge(maintenance) if maintenance is not None and not is_judged(maintenance) else None
     boots = wanted is not None and wanted.boots and not wanted.awaits_turn
     if maintenance is None or wanted is None or not boots:
         # A card that did not come back leaves its host without a network.
         return before if before is not None and not is_true(card.server.status.conditions, "Ready") else None
-    if before is None and not _waits_for_host_alone(host, maintenance) and not _disturbs(maintenance):
+    is_its_turn = _waits_for_host_alone(host, maintenance) or maintenance.status.phase in DISTURBING_PHASES
+    if before is None and not is_its_turn:
         return None
     return Requestor(
         name=name,
@@ -91,7 +85,3 @@ def _entry(host: str, name: str, card: Card, before: Requestor | None, now: date
 def _waits_for_host_alone(host: str, maintenance: Maintenance) -> bool:
     blockers = maintenance.status.blockers
     return bool(blockers) and all((each.kind, each.name) == ("Server", host) for each in blockers)
-
-
-def _disturbs(maintenance: Maintenance) -> bool:
-    return maintenance.status.phase in DISTURBING_PHASES

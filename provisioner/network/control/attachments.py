@@ -166,7 +166,12 @@ class Attachments:
             endpoint = self._endpoint(attachment, f"{attachment.metadata.namespace}/{vpc.name}")
             trouble = trouble or self._group_trouble(attachment, vpc)
         place = at if isinstance(at, Place) else None
-        if trouble is None and endpoint is None and place is not None and (self._facts.rival_of(place) is not None):
+        if (
+            trouble is None
+            and endpoint is None
+            and place is not None
+            and (self._facts.rival_of(place.dpu, place.vtep) is not None)
+        ):
             trouble = Trouble(
                 reason="DuplicateVTEPAddress",
                 message=f"DPU '{place.dpu}' has the same address on the underlay as another DPU, so that neither is "

@@ -11,7 +11,6 @@ from typing import Any, Final
 import structlog
 
 from provisioner.api import DPUNetwork, Server
-from provisioner.api.codec import decode_shared
 from provisioner.api.errors import Refused
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import RESYNC_SECONDS, Controller
@@ -62,11 +61,11 @@ class DPUs:
             return BEHIND_SECONDS
         with self._compilations.running():
             body = self._facts.caches.servers.get(name)
-            card = decode_shared(Server, body).spec.dpu if body is not None and card_of(body) else None
-            if body is None or card is None:
+            card = card_of(body)
+            if body is None or not card:
                 return self._remove(name)
-            vtep = card.vtep_address
-            rival = self._rival_of(name, vtep)
+            vtep = card.get("vtepAddress")
+            rival = self._facts.rival_of(name, vtep) if vtep is not None else None
             if rival is not None:
                 words = f"DPU '{name}' and DPU '{rival}' both have spec.dpu.vtepAddress {vtep}: give one of "
                 self._warn(body, "DuplicateVTEPAddress", f"{words}them its own")
@@ -113,11 +112,6 @@ class DPUs:
         if self._warned.get(key) != message:
             self._warned[key] = message
             self._events.record(body, "Warning", reason, message)
-
-    def _rival_of(self, name: str, vtep: str | None) -> str | None:
-        bodies = self._facts.lookups.dpus_by_vtep.get(vtep) if vtep else []
-        names = sorted(str(each["metadata"]["name"]) for each in bodies)
-        return next((each for each in names if each != name), None)
 
     def _remove(self, name: str) -> float | None:
         """Of a DPU that is gone, or is none any more."""

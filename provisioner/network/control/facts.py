@@ -95,10 +95,10 @@ class Facts:
         bodies = self.lookups.dpus_by_host.get(spec.server_ref)
         return place(attachment, server, [decode_shared(Server, each) for each in bodies])
 
-    def rival_of(self, at: Place) -> str | None:
+    def rival_of(self, dpu: str, vtep: str) -> str | None:
         """Another DPU with the same address on the underlay."""
-        names = sorted(str(each["metadata"]["name"]) for each in self.lookups.dpus_by_vtep.get(at.vtep))
-        return next((name for name in names if name != at.dpu), None)
+        names = sorted(str(each["metadata"]["name"]) for each in self.lookups.dpus_by_vtep.get(vtep))
+        return next((name for name in names if name != dpu), None)
 
     def groups_in(self, namespace: str | None, names: tuple[str, ...]) -> dict[str, SecurityGroup]:
         """Those of them that are there."""
@@ -117,7 +117,7 @@ class Facts:
         addresses = addresses_of(vpc, attachment, held.addresses(vni))
         if at.value not in held.ports or not addresses:
             return None
-        if self.rival_of(at) is not None and not self._had(at, vni, addresses):
+        if self.rival_of(at.dpu, at.vtep) is not None and not self._had(at, vni, addresses):
             return None
         refs = (*vpc.spec.security_group_refs, *attachment.spec.security_group_refs)
         groups = self.groups_in(attachment.metadata.namespace, refs)

@@ -9,6 +9,7 @@ from typing import Any, Final
 from provisioner.api import NetworkClaim
 from provisioner.api.codec import decode_shared
 from provisioner.cluster.source import Source, spec_of
+from provisioner.rules.dpus import hosts
 
 Object = Mapping[str, Any]
 
@@ -58,7 +59,7 @@ class Lookups:
         self.released_by_vni = caches.claims.index(lambda body: [vni_in(body)] if is_released(body) else [])
         self.claims_by_dpu = caches.claims.index(lambda body: [dpu_in(body)])
         self.vni_claims = caches.claims.index(lambda body: ["VNI"] if spec_of(body).get("type") == "VNI" else [])
-        self.dpus_by_host = caches.servers.index(lambda body: filter(None, [card_of(body).get("hostRef")]))
+        self.dpus_by_host = caches.servers.index(hosts)
         self.dpus_by_vtep = caches.servers.index(lambda body: filter(None, [card_of(body).get("vtepAddress")]))
         self.networks_by_vni = caches.networks.index(vnis_held)
 

@@ -102,7 +102,9 @@ class Rollout:
 
     def is_done(self) -> bool:
         """Whether the entry has come to an end that it leaves at that."""
-        bodies = [b for a in self._world.history.asked if a.requestor == NAME for b in self._world.history.carriers(a)]
+        history = self._world.history
+        asked = [a for a in history.asked if (a.server, a.requestor) == (self._server, NAME)]
+        bodies = [b for a in asked for b in history.carriers(a)]
         last = bodies[-1] if bodies else None
         if last is None or not has_ended(last):
             return False
