@@ -32,18 +32,25 @@ FORGET: Final = timedelta(seconds=90)
 """An object that is missing from a cache so long after it was written is gone: a dead watch is noticed before."""
 
 BEHIND_AT_MOST: Final = timedelta(seconds=1)
-"""So long a newer copy is waited for after a conflict: one may have had another cause."""
+"""So long a newer copy is waited for after a conflict: one may have had another cause. Twice as long after the next
+conflict with the same copy: a cache whose watch was lost may be behind for minutes."""
+
+LONGEST_WAIT: Final = timedelta(seconds=60)
+"""The longest that a newer copy is waited for after a conflict."""
 
 Object = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class _Awaited:
-    """The resourceVersion that a cache has to show, and until when at most it is waited for where it may not come."""
+    """The resourceVersion that a cache has to show, and until when at most it is waited for where it may not come.
+
+    conflicts: how many writes in a row met one, with a copy of the version before; 0: we wrote `version` ourselves.
+    """
 
     version: int
     at_most_until: datetime
-    met_conflict: bool = False
+    conflicts: int = 0
 
 
 class OwnWrites:
@@ -60,9 +67,14 @@ class OwnWrites:
         try:
             yield
         except Conflict:
-            awaited = _Awaited(version_of(copy) + 1, self._now() + BEHIND_AT_MOST, met_conflict=True)
+            key, version = (type_, str(copy["metadata"]["name"])), version_of(copy) + 1
             with self._lock:
-                self._awaited.setdefault(group, {}).setdefault((type_, str(copy["metadata"]["name"])), awaited)
+                ours = self._awaited.setdefault(group, {})
+                before = ours.get(key)
+                if before is None or (before.conflicts and before.version <= version):
+                    again = before.conflicts if before is not None and before.version == version else 0
+                    wait = min(LONGEST_WAIT, BEHIND_AT_MOST * 2.0 ** min(again, 16))
+                    ours[key] = _Awaited(version, self._now() + wait, again + 1)
             raise
 
     def note(self, group: str, type_: ResourceType, written: Object) -> None:
@@ -77,7 +89,15 @@ class OwnWrites:
             waiting = dict(self._awaited.get(group, {}))
         if not waiting:
             return True
-        seen = {key: each for key, each in waiting.items() if self._is_seen(look(*key), each)}
+        now = self._now()
+        seen, kept = {}, 0
+        for key, each in waiting.items():
+            cached = look(*key)
+            late = now > each.at_most_until
+            if late if cached is None else version_of(cached) >= each.version:
+                seen[key] = each
+            elif each.conflicts and late:
+                kept += 1  # it holds nobody up, and its conflicts are counted until a newer copy is there
         with self._lock:
             ours = self._awaited.get(group, {})
             for key, each in seen.items():
@@ -85,12 +105,7 @@ class OwnWrites:
                     del ours[key]
             if not ours:
                 self._awaited.pop(group, None)
-        return len(seen) == len(waiting)
-
-    def _is_seen(self, cached: Object | None, awaited: _Awaited) -> bool:
-        if cached is not None and version_of(cached) >= awaited.version:
-            return True
-        return (cached is None or awaited.met_conflict) and self._now() > awaited.at_most_until
+        return len(seen) + kept == len(waiting)
 
 
 @dataclass(frozen=True)

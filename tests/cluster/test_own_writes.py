@@ -45,3 +45,19 @@ def test_a_write_of_ones_own_is_waited_for_also_after_a_conflict_before_it() -> 
     own.note("n1", NODES, node(9))
     assert not own.are_seen("n1", lambda *_: node(6))
     assert own.are_seen("n1", lambda *_: node(9))
+
+
+def test_a_copy_that_meets_conflicts_again_and_again_is_written_on_less_and_less_often() -> None:
+    moment = [NOON]
+    own = OwnWrites(lambda: moment[0])
+    writes = 0
+    for _ in range(3600):
+        moment[0] += timedelta(seconds=1)
+        if own.are_seen("n1", lambda *_: node(5)):
+            meet_conflict(own)
+            writes += 1
+    assert 60 < writes < 70, "an hour of a cache that stands still: once a minute in the end"
+    assert own.are_seen("n1", lambda *_: node(6))
+    meet_conflict(own)
+    moment[0] += BEHIND_AT_MOST + timedelta(milliseconds=1)
+    assert own.are_seen("n1", lambda *_: node(5)), "a newer copy begins anew"
