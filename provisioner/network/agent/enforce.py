@@ -11,6 +11,7 @@ from typing import Final, Literal
 from provisioner.api.dpu_network import DPUNetworkSpec
 from provisioner.network.agent import namespaces, nft
 from provisioner.network.agent.blame import Blame
+from provisioner.network.agent.boot.plane import BootServices
 from provisioner.network.agent.desired import isolated_state, released_state, wanted_state
 from provisioner.network.agent.dhcp.served import ServedPort, served_ports
 from provisioner.network.agent.diff import differences
@@ -47,7 +48,9 @@ class Enforcer:
 
     `ports`: of each function of the card the interface by which its host is reached (pf0: pf0hpf). `domains`: how VPCs
     are kept apart; auto is VRFs where the kernel has them. `underlay`: the interface that carries VXLAN; by itself the
-    one that has the DPU's address. What is kept between calls is found again in the kernel by another process.
+    one that has the DPU's address. `boot`: what a host that boots through the DPU asks for.
+
+    What is kept between calls is found again in the kernel by another process.
     """
 
     def __init__(
@@ -56,9 +59,11 @@ class Enforcer:
         *,
         domains: Literal["vrf", "netns", "auto"] = "auto",
         underlay: str | None = None,
+        boot: BootServices | None = None,
     ) -> None:
         self._ports = dict(ports)
         self._underlay = underlay
+        self._boot = boot
         self._backend: Backend | None = None if domains == "auto" else domains
         self._has_conntrack: bool | None = None
         self._enforced: str | None = None
@@ -189,6 +194,7 @@ class Enforcer:
             underlay=find_underlay(spec.vtep_address, self._underlay),
             has_conntrack=bool(self._has_conntrack),
             namespaces_are_shared=namespaces.are_seen_by_others(),
+            boot=self._boot,
         )
 
     def _attempt(self, wanted: KernelState, owner: str) -> _Attempt:
