@@ -29,6 +29,7 @@ class Site:
         self.far: Namespace = network.namespace("boot")
         network.on_underlay(self.far, "eth0", BOOT_HOST)
         self.services = services
+        self.in_vpc = False
         self.enforcer = Enforcer(self.dpu.ports, domains="netns", boot=services)
 
     @property
