@@ -11,11 +11,12 @@ from typing import Final, Literal
 from provisioner.api.dpu_network import DPUNetworkSpec
 from provisioner.network.agent import namespaces, nft
 from provisioner.network.agent.blame import Blame
-from provisioner.network.agent.boot.plane import BootServices
+from provisioner.network.agent.boot.plane import BootServices, ServedBoot, booting_host
 from provisioner.network.agent.desired import isolated_state, released_state, wanted_state
 from provisioner.network.agent.dhcp.served import ServedPort, served_ports
 from provisioner.network.agent.diff import differences
 from provisioner.network.agent.kernel import carry_out
+from provisioner.network.agent.naming import boot_namespace
 from provisioner.network.agent.nft import NftRefused
 from provisioner.network.agent.observe import Observed, observe
 from provisioner.network.agent.operations import ChangeLink, Operation, Refused
@@ -138,6 +139,17 @@ class Enforcer:
         """The ports whose hosts may ask for their addresses, as the kernel has them. Raises: OSError, NftRefused."""
         return self._served(self.observe())
 
+    def boot(self) -> ServedBoot | None:
+        """The host that boots by the DPU, as the kernel has it. Raises: OSError, NftRefused."""
+        return self._booting(self.observe())
+
+    def _booting(self, observed: Observed) -> ServedBoot | None:
+        host = booting_host(observed.places) if self._boot is not None else None
+        if host is None:
+            return None
+        ports = {each.function: each for each in self._served(observed)}
+        return ServedBoot(host, boot_namespace(namespaces.owner()), ports.get(host.function))
+
     def _served(self, observed: Observed) -> tuple[ServedPort, ...]:
         return served_ports(observed.places, {interface: function for function, interface in self._ports.items()})
 
@@ -175,6 +187,7 @@ class Enforcer:
             mended=mended,
             holds=not attempt.rest and not any(each.is_of_all for each in problems),
             served=tuple(each for each in self._served(attempt.after) if each.function in readable.functions),
+            boot=self._booting(attempt.after) if readable.booting is not None else None,
         )
 
     def _situation(self, spec: DPUNetworkSpec) -> Situation:

@@ -12,6 +12,7 @@ from typing import Any
 
 from provisioner.api.codec import to_json
 from provisioner.api.dpu_network import DPUNetworkSpec, PortStatus
+from provisioner.network.agent.boot.plane import ServedBoot
 from provisioner.network.agent.dhcp.served import ServedPort
 from provisioner.network.agent.follow import LOOK_SECONDS, SAY_AGAIN_SECONDS, Agent
 from provisioner.network.agent.result import Enforced, Problem
@@ -53,6 +54,9 @@ class FakeKernel:
     def isolate_unless_enforced(self) -> bool:
         self.is_isolated = True
         return True
+
+    def boot(self) -> ServedBoot | None:
+        return self.answer.boot
 
     def served(self) -> tuple[ServedPort, ...]:
         return (HOST,) if self.answer.served else ()

@@ -6,5 +6,7 @@ own on the DPU, in which nothing is forwarded and every address is the DPU's: wh
 host's or its gateway's, the DPU answers. So neither the scripts nor the certificates know of it, and addresses of a VPC
 may be the same ones.
 
-`plane` says whose it is and which services there are, `wanted` what the kernel has for it; `rules/boot.py` the rules.
+`plane` says whose it is and which services there are, `wanted` what the kernel has for it, `rules/boot.py` the rules.
+`server` answers there: `dhcp`, `tftp`, `proxy` (`request` says what may be asked for, `image_cache` keeps images), and
+passes the join and the API server's TLS on, unread (`listeners`).
 """

@@ -1,14 +1,15 @@
 """Images' files on the DPU, for its host: verified before one is kept, and never more than a bound.
 
 A file is known by its SHA-256, which the image's manifest has; the manifest by its own, which is the image's name. What
-is kept was compared with that when it was written, below a folder that is emptied at the start: nothing that lies there
-is believed. The host's stage-1 checks signature and digests in any case.
+is kept was compared with that when it was written, in a folder whose files are deleted at the start: nothing that was
+there before is believed. The host's stage-1 checks signature and digests in any case.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from provisioner.node.image.manifest import MAX_BYTES, ImageError, read_manifest
 MOST_MANIFESTS: Final = 16
 _MACHINES: Final = ("x86_64", "aarch64")
 _SUFFIX: Final = ".part"
+_OURS: Final = re.compile(r"[0-9a-f]{64}(\.part)?\Z")
 
 
 class Unverified(Exception):
@@ -51,7 +53,7 @@ class ImageCache:
         """At the start. Raises: OSError if the folder cannot be made, or is not to be written to."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for each in self._folder.iterdir():
-            if each.is_file() or each.is_symlink():
+            if _OURS.match(each.name):
                 each.unlink()
 
     def manifest(self, digest: str) -> bytes | None:

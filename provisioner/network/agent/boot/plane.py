@@ -8,8 +8,9 @@ from ipaddress import AddressValueError, IPv4Address
 from typing import Final
 
 from provisioner.api.dpu_network import HostBoot
+from provisioner.network.agent.dhcp.served import ServedPort
 from provisioner.network.agent.naming import boot_link_function, is_boot_namespace
-from provisioner.network.agent.state import KernelState
+from provisioner.network.agent.state import KernelState, Place
 
 HTTP_PORT: Final = 80
 TFTP_PORT: Final = 69
@@ -55,6 +56,15 @@ class BootingHost:
     function: str
     mac: str
     address: IPv4Address
+
+
+@dataclass(frozen=True)
+class ServedBoot:
+    """The host that may ask in a boot plane. `plane`: its namespace; `port`: the host's, where it is in a VPC."""
+
+    host: BootingHost
+    plane: Place
+    port: ServedPort | None = None
 
 
 def read_host(said: HostBoot) -> BootingHost:

@@ -22,6 +22,7 @@ from provisioner.network.agent.boot.plane import (
     TRANSFER_PORTS,
     BootingHost,
     BootServices,
+    ServedBoot,
 )
 from provisioner.network.agent.boot.proxy import Proxy
 from provisioner.network.agent.boot.tftp import Fault, ReadRequest, read_request, transfer
@@ -51,16 +52,16 @@ class BootServer:
         self._port: ServedPort | None = None
         self._fault = ""
 
-    def serve(self, host: BootingHost | None, plane: Place, port: ServedPort | None = None) -> None:
-        """From now on this host and no other. `plane`: the namespace; `port`: the host's, where it is in a VPC."""
-        self._port = port
+    def serve(self, boot: ServedBoot | None) -> None:
+        """From now on this host and no other; None: no host. What goes wrong is said, and tried again by the next."""
+        self._port = boot.port if boot is not None else None
         try:
-            key = (host, _namespace(plane)) if host is not None else None
+            key = (boot.host, _namespace(boot.plane)) if boot is not None else None
             if key == self._key:
                 return
             self.stop()
-            if host is not None:
-                self._start(host, plane)
+            if boot is not None:
+                self._start(boot.host, boot.plane)
                 self._key = key
             self._fault = ""
         except OSError as error:

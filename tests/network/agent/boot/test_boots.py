@@ -12,7 +12,6 @@ import pytest
 
 from provisioner.api.dpu_network import DPUNetworkSpec
 from provisioner.network.agent.boot.image_cache import ImageCache
-from provisioner.network.agent.boot.plane import booting_host
 from provisioner.network.agent.boot.proxy import Proxy
 from provisioner.network.agent.boot.server import BootServer
 from tests.network.agent.boot.boot_host import FIRST_STAGE, IMAGE, KERNEL, ROOT, BootHost, boot_host
@@ -58,12 +57,8 @@ def booting(network: Rack, folder: Path, spec: DPUNetworkSpec) -> Iterator[Booti
     with boot_host(site.far, SERVICES.dpu_join_port, SERVICES.api_port, SERVICES.join_port) as far:
         server = BootServer(SERVICES, Proxy(SERVICES, cache, said.append), said.append)
 
-        def serve() -> None:
-            host = booting_host(site.enforcer.observe().places)
-            ports = {each.function: each for each in site.enforcer.served()}
-            server.serve(host, site.plane(), ports.get("pf0"))
-
-        site.dpu.inside(serve)
+        assert done.boot == site.dpu.inside(site.enforcer.boot), "an agent that was just started knows it, too"
+        site.dpu.inside(lambda: server.serve(done.boot))
         try:
             yield Booting(site, far, said, folder / "cache")
         finally:
