@@ -32,7 +32,7 @@ class Booting:
 
     site: Site
     boot_host: BootHost
-    said: list[str]
+    server: BootServer
     cache: Path
 
     def curl(self, *arguments: str) -> tuple[int, bytes]:
@@ -60,7 +60,7 @@ def booting(network: Rack, folder: Path, spec: DPUNetworkSpec) -> Iterator[Booti
         assert done.boot == site.dpu.inside(site.enforcer.boot), "an agent that was just started knows it, too"
         site.dpu.inside(lambda: server.serve(done.boot))
         try:
-            yield Booting(site, far, said, folder / "cache")
+            yield Booting(site, far, server, folder / "cache")
         finally:
             server.stop()
     assert said == [] or "was not given" in said[0]
@@ -193,3 +193,32 @@ def test_connections_that_say_nothing_leave_room_once_they_end_and_no_more_are_t
     deadline = time.monotonic() + 30
     while host.get("/boot.ipxe")[0] != 200:
         assert time.monotonic() < deadline
+
+
+def test_a_plane_that_somebody_deleted_is_made_anew_and_served(host: Booting) -> None:
+    site = host.site
+    assert host.get("/boot.ipxe")[0] == 200
+    site.dpu.run("ip", "netns", "delete", site.plane())
+    done = site.enforce(IN_A_VPC)
+    assert (done.agrees, done.mended) == (True, True)
+    assert done.boot is not None
+    site.dpu.inside(lambda: host.server.serve(done.boot))
+    assert host.get("/boot.ipxe")[0] == 200
+
+
+def test_a_host_that_boots_through_it_no_more_is_not_served(host: Booting) -> None:
+    site = host.site
+    done = site.enforce(told(host_boot=None, vpcs=IN_A_VPC.vpcs, ports=IN_A_VPC.ports))
+    assert done.boot is None
+    site.dpu.inside(lambda: host.server.serve(done.boot))
+    assert host.get("/boot.ipxe", "-m", "2")[0] == 0
+    site.host.take("10.1.0.3")
+    assert site.host.pings("10.1.0.2"), "it is in its VPC as before"
+
+
+def test_in_its_vpc_it_is_as_it_would_be_without_a_boot_plane(host: Booting) -> None:
+    site = host.site
+    site.host.take("10.1.0.3")
+    site.dpu.hosts["pf1"].take("10.1.0.5")
+    assert site.host.pings("10.1.0.5")
+    assert site.host.pings("10.1.0.2")

@@ -128,7 +128,10 @@ def test_a_host_fetches_reports_and_joins_through_its_dpu(far: Far) -> None:
         assert (status, hashlib.sha256(root).digest()) == (200, hashlib.sha256(ROOT).digest())
     assert far.curl("-r", "100-199", f"{at}{IMAGE}/stage1.img") == (206, STAGE1[100:200])
     assert far.curl("-d", f"mac={far.mac}&stage=Root&bootID={BOOT}", f"{at}/v1/progress")[0] == 204
-    assert [(each.mac, each.stage) for each in far.boot.reports] == [(far.mac, "Root")]
+    as_stage1 = ("busybox", "wget", "-q", "-O", "/dev/null", "--post-data")
+    report = f"mac={far.mac}&stage=Stage1&bootID={BOOT}&message=a%20word"
+    assert far.site.host.run(*as_stage1, report, f"{at}/v1/progress").returncode == 0
+    assert [(each.mac, each.stage) for each in far.boot.reports] == [(far.mac, "Root"), (far.mac, "Stage1")]
 
     body = samples.body(macAddress=far.mac)
     as_json = ("-H", "Content-Type: application/json", "--data-binary", body.decode())
