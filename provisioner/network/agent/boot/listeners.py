@@ -9,10 +9,10 @@ from collections.abc import Callable
 from ipaddress import IPv4Address
 from typing import Final
 
-from provisioner.network.agent.boot.plane import HOST_LINK
-
 TRANSPARENT: Final = 19
 """IP_TRANSPARENT of linux/in.h: an address may be one's own that no device has."""
+NO_CHECKSUM: Final = 11
+"""SO_NO_CHECK: one that is left to a virtual card looks wrong to clients that read frames."""
 CONNECT_SECONDS: Final = 5.0
 IDLE_SECONDS: Final = 900.0
 """A kubelet's watches say something every few minutes."""
@@ -73,7 +73,7 @@ class Listener:
 
 
 def listening(address: str, port: int, backlog: int) -> socket.socket:
-    """In the namespace in which the thread is, by the plane's device alone. Raises: OSError."""
+    """In the namespace in which the thread is, whatever device there is. Raises: OSError."""
     opened = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         prepare(opened)
@@ -85,12 +85,15 @@ def listening(address: str, port: int, backlog: int) -> socket.socket:
     return opened
 
 
-def datagrams(address: str, port: int) -> socket.socket:
-    """As `listening`, of UDP. Raises: OSError."""
+def datagrams(address: str, port: int, device: str | None = None) -> socket.socket:
+    """As `listening`, of UDP. `device`: by it alone, with broadcasts. Raises: OSError."""
     opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         prepare(opened)
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+        if device is not None:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode())
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+            opened.setsockopt(socket.SOL_SOCKET, NO_CHECKSUM, 1)
         opened.bind((address, port))
     except OSError:
         opened.close()
@@ -101,7 +104,6 @@ def datagrams(address: str, port: int) -> socket.socket:
 def prepare(opened: socket.socket) -> None:
     """Every address is its own. Raises: OSError."""
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    opened.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, HOST_LINK.encode())
     opened.setsockopt(socket.SOL_IP, TRANSPARENT, 1)
 
 

@@ -17,6 +17,7 @@ from typing import Final
 from provisioner.network.agent.boot import dhcp
 from provisioner.network.agent.boot.listeners import Listener, datagrams, listening, pass_on
 from provisioner.network.agent.boot.plane import (
+    HOST_LINK,
     HTTP_PORT,
     TFTP_PORT,
     TRANSFER_PORTS,
@@ -48,6 +49,8 @@ class BootServer:
     def __init__(self, services: BootServices, proxy: Proxy, say: Callable[[str], None]) -> None:
         self._services, self._proxy, self._say = services, proxy, say
         self._key: tuple[BootingHost, int] | None = None
+        self._link: int | None = None
+        self._dhcp: socket.socket | None = None
         self._open: contextlib.ExitStack | None = None
         self._port: ServedPort | None = None
         self._fault = ""
@@ -56,13 +59,17 @@ class BootServer:
         """From now on this host and no other; None: no host. What goes wrong is said, and tried again by the next."""
         self._port = boot.port if boot is not None else None
         try:
-            key = (boot.host, _namespace(boot.plane)) if boot is not None else None
-            if key == self._key:
+            if boot is None:
+                self.stop()
                 return
-            self.stop()
-            if boot is not None:
+            namespace, link = _whereabouts(boot.plane)
+            if (boot.host, namespace) != self._key:
+                self.stop()
                 self._start(boot.host, boot.plane)
-                self._key = key
+                self._key = boot.host, namespace
+            if link != self._link:
+                self._start_dhcp(boot.host, boot.plane)
+                self._link = link
             self._fault = ""
         except OSError as error:
             self.stop()
@@ -72,7 +79,10 @@ class BootServer:
 
     def stop(self) -> None:
         """Close everything."""
-        self._key = None
+        self._key = self._link = None
+        if self._dhcp is not None:
+            _end(self._dhcp)
+            self._dhcp = None
         if self._open is not None:
             self._open.close()
             self._open = None
@@ -86,8 +96,6 @@ class BootServer:
                 (stack.enter_context(listening(str(address), port, MOST_JOINS)), (str(target), target_port), port)
                 for (address, port), (target, target_port) in self._services.passages.items()
             ]
-            leases = stack.enter_context(datagrams(_ANY, _SERVER_PORT))
-            leases.setsockopt(socket.SOL_SOCKET, 11, 1)  # SO_NO_CHECK: as in `dhcp/server.py`
             asked = stack.enter_context(datagrams(boot_host, TFTP_PORT))
             transfers = [stack.enter_context(datagrams(boot_host, port)) for port in TRANSFER_PORTS]
             self._open = stack.pop_all()
@@ -96,14 +104,22 @@ class BootServer:
         for opened, target, port in passages:
             most = MOST_JOINS if port == self._services.join_port else MOST_TO_API_SERVER
             self._open.callback(Listener("boot-passage", opened, peer, most, partial(pass_on, target=target)).close)
-        self._run("boot-dhcp", leases, partial(self._leases, leases, host))
-        self._run("boot-tftp", asked, partial(self._files, asked, transfers, host))
+        self._open.callback(partial(_end, asked))
+        files = partial(self._files, asked, transfers, host)
+        threading.Thread(target=files, name="boot-tftp", daemon=True).start()
 
-    def _run(self, name: str, opened: socket.socket, work: Callable[[], None]) -> None:
-        """A thread that ends with its socket."""
-        if self._open is not None:
-            self._open.callback(partial(_end, opened))
-        threading.Thread(target=work, name=name, daemon=True).start()
+    def _start_dhcp(self, host: BootingHost, plane: Place) -> None:
+        """Broadcasts leave by a device: where that was made anew, as its port has moved, so is this. Connections go on.
+
+        Raises: OSError.
+        """
+        if self._dhcp is not None:
+            _end(self._dhcp)
+            self._dhcp = None
+        with inside(plane):
+            self._dhcp = datagrams(_ANY, _SERVER_PORT, HOST_LINK)
+        leases = partial(self._leases, self._dhcp, host)
+        threading.Thread(target=leases, name="boot-dhcp", daemon=True).start()
 
     def _leases(self, opened: socket.socket, host: BootingHost) -> None:
         _, router = dhcp.network_of(host.address)
@@ -161,10 +177,10 @@ class BootServer:
                 threading.Thread(target=send, args=(by, client, request), name="boot-file", daemon=True).start()
 
 
-def _namespace(plane: Place) -> int:
-    """By which one that was made anew is told from the one before. Raises: OSError."""
+def _whereabouts(plane: Place) -> tuple[int, int]:
+    """By which a namespace, and its device, that were made anew are told from the ones before. Raises: OSError."""
     with inside(plane):
-        return _OWN_NAMESPACE.stat().st_ino
+        return _OWN_NAMESPACE.stat().st_ino, socket.if_nametoindex(HOST_LINK)
 
 
 def _end(opened: socket.socket) -> None:

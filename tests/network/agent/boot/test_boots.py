@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -222,3 +223,21 @@ def test_in_its_vpc_it_is_as_it_would_be_without_a_boot_plane(host: Booting) -> 
     site.dpu.hosts["pf1"].take("10.1.0.5")
     assert site.host.pings("10.1.0.5")
     assert site.host.pings("10.1.0.2")
+
+
+def test_its_connections_outlive_the_way_of_its_port_out_of_a_vpc_and_into_it(host: Booting, tmp_path: Path) -> None:
+    site = host.site
+    command = site.host.command("busybox", "nc", "-w", "30", BOOT_HOST, str(SERVICES.api_port))
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as kubelet:
+        deadline = time.monotonic() + 10
+        while not host.site.host.run("ss", "-Htn", "state", "established").stdout:
+            assert time.monotonic() < deadline, "it connects"
+            time.sleep(0.05)
+        for spec in (IN_NONE, IN_A_VPC):
+            done = site.enforce(spec)
+            site.dpu.inside(lambda done=done: host.server.serve(done.boot))
+        said, _ = kubelet.communicate(b"hello\n", timeout=30)
+    assert said == b"heard hello\n"
+    client = Client("udhcpc", site.host, tmp_path, "-V", "PXEClient:Arch:00007:UNDI:003016", "-x", "0x5d:0007")
+    with client.running():
+        assert HOST_ADDRESS in client.await_event("bound")
