@@ -65,6 +65,7 @@ chaos: ## Kill executor and rollout at every effect, with every trouble, and try
 soak: ## Boot a virtual rack under random kills, hung backends, dripping sources and hostile packets; SEED=… repeats one
 	@bin/setup --tests >/dev/null
 	@$(PYTHON) -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+	@ISOLATION=whole $(PYTHON) -m pytest -q tests/network/vrf
 
 lint: ## Run ruff, mypy and the import contracts
 	@$(PYTHON) -m ruff check . && $(PYTHON) -m ruff format --check . && \

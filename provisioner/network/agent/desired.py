@@ -203,12 +203,11 @@ def _remotes(place: _Place, domain: Domain, vxlan: str, table: int) -> None:
     for vtep, prefixes in domain.remotes:
         mac = router_mac(vtep)
         place.fdb.add(FdbEntry(vxlan, mac, vtep))
-        for version in sorted({prefix.version for prefix in prefixes}):
-            place.neighbours.add(Neighbour(vxlan, router_address(vtep, version), mac))
-        for prefix in prefixes:
-            place.routes.add(
-                Route(str(prefix), vxlan, router_address(vtep, prefix.version), table=table, metric=METRIC)
-            )
+        routers = {version: router_address(vtep, version) for version in {prefix.version for prefix in prefixes}}
+        place.neighbours.update(Neighbour(vxlan, router, mac) for router in routers.values())
+        place.routes.update(
+            Route(prefix.text, vxlan, routers[prefix.version], table=table, metric=METRIC) for prefix in prefixes
+        )
 
 
 def _port(place: _Place, port: Port, device: str, table: int, mtu_bytes: int) -> None:

@@ -18,7 +18,7 @@ from provisioner.network.agent.diff import differences
 from provisioner.network.agent.kernel import carry_out
 from provisioner.network.agent.naming import boot_namespace
 from provisioner.network.agent.nft import NftRefused
-from provisioner.network.agent.observe import Observed, observe
+from provisioner.network.agent.observe import Observed, Observer
 from provisioner.network.agent.operations import ChangeLink, Operation, Refused
 from provisioner.network.agent.preflight import examine
 from provisioner.network.agent.probe import find_interfaces, find_underlay, former_macs, has_vrf
@@ -68,6 +68,7 @@ class Enforcer:
         self._backend: Backend | None = None if domains == "auto" else domains
         self._has_conntrack: bool | None = None
         self._enforced: str | None = None
+        self._observer = Observer()
 
     def enforce(self, spec: DPUNetworkSpec) -> Enforced:
         """Bring the kernel to `spec`, dump it, and compare.
@@ -101,7 +102,7 @@ class Enforcer:
         """
         with namespaces.alone():
             owner = namespaces.owner()
-            if observe(owner, (), {}).places[HOME].marks:
+            if self._observer.observe(owner, (), {}).places[HOME].marks:
                 return False
             found = find_interfaces(owner, self._ports.values())
             attempt = self._attempt(
@@ -133,7 +134,7 @@ class Enforcer:
 
     def observe(self) -> Observed:
         """What the kernel has of ours. Raises: OSError, NftRefused."""
-        return observe(namespaces.owner(), self._ports.values(), {})
+        return self._observer.observe(namespaces.owner(), self._ports.values(), {})
 
     def served(self) -> tuple[ServedPort, ...]:
         """The ports whose hosts may ask for their addresses, as the kernel has them. Raises: OSError, NftRefused."""
@@ -213,7 +214,7 @@ class Enforcer:
     def _attempt(self, wanted: KernelState, owner: str) -> _Attempt:
         settings = {place: [each.path for each in state.sysctls] for place, state in wanted.items()}
         interfaces = self._ports.values()
-        before = after = observe(owner, interfaces, settings)
+        before = after = self._observer.observe(owner, interfaces, settings)
         first = rest = tuple(differences(wanted, before.places))
         refused: tuple[Refused, ...] = ()
         changes = 0
@@ -222,7 +223,7 @@ class Enforcer:
                 break
             refused = tuple(carry_out(rest))
             changes += len(rest) - len(refused)
-            after = observe(owner, interfaces, settings)
+            after = self._observer.observe(owner, interfaces, settings)
             last, rest = rest, tuple(differences(wanted, after.places))
             if rest == last:
                 break

@@ -8,7 +8,7 @@ from ipaddress import AddressValueError, IPv4Address
 
 from provisioner.api.dpu_network import DPUVPC, DPUNetworkSpec, DPUPort
 from provisioner.network.agent.boot.plane import BootingHost, NoPlane, read_host
-from provisioner.network.agent.ports import Network, Port, Unreadable, read_network, read_port
+from provisioner.network.agent.ports import Port, Prefix, Unreadable, read_port, read_prefix
 from provisioner.network.agent.result import Problem
 from provisioner.network.agent.situation import VXLAN_OVERHEAD_BYTES, Situation
 
@@ -19,7 +19,7 @@ class Domain:
 
     vni: int
     mtu_bytes: int
-    remotes: tuple[tuple[str, tuple[Network, ...]], ...]
+    remotes: tuple[tuple[str, tuple[Prefix, ...]], ...]
     members: tuple[str, ...]
     peers: tuple[int, ...]
 
@@ -157,7 +157,7 @@ def _domain(vpc: DPUVPC, spec: DPUNetworkSpec, situation: Situation, problems: l
         for vtep in (*vpc.members, *(remote.vtep for remote in vpc.remotes)):
             if not _is_address(vtep):
                 raise Unreadable(f"{vtep} is no IPv4 address of a DPU")
-        remotes = tuple((remote.vtep, tuple(read_network(each) for each in remote.prefixes)) for remote in vpc.remotes)
+        remotes = tuple((remote.vtep, tuple(read_prefix(each) for each in remote.prefixes)) for remote in vpc.remotes)
     except Unreadable as error:
         problems.append(_unreadable(f"VPC {vpc.vpc}", error, functions))
         return None

@@ -107,7 +107,7 @@ class Follow:
             self._queues.attachments.add(key)
             self._spread(vpcs, key.partition("/")[0])
             for dpu in self._dpus_under(new if new is not None else old):
-                self._queues.dpus.add_after(dpu, SETTLE_SECONDS)
+                self._queues.dpus.add_first_after(dpu, SETTLE_SECONDS)
             self._left(old, new)
         elif _ready(old) == _ready(new):
             return
@@ -153,7 +153,7 @@ class Follow:
         if attachment is not None:
             self._spread({vpc_of(attachment)}, holder.partition("/")[0])
         if (dpu := dpu_in(body)) is not None:
-            self._queues.dpus.add_after(dpu, SETTLE_SECONDS)
+            self._queues.dpus.add_first_after(dpu, SETTLE_SECONDS)
             if new is None:
                 self._queue_attachments_on(dpu)
         if new is None:
