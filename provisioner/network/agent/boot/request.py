@@ -22,7 +22,7 @@ SMALL_BYTES: Final = 65536
 FIRST_STAGE_BYTES: Final = 8 << 20
 
 _LINE: Final = re.compile(rb"([A-Z]{3,7}) (/[!-~]{0,2047}) HTTP/1\.[01]\Z")
-_HEADER: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}):[ \t]*([\t -~]{0,1024}?)[ \t]*\Z")
+_HEADER: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}):([\t -~]{0,1024})\Z")
 _RANGE: Final = re.compile(r"bytes=([0-9]{1,15})-([0-9]{1,15})?\Z")
 _IMAGE: Final = re.compile(r"/images/sha256-([0-9a-f]{64})/([A-Za-z0-9][A-Za-z0-9._-]{0,63})\Z")
 _QUERY: Final = re.compile(r"[A-Za-z0-9._~%&=+:/-]{0,1024}\Z")
@@ -91,7 +91,7 @@ def read_head(head: bytes) -> Head | None:
         name = found[1].decode().lower()
         if name in headers and name in ("content-length", "range", "transfer-encoding"):
             return None
-        headers[name] = found[2].decode()
+        headers[name] = found[2].decode().strip(" \t")
     if "transfer-encoding" in headers:
         return None
     return Head(line[1].decode(), line[2].decode(), headers)

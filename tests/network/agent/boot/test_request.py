@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from ipaddress import IPv4Address
 from typing import Any
 
@@ -126,3 +127,14 @@ def test_whatever_is_sent_is_read_or_is_none(data: bytes) -> None:
     head = read_head(b"GET /" + data + b"\r\n\r\n")
     if head is not None:
         assert isinstance(judge(head, HOST, data), PassOn | ImageFile | Refused)
+
+
+def test_a_header_of_blanks_is_read_in_no_time_and_blanks_around_a_value_are_none_of_it() -> None:
+    """While an expression is matched, no other thread of the agent runs."""
+    began = time.process_time()
+    assert read_head(b"GET / HTTP/1.1\r\na:" + b" " * 8000 + b"\x80\r\n\r\n") is None
+    assert read_head(b"GET / HTTP/1.1\r\na:" + b" \t" * 500 + b"\x80\r\n\r\n") is None
+    assert time.process_time() - began < 0.1
+    found = read_head(b"GET / HTTP/1.1\r\nRange: \t bytes=0-1 \t \r\nEmpty: \r\n\r\n")
+    assert found is not None
+    assert found.headers == {"range": "bytes=0-1", "empty": ""}
