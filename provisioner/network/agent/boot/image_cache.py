@@ -10,8 +10,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
+import shutil
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,8 +39,8 @@ class Part:
 
 
 class ImageCache:
-    """Holds at most `most_bytes` of files in `folder`, which is its own; those that were asked for last. Many threads
-    may use it."""
+    """Holds at most `most_bytes` of files in `folder`, which is its own, and half of what was free there at the start;
+    those that were asked for last, and those that are being read. Many threads may use it."""
 
     def __init__(self, folder: Path, most_bytes: int) -> None:
         self._folder = folder
@@ -47,6 +48,7 @@ class ImageCache:
         self._lock = threading.Lock()
         self._sizes: OrderedDict[str, int] = OrderedDict()
         self._reserved: dict[str, int] = {}
+        self._read: Counter[str] = Counter()
         self._manifests: OrderedDict[str, tuple[bytes, dict[str, Part]]] = OrderedDict()
 
     def empty(self) -> None:
@@ -55,6 +57,8 @@ class ImageCache:
         for each in self._folder.iterdir():
             if _OURS.match(each.name):
                 each.unlink()
+        # The folder may lie in memory, in which others write, too.
+        self._most_bytes = min(self._most_bytes, shutil.disk_usage(self._folder).free // 2)
 
     def manifest(self, digest: str) -> bytes | None:
         """If it is known."""
@@ -96,6 +100,7 @@ class ImageCache:
                 self._sizes.move_to_end(part.sha256)
                 try:
                     found = (self._folder / part.sha256).open("rb")
+                    self._read[part.sha256] += 1
                 except OSError:
                     del self._sizes[part.sha256]
                     found = None
@@ -104,17 +109,24 @@ class ImageCache:
         finally:
             if found is not None:
                 found.close()
+                with self._lock:
+                    self._read[part.sha256] -= 1
+                    self._read += Counter()  # without those that nobody reads
 
     def filling(self, part: Part) -> Filling | None:
         """To be written to; None where it does not fit, or is being written already."""
         with self._lock:
             if part.sha256 in self._sizes or part.sha256 in self._reserved or part.size_bytes > self._most_bytes:
                 return None
+            # One that is open goes on taking its room when it is deleted.
+            kept = sum(size for sha256, size in self._sizes.items() if sha256 in self._read)
             room = self._most_bytes - sum(self._reserved.values()) - part.size_bytes
-            if room < 0:
+            if room < kept:
                 return None
-            while sum(self._sizes.values()) > room:
-                oldest, _ = self._sizes.popitem(last=False)
+            for oldest in [each for each in self._sizes if each not in self._read]:
+                if sum(self._sizes.values()) <= room:
+                    break
+                del self._sizes[oldest]
                 with contextlib.suppress(OSError):
                     (self._folder / oldest).unlink()
             self._reserved[part.sha256] = part.size_bytes

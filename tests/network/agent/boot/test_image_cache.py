@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -44,6 +46,28 @@ def test_what_was_asked_for_longest_ago_makes_room(cache: ImageCache, tmp_path: 
     assert fill(cache, c)
     assert (kept(cache, a), kept(cache, b), kept(cache, c)) == (True, False, True)
     assert sum(each.stat().st_size for each in (tmp_path / "cache").iterdir()) <= 100
+
+
+def test_what_is_being_read_does_not_make_room_until_it_was_read(cache: ImageCache) -> None:
+    """Deleted, it would take its room beside what came in its place: as often as a host begins to read and stops."""
+    a, b, c = b"a" * 60, b"b" * 60, b"c" * 40
+    assert fill(cache, a)
+    with cache.opened(part(a)) as one, cache.opened(part(a)) as another:
+        assert one is not None
+        assert another is not None
+        assert not fill(cache, b)
+        assert fill(cache, c), "for this there is room"
+        assert one.read() == a
+    assert fill(cache, b)
+    assert (kept(cache, a), kept(cache, b), kept(cache, c)) == (False, True, True)
+
+
+def test_half_of_what_was_free_is_left_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=100))
+    cache = ImageCache(tmp_path / "cache", 4 << 30)
+    cache.empty()
+    assert not fill(cache, b"a" * 51)
+    assert fill(cache, b"a" * 50)
 
 
 def test_what_is_larger_than_the_bound_or_being_written_is_not_begun(cache: ImageCache) -> None:
