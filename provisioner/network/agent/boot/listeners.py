@@ -59,17 +59,23 @@ class Listener:
                     connection.close()
                     return
                 self._connections.add(connection)
-            threading.Thread(target=self._serve, args=(connection,), name=self._name, daemon=True).start()
+            try:
+                threading.Thread(target=self._serve, args=(connection,), name=self._name, daemon=True).start()
+            except RuntimeError:  # no more threads are to be had now
+                self._ended(connection)
 
     def _serve(self, connection: socket.socket) -> None:
         try:
             self._handle(connection)
         finally:
-            with self._lock:
-                self._connections.discard(connection)
-            _shut(connection)
-            connection.close()
-            self._room.release()
+            self._ended(connection)
+
+    def _ended(self, connection: socket.socket) -> None:
+        with self._lock:
+            self._connections.discard(connection)
+        _shut(connection)
+        connection.close()
+        self._room.release()
 
 
 def listening(address: str, port: int, backlog: int) -> socket.socket:
@@ -117,7 +123,10 @@ def pass_on(connection: socket.socket, target: tuple[str, int]) -> None:
         for each in (connection, upstream):
             each.settimeout(IDLE_SECONDS)
         back = threading.Thread(target=_one_way, args=(upstream, connection), daemon=True)
-        back.start()
+        try:
+            back.start()
+        except RuntimeError:  # no more threads are to be had now
+            return
         _one_way(connection, upstream)
         back.join(IDLE_SECONDS)
         _shut(upstream)

@@ -9,8 +9,9 @@ import contextlib
 import socket
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Final
 
@@ -93,16 +94,15 @@ class BootServer:
         with contextlib.ExitStack() as stack, inside(plane):
             http = stack.enter_context(listening(_ANY, HTTP_PORT, MOST_REQUESTS))
             passages = [
-                (stack.enter_context(listening(str(address), port, MOST_JOINS)), (str(target), target_port), port)
-                for (address, port), (target, target_port) in self._services.passages.items()
+                (stack.enter_context(listening(str(address), port, most)), (str(target), target_port), most)
+                for (address, port), (target, target_port), most in passages_of(self._services)
             ]
             asked = stack.enter_context(datagrams(boot_host, TFTP_PORT))
             transfers = [stack.enter_context(datagrams(boot_host, port)) for port in TRANSFER_PORTS]
             self._open = stack.pop_all()
         listener = Listener("boot-http", http, peer, MOST_REQUESTS, lambda each: self._proxy.answer(each, host))
         self._open.callback(listener.close)
-        for opened, target, port in passages:
-            most = MOST_JOINS if port == self._services.join_port else MOST_TO_API_SERVER
+        for opened, target, most in passages:
             self._open.callback(Listener("boot-passage", opened, peer, most, partial(pass_on, target=target)).close)
         self._open.callback(partial(_end, asked))
         files = partial(self._files, asked, transfers, host)
@@ -173,8 +173,20 @@ class BootServer:
                 continue
             with lock:
                 by = free.pop() if free else None
-            if by is not None:  # else it asks again
+            if by is None:  # it asks again
+                continue
+            try:
                 threading.Thread(target=send, args=(by, client, request), name="boot-file", daemon=True).start()
+            except RuntimeError:  # no more threads are to be had now: it asks again
+                with lock:
+                    free.append(by)
+
+
+def passages_of(services: BootServices) -> Iterator[tuple[tuple[IPv4Address, int], tuple[IPv4Address, int], int]]:
+    """From where to where, and how many connections at a time. The API server's port may be that of joins."""
+    joins = services.boot_host, services.join_port
+    for asked, target in services.passages.items():
+        yield asked, target, MOST_JOINS if asked == joins else MOST_TO_API_SERVER
 
 
 def _whereabouts(plane: Place) -> tuple[int, int]:
