@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import math
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, Final
@@ -33,7 +35,10 @@ SILENT_SECONDS: Final = 30.0
 """After so long without a byte, on either side, it is given up."""
 ANSWER_SECONDS: Final = 3600.0
 """For a whole answer. At 1 MiB/s that is 3.6 GiB."""
+SAY_SECONDS: Final = 10.0
+"""Between two words of what a host was not given."""
 PIECE_BYTES: Final = 256 * 1024
+_LONGEST_SIZE: Final = 16
 _REASONS: Final = http.client.responses
 _PASSED_ON: Final = frozenset((200, 204, 400, 404, 413, 415, 429, 503))
 
@@ -56,6 +61,8 @@ class Proxy:
     ) -> None:
         self._services, self._cache, self._say, self._clock = services, cache, say, clock
         self._http_port = http_port
+        self._lock = threading.Lock()
+        self._silent_until = -math.inf
 
     def answer(self, connection: socket.socket, host: BootingHost) -> None:
         """One request. Raises nothing for what comes; closes nothing."""
@@ -66,14 +73,23 @@ class Proxy:
             head, body = asked
             self._carry_out(connection, head, judge(head, host, body))
         except (Failed, Unverified) as error:
-            self._say(f"Server at {host.address} was not given what it asked for: {error}")
+            self._failed(host, error)
         except (OSError, http.client.HTTPException):
             return  # the host has gone, or the boot host has: the host asks again
 
     def first_stage(self, name: str) -> bytes | None:
         """A file that firmware loads, for TFTP; None if the boot host did not give it."""
-        status, _, content = self._small(PassOn("GET", f"/tftp/{name}", FIRST_STAGE_BYTES))
+        status, _, _, content = self._small(PassOn("GET", f"/tftp/{name}", FIRST_STAGE_BYTES))
         return content if status == 200 else None
+
+    def _failed(self, host: BootingHost, error: Exception) -> None:
+        """Said now and then: a host may ask for what there is not as often as it likes."""
+        with self._lock:
+            now = self._clock()
+            if now < self._silent_until:
+                return
+            self._silent_until = now + SAY_SECONDS
+        self._say(f"Server at {host.address} was not given what it asked for: {error}")
 
     def _read(self, connection: socket.socket) -> tuple[Head, bytes] | None:
         """None: it was no request, which was told."""
@@ -112,8 +128,10 @@ class Proxy:
         if isinstance(what, Refused):
             _refuse(connection, what)
         elif isinstance(what, PassOn):
-            status, kind, content = self._small(what)
-            _send(connection, status, content, kind, with_body=head.method != "HEAD")
+            status, kind, size, content = self._small(what)
+            _head(connection, status, size, kind)
+            if head.method != "HEAD":
+                connection.sendall(content)
         else:
             try:
                 self._image(connection, what, with_body=head.method != "HEAD")
@@ -121,18 +139,20 @@ class Proxy:
                 _refuse(connection, Refused(502, "the boot host did not give it"))
                 raise Failed(str(error)) from error
 
-    def _small(self, what: PassOn) -> tuple[int, str, bytes]:
-        """Raises: _NotBegun is told to the host as 502, here and for images."""
+    def _small(self, what: PassOn) -> tuple[int, str, int, bytes]:
+        """Status, type, size and body, which HEAD has none of. A boot host that fails is told to the host as 502."""
         try:
             with self._asked(what.method, what.target, {}, what.body, what.content_type) as answer:
                 if answer.status not in _PASSED_ON:
                     raise Failed(f"{what.target}: HTTP {answer.status}")
                 content = b"" if what.method == "HEAD" else answer.read(what.most_bytes + 1)
-                if len(content) > what.most_bytes:
+                size = _said_size(answer) if what.method == "HEAD" else len(content)
+                if size > what.most_bytes:
                     raise Failed(f"{what.target}: more than {what.most_bytes} bytes")
-                return answer.status, answer.headers.get_content_type(), content
+                return answer.status, answer.headers.get_content_type(), size, content
         except (Failed, OSError, http.client.HTTPException):
-            return 502, "text/plain", b"the boot host did not answer\n"
+            content = b"the boot host did not answer\n"
+            return 502, "text/plain", len(content), content
 
     def _image(self, connection: socket.socket, what: ImageFile, *, with_body: bool) -> None:
         if what.name in ("manifest", "manifest.sig"):
@@ -140,7 +160,10 @@ class Proxy:
             _send(connection, 200, content, with_body=with_body)
             return
         self._manifest(what.digest)
-        part = self._cache.part(what.digest, what.name)
+        try:
+            part = self._cache.part(what.digest, what.name)
+        except KeyError:
+            raise _NotBegun(f"image {what.digest}: too many others are asked for at once") from None
         if part is None:
             _refuse(connection, Refused(404, "the image has no file of that name"))
             return
@@ -255,6 +278,14 @@ def _pieces(stream: BinaryIO | http.client.HTTPResponse, size: int) -> Iterator[
             raise Failed(f"a file ended {size} bytes too early")
         size -= len(piece)
         yield piece
+
+
+def _said_size(answer: http.client.HTTPResponse) -> int:
+    """By which firmware that boots by HTTP knows how much to fetch. Raises: Failed."""
+    said = answer.getheader("Content-Length") or ""
+    if not (said.isascii() and said.isdecimal() and len(said) < _LONGEST_SIZE):
+        raise Failed(f"an answer to HEAD has the size {said[:_LONGEST_SIZE]!r}, not a number of bytes")
+    return int(said)
 
 
 def _begin(connection: socket.socket, what: ImageFile, part: Part, first: int, last: int) -> None:

@@ -1,0 +1,93 @@
+"""What a host's connection is answered, with a boot host on loopback."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provisioner.network.agent.boot.image_cache import ImageCache
+from provisioner.network.agent.boot.plane import BootingHost, BootServices
+from provisioner.network.agent.boot.proxy import SAY_SECONDS, Proxy
+
+LOOPBACK = IPv4Address("127.0.0.1")
+HOST = BootingHost("pf0", "52:54:00:00:01:00", IPv4Address("10.80.0.21"))
+FIRST_STAGE = b"MZ" * 1000
+
+
+class _BootHost(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        content = FIRST_STAGE if self.path == "/tftp/snponly.efi" else b"no such file\n"
+        self.send_response(200 if content is FIRST_STAGE else 404)
+        if self.path != "/boot.ipxe":
+            self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+class Asking:
+    """A proxy, what it said, and its clock."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.said: list[str] = []
+        self.now = 1000.0
+        cache = ImageCache(folder / "cache", 1 << 20)
+        cache.empty()
+        services = BootServices(LOOPBACK, LOOPBACK)
+        self.proxy = Proxy(services, cache, self.said.append, http_port=port, clock=lambda: self.now)
+
+    def ask(self, request: bytes) -> tuple[bytes, bytes]:
+        """Head and body of the answer."""
+        host, dpu = socket.socketpair()
+        with host, dpu:
+            host.sendall(request)
+            self.proxy.answer(dpu, HOST)
+            dpu.shutdown(socket.SHUT_WR)
+            head, _, body = b"".join(iter(lambda: host.recv(65536), b"")).partition(b"\r\n\r\n")
+        return head, body
+
+
+@pytest.fixture
+def asking(tmp_path: Path) -> Iterator[Asking]:
+    with contextlib.ExitStack() as stack:
+        web = ThreadingHTTPServer((str(LOOPBACK), 0), _BootHost)
+        stack.callback(web.server_close)
+        stack.callback(web.shutdown)
+        threading.Thread(target=web.serve_forever, daemon=True).start()
+        yield Asking(tmp_path, web.server_address[1])
+
+
+def test_firmware_that_boots_by_http_is_told_first_how_large_the_file_is(asking: Asking) -> None:
+    size = f"Content-Length: {len(FIRST_STAGE)}".encode()
+    head, body = asking.ask(b"HEAD /tftp/snponly.efi HTTP/1.1\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 ")
+    assert size in head.split(b"\r\n")
+    assert body == b""
+    head, body = asking.ask(b"GET /tftp/snponly.efi HTTP/1.1\r\n\r\n")
+    assert size in head.split(b"\r\n")
+    assert body == FIRST_STAGE
+    assert asking.ask(b"HEAD /boot.ipxe HTTP/1.1\r\n\r\n")[0].startswith(b"HTTP/1.1 502 "), "its size is not known"
+
+
+def test_what_a_host_asks_for_in_vain_is_said_now_and_then(asking: Asking) -> None:
+    for each in range(20):
+        head, _ = asking.ask(f"GET /images/sha256-{each:064}/manifest HTTP/1.1\r\n\r\n".encode())
+        assert head.startswith(b"HTTP/1.1 502 ")
+    assert len(asking.said) == 1
+    asking.now += SAY_SECONDS
+    asking.ask(b"GET /images/sha256-" + b"f" * 64 + b"/manifest HTTP/1.1\r\n\r\n")
+    assert len(asking.said) == 2
