@@ -22,7 +22,7 @@ from provisioner.api.dpu_network import DPUNetworkSpec
 from provisioner.api.errors import Refused
 from provisioner.api.ip_rules import FUNCTION_PATTERN
 from provisioner.network.agent.boot.image_cache import ImageCache
-from provisioner.network.agent.boot.plane import BootServices
+from provisioner.network.agent.boot.plane import HTTP_PORT, BootServices, is_unicast
 from provisioner.network.agent.boot.proxy import Proxy
 from provisioner.network.agent.boot.server import BootServer
 from provisioner.network.agent.enforce import Enforcer
@@ -33,6 +33,7 @@ from provisioner.network.agent.observe import Observed
 _LONGEST_INTERFACE: Final = 15
 _LARGEST_PORT: Final = 65535
 _CACHE_BYTES: Final = 4 << 30
+_LONGEST_NUMBER: Final = 15
 _LARGEST_SPEC_BYTES: Final = 64 << 20
 
 
@@ -58,7 +59,12 @@ def main(argv: Sequence[str]) -> int:
             "--api-server", type=_api_server, metavar="ADDRESS[:PORT]", help="as the host's kubelet has it"
         )
     run.add_argument("--cache", type=Path, default=Path("/run/provisioner/boot-images"), help="folder of its own")
-    run.add_argument("--cache-bytes", type=int, default=_CACHE_BYTES, help="of images' files for the host, at most")
+    run.add_argument(
+        "--cache-bytes",
+        type=_cache_bytes,
+        default=_CACHE_BYTES,
+        help="of images' files for the host, at most, and never more than half of what is free there at the start",
+    )
     arguments = parser.parse_args(argv)
     services = _services(parser, arguments)
     enforcer = Enforcer(dict(arguments.port), domains=arguments.domains, underlay=arguments.underlay, boot=services)
@@ -99,14 +105,28 @@ def _services(parser: argparse.ArgumentParser, arguments: argparse.Namespace) ->
     if arguments.boot_host is None:
         return None
     address, port = arguments.api_server
-    return BootServices(arguments.boot_host, address, port)
+    services = BootServices(arguments.boot_host, address, port)
+    if port == HTTP_PORT:
+        parser.error(f"--api-server is {address}:{port}, where the boot plane answers HTTP: name the port of its TLS")
+    if (address, port) == (services.boot_host, services.join_port):
+        parser.error(f"--api-server is {address}:{port}, where the boot host takes joins: name the API server's own")
+    return services
 
 
 def _address(text: str) -> IPv4Address:
     try:
-        return IPv4Address(text)
+        address = IPv4Address(text)
     except AddressValueError:
         raise argparse.ArgumentTypeError(f"{text} is no IPv4 address such as 10.80.0.1") from None
+    if not is_unicast(address):
+        raise argparse.ArgumentTypeError(f"{text} is an address that no server can have; give one such as 10.80.0.1")
+    return address
+
+
+def _cache_bytes(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= _LONGEST_NUMBER):
+        raise argparse.ArgumentTypeError(f"{text} is no number of bytes such as {_CACHE_BYTES}; 0 keeps no file")
+    return int(text)
 
 
 def _api_server(text: str) -> tuple[IPv4Address, int]:

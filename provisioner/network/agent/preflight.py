@@ -130,6 +130,13 @@ def _booting(
     except NoPlane as error:
         problems.append(Problem("SpecUnreadable", f"Server {said.server} cannot boot through this DPU: {error}"))
         return None
+    if found.address in (situation.boot.boot_host, situation.boot.api_server):
+        told = (
+            f"Server {said.server} has address {found.address} at boot, which is the boot host's or the API server's: "
+            "correct --boot-host and --api-server, or give the server another address"
+        )
+        problems.append(Problem("SpecUnreadable", told))
+        return None
     other = next((each.mac for each in ports if each.function == found.function and each.mac != found.mac), None)
     if other is not None:
         told = f"port {found.function} has MAC address {other} in its VPC and {found.mac} at boot: give it one"

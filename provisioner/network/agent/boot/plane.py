@@ -19,6 +19,7 @@ TRANSFER_PORTS: Final = range(6900, 6908)
 HOST_LINK: Final = "tohost"
 """The boot plane's device, which leads to the host."""
 
+_FIRST_MULTICAST: Final = 224
 _MAC: Final = re.compile(r"[0-9a-f][02468ace](:[0-9a-f]{2}){5}\Z")
 
 
@@ -67,6 +68,12 @@ class ServedBoot:
     port: ServedPort | None = None
 
 
+def is_unicast(address: IPv4Address) -> bool:
+    """Whether a machine can have it on a boot network."""
+    first = address.packed[0]
+    return 0 < first < _FIRST_MULTICAST and not address.is_loopback and not address.is_link_local
+
+
 def read_host(said: HostBoot) -> BootingHost:
     """Raises: NoPlane."""
     mac = said.mac_address.lower()
@@ -76,7 +83,7 @@ def read_host(said: HostBoot) -> BootingHost:
         address = IPv4Address(said.address)
     except AddressValueError:
         raise NoPlane(f"hostBoot.address is {said.address}, not an IPv4 address") from None
-    if address.is_multicast or address.is_loopback or address.is_link_local or address.is_unspecified:
+    if not is_unicast(address):
         raise NoPlane(f"hostBoot.address is {said.address}, which no host can have")
     return BootingHost(said.function, mac, address)
 

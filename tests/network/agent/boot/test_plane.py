@@ -61,6 +61,16 @@ def test_every_address_that_the_host_asks_for_is_the_dpu(site: Site, spec: DPUNe
         assert PLANE_MAC in said.stdout.lower()
 
 
+@pytest.mark.parametrize("mistyped", ["boot_host", "api_server"])
+def test_a_host_that_has_the_address_of_what_it_boots_from_is_told_of(network: Rack, mistyped: str) -> None:
+    own = IPv4Address(HOST_ADDRESS)
+    services = replace(SERVICES, boot_host=own) if mistyped == "boot_host" else replace(SERVICES, api_server=own)
+    done = Site(network, services).enforce(ATTACHED)
+    assert [each.reason for each in done.problems] == ["SpecUnreadable"]
+    assert HOST_ADDRESS in done.problems[0].message
+    assert (done.agrees, done.boot) == (False, None)
+
+
 def test_an_agent_that_was_not_told_of_the_boot_host_says_so_and_keeps_nobody_waiting(network: Rack) -> None:
     site = Site(network)
     site.enforcer = site.dpu.enforcer
