@@ -17,11 +17,14 @@ CONNECT_SECONDS: Final = 5.0
 IDLE_SECONDS: Final = 900.0
 """A kubelet's watches say something every few minutes."""
 PIECE_BYTES: Final = 65536
+PAUSE_SECONDS: Final = 0.02
+"""Between two connections. The DPU has one source port for each that it passes on, and for a minute after: without a
+pause a host could take all those by which the DPU's own kubelet reaches the API server."""
 
 
 class Listener:
-    """Takes connections from `peer` until `close`: at most `most` at a time, one more is closed. `handle` is given each
-    in a thread of its own."""
+    """Takes connections from `peer` until `close`, one every `PAUSE_SECONDS`: at most `most` at a time, one more is
+    closed. `handle` is given each in a thread of its own."""
 
     def __init__(
         self, name: str, opened: socket.socket, peer: IPv4Address, most: int, handle: Callable[[socket.socket], None]
@@ -63,6 +66,7 @@ class Listener:
                 threading.Thread(target=self._serve, args=(connection,), name=self._name, daemon=True).start()
             except RuntimeError:  # no more threads are to be had now
                 self._ended(connection)
+            threading.Event().wait(PAUSE_SECONDS)
 
     def _serve(self, connection: socket.socket) -> None:
         try:

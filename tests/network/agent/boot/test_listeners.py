@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from ipaddress import IPv4Address
 
 import pytest
 
-from provisioner.network.agent.boot.listeners import Listener
+from provisioner.network.agent.boot.listeners import PAUSE_SECONDS, Listener
 from provisioner.network.agent.boot.plane import BootServices
 from provisioner.network.agent.boot.server import MOST_JOINS, MOST_TO_API_SERVER, passages_of
 
@@ -46,6 +47,13 @@ def test_a_connection_for_which_there_is_no_thread_is_closed_and_the_next_is_ser
         assert ask(port) == b""
         assert ask(port) == b""
     assert ask(port) == b"hello"
+
+
+def test_connections_are_taken_in_measure_however_fast_they_come(port: int) -> None:
+    began, taken = time.monotonic(), 0
+    while time.monotonic() < began + 20 * PAUSE_SECONDS or taken < 3:
+        taken += ask(port) == b"hello"
+    assert taken <= (time.monotonic() - began) / PAUSE_SECONDS + 1
 
 
 @pytest.mark.parametrize("port", [6443, 8443])
