@@ -150,7 +150,7 @@ class Filling:
 
     def __init__(self, cache: ImageCache, part: Part, path: Path) -> None:
         self._cache, self._part, self._path = cache, part, path
-        self._stream = path.open("wb")
+        self._stream = path.open("xb")  # another agent, which is about to end, may be writing it
         self._has_failed = False
 
     def write(self, content: bytes) -> None:

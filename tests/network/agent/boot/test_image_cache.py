@@ -80,6 +80,18 @@ def test_what_is_larger_than_the_bound_or_being_written_is_not_begun(cache: Imag
     assert fill(cache, b"b" * 60)
 
 
+def test_two_agents_do_not_write_one_file(cache: ImageCache, tmp_path: Path) -> None:
+    """As one is started before the other has ended: the file would have its size, and holes."""
+    content, other = b"a" * 60, ImageCache(tmp_path / "cache", 100)
+    first = cache.filling(part(content))
+    assert first is not None
+    assert other.filling(part(content)) is None
+    first.write(content)
+    first.close(is_whole=True)
+    assert kept(cache, content)
+    assert fill(other, b"b" * 60), "what the first does not write it may"
+
+
 def test_what_ended_early_is_not_kept(cache: ImageCache, tmp_path: Path) -> None:
     assert fill(cache, b"half", of=part(b"half of it"))
     assert fill(cache, b"whole", is_whole=False)
