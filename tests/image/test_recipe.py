@@ -1,17 +1,16 @@
 from __future__ import annotations
 
 import copy
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from provisioner.api.errors import NeedsHuman, NotFound
-from provisioner.image.recipe import parse_recipe, read_recipe
+from provisioner.image.recipe import parse_recipe, read_data, read_recipe
 from tests.image.samples import RECIPE
 
-DATA = tomllib.loads((RECIPE / "recipe.toml").read_text())
+FOLDERS, DATA = read_data(RECIPE)
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
@@ -51,7 +50,7 @@ def test_the_default_is_ubuntu_and_debian_has_the_same_layout() -> None:
 )
 def test_a_wrong_key_is_named_with_its_place(path: str, value: Any, words: str) -> None:
     with pytest.raises(NeedsHuman, match=words):
-        parse_recipe(RECIPE, changed(path, value))
+        parse_recipe(FOLDERS, changed(path, value))
 
 
 def test_unknown_folders_distributions_and_architectures_are_told_with_the_known_ones(tmp_path: Path) -> None:
@@ -62,6 +61,6 @@ def test_unknown_folders_distributions_and_architectures_are_told_with_the_known
     (tmp_path / "recipe.toml").write_text("name =")
     with pytest.raises(NeedsHuman, match="is not TOML"):
         read_recipe(tmp_path)
-    only_x86 = parse_recipe(RECIPE, changed("distribution/debian/architectures", {"x86_64": "amd64"}))
+    only_x86 = parse_recipe(FOLDERS, changed("distribution/debian/architectures", {"x86_64": "amd64"}))
     with pytest.raises(NotFound, match="has no architecture 'arm64'"):
         only_x86.distribution("debian", "arm64")
