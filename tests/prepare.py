@@ -24,7 +24,7 @@ def main() -> int:
         with Progress() as progress, ThreadPoolExecutor() as beside:
             slurm = beside.submit(obtain_tools, state.cache, SLURM)
             _, binaries = obtain_parts(state, Report(progress))
-            build_demo_image(state, binaries, Report(progress))
+            build_demo_image(state, binaries.kubelet, Report(progress))
             slurm.result()
     except ProvisionerError as error:
         print(f"tests: {error}")

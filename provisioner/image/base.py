@@ -171,9 +171,14 @@ def _install_modules(
         hint="correct the recipe's packages: kmod",
         environment=environment,
     )
-    _write_modules(base.stage1_modules, for_stage1)
-    (base.stage1_modules / "modules.dep").write_text(render_dependencies(for_stage1))
-    (base.stage1_modules / "modules.alias").write_text(render_aliases(for_stage1))
+    install_stage1_modules(base, for_stage1)
+
+
+def install_stage1_modules(base: Base, modules: Mapping[str, Module]) -> None:
+    """Write the modules and what modprobe must know of them, as stage-1 takes them."""
+    _write_modules(base.stage1_modules, modules)
+    (base.stage1_modules / "modules.dep").write_text(render_dependencies(modules))
+    (base.stage1_modules / "modules.alias").write_text(render_aliases(modules))
 
 
 def _write_modules(folder: Path, modules: Mapping[str, Module]) -> None:

@@ -46,6 +46,9 @@ PACKAGES: Final = (
     "squashfs-tools",
     "tcpdump",
 )
+ARM64_PACKAGES: Final = ("iproute2", "qemu-efi-aarch64", "qemu-system-arm", "qemu-user")
+"""What arm64 machines and images need beside those: QEMU and firmware for machines, and QEMU for single programs. A
+chroot of their own, as most labs have no such machine."""
 EXCLUDED_PATHS: Final = (
     "/usr/share/doc/*",
     "/usr/share/info/*",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.api.values import parse_mac
-from provisioner.lab.machine.machine import OVMF_VARIABLES, nvram
+from provisioner.lab.machine.machine import BOARDS, nvram
 from provisioner.lab.tools import Tools
 
 MAC = parse_mac("52:54:00:12:34:56")
@@ -107,7 +107,7 @@ def test_a_full_store_is_not_overrun() -> None:
 
 
 def test_ovmfs_own_template_is_understood(tools: Tools) -> None:
-    template = (tools.path(OVMF_VARIABLES)).read_bytes()
+    template = tools.path(BOARDS["x86_64"].variables).read_bytes()
     before = read_variables(template)
     after = read_variables(nvram.write_boot_order(template, [nvram.pxe_option(MAC)]))
     assert after == before | {"Boot0000": nvram.pxe_option(MAC), "BootOrder": b"\0\0"}

@@ -40,7 +40,7 @@ def description() -> RackDescription:
 
 def test_a_rack_is_the_same_every_time_and_its_servers_are_told_apart() -> None:
     assert description() == description()
-    servers = describe_rack(Secret("x"), firmwares=("UEFI",) * 30).servers
+    servers = describe_rack(Secret("x"), kinds=("UEFI",) * 30).servers
     for field in ("mac", "uuid", "serial", "name"):
         assert len({getattr(server.machine, field) for server in servers}) == 30
     assert [str(server.bmc_address) for server in servers[:2]] == ["10.90.0.11", "10.90.0.12"]
