@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from provisioner.api.errors import NeedsHuman, NotFound
+from provisioner.api.server import Architecture
 from provisioner.api.values import Sha256Digest
 from provisioner.image.base import Base, build_base
 from provisioner.image.command import must_be_root, require
+from provisioner.image.elf import read_architecture
 from provisioner.image.finished import store
 from provisioner.image.finished.check import check_image
 from provisioner.image.finished.manifest import FILES, MANIFEST, SIGNATURE, Manifest, digest_of
@@ -73,6 +75,7 @@ def build_image(request: Request, report: Report, clock: Callable[[], float] = t
                 f"{what} {file} does not exist", hint=f"give the file with --{what.lower().replace(' ', '-')}"
             )
     _refuse_secret(request.ingredients.join_ca)
+    _refuse_foreign(request.ingredients.kubelet, request.choices.architecture)
     base_key = base_fingerprint(request.recipe, request.choices)
     image_key = image_fingerprint(request.recipe, request.choices, request.ingredients, request.key.public, base_key)
     record = request.cache / "built" / image_key
@@ -174,6 +177,13 @@ def kubelet_version(kubelet: Path, foreign: Foreign) -> str:
             f"kubelet {kubelet} says {done.stdout.strip()[:80]!r}, not 'Kubernetes v…'", hint="give a kubelet"
         )
     return match[1]
+
+
+def _refuse_foreign(kubelet: Path, wanted: Architecture) -> None:
+    with kubelet.open("rb") as stream:
+        made_for = read_architecture(stream.read(20))
+    if made_for not in (wanted, None):
+        raise NeedsHuman(f"kubelet {kubelet} is for {made_for}, the image for {wanted}", hint=f"give one for {wanted}")
 
 
 def _refuse_secret(join_ca: Path) -> None:

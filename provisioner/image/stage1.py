@@ -26,7 +26,7 @@ def pack_stage1(recipe: Recipe, base: Base, key: PublicKey, foreign: Foreign) ->
         cpio.character_device("dev/console", 5, 1),
         *_programs(base, foreign),
         *_modules(base),
-        *_scripts(recipe.stage1_trees),
+        *scripts(recipe.stage1_trees),
         cpio.file("etc/provisioner/image.pub", key.encode().encode()),
     ]
     done = subprocess.run(["zstd", _LEVEL, "-q", "-c"], input=cpio.archive(entries), stdout=subprocess.PIPE, check=True)
@@ -69,7 +69,8 @@ def _libraries(program: Path, trees: list[Path]) -> dict[str, Path]:
     return found
 
 
-def _scripts(trees: tuple[Path, ...]) -> list[cpio.Entry]:
+def scripts(trees: tuple[Path, ...]) -> list[cpio.Entry]:
+    """The files of the trees; of one name, that of the last tree."""
     files = {file.relative_to(tree): file for tree in trees for file in tree.rglob("*") if file.is_file()}
     return [
         cpio.file(str(name), file.read_bytes(), 0o755 if os.access(file, os.X_OK) else 0o644)

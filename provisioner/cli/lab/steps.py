@@ -102,7 +102,8 @@ def follow(name: str, timeout_seconds: float, servers: str) -> None:
     firmware = {f"r01-u{unit:02d}": kind for unit, kind in enumerate(servers.split(","), start=1)}
     waiting = follow_until(
         is_ready,
-        lambda: cluster.read_all(Server),
+        # What the rack has: the server of a DPU alone is registered, and no machine.
+        lambda: [server for server in cluster.read_all(Server) if server.name in firmware],
         BootDisplay(sys.stdout, firmware),
         timeout_seconds=timeout_seconds,
     )
