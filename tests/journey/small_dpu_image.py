@@ -5,6 +5,7 @@ What the whole image takes minutes for, installing its packages under emulation,
 
 from __future__ import annotations
 
+import fcntl
 import json
 import shutil
 import subprocess
@@ -60,10 +61,14 @@ def unpacked_base(recipe: Recipe, cache: Path) -> Base:
     fingerprint.add("command", repr(unpack_command(recipe, choices, Path())).encode())
     fingerprint.add("modules", repr(recipe.stage1_modules).encode())
     folder = cache / f"dpu-{fingerprint.hexdigest()[:16]}"
-    if folder.is_dir():
-        return Base(folder)
     cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".dpu-", dir=cache) as name:
+    with (
+        (cache / f".{folder.name}.lock").open("w") as lock,
+        tempfile.TemporaryDirectory(prefix=".dpu-", dir=cache) as name,
+    ):
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if folder.is_dir():
+            return Base(folder)
         work = Path(name) / "base"
         base = Base(work)
         work.mkdir()
