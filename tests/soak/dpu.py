@@ -102,9 +102,17 @@ def what_is_wrong_with_its_network(rack: VirtualRack, dpu: str) -> list[str]:
     if {port["state"] for port in status["ports"]} != {"Isolated"}:
         wrong.append(f"a port that is not there is {status['ports']}, not isolated")
     (vni,) = status["vnis"]
-    summary = json.loads(rack.kubectl("get", "--raw", f"/api/v1/nodes/{dpu}/proxy/stats/summary"))
-    devices = {each["name"] for each in summary["node"]["network"]["interfaces"]}
-    if not {vrf_name(vni), vxlan_name(vni)} <= devices:
+    wanted, devices = {vrf_name(vni), vxlan_name(vni)}, set[str]()
+
+    def are_seen() -> bool:
+        """By the kubelet, which looks every ten seconds."""
+        summary = json.loads(rack.kubectl("get", "--raw", f"/api/v1/nodes/{dpu}/proxy/stats/summary"))
+        devices.update(each["name"] for each in summary["node"]["network"]["interfaces"])
+        return wanted <= devices
+
+    try:
+        rack.wait(f"{wanted} are devices of {dpu}", are_seen, seconds=60, every_seconds=3)
+    except AssertionError:
         wrong.append(f"the VPC's VRF and VXLAN are not among the devices {sorted(devices)}")
     return wrong
 
