@@ -52,6 +52,11 @@ class DPU:
         max_items=256,
         list_map_keys=("name",),
     )
+    host_boot: Literal["Direct", "Proxied"] = described(
+        "How the host boots and joins. Direct: by its own address on the boot network. Proxied: the card answers its "
+        "DHCP, TFTP and HTTP, fetches for it, and passes its join on; a join that comes in another way is refused.",
+        default="Direct",
+    )
     mode: Literal["DPU", "NIC"] = described(
         "Operating mode. Cards in NIC mode have no Arm system, cannot be provisioned and are refused.",
         default="DPU",

@@ -89,6 +89,16 @@ class DPUPort:
 
 
 @dataclass(frozen=True, kw_only=True)
+class HostBoot:
+    """The host as it boots and joins through the DPU."""
+
+    server: str = described("Name of the host.", max_length=63)
+    function: str = described("Function that it boots by: pf0.", max_length=8, pattern=FUNCTION_PATTERN)
+    mac_address: str = described("Boot MAC address of the host.", max_length=17, pattern=MAC_PATTERN)
+    address: str = described("Address of the host on the boot network.", max_length=15, pattern=IPV4_PATTERN)
+
+
+@dataclass(frozen=True, kw_only=True)
 class DPUNetworkSpec:
     """What the DPU shall enforce."""
 
@@ -98,6 +108,9 @@ class DPUNetworkSpec:
     )
     ports: tuple[DPUPort, ...] = described(
         "Ports with an attachment, sorted.", default=(), max_items=256, list_map_keys=("function",)
+    )
+    host_boot: HostBoot | None = described(
+        "The host that boots through the DPU; absent where it boots by itself, or has no address yet.", default=None
     )
 
 

@@ -2,7 +2,8 @@
 on is worked on once more afterwards, never by two workers at a time; a key that failed comes back later and later.
 
 What is added before anybody works on it is a backlog: everything that a cache was filled with. What changes meanwhile
-goes before it, so that the first act of a new leader does not wait until a whole fleet was looked at."""
+goes before it, so that the first act of a new leader does not wait until a whole fleet was looked at. What somebody
+waits for may go before what merely follows from it. Neither keeps the rest waiting for ever."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from provisioner.cluster.backoff import backoff_seconds
 FIRST_RETRY_SECONDS: Final = 0.2
 LAST_RETRY_SECONDS: Final = 300.0
 BACKLOG_SHARE: Final = 8
-"""Of so many keys one is of the backlog, however much changes."""
+"""Of so many keys one is of the backlog, however much changes; and one of the others, however much goes first."""
 
 
 class WorkQueue:
@@ -34,11 +35,13 @@ class WorkQueue:
         self._clock = clock
         self._jitter = jitter
         self._changed = threading.Condition()
+        self._first: deque[str] = deque()
         self._ready: deque[str] = deque()
         self._backlog: OrderedDict[str, None] = OrderedDict()
         self._started = False
         self._taken = 0
-        self._dirty: set[str] = set()  # to be worked on: in _ready, or in _working and to come again
+        self._dirty: set[str] = set()  # to be worked on: in one of those three, or in _working and to come again
+        self._urgent: set[str] = set()  # goes into _first when it is next added
         self._working: set[str] = set()
         self._due: dict[str, float] = {}
         self._waiting: list[tuple[float, str]] = []  # heap; an entry is stale if _due says another time
@@ -69,6 +72,12 @@ class WorkQueue:
             heapq.heappush(self._waiting, (due, key))
             self._ask_for_a_watch()
 
+    def add_first_after(self, key: str, seconds: float) -> None:
+        """The same, and then before all that is not to be first."""
+        with self._changed:
+            self._urgent.add(key)
+        self.add_after(key, seconds)
+
     def retry(self, key: str, at_least_seconds: float = 0.0) -> float:
         """Work on `key` again after its backoff, and not before `at_least_seconds`; returns the seconds."""
         with self._changed:
@@ -96,7 +105,7 @@ class WorkQueue:
             while not self._shut_down:
                 now = self._clock()
                 self._promote(now)
-                if self._ready or self._backlog:
+                if self._first or self._ready or self._backlog:
                     key = self._take()
                     self._dirty.discard(key)
                     self._working.add(key)
@@ -113,7 +122,7 @@ class WorkQueue:
         with self._changed:
             self._working.discard(key)
             if key in self._dirty:
-                self._ready.append(key)
+                self._line_up(key)
                 self._changed.notify()
 
     def shut_down(self) -> None:
@@ -131,7 +140,7 @@ class WorkQueue:
         """Keys that wait for a worker now."""
         with self._changed:
             self._promote(self._clock())
-            return len(self._ready) + len(self._backlog)
+            return len(self._first) + len(self._ready) + len(self._backlog)
 
     def _add(self, key: str) -> None:
         if self._shut_down:
@@ -139,15 +148,22 @@ class WorkQueue:
         if key in self._dirty:
             if self._started:
                 self._hurry(key)
+            if key in self._urgent and key in self._ready:
+                self._ready.remove(key)
+                self._line_up(key)
             return
         self._dirty.add(key)
         if key in self._working:
             return
         if self._started:
-            self._ready.append(key)
+            self._line_up(key)
         else:
             self._backlog[key] = None
         self._changed.notify()
+
+    def _line_up(self, key: str) -> None:
+        (self._first if key in self._urgent else self._ready).append(key)
+        self._urgent.discard(key)
 
     def _hurry(self, key: str) -> None:
         if key in self._backlog:
@@ -156,7 +172,12 @@ class WorkQueue:
 
     def _take(self) -> str:
         self._taken += 1
-        if self._backlog and (not self._ready or self._taken % BACKLOG_SHARE == 0):
+        share = BACKLOG_SHARE
+        if self._first:
+            if self._taken % share or not (self._ready or self._backlog):
+                return self._first.popleft()
+            share *= BACKLOG_SHARE
+        if self._backlog and (not self._ready or self._taken % share == 0):
             return self._backlog.popitem(last=False)[0]
         return self._ready.popleft()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from provisioner.api import Server
 from provisioner.rules.bootability import Obstacle
 
 
@@ -16,6 +17,18 @@ def host_of(server: Mapping[str, Any] | None) -> str | None:
     """The server in which a DPU sits, of its JSON; None of what is no DPU."""
     name = (((server or {}).get("spec") or {}).get("dpu") or {}).get("hostRef")
     return str(name) if name else None
+
+
+def carries_boot_of(dpu: Server, server: Server) -> bool:
+    """Whether a card is the way by which a server boots and joins: accepted, in that server, and told to be."""
+    card = dpu.spec.dpu
+    return (
+        card is not None
+        and card.host_ref == server.name
+        and card.host_boot == "Proxied"
+        and dpu.spec.acceptance == "Accepted"
+        and dpu.metadata.deletion_timestamp is None
+    )
 
 
 def hosts(server: Mapping[str, Any]) -> Iterable[str]:

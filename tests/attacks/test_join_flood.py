@@ -23,7 +23,7 @@ class FakeJoinService:
     def __init__(self) -> None:
         self.calls = 0
 
-    def join(self, request: Any, source_address: str) -> Any:
+    def join(self, request: Any, source_address: str, *, by_dpu: bool = False) -> Any:
         self.calls += 1
         return NotYet("NotOrdered", "nobody ordered it")
 

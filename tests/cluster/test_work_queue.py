@@ -67,6 +67,42 @@ def test_a_delayed_key_comes_when_it_is_due(queue: WorkQueue, clock: FakeClock) 
     assert queue.get(0) == "a"
 
 
+def test_what_is_to_be_first_goes_before_what_waits_already_itself_among_it(queue: WorkQueue, clock: FakeClock) -> None:
+    assert queue.get(0) is None
+    for key in "abc":
+        queue.add(key)
+    queue.add_first_after("c", 1)
+    queue.add_first_after("d", 1)
+    assert queue.get(0) == "a", "it is not due yet"
+    queue.add_first_after("a", 1)
+    clock.now += 2
+    assert [queue.get(0), queue.get(0)] == ["c", "d"]
+    queue.done("a")
+    assert [queue.get(0), queue.get(0), queue.get(0)] == ["a", "b", None], "once, and first also after it was worked on"
+
+
+def test_what_goes_first_keeps_neither_others_nor_the_backlog_waiting_for_ever(
+    queue: WorkQueue, clock: FakeClock
+) -> None:
+    queue.add("old")
+    assert queue.get(0) == "old"
+    queue.add("late")
+    taken = []
+    for number in range(100):
+        queue.add_first_after(f"first-{number}", 0)
+        queue.add_first_after(f"more-{number}", 0)
+        taken.append(queue.get(0))
+    assert "late" in taken[:8]
+    restarted = WorkQueue(clock=clock)
+    for key in ("old-1", "old-2"):
+        restarted.add(key)
+    assert restarted.get(0) == "old-1"
+    for number in range(200):
+        restarted.add_first_after(f"first-{number}", 0)
+        restarted.add(f"more-{number}")
+    assert "old-2" in [restarted.get(0) for _ in range(64)]
+
+
 def test_of_two_delays_the_earlier_moment_stays(queue: WorkQueue, clock: FakeClock) -> None:
     queue.add_after("a", 5)
     queue.add_after("a", 50)

@@ -120,19 +120,32 @@ class Front:
     """nginx in front of the join service."""
 
     port: int
+    dpu_port: int
     http_port: int
     authority: Authority
 
-    def post(self, body: bytes, source: str, headers: Mapping[str, str] | None = None) -> Reply:
-        """A request over TLS from a machine with that address."""
+    def post(
+        self,
+        body: bytes,
+        source: str,
+        headers: Mapping[str, str] | None = None,
+        *,
+        by_dpu: bool = False,
+        to: str = "/v1/join",
+    ) -> Reply:
+        """A request over TLS from a machine with that address. by_dpu: to the port for what DPUs pass on."""
         context = ssl.create_default_context(cadata=self.authority.pem())
         connection = http.client.HTTPSConnection(
-            "127.0.0.1", self.port, timeout=SECONDS, context=context, source_address=(source, 0)
+            "127.0.0.1",
+            self.dpu_port if by_dpu else self.port,
+            timeout=SECONDS,
+            context=context,
+            source_address=(source, 0),
         )
-        return post(connection, body, headers)
+        return post(connection, body, headers, to=to)
 
-    def post_in_the_clear(self, body: bytes, source: str) -> Reply:
-        return post(http.client.HTTPConnection("127.0.0.1", self.http_port, source_address=(source, 0)), body)
+    def post_in_the_clear(self, body: bytes, source: str, *, to: str = "/v1/join") -> Reply:
+        return post(http.client.HTTPConnection("127.0.0.1", self.http_port, source_address=(source, 0)), body, to=to)
 
 
 @contextmanager
@@ -157,6 +170,7 @@ def serve_behind_nginx(service: JoinService, folder: Path) -> Iterator[Front]:
             key=folder / "server.pem",
             http_port=free_port("127.0.0.1"),
             join_port=free_port("127.0.0.1"),
+            dpu_join_port=free_port("127.0.0.1"),
             workers="1",
             open_files=512,
         )
@@ -165,7 +179,7 @@ def serve_behind_nginx(service: JoinService, folder: Path) -> Iterator[Front]:
             nginx = subprocess.Popen(tools.command(nginx_command(site, folder / "nginx.conf"), [folder]), stderr=log)
         try:
             wait_for_port(site.join_port, nginx, folder / "nginx.log")
-            yield Front(site.join_port, site.http_port, authority)
+            yield Front(site.join_port, site.dpu_join_port or 0, site.http_port, authority)
         finally:
             nginx.terminate()
             nginx.wait(SECONDS)

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from provisioner.api.dpu import DPU
 from provisioner.api.meta import rfc3339_micro
-from provisioner.api.server import BootOrder, PowerStatus
+from provisioner.api.server import BootOrder, PowerStatus, Server
 from provisioner.join.admission.admit import Admitted, Challenged, Decision, Denied, JoinFacts, NotYet, admit
 from provisioner.join.admission.attestation import Challenge, Proven, Unproven
 from provisioner.join.admission.request import JoinRequest
@@ -38,6 +39,7 @@ FACTS = JoinFacts(
     server=server(), pool=pool(), image=image(), node=node(), proof=Unproven("the machine offered no evidence")
 )
 REQUEST = request()
+DPU_ADDRESS = "10.80.0.31"
 
 
 @dataclass(frozen=True)
@@ -51,10 +53,27 @@ class Row:
     source: str = ADDRESS
     kind: type = Denied
     recorded: bool = False
+    by_dpu: bool = False
 
 
 def of(change: Callable[[Any], Any]) -> JoinFacts:
     return replace(FACTS, server=change(server()))
+
+
+def card(name: str = "r01-u01-dpu", *, address: str | None = DPU_ADDRESS, **changes: Any) -> Server:
+    """The DPU in the server, by which it boots."""
+    given: dict[str, Any] = {
+        "boot_mac_address": "52:54:00:dd:dd:01",
+        "dpu": DPU(host_ref="r01-u01", host_boot="Proxied"),
+    }
+    return server(name, spec=samples.spec(**(given | changes)), status=samples.status(address=address))
+
+
+def with_card(**changes: Any) -> JoinFacts:
+    return replace(FACTS, dpus=(card(**changes),))
+
+
+BY_DPU = with_card()
 
 
 def kexec(**changes: Any) -> BootOrder:
@@ -78,6 +97,43 @@ ROWS = [
     Row("nobody registered it", "UnknownMachine", replace(FACTS, server=None)),
     Row("it has no address yet", "NoAddress", of(lambda s: with_status(s, address=None)), kind=NotYet),
     Row("a neighbour asks for it", "WrongAddress", source="10.80.0.22"),
+    Row("it asks past the DPU by which it boots", "WrongAddress", BY_DPU),
+    Row("its DPU asks where machines ask for themselves", "WrongAddress", BY_DPU, source=DPU_ADDRESS),
+    Row("another server's DPU passes it on", "WrongAddress", BY_DPU, source="10.80.0.32", by_dpu=True),
+    Row(
+        "the DPU that passes it on is in another server",
+        "WrongAddress",
+        replace(FACTS, dpus=(card(dpu=DPU(host_ref="r01-u02", host_boot="Proxied")),)),
+        source=DPU_ADDRESS,
+        by_dpu=True,
+    ),
+    Row("it names its own address where DPUs pass on", "WrongAddress", BY_DPU, by_dpu=True),
+    Row("nothing passes it on, and it asks where DPUs do", "WrongAddress", by_dpu=True),
+    *(
+        Row(
+            f"the card was {acceptance}",
+            "WrongAddress",
+            with_card(acceptance=acceptance),
+            source=DPU_ADDRESS,
+            by_dpu=True,
+        )
+        for acceptance in ("Pending", "Rejected")
+    ),
+    Row(
+        "the card is not told to pass on",
+        "WrongAddress",
+        with_card(dpu=DPU(host_ref="r01-u01")),
+        source=DPU_ADDRESS,
+        by_dpu=True,
+    ),
+    Row("the card has no address", "WrongAddress", with_card(address=None), source=DPU_ADDRESS, by_dpu=True),
+    Row(
+        "a host asks in the name of its own DPU",
+        "WrongAddress",
+        of(lambda s: with_status(with_spec(s, dpu=DPU(host_ref="r01-u09", host_boot="Proxied")), address=DPU_ADDRESS)),
+        source=DPU_ADDRESS,
+        by_dpu=True,
+    ),
     Row("it waits to be accepted", "NotAccepted", of(lambda s: with_spec(s, acceptance="Pending")), recorded=True),
     Row("it was rejected", "NotAccepted", of(lambda s: with_spec(s, acceptance="Rejected")), recorded=True),
     Row(
@@ -186,7 +242,7 @@ ROWS = [
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.why)
 def test_it_is_turned_away_with_the_reason(row: Row) -> None:
-    decision: Decision = admit(row.facts, row.request, row.source, NOW)
+    decision: Decision = admit(row.facts, row.request, row.source, NOW, by_dpu=row.by_dpu)
     assert isinstance(decision, row.kind)
     assert isinstance(decision, Denied | NotYet)
     assert decision.reason == row.reason
@@ -231,6 +287,31 @@ def test_it_is_admitted(why: str, facts: JoinFacts) -> None:
     assert decision.order.id == ORDER
 
 
+@pytest.mark.parametrize(
+    ("why", "facts"),
+    [
+        ("the DPU in it passes it on", BY_DPU),
+        ("one of its two DPUs does", replace(FACTS, dpus=(card("a", address="10.80.0.33"), card()))),
+    ],
+)
+def test_its_dpus_address_is_as_good_as_its_own_where_dpus_pass_on(why: str, facts: JoinFacts) -> None:
+    assert isinstance(admit(facts, request(), DPU_ADDRESS, NOW, by_dpu=True), Admitted), why
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [with_card(dpu=DPU(host_ref="r01-u01")), with_card(acceptance="Pending"), with_card(dpu=DPU(host_ref="r01-u02"))],
+    ids=["one that does not pass on", "one that waits to be accepted", "another server's"],
+)
+def test_a_card_that_carries_no_boot_changes_nothing_for_its_host(facts: JoinFacts) -> None:
+    assert isinstance(admit(facts, request(), ADDRESS, NOW), Admitted)
+
+
+def test_a_dpu_joins_by_its_own_address_whatever_it_does_for_its_host() -> None:
+    facts = of(lambda s: with_spec(s, dpu=DPU(host_ref="r01-u09", host_boot="Proxied")))
+    assert isinstance(admit(facts, request(), ADDRESS, NOW), Admitted)
+
+
 def test_the_same_machine_may_repeat_its_request() -> None:
     decision = admit(fetched_by(KEY), request(requestKey=KEY), ADDRESS, NOW)
     assert isinstance(decision, Admitted)
@@ -259,7 +340,7 @@ def test_the_wrong_address_learns_nothing_of_the_servers_state() -> None:
     answers = {
         admit(row.facts, row.request, "10.80.0.99", NOW)
         for row in ROWS
-        if row.reason not in ("UnknownMachine", "NoAddress")
+        if row.facts.server is not None and row.facts.server.status.address == ADDRESS
     }
     assert len(answers) == 1
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from provisioner.api.conditions import find_condition
+from provisioner.api.dpu import DPU
 from provisioner.api.errors import Refused, Retryable
 from provisioner.api.image import Image
 from provisioner.api.meta import parse_time
@@ -24,7 +25,9 @@ from provisioner.join.admission.admit import Challenged, Denied, NotYet
 from provisioner.join.admission.attestation import Challenge, Proof, Proven
 from provisioner.join.admission.configuration import JoinConfiguration
 from provisioner.join.admission.request import JoinRequest
-from provisioner.join.admission.service import find_server_in
+from provisioner.join.admission.service import find_dpus_in, find_server_in
+from tests.boot.fake_source import FakeSource
+from tests.join import samples
 from tests.join.samples import OTHER_KEY, key_digest
 from tests.join.world import World
 
@@ -216,6 +219,12 @@ def test_a_machine_that_keeps_asking_is_written_down_now_and_then_only(world: Wo
     world.clock.offset += timedelta(seconds=16)
     world.refused(requestKey=OTHER_KEY)
     assert world.server().metadata.resource_version != version
+
+
+def test_the_cards_in_a_server_are_looked_up_by_its_name() -> None:
+    cards = [samples.server(f"{host}-dpu", spec=samples.spec(dpu=DPU(host_ref=host))) for host in ("a", "b")]
+    find = find_dpus_in(FakeSource(samples.server("a"), *cards))
+    assert (find("a"), find("a-dpu")) == (["a-dpu"], [])
 
 
 def test_nobody_is_called_unknown_before_the_cache_of_servers_is_filled(world: World) -> None:

@@ -33,8 +33,8 @@ class FakeJoinService:
         self.answer: Any = CONFIGURATION
         self.asked: list[Any] = []
 
-    def join(self, request: Any, source_address: str) -> Any:
-        self.asked.append((request, source_address))
+    def join(self, request: Any, source_address: str, *, by_dpu: bool = False) -> Any:
+        self.asked.append((request, source_address, *(["by DPU"] if by_dpu else [])))
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer

@@ -17,6 +17,9 @@ from provisioner.boot.template import load_template
 _PLAIN_PATH = re.compile(r"^/[A-Za-z0-9._/+@=-]*$")
 _PLAIN_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
 
+BY_DPU_PATH: Final = "/by-dpu/v1/join"
+"""As the join service has it."""
+
 NGINX: Final = "/usr/sbin/nginx"
 
 
@@ -26,8 +29,9 @@ class NginxSite:
 
     addresses: IPv4 addresses to listen on. scripts, firmware, images: folders. run: a folder for the pid file and
     temporary files. user: whom the workers run as; None where nginx is not started by root. certificate, key: PEM files
-    for the join; None leaves the encrypted server out. trusted_proxies: networks whose X-Forwarded-For is believed.
-    requests_per_second, burst: of one client, for what is not a file. workers: a number or `auto`.
+    for the join; None leaves the encrypted servers out. dpu_join_port: where DPUs pass on their hosts' joins; None:
+    nowhere. trusted_proxies: networks whose X-Forwarded-For is believed. requests_per_second, burst: of one client, for
+    what is not a file. workers: a number or `auto`.
     """
 
     addresses: tuple[str, ...]
@@ -43,6 +47,7 @@ class NginxSite:
     key: Path | None = None
     http_port: int = 80
     join_port: int = 8443
+    dpu_join_port: int | None = None
     trusted_proxies: tuple[str, ...] = ()
     requests_per_second: int = 50
     burst: int = 200
@@ -68,6 +73,14 @@ class NginxSite:
             raise Refused(
                 f"nginx setting is no address: {error}", hint="write it as 10.80.0.1 or 10.80.0.0/24"
             ) from error
+
+    @property
+    def join_listeners(self) -> tuple[tuple[int, str], ...]:
+        """Port of each encrypted server, and the path that it asks the join service by; empty: as it came."""
+        if self.certificate is None:
+            return ()
+        by_dpu = ((self.dpu_join_port, BY_DPU_PATH),) if self.dpu_join_port is not None else ()
+        return ((self.join_port, ""), *by_dpu)
 
 
 def render_nginx(site: NginxSite) -> str:

@@ -78,6 +78,7 @@ class BootSettings:
     tftp: bool = True
     http_port: int = 80
     join_port: int = 8443
+    dpu_join_port: int | None = None
     trusted_proxies: tuple[str, ...] = ()
     host: str = field(default_factory=socket.gethostname)
     threads: int = 8
@@ -247,6 +248,7 @@ class BootService:
             key=settings.key,
             http_port=settings.http_port,
             join_port=settings.join_port,
+            dpu_join_port=settings.dpu_join_port,
             trusted_proxies=settings.trusted_proxies,
             open_files=_open_files(),
         )

@@ -39,6 +39,9 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option("--firmware", multiple=True, type=_FOLDER, help="Folder with iPXE's files [/usr/lib/ipxe].")
 @click.option("--http-port", default=80, show_default=True, help="Port of scripts and images.")
 @click.option("--join-port", default=8443, show_default=True, help="Port of the join service (TLS).")
+@click.option(
+    "--dpu-join-port", type=int, help="Port for joins that DPUs pass on for their hosts, 8444; none if absent."
+)
 @click.option("--dhcp/--no-dhcp", default=True, show_default=True, help="Whether this host answers DHCP.")
 @click.option("--dhcp-workers", default=2, show_default=True, help="Processes that answer DHCP.")
 @click.option("--trusted-proxy", multiple=True, help="Network of proxies in front whose X-Forwarded-For is believed.")
@@ -59,6 +62,7 @@ def boot(
     firmware: tuple[Path, ...],
     http_port: int,
     join_port: int,
+    dpu_join_port: int | None,
     dhcp: bool,
     dhcp_workers: int,
     trusted_proxy: tuple[str, ...],
@@ -94,6 +98,7 @@ def boot(
         else None,
         http_port=http_port,
         join_port=join_port,
+        dpu_join_port=dpu_join_port,
         trusted_proxies=trusted_proxy,
     )
     stop = stop_on_signals()

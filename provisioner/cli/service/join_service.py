@@ -14,7 +14,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.resources import of
 from provisioner.join.admission.configuration import JoinSettings
-from provisioner.join.admission.service import JoinService, find_server_in
+from provisioner.join.admission.service import JoinService, find_dpus_in, find_server_in
 from provisioner.join.admission.source import TrustedProxies
 from provisioner.join.admission.web import join_blueprint
 
@@ -48,6 +48,7 @@ def build_join_blueprint(
         cluster,
         settings,
         find_server=find_server_in(caches.servers),
+        find_dpus=find_dpus_in(caches.servers),
         recorder=recorder,
         sources={of(NodePool): caches.pools, of(Image): caches.images},
     )

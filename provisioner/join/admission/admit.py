@@ -20,6 +20,7 @@ from provisioner.api.node_pool import NodePool
 from provisioner.api.server import BootOrder, JoinStatus, Server
 from provisioner.api.values import normal_system_uuid
 from provisioner.join.admission.attestation import Challenge, Proof, Proven
+from provisioner.join.admission.origin import find_elsewhere
 from provisioner.join.admission.request import JoinRequest
 from provisioner.join.admission.successor import find_successor
 from provisioner.join.node_object import SERVER_UID_ANNOTATION
@@ -71,7 +72,7 @@ Decision = Admitted | Denied | NotYet | Challenged
 class JoinFacts:
     """What is known when a request is judged. Objects that do not exist are None.
 
-    lease: the Node's, needed only where no BMC carries the order out.
+    lease: the Node's, needed only where no BMC carries the order out. dpus: the cards that are in the server.
     """
 
     server: Server | None
@@ -80,12 +81,15 @@ class JoinFacts:
     node: Mapping[str, Any] | None = None
     lease: Mapping[str, Any] | None = None
     proof: Proof | None = None
+    dpus: tuple[Server, ...] = ()
 
 
-def admit(facts: JoinFacts, request: JoinRequest, source_address: str, now: datetime) -> Decision:
-    """Judge one request.
+def admit(
+    facts: JoinFacts, request: JoinRequest, source_address: str, now: datetime, *, by_dpu: bool = False
+) -> Decision:
+    """Judge one request. by_dpu: it came to the listener for what DPUs pass on for their hosts.
 
-    The order of the rules matters: until the source address is right, nothing about the request reaches the server's
+    The order of the rules matters: until the origin is right, nothing about the request reaches the server's
     status (an Event tells of it), and the answer tells no more than the server's boot script, which anybody may read.
     """
     server = facts.server
@@ -95,12 +99,9 @@ def admit(facts: JoinFacts, request: JoinRequest, source_address: str, now: date
         )
     if server.status.address is None:
         return NotYet("NoAddress", f"server {server.name} has no address yet; it needs a rack with a free address")
-    if source_address != server.status.address:
-        return Denied(
-            "WrongAddress",
-            f"{source_address} asked for server {server.name}, whose address is {server.status.address}; "
-            "boot the server so that it gets its own address",
-        )
+    elsewhere = find_elsewhere(server, server.status.address, facts.dpus, source_address, by_dpu=by_dpu)
+    if elsewhere is not None:
+        return Denied("WrongAddress", elsewhere)
     return _judge_identity(facts, server, request) or _judge_order(facts, server, request, now)
 
 

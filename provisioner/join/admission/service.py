@@ -14,7 +14,7 @@ works for nobody: the approver asks for the id in the claim; it is removed by th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -55,6 +55,7 @@ from provisioner.join.mint import (
 from provisioner.join.recording import regarding_server
 from provisioner.rules.assigned_image import next_image_name
 from provisioner.rules.boot_order import is_by_bmc
+from provisioner.rules.dpus import hosts
 from provisioner.rules.identity import boot_mac, find_server
 from provisioner.rules.pool_of_server import ordered_pool_name
 
@@ -65,6 +66,9 @@ R = TypeVar("R", bound=Resource)
 _ATTEMPTS = 4
 """Other controllers write the same Server's status; a claim that met one of them is decided anew."""
 
+
+_MOST_DPUS = 8
+"""Of one server, that are read for a request: the first by their names."""
 
 _UNSYNCED_SECONDS = 2.0
 
@@ -79,9 +83,10 @@ Answer = JoinConfiguration | Denied | NotYet | Challenged
 class JoinService:
     """Answers join requests.
 
-    `find_server` names the Server that boots from a MAC address. A cache may answer, for what tells who asks is read
-    afresh before a decision; one that is not filled yet raises NotSynced, so that no machine is told that nobody knows
-    it. `sources`: caches of NodePools and Images, whose changes no join races with.
+    `find_server` names the Server that boots from a MAC address, `find_dpus` the cards that are in a Server. A cache
+    may answer, for what tells who asks is read afresh before a decision; one that is not filled yet raises NotSynced,
+    so that no machine is told that nobody knows it. `sources`: caches of NodePools and Images, whose changes no join
+    races with.
     """
 
     def __init__(
@@ -90,6 +95,7 @@ class JoinService:
         settings: JoinSettings,
         *,
         find_server: Callable[[MacAddress], str | None],
+        find_dpus: Callable[[str], Sequence[str]] = lambda server: (),
         recorder: Events,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         mint: Callable[[], BootstrapToken] = mint_token,
@@ -99,14 +105,18 @@ class JoinService:
         self._cluster = cluster
         self._settings = settings
         self._find_server = find_server
+        self._find_dpus = find_dpus
         self._recorder = recorder
         self._now = now
         self._mint = mint
         self._verifiers = verifiers
         self._sources = sources or {}
 
-    def join(self, request: JoinRequest, source_address: str) -> Answer:
-        """Answer one request. Raises: Retryable when the API server is away or many write the same Server."""
+    def join(self, request: JoinRequest, source_address: str, *, by_dpu: bool = False) -> Answer:
+        """Answer one request. by_dpu: it came to the listener for what DPUs pass on for their hosts.
+
+        Raises: Retryable when the API server is away or many write the same Server.
+        """
         try:
             name = self._find_server(request.mac_address)
         except NotSynced as error:
@@ -114,7 +124,7 @@ class JoinService:
         for _ in range(_ATTEMPTS):
             facts = self._read_facts(name, request)
             now = self._now()
-            decision = admit(facts, request, source_address, now)
+            decision = admit(facts, request, source_address, now, by_dpu=by_dpu)
             if facts.server is None or not isinstance(decision, Admitted):
                 return self._turn_away(facts.server, decision, request, source_address, now)
             try:
@@ -137,7 +147,13 @@ class JoinService:
             node=self._cluster.find(NODES, server.name),
             lease=None if is_by_bmc(server) else self._cluster.find(LEASES, server.name, namespace=NODE_LEASES),
             proof=prove(server, request, self._verifiers),
+            dpus=self._read_dpus(server.name),
         )
+
+    def _read_dpus(self, server: str) -> tuple[Server, ...]:
+        names = sorted(self._find_dpus(server))[:_MOST_DPUS]
+        found = (self._cluster.find(of(Server), name) for name in names)
+        return tuple(decode(Server, each) for each in found if each is not None)
 
     def _optional(self, kind: type[R], name: str | None) -> R | None:
         if name is None:
@@ -249,3 +265,9 @@ def find_server_in(servers: Source) -> Callable[[MacAddress], str | None]:
         return found["metadata"]["name"] if found is not None else None
 
     return find
+
+
+def find_dpus_in(servers: Source) -> Callable[[str], Sequence[str]]:
+    """The names of the cards in a server, out of a cache: the `find_dpus` of a JoinService."""
+    by_host = servers.index(hosts)
+    return lambda server: [str(each["metadata"]["name"]) for each in by_host.get(server)]

@@ -22,6 +22,9 @@ from provisioner.rules.rate import SourceLimit
 
 log = structlog.get_logger()
 
+BY_DPU_PATH: Final = "/by-dpu/v1/join"
+"""No listener of nginx leads here but the one for what DPUs pass on."""
+
 REQUESTS_PER_SECOND: Final = 1.0
 BURST: Final = 20.0
 """Per source. An agent asks once a boot, and then a few times a minute while it has to wait."""
@@ -30,7 +33,7 @@ BURST: Final = 20.0
 class Joins(Protocol):
     """What answers (JoinService)."""
 
-    def join(self, request: JoinRequest, source_address: str) -> Answer: ...
+    def join(self, request: JoinRequest, source_address: str, *, by_dpu: bool = False) -> Answer: ...
 
 
 def join_blueprint(
@@ -41,16 +44,27 @@ def join_blueprint(
     requests_per_second: float = REQUESTS_PER_SECOND,
     burst: float = BURST,
 ) -> Blueprint:
-    """The Flask blueprint with the one route. Answers carry tokens: they are never cached, and never logged.
+    """The Flask blueprint: /v1/join, and the same for what DPUs pass on, which nginx has on a port of its own.
+
+    Answers carry tokens: they are never cached, and never logged.
 
     The WSGI server must pass X-Forwarded-For on where a proxy is trusted (waitress: clear_untrusted_proxy_headers off).
     Behind a middleware that has put the client's address into REMOTE_ADDR already, trust nobody: TrustedProxies().
     """
     blueprint = Blueprint("join", __name__)
-    limit = SourceLimit(rate_per_second=requests_per_second, burst=burst)
+    own_limit = SourceLimit(rate_per_second=requests_per_second, burst=burst)
+    # Of its own: what a host asks must not keep its DPU, which has the same address here, from its join.
+    passed_on_limit = SourceLimit(rate_per_second=requests_per_second, burst=burst)
 
     @blueprint.post("/v1/join")
     def join() -> Response:
+        return answer(own_limit, by_dpu=False)
+
+    @blueprint.post(BY_DPU_PATH)
+    def join_by_dpu() -> Response:
+        return answer(passed_on_limit, by_dpu=True)
+
+    def answer(limit: SourceLimit, *, by_dpu: bool) -> Response:
         source = source_address(
             request.environ.get("REMOTE_ADDR"), request.headers.get("X-Forwarded-For"), trusted_proxies
         )
@@ -71,14 +85,14 @@ def join_blueprint(
             return _reply(400, "Malformed", "join request was cut")
         except Malformed as error:
             return _reply(400, "Malformed", str(error))
-        return _answer(service, parsed, source)
+        return _answer(service, parsed, source, by_dpu=by_dpu)
 
     return blueprint
 
 
-def _answer(service: Joins, parsed: JoinRequest, source: str) -> Response:
+def _answer(service: Joins, parsed: JoinRequest, source: str, *, by_dpu: bool) -> Response:
     try:
-        answer = service.join(parsed, source)
+        answer = service.join(parsed, source, by_dpu=by_dpu)
     except Retryable as error:
         log.warning("join put off", source=source, mac=parsed.mac_address, error=str(error))
         return _reply(503, "Unavailable", "the cluster does not answer now", retry_after_seconds=error.after_seconds)

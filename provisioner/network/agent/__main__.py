@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,12 +21,18 @@ from provisioner.api.codec import from_json
 from provisioner.api.dpu_network import DPUNetworkSpec
 from provisioner.api.errors import Refused
 from provisioner.api.ip_rules import FUNCTION_PATTERN
+from provisioner.network.agent.boot.image_cache import ImageCache
+from provisioner.network.agent.boot.plane import BootServices
+from provisioner.network.agent.boot.proxy import Proxy
+from provisioner.network.agent.boot.server import BootServer
 from provisioner.network.agent.enforce import Enforcer
 from provisioner.network.agent.follow import follow
 from provisioner.network.agent.nft import NftRefused
 from provisioner.network.agent.observe import Observed
 
 _LONGEST_INTERFACE: Final = 15
+_LARGEST_PORT: Final = 65535
+_CACHE_BYTES: Final = 4 << 30
 _LARGEST_SPEC_BYTES: Final = 64 << 20
 
 
@@ -44,11 +51,20 @@ def main(argv: Sequence[str]) -> int:
         )
         verb.add_argument("--domains", choices=("vrf", "netns", "auto"), default="auto")
         verb.add_argument("--underlay", help="interface that carries VXLAN, if not the one with the DPU's address")
+        verb.add_argument(
+            "--boot-host", type=_address, help="address of the boot host, for a host that boots by the DPU"
+        )
+        verb.add_argument(
+            "--api-server", type=_api_server, metavar="ADDRESS[:PORT]", help="as the host's kubelet has it"
+        )
+    run.add_argument("--cache", type=Path, default=Path("/run/provisioner/boot-images"), help="folder of its own")
+    run.add_argument("--cache-bytes", type=int, default=_CACHE_BYTES, help="of images' files for the host, at most")
     arguments = parser.parse_args(argv)
-    enforcer = Enforcer(dict(arguments.port), domains=arguments.domains, underlay=arguments.underlay)
+    services = _services(parser, arguments)
+    enforcer = Enforcer(dict(arguments.port), domains=arguments.domains, underlay=arguments.underlay, boot=services)
     try:
         if arguments.verb == "run":
-            return _run(enforcer, arguments.root)
+            return _run(enforcer, arguments.root, services, ImageCache(arguments.cache, arguments.cache_bytes))
         if arguments.verb == "show":
             _print(_shown(enforcer.observe()))
             return 0
@@ -60,12 +76,44 @@ def main(argv: Sequence[str]) -> int:
     return 0 if done.agrees else 1
 
 
-def _run(enforcer: Enforcer, root: str) -> int:
+def _run(enforcer: Enforcer, root: str, services: BootServices | None, cache: ImageCache) -> int:
+    """Raises: OSError if the cache's folder cannot be made."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    follow(enforcer, root, lambda words: print(words, flush=True), stop)
+    boot = None
+    if services is not None:
+        cache.empty()
+        boot = BootServer(services, Proxy(services, cache, _say), _say)
+    follow(enforcer, root, _say, stop, boot)
     return 0
+
+
+def _say(words: str) -> None:
+    print(words, flush=True)
+
+
+def _services(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> BootServices | None:
+    if (arguments.boot_host is None) != (arguments.api_server is None):
+        parser.error("give --boot-host and --api-server together: a host that boots by the DPU needs both")
+    if arguments.boot_host is None:
+        return None
+    address, port = arguments.api_server
+    return BootServices(arguments.boot_host, address, port)
+
+
+def _address(text: str) -> IPv4Address:
+    try:
+        return IPv4Address(text)
+    except AddressValueError:
+        raise argparse.ArgumentTypeError(f"{text} is no IPv4 address such as 10.80.0.1") from None
+
+
+def _api_server(text: str) -> tuple[IPv4Address, int]:
+    address, _, port = text.partition(":")
+    if port and not (port.isdecimal() and 1 <= int(port) <= _LARGEST_PORT):
+        raise argparse.ArgumentTypeError(f"{text} has no port such as 6443")
+    return _address(address), int(port or 6443)
 
 
 def _port(text: str) -> tuple[str, str]:

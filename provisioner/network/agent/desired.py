@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_network
 from typing import Final
 
+from provisioner.network.agent.boot.plane import BootingHost
+from provisioner.network.agent.boot.wanted import beside_the_port, in_the_plane
 from provisioner.network.agent.naming import (
     GATEWAY_MAC,
+    boot_namespace,
     peer_link_mac,
     peer_link_name,
     router_address,
@@ -20,6 +24,7 @@ from provisioner.network.agent.naming import (
 )
 from provisioner.network.agent.ports import Port
 from provisioner.network.agent.preflight import Domain, Readable
+from provisioner.network.agent.rules.boot import boot_at_port
 from provisioner.network.agent.rules.domain import DomainDevices, domain_chains
 from provisioner.network.agent.rules.port import guarded_port, isolated_port
 from provisioner.network.agent.rules.underlay import isolation_chains, underlay_chains
@@ -36,6 +41,7 @@ from provisioner.network.agent.state import (
     Place,
     PlaceState,
     Route,
+    Rule,
     Sysctl,
 )
 from provisioner.network.agent.sysctls import (
@@ -66,6 +72,11 @@ class _Place:
     sysctls: set[Sysctl] = field(default_factory=set)
     chains: set[Chain] = field(default_factory=set)
 
+    def add(self, more: PlaceState) -> None:
+        """What another part of the agent wants here, too."""
+        for each in dataclasses.fields(self):
+            getattr(self, each.name).update(getattr(more, each.name))
+
     def frozen(self) -> PlaceState:
         return PlaceState(
             frozenset(self.links),
@@ -91,13 +102,14 @@ def wanted_state(readable: Readable, situation: Situation) -> dict[Place, PlaceS
         places[place].chains.update(domain_chains(devices, in_vrfs=situation.backend == "vrf"))
     if readable.vtep:
         home.chains.update(underlay_chains(readable.vtep, {domain.vni: domain.members for domain in readable.domains}))
+    host = _boot_plane(places, readable, situation)
     passing = {port.function for port in readable.ports}
     isolated = {
         function: device
         for function, device in situation.interfaces.items()
         if function in situation.largest_mtus and function not in passing
     }
-    _isolated(home, isolated)
+    _isolated(home, isolated, host, _boot_rules(readable, situation, host.function) if host is not None else [])
     return {place: state.frozen() for place, state in places.items()}
 
 
@@ -161,7 +173,7 @@ def _domain(
             )
         )
         place.sysctls.update(device_sysctls(device, is_port=True))
-        place.chains.add(guarded_port(port, device))
+        place.chains.add(guarded_port(port, device, _boot_rules(readable, situation, port.function)))
         _port(place, port, device, table, domain.mtu_bytes)
     mtus = {each.vni: each.mtu_bytes for each in readable.domains}
     for peer in domain.peers:
@@ -191,12 +203,11 @@ def _remotes(place: _Place, domain: Domain, vxlan: str, table: int) -> None:
     for vtep, prefixes in domain.remotes:
         mac = router_mac(vtep)
         place.fdb.add(FdbEntry(vxlan, mac, vtep))
-        for version in sorted({prefix.version for prefix in prefixes}):
-            place.neighbours.add(Neighbour(vxlan, router_address(vtep, version), mac))
-        for prefix in prefixes:
-            place.routes.add(
-                Route(str(prefix), vxlan, router_address(vtep, prefix.version), table=table, metric=METRIC)
-            )
+        routers = {version: router_address(vtep, version) for version in {prefix.version for prefix in prefixes}}
+        place.neighbours.update(Neighbour(vxlan, router, mac) for router in routers.values())
+        place.routes.update(
+            Route(prefix.text, vxlan, routers[prefix.version], table=table, metric=METRIC) for prefix in prefixes
+        )
 
 
 def _port(place: _Place, port: Port, device: str, table: int, mtu_bytes: int) -> None:
@@ -219,11 +230,37 @@ def _peer(place: _Place, device: str, vtep: str, peer: int, ports: Iterable[Port
                 place.routes.add(Route(str(prefix), device, router, table=table, metric=METRIC))
 
 
-def _isolated(home: _Place, interfaces: Mapping[str, str]) -> None:
+def _boot_rules(readable: Readable, situation: Situation, function: str) -> list[Rule]:
+    """Of the port by which a host boots through the DPU."""
+    host, services = readable.booting, situation.boot
+    if host is None or services is None or host.function != function:
+        return []
+    return boot_at_port(host, services)
+
+
+def _boot_plane(places: dict[Place, _Place], readable: Readable, situation: Situation) -> BootingHost | None:
+    """Beside the port, wherever that is, and in a namespace of its own."""
+    host, services = readable.booting, situation.boot
+    if host is None or services is None:
+        return None
+    vnis = {port.function: port.vni for port in readable.ports}
+    at = situation.place_of(vnis[host.function]) if host.function in vnis else HOME
+    plane = boot_namespace(situation.owner)
+    places[at].add(beside_the_port(host, situation.interfaces[host.function], plane))
+    places[plane].add(in_the_plane(host, services, at))
+    return host
+
+
+def _isolated(
+    home: _Place, interfaces: Mapping[str, str], host: BootingHost | None = None, boot: Sequence[Rule] = ()
+) -> None:
     for function, device in interfaces.items():
         home.links.add(Link(device, "port"))
         home.sysctls.update(isolated_sysctls(device))
-        home.chains.add(isolated_port(function, device))
+        if host is not None and function == host.function:
+            home.chains.add(isolated_port(function, device, boot, host.mac))
+        else:
+            home.chains.add(isolated_port(function, device))
     home.chains.update(isolation_chains(interfaces.values()))
 
 

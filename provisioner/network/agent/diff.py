@@ -57,11 +57,12 @@ def differences(wanted: KernelState, observed: KernelState) -> list[Operation]:
     all_of(_namespace_settings)
     operations += _moves(wanted, now)
     operations += _deleted_links(wanted, now)
+    operations += _added_links(wanted, now, of_rules=True)
     for place in kept:
         chains = wanted.get(place, _NOTHING).chains
         if chains != now[place].chains:
             operations.append(LoadChains(place, chains, chains_before[place]))
-    operations += _added_links(wanted, now)
+    operations += _added_links(wanted, now, of_rules=False)
     all_of(_changed_links, _device_settings, _switched_on, _entries)
     operations += [DeleteNamespace(place) for place in places if place not in kept]
     return operations
@@ -124,13 +125,18 @@ def _deleted_links(wanted: KernelState, now: dict[Place, PlaceState]) -> list[Op
     return found
 
 
-def _added_links(wanted: KernelState, now: dict[Place, PlaceState]) -> list[Operation]:
-    """VRFs first, as others are put into them. A port cannot be made: that it is missing was told before."""
+def _added_links(wanted: KernelState, now: dict[Place, PlaceState], *, of_rules: bool) -> list[Operation]:
+    """VRFs first, as others are put into them. A port cannot be made: that it is missing was told before.
+
+    `of_rules`: those whose packets are asked for at netdev ingress, which have to be there before the rules are.
+    """
     found: list[Operation] = []
     order = {"vrf": 0, "vxlan": 1, "veth": 2, "port": 3, "other": 4}
     for place, state in sorted(wanted.items()):
         for link in sorted(state.links, key=lambda each: (order[each.kind], each.name)):
             if link.kind == "port" or link.name == LOOPBACK or _has(now[place], link.name):
+                continue
+            if of_rules and link.name not in {each.hook.device for each in state.chains if each.hook is not None}:
                 continue
             found.append(AddLink(place, link))
             now[place] = _with_new(now[place], link)

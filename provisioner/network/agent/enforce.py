@@ -11,12 +11,14 @@ from typing import Final, Literal
 from provisioner.api.dpu_network import DPUNetworkSpec
 from provisioner.network.agent import namespaces, nft
 from provisioner.network.agent.blame import Blame
+from provisioner.network.agent.boot.plane import BootServices, ServedBoot, booting_host
 from provisioner.network.agent.desired import isolated_state, released_state, wanted_state
 from provisioner.network.agent.dhcp.served import ServedPort, served_ports
 from provisioner.network.agent.diff import differences
 from provisioner.network.agent.kernel import carry_out
+from provisioner.network.agent.naming import boot_namespace
 from provisioner.network.agent.nft import NftRefused
-from provisioner.network.agent.observe import Observed, observe
+from provisioner.network.agent.observe import Observed, Observer
 from provisioner.network.agent.operations import ChangeLink, Operation, Refused
 from provisioner.network.agent.preflight import examine
 from provisioner.network.agent.probe import find_interfaces, find_underlay, former_macs, has_vrf
@@ -47,7 +49,9 @@ class Enforcer:
 
     `ports`: of each function of the card the interface by which its host is reached (pf0: pf0hpf). `domains`: how VPCs
     are kept apart; auto is VRFs where the kernel has them. `underlay`: the interface that carries VXLAN; by itself the
-    one that has the DPU's address. What is kept between calls is found again in the kernel by another process.
+    one that has the DPU's address. `boot`: what a host that boots through the DPU asks for.
+
+    What is kept between calls is found again in the kernel by another process.
     """
 
     def __init__(
@@ -56,12 +60,15 @@ class Enforcer:
         *,
         domains: Literal["vrf", "netns", "auto"] = "auto",
         underlay: str | None = None,
+        boot: BootServices | None = None,
     ) -> None:
         self._ports = dict(ports)
         self._underlay = underlay
+        self._boot = boot
         self._backend: Backend | None = None if domains == "auto" else domains
         self._has_conntrack: bool | None = None
         self._enforced: str | None = None
+        self._observer = Observer()
 
     def enforce(self, spec: DPUNetworkSpec) -> Enforced:
         """Bring the kernel to `spec`, dump it, and compare.
@@ -95,7 +102,7 @@ class Enforcer:
         """
         with namespaces.alone():
             owner = namespaces.owner()
-            if observe(owner, (), {}).places[HOME].marks:
+            if self._observer.observe(owner, (), {}).places[HOME].marks:
                 return False
             found = find_interfaces(owner, self._ports.values())
             attempt = self._attempt(
@@ -127,11 +134,22 @@ class Enforcer:
 
     def observe(self) -> Observed:
         """What the kernel has of ours. Raises: OSError, NftRefused."""
-        return observe(namespaces.owner(), self._ports.values(), {})
+        return self._observer.observe(namespaces.owner(), self._ports.values(), {})
 
     def served(self) -> tuple[ServedPort, ...]:
         """The ports whose hosts may ask for their addresses, as the kernel has them. Raises: OSError, NftRefused."""
         return self._served(self.observe())
+
+    def boot(self) -> ServedBoot | None:
+        """The host that boots by the DPU, as the kernel has it. Raises: OSError, NftRefused."""
+        return self._booting(self.observe())
+
+    def _booting(self, observed: Observed) -> ServedBoot | None:
+        host = booting_host(observed.places) if self._boot is not None else None
+        if host is None:
+            return None
+        ports = {each.function: each for each in self._served(observed)}
+        return ServedBoot(host, boot_namespace(namespaces.owner()), ports.get(host.function))
 
     def _served(self, observed: Observed) -> tuple[ServedPort, ...]:
         return served_ports(observed.places, {interface: function for function, interface in self._ports.items()})
@@ -170,6 +188,7 @@ class Enforcer:
             mended=mended,
             holds=not attempt.rest and not any(each.is_of_all for each in problems),
             served=tuple(each for each in self._served(attempt.after) if each.function in readable.functions),
+            boot=self._booting(attempt.after) if readable.booting is not None else None,
         )
 
     def _situation(self, spec: DPUNetworkSpec) -> Situation:
@@ -189,12 +208,13 @@ class Enforcer:
             underlay=find_underlay(spec.vtep_address, self._underlay),
             has_conntrack=bool(self._has_conntrack),
             namespaces_are_shared=namespaces.are_seen_by_others(),
+            boot=self._boot,
         )
 
     def _attempt(self, wanted: KernelState, owner: str) -> _Attempt:
         settings = {place: [each.path for each in state.sysctls] for place, state in wanted.items()}
         interfaces = self._ports.values()
-        before = after = observe(owner, interfaces, settings)
+        before = after = self._observer.observe(owner, interfaces, settings)
         first = rest = tuple(differences(wanted, before.places))
         refused: tuple[Refused, ...] = ()
         changes = 0
@@ -203,7 +223,7 @@ class Enforcer:
                 break
             refused = tuple(carry_out(rest))
             changes += len(rest) - len(refused)
-            after = observe(owner, interfaces, settings)
+            after = self._observer.observe(owner, interfaces, settings)
             last, rest = rest, tuple(differences(wanted, after.places))
             if rest == last:
                 break

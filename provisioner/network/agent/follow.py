@@ -18,6 +18,8 @@ from provisioner.api.codec import from_json, to_json
 from provisioner.api.dpu_network import DPUNetworkSpec
 from provisioner.api.errors import Refused
 from provisioner.api.schema import API_VERSION
+from provisioner.network.agent.boot.plane import ServedBoot
+from provisioner.network.agent.boot.server import BootServer
 from provisioner.network.agent.dhcp.served import ServedPort
 from provisioner.network.agent.dhcp.server import DhcpServer
 from provisioner.network.agent.nft import NftRefused
@@ -46,6 +48,8 @@ class Kernel(Protocol):
 
     def served(self) -> tuple[ServedPort, ...]: ...
 
+    def boot(self) -> ServedBoot | None: ...
+
 
 @dataclass(frozen=True)
 class _Wish:
@@ -59,7 +63,7 @@ class _Wish:
 
 class Agent:
     """One DPU's agent. `write`: a merge patch of its DPUNetwork's status. `serve`: told after each look which ports'
-    hosts may ask for their addresses. `clock`: seconds since 1970."""
+    hosts may ask for their addresses, `serve_boot` which host boots by the DPU. `clock`: seconds since 1970."""
 
     def __init__(
         self,
@@ -69,12 +73,14 @@ class Agent:
         clock: Callable[[], float] = time.time,
         *,
         serve: Callable[[Iterable[ServedPort]], object] = lambda ports: None,
+        serve_boot: Callable[[ServedBoot | None], object] = lambda boot: None,
     ) -> None:
         self._kernel = kernel
         self._write = write
         self._say = say
         self._clock = clock
         self._serve = serve
+        self._serve_boot = serve_boot
         self._lock = threading.Lock()
         self._wish: _Wish | None = None
         self._last: DPUNetworkSpec | None = None
@@ -119,6 +125,7 @@ class Agent:
         read, nothing passes that no agent has let through since the system started; hosts of what passes may ask."""
         self._despite_faults(self._kernel.isolate_unless_enforced)
         self._despite_faults(lambda: self._serve(self._kernel.served()))
+        self._despite_faults(lambda: self._serve_boot(self._kernel.boot()))
         while not stop.is_set():
             self.changed.wait(LOOK_SECONDS)
             self.changed.clear()
@@ -133,6 +140,7 @@ class Agent:
 
     def _release(self) -> None:
         self._serve(())
+        self._serve_boot(None)
         enforced = self._kernel.release()
         if enforced.changes:
             self._say("there is no DPUNetwork of this DPU any more: everything of it was taken away")
@@ -141,6 +149,7 @@ class Agent:
     def _enforce(self, wish: _Wish, spec: DPUNetworkSpec) -> Mapping[str, Any]:
         enforced = self._kernel.enforce(spec)
         self._serve(enforced.served)
+        self._serve_boot(enforced.boot)
         if enforced.mended:
             self._mended = rfc3339(self._clock())
             self._say(f"the kernel was not as it had been left: {enforced.changes} operations mended it")
@@ -210,8 +219,11 @@ def _read(seen: Mapping[str, Any] | None) -> _Wish:
         return _Wish(generation, None, status, refused=f"{error}: what was enforced before still is")
 
 
-def follow(kernel: Kernel, root: str, say: Callable[[str], None], stop: threading.Event) -> None:
-    """Follow the DPUNetwork named as this machine's Node, below `root` as the kubelet joined, until `stop` is set."""
+def follow(
+    kernel: Kernel, root: str, say: Callable[[str], None], stop: threading.Event, boot: BootServer | None = None
+) -> None:
+    """Follow the DPUNetwork named as this machine's Node, below `root` as the kubelet joined, until `stop` is set.
+    `boot`: what answers a host that boots by the DPU."""
 
     def own() -> OwnObject:
         access = read_access(root)
@@ -221,7 +233,8 @@ def follow(kernel: Kernel, root: str, say: Callable[[str], None], stop: threadin
         own().patch(change, subresource="status", query=f"?fieldManager={MANAGER}")
 
     dhcp = DhcpServer(say)
-    agent = Agent(kernel, write, say, serve=dhcp.serve)
+    serve_boot = boot.serve if boot is not None else lambda _: None
+    agent = Agent(kernel, write, say, serve=dhcp.serve, serve_boot=serve_boot)
     watch = ObjectWatch(own, agent.take, say, "DPUNetwork")
     dhcp.start()
     watch.start()
@@ -230,3 +243,5 @@ def follow(kernel: Kernel, root: str, say: Callable[[str], None], stop: threadin
     finally:
         watch.stop()
         dhcp.stop()
+        if boot is not None:
+            boot.stop()

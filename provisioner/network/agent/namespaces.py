@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from provisioner.network.agent.naming import namespace_prefix, namespace_suffix
+from provisioner.network.agent.naming import is_namespace_of
 from provisioner.network.agent.state import HOME, Place
 
 NAMED: Final = Path("/run/netns")
@@ -34,16 +34,10 @@ def owner() -> str:
 
 
 def domains_of(name: str) -> list[Place]:
-    """The namespaces of domains that agents of `name` have made."""
+    """The namespaces of domains that agents of `name` have made, and of its boot plane."""
     if not NAMED.is_dir():
         return []
-    suffix = namespace_suffix(name)
-    found = []
-    for path in NAMED.iterdir():
-        digits = path.name.removeprefix(namespace_prefix()).removesuffix(suffix)
-        if digits.isdecimal() and path.name == f"{namespace_prefix()}{digits}{suffix}":
-            found.append(path.name)
-    return sorted(found)
+    return sorted(path.name for path in NAMED.iterdir() if is_namespace_of(path.name, name))
 
 
 def are_seen_by_others() -> bool:

@@ -13,9 +13,10 @@ TABLE: Final = "provisioner"
 GATEWAY_MAC: Final = "02:00:5e:00:01:01"
 """Of every port: a host notices neither another DPU nor another VPC."""
 
+_BOOT: Final = "boot"
 _RESERVED_TABLES: Final = range(256)  # the kernel's local, main and default, and /etc/iproute2/rt_tables
 _ABOVE_ALL_VNIS: Final = 1 << 24
-_OURS: Final = re.compile(r"(vx[1-9][0-9]{0,7}|vpc[1-9][0-9]{0,7}|p[0-9a-f]{6}-[0-9a-f]{6})\Z")
+_OURS: Final = re.compile(r"(vx[1-9][0-9]{0,7}|vpc[1-9][0-9]{0,7}|p[0-9a-f]{6}-[0-9a-f]{6}|boot-pf[0-9a-z]{1,6})\Z")
 
 
 def vxlan_name(vni: int) -> str:
@@ -31,6 +32,16 @@ def peer_link_name(vni: int, peer_vni: int) -> str:
     return f"p{vni:06x}-{peer_vni:06x}"
 
 
+def boot_link_name(function: str) -> str:
+    """The end beside a port of the link to the boot plane."""
+    return f"boot-{function}"
+
+
+def boot_link_function(device: str) -> str | None:
+    """The function of which a device is the `boot_link_name`; None of others."""
+    return device.removeprefix("boot-") if device.startswith("boot-pf") else None
+
+
 def is_ours(device: str) -> bool:
     """Whether a device at HOME was made by an agent."""
     return _OURS.match(device) is not None
@@ -39,6 +50,22 @@ def is_ours(device: str) -> bool:
 def namespace_name(vni: int, owner: str) -> str:
     """Of a domain, where there is no VRF. `owner`: "", or what the namespace is called in which the agent runs."""
     return f"{namespace_prefix()}{vni}{namespace_suffix(owner)}"
+
+
+def boot_namespace(owner: str) -> str:
+    """Of the boot plane."""
+    return f"{namespace_prefix()}{_BOOT}{namespace_suffix(owner)}"
+
+
+def is_boot_namespace(place: str) -> bool:
+    return place.partition(".")[0] == f"{namespace_prefix()}{_BOOT}"
+
+
+def is_namespace_of(name: str, owner: str) -> bool:
+    """Whether a namespace was made by agents of `owner`."""
+    middle = name.removeprefix(namespace_prefix()).removesuffix(namespace_suffix(owner))
+    is_known = middle.isdecimal() or middle == _BOOT
+    return is_known and name == f"{namespace_prefix()}{middle}{namespace_suffix(owner)}"
 
 
 def namespace_prefix() -> str:

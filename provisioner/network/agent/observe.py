@@ -21,12 +21,12 @@ from provisioner.network.agent.netlink.entries import (
     GET_ADDRESS,
     GET_NEIGHBOUR,
     GET_ROUTE,
+    RouteReader,
     dump_neighbours,
     dump_routes,
     read_addresses,
     read_fdb,
     read_neighbours,
-    read_routes,
 )
 from provisioner.network.agent.netlink.links import DUMP_HEADER, GET, SeenLink, read_links
 from provisioner.network.agent.netlink.socket import NetlinkSocket
@@ -52,19 +52,30 @@ class Observed:
         )
 
 
-def observe(owner: str, interfaces: Collection[str], settings: Mapping[Place, Iterable[str]]) -> Observed:
-    """`interfaces`: those of ports. `settings`: paths of what of /proc/sys/net is to be read in each place.
+class Observer:
+    """What one process sees of the kernel, time after time: what it has read once it need not read anew."""
 
-    Raises: OSError and NftRefused, if a dump cannot be made.
-    """
-    places = {}
-    for place in (HOME, *domains_of(owner)):
-        with inside(place):
-            places[place] = _observe_here(place, interfaces, settings.get(place, ()))
-    return Observed(places)
+    def __init__(self) -> None:
+        self._routes: dict[Place, RouteReader] = {}
+
+    def observe(self, owner: str, interfaces: Collection[str], settings: Mapping[Place, Iterable[str]]) -> Observed:
+        """`interfaces`: those of ports. `settings`: paths of what of /proc/sys/net is to be read in each place.
+
+        Raises: OSError and NftRefused, if a dump cannot be made.
+        """
+        places, readers = {}, {}
+        for place in (HOME, *domains_of(owner)):
+            with inside(place):
+                reader = self._routes.get(place)
+                places[place], readers[place] = _observe_here(place, interfaces, settings.get(place, ()), reader)
+        self._routes = readers
+        return Observed(places)
 
 
-def _observe_here(place: Place, interfaces: Collection[str], settings: Iterable[str]) -> PlaceState:
+def _observe_here(
+    place: Place, interfaces: Collection[str], settings: Iterable[str], reader: RouteReader | None
+) -> tuple[PlaceState, RouteReader]:
+    """`reader`: of the routes that were there before."""
     with NetlinkSocket() as kernel:
         seen = read_links(kernel.dump(GET, DUMP_HEADER))
         ours = [
@@ -87,12 +98,14 @@ def _observe_here(place: Place, interfaces: Collection[str], settings: Iterable[
         ]
         dumps = nft.dump()
         chains, marks = read_tables(dumps, chain_devices(TABLE) if dumps else {})
-        return PlaceState(
+        if reader is None or not reader.is_for(devices, tables):
+            reader = RouteReader(devices, tables)
+        found = PlaceState(
             links=frozenset(
                 _links([link for link in seen if link in ours or (link.loopback and place != HOME)], seen, interfaces)
             ),
             addresses=frozenset(read_addresses(kernel.dump(GET_ADDRESS, DUMP_ADDRESSES), devices)),
-            routes=frozenset(read_routes(routes, devices, tables)),
+            routes=frozenset(reader.read(routes)),
             neighbours=frozenset(read_neighbours(neighbours, devices)),
             fdb=frozenset(read_fdb(kernel.dump(GET_NEIGHBOUR, dump_neighbours(AF_BRIDGE)), vxlans))
             if vxlans
@@ -101,6 +114,7 @@ def _observe_here(place: Place, interfaces: Collection[str], settings: Iterable[
             chains=chains,
             marks=marks,
         )
+        return found, reader
 
 
 def _links(ours: Iterable[SeenLink], seen: Iterable[SeenLink], interfaces: Collection[str]) -> Iterable[Link]:

@@ -13,7 +13,8 @@ from ipaddress import (
     ip_address,
     ip_network,
 )
-from typing import Final
+from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
+from typing import Final, NamedTuple
 
 from provisioner.api.dpu_network import DPUPort, PortRule
 
@@ -21,7 +22,15 @@ Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 _MAC: Final = re.compile(r"[0-9a-f][02468ace](:[0-9a-f]{2}){5}\Z")
+_WHOLE: Final = ((4, AF_INET, "32"), (6, AF_INET6, "128"))
 _PORTS: Final = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?\Z")
+
+
+class Prefix(NamedTuple):
+    """Addresses by which a route goes; `text` is as the kernel writes it."""
+
+    version: int
+    text: str
 
 
 class Unreadable(Exception):
@@ -124,6 +133,20 @@ def read_network(text: str) -> Network:
         return ip_network(text)
     except ValueError:
         raise Unreadable(f"{text} is no subnet such as 10.1.0.0/24 with its host bits clear") from None
+
+
+def read_prefix(text: str) -> Prefix:
+    """The same, as the kernel says it. A VPC has thousands, most of them of one address: those take a short way."""
+    address, _, length = text.partition("/")
+    for version, family, whole in _WHOLE:
+        if length == whole:
+            try:
+                return Prefix(version, f"{inet_ntop(family, inet_pton(family, address))}/{whole}")
+            except OSError:
+                break
+    network = read_network(text)
+    family = AF_INET if network.version == 4 else AF_INET6
+    return Prefix(network.version, f"{inet_ntop(family, network.network_address.packed)}/{network.prefixlen}")
 
 
 def _read_address(text: str) -> Address:

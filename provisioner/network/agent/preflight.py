@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import AddressValueError, IPv4Address
 
 from provisioner.api.dpu_network import DPUVPC, DPUNetworkSpec, DPUPort
-from provisioner.network.agent.ports import Network, Port, Unreadable, read_network, read_port
+from provisioner.network.agent.boot.plane import BootingHost, NoPlane, read_host
+from provisioner.network.agent.ports import Port, Prefix, Unreadable, read_port, read_prefix
 from provisioner.network.agent.result import Problem
 from provisioner.network.agent.situation import VXLAN_OVERHEAD_BYTES, Situation
 
@@ -18,7 +19,7 @@ class Domain:
 
     vni: int
     mtu_bytes: int
-    remotes: tuple[tuple[str, tuple[Network, ...]], ...]
+    remotes: tuple[tuple[str, tuple[Prefix, ...]], ...]
     members: tuple[str, ...]
     peers: tuple[int, ...]
 
@@ -31,6 +32,7 @@ class Readable:
     domains: tuple[Domain, ...]
     ports: tuple[Port, ...]
     problems: tuple[Problem, ...]
+    booting: BootingHost | None = None
 
     @property
     def functions(self) -> frozenset[str]:
@@ -92,12 +94,48 @@ def examine(spec: DPUNetworkSpec, situation: Situation) -> Readable:
             )
         elif _is_there(port, situation, problems) and port.state == "Tenant" and port.vni in known:
             ports += _port(port, situation, problems)
+    booting = _booting(spec, situation, ports, problems)
     # Both must name each other, and both must be there.
     peered = tuple(
         replace(each, peers=tuple(sorted({vni for vni in each.peers if vni in known and each.vni in known[vni].peers})))
         for each in domains
     )
-    return Readable(spec.vtep_address, peered, tuple(ports), tuple(problems))
+    return Readable(spec.vtep_address, peered, tuple(ports), tuple(problems), booting)
+
+
+def _booting(
+    spec: DPUNetworkSpec, situation: Situation, ports: Sequence[Port], problems: list[Problem]
+) -> BootingHost | None:
+    """The host that boots through the DPU, whose port may or may not be in a VPC."""
+    said = spec.host_boot
+    if said is None:
+        return None
+    if situation.boot is None:
+        problems.append(
+            Problem(
+                "BootServicesUnknown",
+                f"Server {said.server} is to boot through this DPU, whose agent was not told of the boot host: start "
+                "it with --boot-host and --api-server, or set spec.dpu.hostBoot of the DPU to Direct",
+            )
+        )
+        return None
+    if said.function not in situation.interfaces or said.function not in situation.largest_mtus:
+        told = (
+            f"Server {said.server} boots by {said.function}, whose interface does not exist: see --port and `ip link`"
+        )
+        problems.append(Problem("PortMissing", told))
+        return None
+    try:
+        found = read_host(said)
+    except NoPlane as error:
+        problems.append(Problem("SpecUnreadable", f"Server {said.server} cannot boot through this DPU: {error}"))
+        return None
+    other = next((each.mac for each in ports if each.function == found.function and each.mac != found.mac), None)
+    if other is not None:
+        told = f"port {found.function} has MAC address {other} in its VPC and {found.mac} at boot: give it one"
+        problems.append(Problem("SpecUnreadable", told))
+        return None
+    return found
 
 
 def _domain(vpc: DPUVPC, spec: DPUNetworkSpec, situation: Situation, problems: list[Problem]) -> Domain | None:
@@ -119,7 +157,7 @@ def _domain(vpc: DPUVPC, spec: DPUNetworkSpec, situation: Situation, problems: l
         for vtep in (*vpc.members, *(remote.vtep for remote in vpc.remotes)):
             if not _is_address(vtep):
                 raise Unreadable(f"{vtep} is no IPv4 address of a DPU")
-        remotes = tuple((remote.vtep, tuple(read_network(each) for each in remote.prefixes)) for remote in vpc.remotes)
+        remotes = tuple((remote.vtep, tuple(read_prefix(each) for each in remote.prefixes)) for remote in vpc.remotes)
     except Unreadable as error:
         problems.append(_unreadable(f"VPC {vpc.vpc}", error, functions))
         return None

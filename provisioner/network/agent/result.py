@@ -11,6 +11,7 @@ from typing import Any
 from provisioner.api.codec import to_json
 from provisioner.api.dpu_network import DPUNetworkSpec, PortStatus
 from provisioner.api.vpc_attachment import ForwardingState
+from provisioner.network.agent.boot.plane import ServedBoot
 from provisioner.network.agent.dhcp.served import ServedPort
 
 
@@ -30,7 +31,7 @@ class Enforced:
     """`agrees`: a dump of the kernel showed what the spec wants, without a problem. `changes`: operations that were
     carried out. `mended`: the kernel was other than it had been left for this very spec. `holds`: it showed that and no
     more, but for ports with a problem of their own, which are isolated. `served`: the ports whose hosts may ask for
-    their addresses."""
+    their addresses; `boot`: the host that boots by the DPU."""
 
     agrees: bool
     problems: tuple[Problem, ...]
@@ -40,6 +41,7 @@ class Enforced:
     mended: bool
     holds: bool = False
     served: tuple[ServedPort, ...] = ()
+    boot: ServedBoot | None = None
 
     def as_json(self) -> dict[str, Any]:
         return {

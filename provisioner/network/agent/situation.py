@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from provisioner.network.agent.boot.plane import BootServices
 from provisioner.network.agent.naming import namespace_name
 from provisioner.network.agent.state import HOME, Place
 
@@ -26,7 +27,8 @@ class Underlay:
 
 @dataclass(frozen=True, kw_only=True)
 class Situation:
-    """`interfaces`: of each function the name of its representor. `largest_mtus`: of those that exist."""
+    """`interfaces`: of each function the name of its representor. `largest_mtus`: of those that exist.
+    `boot`: what a host that boots through the DPU asks for; None where the agent was not told."""
 
     backend: Backend
     owner: str
@@ -35,6 +37,7 @@ class Situation:
     underlay: Underlay
     has_conntrack: bool
     namespaces_are_shared: bool = True
+    boot: BootServices | None = None
 
     def place_of(self, vni: int) -> Place:
         return HOME if self.backend == "vrf" else namespace_name(vni, self.owner)

@@ -16,7 +16,7 @@ MAIN_TABLE: Final = 254
 LOOPBACK: Final = "lo"
 
 LinkKind = Literal["port", "vxlan", "veth", "vrf", "other"]
-RouteKind = Literal["unicast", "unreachable", "blackhole", "prohibit", "throw"]
+RouteKind = Literal["unicast", "local", "unreachable", "blackhole", "prohibit", "throw"]
 
 
 @dataclass(frozen=True, order=True)

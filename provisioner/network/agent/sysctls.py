@@ -52,6 +52,16 @@ def device_sysctls(device: str, *, is_port: bool) -> Iterator[Sysctl]:
     yield from _settings(device)
 
 
+def boot_plane_sysctls(device: str) -> Iterator[Sysctl]:
+    """Of the boot plane's namespace, and of its one device: nothing is forwarded, and IPv6 is not spoken."""
+    yield Sysctl("ipv4/ip_forward", "0")
+    for group in ("default", device):
+        for name, value in _IPV4.items():
+            yield Sysctl(f"ipv4/conf/{group}/{name}", value)
+    yield Sysctl(f"ipv4/conf/{device}/arp_ignore", "0")
+    yield Sysctl(f"ipv6/conf/{device}/disable_ipv6", "1")
+
+
 def isolated_sysctls(device: str) -> Iterator[Sysctl]:
     """The DPU says nothing on the port by itself."""
     yield Sysctl(f"ipv4/conf/{device}/arp_ignore", "8")

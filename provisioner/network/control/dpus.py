@@ -76,7 +76,7 @@ class DPUs:
                 return None
             self._grants.give(name)
             views = self._facts.views_on(name)
-            self._write(name, before, to_object(compile_network(name, vtep, views)))
+            self._write(name, before, to_object(compile_network(name, vtep, views, self._facts.host_boot_of(name))))
         return RESYNC_SECONDS
 
     def _write(self, name: str, before: Object | None, wanted: dict[str, Any]) -> None:
@@ -167,4 +167,4 @@ def canonical(spec: Mapping[str, Any]) -> dict[str, Any]:
         lists = {"remotes": remotes, "members": sorted(each.get("members") or ())}
         domains.append({**each, **{key: value for key, value in lists.items() if value}})
     ports = sorted(spec.get("ports") or (), key=lambda each: str(each["function"]))
-    return {"vtepAddress": spec["vtepAddress"], "vpcs": domains, "ports": ports}
+    return {**spec, "vpcs": domains, "ports": ports}

@@ -9,10 +9,12 @@ from typing import TypeVar
 
 from provisioner.api import VPC, DPUNetwork, NetworkClaim, SecurityGroup, Server, VPCAttachment
 from provisioner.api.codec import decode_shared
+from provisioner.api.dpu_network import HostBoot
 from provisioner.api.meta import Resource
 from provisioner.api.network_claim import address_claim
 from provisioner.cluster.source import Object, Source, look_up
 from provisioner.network.control.claims.allocate import versions_of
+from provisioner.network.control.compile.host_boot import host_boot
 from provisioner.network.control.compile.peers import peers_of
 from provisioner.network.control.compile.place import Place, place
 from provisioner.network.control.compile.view import Endpoint, VPCView, make_endpoint, make_view
@@ -94,6 +96,13 @@ class Facts:
         server = look_up(Server, self.caches.servers, spec.server_ref)
         bodies = self.lookups.dpus_by_host.get(spec.server_ref)
         return place(attachment, server, [decode_shared(Server, each) for each in bodies])
+
+    def host_boot_of(self, dpu: str) -> HostBoot | None:
+        """The host that boots through a DPU."""
+        card = look_up(Server, self.caches.servers, dpu)
+        if card is None or card.spec.dpu is None:
+            return None
+        return host_boot(card, look_up(Server, self.caches.servers, card.spec.dpu.host_ref))
 
     def rival_of(self, dpu: str, vtep: str) -> str | None:
         """Another DPU with the same address on the underlay."""

@@ -107,7 +107,7 @@ class Follow:
             self._queues.attachments.add(key)
             self._spread(vpcs, key.partition("/")[0])
             for dpu in self._dpus_under(new if new is not None else old):
-                self._queues.dpus.add_after(dpu, SETTLE_SECONDS)
+                self._queues.dpus.add_first_after(dpu, SETTLE_SECONDS)
             self._left(old, new)
         elif _ready(old) == _ready(new):
             return
@@ -153,13 +153,16 @@ class Follow:
         if attachment is not None:
             self._spread({vpc_of(attachment)}, holder.partition("/")[0])
         if (dpu := dpu_in(body)) is not None:
-            self._queues.dpus.add_after(dpu, SETTLE_SECONDS)
+            self._queues.dpus.add_first_after(dpu, SETTLE_SECONDS)
             if new is None:
                 self._queue_attachments_on(dpu)
         if new is None:
             self._queue_claims(self._lookups.released_by_vni.get(vni_in(body)))
 
     def server_changed(self, key: str, old: Maybe, new: Maybe) -> None:
+        if _boot_part(old) != _boot_part(new):
+            for each in self._lookups.dpus_by_host.get(key):
+                self._queues.dpus.add(each["metadata"]["name"])
         if _server_part(old) == _server_part(new):
             return
         self._queue_changed(self._lookups.attachments_by_server.get(key))
@@ -268,3 +271,9 @@ def _server_part(body: Maybe) -> Any:
         return None
     fields = ("tenant", "bootMACAddress", "networkQuarantined", "acceptance", "dpu")
     return body["metadata"]["uid"], *(spec.get(each) for each in fields)
+
+
+def _boot_part(body: Maybe) -> Any:
+    """What a DPU is told of the host that boots through it."""
+    spec = spec_of(body)
+    return spec.get("acceptance"), spec.get("bootMACAddress"), ((body or {}).get("status") or {}).get("address")

@@ -12,6 +12,7 @@ from typing import Any
 
 from provisioner.api.codec import to_json
 from provisioner.api.dpu_network import DPUNetworkSpec, PortStatus
+from provisioner.network.agent.boot.plane import BootingHost, ServedBoot
 from provisioner.network.agent.dhcp.served import ServedPort
 from provisioner.network.agent.follow import LOOK_SECONDS, SAY_AGAIN_SECONDS, Agent
 from provisioner.network.agent.result import Enforced, Problem
@@ -54,6 +55,9 @@ class FakeKernel:
         self.is_isolated = True
         return True
 
+    def boot(self) -> ServedBoot | None:
+        return self.answer.boot
+
     def served(self) -> tuple[ServedPort, ...]:
         return (HOST,) if self.answer.served else ()
 
@@ -69,12 +73,14 @@ class Dpu:
         self.said: list[str] = []
         self.now = 1_800_000_000.0
         self.serves: list[tuple[ServedPort, ...]] = []
+        self.boots: list[ServedBoot | None] = []
         self.agent = Agent(
             self.kernel,
             self._write,
             self.said.append,
             lambda: self.now,
             serve=lambda ports: self.serves.append(tuple(ports)),
+            serve_boot=self.boots.append,
         )
 
     def _write(self, change: Mapping[str, Any]) -> None:
@@ -213,6 +219,18 @@ def test_hosts_may_ask_for_their_addresses_while_their_ports_pass() -> None:
     dpu.agent.take(None)
     dpu.agent.look()
     assert dpu.serves == [(HOST,), ()]
+
+
+def test_a_host_boots_by_it_as_long_as_the_kernel_has_its_plane() -> None:
+    dpu = Dpu()
+    boots = ServedBoot(BootingHost("pf0", HOST.mac, IPv4Address("10.80.0.21")), "vpc-boot")
+    for answer in (AGREES, replace(AGREES, boot=boots), AGREES):
+        dpu.kernel.answer = answer
+        dpu.sees(1)
+        dpu.agent.look()
+    dpu.agent.take(None)
+    dpu.agent.look()
+    assert dpu.boots == [None, boots, None, None]
 
 
 def test_an_agent_that_cannot_read_its_network_lets_hosts_ask_whom_the_one_before_it_let_pass() -> None:

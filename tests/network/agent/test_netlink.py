@@ -15,12 +15,12 @@ from provisioner.network.agent.netlink.entries import (
     GET_ADDRESS,
     GET_NEIGHBOUR,
     GET_ROUTE,
+    RouteReader,
     dump_neighbours,
     dump_routes,
     read_addresses,
     read_fdb,
     read_neighbours,
-    read_routes,
     route,
 )
 from provisioner.network.agent.netlink.socket import NetlinkSocket
@@ -62,7 +62,7 @@ def dumped() -> set[Entry]:
     with NetlinkSocket() as kernel:
         found: set[Entry] = set(read_addresses(kernel.dump(GET_ADDRESS, DUMP_ADDRESSES), devices))
         for family in (socket.AF_INET, socket.AF_INET6):
-            found |= set(read_routes(kernel.dump(GET_ROUTE, dump_routes(family)), devices, tables))
+            found |= set(RouteReader(devices, tables).read(kernel.dump(GET_ROUTE, dump_routes(family))))
             found |= set(read_neighbours(kernel.dump(GET_NEIGHBOUR, dump_neighbours(family)), devices))
         found |= set(read_fdb(kernel.dump(GET_NEIGHBOUR, dump_neighbours(AF_BRIDGE)), devices))
     return {
@@ -87,6 +87,27 @@ def test_what_is_put_is_read_back_and_what_is_removed_is_gone(network: Rack) -> 
         assert carry_out([Remove(HOME, entry) for entry in ENTRIES]) == [], "what is not there is gone already"
 
     dpu.inside(put_and_remove)
+
+
+def test_a_route_that_has_gone_or_changed_is_not_told_from_the_dump_before(network: Rack) -> None:
+    dpu = a_dpu(network)
+    stays, goes = Route("10.1.0.3/32", "pf0hpf", metric=64), Route("10.1.0.5/32", "pf0hpf", metric=64)
+    wider = Route("10.1.0.3/32", "pf0hpf", metric=64, mtu_bytes=1450)
+
+    def three_dumps() -> None:
+        reader = RouteReader({socket.if_nametoindex("pf0hpf"): "pf0hpf"}, frozenset())
+
+        def read() -> set[Route]:
+            with NetlinkSocket() as kernel:
+                return set(reader.read(kernel.dump(GET_ROUTE, dump_routes(socket.AF_INET))))
+
+        assert carry_out([Put(HOME, stays), Put(HOME, goes)]) == []
+        assert read() == read() == {stays, goes}
+        assert carry_out([Remove(HOME, goes), Put(HOME, wider)]) == []
+        assert read() == {wider}
+        assert not reader.is_for({}, frozenset()), "an index may be another device's by then"
+
+    dpu.inside(three_dumps)
 
 
 def test_of_a_batch_of_several_writes_the_refused_are_told_and_the_others_carried_out(network: Rack) -> None:

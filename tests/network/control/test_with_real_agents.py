@@ -17,6 +17,7 @@ from provisioner.api import VPC, DPUNetwork, Server, VPCAttachment
 from provisioner.api.dpu_network import DPUNetworkSpec
 from provisioner.cluster.resources import of
 from provisioner.lab.control_plane.kubelet_files import join_as
+from provisioner.network.agent.boot.plane import ServedBoot
 from provisioner.network.agent.dhcp.served import ServedPort
 from provisioner.network.agent.enforce import Enforcer
 from provisioner.network.agent.follow import follow
@@ -50,6 +51,9 @@ class InNamespace:
 
     def isolate_unless_enforced(self) -> bool:
         return self.dpu.inside(self.enforcer.isolate_unless_enforced)
+
+    def boot(self) -> ServedBoot | None:
+        return None
 
     def served(self) -> tuple[ServedPort, ...]:
         return self.dpu.inside(self.enforcer.served)

@@ -18,7 +18,7 @@ from scapy.packet import Packet
 
 from provisioner.api.dpu_network import DPUVPC, DPUPort
 from provisioner.network.agent.naming import GATEWAY_MAC, router_mac
-from tests.network.agent.rack import DPU, Host, Namespace, Rack, mac_of
+from tests.network.agent.rack import DOMAINS, DPU, Host, Namespace, Rack, mac_of
 from tests.network.agent.specs import BLUE, ONE, RED, TWO, port, spec, vpc
 from tests.network.isolation.frames import count_heard, ear, frame, is_heard, send, udp
 
@@ -75,8 +75,24 @@ def without_filters(dpu: DPU, vni: int | None = None) -> None:
     if vni is None:
         dpu.output("nft", "flush", "ruleset")
     else:
-        dpu.in_domain(vni, "nft", "flush", "ruleset")
+        if DOMAINS == "vrf":
+            without_domains(dpu)
+        else:
+            dpu.in_domain(vni, "nft", "flush", "ruleset")
         dpu.in_domain(vni, "sh", "-c", "for f in /proc/sys/net/ipv4/conf/*/rp_filter; do echo 0 > $f; done")
+
+
+def without_domains(dpu: DPU) -> None:
+    """Take away all filters but that of the underlay, which is in one table with those of VRFs."""
+    listed = json.loads(dpu.output("nft", "-j", "list", "ruleset"))["nftables"]
+    words = []
+    for chain in (each["chain"] for each in listed if "chain" in each):
+        if chain["name"] != "underlay" and not chain["name"].startswith(("vxlan_", "vni_")):
+            named = f"{chain['family']} {chain['table']} {chain['name']}"
+            words.append(f"flush chain {named}")
+            if "hook" in chain:
+                words.append(f"chain {named} {{ policy accept; }}")
+    assert dpu.run("nft", "-f", "-", stdin="\n".join(words)).returncode == 0
 
 
 def test_same_addresses_in_two_tenants_are_two_pairs_of_hosts(tenants: Tenants) -> None:
@@ -132,7 +148,8 @@ def test_a_host_cannot_send(tenants: Tenants, forged: Callable[[Tenants], Packet
 
 def neighbour(tenants: Tenants) -> str:
     """The hardware address that the first DPU has for its blue host, if it has one."""
-    words = tenants.one.in_domain(BLUE, "ip", "-4", "neigh", "show", HERE[0]).split()
+    device = tenants.one.ports["pf0"]
+    words = tenants.one.in_domain(BLUE, "ip", "-4", "neigh", "show", HERE[0], "dev", device).split()
     return words[words.index("lladdr") + 1] if "lladdr" in words else ""
 
 
@@ -156,7 +173,7 @@ def test_a_host_cannot_give_its_address_another_mac_by_arp(tenants: Tenants) -> 
 
 def default_routes(tenants: Tenants) -> str:
     device = tenants.one.ports["pf0"]
-    return tenants.one.in_domain(BLUE, "ip", "-6", "route", "show", "default", "dev", device)
+    return tenants.one.in_domain(BLUE, "ip", "-6", "route", "show", "table", "all", "default", "dev", device)
 
 
 def test_a_host_cannot_announce_itself_as_a_router(tenants: Tenants) -> None:
@@ -202,7 +219,7 @@ def test_a_storm_of_a_host_is_answered_in_measure(tenants: Tenants) -> None:
 def tunnelled(vni: int, *, mac_of_dpu: str, source: str = THERE[0]) -> Packet:
     """In a tunnel's datagram, a packet to the host behind the first DPU."""
     inner = Ether(src=router_mac(TWO), dst=router_mac(ONE)) / udp(source, HERE[0])
-    outer = Ether(dst=mac_of_dpu) / udp(STRANGER, ONE)
+    outer = Ether(src="02:00:00:00:00:63", dst=mac_of_dpu) / udp(STRANGER, ONE)
     outer[UDP].dport = 4789
     outer[UDP].remove_payload()
     return outer / VXLAN(vni=vni, flags=8) / inner

@@ -27,12 +27,17 @@ MESSAGE_TYPE: Final = 53
 SERVER_IDENTIFIER: Final = 54
 RENEWAL_TIME: Final = 58
 REBINDING_TIME: Final = 59
+VENDOR_CLASS: Final = 60
 CLIENT_IDENTIFIER: Final = 61
+TFTP_SERVER_NAME: Final = 66
+BOOT_FILE: Final = 67
+USER_CLASS: Final = 77
+CLIENT_ARCHITECTURE: Final = 93
 _PAD, _END = 0, 255
 
 NO_ADDRESS: Final = IPv4Address(0)
-_HEADER: Final = struct.Struct("!4BI2H4s4s4s4s6s10x192x4s")
-"""op, htype, hlen, hops; xid; secs, flags; ciaddr, yiaddr, siaddr, giaddr; chaddr; sname and file; the cookie."""
+_HEADER: Final = struct.Struct("!4BI2H4s4s4s4s6s10x64x128s4s")
+"""op, htype, hlen, hops; xid; secs, flags; ciaddr, yiaddr, siaddr, giaddr; chaddr; sname; file; the cookie."""
 _REQUEST, _REPLY = 1, 2
 _ETHERNET, _MAC_BYTES = 1, 6
 _COOKIE: Final = b"\x63\x82\x53\x63"
@@ -58,7 +63,8 @@ _OF_CLIENTS: Final = frozenset((Kind.DISCOVER, Kind.REQUEST, Kind.DECLINE, Kind.
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """What a host says. `has`: the address that it uses already (ciaddr), 0.0.0.0 if none; `requested` and `server`:
-    what options 50 and 54 name; `identifier`: option 61 as it came."""
+    what options 50 and 54 name; `identifier`, `vendor_class`, `user_class`, `architecture`: options 61, 60, 77 and 93
+    as they came."""
 
     kind: Kind
     transaction: int
@@ -68,24 +74,30 @@ class Request:
     server: IPv4Address | None = None
     wants_broadcast: bool = False
     identifier: bytes | None = None
+    vendor_class: bytes = b""
+    user_class: bytes = b""
+    architecture: bytes = b""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:
-    """What it is answered, and to which address. `gives`: yiaddr, 0.0.0.0 if none; `options`: beside the type."""
+    """What it is answered, and to which address. `gives`: yiaddr, 0.0.0.0 if none; `options`: beside the type;
+    `next_server`, `file`: what BIOS firmware reads of a boot file, 127 bytes at most."""
 
     kind: Kind
     request: Request
     to: IPv4Address
     gives: IPv4Address = NO_ADDRESS
     options: tuple[tuple[int, bytes], ...] = ()
+    next_server: IPv4Address = NO_ADDRESS
+    file: bytes = b""
 
 
 def decode(data: bytes) -> Request | None:
     """None: it is no request of an Ethernet client that came without a relay. Never raises."""
     if not _HEADER.size <= len(data) <= LONGEST_REQUEST:
         return None
-    op, htype, hlen, _, transaction, _, flags, has, _, _, relay, mac, cookie = _HEADER.unpack_from(data)
+    op, htype, hlen, _, transaction, _, flags, has, _, _, relay, mac, _, cookie = _HEADER.unpack_from(data)
     if (op, htype, hlen, cookie) != (_REQUEST, _ETHERNET, _MAC_BYTES, _COOKIE) or IPv4Address(relay) != NO_ADDRESS:
         return None
     options = _read_options(data)
@@ -106,6 +118,9 @@ def decode(data: bytes) -> Request | None:
         server=IPv4Address(server) if server is not None else None,
         wants_broadcast=bool(flags & _BROADCAST),
         identifier=identifier if identifier and len(identifier) <= 255 else None,
+        vendor_class=options.get(VENDOR_CLASS, b"")[:255],
+        user_class=options.get(USER_CLASS, b"")[:255],
+        architecture=options.get(CLIENT_ARCHITECTURE, b"")[:255],
     )
 
 
@@ -122,9 +137,10 @@ def encode(reply: Reply) -> bytes:
         _BROADCAST if request.wants_broadcast else 0,
         request.has.packed if reply.kind is Kind.ACK else NO_ADDRESS.packed,
         reply.gives.packed,
-        NO_ADDRESS.packed,
+        reply.next_server.packed,
         NO_ADDRESS.packed,
         bytes.fromhex(request.mac.replace(":", "")),
+        reply.file,
         _COOKIE,
     )
     options = [(MESSAGE_TYPE, bytes((reply.kind,))), *reply.options]

@@ -29,8 +29,17 @@ _DST, _OIF, _GATEWAY, _PRIORITY, _METRICS, _TABLE, _VIA = 1, 4, 5, 6, 8, 15, 18
 _METRIC_MTU: Final = 2
 _ONLINK, _CLONED = 4, 0x200
 _STATIC: Final = 4
-_SCOPE_LINK, _SCOPE_ANY = 253, 255
-_KINDS: Final[dict[int, RouteKind]] = {1: "unicast", 6: "blackhole", 7: "unreachable", 8: "prohibit", 9: "throw"}
+_SCOPE_LINK, _SCOPE_HOST, _SCOPE_ANY = 253, 254, 255
+_BY_KERNEL: Final = 2
+"""What made a route: of addresses the kernel makes local ones by itself."""
+_KINDS: Final[dict[int, RouteKind]] = {
+    1: "unicast",
+    2: "local",
+    6: "blackhole",
+    7: "unreachable",
+    8: "prohibit",
+    9: "throw",
+}
 _KIND_NUMBERS: Final = {kind: number for number, kind in _KINDS.items()}
 LOCAL_TABLE: Final = 255
 
@@ -85,7 +94,7 @@ def route(found: Route, index_of: IndexOf, *, wanted: bool) -> Request:
         0,
         found.table if found.table <= LOCAL_TABLE else 0,
         _STATIC if wanted else 0,
-        _SCOPE_ANY if not wanted else _SCOPE_LINK if is_near else 0,
+        _SCOPE_ANY if not wanted else _SCOPE_HOST if found.kind == "local" else _SCOPE_LINK if is_near else 0,
         _KIND_NUMBERS[found.kind],
         _ONLINK if found.gateway is not None and wanted else 0,
     )
@@ -130,24 +139,42 @@ def read_addresses(bodies: Iterable[bytes], devices: Mapping[int, str]) -> Itera
             yield Address(devices[index], _text(family, packed), length)
 
 
-def read_routes(bodies: Iterable[bytes], devices: Mapping[int, str], tables: frozenset[int]) -> Iterator[Route]:
-    """Those of `tables`, and, of every table but the kernel's local one, those by `devices`."""
-    for body in bodies:
-        family, length, _, _, table, _, _, number, flags = _RTMSG.unpack_from(body)
+class RouteReader:
+    """Reads routes: those of `tables`, and, of every table but the kernel's local one, those by `devices`.
+
+    It knows what it has read last: most of a table comes again, byte by byte, in the next dump.
+    """
+
+    def __init__(self, devices: Mapping[int, str], tables: frozenset[int]) -> None:
+        self._devices = dict(devices)
+        self._tables = tables
+        self._known: dict[bytes, Route | None] = {}
+
+    def is_for(self, devices: Mapping[int, str], tables: frozenset[int]) -> bool:
+        return self._devices == devices and self._tables == tables
+
+    def read(self, bodies: Iterable[bytes]) -> Iterator[Route]:
+        """Of one whole dump."""
+        before = self._known
+        self._known = {body: before[body] if body in before else self._route(body) for body in bodies}
+        return (route for route in self._known.values() if route is not None)
+
+    def _route(self, body: bytes) -> Route | None:
+        family, length, _, _, table, maker, _, number, flags = _RTMSG.unpack_from(body)
         kind = _KINDS.get(number)
-        if kind is None or flags & _CLONED:
-            continue
+        if kind is None or flags & _CLONED or (kind == "local" and maker == _BY_KERNEL):
+            return None
         found = attributes(body, _RTMSG.size)
         table = _u32(found.get(_TABLE)) or table
         index = _u32(found.get(_OIF))
-        if table not in tables and (index not in devices or table == LOCAL_TABLE):
-            continue
+        if table not in self._tables and (index not in self._devices or table == LOCAL_TABLE):
+            return None
         size = 4 if family == socket.AF_INET else 16
         gateway = found.get(_GATEWAY)
-        mtu = attributes(found.get(_METRICS, b"")).get(_METRIC_MTU)
-        yield Route(
+        mtu = attributes(found[_METRICS]).get(_METRIC_MTU) if _METRICS in found else None
+        return Route(
             destination=f"{_text(family, found.get(_DST, bytes(size)))}/{length}",
-            device=devices.get(index, f"index {index}") if index and kind == "unicast" else None,
+            device=self._devices.get(index, f"index {index}") if index and kind in ("unicast", "local") else None,
             gateway=_text(family, gateway) if gateway else "another family's" if _VIA in found else None,
             table=table,
             metric=_u32(found.get(_PRIORITY)),

@@ -8,6 +8,8 @@ from typing import Final
 
 HEADER: Final = struct.Struct("=IHHII")
 _ATTRIBUTE: Final = struct.Struct("=HH")
+_U32: Final = struct.Struct("=HHI")
+_PADDING: Final = (b"", b"\0\0\0", b"\0\0", b"\0")
 _TYPE_MASK: Final = 0x3FFF  # the two highest bits say nested and network byte order
 
 REQUEST, ACK = 0x1, 0x4
@@ -18,7 +20,8 @@ DUMP_INTERRUPTED: Final = 0x10
 
 def attribute(kind: int, value: bytes) -> bytes:
     """One attribute, padded to four bytes."""
-    return _ATTRIBUTE.pack(4 + len(value), kind) + value + b"\0" * (-len(value) % 4)
+    size = len(value)
+    return _ATTRIBUTE.pack(4 + size, kind) + value + _PADDING[size % 4]
 
 
 def text(kind: int, value: str) -> bytes:
@@ -30,7 +33,7 @@ def u8(kind: int, value: int) -> bytes:
 
 
 def u32(kind: int, value: int) -> bytes:
-    return attribute(kind, struct.pack("=I", value))
+    return _U32.pack(_U32.size, kind, value)
 
 
 def message(kind: int, flags: int, sequence: int, body: bytes) -> bytes:

@@ -60,22 +60,28 @@ _ASKING: Final = at_most(20, 20)
 """Enough for a host with two gateways, and little enough for a storm to cost nothing."""
 
 
-def isolated_port(function: str, device: str) -> Chain:
-    """Drops all that comes from the host."""
-    return Chain("netdev", chain_name(function), Hook("ingress", _PRIORITY, "drop", device))
+def isolated_port(function: str, device: str, boot: Sequence[Rule] = (), mac: str = "") -> Chain:
+    """Drops all that comes from the host, but what is the boot plane's. `boot`, `mac`: of a host that boots by it."""
+    rules = (*_first(mac), *boot) if boot else ()
+    return Chain("netdev", chain_name(function), Hook("ingress", _PRIORITY, "drop", device), rules)
 
 
-def guarded_port(port: Port, device: str) -> Chain:
-    rules: list[Rule] = [
-        rule(match(field("ether", "type"), one_of(["8021q", "8021ad"])), DROP),
-        rule(differs(field("ether", "saddr"), port.mac), DROP),
-        rule(match(field("udp", "sport"), one_of(_DHCP_SERVERS)), DROP),
-    ]
+def guarded_port(port: Port, device: str, boot: Sequence[Rule] = ()) -> Chain:
+    """`boot`: of a host that boots by this port."""
+    rules: list[Rule] = [*_first(port.mac), *boot]
     if port.of_version(4):
         rules += [*dhcp_at_port(port), *_ipv4(port)]
     if port.of_version(6):
         rules += _ipv6(port)
     return Chain("netdev", chain_name(port.function), Hook("ingress", _PRIORITY, "drop", device), tuple(rules))
+
+
+def _first(mac: str) -> list[Rule]:
+    return [
+        rule(match(field("ether", "type"), one_of(["8021q", "8021ad"])), DROP),
+        rule(differs(field("ether", "saddr"), mac), DROP),
+        rule(match(field("udp", "sport"), one_of(_DHCP_SERVERS)), DROP),
+    ]
 
 
 def chain_name(function: str) -> str:

@@ -15,7 +15,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_network
 from typing import Any, Final
 
 from provisioner.api.codec import to_json
-from provisioner.api.dpu_network import DPUVPC, DPUNetworkSpec, RemotePrefixes
+from provisioner.api.dpu_network import DPUVPC, DPUNetworkSpec, HostBoot, RemotePrefixes
 from provisioner.network.control.compile.room import fitting_domains, fitting_ports, isolated, tenant_of
 from provisioner.network.control.compile.view import VPCView, port_of, prefix_order
 
@@ -27,14 +27,18 @@ MOST_KEPT: Final = 8
 """Of what a VPC reaches, for each set of peers."""
 
 
-def compile_network(dpu: str, vtep: str, views: Mapping[str, VPCView]) -> DPUNetworkSpec:
+def compile_network(
+    dpu: str, vtep: str, views: Mapping[str, VPCView], host_boot: HostBoot | None = None
+) -> DPUNetworkSpec:
     """`views`: by key, at least the VPCs with an endpoint on `dpu`, and their peers; others do not matter."""
     found = _domains(dpu, views)
     domains, left_out = fitting_domains(_domain(dpu, each, found) for each in found.values())
     ports = [port_of(each, view.vni) for view in views.values() for each in view.here(dpu)]
     told = (isolated(each) if each.vni in left_out else each for each in ports)
     tenants = {each.vni: tenant_of(each) for each in domains}
-    return DPUNetworkSpec(vtep_address=vtep, vpcs=tuple(domains), ports=tuple(fitting_ports(told, tenants)))
+    return DPUNetworkSpec(
+        vtep_address=vtep, vpcs=tuple(domains), ports=tuple(fitting_ports(told, tenants)), host_boot=host_boot
+    )
 
 
 def to_object(spec: DPUNetworkSpec) -> dict[str, Any]:

@@ -1,0 +1,189 @@
+"""What answers in the boot plane: DHCP, TFTP, HTTP and the two passages, as long as there is a host that boots by it.
+
+Listeners are opened in the plane's namespace; what they fetch goes by the DPU's own uplink.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from provisioner.network.agent.boot import dhcp
+from provisioner.network.agent.boot.listeners import Listener, datagrams, listening, pass_on
+from provisioner.network.agent.boot.plane import (
+    HOST_LINK,
+    HTTP_PORT,
+    TFTP_PORT,
+    TRANSFER_PORTS,
+    BootingHost,
+    BootServices,
+    ServedBoot,
+)
+from provisioner.network.agent.boot.proxy import Proxy
+from provisioner.network.agent.boot.tftp import Fault, ReadRequest, read_request, transfer
+from provisioner.network.agent.dhcp.served import ServedPort
+from provisioner.network.agent.dhcp.wire import LONGEST_REQUEST, decode, encode
+from provisioner.network.agent.namespaces import inside
+from provisioner.network.agent.state import Place
+
+MOST_REQUESTS: Final = 16
+MOST_JOINS: Final = 4
+MOST_TO_API_SERVER: Final = 64
+"""Connections at a time. A kubelet has one, and a few more for `kubectl logs` and its pods."""
+_SERVER_PORT, _CLIENT_PORT = 67, 68
+_PACKET_INFO: Final = 8
+_ANY: Final = ""
+_OWN_NAMESPACE: Final = Path("/proc/thread-self/ns/net")
+
+
+class BootServer:
+    """Serves the host of the last `serve`, until `stop`. Its methods are for one thread, that in whose namespace the
+    uplink is."""
+
+    def __init__(self, services: BootServices, proxy: Proxy, say: Callable[[str], None]) -> None:
+        self._services, self._proxy, self._say = services, proxy, say
+        self._key: tuple[BootingHost, int] | None = None
+        self._link: int | None = None
+        self._dhcp: socket.socket | None = None
+        self._open: contextlib.ExitStack | None = None
+        self._port: ServedPort | None = None
+        self._fault = ""
+
+    def serve(self, boot: ServedBoot | None) -> None:
+        """From now on this host and no other; None: no host. What goes wrong is said, and tried again by the next."""
+        self._port = boot.port if boot is not None else None
+        try:
+            if boot is None:
+                self.stop()
+                return
+            namespace, link = _whereabouts(boot.plane)
+            if (boot.host, namespace) != self._key:
+                self.stop()
+                self._start(boot.host, boot.plane)
+                self._key = boot.host, namespace
+            if link != self._link:
+                self._start_dhcp(boot.host, boot.plane)
+                self._link = link
+            self._fault = ""
+        except OSError as error:
+            self.stop()
+            if str(error) != self._fault:
+                self._fault = str(error)
+                self._say(f"the boot of the host is not served: {error}; trying again")
+
+    def stop(self) -> None:
+        """Close everything."""
+        self._key = self._link = None
+        if self._dhcp is not None:
+            _end(self._dhcp)
+            self._dhcp = None
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def _start(self, host: BootingHost, plane: Place) -> None:
+        """Raises: OSError."""
+        boot_host, peer = str(self._services.boot_host), host.address
+        with contextlib.ExitStack() as stack, inside(plane):
+            http = stack.enter_context(listening(_ANY, HTTP_PORT, MOST_REQUESTS))
+            passages = [
+                (stack.enter_context(listening(str(address), port, MOST_JOINS)), (str(target), target_port), port)
+                for (address, port), (target, target_port) in self._services.passages.items()
+            ]
+            asked = stack.enter_context(datagrams(boot_host, TFTP_PORT))
+            transfers = [stack.enter_context(datagrams(boot_host, port)) for port in TRANSFER_PORTS]
+            self._open = stack.pop_all()
+        listener = Listener("boot-http", http, peer, MOST_REQUESTS, lambda each: self._proxy.answer(each, host))
+        self._open.callback(listener.close)
+        for opened, target, port in passages:
+            most = MOST_JOINS if port == self._services.join_port else MOST_TO_API_SERVER
+            self._open.callback(Listener("boot-passage", opened, peer, most, partial(pass_on, target=target)).close)
+        self._open.callback(partial(_end, asked))
+        files = partial(self._files, asked, transfers, host)
+        threading.Thread(target=files, name="boot-tftp", daemon=True).start()
+
+    def _start_dhcp(self, host: BootingHost, plane: Place) -> None:
+        """Broadcasts leave by a device: where that was made anew, as its port has moved, so is this. Connections go on.
+
+        Raises: OSError.
+        """
+        if self._dhcp is not None:
+            _end(self._dhcp)
+            self._dhcp = None
+        with inside(plane):
+            self._dhcp = datagrams(_ANY, _SERVER_PORT, HOST_LINK)
+        leases = partial(self._leases, self._dhcp, host)
+        threading.Thread(target=leases, name="boot-dhcp", daemon=True).start()
+
+    def _leases(self, opened: socket.socket, host: BootingHost) -> None:
+        _, router = dhcp.network_of(host.address)
+        while True:
+            try:
+                data = opened.recv(LONGEST_REQUEST + 1)
+            except OSError:
+                return
+            if not data:  # shut down; a datagram that is empty says nothing, either
+                if opened.fileno() < 0:
+                    return
+                continue
+            request = decode(data)
+            reply = dhcp.answer(request, host, self._services, self._port) if request is not None else None
+            if reply is not None:
+                source = struct.pack("=i4s4s", 0, router.packed, bytes(4))
+                with contextlib.suppress(OSError):
+                    opened.sendmsg(
+                        [encode(reply)], [(socket.IPPROTO_IP, _PACKET_INFO, source)], 0, (str(reply.to), _CLIENT_PORT)
+                    )
+
+    def _files(self, opened: socket.socket, transfers: list[socket.socket], host: BootingHost) -> None:
+        free = list(transfers)
+        lock = threading.Lock()
+
+        def send(by: socket.socket, client: tuple[str, int], request: ReadRequest | Fault) -> None:
+            try:
+                if isinstance(request, Fault):
+                    by.sendto(request.encode(), client)
+                    return
+                content = self._proxy.first_stage(request.name)
+                if content is None:
+                    by.sendto(Fault(0, "the boot host did not give it").encode(), client)
+                else:
+                    transfer(by, client, request, content)
+            except OSError:
+                pass  # closed
+            finally:
+                with lock:
+                    free.append(by)
+
+        while True:
+            try:
+                data, client = opened.recvfrom(1024)
+            except OSError:
+                return
+            if client is None:  # shut down
+                return
+            request = read_request(data)
+            if client[0] != str(host.address) or request is None:
+                continue
+            with lock:
+                by = free.pop() if free else None
+            if by is not None:  # else it asks again
+                threading.Thread(target=send, args=(by, client, request), name="boot-file", daemon=True).start()
+
+
+def _whereabouts(plane: Place) -> tuple[int, int]:
+    """By which a namespace, and its device, that were made anew are told from the ones before. Raises: OSError."""
+    with inside(plane):
+        return _OWN_NAMESPACE.stat().st_ino, socket.if_nametoindex(HOST_LINK)
+
+
+def _end(opened: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        opened.shutdown(socket.SHUT_RDWR)
+    opened.close()

@@ -1,0 +1,27 @@
+"""The attacks of tests/network/isolation once more, where VPCs are VRFs: on the kernel of an image, in a machine."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+from provisioner.image.build import Built
+from tests.network.vrf.guest import ENDED, run_tests
+from tests.tools import lab_tools
+
+ATTACKS: Final = "tests/network/isolation/test_attacks.py"
+STORM: Final = f"--deselect={ATTACKS}::test_a_storm_of_a_host_is_answered_in_measure"
+"""Emulated, no storm is fast enough."""
+SOME: Final = "same_addresses or IPv4 or stranger or not_its_own"
+
+
+def test_tenants_are_kept_apart_by_vrfs_as_by_namespaces(built: Built, tmp_path: Path) -> None:
+    """A part of the attacks; all of them with ISOLATION=whole, as in `make soak`, which takes twice as long or more."""
+    chosen = [] if os.environ.get("ISOLATION") == "whole" else ["-k", f"'{SOME}'"]
+    said = run_tests(lab_tools(), built.folder, tmp_path, ["-q", ATTACKS, STORM, *chosen], VPC_DOMAINS="vrf")
+    ended = re.search(rf"{ENDED}(\d+)", said)
+    assert ended is not None, said[-4000:]
+    assert ended[1] == "0", said[-8000:]
+    assert re.search(r"\d+ passed", said), said[-2000:]
