@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from provisioner.api.errors import ProvisionerError
 from provisioner.cli.lab.parts import Report, build_demo_image, demo_state, obtain_parts
 from provisioner.cli.progress import Progress
-from provisioner.lab.tools import obtain_tools
+from provisioner.lab.tools import ARM64_PACKAGES, obtain_tools
 from tests.jobs.slurm_site import PACKAGES as SLURM
 from tests.tools import IN_CI
 
@@ -20,12 +20,13 @@ def main() -> int:
     """Exit status: 0; in CI, where nothing may be absent, 1 if something is."""
     state = demo_state("tests")
     try:
-        # Slurm's chroot comes over the network while Kubernetes is compiled.
-        with Progress() as progress, ThreadPoolExecutor() as beside:
-            slurm = beside.submit(obtain_tools, state.cache, SLURM)
+        # Slurm's chroot, and QEMU for arm64, come over the network while Kubernetes is compiled.
+        with Progress() as progress, ThreadPoolExecutor(max_workers=1) as beside:
+            others = [beside.submit(obtain_tools, state.cache, each) for each in (SLURM, ARM64_PACKAGES)]
             _, binaries = obtain_parts(state, Report(progress))
-            build_demo_image(state, binaries, Report(progress))
-            slurm.result()
+            build_demo_image(state, binaries.kubelet, Report(progress))
+            for each in others:
+                each.result()
     except ProvisionerError as error:
         print(f"tests: {error}")
         return 1 if IN_CI else 0

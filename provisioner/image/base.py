@@ -15,6 +15,7 @@ from typing import Final
 
 from provisioner.api.errors import NeedsHuman
 from provisioner.image.command import clean_environment, run
+from provisioner.image.foreign import Foreign
 from provisioner.image.modules import KernelModules, Module, render_aliases, render_dependencies
 from provisioner.image.plan import DEBS, KEYRINGS, Choices, bootstrap_command
 from provisioner.image.recipe import Recipe
@@ -61,7 +62,7 @@ class Base:
         return loaded
 
 
-def build_base(recipe: Recipe, choices: Choices, folder: Path) -> Base:
+def build_base(recipe: Recipe, choices: Choices, folder: Path, foreign: Foreign) -> Base:
     """Install, unpack and trim into `folder`, which must not exist; it appears there only when it is whole.
 
     Raises: NeedsHuman if the archive cannot be reached or lacks a package.
@@ -74,7 +75,7 @@ def build_base(recipe: Recipe, choices: Choices, folder: Path) -> Base:
     _check_keyring(choices)
     archives = ", ".join(sorted({f"{archive.uri} ({archive.suite})" for archive in choices.archives}))
     run(
-        bootstrap_command(recipe, choices, base.root),
+        foreign.command(bootstrap_command(recipe, choices, base.root)),
         hint=f"the package archive {archives} must be reachable from here and have these packages: check network and "
         f"proxy (apt's own settings apply), or name another archive with --mirror; log: {work / 'bootstrap.log'}",
         environment=environment,
@@ -87,8 +88,8 @@ def build_base(recipe: Recipe, choices: Choices, folder: Path) -> Base:
     kernel_modules = KernelModules(release)
     _write_versions(base, release.name)
     remove(base.root, recipe.root.remove)
-    _install_modules(base, kernel_modules, recipe, environment)
-    _compile_python(base.root, environment)
+    _install_modules(base, kernel_modules, recipe, foreign, environment)
+    _compile_python(base.root, foreign, environment)
     _forget_build(base.root)
     shutil.rmtree(kernel_tree)
     work.rename(folder)
@@ -155,7 +156,9 @@ def remove(root: Path, patterns: Iterable[str]) -> None:
                 found.unlink(missing_ok=True)
 
 
-def _install_modules(base: Base, kernel: KernelModules, recipe: Recipe, environment: dict[str, str]) -> None:
+def _install_modules(
+    base: Base, kernel: KernelModules, recipe: Recipe, foreign: Foreign, environment: dict[str, str]
+) -> None:
     release = kernel.folder.name
     for_root, for_stage1 = kernel.choose(recipe.root.modules), kernel.choose(recipe.stage1_modules)
     target = base.root / "usr/lib/modules" / release
@@ -164,13 +167,18 @@ def _install_modules(base: Base, kernel: KernelModules, recipe: Recipe, environm
         shutil.copyfile(kernel.folder / name, target / name)
     # In the root, so that the depmod is the one that fits its modprobe.
     run(
-        ["chroot", str(base.root), "depmod", release],
+        foreign.command(["chroot", str(base.root), "depmod", release]),
         hint="correct the recipe's packages: kmod",
         environment=environment,
     )
-    _write_modules(base.stage1_modules, for_stage1)
-    (base.stage1_modules / "modules.dep").write_text(render_dependencies(for_stage1))
-    (base.stage1_modules / "modules.alias").write_text(render_aliases(for_stage1))
+    install_stage1_modules(base, for_stage1)
+
+
+def install_stage1_modules(base: Base, modules: Mapping[str, Module]) -> None:
+    """Write the modules and what modprobe must know of them, as stage-1 takes them."""
+    _write_modules(base.stage1_modules, modules)
+    (base.stage1_modules / "modules.dep").write_text(render_dependencies(modules))
+    (base.stage1_modules / "modules.alias").write_text(render_aliases(modules))
 
 
 def _write_modules(folder: Path, modules: Mapping[str, Module]) -> None:
@@ -180,14 +188,14 @@ def _write_modules(folder: Path, modules: Mapping[str, Module]) -> None:
         file.write_bytes(module.content)
 
 
-def _compile_python(root: Path, environment: dict[str, str]) -> None:
+def _compile_python(root: Path, foreign: Foreign, environment: dict[str, str]) -> None:
     """Byte-code that Python takes as it is, whatever the times of the files (squashfs makes them all equal)."""
     for cache in list(root.glob("usr/lib/python3*/**/__pycache__")):
         shutil.rmtree(cache)
-    compile_tree(root, "/usr/lib", environment)
+    compile_tree(root, "/usr/lib", foreign, environment)
 
 
-def compile_tree(root: Path, folder: str, environment: dict[str, str]) -> None:
+def compile_tree(root: Path, folder: str, foreign: Foreign, environment: dict[str, str]) -> None:
     """Compile all Python files in `folder` of `root`, with that root's Python."""
     command = [
         "python3",
@@ -203,7 +211,7 @@ def compile_tree(root: Path, folder: str, environment: dict[str, str]) -> None:
         folder,
     ]
     run(
-        ["chroot", str(root), *command],
+        foreign.command(["chroot", str(root), *command]),
         hint="correct the Python sources, or the recipe's packages: python3",
         environment=environment,
     )

@@ -15,13 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from provisioner.api.errors import NeedsHuman, NotFound
+from provisioner.api.server import Architecture
 from provisioner.api.values import Sha256Digest
 from provisioner.image.base import Base, build_base
 from provisioner.image.command import must_be_root, require
+from provisioner.image.elf import read_architecture
 from provisioner.image.finished import store
 from provisioner.image.finished.check import check_image
 from provisioner.image.finished.manifest import FILES, MANIFEST, SIGNATURE, Manifest, digest_of
 from provisioner.image.finished.sign import SecretKey
+from provisioner.image.foreign import Foreign, find_foreign
 from provisioner.image.inputs import base_fingerprint, image_fingerprint
 from provisioner.image.plan import Choices
 from provisioner.image.recipe import Recipe
@@ -57,6 +60,8 @@ class Request:
     output: Path
     cache: Path
     force: bool = False
+    interpreter: Path | None = None
+    """The qemu-user by which programs of another architecture are run, if not the one that is found here."""
 
 
 def build_image(request: Request, report: Report, clock: Callable[[], float] = time.monotonic) -> Built:
@@ -70,6 +75,7 @@ def build_image(request: Request, report: Report, clock: Callable[[], float] = t
                 f"{what} {file} does not exist", hint=f"give the file with --{what.lower().replace(' ', '-')}"
             )
     _refuse_secret(request.ingredients.join_ca)
+    _refuse_foreign(request.ingredients.kubelet, request.choices.architecture)
     base_key = base_fingerprint(request.recipe, request.choices)
     image_key = image_fingerprint(request.recipe, request.choices, request.ingredients, request.key.public, base_key)
     record = request.cache / "built" / image_key
@@ -78,18 +84,19 @@ def build_image(request: Request, report: Report, clock: Callable[[], float] = t
     must_be_root()
     require("mmdebstrap", "mksquashfs", "dpkg-deb", "zstd", "chroot")
     phases = _Phases(report, clock)
-    base = _base(request, base_key, phases)
+    foreign = find_foreign(request.choices.architecture, interpreter=request.interpreter)
+    base = _base(request, base_key, foreign, phases)
     with tempfile.TemporaryDirectory(prefix="image-", dir=_made(request.cache / "work")) as name:
         work = Path(name)
         image = _made(work / "image")
-        assemble_root(request.recipe, base, request.ingredients, request.key.public, work / "root")
+        assemble_root(request.recipe, base, request.ingredients, request.key.public, work / "root", foreign)
         phases.end("root", f"{_tree_bytes(work / 'root') / 1e6:.0f} MB of files")
         pack_root(request.recipe, work / "root", image / FILES["root"])
         phases.end("squashfs", _megabytes(image / FILES["root"]))
-        (image / FILES["stage1"]).write_bytes(pack_stage1(request.recipe, base, request.key.public))
+        (image / FILES["stage1"]).write_bytes(pack_stage1(request.recipe, base, request.key.public, foreign))
         shutil.copyfile(base.kernel, image / FILES["kernel"])
         phases.end("stage-1", f"{_megabytes(image / FILES['stage1'])}, kernel {_megabytes(image / FILES['kernel'])}")
-        manifest = _manifest(request, base, image)
+        manifest = _manifest(request, base, image, foreign)
         text = manifest.encode()
         (image / MANIFEST).write_bytes(text)
         (image / SIGNATURE).write_text(request.key.sign(text))
@@ -110,7 +117,7 @@ def _find_built(record: Path, request: Request) -> Built | None:
     return Built(folder, checked.digest, checked.manifest, reused=True)
 
 
-def _base(request: Request, key: str, phases: _Phases) -> Base:
+def _base(request: Request, key: str, foreign: Foreign, phases: _Phases) -> Base:
     folder = request.cache / "base" / key
     # Two builds at once (a demo and a test) need one base; the second waits for the first.
     with _locked(_made(folder.parent) / f".{key}.lock"):
@@ -120,7 +127,7 @@ def _base(request: Request, key: str, phases: _Phases) -> Base:
             os.utime(folder)
             phases.end("base", "reused: same packages")
             return Base(folder)
-        base = build_base(request.recipe, request.choices, folder)
+        base = build_base(request.recipe, request.choices, folder, foreign)
     _forget_old(folder.parent)
     phases.end("base", f"{request.choices.distribution.identifier}, kernel {base.versions['kernel']}")
     return base
@@ -140,9 +147,9 @@ def _forget_old(bases: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _manifest(request: Request, base: Base, image: Path) -> Manifest:
+def _manifest(request: Request, base: Base, image: Path, foreign: Foreign) -> Manifest:
     files = {key: store.measure(image / name) for key, name in FILES.items()}
-    versions = base.versions | {"kubelet": kubelet_version(request.ingredients.kubelet)}
+    versions = base.versions | {"kubelet": kubelet_version(request.ingredients.kubelet, foreign)}
     return Manifest(
         recipe=request.recipe.name,
         distribution=request.choices.distribution.identifier,
@@ -155,13 +162,14 @@ def _manifest(request: Request, base: Base, image: Path) -> Manifest:
     )
 
 
-def kubelet_version(kubelet: Path) -> str:
+def kubelet_version(kubelet: Path, foreign: Foreign) -> str:
     """`v1.36.3`, as the kubelet itself says. Raises: NeedsHuman if it does not run here."""
+    command = foreign.command([str(kubelet.absolute()), "--version"])
     try:
-        done = subprocess.run([str(kubelet.absolute()), "--version"], capture_output=True, check=True, text=True)
+        done = subprocess.run(command, capture_output=True, check=True, text=True)
     except (OSError, subprocess.CalledProcessError) as error:
         raise NeedsHuman(
-            f"kubelet {kubelet} does not run: {error}", hint="give an executable kubelet of this machine's architecture"
+            f"kubelet {kubelet} does not run: {error}", hint=f"give an executable kubelet for {foreign.architecture}"
         ) from error
     match = re.fullmatch(r"Kubernetes (v\S+)", done.stdout.strip())
     if match is None:
@@ -169,6 +177,13 @@ def kubelet_version(kubelet: Path) -> str:
             f"kubelet {kubelet} says {done.stdout.strip()[:80]!r}, not 'Kubernetes v…'", hint="give a kubelet"
         )
     return match[1]
+
+
+def _refuse_foreign(kubelet: Path, wanted: Architecture) -> None:
+    with kubelet.open("rb") as stream:
+        made_for = read_architecture(stream.read(20))
+    if made_for not in (wanted, None):
+        raise NeedsHuman(f"kubelet {kubelet} is for {made_for}, the image for {wanted}", hint=f"give one for {wanted}")
 
 
 def _refuse_secret(join_ca: Path) -> None:

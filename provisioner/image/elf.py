@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import Final
 
 from provisioner.api.errors import Refused
+from provisioner.api.server import Architecture
 
+_MACHINES: Final[dict[int, Architecture]] = {62: "x86_64", 183: "arm64"}
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
 _DT_NEEDED, _DT_STRTAB = 1, 5
 
@@ -21,6 +24,11 @@ class Linkage:
 
     interpreter: str | None
     needed: tuple[str, ...]
+
+
+def read_architecture(head: bytes) -> Architecture | None:
+    """Of the first 20 bytes of a file: what it was made for; None of what is no program, or for something else."""
+    return _MACHINES.get(int.from_bytes(head[18:20], "little")) if head[:6] == b"\x7fELF\x02\x01" else None
 
 
 def read_linkage(content: bytes) -> Linkage:

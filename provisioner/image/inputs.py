@@ -11,7 +11,7 @@ from provisioner.image.plan import Choices
 from provisioner.image.recipe import Recipe
 from provisioner.image.root import Ingredients, agent_files
 
-_BASE_CODE = ("base.py", "command.py", "modules.py", "plan.py", "recipe.py")
+_BASE_CODE = ("base.py", "command.py", "foreign.py", "modules.py", "plan.py", "recipe.py")
 _HERE = Path(__file__).parent
 
 
@@ -69,7 +69,9 @@ def image_fingerprint(recipe: Recipe, choices: Choices, ingredients: Ingredients
     fingerprint.add("key", key.encode().encode())
     fingerprint.add_file("kubelet", ingredients.kubelet)
     fingerprint.add_file("join CA", ingredients.join_ca)
-    fingerprint.add_files(recipe.folder, recipe.folder.rglob("*"))
-    fingerprint.add_files(ingredients.agent, (ingredients.agent / file for file in agent_files(ingredients.agent)))
+    for folder in recipe.folders:
+        fingerprint.add_files(folder, folder.rglob("*"))
+    agents = agent_files(ingredients.agent, recipe.root.agents)
+    fingerprint.add_files(ingredients.agent, (ingredients.agent / file for file in agents))
     fingerprint.add_files(_HERE, _HERE.rglob("*.py"))
     return fingerprint.hexdigest()

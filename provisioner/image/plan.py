@@ -43,6 +43,7 @@ def bootstrap_command(recipe: Recipe, choices: Choices, target: Path) -> list[st
     return [
         "mmdebstrap",
         "--mode=root",
+        "--skip=check/qemu",  # what it needs arch-test for, foreign.py has seen to
         "--variant=apt",
         "--format=directory",
         f"--architectures={distribution.architectures[architecture]}",

@@ -1,7 +1,11 @@
-"""Recipes are data: `images/<name>/recipe.toml`; beside it `tree/`, which goes into the root, and `stage1/`."""
+"""Recipes are data: `images/<name>/recipe.toml`; beside it `tree/`, which goes into the root, and `stage1/`.
+
+A recipe that `extends` another folder adds to what is there: to each list, to each table, and its files to the trees.
+"""
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,12 +39,16 @@ class Distribution:
 
 @dataclass(frozen=True, kw_only=True)
 class RootRecipe:
-    """The system: what is installed, what is taken out again, and what starts."""
+    """The system: what is installed, what is taken out again, and what starts.
+
+    `agents` are the packages of Python below `provisioner/` that run in it, such as `network/agent`.
+    """
 
     packages: tuple[str, ...]
     remove: tuple[str, ...]
     build_only: tuple[str, ...]
     modules: tuple[str, ...]
+    agents: tuple[str, ...]
     enable: Mapping[str, tuple[str, ...]]
     mask: tuple[str, ...]
     default_target: str
@@ -48,9 +56,9 @@ class RootRecipe:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """One kind of image."""
+    """One kind of image. `folders`: where it is made of, what is extended first."""
 
-    folder: Path
+    folders: tuple[Path, ...]
     name: str
     description: str
     default_distribution: str
@@ -63,12 +71,14 @@ class Recipe:
     squashfs_block_bytes: int
 
     @property
-    def tree(self) -> Path:
-        return self.folder / "tree"
+    def trees(self) -> tuple[Path, ...]:
+        """What goes into the root; a file of a later one replaces that of an earlier one."""
+        return tuple(folder / "tree" for folder in self.folders if (folder / "tree").is_dir())
 
     @property
-    def stage1_tree(self) -> Path:
-        return self.folder / "stage1"
+    def stage1_trees(self) -> tuple[Path, ...]:
+        """What goes into stage-1, alike."""
+        return tuple(folder / "stage1" for folder in self.folders if (folder / "stage1").is_dir())
 
     def distribution(self, name: str | None, architecture: Architecture) -> Distribution:
         """The distribution of that name (the recipe's default if None). Raises: NotFound if the recipe lacks it."""
@@ -89,25 +99,63 @@ class Recipe:
 
 def read_recipe(folder: Path) -> Recipe:
     """Read `folder/recipe.toml`. Raises: NotFound without the file; NeedsHuman with the key that is wrong."""
+    return parse_recipe(*read_data(folder))
+
+
+def read_data(folder: Path) -> tuple[tuple[Path, ...], dict[str, Any]]:
+    """The parsed TOML of a recipe with what it extends, and the folders that it came from, the extended ones first.
+
+    Raises: NotFound without a file; NeedsHuman if one is not TOML, or extends itself.
+    """
+    folders: list[Path] = []
+    data: dict[str, Any] = {}
+    following: Path | None = folder
+    while following is not None:
+        if following in folders:
+            raise NeedsHuman(f"recipe {folder} extends itself", hint="correct `extends`")
+        folders.insert(0, following)
+        own = _read_toml(following)
+        extended = own.pop("extends", None)
+        data = _merged(own, data)
+        following = None
+        if extended is not None:
+            if not isinstance(extended, str):
+                raise NeedsHuman(f"{folders[0]}: extends is {extended!r}", hint="make it a folder, such as ../node")
+            following = Path(os.path.normpath(folders[0] / extended))
+    return tuple(folders), data
+
+
+def _read_toml(folder: Path) -> dict[str, Any]:
     file = folder / "recipe.toml"
     try:
-        data = tomllib.loads(file.read_text())
+        return tomllib.loads(file.read_text())
     except FileNotFoundError as error:
         raise NotFound(
             f"no recipe in {folder}: {file} does not exist", hint="name a folder such as images/gpu-node"
         ) from error
     except tomllib.TOMLDecodeError as error:
         raise NeedsHuman(f"recipe {file} is not TOML: {error}", hint="correct the file") from error
-    return parse_recipe(folder, data)
 
 
-def parse_recipe(folder: Path, data: Mapping[str, Any]) -> Recipe:
+def _merged(extended: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables key by key, lists one behind the other; of anything else, or of two types, the own one."""
+    merged = {**extended, **own}
+    for key in extended.keys() & own.keys():
+        first, second = extended[key], own[key]
+        if isinstance(first, dict) and isinstance(second, dict):
+            merged[key] = _merged(first, second)
+        elif isinstance(first, list) and isinstance(second, list):
+            merged[key] = [*first, *second]
+    return merged
+
+
+def parse_recipe(folders: tuple[Path, ...], data: Mapping[str, Any]) -> Recipe:
     """A recipe from its parsed TOML. Raises: NeedsHuman naming a key that is missing, unknown or of another type."""
-    top = _Table(data, str(folder / "recipe.toml"))
+    top = _Table(data, str(folders[-1] / "recipe.toml"))
     root, stage1, squashfs = top.table("root"), top.table("stage1"), top.table("squashfs")
     distributions = top.table("distribution")
     recipe = Recipe(
-        folder=folder,
+        folders=folders,
         name=top.text("name"),
         description=top.text("description"),
         default_distribution=top.text("default-distribution"),
@@ -119,6 +167,7 @@ def parse_recipe(folder: Path, data: Mapping[str, Any]) -> Recipe:
             remove=root.texts("remove"),
             build_only=root.texts("build-only"),
             modules=root.texts("modules"),
+            agents=root.texts("agents"),
             enable=root.lists("enable"),
             mask=root.texts("mask"),
             default_target=root.text("default-target"),

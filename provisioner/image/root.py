@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from provisioner.image.base import Base, compile_tree, remove
 from provisioner.image.command import clean_environment, run
 from provisioner.image.containerd.state import write_state
 from provisioner.image.finished.sign import PublicKey
+from provisioner.image.foreign import Foreign
 from provisioner.image.plan import squashfs_command
 from provisioner.image.recipe import Recipe
 
@@ -27,24 +29,28 @@ class Ingredients:
     kubelet: Path
     join_ca: Path
     agent: Path
-    """The package `provisioner` that `provisioner.node` is taken from."""
+    """The package `provisioner` that agents are taken from."""
 
 
-def assemble_root(recipe: Recipe, base: Base, ingredients: Ingredients, key: PublicKey, root: Path) -> None:
+def assemble_root(
+    recipe: Recipe, base: Base, ingredients: Ingredients, key: PublicKey, root: Path, foreign: Foreign
+) -> None:
     """Fill `root` (which must not exist) with the finished system. `key` checks the images that the agent stages."""
     run(
         ["cp", "--archive", "--reflink=auto", str(base.root), str(root)],
         hint="check the free space of the cache's disk",
     )
-    copy_tree(recipe.tree, root)
+    for tree in recipe.trees:
+        copy_tree(tree, root)
     _install(ingredients.kubelet, root / "usr/bin/kubelet", 0o755)
     _install(ingredients.join_ca, root / "etc/provisioner/join-ca.pem", 0o644)
     (root / "etc/provisioner/image.pub").write_text(key.encode())
     state = root / "usr/share/provisioner/containerd"
     state.mkdir(parents=True)
     write_state(ingredients.architecture, recipe.source_date_epoch, state)
-    install_agent(ingredients.agent, root / PYTHON)
-    compile_tree(root, "/" + str(PYTHON / "provisioner"), clean_environment(recipe.source_date_epoch))
+    install_agents(ingredients.agent, recipe.root.agents, root / PYTHON)
+    environment = clean_environment(recipe.source_date_epoch)
+    compile_tree(root, "/" + str(PYTHON / "provisioner"), foreign, environment)
     remove(root, recipe.root.build_only)
     _switch_units(recipe, root)
     # Empty, not missing: systemd takes the one of the kernel arguments, and does not think of it as a first boot.
@@ -79,14 +85,23 @@ def copy_tree(tree: Path, root: Path) -> None:
             _install(source, target, 0o755 if source.stat().st_mode & 0o100 else 0o644)
 
 
-def agent_files(package: Path) -> list[Path]:
-    """The files of the agent, relative to the package `provisioner`: its own `__init__` and all of `node`."""
-    return [Path("__init__.py"), *sorted(file.relative_to(package) for file in (package / "node").rglob("*.py"))]
+def agent_files(package: Path, agents: Iterable[str]) -> list[Path]:
+    """The files of the agents, relative to the package `provisioner`: all of theirs, and the `__init__` above them.
+
+    Raises: NeedsHuman if there is no such package.
+    """
+    files = {Path("__init__.py")}
+    for agent in agents:
+        if not (package / agent / "__init__.py").is_file():
+            raise NeedsHuman(f"the recipe names the agent {agent!r}, which {package} does not have", hint="correct it")
+        files |= {parent / "__init__.py" for parent in Path(agent).parents}
+        files |= {file.relative_to(package) for file in (package / agent).rglob("*.py")}
+    return sorted(files)
 
 
-def install_agent(package: Path, target: Path) -> None:
-    """Copy the agent, so that `python3 -I -m provisioner.node` finds it."""
-    for file in agent_files(package):
+def install_agents(package: Path, agents: Iterable[str], target: Path) -> None:
+    """Copy the agents, so that `python3 -I -m provisioner.node` finds them."""
+    for file in agent_files(package, agents):
         _install(package / file, target / "provisioner" / file, 0o644)
 
 

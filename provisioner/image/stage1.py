@@ -12,30 +12,32 @@ from provisioner.image.base import Base
 from provisioner.image.command import run
 from provisioner.image.elf import read_linkage
 from provisioner.image.finished.sign import PublicKey
+from provisioner.image.foreign import Foreign
 from provisioner.image.recipe import Recipe
 
 _LEVEL = "-12"  # 19 takes four times as long for 10 %
 
 
-def pack_stage1(recipe: Recipe, base: Base, key: PublicKey) -> bytes:
+def pack_stage1(recipe: Recipe, base: Base, key: PublicKey, foreign: Foreign) -> bytes:
     """The initramfs, compressed with zstd."""
     entries = [
         *(cpio.folder(name) for name in ("dev", "proc", "sys", "run", "ram", "sysroot", "tmp")),
         # The kernel opens it before anything could make it.
         cpio.character_device("dev/console", 5, 1),
-        *_programs(base),
+        *_programs(base, foreign),
         *_modules(base),
-        *_scripts(recipe.stage1_tree),
+        *scripts(recipe.stage1_trees),
         cpio.file("etc/provisioner/image.pub", key.encode().encode()),
     ]
     done = subprocess.run(["zstd", _LEVEL, "-q", "-c"], input=cpio.archive(entries), stdout=subprocess.PIPE, check=True)
     return done.stdout
 
 
-def _programs(base: Base) -> list[cpio.Entry]:
+def _programs(base: Base, foreign: Foreign) -> list[cpio.Entry]:
     packages, root = base.stage1_packages, base.root
     busybox = packages / "usr/bin/busybox"
-    applets = run([str(busybox), "--list"], hint="build on a machine of the image's architecture").decode().split()
+    listed = run(foreign.command([str(busybox), "--list"]), hint="build on a machine of the image's architecture")
+    applets = listed.decode().split()
     entries = [cpio.file("bin/busybox", busybox.read_bytes(), 0o755)]
     entries += [cpio.link(f"bin/{applet}", "busybox") for applet in applets if applet != "busybox"]
     signify = packages / "usr/bin/signify-openbsd"
@@ -67,11 +69,12 @@ def _libraries(program: Path, trees: list[Path]) -> dict[str, Path]:
     return found
 
 
-def _scripts(tree: Path) -> list[cpio.Entry]:
+def scripts(trees: tuple[Path, ...]) -> list[cpio.Entry]:
+    """The files of the trees; of one name, that of the last tree."""
+    files = {file.relative_to(tree): file for tree in trees for file in tree.rglob("*") if file.is_file()}
     return [
-        cpio.file(str(file.relative_to(tree)), file.read_bytes(), 0o755 if os.access(file, os.X_OK) else 0o644)
-        for file in sorted(tree.rglob("*"))
-        if file.is_file()
+        cpio.file(str(name), file.read_bytes(), 0o755 if os.access(file, os.X_OK) else 0o644)
+        for name, file in sorted(files.items())
     ]
 
 

@@ -43,6 +43,7 @@ class VirtualRack:
         tools: Tools,
         directory: Path,
         accelerator: Accelerator = "tcg",
+        arm64_tools: Tools | None = None,
     ) -> None:
         self.description = description
         self.accelerator: Accelerator = accelerator
@@ -58,6 +59,7 @@ class VirtualRack:
             str(tools.root),
             "--accelerator",
             accelerator,
+            *([f"--arm64-tools={arm64_tools.root}"] if arm64_tools else []),
         ]
         self._process = LabProcess("bmc", network.command(command), self.directory / "bmc.log")
 
@@ -139,10 +141,11 @@ class VirtualRack:
                     "position": server.position,
                     "serial": machine.serial,
                     "uuid": machine.uuid,
-                    "architecture": "x86_64",
+                    "architecture": machine.architecture,
                     "mac": machine.mac,
                     "bmc_address": str(server.bmc_address),
                     "bmc_credentials": self.description.credentials_name,
+                    "dpu_of": server.host or "",
                 }
             )
         return out.getvalue()
@@ -169,8 +172,9 @@ class VirtualRack:
             "stringData": {"username": self.description.username, "password": self.description.password.reveal()},
         }
 
-    def servers(self, node_pool: str | None = None) -> list[dict[str, Any]]:
+    def servers(self, node_pool: str | None = None, dpu_pool: str | None = None) -> list[dict[str, Any]]:
         """The servers as objects, accepted, for `rack register` or `kubectl apply`. Needs `prepare`."""
+        pools = {server.name: dpu_pool if server.host else node_pool for server in self.description.servers}
         return [
             {
                 "apiVersion": "provisioner.dev/v1alpha1",
@@ -181,10 +185,11 @@ class VirtualRack:
                     "position": server.position,
                     "serialNumber": server.machine.serial,
                     "systemUUID": server.machine.uuid,
-                    "architecture": "x86_64",
+                    "architecture": server.machine.architecture,
                     "bootMACAddress": server.machine.mac,
                     "bmc": self.bmc_of(server.name),
-                    **({"nodePoolRef": node_pool} if node_pool else {}),
+                    **({"nodePoolRef": pools[server.name]} if pools[server.name] else {}),
+                    **({"dpu": {"hostRef": server.host}} if server.host else {}),
                     "acceptance": "Accepted",
                 },
             }
@@ -194,7 +199,7 @@ class VirtualRack:
 
 PACKING_LIST_COLUMNS: Final = (
     *("rack", "position", "serial", "uuid", "architecture", "mac"),
-    *("bmc_address", "bmc_credentials"),
+    *("bmc_address", "bmc_credentials", "dpu_of"),
 )
 
 

@@ -6,12 +6,14 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from ipaddress import IPv4Address
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from provisioner.api.server import BootMethod
 from provisioner.api.values import Secret, parse_mac
-from provisioner.lab.machine.machine import Accelerator, Firmware, MachineSpec
+from provisioner.lab.machine.machine import Accelerator, MachineSpec
 
+ServerKind = Literal["BIOS", "UEFI", "DPU"]
+"""A server by its firmware, or a DPU: an arm64 machine with UEFI, in the server that is described before it."""
 BMC_NETWORK_START: Final = IPv4Address("10.90.0.10")
 BMC_PORT: Final = 443
 
@@ -25,6 +27,8 @@ class VirtualServer:
     bmc_address: IPv4Address
     boot_method: BootMethod = "Pxe"
     """How its BMC is to be told to boot."""
+    host: str | None = None
+    """Name of the server in which it sits, of a DPU."""
 
     @property
     def name(self) -> str:
@@ -56,24 +60,27 @@ def describe_rack(
     password: Secret,
     *,
     name: str = "r01",
-    firmwares: tuple[Firmware, ...] = ("BIOS", "UEFI"),
+    kinds: tuple[ServerKind, ...] = ("BIOS", "UEFI"),
     boot_methods: Mapping[int, BootMethod] | None = None,
     memory_mib: int = 1024,
     cpus: int = 2,
 ) -> RackDescription:
-    """A rack with one server for each of `firmwares`: `r01-u01`, `r01-u02`…, at BMC addresses 10.90.0.11, .12…
+    """A rack with one server for each of `kinds`: `r01-u01`, `r01-u02`…, at BMC addresses 10.90.0.11, .12… A DPU that
+    comes first sits in `r01-host`, which is not part of the rack.
 
     `boot_methods` says for a unit (1, 2…) how it is booted if not by PXE. The same arguments give the same rack:
     MAC addresses, serial numbers and UUIDs are computed from rack and unit.
     """
-    if not 1 <= len(firmwares) <= 99:
-        raise ValueError(f"a virtual rack has 1 to 99 servers, not {len(firmwares)}")
+    if not 1 <= len(kinds) <= 99:
+        raise ValueError(f"a virtual rack has 1 to 99 servers, not {len(kinds)}")
     servers = []
-    for unit, firmware in enumerate(firmwares, start=1):
+    host = f"{name}-host"
+    for unit, kind in enumerate(kinds, start=1):
         digest = _stable_bytes(f"{name}-u{unit:02d}")
         machine = MachineSpec(
             name=f"{name}-u{unit:02d}",
-            firmware=firmware,
+            architecture="arm64" if kind == "DPU" else "x86_64",
+            firmware="UEFI" if kind == "DPU" else kind,
             mac=parse_mac("525400" + digest[:2].hex() + f"{unit:02x}"),
             uuid=f"{digest[2:6].hex()}-{digest[6:8].hex()}-4{digest[8:10].hex()[1:]}-8{digest[10:12].hex()[1:]}-{digest[12:18].hex()}",
             serial=f"LAB{digest[18:22].hex().upper()}",
@@ -86,8 +93,11 @@ def describe_rack(
                 position=f"u{unit:02d}",
                 bmc_address=BMC_NETWORK_START + unit,
                 boot_method=(boot_methods or {}).get(unit, "Pxe"),
+                host=host if kind == "DPU" else None,
             )
         )
+        if kind != "DPU":
+            host = machine.name
     return RackDescription(name=name, servers=tuple(servers), username="provisioner", password=password)
 
 
@@ -103,6 +113,7 @@ def to_json(rack: RackDescription) -> dict[str, Any]:
             "position": server.position,
             "bmcAddress": str(server.bmc_address),
             "bootMethod": server.boot_method,
+            "host": server.host,
         }
         for server in rack.servers
     ]
@@ -125,6 +136,7 @@ def from_json(data: Mapping[str, Any]) -> RackDescription:
                 position=server["position"],
                 bmc_address=IPv4Address(server["bmcAddress"]),
                 boot_method=server["bootMethod"],
+                host=server["host"],
             )
             for server in data["servers"]
         ),

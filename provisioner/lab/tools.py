@@ -46,6 +46,9 @@ PACKAGES: Final = (
     "squashfs-tools",
     "tcpdump",
 )
+ARM64_PACKAGES: Final = ("iproute2", "qemu-efi-aarch64", "qemu-system-arm", "qemu-user")
+"""What arm64 machines and images need beside those: QEMU and firmware for machines, and QEMU for single programs. A
+chroot of their own, as most labs have no such machine."""
 EXCLUDED_PATHS: Final = (
     "/usr/share/doc/*",
     "/usr/share/info/*",
@@ -61,6 +64,18 @@ EXCLUDED_PATHS: Final = (
     "/usr/lib/ipxe/ipxe-riscv64.efi",
     "/usr/lib/x86_64-linux-gnu/dri/*",
 )
+
+_EXCLUDED_OF_ARM64: Final = (
+    "/usr/bin/qemu-[!as]*",
+    "/usr/bin/qemu-s[!y]*",
+    "/usr/bin/qemu-alpha",
+    "/usr/bin/qemu-aarch64_be",
+    "/usr/bin/qemu-arm*",
+    "/usr/bin/qemu-system-arm*",
+    "/usr/share/AAVMF/AAVMF_CODE.secboot*",
+    "/usr/share/AAVMF/AAVMF_VARS.*.fd",
+)
+"""Every other architecture's QEMU, and firmware with Secure Boot: 600 MB."""
 
 # The host's /dev, /proc, /sys, /run and /tmp are shared, /usr is borrowed, /etc is copied and everything else starts
 # empty. exec all the way: the program keeps the process id that the caller got.
@@ -120,8 +135,12 @@ class Tools:
 
 def content_key(packages: Sequence[str] = PACKAGES, suite: str = SUITE) -> str:
     """Sixteen hexadecimal digits that name what the chroot is made of."""
-    recipe = "\n".join([suite, *sorted(packages), *EXCLUDED_PATHS])
+    recipe = "\n".join([suite, *sorted(packages), *_excluded(packages)])
     return hashlib.sha256(recipe.encode()).hexdigest()[:16]
+
+
+def _excluded(packages: Sequence[str]) -> tuple[str, ...]:
+    return (*EXCLUDED_PATHS, *(_EXCLUDED_OF_ARM64 if set(packages) == set(ARM64_PACKAGES) else ()))
 
 
 def obtain_tools(cache: Path, packages: Sequence[str] = PACKAGES, suite: str = SUITE) -> Tools:
@@ -182,7 +201,7 @@ def build_command(target: Path, packages: Sequence[str], suite: str, mirror: str
         "--aptopt=APT::Install-Recommends false",
         "--aptopt=Acquire::Languages none",
         "--aptopt=Acquire::Retries 3",
-        *(f"--dpkgopt=path-exclude={pattern}" for pattern in EXCLUDED_PATHS),
+        *(f"--dpkgopt=path-exclude={pattern}" for pattern in _excluded(packages)),
         "--keyring=/usr/share/keyrings",
         "--include=" + ",".join(packages),
         # The host's resolv.conf is copied by mmdebstrap; the programs get the caller's network, not its resolver.

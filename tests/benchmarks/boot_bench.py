@@ -61,7 +61,7 @@ def measure(state: DemoState, options: argparse.Namespace) -> None:
     """Boot in turns; runs inside the lab's network namespace."""
     cluster = Cluster.connect(state.kubeconfig)
     accelerator = (state.cache / "labs" / f".{state.name}-accelerator").read_text()
-    folder = Path((state.directory / "image").read_text())
+    folder = Path(state.image_record("gpu").read_text())
     floor = Floor(state, obtain_tools(state.cache), folder, options.memory, accelerator)
     floor.prepare()
     ours: list[dict[str, float]] = []

@@ -6,7 +6,11 @@ from pathlib import Path
 
 from provisioner.image.finished.manifest import File, Manifest
 
-RECIPE = Path(__file__).parents[2] / "images" / "gpu-node"
+IMAGES = Path(__file__).parents[2] / "images"
+RECIPE = IMAGES / "gpu-node"
+DPU = IMAGES / "dpu"
+NODE = IMAGES / "node"
+"""What both extend."""
 
 MANIFEST = Manifest(
     recipe="gpu-node",

@@ -12,6 +12,7 @@ from provisioner.image.base import Base
 from provisioner.image.build import Request as BuildRequest
 from provisioner.image.finished.manifest import File
 from provisioner.image.finished.sign import SecretKey
+from provisioner.image.foreign import find_foreign
 from provisioner.image.inputs import base_fingerprint
 from provisioner.image.recipe import Recipe
 from provisioner.image.stage1 import pack_stage1
@@ -61,7 +62,7 @@ def stage1(
     if not folder.is_dir():
         request.getfixturevalue("built")
     work = tmp_path_factory.mktemp("stage1")
-    (work / "stage1.img").write_bytes(pack_stage1(recipe, Base(folder), key.public))
+    (work / "stage1.img").write_bytes(pack_stage1(recipe, Base(folder), key.public, find_foreign("x86_64")))
     return Stage1(unpack_stage1(work / "stage1.img", work / "tree"), windows=2)
 
 

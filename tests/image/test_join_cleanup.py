@@ -9,10 +9,10 @@ from pathlib import Path
 
 from provisioner.node.join_files import is_joined, render_files, write_files
 from provisioner.node.machine.boot_facts import request_key
-from tests.image.samples import RECIPE
+from tests.image.samples import NODE
 from tests.node.machine import CONFIGURATION, TOKEN
 
-UNITS = RECIPE / "tree/etc/systemd/system"
+UNITS = NODE / "tree/etc/systemd/system"
 KEY = "ab" * 32
 
 
@@ -57,5 +57,5 @@ def test_the_cleanup_waits_for_what_the_agent_takes_as_joined(tmp_path: Path) ->
 
 
 def test_the_cleanup_is_enabled() -> None:
-    recipe = tomllib.loads((RECIPE / "recipe.toml").read_text())
+    recipe = tomllib.loads((NODE / "recipe.toml").read_text())
     assert "provisioner-join-cleanup.path" in recipe["root"]["enable"]["multi-user.target"]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.image.samples import RECIPE
+from tests.image.samples import NODE
 
-LIBRARY = RECIPE / "stage1/lib/stage1"
+LIBRARY = NODE / "stage1/lib/stage1"
 LEFT_OUT = {
     "arguments.sh": "read_arguments() { server=r01-u01 mac=52:54:00:00:00:21 address=10.80.0.21/24; }\n",
     "network.sh": "bring_up_network() { :; }\n",

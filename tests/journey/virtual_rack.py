@@ -216,8 +216,9 @@ class VirtualRack:
         return sum(all(word in line for word in words) for line in lines)
 
     def console(self, name: str) -> str:
-        """What the machine wrote to its serial console."""
-        return (self.state.directory / "rack" / name / "console.log").read_text(errors="replace")
+        """What the machine wrote to its serial console; nothing before it was ever on."""
+        log = self.state.directory / "rack" / name / "console.log"
+        return log.read_text(errors="replace") if log.exists() else ""
 
     def wait_for_console(self, name: str, words: str, *, after: int) -> None:
         """Wait until the machine has written `words` behind the first `after` characters of its console."""

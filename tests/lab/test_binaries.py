@@ -17,7 +17,8 @@ from provisioner.lab.binaries import build as binaries_build
 from provisioner.lab.binaries import download as binaries_download
 from provisioner.lab.binaries import obtain as binaries
 from provisioner.lab.binaries.cache import NAMES, VERSION, architecture, fill, missing_in
-from provisioner.lab.binaries.obtain import find_binaries, find_etcd
+from provisioner.lab.binaries.kubelet import obtain_kubelet
+from provisioner.lab.binaries.obtain import cache_entries, find_binaries, find_etcd
 
 CONTENT = {name: f"#!/bin/sh\necho Kubernetes {VERSION}\n# {name}\n".encode() for name in NAMES}
 
@@ -206,6 +207,40 @@ def test_another_recipe_has_another_place_in_the_cache(tmp_path: Path, monkeypat
     before = binaries_build.entry_of(tmp_path)
     monkeypatch.setattr(binaries_build, "NAMES", NAMES[:4])
     assert binaries_build.entry_of(tmp_path) != before
+
+
+def test_a_kubelet_for_another_architecture_is_made_alone_and_kept_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[tuple[str, ...]] = []
+
+    def build_into(directory: Path, work: Path, report: object, of: str, names: tuple[str, ...]) -> None:
+        built.append((of, *names))
+        (directory / "kubelet").write_text("made")
+        (directory / "kubelet").chmod(0o755)
+
+    monkeypatch.setattr(binaries_build, "build_into", build_into)
+    for _ in range(2):
+        kubelet = obtain_kubelet("arm64", tmp_path, allow_download=False)
+        assert kubelet.read_text() == "made"
+    assert built == [("arm64", "kubelet")]
+    assert kubelet.parent.parent == tmp_path
+    assert kubelet.parent not in cache_entries(tmp_path)
+    command = binaries_build._build_command(Path("out"), "arm64", ("kubelet",))
+    assert {"GOARCH=arm64", "CGO_ENABLED=0"} <= set(command)
+    assert command[-1] == "k8s.io/kubernetes/cmd/kubelet"
+    assert "etcd" not in binaries_build.main_go(("kubelet",))
+
+
+def test_a_released_kubelet_for_another_architecture_is_fetched_with_its_checksum(
+    tmp_path: Path, release_host: FakeReleaseHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"/{VERSION}/bin/linux/arm64/kubelet"
+    release_host.files |= {path: b"arm", f"{path}.sha256": hashlib.sha256(b"arm").hexdigest().encode()}
+    entry = binaries_download.download(tmp_path, print, release_url=release_host.url, of="arm64", names=("kubelet",))
+    assert [file.name for file in entry.iterdir()] == ["kubelet"]
+    assert release_host.asked == [f"{path}.sha256", path]
+    assert obtain_kubelet("arm64", tmp_path).read_bytes() == b"arm", "what is there is not asked for again"
 
 
 def test_two_processes_that_need_the_same_make_it_once(tmp_path: Path) -> None:

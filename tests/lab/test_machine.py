@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from provisioner.api.server import Architecture
 from provisioner.api.values import parse_mac
 from provisioner.lab.machine.machine import (
     NETWORK_BOOT,
@@ -23,9 +24,10 @@ from tests.lab.test_nvram import empty_store, read_variables
 FILES = MachineFiles(directory=Path("/lab/r01-u01"))
 
 
-def spec(firmware: Firmware) -> MachineSpec:
+def spec(firmware: Firmware, architecture: Architecture = "x86_64") -> MachineSpec:
     return MachineSpec(
         name="r01-u01",
+        architecture=architecture,
         firmware=firmware,
         mac=parse_mac("52:54:00:a2:65:01"),
         uuid="49ec4c21-3ae1-4901-866a-115bcf0fdb27",
@@ -47,6 +49,13 @@ def test_the_whole_command_line(name: str, firmware: Firmware, plan: BootPlan, a
     argv = qemu_command(spec(firmware), plan, FILES, tap="tap-r01-u01", accelerator=accelerator)
     lines = [f"\n{word}" if word.startswith("-") else f" {word}" for word in argv]
     assert_golden(f"lab/{name}.txt", "".join(lines).strip() + "\n")
+
+
+@pytest.mark.parametrize("accelerator", ["tcg", "kvm"])
+def test_an_arm64_machine_is_another_board_and_never_under_the_kvm_of_this_one(accelerator: Accelerator) -> None:
+    argv = qemu_command(spec("UEFI", "arm64"), NETWORK_BOOT, FILES, tap="tap-r01-u01", accelerator=accelerator)
+    lines = [f"\n{word}" if word.startswith("-") else f" {word}" for word in argv]
+    assert_golden("lab/arm64-pxe-tcg.txt", "".join(lines).strip() + "\n")
 
 
 def test_http_boot_differs_from_pxe_by_the_variables_alone() -> None:

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from provisioner.api.server import Architecture
 from provisioner.api.values import parse_mac
-from provisioner.lab.machine.machine import OVMF_VARIABLES, nvram
-from provisioner.lab.tools import Tools
+from provisioner.lab.machine.machine import BOARDS, nvram
+from provisioner.lab.tools import ARM64_PACKAGES, PACKAGES
+from tests.tools import lab_tools
 
 MAC = parse_mac("52:54:00:12:34:56")
 HEADER_BYTES = 72
@@ -106,8 +108,9 @@ def test_a_full_store_is_not_overrun() -> None:
         nvram.write_boot_order(empty_store(), [nvram.http_option(MAC, "http://x/" + "a" * STORE_BYTES)])
 
 
-def test_ovmfs_own_template_is_understood(tools: Tools) -> None:
-    template = (tools.path(OVMF_VARIABLES)).read_bytes()
+@pytest.mark.parametrize(("architecture", "packages"), [("x86_64", PACKAGES), ("arm64", ARM64_PACKAGES)])
+def test_the_firmwares_own_template_is_understood(architecture: Architecture, packages: tuple[str, ...]) -> None:
+    template = lab_tools(packages).path(BOARDS[architecture].variables).read_bytes()
     before = read_variables(template)
     after = read_variables(nvram.write_boot_order(template, [nvram.pxe_option(MAC)]))
     assert after == before | {"Boot0000": nvram.pxe_option(MAC), "BootOrder": b"\0\0"}

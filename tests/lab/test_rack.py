@@ -21,6 +21,7 @@ from provisioner.api.errors import NeedsHuman
 from provisioner.api.server import Server
 from provisioner.api.values import Secret
 from provisioner.lab.child_process import LabProcess
+from provisioner.lab.demo.up import registration
 from provisioner.lab.network import LabNetwork
 from provisioner.lab.rack import VirtualRack
 from provisioner.lab.rack_description import RackDescription, describe_rack, from_json, to_json
@@ -40,10 +41,30 @@ def description() -> RackDescription:
 
 def test_a_rack_is_the_same_every_time_and_its_servers_are_told_apart() -> None:
     assert description() == description()
-    servers = describe_rack(Secret("x"), firmwares=("UEFI",) * 30).servers
+    servers = describe_rack(Secret("x"), kinds=("UEFI",) * 30).servers
     for field in ("mac", "uuid", "serial", "name"):
         assert len({getattr(server.machine, field) for server in servers}) == 30
     assert [str(server.bmc_address) for server in servers[:2]] == ["10.90.0.11", "10.90.0.12"]
+
+
+def test_a_dpu_is_an_arm64_machine_in_the_server_before_it(tmp_path: Path) -> None:
+    rack = describe_rack(Secret("x"), kinds=("DPU", "BIOS", "DPU", "UEFI", "DPU"))
+    assert [server.host for server in rack.servers] == ["r01-host", None, "r01-u02", None, "r01-u04"]
+    assert [server.machine.architecture for server in rack.servers] == ["arm64", "x86_64", "arm64", "x86_64", "arm64"]
+    assert from_json(to_json(rack)) == rack
+    virtual = VirtualRack(rack, network=LabNetwork("none"), tools=Tools(tmp_path), directory=tmp_path)
+    for server in rack.servers:
+        (tmp_path / server.name).mkdir()
+        (tmp_path / server.name / "bmc.pem").write_text("-----BEGIN CERTIFICATE-----")
+    documents = registration(virtual)
+    assert [each["metadata"]["name"] for each in documents[1:]] == ["r01-host", *(each.name for each in rack.servers)]
+    servers = {each["metadata"]["name"]: decode(Server, each).spec for each in documents[1:]}
+    assert servers["r01-host"].acceptance == "Pending"
+    for each in rack.servers:
+        found = servers[each.name]
+        assert (found.node_pool_ref, found.architecture) == (("dpu", "arm64") if each.host else ("gpu", "x86_64"))
+        assert (found.dpu.host_ref if found.dpu else None) == each.host
+    assert len({spec.boot_mac_address for spec in servers.values()}) == 6
 
 
 def test_the_description_survives_its_file_and_hides_the_password() -> None:

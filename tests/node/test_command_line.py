@@ -17,7 +17,7 @@ from provisioner.node.image.command_line import (
     next_command_line,
 )
 from tests.boot import objects
-from tests.image.samples import RECIPE
+from tests.image.samples import NODE
 
 OLD, NEW = "sha256:" + "0a" * 32, "sha256:" + "1b" * 32
 RUNNING = (
@@ -96,5 +96,5 @@ def test_the_least_rate_is_the_running_boots_or_stage_1s_own() -> None:
         "provisioner.leastrate=" + "9" * 40,
     ):
         assert least_rate(nonsense) == LEAST_RATE
-    (own,) = re.findall(r"least_rate=(\d+)", (RECIPE / "stage1/lib/stage1/arguments.sh").read_text())
+    (own,) = re.findall(r"least_rate=(\d+)", (NODE / "stage1/lib/stage1/arguments.sh").read_text())
     assert int(own) == LEAST_RATE

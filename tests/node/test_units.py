@@ -6,7 +6,7 @@ import tomllib
 
 from provisioner.node.__main__ import main
 from provisioner.node.join_files import KUBELET_FOLDER
-from tests.image.samples import RECIPE
+from tests.image.samples import NODE
 from tests.image.test_join_cleanup import unit
 
 
@@ -15,7 +15,7 @@ def test_the_daemon_starts_when_the_kubelet_has_its_certificate_and_again_when_i
     service = unit("provisioner-node.service")["Service"]
     assert service["ExecStart"] == "/usr/bin/python3 -I -m provisioner.node run"
     assert service["Restart"] == "on-failure"
-    recipe = tomllib.loads((RECIPE / "recipe.toml").read_text())
+    recipe = tomllib.loads((NODE / "recipe.toml").read_text())
     assert "provisioner-node.path" in recipe["root"]["enable"]["multi-user.target"]
     assert {"signify-openbsd", "kexec-tools"} <= set(recipe["root"]["packages"])
 

@@ -14,6 +14,7 @@ import structlog
 from provisioner.cli.lab.parts import (
     Report,
     build_demo_image,
+    build_dpu_image,
     daemon_arguments,
     demo_state,
     describe_demo_rack,
@@ -55,7 +56,12 @@ def flags() -> None:
 @click.option(
     "--timeout", "timeout_seconds", default=900.0, show_default=True, help="How long the boots may take, in seconds."
 )
-@click.option("--servers", default="BIOS,UEFI", show_default=True, help="Firmware of each server.")
+@click.option(
+    "--servers",
+    default="BIOS,UEFI",
+    show_default=True,
+    help="A server by its firmware; or DPU, in the one before.",
+)
 @click.option("--http-boot", is_flag=True, help="Boot UEFI servers by UEFI HTTP boot, the URL set through the BMC.")
 def up(name: str, memory_mib: int, timeout_seconds: float, servers: str, http_boot: bool) -> None:
     """Start the lab and boot its servers until they are Ready nodes. What a killed lab left is cleaned first."""
@@ -68,7 +74,9 @@ def up(name: str, memory_mib: int, timeout_seconds: float, servers: str, http_bo
         report.begin("ending what another lab left")
         demo_up.clean(state)
         tools, binaries = obtain_parts(state, report)
-        built = build_demo_image(state, binaries, report)
+        built = build_demo_image(state, binaries.kubelet, report)
+        if "DPU" in servers.split(","):
+            build_dpu_image(state, report)
         report.begin("trying KVM")
         rack = describe_demo_rack(state, tools, memory_mib, servers, http_boot, built.folder / "vmlinuz")
         words = {"kvm": "under KVM", "tcg": "emulated: KVM does not boot Linux on this machine"}[rack.accelerator]
@@ -82,7 +90,8 @@ def up(name: str, memory_mib: int, timeout_seconds: float, servers: str, http_bo
             "control plane", f"kube-apiserver {binaries.version}, etcd, controller-manager, scheduler", "ready", seconds
         )
         report.begin("publishing the image and registering the rack")
-        run_step(state, "publish", name)
+        for pool in state.pools():
+            run_step(state, "publish", name, f"--pool={pool}")
         run_step(state, "register", name, *daemon_arguments(memory_mib, servers, http_boot))
         servers_of = f"{rack.description.name}: {len(rack.description.servers)} servers"
         report.line("rack", f"{servers_of} registered, powered on through their BMCs")
@@ -165,12 +174,12 @@ def _publish_another_image(state: DemoState, name: str, arguments: tuple[str, ..
     from provisioner.image.finished.sign import read_secret_key
     from provisioner.lab.demo.another_image import make_another_image
 
-    record = state.directory / "image"
+    record = state.image_record("gpu")
     first, key = Path(record.read_text()), read_secret_key(state.keys / "image.sec")
     made = make_another_image(first, state.image_store, key, str(time.time_ns()), arguments)
     record.write_text(str(made))
     try:
-        run_step(state, "publish", name, "--no-pool")
+        run_step(state, "publish", name, "--no-point")
     finally:
         record.write_text(str(first))
     return (state.directory / "published").read_text()

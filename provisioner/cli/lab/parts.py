@@ -8,13 +8,15 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from provisioner.api.errors import NeedsHuman
 from provisioner.cli.progress import Progress
 
 if TYPE_CHECKING:
+    from provisioner.api.server import Architecture
     from provisioner.image.build import Built
+    from provisioner.image.finished.sign import SecretKey
     from provisioner.lab.binaries.obtain import Binaries
     from provisioner.lab.demo.state import DemoState
     from provisioner.lab.rack import VirtualRack
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 CHECKOUT: Final = Path(__file__).resolve().parents[3]
 DISTRIBUTION: Final = "debian"
+RECIPES: Final = {"gpu": "gpu-node", "dpu": "dpu"}
+"""Of the lab's pools (lab/demo/up.py)."""
 
 
 @dataclass(frozen=True)
@@ -94,10 +98,28 @@ def obtain_binaries(state: DemoState, report: Report | None, *, tools_root: Path
     )
 
 
-def build_demo_image(state: DemoState, binaries: Binaries, report: Report) -> Built:
-    """The image, built with the keys of this machine's labs."""
-    from provisioner.image.build import Request, build_image
+def lab_signing_key(state: DemoState) -> SecretKey:
+    """The key that signs the images of this machine's labs, made first if there is none."""
     from provisioner.image.finished.sign import SecretKey, read_secret_key, write_keys
+    from provisioner.lab.demo.keys import obtain_keys
+
+    obtain_keys(state.keys)
+    if not (state.keys / "image.sec").exists():
+        write_keys(state.keys, SecretKey.generate())
+    return read_secret_key(state.keys / "image.sec")
+
+
+def build_demo_image(
+    state: DemoState,
+    kubelet: Path,
+    report: Report,
+    *,
+    pool: str = "gpu",
+    architecture: Architecture = "x86_64",
+    interpreter: Path | None = None,
+) -> Built:
+    """The image of a pool, built with the keys of this machine's labs. `interpreter`: as of image.build.Request."""
+    from provisioner.image.build import Request, build_image
     from provisioner.image.mirror import choose_archives, read_sources
     from provisioner.image.plan import Choices
     from provisioner.image.recipe import read_recipe
@@ -105,43 +127,59 @@ def build_demo_image(state: DemoState, binaries: Binaries, report: Report) -> Bu
     from provisioner.lab.demo.keys import obtain_keys
 
     keys = obtain_keys(state.keys)
-    if not (state.keys / "image.sec").exists():
-        write_keys(state.keys, SecretKey.generate())
-    recipe = read_recipe(CHECKOUT / "images" / "gpu-node")
-    distribution = recipe.distribution(DISTRIBUTION, "x86_64")
+    recipe = read_recipe(CHECKOUT / "images" / RECIPES[pool])
+    distribution = recipe.distribution(DISTRIBUTION, architecture)
     begin = time.monotonic()
-    report.begin("building the image")
+    report.begin(f"building the image {recipe.name}")
     built = build_image(
         Request(
             recipe=recipe,
             choices=Choices(
-                architecture="x86_64",
+                architecture=architecture,
                 distribution=distribution,
                 archives=choose_archives(distribution, read_sources(), None),
             ),
             ingredients=Ingredients(
-                architecture="x86_64",
-                kubelet=binaries.kubelet,
+                architecture=architecture,
+                kubelet=kubelet,
                 join_ca=keys.join_ca,
                 agent=CHECKOUT / "provisioner",
             ),
-            key=read_secret_key(state.keys / "image.sec"),
+            key=lab_signing_key(state),
             output=state.image_store,
             cache=state.cache / "image-build",
+            interpreter=interpreter,
         ),
         lambda phase, outcome, seconds: report.progress(f"{phase:<10} {outcome:<50} {seconds:5.0f} s"),
     )
     root = built.manifest.files()["root"].size_bytes
     digest = built.digest[:15]
     state.directory.mkdir(parents=True, exist_ok=True)
-    (state.directory / "image").write_text(str(built.folder))
+    state.image_record(pool).write_text(str(built.folder))
     report.line(
         "image",
-        f"gpu-node ({DISTRIBUTION}) {digest}…  root {root / 1e6:.0f} MB",
+        f"{recipe.name} ({DISTRIBUTION}) {digest}…  root {root / 1e6:.0f} MB",
         "cached" if built.reused else "built",
         time.monotonic() - begin,
     )
     return built
+
+
+def build_dpu_image(state: DemoState, report: Report) -> Built:
+    """The image of the lab's DPUs, with a kubelet that is fetched or built first."""
+    from provisioner.lab.binaries.kubelet import obtain_kubelet
+    from provisioner.lab.tools import ARM64_PACKAGES, obtain_tools
+
+    report.begin("obtaining tools and a kubelet for arm64")
+    tools = obtain_tools(state.cache, ARM64_PACKAGES)
+    return build_demo_image(
+        state,
+        obtain_kubelet("arm64", state.cache, report.progress),
+        report,
+        pool="dpu",
+        architecture="arm64",
+        interpreter=tools.path("/usr/bin/qemu-aarch64"),
+    )
 
 
 def describe_demo_rack(
@@ -153,29 +191,33 @@ def describe_demo_rack(
     from provisioner.lab.machine.machine import Accelerator
     from provisioner.lab.network import LabNetwork
     from provisioner.lab.rack import VirtualRack
-    from provisioner.lab.rack_description import describe_rack, processors_of_each
+    from provisioner.lab.rack_description import ServerKind, describe_rack, processors_of_each
+    from provisioner.lab.tools import ARM64_PACKAGES, obtain_tools
 
-    firmwares: Any = tuple(servers.split(","))
-    if unknown := [each for each in firmwares if each not in ("BIOS", "UEFI")]:
-        raise NeedsHuman(f"--servers names firmware '{unknown[0]}'", hint="write BIOS or UEFI, such as BIOS,UEFI,UEFI")
+    kinds: Any = tuple(servers.split(","))
+    if unknown := [each for each in kinds if each not in get_args(ServerKind)]:
+        raise NeedsHuman(
+            f"--servers names '{unknown[0]}'", hint="write BIOS, UEFI or DPU, such as BIOS,UEFI, or UEFI,DPU"
+        )
     chosen = state.cache / "labs" / f".{state.name}-accelerator"
     if probe_kernel is not None:
         chosen.parent.mkdir(parents=True, exist_ok=True)
         chosen.write_text(choose_accelerator(probe_kernel, tools, state.cache))
     accelerator: Accelerator = "kvm" if chosen.exists() and chosen.read_text() == "kvm" else "tcg"
-    methods: Any = {unit: "UefiHttp" for unit, kind in enumerate(firmwares, start=1) if http_boot and kind == "UEFI"}
+    methods: Any = {unit: "UefiHttp" for unit, kind in enumerate(kinds, start=1) if http_boot and kind != "BIOS"}
     return VirtualRack(
         describe_rack(
             obtain_keys(state.keys).bmc_password,
-            firmwares=firmwares,
+            kinds=kinds,
             boot_methods=methods,
             memory_mib=memory_mib,
-            cpus=processors_of_each(len(firmwares), accelerator, os.cpu_count() or 1),
+            cpus=processors_of_each(len(kinds), accelerator, os.cpu_count() or 1),
         ),
         network=LabNetwork(state.name),
         tools=tools,
         directory=state.directory / "rack",
         accelerator=accelerator,
+        arm64_tools=obtain_tools(state.cache, ARM64_PACKAGES) if "DPU" in kinds else None,
     )
 
 

@@ -38,9 +38,10 @@ def run(name: str, memory_mib: int, servers: str, http_boot: bool) -> None:
 
 @click.command("publish", hidden=True)
 @name_option
-@click.option("--pool/--no-pool", "points_pool", default=True)
-def publish(name: str, points_pool: bool) -> None:
-    """Publish the image that was built last, and point the pool at it. Its name is written down beside it."""
+@click.option("--pool", default="gpu", show_default=True)
+@click.option("--point/--no-point", "points_pool", default=True)
+def publish(name: str, pool: str, points_pool: bool) -> None:
+    """Publish the pool's image that was built last, and point the pool at it. Its name is written down beside it."""
     from provisioner.cluster.client import BUSY_SECONDS, Cluster
     from provisioner.image.finished.publish import publish_image
     from provisioner.image.finished.sign import read_public_key
@@ -48,11 +49,11 @@ def publish(name: str, points_pool: bool) -> None:
 
     state = demo_state(name)
     cluster = Cluster.connect(state.kubeconfig, busy_seconds=BUSY_SECONDS)
-    folder = Path((state.directory / "image").read_text())
+    folder = Path(state.image_record(pool).read_text())
     published = publish_image(folder, state.image_store, read_public_key(state.keys / "image.pub"), cluster)
     (state.directory / "published").write_text(published.name)
     if points_pool:
-        cluster.apply(demo_up.node_pool(published.name), manager="provisioner-lab")
+        cluster.apply(demo_up.node_pool(published.name, name=pool), manager="provisioner-lab")
 
 
 @click.command("register", hidden=True)
@@ -101,7 +102,8 @@ def follow(name: str, timeout_seconds: float, servers: str) -> None:
     firmware = {f"r01-u{unit:02d}": kind for unit, kind in enumerate(servers.split(","), start=1)}
     waiting = follow_until(
         is_ready,
-        lambda: cluster.read_all(Server),
+        # What the rack has: the server of a DPU alone is registered, and no machine.
+        lambda: [server for server in cluster.read_all(Server) if server.name in firmware],
         BootDisplay(sys.stdout, firmware),
         timeout_seconds=timeout_seconds,
     )

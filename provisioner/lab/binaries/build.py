@@ -43,18 +43,26 @@ def build(cache: Path, report: Report) -> Path:
     with fill(entry, report) as directory:
         if directory is not None:
             with tempfile.TemporaryDirectory(prefix="kubernetes-build-") as work:
-                _build_into(directory, Path(work), report)
+                build_into(directory, Path(work), report)
+                (directory / "server").rename(directory / "etcd")  # Go names a program after its package's folder
     return entry
 
 
-def entry_of(cache: Path) -> Path:
-    """Where a build with this recipe is in the cache."""
-    recipe = json.dumps([VERSION, MODULE_SUM, NAMES, _build_command(Path("out")), main_go()])
+def entry_of(cache: Path, of: str | None = None, names: Sequence[str] = NAMES) -> Path:
+    """Where a build with this recipe is in the cache: of all programs for this machine, or of `names` for `of`."""
+    recipe = json.dumps([VERSION, MODULE_SUM, names, _build_command(Path("out"), of, names), main_go(names)])
     digest = hashlib.sha256(recipe.encode()).hexdigest()[:12]
-    return cache / f"bin-{VERSION}-build-{architecture()}-{digest}"
+    return cache / f"{_called(names)}-{VERSION}-build-{of or architecture()}-{digest}"
 
 
-def _build_into(directory: Path, work: Path, report: Report) -> None:
+def _called(names: Sequence[str]) -> str:
+    return "bin" if tuple(names) == NAMES else "-".join(names)
+
+
+def build_into(
+    directory: Path, work: Path, report: Report, of: str | None = None, names: Sequence[str] = NAMES
+) -> None:
+    """Build the programs for `of`, an architecture in Go's words (this machine's if None). Raises: as `build`."""
     report(f"fetching the Go module {MODULE} {VERSION}")
     found = json.loads(_go(("mod", "download", "-json", f"{MODULE}@{VERSION}"), work))
     if found.get("Sum") != MODULE_SUM:
@@ -64,13 +72,12 @@ def _build_into(directory: Path, work: Path, report: Report) -> None:
         )
     upstream = Path(found["GoMod"]).read_text()
     (work / "go.mod").write_text(render_go_mod(upstream))
-    (work / "programs.go").write_text(main_go())
+    (work / "programs.go").write_text(main_go(names))
     require_go(_go(("version",), work), _go_directive(upstream))
     report("fetching the modules that it needs")
     _go(("mod", "tidy"), work)
-    report(f"building {', '.join(NAMES)}, etcd (about 6 minutes on two cores the first time)")
-    _run(_build_command(directory), work)
-    (directory / "server").rename(directory / "etcd")  # Go names a program after its package's folder
+    report(f"building {', '.join(names)} for {of or architecture()} (2 to 6 minutes on two cores the first time)")
+    _run(_build_command(directory, of, names), work)
 
 
 def render_go_mod(upstream: str) -> str:
@@ -85,9 +92,9 @@ def render_go_mod(upstream: str) -> str:
     return "\n".join([*lines, ")", ""])
 
 
-def main_go() -> str:
+def main_go(names: Sequence[str] = NAMES) -> str:
     """A file that imports the commands, so that `go mod tidy` keeps what they need."""
-    imports = "".join(f'\t_ "{package}"\n' for package in _packages())
+    imports = "".join(f'\t_ "{package}"\n' for package in _packages(names))
     return f"//go:build programs\n\npackage programs\n\nimport (\n{imports})\n"
 
 
@@ -108,19 +115,20 @@ def _go_directive(upstream: str) -> str:
     return found.group(1)
 
 
-def _build_command(directory: Path) -> tuple[str, ...]:
+def _build_command(directory: Path, of: str | None = None, names: Sequence[str] = NAMES) -> tuple[str, ...]:
     major, minor, _ = VERSION.removeprefix("v").split(".")
     stamps = {"gitVersion": VERSION, "gitMajor": major, "gitMinor": minor, "gitTreeState": "archive"}
     flags = " ".join(["-s -w", *(f"-X {_VERSION_PACKAGE}.{name}={value}" for name, value in stamps.items())])
     return (
-        *("env", "CGO_ENABLED=0", "GOWORK=off"),
+        *("env", "CGO_ENABLED=0", "GOWORK=off", *([f"GOARCH={of}"] if of else [])),
         *("go", "build", "-mod=mod", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", f"{directory}/"),
-        *_packages(),
+        *_packages(names),
     )
 
 
-def _packages() -> tuple[str, ...]:
-    return (*(f"{MODULE}/cmd/{name}" for name in NAMES), ETCD)
+def _packages(names: Sequence[str]) -> tuple[str, ...]:
+    # etcd comes with all of them, which are a control plane.
+    return (*(f"{MODULE}/cmd/{name}" for name in names), *([ETCD] if tuple(names) == NAMES else []))
 
 
 def _go(arguments: Sequence[str], work: Path) -> str:

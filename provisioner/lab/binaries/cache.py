@@ -7,7 +7,7 @@ import os
 import platform
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -33,14 +33,17 @@ def architecture() -> str:
     return known[machine]
 
 
-def missing_in(directory: Path) -> list[str]:
-    """Names of the programs that `directory` lacks; the optional ones do not count."""
-    return [name for name in NAMES if name not in OPTIONAL and not os.access(directory / name, os.X_OK)]
+def missing_in(directory: Path, names: Sequence[str] = NAMES) -> list[str]:
+    """Those of `names` that `directory` lacks; the optional ones do not count."""
+    return [name for name in names if name not in OPTIONAL and not os.access(directory / name, os.X_OK)]
 
 
 @contextmanager
-def fill(entry: Path, report: Report) -> Iterator[Path | None]:
-    """Give an empty directory that becomes `entry` if the block ends well; None if another process was faster."""
+def fill(entry: Path, report: Report, names: Sequence[str] = NAMES) -> Iterator[Path | None]:
+    """Give an empty directory that becomes `entry` if the block ends well; None if another process was faster.
+
+    `names`: the programs that the block puts there.
+    """
     entry.parent.mkdir(parents=True, exist_ok=True)
     with (entry.parent / f".{entry.name}.lock").open("w") as lock:
         try:
@@ -48,7 +51,7 @@ def fill(entry: Path, report: Report) -> Iterator[Path | None]:
         except BlockingIOError:
             report(f"waiting for another process that makes {entry}")
             fcntl.flock(lock, fcntl.LOCK_EX)
-        if entry.exists() and not missing_in(entry):
+        if entry.exists() and not missing_in(entry, names):
             yield None
             return
         staging = Path(tempfile.mkdtemp(prefix=f".{entry.name}.", dir=entry.parent))

@@ -7,7 +7,7 @@ import http.client
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -25,18 +25,31 @@ class Unavailable(NeedsHuman):
     """The release could not be fetched."""
 
 
-def download(cache: Path, report: Report, *, release_url: str = RELEASE_URL) -> Path:
-    """Fetch the programs into the cache; returns their directory.
+def entry_of(cache: Path, of: str, names: Sequence[str] = NAMES) -> Path:
+    """Where the released programs for `of`, an architecture in Go's words, are in the cache."""
+    called = "bin" if tuple(names) == NAMES else "-".join(names)
+    return cache / f"{called}-{VERSION}-release-{of}"
+
+
+def download(
+    cache: Path,
+    report: Report,
+    *,
+    release_url: str = RELEASE_URL,
+    of: str | None = None,
+    names: Sequence[str] = NAMES,
+) -> Path:
+    """Fetch the programs into the cache, for this machine or for `of`; returns their directory.
 
     A machine without a way to the host goes on after about 5 s. Raises: Unavailable, also for a wrong checksum.
     """
-    base = f"{release_url}/{VERSION}/bin/linux/{architecture()}"
-    entry = cache / f"bin-{VERSION}-release-{architecture()}"
+    base = f"{release_url}/{VERSION}/bin/linux/{of or architecture()}"
+    entry = entry_of(cache, of or architecture(), names)
     # All checksums first: they are small, and tell whether there is a way to the host at all.
-    sums = {name: _published_sum(f"{base}/{name}.sha256") for name in NAMES}
-    with fill(entry, report) as directory:
+    sums = {name: _published_sum(f"{base}/{name}.sha256") for name in names}
+    with fill(entry, report, names) as directory:
         if directory is not None:
-            for name in NAMES:
+            for name in names:
                 report(f"fetching {base}/{name}")
                 _fetch(f"{base}/{name}", sums[name], directory / name)
     return entry

@@ -88,7 +88,7 @@ def find_binaries(
 
 def cache_entries(cache: Path) -> tuple[Path, ...]:
     """Directories in which the programs may already be, best first."""
-    return (cache / f"bin-{VERSION}-release-{architecture()}", binaries_build.entry_of(cache))
+    return (binaries_download.entry_of(cache, architecture()), binaries_build.entry_of(cache))
 
 
 def find_etcd(directory: Path, tools_root: Path | None) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """The BMCs of a virtual rack: one process, one HTTPS endpoint and one QEMU per server.
 
-    python -m provisioner.lab.bmc.rack_of_bmcs DIRECTORY --tools DIRECTORY --accelerator tcg|kvm
+    python -m provisioner.lab.bmc.rack_of_bmcs DIRECTORY --tools FOLDER [--arm64-tools FOLDER] --accelerator tcg|kvm
 
 runs in the lab's network namespace until SIGTERM. The machines are its children and die with it: a BMC that is gone
 takes the power with it, which keeps a lab from leaving anything behind. DIRECTORY has rack.json and, per server, its
@@ -22,6 +22,7 @@ from typing import Any, Final, cast
 
 import structlog
 
+from provisioner.api.server import Architecture
 from provisioner.lab.bmc.certificate import server_context
 from provisioner.lab.bmc.endpoint import BmcEndpoint, Credentials
 from provisioner.lab.bmc.server_power import ServerPower
@@ -40,10 +41,17 @@ CONTROL_SOCKET: Final = "control.sock"
 class RackBmcs:
     """All BMCs of a rack, in this process."""
 
-    def __init__(self, rack: RackDescription, directory: Path, tools: Tools, accelerator: Accelerator) -> None:
+    def __init__(
+        self,
+        rack: RackDescription,
+        directory: Path,
+        tools: Tools,
+        accelerator: Accelerator,
+        arm64_tools: Tools | None = None,
+    ) -> None:
         self._rack = rack
         self._directory = directory
-        self._tools = tools
+        self._tools: dict[Architecture, Tools] = {"x86_64": tools, "arm64": arm64_tools or tools}
         self._accelerator = accelerator
         self._launcher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="launcher")
         self._machines: list[QemuMachine] = []
@@ -68,7 +76,7 @@ class RackBmcs:
         machine = QemuMachine(
             server.machine,
             files,
-            tools=self._tools,
+            tools=self._tools[server.machine.architecture],
             tap=tap_name(server.name),
             accelerator=self._accelerator,
             launcher=self._launcher,
@@ -134,6 +142,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="provisioner.lab.bmc.rack_of_bmcs")
     parser.add_argument("directory", type=Path)
     parser.add_argument("--tools", type=Path, required=True)
+    parser.add_argument("--arm64-tools", type=Path)
     parser.add_argument("--accelerator", choices=("kvm", "tcg"), default="tcg")
     options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.INFO))
@@ -141,7 +150,8 @@ def main() -> None:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    bmcs = RackBmcs(rack, options.directory, Tools(options.tools), options.accelerator)
+    arm64_tools = Tools(options.arm64_tools) if options.arm64_tools else None
+    bmcs = RackBmcs(rack, options.directory, Tools(options.tools), options.accelerator, arm64_tools)
     bmcs.start()
     control = _ControlServer(options.directory / CONTROL_SOCKET, bmcs.endpoints)
     threading.Thread(target=control.serve_forever, name="control", daemon=True).start()

@@ -49,12 +49,21 @@ class DemoState:
     def daemon_log(self) -> Path:
         return self.directory / "daemon.log"
 
+    def image_record(self, pool: str) -> Path:
+        """The file that names the image which was built for the pool."""
+        return self.directory / f"image-{pool}"
+
+    def pools(self) -> list[str]:
+        """Those for which an image was built."""
+        return sorted(record.name.removeprefix("image-") for record in self.directory.glob("image-*"))
+
     def fresh_directory(self) -> None:
-        """An empty directory, but for the name of the image that was built for it."""
-        image = (self.directory / "image").read_text()
+        """An empty directory, but for the names of the images that were built for it."""
+        kept = {record: record.read_text() for record in self.directory.glob("image-*")}
         self.remove_directory()
         self.directory.mkdir(parents=True)
-        (self.directory / "image").write_text(image)
+        for record, image in kept.items():
+            record.write_text(image)
 
     def remove_directory(self) -> None:
         """All that the demo left on disk; what was built stays elsewhere in the cache."""

@@ -21,6 +21,7 @@ from provisioner.lab.network import LabNetwork
 from provisioner.lab.rack import VirtualRack
 
 POOL: Final = "gpu"
+DPU_POOL: Final = "dpu"
 RACK: Final = "r01"
 SUBNET: Final[Mapping[str, Any]] = {
     "name": "boot",
@@ -88,16 +89,32 @@ def registration(rack: VirtualRack) -> list[dict[str, Any]]:
             "metadata": {"name": rack.description.name},
             "spec": {"site": "lab", "failureDomain": rack.description.name, "subnets": [dict(SUBNET)]},
         },
-        *rack.servers(POOL),
+        *(_host(name, rack.description.name) for name in sorted(_hosts_elsewhere(rack))),
+        *rack.servers(POOL, DPU_POOL),
     ]
 
 
-def node_pool(image: str, *, kernel_arguments: Sequence[str] = ()) -> dict[str, Any]:
-    """The demo's pool. A virtual server has no TPM yet, hence Optional."""
+def _hosts_elsewhere(rack: VirtualRack) -> set[str]:
+    """Servers in which DPUs sit, and which are no machines of the lab."""
+    servers = rack.description.servers
+    return {server.host for server in servers if server.host} - {server.name for server in servers}
+
+
+def _host(name: str, rack: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "provisioner.dev/v1alpha1",
+        "kind": "Server",
+        "metadata": {"name": name},
+        "spec": {"rackRef": rack, "bootMACAddress": "52:54:00:00:00:ff", "acceptance": "Pending"},
+    }
+
+
+def node_pool(image: str, *, name: str = POOL, kernel_arguments: Sequence[str] = ()) -> dict[str, Any]:
+    """A pool of the demo. A virtual server has no TPM yet, hence Optional."""
     return {
         "apiVersion": "provisioner.dev/v1alpha1",
         "kind": "NodePool",
-        "metadata": {"name": POOL},
+        "metadata": {"name": name},
         "spec": {
             "imageRef": image,
             "attestation": "Optional",

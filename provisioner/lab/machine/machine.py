@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from provisioner.api.server import Architecture
 from provisioner.api.values import MacAddress
 from provisioner.lab.machine import nvram
 
@@ -13,16 +14,46 @@ Firmware = Literal["BIOS", "UEFI"]
 Accelerator = Literal["kvm", "tcg"]
 BootSource = Literal["Pxe", "UefiHttp", "Hdd"]
 
-OVMF_CODE: Final = "/usr/share/OVMF/OVMF_CODE_4M.fd"
-OVMF_VARIABLES: Final = "/usr/share/OVMF/OVMF_VARS_4M.fd"
+
+@dataclass(frozen=True, kw_only=True)
+class Board:
+    """What QEMU calls a machine of an architecture, and its UEFI firmware in the tools' chroot."""
+
+    emulator: str
+    machine: str
+    processor: str
+    """The model that is emulated; under KVM it is this machine's own."""
+    firmware: str
+    variables: str
+
+
+BOARDS: Final[dict[Architecture, Board]] = {
+    "x86_64": Board(
+        emulator="qemu-system-x86_64",
+        machine="q35,graphics=off",
+        # With cx16 Linux 6.12 sometimes double-faults in SLUB under emulation.
+        processor="qemu64,-cx16",
+        firmware="/usr/share/OVMF/OVMF_CODE_4M.fd",
+        variables="/usr/share/OVMF/OVMF_VARS_4M.fd",
+    ),
+    "arm64": Board(
+        emulator="qemu-system-aarch64",
+        machine="virt",
+        # AAVMF offers no network boot on a cortex-a72; to emulate pointer authentication takes half of all time.
+        processor="max,pauth=off",
+        firmware="/usr/share/AAVMF/AAVMF_CODE.no-secboot.fd",
+        variables="/usr/share/AAVMF/AAVMF_VARS.fd",
+    ),
+}
 IPXE_ROM: Final = "/usr/share/qemu/pxe-virtio.rom"
 
 
 @dataclass(frozen=True, kw_only=True)
 class MachineSpec:
-    """A diskless x86-64 server. `name` also names its files and its tap."""
+    """A diskless server. `name` also names its files and its tap. A BIOS is there for x86-64 alone."""
 
     name: str
+    architecture: Architecture = "x86_64"
     firmware: Firmware
     mac: MacAddress
     uuid: str
@@ -77,7 +108,7 @@ def qemu_command(
 ) -> list[str]:
     """QEMU's arguments, as run inside the tools' chroot."""
     return [
-        "qemu-system-x86_64",
+        BOARDS[spec.architecture].emulator,
         *("-name", spec.name, "-nodefaults", "-no-user-config", "-display", "none"),
         *_processor(spec, accelerator),
         *("-m", f"{spec.memory_mib}M"),
@@ -111,7 +142,7 @@ def qemu_command(
 
 
 def efi_variables(spec: MachineSpec, plan: BootPlan, template: bytes) -> bytes:
-    """The variable store with which a UEFI machine is powered on. `template` is OVMF_VARS of the tools.
+    """The variable store with which a UEFI machine is powered on. `template` is the board's of the tools.
 
     It is written afresh at every power-on: boot options that an operating system left there are gone after a power cut.
     """
@@ -123,10 +154,11 @@ def efi_variables(spec: MachineSpec, plan: BootPlan, template: bytes) -> bytes:
 
 
 def _processor(spec: MachineSpec, accelerator: Accelerator) -> list[str]:
-    if accelerator == "kvm":
+    # A lab runs on x86-64: only such a machine can be under its KVM.
+    if accelerator == "kvm" and spec.architecture == "x86_64":
         return ["-accel", "kvm", "-cpu", "host", "-smp", str(spec.cpus)]
-    # With cx16 Linux 6.12 sometimes double-faults in SLUB under emulation.
-    return ["-accel", "tcg,thread=multi,tb-size=256", "-cpu", "qemu64,-cx16", "-smp", str(spec.cpus)]
+    processor = BOARDS[spec.architecture].processor
+    return ["-accel", "tcg,thread=multi,tb-size=256", "-cpu", processor, "-smp", str(spec.cpus)]
 
 
 def _firmware(spec: MachineSpec, plan: BootPlan, files: MachineFiles) -> list[str]:
@@ -137,8 +169,8 @@ def _firmware(spec: MachineSpec, plan: BootPlan, files: MachineFiles) -> list[st
         rom = "romfile=" if plan.source == "Hdd" else f"romfile={IPXE_ROM}"
         return ["-machine", "pc,graphics=off", "-device", ",".join([*nic, rom])]
     return [
-        *("-machine", "q35,graphics=off"),
-        *("-drive", f"if=pflash,unit=0,format=raw,readonly=on,file={OVMF_CODE}"),
+        *("-machine", BOARDS[spec.architecture].machine),
+        *("-drive", f"if=pflash,unit=0,format=raw,readonly=on,file={BOARDS[spec.architecture].firmware}"),
         *("-drive", "if=pflash,unit=1,format=raw,file=" + _escape(str(files.variables))),
         # An empty ROM leaves the NIC to the firmware's own driver and its own PXE and HTTP boot.
         *("-device", ",".join([*nic, "romfile="])),

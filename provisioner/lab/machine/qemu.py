@@ -14,7 +14,7 @@ import structlog
 from provisioner.api.errors import Retryable
 from provisioner.lab.child_process import LabProcess
 from provisioner.lab.machine.machine import (
-    OVMF_VARIABLES,
+    BOARDS,
     Accelerator,
     BootPlan,
     MachineFiles,
@@ -94,7 +94,7 @@ class QemuMachine:
         for socket_path in (self._files.qmp_socket, self._files.console_socket):
             socket_path.unlink(missing_ok=True)
         if self._spec.firmware == "UEFI":
-            template = self._tools.path(OVMF_VARIABLES).read_bytes()
+            template = self._tools.path(BOARDS[self._spec.architecture].variables).read_bytes()
             self._files.variables.write_bytes(efi_variables(self._spec, plan, template))
         command = qemu_command(self._spec, plan, self._files, tap=self._tap, accelerator=self._accelerator)
         process = LabProcess(

@@ -1,5 +1,6 @@
 mmdebstrap \
     --mode=root \
+    --skip=check/qemu \
     --variant=apt \
     --format=directory \
     --architectures=amd64 \
