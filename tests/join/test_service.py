@@ -227,6 +227,15 @@ def test_the_cards_in_a_server_are_looked_up_by_its_name() -> None:
     assert (find("a"), find("a-dpu")) == (["a-dpu"], [])
 
 
+def test_nobody_joins_while_more_cards_are_said_to_be_in_a_server_than_are_read(world: World) -> None:
+    """One that is not read may be the one by which it boots."""
+    cards = [f"card-{number}" for number in range(9)]
+    with pytest.raises(Retryable, match=f"9 Servers are DPUs of server {world.name}.*hostRef"):
+        world.service(find_dpus=lambda server: cards).join(world.request(), world.address)
+    world.service(find_dpus=lambda server: cards[1:]).join(world.request(), world.address)
+    world.joined()
+
+
 def test_nobody_is_called_unknown_before_the_cache_of_servers_is_filled(world: World) -> None:
     servers = Informer(world.service_cluster, of(Server))
     service = world.service(find_server=find_server_in(servers))

@@ -68,7 +68,7 @@ _ATTEMPTS = 4
 
 
 _MOST_DPUS = 8
-"""Of one server, that are read for a request: the first by their names."""
+"""Of one server, that are read for a request."""
 
 _UNSYNCED_SECONDS = 2.0
 
@@ -151,7 +151,12 @@ class JoinService:
         )
 
     def _read_dpus(self, server: str) -> tuple[Server, ...]:
-        names = sorted(self._find_dpus(server))[:_MOST_DPUS]
+        names = sorted(self._find_dpus(server))
+        if len(names) > _MOST_DPUS:  # the one by which it boots may be any of them
+            raise Retryable(
+                f"{len(names)} Servers are DPUs of server {server}, {', '.join(names[:_MOST_DPUS])} among them; "
+                f"expected {_MOST_DPUS} at the most: correct spec.dpu.hostRef of those that are not in it"
+            )
         found = (self._cluster.find(of(Server), name) for name in names)
         return tuple(decode(Server, each) for each in found if each is not None)
 
