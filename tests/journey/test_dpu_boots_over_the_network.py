@@ -27,7 +27,7 @@ DPU = "r01-u01"
 MEMORY_MIB = 768
 IMAGES = Path(__file__).parents[2] / "images"
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 
 
 @pytest.fixture(scope="module")
