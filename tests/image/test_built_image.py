@@ -52,7 +52,7 @@ def test_the_same_inputs_are_not_built_again(built: Built, request_of_tests: Req
     assert (again.folder, again.reused, said) == (built.folder, True, [])
 
 
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(2400)
 def test_an_image_that_is_lost_is_built_again_with_the_same_digest(
     built: Built, request_of_tests: Request, tmp_path: Path
 ) -> None:

@@ -28,7 +28,7 @@ PACKAGES: Final = (
 NEEDED_FIRST: Final = ("virtio_pci", "virtio_blk", "squashfs", "overlay")
 LOADED: Final = ("vrf", "vxlan", "veth", "bridge", "af_packet", "nf_*", "nft_*")
 """Patterns of names. Loaded at the beginning, as busybox finds no module by what a kernel asks for."""
-WALL_SECONDS: Final = 1500
+WALL_SECONDS: Final = 1200
 ENDED: Final = "guest: pytest ended with "
 
 _FIRST: Final = """#!/bin/sh

@@ -1,6 +1,7 @@
 """A DPU's boot on real parts, but for the card: an arm64 machine with UEFI, our services, Debian's kernel, stage-1.
 
-On to a Ready node it takes minutes of emulation: `python -m tests.soak.dpu`, a part of `make soak`.
+On to a Ready node it takes minutes of emulation: `python -m tests.soak.dpu`, a part of `make soak`. By its name it runs
+before the tests that share a rack, whose machines would take half of the processors from it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ DPU = "r01-u01"
 MEMORY_MIB = 768
 IMAGES = Path(__file__).parents[2] / "images"
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 
 
 @pytest.fixture(scope="module")
