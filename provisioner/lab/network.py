@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface
 from pathlib import Path
@@ -42,8 +42,16 @@ class LabNetwork:
         """Arguments that run `argv` in the namespace; the program keeps the process id that the caller gets."""
         return ["nsenter", f"--net={_NAMESPACES / self.namespace}", "--", *(str(word) for word in argv)]
 
-    def create(self, bmc_addresses: Sequence[IPv4Address] = (), taps: Sequence[str] = ()) -> None:
-        """Make what is missing of namespace, bridge, addresses and taps; run again, it changes nothing."""
+    def create(
+        self,
+        bmc_addresses: Sequence[IPv4Address] = (),
+        taps: Sequence[str] = (),
+        cables: Mapping[str, tuple[str, str]] | None = None,
+    ) -> None:
+        """Make what is missing of namespace, bridge, addresses and taps; run again, it changes nothing.
+
+        `cables`: two taps each that lead to one another and to nothing else, by the cable's name.
+        """
         if not self.exists:
             _ip("netns", "add", self.namespace)
         links = self._ip("-o", "link", "show")
@@ -60,10 +68,31 @@ class LabNetwork:
         self._ip("link", "set", BRIDGE, "up")
         for address in bmc_addresses:
             self._ip("addr", "replace", f"{address}/32", "dev", "lo")
-        for tap in taps:
+        for cable in cables or ():
+            if f": {cable}:" not in links:
+                # It passes all on at once, as a cable does, and speaks of nothing itself.
+                self._ip(
+                    *(
+                        "link",
+                        "add",
+                        cable,
+                        "type",
+                        "bridge",
+                        "forward_delay",
+                        "0",
+                        "stp_state",
+                        "0",
+                        "mcast_snooping",
+                        "0",
+                    )
+                )
+            self._ip("link", "set", cable, "up")
+        ports = [(tap, BRIDGE) for tap in taps]
+        ports += [(tap, cable) for cable, ends in (cables or {}).items() for tap in ends]
+        for tap, bridge in ports:
             if f": {tap}:" not in links:
                 self._ip("tuntap", "add", "dev", tap, "mode", "tap")
-            self._ip("link", "set", tap, "master", BRIDGE, "up")
+            self._ip("link", "set", tap, "master", bridge, "up")
 
     def process_ids(self) -> list[int]:
         """Every process that runs in the namespace, whoever started it."""
@@ -105,6 +134,16 @@ def tap_name(machine: str) -> str:
     """Name of a machine's tap: at most 15 characters, as the kernel demands, and told apart by all of the name."""
     name = f"tap-{machine}"
     return name if len(name) <= 15 else "tap-" + hashlib.sha256(machine.encode()).hexdigest()[:11]
+
+
+def host_port_tap_name(dpu: str) -> str:
+    """Name of the tap of a DPU's port that leads to its host."""
+    return tap_name(f"{dpu}-pf0")
+
+
+def cable_name(dpu: str) -> str:
+    """Name of what lies between a DPU's port and its host."""
+    return "pf0-" + hashlib.sha256(dpu.encode()).hexdigest()[:11]
 
 
 def _ip(*arguments: str) -> str:

@@ -20,8 +20,8 @@ from provisioner.lab.bmc.certificate import obtain_certificate
 from provisioner.lab.bmc.rack_of_bmcs import CONTROL_SOCKET, RACK_FILE
 from provisioner.lab.child_process import LabProcess
 from provisioner.lab.machine.machine import Accelerator, MachineFiles
-from provisioner.lab.network import LabNetwork, tap_name
-from provisioner.lab.rack_description import RackDescription, to_json
+from provisioner.lab.network import LabNetwork, cable_name, host_port_tap_name, tap_name
+from provisioner.lab.rack_description import RackDescription, VirtualServer, to_json
 from provisioner.lab.tools import Tools
 
 Fault = Literal["PowerCut", "ResetButton", "Slow", "ResetsUnavailable", "None"]
@@ -71,7 +71,17 @@ class VirtualRack:
     @property
     def taps(self) -> tuple[str, ...]:
         """What LabNetwork.create must put on the bridge."""
-        return tuple(tap_name(server.name) for server in self.description.servers)
+        behind = {server.host for server in self.description.servers if server.proxies_boot}
+        return tuple(tap_name(server.name) for server in self.description.servers if server.name not in behind)
+
+    @property
+    def cables(self) -> dict[str, tuple[str, str]]:
+        """Between DPUs and the servers that boot through them, for LabNetwork.create."""
+        return {
+            cable_name(dpu.name): (tap_name(dpu.host), host_port_tap_name(dpu.name))
+            for dpu in self.description.servers
+            if dpu.proxies_boot and dpu.host is not None
+        }
 
     @property
     def firmwares(self) -> dict[str, str]:
@@ -189,12 +199,16 @@ class VirtualRack:
                     "bootMACAddress": server.machine.mac,
                     "bmc": self.bmc_of(server.name),
                     **({"nodePoolRef": pools[server.name]} if pools[server.name] else {}),
-                    **({"dpu": {"hostRef": server.host}} if server.host else {}),
+                    **({"dpu": _dpu(server)} if server.host else {}),
                     "acceptance": "Accepted",
                 },
             }
             for server in self.description.servers
         ]
+
+
+def _dpu(server: VirtualServer) -> dict[str, Any]:
+    return {"hostRef": server.host, **({"hostBoot": "Proxied"} if server.proxies_boot else {})}
 
 
 PACKING_LIST_COLUMNS: Final = (

@@ -12,10 +12,14 @@ from provisioner.api.server import BootMethod
 from provisioner.api.values import Secret, parse_mac
 from provisioner.lab.machine.machine import Accelerator, MachineSpec
 
-ServerKind = Literal["BIOS", "UEFI", "DPU"]
-"""A server by its firmware, or a DPU: an arm64 machine with UEFI, in the server that is described before it."""
+ServerKind = Literal["BIOS", "UEFI", "DPU", "ProxyDPU"]
+"""A server by its firmware, or a DPU: an arm64 machine with UEFI, in the server that is described before it. Through a
+ProxyDPU that server boots, and has no other way."""
+DPU_KINDS: Final[tuple[ServerKind, ...]] = ("DPU", "ProxyDPU")
 BMC_NETWORK_START: Final = IPv4Address("10.90.0.10")
 BMC_PORT: Final = 443
+_PATIENT_ATTEMPTS: Final = 20
+"""Of a server whose DPU has to boot first. Firmware of real servers tries for ever."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +33,8 @@ class VirtualServer:
     """How its BMC is to be told to boot."""
     host: str | None = None
     """Name of the server in which it sits, of a DPU."""
+    proxies_boot: bool = False
+    """Whether that server boots through it."""
 
     @property
     def name(self) -> str:
@@ -68,24 +74,35 @@ def describe_rack(
     """A rack with one server for each of `kinds`: `r01-u01`, `r01-u02`…, at BMC addresses 10.90.0.11, .12… A DPU that
     comes first sits in `r01-host`, which is not part of the rack.
 
+    Raises: ValueError for a rack that cannot be.
+
     `boot_methods` says for a unit (1, 2…) how it is booted if not by PXE. The same arguments give the same rack:
     MAC addresses, serial numbers and UUIDs are computed from rack and unit.
     """
     if not 1 <= len(kinds) <= 99:
         raise ValueError(f"a virtual rack has 1 to 99 servers, not {len(kinds)}")
+    if lonely := [
+        unit for unit, kind in enumerate(kinds, start=1) if kind == "ProxyDPU" and kinds[: unit - 1][-1:] != ("UEFI",)
+    ]:
+        raise ValueError(
+            f"u{lonely[0]:02d} is a ProxyDPU: what boots through it is the UEFI server named just before it"
+        )
     servers = []
     host = f"{name}-host"
     for unit, kind in enumerate(kinds, start=1):
         digest = _stable_bytes(f"{name}-u{unit:02d}")
+        is_dpu, proxies = kind in DPU_KINDS, kind == "ProxyDPU"
         machine = MachineSpec(
             name=f"{name}-u{unit:02d}",
-            architecture="arm64" if kind == "DPU" else "x86_64",
-            firmware="UEFI" if kind == "DPU" else kind,
+            architecture="arm64" if is_dpu else "x86_64",
+            firmware="BIOS" if kind == "BIOS" else "UEFI",
             mac=parse_mac("525400" + digest[:2].hex() + f"{unit:02x}"),
             uuid=f"{digest[2:6].hex()}-{digest[6:8].hex()}-4{digest[8:10].hex()[1:]}-8{digest[10:12].hex()[1:]}-{digest[12:18].hex()}",
             serial=f"LAB{digest[18:22].hex().upper()}",
             memory_mib=memory_mib,
             cpus=cpus,
+            host_port_mac=parse_mac("525401" + digest[:2].hex() + f"{unit:02x}") if proxies else None,
+            boot_attempts=_PATIENT_ATTEMPTS if kinds[unit : unit + 1] == ("ProxyDPU",) else 1,
         )
         servers.append(
             VirtualServer(
@@ -93,10 +110,11 @@ def describe_rack(
                 position=f"u{unit:02d}",
                 bmc_address=BMC_NETWORK_START + unit,
                 boot_method=(boot_methods or {}).get(unit, "Pxe"),
-                host=host if kind == "DPU" else None,
+                host=host if is_dpu else None,
+                proxies_boot=proxies,
             )
         )
-        if kind != "DPU":
+        if not is_dpu:
             host = machine.name
     return RackDescription(name=name, servers=tuple(servers), username="provisioner", password=password)
 
@@ -114,6 +132,7 @@ def to_json(rack: RackDescription) -> dict[str, Any]:
             "bmcAddress": str(server.bmc_address),
             "bootMethod": server.boot_method,
             "host": server.host,
+            "proxiesBoot": server.proxies_boot,
         }
         for server in rack.servers
     ]
@@ -137,6 +156,7 @@ def from_json(data: Mapping[str, Any]) -> RackDescription:
                 bmc_address=IPv4Address(server["bmcAddress"]),
                 boot_method=server["bootMethod"],
                 host=server["host"],
+                proxies_boot=server["proxiesBoot"],
             )
             for server in data["servers"]
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,29 @@ def test_an_arm64_machine_is_another_board_and_never_under_the_kvm_of_this_one(a
     argv = qemu_command(spec("UEFI", "arm64"), NETWORK_BOOT, FILES, tap="tap-r01-u01", accelerator=accelerator)
     lines = [f"\n{word}" if word.startswith("-") else f" {word}" for word in argv]
     assert_golden("lab/arm64-pxe-tcg.txt", "".join(lines).strip() + "\n")
+
+
+def test_a_dpu_has_a_second_card_that_leads_to_its_host_and_is_not_booted_from() -> None:
+    dpu = replace(spec("UEFI", "arm64"), host_port_mac=parse_mac("52:54:01:a2:65:01"))
+    plain, argv = (
+        qemu_command(each, NETWORK_BOOT, FILES, tap="t", accelerator="tcg", host_port_tap="port")
+        for each in (spec("UEFI", "arm64"), dpu)
+    )
+    added = [word for word in argv if word not in plain]
+    assert added == [
+        "tap,id=net1,ifname=port,script=no,downscript=no",
+        "virtio-net-pci,netdev=net1,mac=52:54:01:a2:65:01,addr=4,disable-legacy=on,romfile=",
+    ]
+    assert (Path(__file__).parents[2] / "images/dpu/tree/etc/systemd/network/10-host-port.link").read_text().count(
+        ":00:04.0\n"
+    ) == 1
+
+
+def test_a_server_that_waits_for_another_tries_the_network_again_and_again() -> None:
+    patient = replace(spec("UEFI"), boot_attempts=3)
+    variables = read_variables(efi_variables(patient, NETWORK_BOOT, empty_store()))
+    assert variables["BootOrder"] == bytes([0, 0, 1, 0, 2, 0])
+    assert variables["Boot0000"] == variables["Boot0002"]
 
 
 def test_http_boot_differs_from_pxe_by_the_variables_alone() -> None:

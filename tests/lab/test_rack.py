@@ -22,9 +22,9 @@ from provisioner.api.server import Server
 from provisioner.api.values import Secret
 from provisioner.lab.child_process import LabProcess
 from provisioner.lab.demo.up import registration
-from provisioner.lab.network import LabNetwork
+from provisioner.lab.network import LabNetwork, tap_name
 from provisioner.lab.rack import VirtualRack
-from provisioner.lab.rack_description import RackDescription, describe_rack, from_json, to_json
+from provisioner.lab.rack_description import RackDescription, ServerKind, describe_rack, from_json, to_json
 from provisioner.lab.tools import Tools
 from provisioner.power.bmc.power_controller import BmcAccess
 from provisioner.power.bmc.redfish import RedfishPower
@@ -65,6 +65,27 @@ def test_a_dpu_is_an_arm64_machine_in_the_server_before_it(tmp_path: Path) -> No
         assert (found.node_pool_ref, found.architecture) == (("dpu", "arm64") if each.host else ("gpu", "x86_64"))
         assert (found.dpu.host_ref if found.dpu else None) == each.host
     assert len({spec.boot_mac_address for spec in servers.values()}) == 6
+
+
+def test_a_server_that_boots_through_its_dpu_has_no_other_way(tmp_path: Path) -> None:
+    rack = describe_rack(Secret("x"), kinds=("BIOS", "UEFI", "ProxyDPU", "UEFI", "DPU"))
+    _, host, dpu, other, plain = rack.servers
+    assert from_json(to_json(rack)) == rack
+    assert (dpu.host, dpu.proxies_boot, plain.proxies_boot) == (host.name, True, False)
+    assert dpu.machine.host_port_mac not in (None, *(each.machine.mac for each in rack.servers))
+    assert host.machine.boot_attempts > 1, "its firmware asks until the DPU answers"
+    assert {each.machine.boot_attempts for each in (dpu, other, plain)} == {1}
+    virtual = VirtualRack(rack, network=LabNetwork("none"), tools=Tools(tmp_path), directory=tmp_path)
+    ((ends),) = virtual.cables.values()
+    assert ends[0] == tap_name(host.name)
+    assert not set(ends) & set(virtual.taps), "the cable leads to nothing else"
+    assert set(virtual.taps) == {tap_name(each.name) for each in rack.servers if each is not host}
+
+
+@pytest.mark.parametrize("kinds", [("ProxyDPU",), ("BIOS", "ProxyDPU"), ("UEFI", "DPU", "ProxyDPU")])
+def test_what_boots_through_a_dpu_is_the_uefi_server_before_it(kinds: tuple[ServerKind, ...]) -> None:
+    with pytest.raises(ValueError, match=r"u0\d is a ProxyDPU: what boots through it is the UEFI server"):
+        describe_rack(Secret("x"), kinds=kinds)
 
 
 def test_the_description_survives_its_file_and_hides_the_password() -> None:

@@ -60,12 +60,13 @@ def flags() -> None:
     "--servers",
     default="BIOS,UEFI",
     show_default=True,
-    help="A server by its firmware; or DPU, in the one before.",
+    help="A server by its firmware; or DPU, in the one before; or ProxyDPU, through which that one boots.",
 )
 @click.option("--http-boot", is_flag=True, help="Boot UEFI servers by UEFI HTTP boot, the URL set through the BMC.")
 def up(name: str, memory_mib: int, timeout_seconds: float, servers: str, http_boot: bool) -> None:
     """Start the lab and boot its servers until they are Ready nodes. What a killed lab left is cleaned first."""
     from provisioner.lab.demo import up as demo_up
+    from provisioner.lab.rack_description import DPU_KINDS
 
     require_root()
     state = demo_state(name)
@@ -75,7 +76,7 @@ def up(name: str, memory_mib: int, timeout_seconds: float, servers: str, http_bo
         demo_up.clean(state)
         tools, binaries = obtain_parts(state, report)
         built = build_demo_image(state, binaries.kubelet, report)
-        if "DPU" in servers.split(","):
+        if set(DPU_KINDS) & set(servers.split(",")):
             build_dpu_image(state, report)
         report.begin("trying KVM")
         rack = describe_demo_rack(state, tools, memory_mib, servers, http_boot, built.folder / "vmlinuz")

@@ -191,13 +191,13 @@ def describe_demo_rack(
     from provisioner.lab.machine.machine import Accelerator
     from provisioner.lab.network import LabNetwork
     from provisioner.lab.rack import VirtualRack
-    from provisioner.lab.rack_description import ServerKind, describe_rack, processors_of_each
+    from provisioner.lab.rack_description import DPU_KINDS, ServerKind, describe_rack, processors_of_each
     from provisioner.lab.tools import ARM64_PACKAGES, obtain_tools
 
     kinds: Any = tuple(servers.split(","))
     if unknown := [each for each in kinds if each not in get_args(ServerKind)]:
         raise NeedsHuman(
-            f"--servers names '{unknown[0]}'", hint="write BIOS, UEFI or DPU, such as BIOS,UEFI, or UEFI,DPU"
+            f"--servers names '{unknown[0]}'", hint="write BIOS, UEFI, DPU or ProxyDPU, such as BIOS,UEFI, or UEFI,DPU"
         )
     chosen = state.cache / "labs" / f".{state.name}-accelerator"
     if probe_kernel is not None:
@@ -217,7 +217,7 @@ def describe_demo_rack(
         tools=tools,
         directory=state.directory / "rack",
         accelerator=accelerator,
-        arm64_tools=obtain_tools(state.cache, ARM64_PACKAGES) if "DPU" in kinds else None,
+        arm64_tools=obtain_tools(state.cache, ARM64_PACKAGES) if set(DPU_KINDS) & set(kinds) else None,
     )
 
 

@@ -69,7 +69,8 @@ def register(name: str, memory_mib: int, servers: str, http_boot: bool) -> None:
     state = demo_state(name)
     tools, _ = obtain_parts(state, None)
     rack = describe_demo_rack(state, tools, memory_mib, servers, http_boot, None)
-    Cluster.connect(state.kubeconfig, busy_seconds=BUSY_SECONDS).apply(rack.bmc_secret(), manager="provisioner-lab")
+    cluster = Cluster.connect(state.kubeconfig, busy_seconds=BUSY_SECONDS)
+    cluster.apply(rack.bmc_secret(), manager="provisioner-lab")
     documents = demo_up.write_json(state.directory / "rack.yaml", demo_up.registration(rack))
     subprocess.run(
         [
@@ -85,6 +86,7 @@ def register(name: str, memory_mib: int, servers: str, http_boot: bool) -> None:
         check=True,
         stdout=subprocess.DEVNULL,
     )
+    demo_up.tell_underlay_addresses(cluster, rack)
 
 
 @click.command("follow", hidden=True)

@@ -28,7 +28,7 @@ from provisioner.lab.bmc.endpoint import BmcEndpoint, Credentials
 from provisioner.lab.bmc.server_power import ServerPower
 from provisioner.lab.machine.machine import Accelerator, MachineFiles
 from provisioner.lab.machine.qemu import QemuMachine
-from provisioner.lab.network import tap_name
+from provisioner.lab.network import host_port_tap_name, tap_name
 from provisioner.lab.rack_description import RackDescription, VirtualServer, from_json
 from provisioner.lab.tools import Tools
 
@@ -80,6 +80,7 @@ class RackBmcs:
             tap=tap_name(server.name),
             accelerator=self._accelerator,
             launcher=self._launcher,
+            host_port_tap=host_port_tap_name(server.name),
         )
         power = ServerPower(server.name, server.machine.firmware, machine, files.directory / "boot-override.json")
         machine.on_guest_reset = power.guest_reset

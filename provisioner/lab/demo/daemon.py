@@ -28,6 +28,7 @@ from provisioner.lab.tools import Tools
 log = structlog.get_logger()
 
 API_SERVER_PORT: Final = 6443
+DPU_JOIN_PORT: Final = 8444
 RESTART_SECONDS: Final = 1.0
 CONTROL_PLANE_RESTART_SECONDS: Final = 15.0
 """How long a part of the control plane that ended stays away: long enough that everybody notices."""
@@ -123,6 +124,7 @@ class DemoDaemon:
                 f"--tls-key={keys / 'join.key'}",
                 f"--api-server=https://{ADDRESS}:{API_SERVER_PORT}",
                 f"--tools-root={self._parts.tools.root}",
+                f"--dpu-join-port={DPU_JOIN_PORT}",
             ],
             "controller": [f"--boot-url=http://{ADDRESS}"],
         }[name]

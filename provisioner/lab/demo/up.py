@@ -11,9 +11,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from provisioner.api import Server
 from provisioner.api.errors import NeedsHuman
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.resources import PODS
+from provisioner.cluster.resources import PODS, of
 from provisioner.lab.demo.job import NAMESPACE
 from provisioner.lab.demo.leftovers import clean_lab
 from provisioner.lab.demo.state import DemoState, is_running, stop_daemon
@@ -43,7 +44,7 @@ def clean(state: DemoState) -> None:
 
 def create_network(state: DemoState, rack: VirtualRack) -> None:
     """The namespace with everything that the rack and its BMCs need."""
-    LabNetwork(state.name).create(rack.bmc_addresses, rack.taps)
+    LabNetwork(state.name).create(rack.bmc_addresses, rack.taps, rack.cables)
 
 
 def start_daemon(
@@ -107,6 +108,21 @@ def _host(name: str, rack: str) -> dict[str, Any]:
         "metadata": {"name": name},
         "spec": {"rackRef": rack, "bootMACAddress": "52:54:00:00:00:ff", "acceptance": "Pending"},
     }
+
+
+def tell_underlay_addresses(cluster: Cluster, rack: VirtualRack, *, timeout_seconds: float = 60.0) -> None:
+    """The boot network is the underlay of DPUs through which hosts boot: their addresses there are those that they were
+    given for their own boot. Raises: NeedsHuman."""
+    deadline = time.monotonic() + timeout_seconds
+    for dpu in (server.name for server in rack.description.servers if server.proxies_boot):
+        while (address := cluster.read(Server, dpu).status.address) is None:
+            if time.monotonic() > deadline:
+                raise NeedsHuman(
+                    f"DPU {dpu} was given no address within {timeout_seconds:.0f} s",
+                    hint=f"kubectl provision why {dpu}",
+                )
+            time.sleep(0.2)
+        cluster.patch(of(Server), dpu, {"spec": {"dpu": {"vtepAddress": address}}}, manager="provisioner-lab")
 
 
 def node_pool(image: str, *, name: str = POOL, kernel_arguments: Sequence[str] = ()) -> dict[str, Any]:

@@ -62,6 +62,10 @@ class MachineSpec:
     cpus: int = 2
     manufacturer: str = "Provisioner"
     product: str = "Virtual Server"
+    host_port_mac: MacAddress | None = None
+    """Of a second NIC, which leads to its host, of a DPU through which that boots."""
+    boot_attempts: int = 1
+    """How often UEFI tries the network before it gives up; each takes about a minute when nobody answers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,9 +108,15 @@ class MachineFiles:
 
 
 def qemu_command(
-    spec: MachineSpec, plan: BootPlan, files: MachineFiles, *, tap: str, accelerator: Accelerator
+    spec: MachineSpec,
+    plan: BootPlan,
+    files: MachineFiles,
+    *,
+    tap: str,
+    accelerator: Accelerator,
+    host_port_tap: str | None = None,
 ) -> list[str]:
-    """QEMU's arguments, as run inside the tools' chroot."""
+    """QEMU's arguments, as run inside the tools' chroot. `host_port_tap`: of the second NIC, if it has one."""
     return [
         BOARDS[spec.architecture].emulator,
         *("-name", spec.name, "-nodefaults", "-no-user-config", "-display", "none"),
@@ -137,6 +147,7 @@ def qemu_command(
         *("-serial", "chardev:console"),
         *("-qmp", _options("unix:" + _escape(str(files.qmp_socket)) + ",server=on,wait=off")),
         *("-netdev", _options("tap,id=net0", ifname=tap, script="no", downscript="no")),
+        *(_host_port(spec.host_port_mac, host_port_tap) if spec.host_port_mac and host_port_tap else ()),
         *_firmware(spec, plan, files),
     ]
 
@@ -147,9 +158,11 @@ def efi_variables(spec: MachineSpec, plan: BootPlan, template: bytes) -> bytes:
     It is written afresh at every power-on: boot options that an operating system left there are gone after a power cut.
     """
     if plan.source == "UefiHttp":
-        return nvram.write_boot_order(template, [nvram.http_option(spec.mac, plan.http_boot_uri or "")])
+        return nvram.write_boot_order(
+            template, [nvram.http_option(spec.mac, plan.http_boot_uri or "")] * spec.boot_attempts
+        )
     if plan.source == "Pxe":
-        return nvram.write_boot_order(template, [nvram.pxe_option(spec.mac)])
+        return nvram.write_boot_order(template, [nvram.pxe_option(spec.mac)] * spec.boot_attempts)
     return template
 
 
@@ -179,6 +192,11 @@ def _firmware(spec: MachineSpec, plan: BootPlan, files: MachineFiles) -> list[st
         *("-fw_cfg", "name=opt/org.tianocore/IPv6Support,string=n"),
         *(_no_network_boot() if plan.source == "Hdd" else ()),
     ]
+
+
+def _host_port(mac: MacAddress, tap: str) -> list[str]:
+    nic = f"virtio-net-pci,netdev=net1,mac={mac},addr={nvram.HOST_PORT_PCI_SLOT},disable-legacy=on,romfile="
+    return ["-netdev", _options("tap,id=net1", ifname=tap, script="no", downscript="no"), "-device", nic]
 
 
 def _no_network_boot() -> list[str]:

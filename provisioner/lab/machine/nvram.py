@@ -27,6 +27,8 @@ _LOAD_OPTION_ACTIVE: Final = 0x01
 
 NIC_PCI_SLOT: Final = 2
 """Slot on the root bus at which the machine's boot NIC sits; the device paths below name it."""
+HOST_PORT_PCI_SLOT: Final = 4
+"""Of a DPU's NIC that leads to its host; images/dpu names it by this slot."""
 
 
 def pxe_option(mac: MacAddress) -> bytes:

@@ -67,12 +67,14 @@ class QemuMachine:
         tap: str,
         accelerator: Accelerator,
         launcher: ThreadPoolExecutor,
+        host_port_tap: str | None = None,
     ) -> None:
         self.on_guest_reset: Callable[[], None] = lambda: None
         self._spec = spec
         self._files = files
         self._tools = tools
         self._tap = tap
+        self._host_port_tap = host_port_tap
         self._accelerator = accelerator
         self._launcher = launcher
         self._process: LabProcess | None = None
@@ -96,7 +98,14 @@ class QemuMachine:
         if self._spec.firmware == "UEFI":
             template = self._tools.path(BOARDS[self._spec.architecture].variables).read_bytes()
             self._files.variables.write_bytes(efi_variables(self._spec, plan, template))
-        command = qemu_command(self._spec, plan, self._files, tap=self._tap, accelerator=self._accelerator)
+        command = qemu_command(
+            self._spec,
+            plan,
+            self._files,
+            tap=self._tap,
+            accelerator=self._accelerator,
+            host_port_tap=self._host_port_tap,
+        )
         process = LabProcess(
             self._spec.name, self._tools.command(command, [self._files.directory]), self._files.qemu_log
         )

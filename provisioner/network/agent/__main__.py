@@ -22,6 +22,7 @@ from provisioner.api.dpu_network import DPUNetworkSpec
 from provisioner.api.errors import Refused
 from provisioner.api.ip_rules import FUNCTION_PATTERN
 from provisioner.network.agent.boot.image_cache import ImageCache
+from provisioner.network.agent.boot.own_boot import NotKnown, services_of_own_boot
 from provisioner.network.agent.boot.plane import HTTP_PORT, BootServices, is_unicast
 from provisioner.network.agent.boot.proxy import Proxy
 from provisioner.network.agent.boot.server import BootServer
@@ -53,10 +54,15 @@ def main(argv: Sequence[str]) -> int:
         verb.add_argument("--domains", choices=("vrf", "netns", "auto"), default="auto")
         verb.add_argument("--underlay", help="interface that carries VXLAN, if not the one with the DPU's address")
         verb.add_argument(
-            "--boot-host", type=_address, help="address of the boot host, for a host that boots by the DPU"
+            "--boot-host",
+            type=_address,
+            help="address of the boot host, for a host that boots by the DPU; `run` takes that of the DPU's own boot",
         )
         verb.add_argument(
-            "--api-server", type=_api_server, metavar="ADDRESS[:PORT]", help="as the host's kubelet has it"
+            "--api-server",
+            type=_api_server,
+            metavar="ADDRESS[:PORT]",
+            help="as the host's kubelet has it; `run` takes the one that the DPU joined",
         )
     run.add_argument("--cache", type=Path, default=Path("/run/provisioner/boot-images"), help="folder of its own")
     run.add_argument(
@@ -67,6 +73,8 @@ def main(argv: Sequence[str]) -> int:
     )
     arguments = parser.parse_args(argv)
     services = _services(parser, arguments)
+    if services is None and arguments.verb == "run":
+        services = _services_of_own_boot(arguments.root)
     enforcer = Enforcer(dict(arguments.port), domains=arguments.domains, underlay=arguments.underlay, boot=services)
     try:
         if arguments.verb == "run":
@@ -111,6 +119,14 @@ def _services(parser: argparse.ArgumentParser, arguments: argparse.Namespace) ->
     if (address, port) == (services.boot_host, services.join_port):
         parser.error(f"--api-server is {address}:{port}, where the boot host takes joins: name the API server's own")
     return services
+
+
+def _services_of_own_boot(root: str) -> BootServices | None:
+    try:
+        return services_of_own_boot(root)
+    except NotKnown as error:
+        _say(f"a host could not boot through this DPU: {error}")
+        return None
 
 
 def _address(text: str) -> IPv4Address:

@@ -114,8 +114,9 @@ def _booting(
         problems.append(
             Problem(
                 "BootServicesUnknown",
-                f"Server {said.server} is to boot through this DPU, whose agent was not told of the boot host: start "
-                "it with --boot-host and --api-server, or set spec.dpu.hostBoot of the DPU to Direct",
+                f"Server {said.server} is to boot through this DPU, whose agent does not know of the boot host: start "
+                "it with --boot-host and --api-server (its log says why the DPU's own boot does not tell it), or set "
+                "spec.dpu.hostBoot of the DPU to Direct",
             )
         )
         return None
