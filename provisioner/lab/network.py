@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
+import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface
 from pathlib import Path
@@ -46,11 +48,12 @@ class LabNetwork:
         self,
         bmc_addresses: Sequence[IPv4Address] = (),
         taps: Sequence[str] = (),
-        cables: Mapping[str, tuple[str, str]] | None = None,
+        cables: Sequence[tuple[str, str]] = (),
     ) -> None:
         """Make what is missing of namespace, bridge, addresses and taps; run again, it changes nothing.
 
-        `cables`: two taps each that lead to one another and to nothing else, by the cable's name.
+        `cables`: two taps each that lead to one another, and to nothing else: not to this machine's own network stack.
+        Raises: NeedsHuman if it cannot be made.
         """
         if not self.exists:
             _ip("netns", "add", self.namespace)
@@ -68,31 +71,29 @@ class LabNetwork:
         self._ip("link", "set", BRIDGE, "up")
         for address in bmc_addresses:
             self._ip("addr", "replace", f"{address}/32", "dev", "lo")
-        for cable in cables or ():
-            if f": {cable}:" not in links:
-                # It passes all on at once, as a cable does, and speaks of nothing itself.
-                self._ip(
-                    *(
-                        "link",
-                        "add",
-                        cable,
-                        "type",
-                        "bridge",
-                        "forward_delay",
-                        "0",
-                        "stp_state",
-                        "0",
-                        "mcast_snooping",
-                        "0",
-                    )
-                )
-            self._ip("link", "set", cable, "up")
-        ports = [(tap, BRIDGE) for tap in taps]
-        ports += [(tap, cable) for cable, ends in (cables or {}).items() for tap in ends]
-        for tap, bridge in ports:
-            if f": {tap}:" not in links:
-                self._ip("tuntap", "add", "dev", tap, "mode", "tap")
-            self._ip("link", "set", tap, "master", bridge, "up")
+        for tap in taps:
+            self._tap(tap, links)
+            self._ip("link", "set", tap, "master", BRIDGE, "up")
+        for tap in itertools.chain.from_iterable(cables):
+            self._tap(tap, links)
+            self._ip("link", "set", tap, "up")
+        if cables:
+            self._lay(cables)
+
+    def _tap(self, tap: str, links: str) -> None:
+        if f": {tap}:" not in links:
+            self._ip("tuntap", "add", "dev", tap, "mode", "tap")
+
+    def _lay(self, cables: Sequence[tuple[str, str]]) -> None:
+        if shutil.which("nft") is None:
+            raise NeedsHuman("nft is not on this machine", hint="apt-get install nftables")
+        command = self.command(["nft", "-f", "-"])
+        ran = subprocess.run(command, input=_cable_rules(cables), capture_output=True, text=True, check=False)
+        if ran.returncode != 0:
+            raise NeedsHuman(
+                f"`nft` ended with {ran.returncode}: {ran.stderr.strip()}",
+                hint="a DPU through which its host boots needs a kernel with nftables' netdev family and fwd",
+            )
 
     def process_ids(self) -> list[int]:
         """Every process that runs in the namespace, whoever started it."""
@@ -141,9 +142,14 @@ def host_port_tap_name(dpu: str) -> str:
     return tap_name(f"{dpu}-pf0")
 
 
-def cable_name(dpu: str) -> str:
-    """Name of what lies between a DPU's port and its host."""
-    return "pf0-" + hashlib.sha256(dpu.encode()).hexdigest()[:11]
+def _cable_rules(cables: Sequence[tuple[str, str]]) -> str:
+    """What comes out of the one tap goes into the other. No bridge: that would answer for this machine's addresses."""
+    ways = [each for one, other in cables for each in ((one, other), (other, one))]
+    chains = [
+        f'chain c{number} {{ type filter hook ingress device "{one}" priority 0; policy drop; fwd to "{other}"; }}'
+        for number, (one, other) in enumerate(ways)
+    ]
+    return "\n".join(["add table netdev cables", "delete table netdev cables", "table netdev cables {", *chains, "}\n"])
 
 
 def _ip(*arguments: str) -> str:

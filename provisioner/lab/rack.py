@@ -20,7 +20,7 @@ from provisioner.lab.bmc.certificate import obtain_certificate
 from provisioner.lab.bmc.rack_of_bmcs import CONTROL_SOCKET, RACK_FILE
 from provisioner.lab.child_process import LabProcess
 from provisioner.lab.machine.machine import Accelerator, MachineFiles
-from provisioner.lab.network import LabNetwork, cable_name, host_port_tap_name, tap_name
+from provisioner.lab.network import LabNetwork, host_port_tap_name, tap_name
 from provisioner.lab.rack_description import RackDescription, VirtualServer, to_json
 from provisioner.lab.tools import Tools
 
@@ -75,13 +75,13 @@ class VirtualRack:
         return tuple(tap_name(server.name) for server in self.description.servers if server.name not in behind)
 
     @property
-    def cables(self) -> dict[str, tuple[str, str]]:
+    def cables(self) -> tuple[tuple[str, str], ...]:
         """Between DPUs and the servers that boot through them, for LabNetwork.create."""
-        return {
-            cable_name(dpu.name): (tap_name(dpu.host), host_port_tap_name(dpu.name))
+        return tuple(
+            (tap_name(dpu.host), host_port_tap_name(dpu.name))
             for dpu in self.description.servers
             if dpu.proxies_boot and dpu.host is not None
-        }
+        )
 
     @property
     def firmwares(self) -> dict[str, str]:

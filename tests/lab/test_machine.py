@@ -68,7 +68,7 @@ def test_a_dpu_has_a_second_card_that_leads_to_its_host_and_is_not_booted_from()
     added = [word for word in argv if word not in plain]
     assert added == [
         "tap,id=net1,ifname=port,script=no,downscript=no",
-        "virtio-net-pci,netdev=net1,mac=52:54:01:a2:65:01,addr=4,disable-legacy=on,romfile=",
+        "virtio-net-pci,netdev=net1,mac=52:54:01:a2:65:01,addr=4,disable-legacy=on,romfile=,ctrl_rx=off",
     ]
     assert (Path(__file__).parents[2] / "images/dpu/tree/etc/systemd/network/10-host-port.link").read_text().count(
         ":00:04.0\n"

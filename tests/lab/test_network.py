@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import select
+import struct
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
@@ -16,7 +21,9 @@ from provisioner.api.errors import NeedsHuman
 from provisioner.lab.child_process import LabProcess
 from provisioner.lab.demo.leftovers import clean_lab
 from provisioner.lab.network import LabNetwork, tap_name
+from provisioner.network.agent.namespaces import inside as network_namespace
 
+_TUNSETIFF, _IFF_TAP, _IFF_NO_PI = 0x400454CA, 0x0002, 0x1000
 BMCS = [IPv4Address("10.90.0.11"), IPv4Address("10.90.0.12")]
 
 
@@ -42,6 +49,46 @@ def test_making_it_again_changes_nothing_and_adds_what_is_missing(network: LabNe
     assert show(network, "link") == before
     network.create(BMCS, ["tap-a", "tap-b"])
     assert "tap-b" in {link["ifname"] for link in show(network, "link")}
+
+
+def test_a_cable_leads_from_tap_to_tap_and_to_nothing_of_this_machine(network: LabNetwork) -> None:
+    cables = [("tap-host", "tap-dpu-pf0")]
+    network.create(BMCS, ["tap-dpu"], cables)
+    network.create(BMCS, ["tap-dpu"], cables)
+    links = {link["ifname"]: link for link in show(network, "link")}
+    assert "master" not in links["tap-host"]
+    assert "master" not in links["tap-dpu-pf0"]
+    with tap(network, "tap-host") as host, tap(network, "tap-dpu-pf0") as port, tap(network, "tap-dpu") as dpu:
+        asks_for_the_boot_host = frame(
+            "ff:ff:ff:ff:ff:ff", "0806", "00010800060400015254000000010a5000140000000000000a500001"
+        )
+        for way, other in ((host, port), (port, host)):
+            os.write(way, asks_for_the_boot_host)
+            assert os.read(other, 2000) == asks_for_the_boot_host
+            assert nothing_comes(way), "this machine, whose address it is, does not answer"
+        os.write(dpu, asks_for_the_boot_host)
+        assert b"\x0a\x50\x00\x01" in os.read(dpu, 2000), "as it does on the bridge"
+        assert nothing_comes(host)
+
+
+@contextmanager
+def tap(network: LabNetwork, name: str) -> Iterator[int]:
+    """A virtual machine's end of a tap."""
+    with network_namespace(network.namespace):
+        opened = os.open("/dev/net/tun", os.O_RDWR)
+    try:
+        fcntl.ioctl(opened, _TUNSETIFF, struct.pack("16sH22x", name.encode(), _IFF_TAP | _IFF_NO_PI))
+        yield opened
+    finally:
+        os.close(opened)
+
+
+def frame(destination: str, kind: str, content: str) -> bytes:
+    return bytes.fromhex(destination.replace(":", "") + "525400000001" + kind + content)
+
+
+def nothing_comes(opened: int) -> bool:
+    return not select.select([opened], [], [], 0.3)[0]
 
 
 def test_a_lab_that_was_killed_half_way_is_cleaned_with_all_its_processes(network: LabNetwork) -> None:

@@ -195,8 +195,10 @@ def _firmware(spec: MachineSpec, plan: BootPlan, files: MachineFiles) -> list[st
 
 
 def _host_port(mac: MacAddress, tap: str) -> list[str]:
-    nic = f"virtio-net-pci,netdev=net1,mac={mac},addr={nvram.HOST_PORT_PCI_SLOT},disable-legacy=on,romfile="
-    return ["-netdev", _options("tap,id=net1", ifname=tap, script="no", downscript="no"), "-device", nic]
+    # Without ctrl_rx it takes frames to every hardware address, as a representor does.
+    nic = ["virtio-net-pci", "netdev=net1", f"mac={mac}", f"addr={nvram.HOST_PORT_PCI_SLOT}", "disable-legacy=on"]
+    nic += ["romfile=", "ctrl_rx=off"]
+    return ["-netdev", _options("tap,id=net1", ifname=tap, script="no", downscript="no"), "-device", ",".join(nic)]
 
 
 def _no_network_boot() -> list[str]:
