@@ -1,8 +1,8 @@
 """A DPU's boot on real parts, but for the card: an arm64 machine with UEFI, our services, Debian's kernel, stage-1.
 
-On to a Ready node, and with its host behind it, takes minutes of emulation: `python -m tests.soak.behind_a_dpu`, a part of
-`make soak`. By its name it runs
-before the tests that share a rack, whose machines would take half of the processors from it.
+On to a Ready node, and with its host behind it, takes minutes of emulation: `python -m tests.soak.behind_a_dpu`, a part
+of `make soak`. By its name it runs before the tests that share a rack, whose machines would take half of the processors
+from it.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 
 An arm64 machine with UEFI is the DPU: it boots first, joins, and its network agent answers what its host asks for. An
 x86-64 machine with UEFI hangs on its second port and on nothing else: it boots, joins and becomes a Ready node through
-the DPU, is attached to a tenant's VPC, talks to that tenant's other host and to nobody else, is reset and boots again
-while it is the tenant's, and is released. The other hosts are namespaces behind a DPU that is one, too (peers.py).
+the DPU, is attached to a tenant's VPC, talks to that tenant's other host and to nobody else, has its power cut and
+boots again while it is the tenant's, and is released. The other hosts are namespaces behind a DPU that is one, too (peers.py).
 About a quarter of an hour on two cores, all of it emulated.
 """
 
@@ -72,10 +72,10 @@ class Journey:
         self._attached()
         self._talks_to_its_tenant_alone("after it was attached")
         before = self._rack.node_boot_id(HOST)
-        self._rack.inject(HOST, "ResetButton")
+        self._rack.kubectl("provision", "power-cycle", HOST)
         self._rack.wait_for_boot(HOST, before)
-        self._say(f"reset while it is the tenant's: {self._rack.timeline(HOST)}")
-        self._talks_to_its_tenant_alone("after it was reset")
+        self._say(f"booted anew while it is the tenant's: {self._rack.timeline(HOST)}")
+        self._talks_to_its_tenant_alone("after it was booted anew")
         self._released()
 
     def _say(self, words: str) -> None:
