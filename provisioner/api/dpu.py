@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
+from provisioner.api.card import CardSetting, HostAccess
 from provisioner.api.ip_rules import FUNCTION_RULES, TENANT_RULES, VTEP_RULES
 from provisioner.api.rules import MAC_RULES, NAME_RULES
 from provisioner.api.schema import Rule, described
@@ -38,6 +39,13 @@ class DPUFunction:
 class DPU:
     """What is registered of the card, beside what is of every machine."""
 
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "has(self.vtepAddress) || !has(self.hostAccess) && (!has(self.settings) || self.settings.size() == 0)",
+            "hostAccess and settings are told to the card by its DPUNetwork, which it has none of without an address "
+            "on the underlay: set spec.dpu.vtepAddress as well",
+        ),
+    )
     host_ref: str = described("Server in which the card sits.", max_length=63, rules=NAME_RULES)
     vtep_address: str | None = described(
         "Address of the card on the underlay, from which its tunnels leave; no two cards have the same. Without one "
@@ -56,6 +64,18 @@ class DPU:
         "How the host boots and joins. Direct: by its own address on the boot network. Proxied: the card answers its "
         "DHCP, TFTP and HTTP, fetches for it, and passes its join on; a join that comes in another way is refused.",
         default="Direct",
+    )
+    host_access: HostAccess | None = described(
+        "What root on the host may do with the card. Restricted: neither change nor flash it, nor reach its Arm system "
+        "by rshim (mstprivhost, mlxprivhost in MFT). Privileged: all of that. If absent the card stays as it is.",
+        default=None,
+    )
+    settings: tuple[CardSetting, ...] = described(
+        "Settings of the card's firmware (mstconfig, mlxconfig in MFT); others stay as they are, and so does one that "
+        "is taken out of this list.",
+        default=(),
+        max_items=64,
+        list_map_keys=("name",),
     )
     mode: Literal["DPU", "NIC"] = described(
         "Operating mode. Cards in NIC mode have no Arm system, cannot be provisioned and are refused.",

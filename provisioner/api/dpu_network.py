@@ -1,8 +1,8 @@
 """DPUNetwork: all that one DPU enforces, compiled for it. Its agent reads this object and no other.
 
 Named as the DPU. The API server counts its `metadata.generation` up with each change of the spec; the agent
-acknowledges that number once a dump of the kernel agrees with it. Its long lists are replaced whole: who owns each of
-their entries would be as much again as they are.
+acknowledges that number once a dump of the kernel agrees with it, whatever the card says of `spec.card`. Its long lists
+are replaced whole: who owns each of their entries would be as much again as they are.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from provisioner.api.card import CardConfiguration, CardStatus
 from provisioner.api.ip_rules import ADDRESS_LENGTH, FUNCTION_PATTERN, PREFIX_LENGTH
 from provisioner.api.meta import Condition, ObjectMeta, Resource
 from provisioner.api.schema import IPV4_PATTERN, Column, FieldSchema, Kind, described
@@ -112,6 +113,9 @@ class DPUNetworkSpec:
     host_boot: HostBoot | None = described(
         "The host that boots through the DPU; absent where it boots by itself, or has no address yet.", default=None
     )
+    card: CardConfiguration | None = described(
+        "What the card itself is to be brought to; absent where nothing was declared.", default=None
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +148,9 @@ class DPUNetworkStatus:
         default=None,
         format="date-time",
     )
+    card: CardStatus | None = described(
+        "How the card stands to what was declared of it; absent while the agent has not looked.", default=None
+    )
     conditions: tuple[Condition, ...] = described("Observations.", default=(), max_items=32, list_map_keys=("type",))
 
 
@@ -160,7 +167,9 @@ class DPUNetwork(Resource):
             Column("Enforced", ".status.observedGeneration", type="integer"),
             Column("Applied", ".status.conditions[?(@.type=='Applied')].status"),
             Column("Reason", ".status.conditions[?(@.type=='Applied')].reason"),
+            Column("Card", ".status.card.state"),
             Column("Message", ".status.conditions[?(@.type=='Applied')].message", priority=1),
+            Column("Card-Message", ".status.conditions[?(@.type=='CardConfigured')].message", priority=1),
             Column("Age", ".metadata.creationTimestamp", type="date"),
         ),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.api.bad_cards import CARDS
 from tests.api.bad_infiniband import INFINIBAND
 from tests.api.bad_maintenances import MAINTENANCES, POOL_SETTINGS
 from tests.api.bad_networks import NETWORKS
@@ -434,6 +435,7 @@ ROWS = (
     *BMCS,
     *RACKS,
     *DPUS,
+    *CARDS,
     *IMAGES,
     *NODE_POOLS,
     *POOL_SETTINGS,

@@ -26,6 +26,9 @@ from provisioner.network.agent.boot.own_boot import NotKnown, services_of_own_bo
 from provisioner.network.agent.boot.plane import HTTP_PORT, BootServices, is_unicast
 from provisioner.network.agent.boot.proxy import Proxy
 from provisioner.network.agent.boot.server import BootServer
+from provisioner.network.agent.card.configure import configure
+from provisioner.network.agent.card.tools import Tools
+from provisioner.network.agent.card.worker import CardWorker
 from provisioner.network.agent.enforce import Enforcer
 from provisioner.network.agent.follow import follow
 from provisioner.network.agent.nft import NftRefused
@@ -99,7 +102,8 @@ def _run(enforcer: Enforcer, root: str, services: BootServices | None, cache: Im
     if services is not None:
         cache.empty()
         boot = BootServer(services, Proxy(services, cache, _say), _say)
-    follow(enforcer, root, _say, stop, boot)
+    tools = Tools()
+    follow(enforcer, root, _say, stop, boot, CardWorker(lambda wanted: configure(wanted, tools), _say))
     return 0
 
 

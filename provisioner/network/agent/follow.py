@@ -3,7 +3,8 @@
 The object is watched by name with the kubelet's certificate; nothing else is read. What the kernel has is looked at
 once more every `LOOK_SECONDS`, whether or not the API server can be asked: a wish that was read once holds until
 another is read, over restarts of the agent, too, as the kernel keeps what is in it. That there is no DPUNetwork
-releases everything; that it cannot be read releases nothing.
+releases everything; that it cannot be read releases nothing. What the card itself shall be is handed to a thread of its
+own (`card`), whose last word goes into the same status: nothing here waits for a card.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from provisioner.api.card import CardConfiguration, CardState
 from provisioner.api.codec import from_json, to_json
 from provisioner.api.dpu_network import DPUNetworkSpec
 from provisioner.api.errors import Refused
 from provisioner.api.schema import API_VERSION
 from provisioner.network.agent.boot.plane import ServedBoot
 from provisioner.network.agent.boot.server import BootServer
+from provisioner.network.agent.card.configure import CardReport
+from provisioner.network.agent.card.worker import CardWorker
 from provisioner.network.agent.dhcp.served import ServedPort
 from provisioner.network.agent.dhcp.server import DhcpServer
 from provisioner.network.agent.nft import NftRefused
@@ -35,6 +39,13 @@ SAY_AGAIN_SECONDS: Final = 30.0
 """After so long what could not be written is written once more."""
 MANAGER: Final = "provisioner-network-agent"
 _MESSAGE: Final = 4096
+_CONFIGURED: Final[Mapping[CardState, str]] = {
+    "Applied": "True",
+    "NeedsPowerCycle": "False",
+    "NotApplicable": "Unknown",
+    "Failed": "False",
+}
+"""Status of the condition CardConfigured."""
 
 
 class Kernel(Protocol):
@@ -51,6 +62,14 @@ class Kernel(Protocol):
     def boot(self) -> ServedBoot | None: ...
 
 
+class Card(Protocol):
+    """As `card.worker.CardWorker`."""
+
+    def want(self, wanted: CardConfiguration | None) -> None: ...
+
+    def report(self) -> CardReport | None: ...
+
+
 @dataclass(frozen=True)
 class _Wish:
     """`spec` None: there is no DPUNetwork. `refused`: why what was read is none."""
@@ -63,7 +82,8 @@ class _Wish:
 
 class Agent:
     """One DPU's agent. `write`: a merge patch of its DPUNetwork's status. `serve`: told after each look which ports'
-    hosts may ask for their addresses, `serve_boot` which host boots by the DPU. `clock`: seconds since 1970."""
+    hosts may ask for their addresses, `serve_boot` which host boots by the DPU. `card`: told what the card shall be,
+    and asked how it stands. `clock`: seconds since 1970."""
 
     def __init__(
         self,
@@ -74,6 +94,7 @@ class Agent:
         *,
         serve: Callable[[Iterable[ServedPort]], object] = lambda ports: None,
         serve_boot: Callable[[ServedBoot | None], object] = lambda boot: None,
+        card: Card | None = None,
     ) -> None:
         self._kernel = kernel
         self._write = write
@@ -81,6 +102,7 @@ class Agent:
         self._clock = clock
         self._serve = serve
         self._serve_boot = serve_boot
+        self._card = card
         self._lock = threading.Lock()
         self._wish: _Wish | None = None
         self._last: DPUNetworkSpec | None = None
@@ -110,15 +132,17 @@ class Agent:
             return
         if wish.spec is None and wish.refused is None:
             self._last = None
+            self._want_card(None)
             self._release()
             return
         if wish.spec is not None:
             self._last = wish.spec
-            self._tell(self._enforce(wish, wish.spec))
+            self._want_card(wish.spec.card)
+            self._tell(self._with_card(wish, self._enforce(wish, wish.spec)))
             return
         if self._last is not None:
             self._kernel.enforce(self._last)
-        self._tell(self._refused(wish))
+        self._tell(self._with_card(wish, self._refused(wish)))
 
     def run(self, stop: threading.Event) -> None:
         """Look at once when the wish has changed, and every `LOOK_SECONDS`, until `stop` is set. Before anything was
@@ -175,13 +199,30 @@ class Agent:
         return {"conditions": [self._applied(wish, False, "NotReadable", wish.refused or "")]}
 
     def _applied(self, wish: _Wish, holds: bool, reason: str, message: str) -> dict[str, Any]:
-        found = (c for c in wish.status.get("conditions") or () if c.get("type") == "Applied")
+        return self._condition(wish, "Applied", "True" if holds else "False", reason, message)
+
+    def _want_card(self, wanted: CardConfiguration | None) -> None:
+        if self._card is not None:
+            self._card.want(wanted)
+
+    def _with_card(self, wish: _Wish, status: Mapping[str, Any]) -> Mapping[str, Any]:
+        """With what is known of the card; what was said of it before is taken back while nothing is."""
+        report = self._card.report() if self._card is not None else None
+        if report is None:
+            return {**status, "card": None} if "card" in wish.status else status
+        state = report.status.state
+        condition = self._condition(wish, "CardConfigured", _CONFIGURED[state], state, report.message)
+        # The list is written while it is empty, too: a merge patch without it would leave what was in it.
+        card = {"state": state, "differences": to_json(report.status.differences)}
+        return {**status, "card": card, "conditions": [*status["conditions"], condition]}
+
+    def _condition(self, wish: _Wish, type_: str, status: str, reason: str, message: str) -> dict[str, Any]:
+        found = (c for c in wish.status.get("conditions") or () if c.get("type") == type_)
         before: Mapping[str, Any] = next(found, {})
-        said = next((c for c in (self._said or {}).get("conditions", ()) if c["type"] == "Applied"), before)
-        status = "True" if holds else "False"
+        said = next((c for c in (self._said or {}).get("conditions", ()) if c["type"] == type_), before)
         since = said.get("lastTransitionTime") if said.get("status") == status else None
         return {
-            "type": "Applied",
+            "type": type_,
             "status": status,
             "reason": reason,
             "message": message[:_MESSAGE],
@@ -220,10 +261,15 @@ def _read(seen: Mapping[str, Any] | None) -> _Wish:
 
 
 def follow(
-    kernel: Kernel, root: str, say: Callable[[str], None], stop: threading.Event, boot: BootServer | None = None
+    kernel: Kernel,
+    root: str,
+    say: Callable[[str], None],
+    stop: threading.Event,
+    boot: BootServer | None = None,
+    card: CardWorker | None = None,
 ) -> None:
     """Follow the DPUNetwork named as this machine's Node, below `root` as the kubelet joined, until `stop` is set.
-    `boot`: what answers a host that boots by the DPU."""
+    `boot`: what answers a host that boots by the DPU. `card`: what brings the card to what was declared."""
 
     def own() -> OwnObject:
         access = read_access(root)
@@ -234,14 +280,18 @@ def follow(
 
     dhcp = DhcpServer(say)
     serve_boot = boot.serve if boot is not None else lambda _: None
-    agent = Agent(kernel, write, say, serve=dhcp.serve, serve_boot=serve_boot)
+    agent = Agent(kernel, write, say, serve=dhcp.serve, serve_boot=serve_boot, card=card)
     watch = ObjectWatch(own, agent.take, say, "DPUNetwork")
     dhcp.start()
+    if card is not None:
+        card.start(agent.changed.set)
     watch.start()
     try:
         agent.run(stop)
     finally:
         watch.stop()
         dhcp.stop()
+        if card is not None:
+            card.stop()
         if boot is not None:
             boot.stop()

@@ -1,0 +1,171 @@
+"""Look at each card, tell it what is missing, look again, and say how it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol, get_args
+
+from provisioner.api.card import CardConfiguration, CardDifference, CardState, CardStatus, HostAccess, find_refusal
+from provisioner.network.agent.card.decide import (
+    ACCESS_SETTINGS,
+    Decision,
+    decide_access,
+    decide_settings,
+    privileges_query,
+    settings_query,
+)
+from provisioner.network.agent.card.devices import MODELS, PCI_DEVICES, VENDOR, BlueField, find_bluefields
+from provisioner.network.agent.card.parse import Unreadable, read_host_privileges, read_settings
+from provisioner.network.agent.card.tools import Ran, ToolFailed, command
+
+MOST_DIFFERENCES: Final = 32
+_MOST_TOLD: Final = 6
+_MESSAGE: Final = 4096
+
+
+class Unknown(Exception):
+    """Something was declared that is not to be given to a card; the message says what, and what to do."""
+
+
+class Programs(Protocol):
+    """As `tools.Tools`."""
+
+    def run(self, argv: Sequence[str]) -> Ran: ...
+
+
+@dataclass(frozen=True)
+class CardReport:
+    """How the cards of this machine stand. has_acted: whether one was told something, or was to be."""
+
+    status: CardStatus
+    message: str
+    has_acted: bool = False
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Of one card, what its host may do with it, or its settings. trouble: why it was not brought to what it shall."""
+
+    differences: tuple[CardDifference, ...] = ()
+    trouble: str | None = None
+    has_acted: bool = False
+
+
+def configure(wanted: CardConfiguration, programs: Programs, devices: Path = PCI_DEVICES) -> CardReport:
+    """Bring every BlueField of this machine to `wanted`. What fails of one card, or of one part, keeps no other."""
+    try:
+        cards = find_bluefields(devices)
+    except OSError as error:
+        return _failed(f"the PCI devices of this machine cannot be read ({error}): run the agent as root, with /sys")
+    if not cards:
+        ids = ", ".join(f"{VENDOR}:{device}" for device in MODELS)
+        words = f"no PCI device of this machine is a BlueField ({ids}): nothing was done, and nothing is to be"
+        return CardReport(CardStatus(state="NotApplicable"), words)
+    return _report(wanted, cards, [part for card in cards for part in _bring(card.address, wanted, programs)])
+
+
+def _bring(device: str, wanted: CardConfiguration, programs: Programs) -> list[_Part]:
+    parts = []
+    access = wanted.host_access
+    if access is not None:
+        parts.append(_bring_part(lambda: _look_at_access(device, access, programs), programs, "hostAccess"))
+    if wanted.settings:
+        parts.append(_bring_part(lambda: _look_at_settings(device, wanted, programs), programs, "settings"))
+    return parts
+
+
+def _bring_part(look: Callable[[], Decision], programs: Programs, field: str) -> _Part:
+    differences: tuple[CardDifference, ...] = ()
+    has_acted = False
+    try:
+        decision = look()
+        differences = decision.differences
+        if decision.command is None:
+            return _Part(differences)
+        has_acted = True
+        ran = programs.run(decision.command)
+        if ran.status != 0:
+            raise ToolFailed(f"{_ended(ran)}; correct spec.dpu.{field} of the DPU, or update the card's firmware")
+        decision = look()
+        differences = decision.differences
+        if decision.command is not None:
+            words = ", ".join(f"{each.name} is {each.stored}" for each in differences[:_MOST_TOLD])
+            raise ToolFailed(
+                f"{command(ran.argv)} ended well, and the card has not kept it ({words}): see what it says by hand, "
+                "and whether somebody else changes it"
+            )
+    except (ToolFailed, Unreadable, Unknown) as error:
+        return _Part(differences, str(error), has_acted)
+    return _Part(differences, None, has_acted)
+
+
+def _look_at_access(device: str, wanted: HostAccess, programs: Programs) -> Decision:
+    """Raises: ToolFailed, Unreadable, Unknown."""
+    if wanted not in get_args(HostAccess):
+        raise Unknown(f"hostAccess is {wanted!r}, which this agent does not know: update the DPU's image")
+    stored = read_host_privileges(_asked(privileges_query(device), programs).output)
+    ran = programs.run(settings_query(device, ACCESS_SETTINGS))
+    try:
+        told = read_settings(ran.output, ACCESS_SETTINGS) if ran.status == 0 else None
+    except Unreadable:
+        told = None  # mstprivhost has said what is stored: what is in force is not known then
+    return decide_access(device, wanted, stored, told)
+
+
+def _look_at_settings(device: str, wanted: CardConfiguration, programs: Programs) -> Decision:
+    """Raises: ToolFailed, Unreadable, Unknown."""
+    refused = next((words for each in wanted.settings if (words := find_refusal(each)) is not None), None)
+    if refused is not None:
+        raise Unknown(f"{refused}: take it out of spec.dpu.settings of the DPU, or update the DPU's image")
+    names = [each.name for each in wanted.settings]
+    seen = read_settings(_asked(settings_query(device, names), programs).output, names)
+    return decide_settings(device, wanted.settings, seen)
+
+
+def _asked(argv: tuple[str, ...], programs: Programs) -> Ran:
+    """Raises: ToolFailed."""
+    ran = programs.run(argv)
+    if ran.status != 0:
+        raise ToolFailed(f"{_ended(ran)}; run it by hand on the DPU, and see whether the card knows the names")
+    return ran
+
+
+def _ended(ran: Ran) -> str:
+    return f"{command(ran.argv)} ended with status {ran.status} and printed: {ran.words()}"
+
+
+def _report(wanted: CardConfiguration, cards: Sequence[BlueField], parts: Sequence[_Part]) -> CardReport:
+    differences = tuple(each for part in parts for each in part.differences)
+    troubles = [part.trouble for part in parts if part.trouble is not None]
+    state: CardState = "Failed" if troubles else "NeedsPowerCycle" if differences else "Applied"
+    has_acted = any(part.has_acted for part in parts)
+    status = CardStatus(state=state, differences=differences[:MOST_DIFFERENCES])
+    if troubles:
+        return CardReport(status, "; ".join(troubles)[:_MESSAGE], has_acted)
+    if differences:
+        return CardReport(status, _waiting_words(wanted.server, differences)[:_MESSAGE], has_acted)
+    named = ", ".join(f"{each.model} {each.address}" for each in cards)
+    declared = [f"hostAccess {wanted.host_access}"] if wanted.host_access is not None else []
+    declared += [f"{each.name}={each.value}" for each in wanted.settings]
+    return CardReport(status, f"in force on {named}: {', '.join(declared)}"[:_MESSAGE], has_acted)
+
+
+def _waiting_words(server: str, differences: Sequence[CardDifference]) -> str:
+    told = [
+        f"{each.name} of {each.device} shall be {each.wanted}, "
+        + (f"is {each.in_force}" if each.in_force is not None else "is not said to be anything")
+        + f", and {each.stored} is stored"
+        for each in differences[:_MOST_TOLD]
+    ]
+    more = [f"{len(differences) - _MOST_TOLD} more"] if len(differences) > _MOST_TOLD else []
+    asked = settings_query(differences[0].device, [each.name for each in differences[:_MOST_TOLD]])
+    return (
+        f"{'; '.join([*told, *more])}. What is stored is in force once the power of Server {server} was off, with the "
+        f"card's: kubectl provision power-cycle {server}. {command(asked)} shows it on the DPU"
+    )
+
+
+def _failed(words: str) -> CardReport:
+    return CardReport(CardStatus(state="Failed"), words[:_MESSAGE])
