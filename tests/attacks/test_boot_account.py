@@ -116,6 +116,12 @@ def test_it_makes_unknown_machines_known_but_accepts_none(boot_host: Cluster, cl
         machine(unique, "Pending"),
         machine(f"{name}-3", "Pending", powerState="Off"),
         machine(f"{name}-4", "Pending", bmc={"address": "https://10.9.9.9", "credentialsName": "r01-bmc"}),
+        machine(
+            f"{name}-5",
+            "Pending",
+            architecture="arm64",
+            dpu={"hostRef": "r01-u01", "vtepAddress": "10.100.0.66", "hostAccess": "Privileged"},
+        ),
     ):
         with pytest.raises(Refused, match="only unknown machines"):
             boot_host.create(of(Server), other)

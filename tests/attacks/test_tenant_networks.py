@@ -270,6 +270,30 @@ def test_a_tenant_writes_nothing_of_its_server_by_which_it_is_quarantined(
     eventually(lambda: [each["state"] for each in _ports(site, mine)] == ["Tenant"], "it is let in again")
 
 
+def test_what_a_host_may_do_with_its_card_is_said_by_no_tenant_and_by_no_stolen_dpu(
+    tenant: Cluster,
+    site: Site,
+    cluster: Cluster,
+    control_plane: ControlPlane,
+    tmp_path: Path,
+    two_tenants: tuple[str, str, str, str],
+) -> None:
+    """An administrator says it, and the DPU reads it."""
+    _, _, mine, _ = two_tenants
+    thief = site.agent(control_plane, tmp_path, mine)
+    cluster.patch(of(Server), f"{mine}-d", {"spec": {"dpu": {"hostAccess": "Restricted"}}})
+    told = {"server": f"{mine}-s", "hostAccess": "Restricted"}
+    eventually(lambda: (site.network(mine) or {})["spec"].get("card") == told, "the DPU is told")
+    opened = {"hostAccess": "Privileged"}
+    for who in (tenant, thief):
+        for name in (f"{mine}-s", f"{mine}-d"):
+            with pytest.raises(Refused):
+                who.patch(of(Server), name, {"spec": {"dpu": opened}})
+        with pytest.raises(Refused):
+            who.patch(of(DPUNetwork), f"{mine}-d", {"spec": {"card": opened}})
+    assert (site.network(mine) or {})["spec"]["card"] == told
+
+
 def test_a_tenant_says_nothing_of_what_is_enforced(tenant: Cluster, two_tenants: tuple[str, str, str, str]) -> None:
     """A status is the controller's to write; the honest twin is the spec, above."""
     blue, _, _, _ = two_tenants

@@ -76,7 +76,8 @@ class DPUs:
                 return None
             self._grants.give(name)
             views = self._facts.views_on(name)
-            self._write(name, before, to_object(compile_network(name, vtep, views, self._facts.host_boot_of(name))))
+            told = self._facts.host_boot_of(name), self._facts.card_configuration_of(name)
+            self._write(name, before, to_object(compile_network(name, vtep, views, *told)))
         return RESYNC_SECONDS
 
     def _write(self, name: str, before: Object | None, wanted: dict[str, Any]) -> None:
@@ -167,4 +168,7 @@ def canonical(spec: Mapping[str, Any]) -> dict[str, Any]:
         lists = {"remotes": remotes, "members": sorted(each.get("members") or ())}
         domains.append({**each, **{key: value for key, value in lists.items() if value}})
     ports = sorted(spec.get("ports") or (), key=lambda each: str(each["function"]))
-    return {**spec, "vpcs": domains, "ports": ports}
+    card = dict(spec.get("card") or {})
+    if card.get("settings"):
+        card["settings"] = sorted(card["settings"], key=lambda each: str(each["name"]))
+    return {**spec, "vpcs": domains, "ports": ports, "card": card}

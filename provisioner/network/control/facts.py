@@ -8,12 +8,14 @@ from ipaddress import ip_address
 from typing import TypeVar
 
 from provisioner.api import VPC, DPUNetwork, NetworkClaim, SecurityGroup, Server, VPCAttachment
+from provisioner.api.card import CardConfiguration
 from provisioner.api.codec import decode_shared
 from provisioner.api.dpu_network import HostBoot
 from provisioner.api.meta import Resource
 from provisioner.api.network_claim import address_claim
 from provisioner.cluster.source import Object, Source, look_up
 from provisioner.network.control.claims.allocate import versions_of
+from provisioner.network.control.compile.card import card_configuration
 from provisioner.network.control.compile.host_boot import host_boot
 from provisioner.network.control.compile.peers import peers_of
 from provisioner.network.control.compile.place import Place, place
@@ -103,6 +105,11 @@ class Facts:
         if card is None or card.spec.dpu is None:
             return None
         return host_boot(card, look_up(Server, self.caches.servers, card.spec.dpu.host_ref))
+
+    def card_configuration_of(self, dpu: str) -> CardConfiguration | None:
+        """What a DPU's card is to be brought to."""
+        card = look_up(Server, self.caches.servers, dpu)
+        return card_configuration(card) if card is not None else None
 
     def rival_of(self, dpu: str, vtep: str) -> str | None:
         """Another DPU with the same address on the underlay."""

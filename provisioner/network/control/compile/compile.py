@@ -14,6 +14,7 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_network
 from typing import Any, Final
 
+from provisioner.api.card import CardConfiguration
 from provisioner.api.codec import to_json
 from provisioner.api.dpu_network import DPUVPC, DPUNetworkSpec, HostBoot, RemotePrefixes
 from provisioner.network.control.compile.room import fitting_domains, fitting_ports, isolated, tenant_of
@@ -28,7 +29,11 @@ MOST_KEPT: Final = 8
 
 
 def compile_network(
-    dpu: str, vtep: str, views: Mapping[str, VPCView], host_boot: HostBoot | None = None
+    dpu: str,
+    vtep: str,
+    views: Mapping[str, VPCView],
+    host_boot: HostBoot | None = None,
+    card: CardConfiguration | None = None,
 ) -> DPUNetworkSpec:
     """`views`: by key, at least the VPCs with an endpoint on `dpu`, and their peers; others do not matter."""
     found = _domains(dpu, views)
@@ -37,7 +42,11 @@ def compile_network(
     told = (isolated(each) if each.vni in left_out else each for each in ports)
     tenants = {each.vni: tenant_of(each) for each in domains}
     return DPUNetworkSpec(
-        vtep_address=vtep, vpcs=tuple(domains), ports=tuple(fitting_ports(told, tenants)), host_boot=host_boot
+        vtep_address=vtep,
+        vpcs=tuple(domains),
+        ports=tuple(fitting_ports(told, tenants)),
+        host_boot=host_boot,
+        card=card,
     )
 
 
