@@ -5,17 +5,19 @@
 An arm64 machine with UEFI is the DPU: it boots first, joins, and its network agent answers what its host asks for. An
 x86-64 machine with UEFI hangs on its second port and on nothing else: it boots, joins and becomes a Ready node through
 the DPU, is attached to a tenant's VPC, talks to that tenant's other host and to nobody else, has its power cut and
-boots again while it is the tenant's, and is released. The other hosts are namespaces behind a DPU that is one, too (peers.py).
+boots again while it is the tenant's, and is released. The other hosts are namespaces behind a DPU that is one, too
+(peers.py).
 About a quarter of an hour on two cores, all of it emulated.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from provisioner.api import DPUNetwork, NetworkClaim, VPCAttachment
@@ -114,6 +116,9 @@ class Journey:
         for tenant, server in (("blue", HOST), ("blue", self._peers.host), ("green", self._peers.host)):
             self._wait(f"{server} of {tenant} is attached", lambda t=tenant, s=server: self._is_attached(t, s))  # type: ignore[misc]
         self._say(f"attached, behind {vtep} and {self._peers.vtep}: all three after {time.monotonic() - began:.0f} s")
+        (vni,) = decode(DPUNetwork, self._rack.look(of(DPUNetwork), DPU)).status.vnis
+        devices = vrf_name(vni), vxlan_name(vni)
+        self._wait(f"{devices} are on the DPU", lambda: len(self._devices_of_the_dpu(devices)) == 2, seconds=60)
         self._peers.take(blue=BLUE_PEER, green=GREEN_PEER)
 
     def _is_attached(self, tenant: str, server: str) -> bool:
@@ -168,15 +173,20 @@ class Journey:
 
         self._wait("its DPU has let go of it, and its values are free", is_let_go)
         assert self._peers.blue.reaches_nothing_at(OWN), "who was its peer reaches it no more"
-        devices = self._rack.kubectl("get", "--raw", f"/api/v1/nodes/{DPU}/proxy/stats/summary")
-        left = [each for each in (vrf_name(vni), vxlan_name(vni)) if f'"{each}"' in devices]
-        assert not left, f"{left} of the VPC is left on the DPU"
+        devices = vrf_name(vni), vxlan_name(vni)
+        self._wait(f"{devices} are gone from the DPU", lambda: not self._devices_of_the_dpu(devices), seconds=60)
+        # For longer than it takes until a node whose kubelet is silent is not Ready any more.
         time.sleep(60)
         conditions = self._rack.look(NODES, HOST)["status"]["conditions"]
         (ready,) = [each for each in conditions if each["type"] == "Ready"]
         assert ready["status"] == "True", "its kubelet goes on through the boot plane"
         assert self._rack.node_boot_id(HOST) == before
         self._say("released; its node is Ready as before")
+
+    def _devices_of_the_dpu(self, wanted: Collection[str]) -> list[str]:
+        """Those of `wanted` that it has, as its kubelet says, which looks every ten seconds."""
+        said = json.loads(self._rack.kubectl("get", "--raw", f"/api/v1/nodes/{DPU}/proxy/stats/summary"))
+        return [each["name"] for each in said["node"]["network"]["interfaces"] if each["name"] in wanted]
 
 
 if __name__ == "__main__":
