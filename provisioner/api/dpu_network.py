@@ -50,6 +50,12 @@ class DPUVPC:
         max_items=16,
         item=FieldSchema(doc="The VNI of a VPC in this object.", minimum=1, maximum=16777215),
     )
+    space: tuple[str, ...] = described(
+        "With evpn: cidrs and routes of the VPC, in which all that its members announce of it must lie.",
+        default=(),
+        max_items=256,
+        item=_PREFIX,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +106,19 @@ class HostBoot:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DPUEvpn:
+    """How the DPU exchanges routes with others."""
+
+    asn: int = described("Number of the autonomous system.", minimum=1, maximum=65535)
+    reflectors: tuple[str, ...] = described(
+        "Route reflectors, sorted.",
+        min_items=1,
+        max_items=4,
+        item=FieldSchema(doc="An address on the underlay.", max_length=15, pattern=IPV4_PATTERN),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class DPUNetworkSpec:
     """What the DPU shall enforce."""
 
@@ -115,6 +134,10 @@ class DPUNetworkSpec:
     )
     card: CardConfiguration | None = described(
         "What the card itself is to be brought to; absent where nothing was declared.", default=None
+    )
+    evpn: DPUEvpn | None = described(
+        "How the DPU hears what lies behind others, and says what lies behind it; absent where remotes say so.",
+        default=None,
     )
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal
 
 from provisioner.api.infiniband_rules import FIRST_PKEY, LAST_PKEY
 from provisioner.api.meta import Condition, ObjectMeta, Resource
-from provisioner.api.schema import Column, Kind, Rule, described
+from provisioner.api.schema import IPV4_PATTERN, Column, FieldSchema, Kind, Rule, described
 
 THE_POOL: Final = "default"
 """There is one: what two pools hold might overlap."""
+LARGEST_ASN: Final = 65535
+"""A route target with a VNI of four bytes has two bytes left for the number of the autonomous system."""
+LARGEST_EVPN_VNI: Final = (1 << 20) - 1
+"""What a label of EVPN has room for."""
 
 _IN_ORDER: Final = Rule(
     "self.first <= self.last",
@@ -58,10 +62,45 @@ class PKeyRange:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NetworkPoolSpec:
-    """The ranges."""
+class RouteDistribution:
+    """By what each DPU is told which addresses are behind which other one."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "self.type != 'EVPN' || (has(self.asn) && has(self.reflectors) && self.reflectors.size() > 0)",
+            "EVPN needs asn, and reflectors with the address of a route reflector at least: add both, or set type to "
+            "APIServer",
+        ),
+    )
+    type: Literal["APIServer", "EVPN"] = described(
+        "APIServer: in its DPUNetwork. EVPN: by the other DPUs themselves, over route reflectors, by FRR's bgpd on "
+        "each DPU; from whom it takes packets of a VPC it is told by the API server all the same.",
+        server_default="APIServer",
+        default="APIServer",
+    )
+    asn: int | None = described(
+        "Number of the autonomous system that DPUs and reflectors are in.", minimum=1, maximum=LARGEST_ASN, default=None
+    )
+    reflectors: tuple[str, ...] = described(
+        "Addresses of the route reflectors on the underlay, each of which runs `provisioner reflector`.",
+        default=(),
+        max_items=4,
+        item=FieldSchema(doc="An address on the underlay.", max_length=15, pattern=IPV4_PATTERN),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkPoolSpec:
+    """The ranges, and how routes are told."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!has(self.routeDistribution) || self.routeDistribution.type != 'EVPN' || "
+            f"self.vniRanges.all(r, r.last <= {LARGEST_EVPN_VNI})",
+            f"EVPN has room for VNIs up to {LARGEST_EVPN_VNI}: a range goes beyond that, so that the type must stay "
+            "APIServer",
+            field=".routeDistribution",
+        ),
         Rule(
             "!has(oldSelf.pkeyRanges) || oldSelf.pkeyRanges.size() == 0 || has(self.pkeyRanges)",
             "a range only grows, for its identifiers may be in use: to take no more of it, set closed to true",
@@ -82,6 +121,15 @@ class NetworkPoolSpec:
         max_items=16,
         rules=_ONLY_GROW,
     )
+    route_distribution: RouteDistribution | None = described(
+        "By what DPUs are told of each other's addresses; by the API server without it.", default=None
+    )
+
+    @property
+    def evpn(self) -> RouteDistribution | None:
+        """How routes go by EVPN; None where they do not."""
+        chosen = self.route_distribution
+        return chosen if chosen is not None and chosen.type == "EVPN" and chosen.asn is not None else None
 
 
 @dataclass(frozen=True, kw_only=True)

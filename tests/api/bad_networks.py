@@ -144,6 +144,42 @@ NETWORKS = (
         ("two ranges overlap",),
     ),
     Row(
+        "routes by EVPN without a reflector",
+        network_pool(routeDistribution={"type": "EVPN", "asn": 64512}),
+        network_pool(routeDistribution={"type": "EVPN", "asn": 64512, "reflectors": ["10.100.0.2"]}),
+        ("spec.routeDistribution", "EVPN needs asn, and reflectors", "or set type to APIServer"),
+    ),
+    Row(
+        "routes by EVPN without a number of the autonomous system",
+        network_pool(routeDistribution={"type": "EVPN", "reflectors": ["10.100.0.2"]}),
+        network_pool(routeDistribution={"reflectors": ["10.100.0.2"]}),
+        ("spec.routeDistribution", "EVPN needs asn"),
+    ),
+    Row(
+        "a number of an autonomous system that has no room in a route target",
+        network_pool(routeDistribution={"type": "EVPN", "asn": 65536, "reflectors": ["10.100.0.2"]}),
+        network_pool(routeDistribution={"type": "EVPN", "asn": 65535, "reflectors": ["10.100.0.2"]}),
+        ("spec.routeDistribution.asn", "less than or equal to 65535"),
+    ),
+    Row(
+        "a reflector by name",
+        network_pool(routeDistribution={"type": "EVPN", "asn": 64512, "reflectors": ["rr1"]}),
+        network_pool(routeDistribution={"type": "EVPN", "asn": 64512, "reflectors": ["10.100.0.2"]}),
+        ("spec.routeDistribution.reflectors[0]",),
+    ),
+    Row(
+        "identifiers for which EVPN has no room",
+        network_pool(
+            vniRanges=[{"first": 10000, "last": 1048576}],
+            routeDistribution={"type": "EVPN", "asn": 64512, "reflectors": ["10.100.0.2"]},
+        ),
+        network_pool(
+            vniRanges=[{"first": 10000, "last": 1048575}],
+            routeDistribution={"type": "EVPN", "asn": 64512, "reflectors": ["10.100.0.2"]},
+        ),
+        ("spec.routeDistribution", "EVPN has room for VNIs up to 1048575"),
+    ),
+    Row(
         "a claim for nobody",
         network_claim(holder=None),
         network_claim(),

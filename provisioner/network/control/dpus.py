@@ -76,8 +76,9 @@ class DPUs:
                 return None
             self._grants.give(name)
             views = self._facts.views_on(name)
-            told = self._facts.host_boot_of(name), self._facts.card_configuration_of(name)
-            self._write(name, before, to_object(compile_network(name, vtep, views, *told)))
+            host = self._facts.host_boot_of(name), self._facts.card_configuration_of(name)
+            compiled = compile_network(name, vtep, views, *host, evpn=self._facts.evpn())
+            self._write(name, before, to_object(compiled))
         return RESYNC_SECONDS
 
     def _write(self, name: str, before: Object | None, wanted: dict[str, Any]) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from ipaddress import ip_address
+from ipaddress import IPv4Address, ip_address
 from typing import TypeVar
 
-from provisioner.api import VPC, DPUNetwork, NetworkClaim, SecurityGroup, Server, VPCAttachment
+from provisioner.api import VPC, DPUNetwork, NetworkClaim, NetworkPool, SecurityGroup, Server, VPCAttachment
 from provisioner.api.card import CardConfiguration
 from provisioner.api.codec import decode_shared
-from provisioner.api.dpu_network import HostBoot
+from provisioner.api.dpu_network import DPUEvpn, HostBoot
 from provisioner.api.meta import Resource
 from provisioner.api.network_claim import address_claim
+from provisioner.api.network_pool import THE_POOL
 from provisioner.cluster.source import Object, Source, look_up
 from provisioner.network.control.claims.allocate import versions_of
 from provisioner.network.control.compile.card import card_configuration
@@ -110,6 +111,14 @@ class Facts:
         """What a DPU's card is to be brought to."""
         card = look_up(Server, self.caches.servers, dpu)
         return card_configuration(card) if card is not None else None
+
+    def evpn(self) -> DPUEvpn | None:
+        """How DPUs tell each other their routes; None where they are told by the API server."""
+        pool = look_up(NetworkPool, self.caches.pools, THE_POOL)
+        chosen = pool.spec.evpn if pool is not None else None
+        if chosen is None or chosen.asn is None:
+            return None
+        return DPUEvpn(asn=chosen.asn, reflectors=tuple(sorted(set(chosen.reflectors), key=IPv4Address)))
 
     def rival_of(self, dpu: str, vtep: str) -> str | None:
         """Another DPU with the same address on the underlay."""

@@ -190,6 +190,9 @@ class Follow:
         if _essence(old) == _essence(new):
             return
         self._queues.pools.add(key)
+        if spec_of(old).get("routeDistribution") != spec_of(new).get("routeDistribution"):
+            for network in self._facts.caches.networks.items():
+                self._queues.dpus.add(network["metadata"]["name"])
         for vpc in self._facts.caches.vpcs.items():
             if (vpc.get("status") or {}).get("vni") is None:
                 self._queues.vpcs.add(key_of(vpc))

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from provisioner.api.card import CardConfiguration
 from provisioner.api.codec import to_json
-from provisioner.api.dpu_network import DPUVPC, DPUNetworkSpec, HostBoot, RemotePrefixes
+from provisioner.api.dpu_network import DPUVPC, DPUEvpn, DPUNetworkSpec, HostBoot, RemotePrefixes
 from provisioner.network.control.compile.room import fitting_domains, fitting_ports, isolated, tenant_of
 from provisioner.network.control.compile.view import VPCView, port_of, prefix_order
 
@@ -34,10 +34,13 @@ def compile_network(
     views: Mapping[str, VPCView],
     host_boot: HostBoot | None = None,
     card: CardConfiguration | None = None,
+    evpn: DPUEvpn | None = None,
 ) -> DPUNetworkSpec:
-    """`views`: by key, at least the VPCs with an endpoint on `dpu`, and their peers; others do not matter."""
+    """`views`: by key, at least the VPCs with an endpoint on `dpu`, and their peers; others do not matter. With `evpn`
+    what lies behind other DPUs is left for these to say."""
     found = _domains(dpu, views)
-    domains, left_out = fitting_domains(_domain(dpu, each, found) for each in found.values())
+    make = _domain if evpn is None else _domain_without_remotes
+    domains, left_out = fitting_domains(make(dpu, each, found) for each in found.values())
     ports = [port_of(each, view.vni) for view in views.values() for each in view.here(dpu)]
     told = (isolated(each) if each.vni in left_out else each for each in ports)
     tenants = {each.vni: tenant_of(each) for each in domains}
@@ -47,6 +50,7 @@ def compile_network(
         ports=tuple(fitting_ports(told, tenants)),
         host_boot=host_boot,
         card=card,
+        evpn=evpn,
     )
 
 
@@ -82,18 +86,32 @@ def _domains(dpu: str, views: Mapping[str, VPCView]) -> dict[str, VPCView]:
 
 
 def _domain(dpu: str, view: VPCView, domains: Mapping[str, VPCView]) -> DPUVPC:
-    here = view.forwards_on(dpu)
-    peers = [domains[key] for key in view.peers if key in domains and (here or domains[key].forwards_on(dpu))]
-    takes_part = here or bool(peers)
-    reach = _reach(view, peers if here else ()) if takes_part else []
+    here, peers = view.forwards_on(dpu), _peers(dpu, view, domains)
+    reach = _reach(view, peers if here else ()) if here or peers else []
+    return replace(
+        _domain_without_remotes(dpu, view, domains),
+        remotes=tuple(remote for where, remote in reach if where != dpu),
+        space=(),
+    )
+
+
+def _domain_without_remotes(dpu: str, view: VPCView, domains: Mapping[str, VPCView]) -> DPUVPC:
+    peers = _peers(dpu, view, domains)
+    takes_part = view.forwards_on(dpu) or bool(peers)
     return DPUVPC(
         vni=view.vni,
         vpc=view.key,
         mtu_bytes=view.mtu_bytes,
-        remotes=tuple(remote for where, remote in reach if where != dpu),
         members=tuple(vtep for where, vtep in view.members if where != dpu) if takes_part else (),
         peer_vnis=tuple(sorted(each.vni for each in peers)),
+        space=tuple(sorted({*view.cidrs, *view.routes}, key=prefix_order)) if takes_part else (),
     )
+
+
+def _peers(dpu: str, view: VPCView, domains: Mapping[str, VPCView]) -> list[VPCView]:
+    """Those with which the VPC exchanges packets on the DPU."""
+    here = view.forwards_on(dpu)
+    return [domains[key] for key in view.peers if key in domains and (here or domains[key].forwards_on(dpu))]
 
 
 def _reach(view: VPCView, peers: Sequence[VPCView]) -> list[tuple[str, RemotePrefixes]]:

@@ -34,7 +34,7 @@ def fitting_domains(domains: Iterable[DPUVPC]) -> tuple[list[DPUVPC], set[int]]:
     found = [
         replace(each, peer_vnis=tuple(vni for vni in each.peer_vnis if vni in fits))
         if each.vni in fits
-        else replace(each, remotes=(), members=(), peer_vnis=())
+        else replace(each, remotes=(), members=(), peer_vnis=(), space=())
         for each in domains
     ]
     return found, sizes.keys() - fits
@@ -74,7 +74,8 @@ def _size_of_reach(domain: DPUVPC) -> int:
     """More than there is room for if one of its lists is longer than it may be."""
     if max(len(domain.remotes), len(domain.members)) > MOST_DPUS:
         return MOST_BYTES_OF_REACH + 1
-    return sum(map(_size_of_remote, domain.remotes)) + 18 * len(domain.members)
+    told = sum(map(_size_of_remote, domain.remotes)) + 18 * len(domain.members)
+    return told + sum(len(prefix) + 3 for prefix in domain.space)
 
 
 @lru_cache(maxsize=16384)

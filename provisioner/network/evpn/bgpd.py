@@ -1,0 +1,78 @@
+"""bgpd, and what it runs with. Whoever makes the image starts it, with `command`: without zebra, on a DPU without a
+listener of its own, and so that it never touches the kernel."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from provisioner.network.evpn.configuration import Configuration, Section, agree, commands, read_running, to_refresh
+from provisioner.network.evpn.vty import PATIENCE_SECONDS, BgpdFailed, ask
+
+PROGRAM: Final = "/usr/lib/frr/bgpd"
+
+
+def command(directory: Path, *, listens: bool) -> list[str]:
+    """To start it with what is in its file. `directory`: for its sockets and its file. `listens`: on a reflector."""
+    files = ("-f", str(directory / "bgpd.conf"), "-i", str(directory / "bgpd.pid"), "--vty_socket", str(directory))
+    # It reads and writes no routes of the kernel (-n), asks no zebra (-Z), and has no terminal on the network (-P 0).
+    return [PROGRAM, "-Z", "-n", "-P", "0", "-p", "179" if listens else "0", *files]
+
+
+class Bgpd:
+    """One bgpd, by the folder that has its socket. One that does not answer within `patience_seconds` has failed."""
+
+    def __init__(self, directory: Path, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        self._socket = directory / "bgpd.vty"
+        self._patience_seconds = patience_seconds
+
+    def running(self) -> dict[Section, tuple[str, ...]]:
+        """Raises: BgpdFailed."""
+        return read_running(self._ask("show running-config"))
+
+    def apply(self, wanted: Configuration) -> int:
+        """Bring it to `wanted`, and read back. Returns: how many lines that took; 0: it was so.
+
+        Raises: BgpdFailed, also if what it prints afterwards is something else.
+        """
+        before = self.running()
+        told = commands(wanted, before)
+        if not told:
+            return 0
+        self._ask("configure terminal", *told)
+        after = self.running()
+        if not agree(wanted, after):
+            rest = commands(wanted, after)
+            raise BgpdFailed(
+                f"bgpd runs with something else than it was told: `{rest[0] if rest else '?'}` is missing or too "
+                f"much, and {max(len(rest) - 1, 0)} more lines: see `show running-config` and who else changes it"
+            )
+        for neighbour in to_refresh(wanted, before):
+            self._ask(f"clear bgp l2vpn evpn {neighbour} soft")
+        return len(told)
+
+    def refresh(self) -> None:
+        """Have the routes of all neighbours pass their route-maps once more. Raises: BgpdFailed."""
+        self._ask("clear bgp l2vpn evpn * soft")
+
+    def routes(self) -> dict[str, Any]:
+        """Routes of type 5, its own and others', as bgpd says. Raises: BgpdFailed."""
+        return self._json("show bgp l2vpn evpn route type prefix json")
+
+    def sessions(self) -> dict[str, Any]:
+        """Raises: BgpdFailed."""
+        return self._json("show bgp l2vpn evpn summary json")
+
+    def _json(self, words: str) -> dict[str, Any]:
+        text = self._ask(words)
+        try:
+            said = json.loads(text or "{}")  # nothing is said of BGP where nothing is configured
+        except ValueError as error:
+            raise BgpdFailed(f"`{words}` was answered by what is no JSON: {error}") from error
+        if not isinstance(said, dict):
+            raise BgpdFailed(f"`{words}` was answered by no JSON object")
+        return said
+
+    def _ask(self, *words: str) -> str:
+        return ask(self._socket, words, self._patience_seconds)

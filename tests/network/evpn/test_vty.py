@@ -1,0 +1,50 @@
+"""bgpd's socket for commands, with somebody strange at its other end."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from provisioner.network.evpn.bgpd import Bgpd
+from provisioner.network.evpn.vty import BgpdFailed, BgpdMissing
+
+
+def test_where_nobody_listens_bgpd_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(BgpdMissing, match="start FRR's bgpd"):
+        Bgpd(tmp_path).running()
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(tmp_path / "bgpd.vty"))
+        with pytest.raises(BgpdMissing):
+            Bgpd(tmp_path).running()
+
+
+@pytest.mark.parametrize("drip", [b"", b"x"], ids=["says nothing", "says a byte now and then"])
+def test_one_that_does_not_come_to_an_end_is_waited_for_no_longer_than_was_asked(tmp_path: Path, drip: bytes) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "bgpd.vty"))
+        server.listen()
+        stop = threading.Event()
+
+        def serve() -> None:
+            session, _ = server.accept()
+            with session, suppress(OSError):
+                while not stop.wait(0.05):
+                    if drip:
+                        session.send(drip)
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        began = time.monotonic()
+        try:
+            with pytest.raises(BgpdFailed):
+                Bgpd(tmp_path, patience_seconds=0.4).running()
+        finally:
+            waited = time.monotonic() - began
+            stop.set()
+            serving.join()
+        assert waited < 3
