@@ -30,6 +30,7 @@ from provisioner.network.agent.card.configure import configure
 from provisioner.network.agent.card.tools import Tools
 from provisioner.network.agent.card.worker import CardWorker
 from provisioner.network.agent.enforce import Enforcer
+from provisioner.network.agent.exchanging import ExchangingKernel
 from provisioner.network.agent.follow import follow
 from provisioner.network.agent.nft import NftRefused
 from provisioner.network.agent.observe import Observed
@@ -67,6 +68,14 @@ def main(argv: Sequence[str]) -> int:
             metavar="ADDRESS[:PORT]",
             help="as the host's kubelet has it; `run` takes the one that the DPU joined",
         )
+    for verb in (run, once, release):
+        verb.add_argument(
+            "--bgpd",
+            type=Path,
+            default=Path("/run/provisioner/bgpd"),
+            metavar="FOLDER",
+            help="where FRR's bgpd has its socket, for a DPUNetwork whose routes go by EVPN",
+        )
     run.add_argument("--cache", type=Path, default=Path("/run/provisioner/boot-images"), help="folder of its own")
     run.add_argument(
         "--cache-bytes",
@@ -81,11 +90,13 @@ def main(argv: Sequence[str]) -> int:
     enforcer = Enforcer(dict(arguments.port), domains=arguments.domains, underlay=arguments.underlay, boot=services)
     try:
         if arguments.verb == "run":
-            return _run(enforcer, arguments.root, services, ImageCache(arguments.cache, arguments.cache_bytes))
+            cache = ImageCache(arguments.cache, arguments.cache_bytes)
+            return _run(ExchangingKernel(enforcer, arguments.bgpd), arguments.root, services, cache)
         if arguments.verb == "show":
             _print(_shown(enforcer.observe()))
             return 0
-        done = enforcer.release() if arguments.verb == "release" else enforcer.enforce(_spec(arguments.spec))
+        kernel = ExchangingKernel(enforcer, arguments.bgpd)
+        done = kernel.release() if arguments.verb == "release" else kernel.enforce(_spec(arguments.spec))
     except (OSError, NftRefused, Refused, ValueError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
@@ -93,7 +104,7 @@ def main(argv: Sequence[str]) -> int:
     return 0 if done.agrees else 1
 
 
-def _run(enforcer: Enforcer, root: str, services: BootServices | None, cache: ImageCache) -> int:
+def _run(kernel: ExchangingKernel, root: str, services: BootServices | None, cache: ImageCache) -> int:
     """Raises: OSError if the cache's folder cannot be made."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -103,7 +114,8 @@ def _run(enforcer: Enforcer, root: str, services: BootServices | None, cache: Im
         cache.empty()
         boot = BootServer(services, Proxy(services, cache, _say), _say)
     tools = Tools()
-    follow(enforcer, root, _say, stop, boot, CardWorker(lambda wanted: configure(wanted, tools), _say))
+    card = CardWorker(lambda wanted: configure(wanted, tools), _say)
+    follow(kernel, root, _say, stop, boot, card, watch_routes=kernel.watch)
     return 0
 
 

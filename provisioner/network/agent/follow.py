@@ -182,10 +182,14 @@ class Agent:
             "a dump of the kernel agrees" if enforced.agrees else "the kernel does not agree yet; trying again"
         )
         reason = "Enforced" if enforced.agrees else problems[0].reason if problems else "Differs"
+        conditions = [self._applied(wish, enforced.agrees, reason, words)]
+        if (routes := enforced.exchanged) is not None:
+            holds = "True" if routes.holds else "False"
+            conditions.append(self._condition(wish, "RoutesExchanged", holds, routes.reason, routes.message))
         status: dict[str, Any] = {
             "vnis": list(enforced.vnis),
             "ports": to_json(enforced.ports),
-            "conditions": [self._applied(wish, enforced.agrees, reason, words)],
+            "conditions": conditions,
         }
         if enforced.agrees or enforced.holds:
             # What one port lacks is told of that one: else a tenant's attachment of what is not there would keep all
@@ -267,9 +271,12 @@ def follow(
     stop: threading.Event,
     boot: BootServer | None = None,
     card: CardWorker | None = None,
+    *,
+    watch_routes: Callable[[Callable[[], object], threading.Event], object] | None = None,
 ) -> None:
     """Follow the DPUNetwork named as this machine's Node, below `root` as the kubelet joined, until `stop` is set.
-    `boot`: what answers a host that boots by the DPU. `card`: what brings the card to what was declared."""
+    `boot`: what answers a host that boots by the DPU. `card`: what brings the card to what was declared.
+    `watch_routes`: as `ExchangingKernel.watch`, in a thread."""
 
     def own() -> OwnObject:
         access = read_access(root)
@@ -286,6 +293,8 @@ def follow(
     if card is not None:
         card.start(agent.changed.set)
     watch.start()
+    if watch_routes is not None:
+        threading.Thread(target=watch_routes, args=(agent.changed.set, stop), daemon=True).start()
     try:
         agent.run(stop)
     finally:

@@ -27,11 +27,20 @@ class Problem:
 
 
 @dataclass(frozen=True)
+class Exchanged:
+    """Whether routes are exchanged with other DPUs as they should be; `reason` and `message` are as a Problem's."""
+
+    holds: bool
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
 class Enforced:
     """`agrees`: a dump of the kernel showed what the spec wants, without a problem. `changes`: operations that were
     carried out. `mended`: the kernel was other than it had been left for this very spec. `holds`: it showed that and no
     more, but for ports with a problem of their own, which are isolated. `served`: the ports whose hosts may ask for
-    their addresses; `boot`: the host that boots by the DPU."""
+    their addresses; `boot`: the host that boots by the DPU. `exchanged`: only where routes go by EVPN."""
 
     agrees: bool
     problems: tuple[Problem, ...]
@@ -42,6 +51,7 @@ class Enforced:
     holds: bool = False
     served: tuple[ServedPort, ...] = ()
     boot: ServedBoot | None = None
+    exchanged: Exchanged | None = None
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -11,7 +11,7 @@ import provisioner
 from provisioner.network import agent
 
 ROOT = Path(provisioner.__file__).parent.parent
-ALLOWED = ("provisioner.api", "provisioner.network.agent", "provisioner.node")
+ALLOWED = ("provisioner.api", "provisioner.network.agent", "provisioner.network.evpn", "provisioner.node")
 
 
 def test_the_agent_imports_python_and_the_apis_kinds_and_nothing_else() -> None:
