@@ -27,6 +27,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "lab": "provisioner.cli.lab.command:lab",
     "manifests": "provisioner.cli.service.manifests:manifests",
     "rack": "provisioner.cli.service.rack:rack",
+    "reflector": "provisioner.cli.service.reflector:reflector",
     "rollout": "provisioner.cli.service.rollout:rollout",
 }
 
