@@ -13,9 +13,12 @@ from provisioner.cluster.events import EventRecorder
 from provisioner.network.control.controller import NetworkInformers, build_network_controllers
 from tests.inventory.site import GENEROUS_SECONDS
 from tests.network.control.site import Site
+from tests.network.evpn.fabric import BOTH, ROUTES
 
 if TYPE_CHECKING:
     from provisioner.cluster.client import Cluster
+
+collect_ignore = [] if ROUTES == BOTH else ["test_bgpd_away.py"]
 
 
 @pytest.fixture

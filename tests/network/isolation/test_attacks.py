@@ -6,8 +6,10 @@ Two tenants, blue and red, with the same addresses and the same hardware address
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from scapy.layers.inet import UDP
@@ -20,6 +22,7 @@ from provisioner.api.dpu_network import DPUVPC, DPUPort
 from provisioner.network.agent.naming import GATEWAY_MAC, router_mac
 from tests.network.agent.rack import DOMAINS, DPU, Host, Namespace, Rack, mac_of
 from tests.network.agent.specs import BLUE, ONE, RED, TWO, port, spec, vpc
+from tests.network.evpn.fabric import ROUTES, evpn_fabric
 from tests.network.isolation.frames import count_heard, ear, frame, is_heard, send, udp
 
 HERE, THERE = ("10.1.0.3", "fd00:1::3"), ("10.1.0.5", "fd00:1::5")
@@ -54,20 +57,31 @@ def specs_of(vtep: str, other: str, addresses: tuple[str, ...]) -> tuple[list[DP
     return vpcs, [blue, DPUPort(**{**vars(blue), "function": "pf1", "vni": RED})]
 
 
-@pytest.fixture
-def tenants(network: Rack) -> Tenants:
-    dpus = [network.dpu(vtep, ("pf0", "pf1")) for vtep in (ONE, TWO)]
-    for dpu, other, addresses in ((dpus[0], TWO, HERE), (dpus[1], ONE, THERE)):
-        for host in dpu.hosts.values():
-            host.ip("link", "set", "eth0", "address", mac_of(dpu.vtep, "pf0"))
-            host.mac = mac_of(dpu.vtep, "pf0")
-            host.take(*addresses)
-        vpcs, ports = specs_of(dpu.vtep, other, addresses)
-        enforced = dpu.enforce(spec(vpcs, ports, vtep=dpu.vtep))
-        assert enforced.agrees, enforced.problems
-    stranger = network.namespace("stranger")
-    network.on_underlay(stranger, "eth0", STRANGER)
-    return Tenants(network, *dpus, stranger)
+@pytest.fixture(params=ROUTES)
+def tenants(request: pytest.FixtureRequest, network: Rack, tmp_path: Path) -> Iterator[Tenants]:
+    with evpn_fabric(network, tmp_path) if request.param == "EVPN" else nullcontext() as fabric:
+        functions = ("pf0", "pf1")
+        dpus = [
+            network.dpu(vtep, functions) if fabric is None else fabric.member(vtep, functions).dpu
+            for vtep in (ONE, TWO)
+        ]
+        told = {}
+        for dpu, other, addresses in ((dpus[0], TWO, HERE), (dpus[1], ONE, THERE)):
+            for host in dpu.hosts.values():
+                host.ip("link", "set", "eth0", "address", mac_of(dpu.vtep, "pf0"))
+                host.mac = mac_of(dpu.vtep, "pf0")
+                host.take(*addresses)
+            vpcs, ports = specs_of(dpu.vtep, other, addresses)
+            told[dpu.vtep] = spec(vpcs, ports, vtep=dpu.vtep)
+        if fabric is not None:
+            fabric.come_to(told)
+        else:
+            for dpu in dpus:
+                enforced = dpu.enforce(told[dpu.vtep])
+                assert enforced.agrees, enforced.problems
+        stranger = network.namespace("stranger")
+        network.on_underlay(stranger, "eth0", STRANGER)
+        yield Tenants(network, *dpus, stranger)
 
 
 def without_filters(dpu: DPU, vni: int | None = None) -> None:
