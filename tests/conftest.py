@@ -121,6 +121,7 @@ def install(cluster: Cluster) -> None:
     from provisioner.cli.service.manifests import all_manifests
     from provisioner.cluster.failures import Busy
     from provisioner.cluster.resources import CRDS, KNOWN
+    from tests.people import wait_for_all_policies
 
     def is_served(manifest: dict[str, Any]) -> bool:
         conditions = (cluster.get(CRDS, manifest["metadata"]["name"]).get("status") or {}).get("conditions") or ()
@@ -134,13 +135,14 @@ def install(cluster: Cluster) -> None:
     crds = [manifest for manifest in all_manifests() if manifest["kind"] == "CustomResourceDefinition"]
     for manifest in crds:
         cluster.apply(manifest, manager="tests")
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while not all(is_served(manifest) for manifest in crds):
         assert time.monotonic() < deadline, "the CRDs are not served"
         time.sleep(0.05)
     for manifest in all_manifests():
         if manifest not in crds:
             cluster.apply(manifest, manager="tests")
+    wait_for_all_policies(cluster)
 
 
 @pytest.fixture(scope="session")

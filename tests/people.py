@@ -10,7 +10,7 @@ from typing import Any
 
 from provisioner.api.errors import Refused
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.resources import NODES
+from provisioner.cluster.resources import CLUSTER_ROLES, CONFIG_MAPS, NODES, ResourceType
 from provisioner.lab.control_plane.pki import Authority
 from provisioner.lab.control_plane.plane import ControlPlane, render_kubeconfig
 
@@ -20,6 +20,10 @@ def of_account(name: str) -> str:
     return f"system:serviceaccount:provisioner-system:provisioner-{name}"
 
 
+ADMISSION = "admissionregistration.k8s.io"
+POLICIES = ResourceType(ADMISSION, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies")
+BINDINGS = ResourceType(ADMISSION, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings")
+REVIEWS = ResourceType("authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews")
 BOOT, CONTROLLER = of_account("boot"), of_account("controller")
 IN_FORCE_SECONDS = 180
 
@@ -34,7 +38,7 @@ def kubeconfig_of(plane: ControlPlane, directory: Path, user: str, *, group: str
 
 
 def bind(admin: Cluster, role: str, user: str) -> None:
-    """Give `user` one of the shipped ClusterRoles, as an administrator would."""
+    """Give `user` one of the shipped ClusterRoles, as an administrator would; it is in force."""
     rbac = "rbac.authorization.k8s.io"
     admin.apply(
         {
@@ -46,6 +50,14 @@ def bind(admin: Cluster, role: str, user: str) -> None:
         },
         manager="tests",
     )
+    rules = admin.get(CLUSTER_ROLES, role)["rules"]
+    first = next(rule for rule in rules if "resources" in rule and "resourceNames" not in rule)
+    resource, _, subresource = first["resources"][0].partition("/")
+    asked = {"group": first["apiGroups"][0], "resource": resource, "verb": first["verbs"][0]}
+    asked |= {"subresource": subresource} if subresource else {}
+    review = {"metadata": {}, "spec": {"user": user, "resourceAttributes": asked}}
+    body = {"apiVersion": REVIEWS.api_version, "kind": REVIEWS.kind, **review}
+    until(lambda: bool(admin.create(REVIEWS, body)["status"]["allowed"]))
 
 
 def bind_in(admin: Cluster, namespace: str, role: str, user: str) -> None:
@@ -61,6 +73,35 @@ def bind_in(admin: Cluster, namespace: str, role: str, user: str) -> None:
         },
         manager="tests",
     )
+
+
+def wait_for_all_policies(admin: Cluster) -> None:
+    """The API server takes up policies and bindings a moment after they were applied, and those first that came first:
+    once one more is in force, all are."""
+    name = "the-last-of-all"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
+    policy = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [rule]},
+        "matchConditions": [{"name": "the-probe", "expression": f"object.metadata.name == '{name}'"}],
+        "validations": [{"expression": "false", "message": "all policies are in force"}],
+    }
+    binding = {"policyName": name, "validationActions": ["Deny"]}
+    probe = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}}
+
+    def is_in_force() -> bool:
+        try:
+            admin.create(CONFIG_MAPS, probe, dry_run=True)
+        except Refused as error:
+            return "all policies are in force" in str(error)
+        return False
+
+    for type_, spec in ((POLICIES, policy), (BINDINGS, binding)):
+        body = {"apiVersion": type_.api_version, "kind": type_.kind, "metadata": {"name": name}, "spec": spec}
+        admin.apply(body, manager="tests")
+    until(is_in_force)
+    for type_ in (BINDINGS, POLICIES):
+        admin.delete(type_, name)
 
 
 def wait_for_policies(admin: Cluster, somebody: Cluster, probe: str) -> None:

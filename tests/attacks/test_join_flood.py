@@ -11,7 +11,7 @@ import pytest
 
 from provisioner.join.admission.admit import NotYet
 from provisioner.join.admission.request import MAX_REQUEST_BYTES
-from tests.join.front import connect, post_as_nginx, serve
+from tests.join.front import SECONDS, connect, post_as_nginx, serve
 from tests.join.samples import ADDRESS, body
 
 NEIGHBOUR = "10.80.0.99"
@@ -92,7 +92,7 @@ def test_slow_bodies_hold_nobody_up(path: Path, service: FakeJoinService) -> Non
                 answered.set()
 
         threading.Thread(target=ask, daemon=True).start()
-        assert answered.wait(20.0)
+        assert answered.wait(SECONDS)
         assert service.calls == 1
         slow[0].sendall(raw[-1:])
         assert slow[0].recv(64).startswith(b"HTTP/1.1 425")

@@ -95,7 +95,7 @@ def test_no_worker_of_the_living_waits_for_a_thousand_mute_bmcs(honest: dict[str
             for name in honest:
                 queues.add(name)
             fleet.wait_for(lambda: all(fleet.looks[name, "answered"] >= ROUNDS for name in honest))
-            assert fleet.visited_by("power-unreachable", "mute") >= WORKERS["Unreachable"]
+            fleet.wait_for(lambda: fleet.visited_by("power-unreachable", "mute") >= WORKERS["Unreachable"])
             assert queues.counts()["Unreachable"] >= MUTE
     for queue in ("power-new", "power", "power-slow"):
         assert fleet.visited_by(queue, "mute") == 0, queue

@@ -28,13 +28,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, ResourceType
 from provisioner.lab.control_plane.plane import ControlPlane
 from tests.maintenance.plane import Plane
-from tests.people import condition, kubeconfig_of, until
-
-ADMISSION = "admissionregistration.k8s.io"
-POLICIES = ResourceType(ADMISSION, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", namespaced=False)
-BINDINGS = ResourceType(
-    ADMISSION, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", namespaced=False
-)
+from tests.people import BINDINGS, POLICIES, condition, kubeconfig_of, until
 
 
 @pytest.fixture
@@ -253,9 +247,9 @@ def forbidden(cluster: Cluster, plane: Plane) -> Iterator[Callable[[], None]]:
             {"expression": "object.spec.?taints == oldObject.spec.?taints", "message": "the site keeps its taints"}
         ],
     }
-    policy = {"apiVersion": f"{ADMISSION}/v1", "kind": POLICIES.kind, "metadata": {"name": name}, "spec": spec}
+    policy = {"apiVersion": POLICIES.api_version, "kind": POLICIES.kind, "metadata": {"name": name}, "spec": spec}
     bound = {"policyName": name, "validationActions": ["Deny"]}
-    binding = {"apiVersion": f"{ADMISSION}/v1", "kind": BINDINGS.kind, "metadata": {"name": name}, "spec": bound}
+    binding = {"apiVersion": POLICIES.api_version, "kind": BINDINGS.kind, "metadata": {"name": name}, "spec": bound}
     taint = {"spec": {"taints": [{"key": "example.com/probe", "effect": "NoSchedule"}]}}
 
     def is_in_force() -> bool:

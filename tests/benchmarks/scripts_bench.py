@@ -29,7 +29,7 @@ from provisioner.api.server import Server, ServerStatus
 from provisioner.boot.host.nginx import NginxSite, nginx_command, render_nginx
 from provisioner.boot.observe.server_index import ServerIndex
 from provisioner.boot.script.renderer import ScriptRenderer
-from provisioner.lab.control_plane.plane import free_port
+from provisioner.lab.control_plane.ports import free_port
 from provisioner.lab.tools import Tools, obtain_tools
 from tests.boot.fake_source import FakeSource
 from tests.boot.objects import URLS, image, pool, rack, server

@@ -6,7 +6,7 @@ import contextlib
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -72,6 +72,15 @@ class World:
 
     def read(self) -> Server:
         return self.cluster.read(Server, self.name)
+
+    def look(self, controller: BootController) -> None:
+        """Reconcile once, when the cache shows the server as it is now."""
+        version = self.read().metadata.resource_version
+        wait_until(lambda: (self.cached().get("metadata") or {}).get("resourceVersion") == version)
+        controller.reconcile(self.name)
+
+    def cached(self) -> Mapping[str, Any]:
+        return self.informers.servers.get(self.name) or {}
 
     def settle(self, controller: BootController, until: Callable[[Server], bool]) -> Server:
         """Reconcile as the work queue would, until the server looks as wanted."""
@@ -164,7 +173,7 @@ def world(cluster: Cluster, controller_account: Cluster, unique: str) -> Iterato
     }  # fmt: skip
     for informer in follow.values():
         informer.start(stop)
-    assert all(informer.wait_for_sync(30) for informer in follow.values())
+    assert all(informer.wait_for_sync(DEADLINE_SECONDS) for informer in follow.values())
     yield World(cluster, controller_account, unique, BootInformers(**follow), FakeEvents())
     stop.set()
     cluster.delete(NODES, unique)
@@ -228,7 +237,7 @@ def test_looking_again_writes_nothing(world: World) -> None:
     world.settle(controller, lambda s: s.status.order is not None)
     before = world.cluster.get(of(Server), world.name)["metadata"]["resourceVersion"]
     for _ in range(5):
-        controller.reconcile(world.name)
+        world.look(controller)
     assert world.cluster.get(of(Server), world.name)["metadata"]["resourceVersion"] == before
 
 
@@ -319,6 +328,7 @@ def test_a_renewed_lease_forbids_what_a_refused_join_asks_for(world: World) -> N
                refused_time=rfc3339_micro(now + timedelta(seconds=1)))  # fmt: skip
     world.node(ready=False)
     world.lease(now)
+    wait_until(lambda: world.informers.leases.get(f"kube-node-lease/{world.name}") is not None)
     time_passed = [0.0]
     controller = BootController(
         world.door, world.informers, world.events, now=lambda: now + timedelta(seconds=time_passed[0]),
@@ -327,7 +337,7 @@ def test_a_renewed_lease_forbids_what_a_refused_join_asks_for(world: World) -> N
     held = world.settle(controller, lambda s: reason(s) == "NodeNotReady")
     assert held.status.order == order
     time_passed[0] = 700.0
-    controller.reconcile(world.name)
+    world.look(controller)
     assert world.read().status.order == order, "it came while the Node was alive"
     world.join(order_id=order.id, boot_id=BOOT, fetched_time=rfc3339_micro(now), refused_reason="AlreadyFetched",
                refused_time=rfc3339_micro(now + timedelta(seconds=690)))  # fmt: skip
@@ -344,6 +354,7 @@ def test_a_renewed_lease_forbids_what_a_refused_join_asks_for(world: World) -> N
 @pytest.mark.parametrize("uuid", ["33221100-5544-7766-8899-AABBCCDDEEFF", "00112233-4455-6677-8899-aabbccddeeff"])
 def test_a_machine_that_runs_under_another_name_is_not_booted(world: World, uuid: str) -> None:
     world.cluster.patch(of(Server), world.name, {"spec": {"systemUUID": "00112233-4455-6677-8899-aabbccddeeff"}})
+    wait_until(lambda: "systemUUID" in world.cached()["spec"])
     other = f"{world.name}-other"
     world.node(ready=True, name=other, system_uuid=uuid)
     try:
@@ -363,6 +374,7 @@ def test_a_machine_that_runs_under_another_name_is_not_booted(world: World, uuid
 def test_a_node_that_was_booted_here_is_no_other_machine_whatever_it_says_of_itself(world: World) -> None:
     """Root on a node can give it any address and UUID: nobody else's first boot waits for that."""
     world.cluster.patch(of(Server), world.name, {"spec": {"systemUUID": "00112233-4455-6677-8899-aabbccddeeff"}})
+    wait_until(lambda: "systemUUID" in world.cached()["spec"])
     liar = f"{world.name}-liar"
     body = encode(
         server(liar, boot_mac_address="52:54:00:aa:bb:01", bmc=None, boot_address=None, serial_number=None, status=None)

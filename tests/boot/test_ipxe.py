@@ -15,12 +15,13 @@ import pytest
 from provisioner.boot.script.choose import Boot, Wait
 from provisioner.boot.script.kernel_arguments import BootUrls
 from provisioner.boot.script.render import render_first_script, render_script
+from provisioner.lab.control_plane.ports import free_port
 from tests.boot.conftest import Programs
 from tests.tools import lab_tools
 
 MAC = "52:54:00:12:34:56"
 SCRIPT = "/ipxe/52-54-00-12-34-56.ipxe"
-DEADLINE_SECONDS = 120
+DEADLINE_SECONDS = 240
 HOST = "10.0.2.2"  # where QEMU's user network has the machine's loopback
 
 
@@ -29,7 +30,7 @@ class Server:
     """Answers by `answer` (None: 404; an exception: the connection is dropped) and remembers what was asked."""
 
     answer: Callable[[str, int], bytes | None]
-    port: int = 0
+    port: int = field(default_factory=lambda: free_port("127.0.0.1"))
     asked: list[str] = field(default_factory=list)
     changed: threading.Condition = field(default_factory=threading.Condition)
     server: http.server.ThreadingHTTPServer | None = None
@@ -56,7 +57,6 @@ class Server:
             def log_message(self, *_: object) -> None: ...
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
-        self.port = self.server.server_address[1]
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def stop(self) -> None:

@@ -28,9 +28,11 @@ from provisioner.boot.host.nginx import NginxSite, nginx_command, render_nginx
 from provisioner.boot.host.nginx_upkeep import follow_certificate, stamp_of
 from provisioner.boot.host.peer import RealPeer
 from provisioner.boot.host.processes import Child
+from provisioner.lab.control_plane.ports import free_port
 from tests.boot.conftest import Programs
 from tests.golden_files import assert_golden
 
+SECONDS = 180
 IMAGE = "sha256-" + "ab" * 32
 SITE = NginxSite(
     addresses=("10.80.0.1",),
@@ -98,21 +100,15 @@ class Running:
         connection: http.client.HTTPConnection
         if tls:
             context = ssl.create_default_context(cafile=str(self.state / "cert.pem"))
-            connection = http.client.HTTPSConnection("127.0.0.1", self.join_port, context=context, timeout=20)
+            connection = http.client.HTTPSConnection("127.0.0.1", self.join_port, context=context, timeout=SECONDS)
         else:
-            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
         try:
             connection.request(method, path, body=body, headers=headers or {})
             response = connection.getresponse()
             return response.status, {k.lower(): v for k, v in response.getheaders()}, response.read()
         finally:
             connection.close()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def make_certificate(folder: Path) -> None:
@@ -142,7 +138,7 @@ def make_certificate(folder: Path) -> None:
 @pytest.fixture
 def nginx(programs: Programs) -> Iterator[Running]:
     tmp_path = programs.shared
-    running = Running(free_port(), free_port(), tmp_path)
+    running = Running(free_port("127.0.0.1"), free_port("127.0.0.1"), tmp_path)
     for folder in ("scripts/ipxe", "tftp", f"images/{IMAGE}", "images/secret", "run", "log", "nginx"):
         (tmp_path / folder).mkdir(parents=True)
     make_certificate(tmp_path)
@@ -195,12 +191,12 @@ def nginx(programs: Programs) -> Iterator[Running]:
         yield running
     finally:
         stop.set()
-        thread.join(30)
+        thread.join(SECONDS)
         server.trigger.pull_trigger(server.close)
 
 
 def wait_for_port(port: int) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + SECONDS
     while True:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
@@ -320,7 +316,7 @@ def test_a_renewed_certificate_is_served_once_its_key_is_there(nginx: Running) -
             wait_until(lambda: served_certificate(nginx) == second)
         finally:
             stop.set()
-            thread.join(60)
+            thread.join(SECONDS)
     assert [line["event"] for line in lines][-1] == "renewed certificate was loaded"
     wait_until(lambda: answers_with_the_new_one(nginx))  # a worker that is being replaced may take one connection more
 
@@ -333,11 +329,11 @@ def answers_with_the_new_one(nginx: Running) -> bool:
 
 
 def served_certificate(nginx: Running) -> str:
-    return ssl.get_server_certificate(("127.0.0.1", nginx.join_port), timeout=20)
+    return ssl.get_server_certificate(("127.0.0.1", nginx.join_port), timeout=SECONDS)
 
 
 def wait_until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + SECONDS
     while not true():
         assert time.monotonic() < deadline, "waited too long"
         time.sleep(0.05)
@@ -350,7 +346,9 @@ def test_bodies_are_bounded(nginx: Running) -> None:
 
 
 def test_one_source_that_asks_without_end_is_slowed_down_and_firmware_still_gets_a_script(nginx: Running) -> None:
-    answers = [nginx.ask("POST", "/v1/progress", body=b"{}")[0] for _ in range(60)]
+    answers: list[int] = []
+    while 429 not in answers and len(answers) < 1000:  # a slow machine asks for longer until it has asked too often
+        answers.append(nginx.ask("POST", "/v1/progress", body=b"{}")[0])
     assert set(answers) == {200, 429}
     status, _, body = nginx.get("/ipxe/52-54-00-00-00-09.ipxe")
     assert status == 200
@@ -371,7 +369,7 @@ def test_the_access_log_holds_no_query_and_no_body(nginx: Running) -> None:
     nginx.ask("POST", "/v1/join?token=SECRET2", body=b"SECRET3", tls=True)
     nginx.get("/ipxe/52-54-00-00-00-01.ipxe", **{"User-Agent": 'a"b\nc'.replace("\n", "\\n")})
     path = nginx.state / "log/access.json"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + SECONDS
     while len(path.read_text().splitlines()) < 3 and time.monotonic() < deadline:
         time.sleep(0.1)
     lines = [json.loads(line) for line in path.read_text().splitlines()]

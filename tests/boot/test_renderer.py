@@ -164,17 +164,17 @@ def test_before_the_caches_are_filled_nothing_is_deleted(tmp_path: Path) -> None
         assert world.text() == "#!ipxe\n"
         world.servers.put(server())
         world.servers.has_synced = True
-        assert world.renderer._rebuilt.wait(30)
+        assert world.renderer._rebuilt.wait(120)
         assert "kernel" in world.text()
         world.servers.put(server(acceptance="Rejected"))
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while "Rejected" not in world.text() and time.monotonic() < deadline:
             time.sleep(0.01)
         assert "Rejected" in world.text()
     finally:
         stop.set()
         world.renderer.wake()
-        thread.join(30)
+        thread.join(120)
     assert not thread.is_alive()
 
 
@@ -192,11 +192,11 @@ def test_a_full_disk_is_survived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     thread = threading.Thread(target=world.renderer.run, args=(stop,))
     thread.start()
     try:
-        assert world.renderer._rebuilt.wait(30)
+        assert world.renderer._rebuilt.wait(120)
     finally:
         stop.set()
         world.renderer.wake()
-        thread.join(30)
+        thread.join(120)
     assert "kernel" in world.text()
 
 
@@ -214,11 +214,11 @@ def test_a_fault_while_rendering_does_not_end_the_renderer(tmp_path: Path, monke
     thread = threading.Thread(target=world.renderer.run, args=(stop,))
     thread.start()
     try:
-        assert world.renderer._rebuilt.wait(30)
+        assert world.renderer._rebuilt.wait(120)
     finally:
         stop.set()
         world.renderer.wake()
-        thread.join(30)
+        thread.join(120)
     assert "kernel" in world.text()
 
 

@@ -69,7 +69,7 @@ def order_of(world: World) -> BootOrder:
 
 def test_a_request_is_answered_once_while_the_node_is_ready(drained: World) -> None:
     first = order_of(drained)
-    leading(drained).reconcile(drained.name)
+    drained.look(leading(drained))
     assert order_of(drained) == first, "it drains yet"
     ask(drained)
     order = drained.settle(leading(drained), lambda s: s.status.order != first).status.order
@@ -93,10 +93,10 @@ def test_what_the_caches_still_say_of_a_maintenance_orders_nothing(drained: Worl
     stale.subscribe = lambda watcher: watcher(f"{drained.name}-1", None, encode(asking(drained)))  # type: ignore[method-assign]
     executor(drained, **now) if now else drained.cluster.delete(of(Maintenance), f"{drained.name}-1")
     behind = leading(drained, maintenances=stale)
-    behind.reconcile(drained.name)
+    drained.look(behind)
     assert order_of(drained) == first
     ask(drained) if now else None
-    behind.reconcile(drained.name)
+    drained.look(behind)
     assert (order_of(drained) != first) is (now is not None), "the same caches, and now they are right"
 
 

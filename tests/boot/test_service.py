@@ -33,11 +33,12 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.resources import EVENTS, of
 from provisioner.lab.control_plane.plane import ControlPlane
+from provisioner.lab.control_plane.ports import free_port
 from tests.boot.conftest import Programs
 from tests.boot.objects import image, pool, rack, server
-from tests.boot.test_nginx import free_port, make_certificate
+from tests.boot.test_nginx import make_certificate
 
-DEADLINE_SECONDS = 90
+SECONDS = 180
 
 
 @dataclass
@@ -72,11 +73,11 @@ class Host:
     def halt(self) -> None:
         if self.stop is not None and self.thread is not None:
             self.stop.set()
-            self.thread.join(60)
+            self.thread.join(SECONDS)
             assert not self.thread.is_alive()
 
     def ask(self, method: str, path: str, body: Any = None) -> tuple[int, str]:
-        connection = http.client.HTTPConnection(self.settings.address, self.settings.http_port, timeout=30)
+        connection = http.client.HTTPConnection(self.settings.address, self.settings.http_port, timeout=SECONDS)
         try:
             headers = {"Content-Type": "application/json"} if body is not None else {}
             connection.request(method, path, body=json.dumps(body) if body is not None else None, headers=headers)
@@ -94,7 +95,7 @@ class Host:
 
 
 def wait_until(true: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_SECONDS
+    deadline = time.monotonic() + SECONDS
     while not true():
         assert time.monotonic() < deadline, f"waited too long: {what}"
         time.sleep(0.1)
@@ -117,8 +118,8 @@ def host(programs: Programs, cluster: Cluster) -> Iterator[Host]:
         key=programs.shared / "key.pem",
         firmware=(programs.ipxe,),
         tftp=False,
-        http_port=free_port(),
-        join_port=free_port(),
+        http_port=free_port("127.0.0.1"),
+        join_port=free_port("127.0.0.1"),
     )
     host = Host(settings, cluster, programs)
     yield host
@@ -251,7 +252,7 @@ def test_a_renewed_certificate_needs_no_restart(host: Host, monkeypatch: pytest.
     make_certificate(host.programs.shared)
     renewed = (host.programs.shared / "cert.pem").read_text()
     address = (host.settings.address, host.settings.join_port)
-    wait_until(lambda: ssl.get_server_certificate(address, timeout=20) == renewed, "the renewed one is served")
+    wait_until(lambda: ssl.get_server_certificate(address, timeout=SECONDS) == renewed, "the renewed one is served")
 
 
 def test_two_boot_hosts_answer_alike(host: Host, unique: str) -> None:
@@ -259,7 +260,9 @@ def test_two_boot_hosts_answer_alike(host: Host, unique: str) -> None:
     register(host, unique, mac)
     publish_image(host, f"{unique}-image")
     second = replace(host)
-    second.settings = replace(host.settings, state=host.programs.shared / "other", join_port=free_port(), host="other")
+    second.settings = replace(
+        host.settings, state=host.programs.shared / "other", join_port=free_port("127.0.0.1"), host="other"
+    )
     host.start()
     wait_until(lambda: f"provisioner.server={unique}" in host.script(mac), "the first one serves it")
     first = host.script(mac)
@@ -286,7 +289,7 @@ def test_two_boot_hosts_answer_alike(host: Host, unique: str) -> None:
 def test_without_the_api_server_machines_are_told_to_wait(host: Host, control_plane: ControlPlane, unique: str) -> None:
     """A boot host that starts while the API server is away: no machine is unknown, none gets an error."""
     dead = host.programs.shared / "dead.kubeconfig"
-    nobody = f"server: https://127.0.0.1:{free_port()}"
+    nobody = f"server: https://127.0.0.1:{free_port('127.0.0.1')}"
     dead.write_text(re.sub(r"server: https://\S+", nobody, control_plane.kubeconfig.read_text()))
     host.cluster = Cluster.connect(dead)
     host.start()
@@ -302,7 +305,7 @@ def test_blueprints_of_others_are_served_over_tls(host: Host) -> None:
 
     host.start()
     context = ssl.create_default_context(cafile=str(host.settings.certificate))
-    connection = http.client.HTTPSConnection("127.0.0.1", host.settings.join_port, context=context, timeout=30)
+    connection = http.client.HTTPSConnection("127.0.0.1", host.settings.join_port, context=context, timeout=SECONDS)
     connection.request("POST", "/v1/join", body=b"{}", headers={"Content-Type": "application/json"})
     response = connection.getresponse()
     assert (response.status, json.loads(response.read())) == (200, {"hello": "join"})

@@ -20,7 +20,7 @@ from provisioner.cluster.resources import NODES
 from provisioner.outbound.deadline import current_call
 from tests.outbound.backend import HEAD, Script, answer, backend
 
-SECONDS = 0.4
+SECONDS = 1.0
 PATIENCE = 180.0
 
 
@@ -42,7 +42,7 @@ def connected(folder: Path, script: Script) -> Iterator[Cluster]:
 def test_a_request_ends_at_its_deadline_though_bytes_keep_coming(folder: Path) -> None:
     with (
         connected(folder, lambda send, drip: (send(HEAD + b"Content-Length: 5000\r\n\r\n"), drip(b" "))) as cluster,
-        pytest.raises(Retryable, match=r"GET Node r01-u01: no answer .* may take 0\.4 s in all"),
+        pytest.raises(Retryable, match=r"GET Node r01-u01: no answer .* may take 1 s in all"),
     ):
         cluster.with_timeout(SECONDS).get(NODES, "r01-u01")
 
@@ -50,7 +50,7 @@ def test_a_request_ends_at_its_deadline_though_bytes_keep_coming(folder: Path) -
 def test_a_list_may_take_longer_but_not_for_ever(folder: Path) -> None:
     with (
         connected(folder, lambda send, drip: (send(HEAD + b"Content-Length: 5000\r\n\r\n"), drip(b" "))) as cluster,
-        pytest.raises(Retryable, match=r"LIST Node: no answer .* may take 1\.6 s in all"),
+        pytest.raises(Retryable, match=r"LIST Node: no answer .* may take 4 s in all"),
     ):
         cluster.with_timeout(SECONDS).list(NODES)
 

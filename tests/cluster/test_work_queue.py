@@ -175,17 +175,24 @@ def test_a_second_worker_takes_what_becomes_due_while_the_first_is_busy() -> Non
 
 def test_a_key_that_is_put_off_wakes_at_most_one_of_the_idle_workers() -> None:
     looks: Counter[str] = Counter()
+    waiting: set[str] = set()
 
     def clock() -> float:
         looks[threading.current_thread().name] += 1
         return time.monotonic()
 
-    queue = WorkQueue(clock=clock)
+    class Watched(WorkQueue):
+        def _wait(self, now: float, deadline: float | None) -> None:
+            waiting.add(threading.current_thread().name)
+            super()._wait(now, deadline)
+
+    queue = Watched(clock=clock)
     workers = [threading.Thread(target=queue.get, name=f"worker-{number}") for number in range(8)]
     for worker in workers:
         worker.start()
-    until(lambda: sum(looks.values()) >= 8)
-    looks.clear()
+    until(lambda: len(waiting) == 8)
+    with queue._changed:  # the last one lets go of it only when it waits
+        looks.clear()
     for number in range(100):
         queue.add_after(f"key-{number}", 3600 + number)
     queue.shut_down()

@@ -30,7 +30,7 @@ from provisioner.health.controller import build_health_controllers
 from provisioner.lab.binaries.obtain import Binaries
 from provisioner.lab.control_plane.plane import ControlPlane
 from tests.health.objects import BOOT, OTHER_BOOT, job_check
-from tests.health.world import FOREIGN_CONDITION, FOREIGN_TAINT, World, make_world
+from tests.health.world import DEADLINE_SECONDS, FOREIGN_CONDITION, FOREIGN_TAINT, World, make_world
 from tests.tools import missing
 
 OURS = {"key": VERIFICATION_TAINT, "effect": "NoExecute"}
@@ -173,8 +173,7 @@ def test_duplicate_requests_are_all_answered_and_foreign_conditions_stay(world: 
 def test_a_check_runs_on_the_node_as_a_job_and_its_words_decide(with_check: World) -> None:
     world, reconcile = with_check, with_check.controller()
     world.boot()
-    world.settle(reconcile, lambda: len(world.jobs()) == 1)
-    assert world.verified() == ("Unknown", "Running")
+    world.settle(reconcile, lambda: len(world.jobs()) == 1 and world.verified() == ("Unknown", "Running"))
     (job,) = world.jobs()
     assert job["metadata"]["namespace"] == "provisioner-checks"
     failed = json.dumps({"result": "Failed", "reason": "SlowCopy", "message": "3 GB/s, expected 40"})
@@ -299,10 +298,8 @@ def test_it_follows_its_caches_by_itself_from_a_boot_to_production_and_into_a_ma
         world.boot(ready=False)
         wait_for(lambda: world.verified() == ("Unknown", "Running"))
         world.report(BOOT)
-        for _ in range(2):  # a clock is measured by a renewal that is seen
-            world.renew_lease()
-            time.sleep(0.5)
-        wait_for(lambda: len(world.jobs()) == 1)
+        # A clock is measured by a renewal that is seen, and is not believed by one that is seen late.
+        wait_for(lambda: (world.renew_lease(), len(world.jobs()) == 1)[1])
         world.finish_pod(world.jobs()[0]["metadata"]["name"], "provisioner-checks", code=0)
         wait_for(lambda: world.server().status.lifecycle == "InProduction")
         assert world.taints() == [FOREIGN_TAINT]
@@ -317,10 +314,10 @@ def test_it_follows_its_caches_by_itself_from_a_boot_to_production_and_into_a_ma
         wait_for(lambda: world.server().status.lifecycle == "InProduction")
         world.cluster.delete(of(Maintenance), name)
         world.cluster.delete(of(Server), world.name)
-        wait_for_absence = time.monotonic() + 30
-        while world.jobs() and time.monotonic() < wait_for_absence:
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while jobs := world.jobs():
+            assert time.monotonic() < deadline, jobs
             time.sleep(0.1)
-        assert world.jobs() == []
     finally:
         stop.set()
-        thread.join(30)
+        thread.join(DEADLINE_SECONDS)

@@ -17,7 +17,7 @@ from tests.api.objects import rack, server, subnet
 if TYPE_CHECKING:
     from provisioner.cluster.client import Cluster
 
-GENEROUS_SECONDS = 60.0
+GENEROUS_SECONDS = 180.0
 
 
 def eventually(check: Callable[[], Any], what: str) -> Any:

@@ -12,19 +12,13 @@ from provisioner.api import AddressBlock, Server
 from provisioner.api.conditions import find_condition
 from provisioner.api.errors import Forbidden, Refused
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.resources import ResourceType, of
+from provisioner.cluster.resources import of
 from provisioner.lab.control_plane.plane import ControlPlane
 from tests.api.objects import address_block
 from tests.inventory.site import Site, eventually
-from tests.people import bind, kubeconfig_of
+from tests.people import BINDINGS, POLICIES, bind, kubeconfig_of
 
 Leadership = Callable[[], Callable[[], None]]
-POLICIES = ResourceType(
-    "admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies"
-)
-BINDINGS = ResourceType(
-    "admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"
-)
 
 
 def forge(site: Site, claimed: dict[str, str | None], revision: int = 1) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from provisioner.lab.child_process import LabProcess
+from provisioner.lab.control_plane.ports import free_port
 from provisioner.lab.tools import Tools
 
 PACKAGES: Final = ("munge", "slurm-wlm", "slurm-wlm-jwt-plugin", "slurmrestd")
@@ -87,7 +88,7 @@ class SlurmSite:
     def __init__(self, tools: Tools, folder: Path) -> None:
         self._tools = tools
         self.folder = folder
-        self._ports = _free_ports(6)
+        self._ports = [free_port("127.0.0.1") for _ in range(6)]
         self._process = LabProcess(
             "slurm", self._enter(["unshare", "--pid", "--fork", "--kill-child", "sh", "start"]), folder / "out"
         )
@@ -178,14 +179,3 @@ class SlurmSite:
     def _enter(self, words: tuple[str, ...] | list[str]) -> list[str]:
         inside = ["env", "-C", str(self.folder), f"SLURM_CONF={self.folder}/slurm.conf", *words]
         return self._tools.command(inside, [self.folder])
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()

@@ -25,7 +25,7 @@ from provisioner.boot.host.peer import RealPeer
 from provisioner.join.admission.service import JoinService
 from provisioner.join.admission.source import TrustedProxies
 from provisioner.join.admission.web import join_blueprint
-from provisioner.lab.control_plane.plane import free_port
+from provisioner.lab.control_plane.ports import free_port
 from tests.node.fake_join_server import Authority
 from tests.tools import lab_tools
 

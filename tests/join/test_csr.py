@@ -22,7 +22,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import CSRS, NODES, SECRETS, of
 from provisioner.join.certificates.approve import CLIENT_SIGNER, SERVING_SIGNER
 from tests.join.samples import OTHER_KEY
-from tests.join.world import World, ask, certificate_pem, connect_as
+from tests.join.world import World, ask, certificate_pem, connect_by_token
 
 FORBIDDEN = "the API server's NodeRestriction"
 """Not even created; the approver would deny it as well, see test_csr_decisions."""
@@ -341,7 +341,7 @@ def foreign_token(world: World) -> Cluster:
         ],
     }
     world.admin.apply(binding, manager="tests")
-    return connect_as(world.plane, world.folder, {"token": f"{world.name[1:7]}.0123456789abcdef"})
+    return connect_by_token(world.plane, world.folder, f"{world.name[1:7]}.0123456789abcdef")
 
 
 def test_other_joiners_are_left_alone_but_not_with_our_names(world: World) -> None:

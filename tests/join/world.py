@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from provisioner.api.codec import encode, to_json
-from provisioner.api.errors import Conflict
+from provisioner.api.errors import Conflict, Refused
 from provisioner.api.maintenance import AGENT_METHODS
 from provisioner.api.meta import ObjectMeta, rfc3339, rfc3339_micro
 from provisioner.api.server import BootOrder, PowerStatus, Server, ServerSpec
@@ -36,6 +36,7 @@ from provisioner.join.node_controller import NodePreparer
 from provisioner.lab.control_plane.plane import ControlPlane
 from tests.cluster.fake_events import FakeEvents
 from tests.join import samples
+from tests.people import until
 
 SYSTEM_NAMESPACE = "provisioner-system"
 ACCOUNTS = ResourceType("", "v1", "ServiceAccount", "serviceaccounts", namespaced=True)
@@ -86,6 +87,21 @@ def connect_as_account(admin: Cluster, plane: ControlPlane, folder: Path, name: 
         namespace=SYSTEM_NAMESPACE,
     )
     return connect_as(plane, folder, {"token": answer["status"]["token"]})
+
+
+def connect_by_token(plane: ControlPlane, folder: Path, token: str) -> Cluster:
+    """The door for whoever holds a bootstrap token, once the API server, which looks them up in a cache, knows it."""
+    holder = connect_as(plane, folder, {"token": token})
+
+    def is_known() -> bool:
+        try:
+            holder.ask_who_i_am()
+        except Refused:
+            return False
+        return True
+
+    until(is_known)
+    return holder
 
 
 def again(reconcile: Callable[[], object]) -> None:
@@ -234,7 +250,7 @@ class World:
 
     def with_token(self, configuration: JoinConfiguration) -> Cluster:
         """Whoever holds the token of that configuration."""
-        return connect_as(self.plane, self.folder, {"token": configuration.bootstrap_token.reveal()})
+        return connect_by_token(self.plane, self.folder, configuration.bootstrap_token.reveal())
 
     def decide(self, csr_name: str) -> str:
         """Let the approver look; `Approved`, `Pending` or the reason of the denial."""

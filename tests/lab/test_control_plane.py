@@ -28,7 +28,8 @@ from provisioner.cluster.resources import CONFIG_MAPS, CSRS, SECRETS, ResourceTy
 from provisioner.lab.binaries.obtain import Binaries
 from provisioner.lab.control_plane.flags import PRODUCTION_FLAGS, production_flags_text
 from provisioner.lab.control_plane.objects import production_objects_text
-from provisioner.lab.control_plane.plane import ControlPlane, free_port
+from provisioner.lab.control_plane.plane import ControlPlane
+from provisioner.lab.control_plane.ports import LENT, free_port
 from tests.tools import is_running, need_root
 
 GENEROUS_SECONDS = 180
@@ -198,6 +199,16 @@ def test_a_start_that_fails_says_what_the_log_says_and_leaves_nothing_running(
 def test_an_address_that_this_machine_lacks_is_named() -> None:
     with pytest.raises(NeedsHuman, match=r"no control plane at 192\.0\.2\.1: .*network namespace"):
         free_port("192.0.2.1")
+
+
+def test_a_free_port_is_none_that_the_kernel_lends_to_others_and_one_that_can_be_had() -> None:
+    lowest, highest = (int(word) for word in LENT.read_text().split())
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+        for _ in range(20):
+            port = free_port("127.0.0.1", kind)
+            assert not lowest <= port <= highest
+            with socket.socket(type=kind) as taken:
+                taken.bind(("127.0.0.1", port))
 
 
 STARTS_ONE = """

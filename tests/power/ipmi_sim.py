@@ -18,6 +18,7 @@ from pathlib import Path
 
 from provisioner.api.values import Secret
 from provisioner.lab.bmc.server_power import PowerStateError, ServerPower
+from provisioner.lab.control_plane.ports import free_port
 from provisioner.power.bmc.power_controller import BmcAccess
 from tests.lab.fake_machine import FakeMachine
 from tests.tools import installed
@@ -40,7 +41,7 @@ class IpmiSim:
         self.delay_seconds = 0.0
         self._directory = directory
         self._hook = _hook_server(self)
-        self.port = _unused_port()
+        self.port = free_port("127.0.0.1", socket.SOCK_DGRAM)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -104,7 +105,7 @@ class IpmiSim:
         (self._directory / "state").mkdir(exist_ok=True)
         hook = self._directory / "hook"
         url = f"http://127.0.0.1:{self._hook.server_port}/"
-        hook.write_text(f'#!/bin/sh\nshift\nexec curl -sSf --noproxy "*" --max-time 10 --data-binary "$*" {url}\n')
+        hook.write_text(f'#!/bin/sh\nshift\nexec curl -sSf --noproxy "*" --max-time 100 --data-binary "$*" {url}\n')
         hook.chmod(0o755)
         auths = "".join(f"  allowed_auths_{level} none md2 md5 straight\n" for level in ("user", "operator", "admin"))
         (self._directory / "lan.conf").write_text(
@@ -147,13 +148,6 @@ def _hook_server(sim: IpmiSim) -> http.server.ThreadingHTTPServer:
             pass
 
     return http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-
-
-def _unused_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unused:
-        unused.bind(("127.0.0.1", 0))
-        port: int = unused.getsockname()[1]
-        return port
 
 
 def _listens(port: int) -> bool:

@@ -16,6 +16,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import of
+from provisioner.lab.control_plane.ports import free_port
 from provisioner.lab.machine.machine import BootPlan
 from provisioner.power import standing
 from provisioner.power.bmc.pool import BmcPool
@@ -176,8 +177,8 @@ def test_a_server_that_shall_be_off_is_asked_and_then_cut(site: Site, monkeypatc
 
 
 def test_a_bmc_that_is_away_is_told_and_its_order_carried_out_when_it_is_back(site: Site) -> None:
-    port = site.fake.port
     site.fake.endpoint.stop()
+    port = free_port("127.0.0.1")  # its own could be somebody else's by then
     site.write_server(bmc={"address": f"https://127.0.0.1:{port}"})
     site.order("order-1")
     site.start()

@@ -8,7 +8,6 @@ no target None. What it does as hardware does: a power action takes up to 11 s, 
 from __future__ import annotations
 
 import http.server
-import socket
 import subprocess
 import sys
 import threading
@@ -28,6 +27,7 @@ from provisioner.api.values import Secret
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import BMC_SECRETS, SECRETS, of
 from provisioner.lab.bmc.certificate import obtain_certificate
+from provisioner.lab.control_plane.ports import free_port
 from provisioner.power.bmc.power_controller import BmcAccess, BmcRefused, BmcUnreachable
 from provisioner.power.bmc.redfish import RedfishPower
 from tests.lab.fake_machine import fake_server
@@ -41,8 +41,7 @@ BOUND_SECONDS = 180.0
 def access(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BmcAccess]:
     tmp_path = tmp_path_factory.mktemp("foreign-bmc")
     certificate = obtain_certificate(tmp_path, "foreign", IPv4Address("127.0.0.1"), datetime.now(UTC))
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = unused.getsockname()[1]
+    port = free_port("127.0.0.1")
     password = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
     (tmp_path / "htpasswd").write_text(f"admin:{password}\n")
     (tmp_path / "state").mkdir()

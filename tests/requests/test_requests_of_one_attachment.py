@@ -93,8 +93,10 @@ def fleet(control_plane: ControlPlane, cluster: Cluster, unique: str, tmp_path: 
     site.tidy_up()
 
 
-def networks_written(fleet: Fleet, act: Callable[[], object]) -> tuple[Counted, set[str]]:
-    """What `act` costs, and whose DPUNetworks changed."""
+def networks_written(
+    fleet: Fleet, act: Callable[[], object], done: Callable[[], bool], what: str
+) -> tuple[Counted, set[str]]:
+    """What `act` costs until it is `done` and all is quiet, and whose DPUNetworks changed."""
 
     def generations() -> dict[str, int]:
         items = fleet.site.cluster.list(of(DPUNetwork)).items
@@ -102,6 +104,7 @@ def networks_written(fleet: Fleet, act: Callable[[], object]) -> tuple[Counted, 
 
     before = generations()
     act()
+    eventually(done, what)
     counted = fleet.take()
     after = generations()
     return counted, {re.sub("-d$", "", name) for name in after if after[name] != before.get(name)}
@@ -109,16 +112,24 @@ def networks_written(fleet: Fleet, act: Callable[[], object]) -> tuple[Counted, 
 
 def test_an_attachment_and_its_release_cost_what_its_vpc_has_dpus(fleet: Fleet) -> None:
     new = attachment(fleet.blue, "new", f"{fleet.machines[0]}-s")
-    counted, told = networks_written(fleet, lambda: fleet.site.add(new))
-    assert fleet.site.ready(fleet.blue, "new") == ("True", "Enforced")
+    site = fleet.site
+
+    def is_enforced() -> bool:
+        return site.ready(fleet.blue, "new") == ("True", "Enforced")
+
+    counted, told = networks_written(fleet, lambda: site.add(new), is_enforced, "it is enforced")
     assert told == set(fleet.machines), "the DPUs of the VPC, and no others"
     assert counted["network-dpus", "APPLY", "DPUNetwork"] == NEIGHBOURS + 1, "each of them once"
     assert lists(counted) == [], table(counted)
     assert sum(counted.values()) <= ATTACH_AT_MOST, table(counted)
 
-    site = fleet.site
-    counted, told = networks_written(fleet, lambda: site.cluster.delete(of(VPCAttachment), "new", namespace=fleet.blue))
-    assert not any(fleet.machines[0] in each for each in site.claims()), "its values are free"
+    def are_free() -> bool:
+        return not any(fleet.machines[0] in each for each in site.claims())
+
+    def delete() -> None:
+        site.cluster.delete(of(VPCAttachment), "new", namespace=fleet.blue)
+
+    counted, told = networks_written(fleet, delete, are_free, "its values are free")
     assert told == set(fleet.machines)
     assert counted["network-dpus", "APPLY", "DPUNetwork"] == NEIGHBOURS + 1
     assert lists(counted) == [], table(counted)

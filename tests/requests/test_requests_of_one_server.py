@@ -49,7 +49,7 @@ from provisioner.power.bmc.pool import BmcPool
 from tests.boot.objects import image, pool, rack, server
 from tests.health.objects import good_facts, nic
 from tests.join import samples
-from tests.join.world import ask, certificate_pem, connect_as, private_pem
+from tests.join.world import ask, certificate_pem, connect_as, connect_by_token, private_pem
 from tests.people import BOOT, CONTROLLER, kubeconfig_of
 from tests.requests.counted import Counts, lists, table
 
@@ -148,7 +148,7 @@ class Site:
             time.sleep(1.0)
 
     def _becomes_node(self, configuration: JoinConfiguration) -> None:
-        holder = connect_as(self.plane, self.folder, {"token": configuration.bootstrap_token.reveal()})
+        holder = connect_by_token(self.plane, self.folder, configuration.bootstrap_token.reveal())
         key = ec.generate_private_key(ec.SECP256R1())
         name = ask(holder, certificate_pem(key, f"system:node:{self.name}"))
         pem = self._certificate(name)
@@ -277,7 +277,7 @@ def site(
     pools, images = Informer(boot, of(NodePool)), Informer(boot, of(Image))
     for informer in (pools, images):
         informer.start(stop)
-    assert all(informer.wait_for_sync(30) for informer in (servers, pools, images))
+    assert all(informer.wait_for_sync(SECONDS) for informer in (servers, pools, images))
     events = EventRecorder(boot, "provisioner-boot")
     progress = ProgressRecorder(boot, index, events)
     threading.Thread(target=progress.run, args=(stop,), name="progress-0", daemon=True).start()

@@ -13,7 +13,6 @@ its data, so that stop() and start() is a restart of the same cluster. The flags
 from __future__ import annotations
 
 import http.client
-import socket
 import ssl
 import time
 from collections.abc import Sequence
@@ -38,10 +37,11 @@ from provisioner.lab.control_plane.commands import (
 from provisioner.lab.control_plane.flags import AUDIT_POLICY, AUTHENTICATION
 from provisioner.lab.control_plane.objects import KUBELET_CLIENT_USER, apply_cluster_objects
 from provisioner.lab.control_plane.pki import Authority, create_key, render_kubeconfig
+from provisioner.lab.control_plane.ports import free_port
 
-__all__ = ["ControlPlane", "free_port", "render_kubeconfig"]
+__all__ = ["ControlPlane", "render_kubeconfig"]
 
-READY_SECONDS: Final = 90.0
+READY_SECONDS: Final = 180.0
 STOP_SECONDS: Final = 10.0
 API_SERVER_STOP_SECONDS: Final = 2.0
 
@@ -228,18 +228,6 @@ class ControlPlane:
             f"{process.log_tail()}\n",
             hint=f"read {process.log}",
         )
-
-
-def free_port(address: str) -> int:
-    """A TCP port that nobody listened on a moment ago. Raises: NeedsHuman if this machine lacks the address."""
-    with socket.socket() as probe:
-        try:
-            probe.bind((address, 0))
-        except OSError as error:
-            hint = "run it in the network namespace that has it, with `lo` up"
-            raise NeedsHuman(f"no control plane at {address}: {error.strerror}", hint=hint) from error
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _port_of(kubeconfig: Path) -> int | None:

@@ -9,6 +9,7 @@ from types import TracebackType
 
 from provisioner.boot.dhcp import DhcpConfig
 from provisioner.boot.dhcp.wire.packet import Packet
+from provisioner.lab.control_plane.ports import free_port
 from tests.boot.dhcp.messages import read_reply
 
 SERVER_ADDRESS = "127.80.0.1"
@@ -19,9 +20,7 @@ PATIENCE_SECONDS = 120.0
 
 def config(**settings: object) -> DhcpConfig:
     """Settings for a server on the loopback network, at a port that was free a moment ago."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind((SERVER_ADDRESS, 0))
-        port = probe.getsockname()[1]
+    port = free_port(SERVER_ADDRESS, socket.SOCK_DGRAM)
     return DhcpConfig(**({"server_address": SERVER_ADDRESS, "server_port": port} | settings))  # type: ignore[arg-type]
 
 

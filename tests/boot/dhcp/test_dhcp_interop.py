@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -214,7 +215,7 @@ def test_systemd_networkd_gets_its_address_and_mtu(place: Place) -> None:
             "networkd was not answered",
         )
         wait_until(lambda: "mtu 1400 " in place.near.ip("link", "show", "dev", "eth0"), "the MTU was not taken")
-        assert f"default via {SERVER} " in place.near.ip("route", "show")
+        wait_until(lambda: f"default via {SERVER} " in place.near.ip("route", "show"), "the route was not taken")
 
 
 def relays() -> dict[str, list[str]]:
@@ -262,8 +263,22 @@ def client_socket(namespace: Namespace) -> Iterator[socket.socket]:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"eth0")
         sock.bind(("255.255.255.255", 68))
-        sock.settimeout(PATIENCE_SECONDS)
+        sock.settimeout(1.0)
         yield sock
+
+
+def exchange(sock: socket.socket, packet: bytes, wanted: int) -> tuple[bytes, tuple[str, int]]:
+    """The answer of that type, and who sent it. Asked again until it is there, as firmware does: the workers may not
+    have been told of the inventory yet."""
+    give_up = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < give_up:
+        sock.sendto(packet, ("255.255.255.255", 67))
+        with contextlib.suppress(TimeoutError):
+            while True:
+                data, sender = sock.recvfrom(4096)
+                if read_reply(data).options[opt.MESSAGE_TYPE] == bytes((wanted,)):
+                    return data, sender
+    raise AssertionError("no answer")
 
 
 BOOTING = ("pxe-discover", "http-discover")
@@ -277,17 +292,14 @@ def test_the_packets_of_real_firmware_are_answered_on_the_wire(place: Place, nam
     place.near.ip("address", "add", "169.254.1.1/16", "dev", "eth0")  # a sender needs some source address
     place.near.ip("route", "add", "default", "dev", "eth0")
     with client_socket(place.near) as sock:
-        sock.sendto(packet, ("255.255.255.255", 67))
-        data, sender = sock.recvfrom(4096)
+        data, sender = exchange(sock, packet, opt.OFFER)
         assert sender == (SERVER, 67)
         offer = read_reply(data)
         assert yiaddr(offer) == "10.80.0.21"
         request = packet[:240] + opt.encode_option(opt.MESSAGE_TYPE, bytes((opt.REQUEST,)))
         request += opt.encode_option(opt.REQUESTED_ADDRESS, address("10.80.0.21"))
         request += opt.encode_option(opt.SERVER_IDENTIFIER, address(SERVER)) + packet[243:]
-        sock.sendto(request, ("255.255.255.255", 67))
-        ack = read_reply(sock.recv(4096))
-    assert ack.options[opt.MESSAGE_TYPE] == bytes((opt.ACK,))
+        ack = read_reply(exchange(sock, request, opt.ACK)[0])
     assert ack.options[opt.BOOT_FILE] == offer.options[opt.BOOT_FILE]
     expected = "IPXE" if "ipxe" in name else "Firmware"
     wait_until(lambda: bool(place.observations), "the boot was not seen")

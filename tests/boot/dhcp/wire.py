@@ -31,7 +31,7 @@ class Namespace:
     def command(self, *arguments: str) -> list[str]:
         return ["ip", "netns", "exec", self.name, *arguments]
 
-    def run(self, *arguments: str, timeout_seconds: float = 60) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, timeout_seconds: float = 180) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             self.command(*arguments), capture_output=True, text=True, timeout=timeout_seconds, check=False
         )
@@ -44,7 +44,7 @@ class Namespace:
             yield process
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(120)
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:

@@ -83,6 +83,10 @@ class Site:
     def pkey(self, namespace: str, name: str = "main") -> str | None:
         return self.cluster.read(VPC, name, namespace=namespace).status.pkey
 
+    def given_pkey(self, namespace: str, name: str = "main") -> int:
+        """As the VPC's status says it. That is written after the claim, by which networks are compiled."""
+        return int(wait_for(f"the P_Key of {namespace}/{name}", lambda: self.pkey(namespace, name)), 16)
+
     def network(self) -> InfiniBandNetwork | None:
         found = self.cluster.find(of(InfiniBandNetwork), self.name)
         return self.cluster.read(InfiniBandNetwork, self.name) if found else None
@@ -91,10 +95,16 @@ class Site:
         network = self.network()
         return network.spec.partitions if network is not None else ()
 
-    def condition(self, type_: str) -> Condition:
-        found = find_condition(self.cluster.read(InfiniBandFabric, self.name).status.conditions, type_)
-        assert found is not None
-        return found
+    def condition(self, type_: str, reason: str) -> Condition:
+        """Of the fabric, once it has this reason: what is said of a network is written after the network."""
+
+        def found() -> Condition | None:
+            conditions = self.cluster.read(InfiniBandFabric, self.name).status.conditions
+            there = find_condition(conditions, type_)
+            return there if there is not None and there.reason == reason else None
+
+        told: Condition = wait_for(f"{type_} for the reason {reason}", found)
+        return told
 
     def is_ready(self) -> bool:
         status = self.cluster.read(InfiniBandFabric, self.name).status
@@ -196,14 +206,14 @@ def test_a_vpcs_ports_follow_its_attachments_on_a_real_opensm(
     agent.start()
     try:
         wait_for("a network that is enforced", lambda: len(site.partitions()) == 2 and site.is_ready())
-        blue, red = int(site.pkey(site.blue) or "", 16), int(site.pkey(site.red) or "", 16)
+        blue, red = site.given_pkey(site.blue), site.given_pkey(site.red)
         assert {blue, red} == {FIRST, FIRST + 1}
         assert [programs.keys(number) for number in (1, 2, 3)] == [
             {0x7FFF, 0x8000 | blue},
             {0x7FFF, 0x8000 | red},
             {0x7FFF, 0x8000 | red},
         ]
-        assert site.condition("DefaultPartitionLimited").status == "True"
+        assert site.condition("DefaultPartitionLimited", "Limited").status == "True"
 
         site.detach(site.red, 2)
         site.server(2, site.blue, guids[2])
@@ -229,15 +239,14 @@ def test_a_p_key_stays_in_quarantine_while_a_fabric_was_not_read_back(
     site.vpc(site.blue)
     controllers()
     wait_for("a partition", lambda: members(site) == {"blue": ("0x506b4b0300a1b201",)})
-    assert site.condition("Ready").reason == "NotAcknowledged"
-    assert f"provisioner infiniband --fabric {site.name}" in site.condition("Ready").message
-    claim = pkey_claim(int(site.pkey(site.blue) or "", 16))
+    told = site.condition("Ready", "NotAcknowledged")
+    assert f"provisioner infiniband --fabric {site.name}" in told.message
+    claim = pkey_claim(site.given_pkey(site.blue))
     site.cluster.delete(of(VPC), "main", namespace=site.blue)
     wait_for("quarantine", lambda: site.cluster.read(NetworkClaim, claim).status.waits_for == (site.name,))
     wait_for("its port to be in none", lambda: site.partitions() == ())
     site.vpc(site.blue, "next")
-    wait_for("another P_Key", lambda: site.pkey(site.blue, "next"))
-    assert pkey_claim(int(site.pkey(site.blue, "next") or "", 16)) != claim
+    assert pkey_claim(site.given_pkey(site.blue, "next")) != claim
     wait_for("the count", lambda: site.cluster.read(NetworkPool, "default").status.quarantined_pkeys == 1)
 
 
@@ -308,15 +317,18 @@ def test_a_ufm_is_told_and_its_full_default_partition_keeps_the_fabric_from_bein
         site.vpc(tenant)
     ufm.put(0x42, guid(9))
     controllers()
-    wait_for("both partitions", lambda: len(ufm.partitions) == 4)
-    blue, red = (int(site.pkey(each) or "", 16) for each in (site.blue, site.red))
-    assert (ufm.members(blue), ufm.members(red)) == ({guid(1): "full"}, {guid(2): "full"})
-    wait_for("the trap to be told", lambda: site.condition("Ready").reason == "FullMembers")
-    assert "default_membership = limited" in site.condition("DefaultPartitionLimited").message
-    network = site.network()
-    assert network is not None
-    assert network.status.observed_generation == network.metadata.generation
-    assert network.status.read_from == "UFM"
+    blue, red = site.given_pkey(site.blue), site.given_pkey(site.red)
+    wait_for("both", lambda: (ufm.members(blue), ufm.members(red)) == ({guid(1): "full"}, {guid(2): "full"}))
+    assert set(ufm.partitions) == {0x7FFF, 0x42, blue, red}
+
+    def acknowledged() -> InfiniBandNetwork | None:
+        network = site.network()
+        is_new = network is not None and network.status.observed_generation == network.metadata.generation
+        return network if is_new and len(site.partitions()) == 2 else None
+
+    assert wait_for("an acknowledgement", acknowledged).status.read_from == "UFM"
+    site.condition("Ready", "FullMembers")
+    assert "default_membership = limited" in site.condition("DefaultPartitionLimited", "FullMembers").message
 
     ufm.default_membership = "limited"
     site.detach(site.red, 2)
@@ -325,7 +337,7 @@ def test_a_ufm_is_told_and_its_full_default_partition_keeps_the_fabric_from_bein
 
     ufm.answer_instead = (503, b"{}")
     site.detach(site.blue, 1)
-    wait_for("its silence to be told", lambda: site.condition("Ready").reason == "UFMFailed")
+    site.condition("Ready", "UFMFailed")
     assert PASSWORD not in str(site.cluster.get(of(InfiniBandFabric), site.name))
     ufm.answer_instead = None
     wait_for("the last member to go", lambda: ufm.members(blue) == {} and site.is_ready())
