@@ -111,7 +111,7 @@ def control_plane(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) 
     from provisioner.cluster.client import Cluster
     from provisioner.lab.control_plane.plane import ControlPlane
 
-    with ControlPlane(tmp_path_factory.mktemp("control-plane"), binaries) as plane:
+    with ControlPlane(tmp_path_factory.mktemp("control-plane"), binaries, node_grace="1h") as plane:
         install(Cluster.connect(plane.kubeconfig))
         yield plane
 

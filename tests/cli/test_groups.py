@@ -57,7 +57,7 @@ def test_who_may_not_act_as_the_accounts_is_told_how_and_begins_nothing(
         asking.start()
         until(lambda: any(each["event"] == "controllers may not act as their accounts" for each in logs))
         stop.set()
-        asking.join(60)
+        asking.join(180)
     assert answers == [None]
     told = next(each for each in logs if each["event"] == "controllers may not act as their accounts")
     assert "cannot impersonate" in told["error"]
@@ -83,12 +83,12 @@ def test_a_process_that_may_not_act_as_its_accounts_keeps_no_other_from_leading(
     monkeypatch.setattr(controllers.log, "warning", lambda *_, **__: waits.set())
     running.start()
     try:
-        assert waits.wait(60)
+        assert waits.wait(180)
         with pytest.raises(NotFound):
             cluster.get(LEASES, "provisioner-join", namespace=SYSTEM)
     finally:
         stop.set()
-        running.join(60)
+        running.join(180)
     assert not running.is_alive()
 
 
@@ -110,7 +110,7 @@ def test_a_group_alone_reads_and_writes_by_its_own_account(
         until(lambda: find_condition(cluster.read(Server, unique).status.conditions, "Accepted") is not None)
     finally:
         stop.set()
-        working.join(60)
+        working.join(180)
         cluster.delete(of(Server), unique)
     assert not working.is_alive()
 
@@ -122,7 +122,7 @@ def test_a_part_works_while_it_holds_the_lease_of_each_of_its_groups(
 
     def work(lost: threading.Event) -> None:
         held.extend(cluster.get(LEASES, name, namespace=SYSTEM)["spec"]["holderIdentity"] for name in names)
-        lost.wait(60)
+        lost.wait(180)
 
     leading = threading.Thread(
         target=_lead,
@@ -131,7 +131,7 @@ def test_a_part_works_while_it_holds_the_lease_of_each_of_its_groups(
     leading.start()
     until(lambda: held == ["me", "me"])
     stop.set()
-    leading.join(60)
+    leading.join(180)
     assert not leading.is_alive()
     for name in names:
         assert cluster.get(LEASES, name, namespace=SYSTEM)["spec"]["holderIdentity"] == ""

@@ -54,7 +54,7 @@ SchedulerType=sched/backfill
 SchedulerParameters=bf_interval=1,sched_interval=1,batch_sched_delay=0,sched_min_interval=0
 SlurmdParameters=config_overrides
 KillWait=2
-MessageTimeout=5
+MessageTimeout=30
 PrologFlags=Alloc
 Prolog={folder}/prolog
 Epilog={folder}/epilog
@@ -126,7 +126,7 @@ class SlurmSite:
 
     def command(self, *words: str, check: bool = True) -> str:
         """What one of Slurm's own commands says."""
-        done = subprocess.run(self._enter(words), capture_output=True, errors="replace", timeout=30, check=False)
+        done = subprocess.run(self._enter(words), capture_output=True, errors="replace", timeout=180, check=False)
         if check and done.returncode != 0:
             raise AssertionError(f"{words} ended with {done.returncode}: {done.stderr}")
         return done.stdout
@@ -156,7 +156,7 @@ class SlurmSite:
         self.command("scontrol", "update", f"nodename={','.join(NODES)}", "state=resume", check=False)
         self.wait_for(self._is_idle, "four idle nodes")
 
-    def wait_for(self, happened: Callable[[], bool], what: str, seconds: float = 60) -> None:
+    def wait_for(self, happened: Callable[[], bool], what: str, seconds: float = 180) -> None:
         deadline = time.monotonic() + seconds
         while not happened():
             if time.monotonic() > deadline or not self._process.running:
@@ -174,7 +174,7 @@ class SlurmSite:
     def _rest_answers(self) -> bool:
         # By a program of the chroot: it may be in another network namespace than the test.
         probe = self._enter(["bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/{self._ports[1]}"])
-        return subprocess.run(probe, capture_output=True, timeout=30, check=False).returncode == 0
+        return subprocess.run(probe, capture_output=True, timeout=180, check=False).returncode == 0
 
     def _enter(self, words: tuple[str, ...] | list[str]) -> list[str]:
         inside = ["env", "-C", str(self.folder), f"SLURM_CONF={self.folder}/slurm.conf", *words]

@@ -32,7 +32,7 @@ def documented(kind: str) -> dict[str, Any]:
     return next(body for body in found if body["kind"] == kind)
 
 
-def wait_for(happened: Callable[[], Any], seconds: float = 30) -> Any:
+def wait_for(happened: Callable[[], Any], seconds: float = 180) -> Any:
     deadline = time.monotonic() + seconds
     while not (found := happened()):
         assert time.monotonic() < deadline
@@ -91,7 +91,7 @@ def test_its_script_checkpoints_when_the_file_is_filled_and_on_sigterm(
     time.sleep(0.5)
     assert int((tmp_path / "step").read_text()) == first
     training.send_signal(signal.SIGTERM)
-    assert training.wait(30) == 143
+    assert training.wait(180) == 143
     assert int((tmp_path / "step").read_text()) > first
 
 

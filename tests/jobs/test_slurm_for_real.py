@@ -51,7 +51,7 @@ class Desk:
 
     def wait_for(self, what: Callable[[Work], bool]) -> Work:
         """Looks until it is so."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while not what(work := self.look()):
             assert time.monotonic() < deadline, work
             time.sleep(0.1)

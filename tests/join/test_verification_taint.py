@@ -7,7 +7,7 @@ Source: Kubernetes, "Taints and Tolerations".
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -92,11 +92,6 @@ def is_open(world: World) -> bool:
     return keys <= {"provisioner.dev/verification", "gpu.example/reserved"}
 
 
-def wait_while_it_lives(world: World, true: Callable[[], bool], what: str) -> None:
-    """The kubelet goes on reporting: the node controller would close a Node that falls silent."""
-    wait_until(lambda: (become_ready(world), true())[1], what)
-
-
 def why_it_waits(world: World, name: str) -> str:
     conditions = (pods(world)[name].get("status") or {}).get("conditions") or []
     return next((str(c.get("message")) for c in conditions if c["type"] == "PodScheduled"), "")
@@ -115,16 +110,12 @@ def booted(world: World) -> Iterator[World]:
 def test_a_pod_that_tolerates_it_gets_to_a_booted_node_and_another_waits_until_it_is_taken_off(booted: World) -> None:
     run_pod(booted, "job")
     run_pod(booted, "check", TOLERATION)
-    check_gets_there = "the check gets to the Node"
-    wait_while_it_lives(booted, lambda: pods(booted)["check"]["spec"].get("nodeName") == booted.name, check_gets_there)
-    wait_while_it_lives(
-        booted, lambda: "untolerated taint" in why_it_waits(booted, "job"), "the job waits for the taint"
-    )
+    wait_until(lambda: pods(booted)["check"]["spec"].get("nodeName") == booted.name, "the check gets to the Node")
+    wait_until(lambda: "untolerated taint" in why_it_waits(booted, "job"), "the job waits for the taint")
     assert "nodeName" not in pods(booted)["job"]["spec"]
     kept = [t for t in booted.admin.get(NODES, booted.name)["spec"]["taints"] if t["key"] == "gpu.example/reserved"]
     booted.admin.patch(NODES, booted.name, {"spec": {"taints": kept}})
-    job_gets_there = "the job gets to the Node"
-    wait_while_it_lives(booted, lambda: pods(booted)["job"]["spec"].get("nodeName") == booted.name, job_gets_there)
+    wait_until(lambda: pods(booted)["job"]["spec"].get("nodeName") == booted.name, "the job gets to the Node")
 
 
 def test_preparing_the_next_boot_evicts_from_the_old_one_what_does_not_tolerate_it(booted: World) -> None:

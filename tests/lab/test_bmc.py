@@ -29,7 +29,7 @@ class Client:
         self.session.auth = (USERNAME, PASSWORD)
 
     def call(self, method: str, path: str, **arguments: Any) -> requests.Response:
-        return self.session.request(method, self.url + path, timeout=30, **arguments)
+        return self.session.request(method, self.url + path, timeout=180, **arguments)
 
     def get(self, path: str) -> dict[str, Any]:
         answer = self.call("GET", path)

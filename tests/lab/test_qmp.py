@@ -74,8 +74,8 @@ def test_it_negotiates_then_commands_and_hears_events(
     qemu: FakeQemu, client: QmpClient, events: queue.Queue[str]
 ) -> None:
     assert client.execute("query-status") == {"to": "query-status"}
-    assert [qemu.commands.get(timeout=30) for _ in range(2)] == ["qmp_capabilities", "query-status"]
-    assert events.get(timeout=30) == "RESET"
+    assert [qemu.commands.get(timeout=180) for _ in range(2)] == ["qmp_capabilities", "query-status"]
+    assert events.get(timeout=180) == "RESET"
 
 
 def test_what_qemu_refuses_is_told_in_its_words(qemu: FakeQemu, client: QmpClient) -> None:

@@ -30,7 +30,7 @@ from provisioner.power.bmc.power_controller import BmcAccess
 from provisioner.power.bmc.redfish import RedfishPower
 
 T = TypeVar("T")
-BOUND_SECONDS = 240.0
+BOUND_SECONDS = 400.0
 PINNED = "http://10.80.0.1/pinned.efi"
 _CLONE_NEWNET = 0x40000000
 

@@ -95,7 +95,7 @@ def test_the_chroot_itself_cannot_be_written_to(tools: Tools) -> None:
 
 def test_the_program_keeps_the_process_id_of_the_command(tools: Tools) -> None:
     process = subprocess.Popen(tools.command(["sh", "-c", "echo $$"]), stdout=subprocess.PIPE, text=True)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=180)
     assert int(out) == process.pid
 
 

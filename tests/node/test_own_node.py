@@ -206,7 +206,7 @@ def test_a_watch_sees_what_changes_on_the_own_node_only_and_ends_in_time(
     began = time.monotonic()
     seen = [event["metadata"]["annotations"]["example.com/a"] for event in own.watch(version, 2)]
     assert seen == ["1"]
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 120
 
 
 def test_a_machine_without_kubelet_files_says_which_are_missing(tmp_path: Path) -> None:

@@ -197,6 +197,10 @@ class Site:
 
         wait_for("a look at the newest spec", check)
 
+    def wait_for_events(self, *reasons: str) -> None:
+        """They are told after what they tell of was written."""
+        wait_for(f"Events {reasons}", lambda: set(reasons) <= self.event_reasons())
+
     def event_reasons(self) -> set[str]:
         assert self._recorder is not None
         assert self._recorder.flush(BOUND_SECONDS)

@@ -26,7 +26,7 @@ from provisioner.power.bmc.redfish_connection import BODY_BYTES
 from provisioner.power.controller import MANAGER, build_power_controllers
 from tests.lab.fake_machine import PASSWORD
 from tests.power.hostile_bmc import HostileBmc
-from tests.power.power_site import BOUND_SECONDS, PINNED, Site
+from tests.power.power_site import BOUND_SECONDS, PINNED, Site, wait_for
 
 
 def test_an_order_powers_a_server_on_by_its_boot_method_and_only_once(site: Site) -> None:
@@ -44,7 +44,7 @@ def test_an_order_powers_a_server_on_by_its_boot_method_and_only_once(site: Site
     site.order("order-2")
     site.wait_for_order("order-2")
     assert site.fake.machine.boots == [BootPlan(source="UefiHttp", http_boot_uri=PINNED)] * 2
-    assert "BootOrderAccepted" in site.event_reasons()
+    site.wait_for_events("BootOrderAccepted")
 
 
 def test_an_order_whose_record_was_lost_is_carried_out_once_more_whatever_was_reported(site: Site) -> None:
@@ -139,7 +139,7 @@ def test_a_server_whose_acceptance_is_withdrawn_keeps_the_record_of_its_order(si
     power = site.read().status.power
     assert power is not None
     assert (power.order_id, power.state) == ("order-1", "Unknown")
-    assert site.fake.endpoint.sessions == {}
+    wait_for("no session to be left", lambda: site.fake.endpoint.sessions == {})
     site.write_server()
     site.wait_for_condition("On")
     assert len(site.fake.machine.boots) == 1, "it is not reset when it is accepted again"
@@ -157,7 +157,7 @@ def test_power_that_is_lost_is_noticed_and_told(site: Site, monkeypatch: pytest.
     power = site.read().status.power
     assert power is not None
     assert (power.state, power.order_id) == ("Off", "order-1")
-    assert "PowerLost" in site.event_reasons()
+    site.wait_for_events("PowerLost")
     assert not site.fake.machine.running, "bringing it back is the boot controller's decision"
 
 
@@ -173,7 +173,7 @@ def test_a_server_that_shall_be_off_is_asked_and_then_cut(site: Site, monkeypatc
     monkeypatch.setattr("provisioner.power.decide.SHUTDOWN_PATIENCE", timedelta(0))
     site.wait_for_condition("Off")
     assert (site.fake.machine.running, site.fake.machine.button_presses) == (False, 1)
-    assert {"ShuttingDown", "PowerCut"} <= site.event_reasons()
+    site.wait_for_events("ShuttingDown", "PowerCut")
 
 
 def test_a_bmc_that_is_away_is_told_and_its_order_carried_out_when_it_is_back(site: Site) -> None:
@@ -226,7 +226,7 @@ def test_what_a_person_must_correct_is_named(site: Site, bmc: dict[str, str], re
     site.start()
     condition = site.wait_for_condition(reason)
     assert (condition.status, "; " in condition.message) == ("Unknown", True)
-    assert reason in site.event_reasons()
+    site.wait_for_events(reason)
 
 
 def test_a_dead_bmc_does_not_hold_up_the_others(site: Site, cluster: Cluster, unique: str) -> None:
@@ -254,7 +254,7 @@ def _run_all(site: Site, dead: list[Site]) -> None:
     pool = BmcPool(
         site.door,
         clock=time.monotonic,
-        connect=lambda access: RedfishPower(access, connect_seconds=1.0, read_seconds=1.0),
+        connect=lambda access: RedfishPower(access, connect_seconds=3.0, read_seconds=3.0),
     )
     recorder = EventRecorder(site.door, "power-test")
     controllers = build_power_controllers(site.door, informer, recorder, site.settings, pool=pool)

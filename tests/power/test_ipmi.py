@@ -98,7 +98,7 @@ def test_a_bmc_that_is_silent_is_unreachable_in_time(processes: IpmiProcesses, s
         access = replace(sim.access, address=f"127.0.0.1:{silent.getsockname()[1]}")
         assert IpmiPower(sim.access, processes).get_power_state() == "Off"  # a process has begun
         with pytest.raises(BmcUnreachable, match="does not answer"):  # it gave up by itself, before it was given up
-            IpmiPower(access, processes, call_seconds=20.0).get_power_state()
+            IpmiPower(access, processes, call_seconds=PATIENCE_SECONDS).get_power_state()
         with pytest.raises(BmcUnreachable, match="no answer in time"):
             IpmiPower(access, processes, call_seconds=0.5).get_power_state()
     assert IpmiPower(sim.access, processes).get_power_state() == "Off"

@@ -53,7 +53,7 @@ def test_a_living_node_is_power_cycled_where_its_maintenance_asks_for_it(alive: 
     assert power is not None
     assert (power.cut_order_id, power.state) == ("order-1", "On")
     assert alive.fake.machine.boots == [DISK, HTTP]
-    assert {"PowerCycling", "BootOrderAccepted"} <= alive.event_reasons()
+    alive.wait_for_events("PowerCycling", "BootOrderAccepted")
     assert "PowerLost" not in alive.event_reasons(), "it was cut on purpose"
 
 

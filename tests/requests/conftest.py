@@ -14,7 +14,7 @@ from tests.conftest import install
 
 @pytest.fixture(scope="package")
 def control_plane(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    with ControlPlane(tmp_path_factory.mktemp("control-plane"), binaries) as plane:
+    with ControlPlane(tmp_path_factory.mktemp("control-plane"), binaries, node_grace="1h") as plane:
         install(Cluster.connect(plane.kubeconfig))
         yield plane
 

@@ -94,15 +94,23 @@ def api_server_command(
 
 
 def controller_manager_command(
-    program: Path, kubeconfig: Path, keys: Keys, *, certificate_duration: str | None
+    program: Path,
+    kubeconfig: Path,
+    keys: Keys,
+    *,
+    certificate_duration: str | None,
+    node_grace: str | None = None,
 ) -> Command:
-    """The controller manager; `certificate_duration` (`10m`) in place of production's, for tests of renewal."""
+    """The controller manager; `certificate_duration` (`10m`) in place of production's, for tests of renewal, and
+    `node_grace` for tests whose Nodes have no kubelet: after so long without a word one is not Ready any more."""
     changed = {"--controllers": ",".join(CONTROLLERS)}
     if certificate_duration:
         changed["--cluster-signing-duration"] = certificate_duration
+    grace = (f"--node-monitor-grace-period={node_grace}",) if node_grace else ()
     return (
         str(program),
         *_production_flags("kube-controller-manager", changed),
+        *grace,
         f"--kubeconfig={kubeconfig}",
         f"--cluster-signing-cert-file={keys.ca.certificate}",
         f"--cluster-signing-key-file={keys.ca.key}",

@@ -63,6 +63,7 @@ class ControlPlane:
         server_names: Sequence[str] = (),
         scheduler: bool = False,
         certificate_duration: str | None = None,
+        node_grace: str | None = None,
     ) -> None:
         self.directory = directory.absolute()
         self.address = address
@@ -71,6 +72,7 @@ class ControlPlane:
         self._server_names = tuple(server_names)
         self._with_scheduler = scheduler
         self._certificate_duration = certificate_duration
+        self._node_grace = node_grace
         self._pki = self.directory / "pki"
         self._processes: dict[str, LabProcess] = {}
 
@@ -181,6 +183,7 @@ class ControlPlane:
                 self._kubeconfig_of("controller-manager"),
                 keys,
                 certificate_duration=self._certificate_duration,
+                node_grace=self._node_grace,
             ),
         }
         if self._with_scheduler and self._binaries.kube_scheduler:

@@ -16,6 +16,8 @@ from tests.network.agent.specs import BLUE, ONE, port, spec, vpc
 HOST, OTHER_MAC = "52:54:00:00:01:00", "52:54:00:00:66:66"
 IP, GATEWAY, OTHER = "10.1.0.3", "10.1.0.2", "10.1.0.5"
 IP6, GATEWAY6, OTHER6 = "fd00:1::3", "fd00:1::2", "fd00:1::5"
+LAST = "10.1.0.77"
+"""To whom nothing is sent but the last frame of all."""
 NOBODY, EVERYBODY = "0.0.0.0", "255.255.255.255"  # noqa: S104 - the sender of a packet
 LINK_LOCAL = "fe80::5054:ff:fe00:100"
 WANTED = spec([vpc()], [port(IP, IP6, prefixes=("192.168.7.0/24",))])
@@ -101,34 +103,35 @@ def dpu() -> Iterator[DPU]:
         assert made.enforce(WANTED).agrees
         made.in_domain(
             BLUE, "nft",
-            "table netdev behind { chain seen { type filter hook ingress device pf0hpf priority 0; counter; }; }",
+            "table netdev behind { chain seen { type filter hook ingress device pf0hpf priority 0; "
+            f"counter; ip daddr {LAST} counter; }}; }}",
         )  # fmt: skip
         yield made
 
 
 def passed(dpu: DPU, *frames: bytes) -> int:
-    """How many of them get past the port. The last word is a frame that does."""
-    before = _count(dpu)
+    """How many of them get past the port. The last word is a frame that does: once it is there, so are they."""
+    before, ended = _counts(dpu)
 
     def send() -> None:
         with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sock:
             sock.bind(("eth0", 0))
-            for frame in (*frames, PASSES["IPv4"]):
+            for frame in (*frames, ipv4(HOST, IP, LAST)):
                 sock.send(frame)
 
     dpu.hosts["pf0"].inside(send)
-    deadline = time.monotonic() + 5
-    while _count(dpu) == before:
+    deadline = time.monotonic() + 120
+    while _counts(dpu)[1] == ended:
         assert time.monotonic() < deadline, "nothing gets past the port, not even what shall"
         time.sleep(0.01)
-    return _count(dpu) - before - 1
+    return _counts(dpu)[0] - before - 1
 
 
-def _count(dpu: DPU) -> int:
+def _counts(dpu: DPU) -> tuple[int, int]:
+    """Frames that got past the port, and last ones."""
     listed = json.loads(dpu.in_domain(BLUE, "nft", "-j", "list", "table", "netdev", "behind"))
-    (rule,) = (each["rule"] for each in listed["nftables"] if "rule" in each)
-    packets: int = rule["expr"][0]["counter"]["packets"]
-    return packets
+    every, last = (each["rule"]["expr"][-1]["counter"]["packets"] for each in listed["nftables"] if "rule" in each)
+    return every, last
 
 
 @pytest.mark.parametrize("frame", PASSES)

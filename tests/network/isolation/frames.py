@@ -54,13 +54,26 @@ def send(namespace: Namespace, packet: Packet, *, device: str = "eth0", times: i
 def count_heard(heard: socket.socket, of: Callable[[bytes], bool], *, seconds: float, enough: int) -> int:
     """How many frames of `of` come in within `seconds`; what the listener sends itself is none. No more than `enough`
     are waited for."""
-    found, deadline = 0, time.monotonic() + seconds
-    while found < enough and (left := deadline - time.monotonic()) > 0:
-        if select.select([heard], [], [], left)[0]:
-            got, origin = heard.recvfrom(65535)
-            found += origin[2] != socket.PACKET_OUTGOING and of(got)
+    found, late, deadline = 0, 0, time.monotonic() + seconds
+    while found < enough and late < 100:  # who comes to look too late still finds what was there in time
+        left = deadline - time.monotonic()
+        late += left <= 0
+        if not select.select([heard], [], [], max(0.0, left))[0]:
+            break
+        got, origin = heard.recvfrom(65535)
+        found += origin[2] != socket.PACKET_OUTGOING and of(got)
     return found
 
 
-def is_heard(heard: socket.socket, of: Callable[[bytes], bool] = lambda got: MARK in got) -> bool:
-    return count_heard(heard, of, seconds=0.3, enough=1) == 1
+def _has_mark(got: bytes) -> bool:
+    return MARK in got
+
+
+def is_heard(heard: socket.socket, of: Callable[[bytes], bool] = _has_mark) -> bool:
+    """What shall be heard has time."""
+    return count_heard(heard, of, seconds=30.0, enough=1) == 1
+
+
+def is_silent(heard: socket.socket, of: Callable[[bytes], bool] = _has_mark) -> bool:
+    """Whether it is not heard within a moment."""
+    return count_heard(heard, of, seconds=0.3, enough=1) == 0

@@ -20,10 +20,11 @@ from scapy.packet import Packet
 
 from provisioner.api.dpu_network import DPUVPC, DPUPort
 from provisioner.network.agent.naming import GATEWAY_MAC, router_mac
+from tests.inventory.site import eventually
 from tests.network.agent.rack import DOMAINS, DPU, Host, Namespace, Rack, mac_of
 from tests.network.agent.specs import BLUE, ONE, RED, TWO, port, spec, vpc
 from tests.network.evpn.fabric import ROUTES, evpn_fabric
-from tests.network.isolation.frames import count_heard, ear, frame, is_heard, send, udp
+from tests.network.isolation.frames import count_heard, ear, frame, is_heard, is_silent, send, udp
 
 HERE, THERE = ("10.1.0.3", "fd00:1::3"), ("10.1.0.5", "fd00:1::5")
 PREFIXES = {ONE: ("10.1.0.3/32", "fd00:1::3/128"), TWO: ("10.1.0.5/32", "fd00:1::5/128")}
@@ -117,7 +118,7 @@ def test_same_addresses_in_two_tenants_are_two_pairs_of_hosts(tenants: Tenants) 
         for source, target in zip(HERE, THERE, strict=True):
             send(tenants.blue(tenants.one), frame(udp(source, target), mac=tenants.mac))
             assert is_heard(blue)
-            assert not is_heard(red)
+            assert is_silent(red)
 
 
 def test_the_tenant_is_all_that_keeps_two_hosts_apart(tenants: Tenants) -> None:
@@ -152,7 +153,7 @@ def test_a_host_cannot_send(tenants: Tenants, forged: Callable[[Tenants], Packet
             send(tenants.blue(tenants.one), frame(udp(*honest), mac=tenants.mac))
             assert is_heard(heard), "what it may send arrives"
         send(tenants.blue(tenants.one), forged(tenants))
-        assert not is_heard(heard)
+        assert is_silent(heard)
 
         for dpu in (tenants.one, tenants.two):
             without_filters(dpu, BLUE)
@@ -202,10 +203,8 @@ def test_a_host_cannot_announce_itself_as_a_router(tenants: Tenants) -> None:
     without_filters(tenants.one, BLUE)
     device = tenants.one.ports["pf0"]
     tenants.one.in_domain(BLUE, "sh", "-c", f"echo 2 > /proc/sys/net/ipv6/conf/{device}/accept_ra")
-    with ear(host) as heard:
-        send(host, advert)
-        is_heard(heard)
-    assert source in default_routes(tenants), "with nothing in its way it would be believed"
+    send(host, advert)
+    eventually(lambda: source in default_routes(tenants), "with nothing in its way it would be believed")
 
 
 def test_a_storm_of_a_host_is_answered_in_measure(tenants: Tenants) -> None:
@@ -217,17 +216,17 @@ def test_a_storm_of_a_host_is_answered_in_measure(tenants: Tenants) -> None:
         packet = Ether(got)
         return ARP in packet and packet[ARP].op == 2
 
-    def answered_share() -> float:
+    def answered_share(patience_seconds: float) -> float:
         found = 0
         with ear(host) as heard:
             for _ in range(20):  # no more at once than the listener has room for
                 send(host, storm, times=50)
-                found += count_heard(heard, is_answer, seconds=0.05, enough=50)
+                found += count_heard(heard, is_answer, seconds=patience_seconds, enough=50)
         return found / 1000
 
-    assert 0 < answered_share() < 0.6
+    assert 0 < answered_share(0.05) < 0.6
     without_filters(tenants.one, BLUE)
-    assert answered_share() > 0.8, "with nothing in its way each one would be answered"
+    assert answered_share(5.0) > 0.8, "with nothing in its way each one would be answered"
 
 
 def tunnelled(vni: int, *, mac_of_dpu: str, source: str = THERE[0]) -> Packet:
@@ -247,7 +246,7 @@ def test_a_stranger_on_the_underlay_cannot_send_into_a_vpc(tenants: Tenants) -> 
     packet = tunnelled(BLUE, mac_of_dpu=underlay_mac(tenants.one))
     with ear(tenants.blue(tenants.one)) as heard:
         send(tenants.stranger, packet)
-        assert not is_heard(heard)
+        assert is_silent(heard)
         without_filters(tenants.one)
         send(tenants.stranger, packet)
         assert is_heard(heard), "with nothing in its way it would arrive"
@@ -266,7 +265,7 @@ def test_a_dpu_cannot_send_in_a_vni_that_is_not_its_own(tenants: Tenants) -> Non
         send(tenants.two, own, device="uplink")
         assert is_heard(blue)
         send(tenants.two, foreign, device="uplink")
-        assert not is_heard(red)
+        assert is_silent(red)
         without_filters(tenants.one)
         send(tenants.two, foreign, device="uplink")
         assert is_heard(red), "with nothing in its way it would arrive"
@@ -280,7 +279,7 @@ def test_another_dpu_cannot_send_from_an_address_that_is_behind_none_or_behind_u
     forged[Ether].payload.src = TWO
     with ear(tenants.blue(tenants.one)) as heard:
         send(tenants.two, forged, device="uplink")
-        assert not is_heard(heard)
+        assert is_silent(heard)
         without_filters(tenants.one, BLUE)
         send(tenants.two, forged, device="uplink")
         assert is_heard(heard), "with nothing in its way it would arrive"

@@ -104,7 +104,7 @@ def _answer(opened: socket.socket, passed: list[tuple[str, bytes]]) -> None:
         except OSError:
             return
         with connection, contextlib.suppress(OSError):
-            connection.settimeout(20)
+            connection.settimeout(120)
             line = connection.recv(4096)
             passed.append((sender, line))
             connection.sendall(b"heard " + line)

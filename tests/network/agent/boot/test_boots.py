@@ -40,7 +40,7 @@ class Booting:
         """Status and body of a request from the host's boot address."""
         out = self.cache.parent / "out"
         out.unlink(missing_ok=True)
-        command = [installed("curl"), "-s", "-g", "-m", "10", "-o", str(out), "-w", "%{http_code}", "--path-as-is"]
+        command = [installed("curl"), "-s", "-g", "-m", "120", "-o", str(out), "-w", "%{http_code}", "--path-as-is"]
         ran = self.site.host.run(*command, "--interface", HOST_ADDRESS, *arguments)
         return int(ran.stdout or 0), out.read_bytes() if out.exists() else b""
 
@@ -85,11 +85,11 @@ def test_firmware_gets_the_boot_address_and_then_its_first_stage_by_tftp(either:
     with client.running():
         assert HOST_ADDRESS in client.await_event("bound")
     ran = either.site.host.run(
-        installed("curl"), "-s", "-m", "20", "-o", str(tmp_path / "nbp"), f"tftp://{BOOT_HOST}/snponly.efi"
+        installed("curl"), "-s", "-m", "120", "-o", str(tmp_path / "nbp"), f"tftp://{BOOT_HOST}/snponly.efi"
     )
     assert ran.returncode == 0, ran.stderr
     assert (tmp_path / "nbp").read_bytes() == FIRST_STAGE
-    denied = either.site.host.run(installed("curl"), "-s", "-m", "20", f"tftp://{BOOT_HOST}/etc/passwd")
+    denied = either.site.host.run(installed("curl"), "-s", "-m", "120", f"tftp://{BOOT_HOST}/etc/passwd")
     assert denied.returncode == 68, "file not found"
 
 
@@ -177,21 +177,28 @@ def test_nothing_else_is_asked_of_the_boot_host_for_it(host: Booting, path: str)
 
 def test_its_join_and_its_kubelet_go_by_the_dpus_own_address(host: Booting) -> None:
     for to, arrives in ((SERVICES.join_port, SERVICES.dpu_join_port), (SERVICES.api_port, SERVICES.api_port)):
-        ran = host.site.host.run("busybox", "nc", "-w", "5", BOOT_HOST, str(to), stdin="hello\n")
+        ran = host.site.host.run("busybox", "nc", "-w", "60", BOOT_HOST, str(to), stdin="hello\n")
         assert ran.stdout == "heard hello\n"
         assert host.boot_host.passed[arrives] == [(ONE, b"hello\n")]
     assert host.boot_host.passed[SERVICES.join_port] == []
 
 
 def test_connections_that_say_nothing_leave_room_once_they_end_and_no_more_are_taken_than_that(host: Booting) -> None:
-    quiet = [host.site.host.command("busybox", "nc", "-w", "3", BOOT_HOST, "80") for _ in range(16)]
+    quiet = [host.site.host.command("busybox", "nc", "-w", "10", BOOT_HOST, "80") for _ in range(16)]
+
+    def established() -> int:
+        return len(host.site.host.run("ss", "-Htn", "state", "established").stdout.splitlines())
 
     with contextlib.ExitStack() as stack:
         for command in quiet:
-            stack.enter_context(running(["sh", "-c", f"sleep 30 | {' '.join(command)}"]))
+            stack.enter_context(running(["sh", "-c", f"sleep 60 | {' '.join(command)}"]))
+        deadline = time.monotonic() + 120
+        while established() < len(quiet):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
         time.sleep(1)
         assert host.get("/boot.ipxe")[0] == 0
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 180
     while host.get("/boot.ipxe")[0] != 200:
         assert time.monotonic() < deadline
 
@@ -227,16 +234,16 @@ def test_in_its_vpc_it_is_as_it_would_be_without_a_boot_plane(host: Booting) -> 
 
 def test_its_connections_outlive_the_way_of_its_port_out_of_a_vpc_and_into_it(host: Booting, tmp_path: Path) -> None:
     site = host.site
-    command = site.host.command("busybox", "nc", "-w", "30", BOOT_HOST, str(SERVICES.api_port))
+    command = site.host.command("busybox", "nc", "-w", "120", BOOT_HOST, str(SERVICES.api_port))
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as kubelet:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 120
         while not host.site.host.run("ss", "-Htn", "state", "established").stdout:
             assert time.monotonic() < deadline, "it connects"
             time.sleep(0.05)
         for spec in (IN_NONE, IN_A_VPC):
             done = site.enforce(spec)
             site.dpu.inside(lambda done=done: host.server.serve(done.boot))
-        said, _ = kubelet.communicate(b"hello\n", timeout=30)
+        said, _ = kubelet.communicate(b"hello\n", timeout=180)
     assert said == b"heard hello\n"
     client = Client("udhcpc", site.host, tmp_path, "-V", "PXEClient:Arch:00007:UNDI:003016", "-x", "0x5d:0007")
     with client.running():

@@ -56,7 +56,7 @@ class Far:
 
     def curl(self, *arguments: str) -> tuple[int, bytes]:
         out = self.folder / "out"
-        command = [installed("curl"), "-s", "-m", "20", "-o", str(out), "-w", "%{http_code}"]
+        command = [installed("curl"), "-s", "-m", "120", "-o", str(out), "-w", "%{http_code}"]
         ran = self.site.host.run(*command, "--interface", HOST_ADDRESS, *arguments)
         return int(ran.stdout or 0), out.read_bytes() if out.exists() else b""
 
@@ -99,7 +99,7 @@ def far(network: Rack, programs: Programs) -> Iterator[Far]:
         boot = site.dpu.inside(site.enforcer.boot)
         site.dpu.inside(lambda: server.serve(boot))
         stack.callback(server.stop)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while made.curl(f"http://{BOOT_HOST}/boot.ipxe")[0] != 200:
             assert time.monotonic() < deadline, said
             time.sleep(0.1)
@@ -145,7 +145,7 @@ def test_a_host_fetches_reports_and_joins_through_its_dpu(far: Far) -> None:
 
 def test_firmware_loads_its_first_stage_by_tftp_from_what_nginx_has(far: Far) -> None:
     ran = far.site.host.run(
-        installed("curl"), "-s", "-m", "20", "-o", str(far.folder / "nbp"), f"tftp://{BOOT_HOST}/snponly.efi"
+        installed("curl"), "-s", "-m", "120", "-o", str(far.folder / "nbp"), f"tftp://{BOOT_HOST}/snponly.efi"
     )
     assert ran.returncode == 0
     assert (far.folder / "nbp").read_bytes() == FIRST_STAGE

@@ -14,7 +14,7 @@ from provisioner.network.agent.dhcp.server import DhcpServer
 from tests.network.agent.rack import DPU, Host
 from tests.tools import installed
 
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 120
 
 HOOK = """#!/bin/sh
 # both clients' hook: udhcpc has $1, $ip, $mask as a length; dhclient $reason, $new_ip_address, $new_subnet_mask
