@@ -174,7 +174,7 @@ def dripped_body(wire: Wire) -> None:
 )
 def test_an_answer_that_drips_ends_with_its_time(hostile: HostileBmc, honest: RedfishPower, attack: Attack) -> None:
     hostile.attacks[GET_ROOT] = attack
-    power = connect(hostile, read_seconds=1.0)
+    power = connect(hostile, read_seconds=2.5)
     failed = while_honest_is_served(honest, power.get_power_state).exception()
     assert isinstance(failed, BmcUnreachable), failed
     assert "no complete answer in time" in str(failed), "it was not silent"
@@ -183,7 +183,7 @@ def test_an_answer_that_drips_ends_with_its_time(hostile: HostileBmc, honest: Re
 def test_session_tickets_without_end_end_with_their_time(hostile: HostileBmc, honest: RedfishPower) -> None:
     """OpenSSL reads them inside of one call, which no time-out of a socket ends."""
     hostile.attacks[GET_ROOT] = Wire.flood_tickets
-    power = connect(hostile, read_seconds=1.0)
+    power = connect(hostile, read_seconds=2.5)
     failed = while_honest_is_served(honest, power.get_power_state).exception()
     assert isinstance(failed, BmcUnreachable), failed
     assert "no complete answer in time" in str(failed)

@@ -258,17 +258,17 @@ def test_two_processes_that_need_the_same_make_it_once(tmp_path: Path) -> None:
         with fill(entry, report) as directory:
             inside.set()
             if directory is not None:
-                waiting.wait(60)
+                waiting.wait(180)
                 made.append(who)
                 shutil.copytree(populate(tmp_path / who), directory, dirs_exist_ok=True)
 
     first = threading.Thread(target=make, args=("first",))
     first.start()
-    assert inside.wait(60)
+    assert inside.wait(180)
     second = threading.Thread(target=make, args=("second",))
     second.start()
-    first.join(60)
-    second.join(60)
+    first.join(180)
+    second.join(180)
     assert made == ["first"]
     assert said == [f"waiting for another process that makes {entry}"]
     assert missing_in(entry) == []

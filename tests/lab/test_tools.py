@@ -48,7 +48,7 @@ def test_two_who_need_the_tools_at_once_build_them_once(tmp_path: Path, monkeypa
         root.mkdir()
 
     def obtain() -> None:
-        both_wait.wait(30)
+        both_wait.wait(180)
         obtain_tools(tmp_path)
 
     monkeypatch.setattr(tools_module, "_build", build)
@@ -56,7 +56,7 @@ def test_two_who_need_the_tools_at_once_build_them_once(tmp_path: Path, monkeypa
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(180)
     assert builds == [tmp_path / f"tools-{content_key()}"]
 
 
