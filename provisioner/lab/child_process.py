@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -11,13 +12,14 @@ from typing import Final
 from provisioner.api.errors import NeedsHuman
 
 LOG_TAIL_LINES: Final = 15
+_IF_PARENT_LIVES: Final = '[ "$PPID" = "$0" ] && exec "$@"'
 
 
 class LabProcess:
     """One program of the lab.
 
     The kernel kills it when the *thread* that started it ends (PR_SET_PDEATHSIG), so start it from a thread that
-    lives as long as the program shall.
+    lives as long as the program shall. A parent that was gone before the kernel was asked is noticed by its number.
     """
 
     def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
@@ -25,6 +27,13 @@ class LabProcess:
         self.command = tuple(command)
         self.log = log
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def guarded_command(self) -> tuple[str, ...]:
+        """As it is started, by this process."""
+        # setpriv rather than preexec_fn: that one may deadlock in a program with threads
+        guard = ("setpriv", "--pdeathsig", "KILL", "--", "/bin/sh", "-c", _IF_PARENT_LIVES, str(os.getpid()))
+        return (*guard, *self.command)
 
     @property
     def pid(self) -> int | None:
@@ -42,8 +51,7 @@ class LabProcess:
         with self.log.open("ab") as log:
             try:
                 self._process = subprocess.Popen(
-                    # setpriv rather than preexec_fn: that one may deadlock in a program with threads
-                    ("setpriv", "--pdeathsig", "KILL", "--", *self.command),
+                    self.guarded_command,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,

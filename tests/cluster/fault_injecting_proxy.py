@@ -114,7 +114,7 @@ class FaultInjectingProxy:
         with self._changed:
             return list(self._seen)
 
-    def wait_until(self, condition: Callable[[list[Seen]], bool], timeout_seconds: float = 60) -> None:
+    def wait_until(self, condition: Callable[[list[Seen]], bool], timeout_seconds: float = 180) -> None:
         with self._changed:
             assert self._changed.wait_for(lambda: condition(self._seen), timeout_seconds), self._seen[-20:]
 

@@ -154,6 +154,16 @@ def test_a_child_dies_with_the_one_who_started_it(network: LabNetwork, tmp_path:
     assert network.process_ids() == []
 
 
+def test_a_child_whose_parent_was_killed_before_the_kernel_was_asked_does_not_begin(tmp_path: Path) -> None:
+    """It would be left behind in the lab's namespace."""
+    begun = tmp_path / "begun"
+    command = LabProcess("late", ["touch", str(begun)], tmp_path / "log").guarded_command
+    subprocess.run(["/bin/sh", "-c", '("$@"; true)', "sh", *command], check=True)
+    assert not begun.exists()
+    subprocess.run(command, check=True)
+    assert begun.exists()
+
+
 def test_what_ip_refuses_is_told_with_the_command(network: LabNetwork) -> None:
     with pytest.raises(NeedsHuman, match=r"ip -n \S+ tuntap add dev"):
         network.create(taps=["a-name-that-is-far-too-long"])
