@@ -63,7 +63,7 @@ def stage1(
         request.getfixturevalue("built")
     work = tmp_path_factory.mktemp("stage1")
     (work / "stage1.img").write_bytes(pack_stage1(recipe, Base(folder), key.public, find_foreign("x86_64")))
-    return Stage1(unpack_stage1(work / "stage1.img", work / "tree"), windows=2)
+    return Stage1(unpack_stage1(work / "stage1.img", work / "tree"), windows=4)
 
 
 @pytest.mark.parametrize("name", LIES)
@@ -82,8 +82,8 @@ def test_whatever_the_cache_gives_for_the_root_the_boot_host_gives_it(
 
 OTHER_KEY = SecretKey.generate(lambda size: b"o" * size)
 SMALL_LIES: dict[str, tuple[str, Behaviour, str]] = {
-    "a manifest that drips": ("manifest", drips(head(700)), "not whole after 2 s"),
-    "a signature that drips": ("manifest.sig", drips(head(142)), "not whole after 2 s"),
+    "a manifest that drips": ("manifest", drips(head(700)), "not whole after 4 s"),
+    "a signature that drips": ("manifest.sig", drips(head(142)), "not whole after 4 s"),
     "a manifest without end": ("manifest", pours(head(1 << 40), b"x" * 65536), "more than 65536 bytes"),
     "a signature by another key": ("manifest.sig", sends(reply(OTHER_KEY.sign(b"x").encode())), "wrong key"),
 }

@@ -41,7 +41,7 @@ FILE = ImageFile("root.squashfs", hashlib.sha256(ROOT).hexdigest(), len(ROOT))
 
 @pytest.fixture
 def _short_window(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_answer, "WINDOW_SECONDS", 0.5)
+    monkeypatch.setattr(source_answer, "WINDOW_SECONDS", 1.5)
 
 
 @pytest.fixture
