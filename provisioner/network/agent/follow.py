@@ -82,8 +82,8 @@ class _Wish:
 
 class Agent:
     """One DPU's agent. `write`: a merge patch of its DPUNetwork's status. `serve`: told after each look which ports'
-    hosts may ask for their addresses, `serve_boot` which host boots by the DPU. `card`: told what the card shall be,
-    and asked how it stands. `clock`: seconds since 1970."""
+    hosts may ask for their addresses, `serve_boot` which host boots by the DPU, and says why that one is not served.
+    `card`: told what the card shall be, and asked how it stands. `clock`: seconds since 1970."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Agent:
         clock: Callable[[], float] = time.time,
         *,
         serve: Callable[[Iterable[ServedPort]], object] = lambda ports: None,
-        serve_boot: Callable[[ServedBoot | None], object] = lambda boot: None,
+        serve_boot: Callable[[ServedBoot | None], str | None] = lambda boot: None,
         card: Card | None = None,
     ) -> None:
         self._kernel = kernel
@@ -173,7 +173,7 @@ class Agent:
     def _enforce(self, wish: _Wish, spec: DPUNetworkSpec) -> Mapping[str, Any]:
         enforced = self._kernel.enforce(spec)
         self._serve(enforced.served)
-        self._serve_boot(enforced.boot)
+        fault = self._serve_boot(enforced.boot)
         if enforced.mended:
             self._mended = rfc3339(self._clock())
             self._say(f"the kernel was not as it had been left: {enforced.changes} operations mended it")
@@ -186,6 +186,8 @@ class Agent:
         if (routes := enforced.exchanged) is not None:
             holds = "True" if routes.holds else "False"
             conditions.append(self._condition(wish, "RoutesExchanged", holds, routes.reason, routes.message))
+        if spec.host_boot is not None:
+            conditions.append(self._host_boot(wish, spec.host_boot.server, enforced.boot, fault))
         status: dict[str, Any] = {
             "vnis": list(enforced.vnis),
             "ports": to_json(enforced.ports),
@@ -198,6 +200,15 @@ class Agent:
         if self._mended is not None:
             status["mendedTime"] = self._mended
         return status
+
+    def _host_boot(self, wish: _Wish, server: str, boot: ServedBoot | None, fault: str | None) -> dict[str, Any]:
+        if boot is None:
+            words = f"Server {server} cannot boot through this DPU: the condition Applied says why"
+            return self._condition(wish, "HostBootServed", "False", "NotEnforced", words)
+        if fault is not None:
+            return self._condition(wish, "HostBootServed", "False", "NotServed", fault)
+        words = f"Server {server} is answered on {boot.host.function}, as {boot.host.mac} with {boot.host.address}"
+        return self._condition(wish, "HostBootServed", "True", "Served", words)
 
     def _refused(self, wish: _Wish) -> Mapping[str, Any]:
         return {"conditions": [self._applied(wish, False, "NotReadable", wish.refused or "")]}
@@ -286,7 +297,7 @@ def follow(
         own().patch(change, subresource="status", query=f"?fieldManager={MANAGER}")
 
     dhcp = DhcpServer(say)
-    serve_boot = boot.serve if boot is not None else lambda _: None
+    serve_boot: Callable[[ServedBoot | None], str | None] = boot.serve if boot is not None else lambda _: None
     agent = Agent(kernel, write, say, serve=dhcp.serve, serve_boot=serve_boot, card=card)
     watch = ObjectWatch(own, agent.take, say, "DPUNetwork")
     dhcp.start()

@@ -11,7 +11,7 @@ from ipaddress import IPv4Address
 from typing import Any
 
 from provisioner.api.codec import to_json
-from provisioner.api.dpu_network import DPUNetworkSpec, PortStatus
+from provisioner.api.dpu_network import DPUNetworkSpec, HostBoot, PortStatus
 from provisioner.network.agent.boot.plane import BootingHost, ServedBoot
 from provisioner.network.agent.dhcp.served import ServedPort
 from provisioner.network.agent.follow import LOOK_SECONDS, SAY_AGAIN_SECONDS, Agent
@@ -74,14 +74,19 @@ class Dpu:
         self.now = 1_800_000_000.0
         self.serves: list[tuple[ServedPort, ...]] = []
         self.boots: list[ServedBoot | None] = []
+        self.boot_fault: str | None = None
         self.agent = Agent(
             self.kernel,
             self._write,
             self.said.append,
             lambda: self.now,
             serve=lambda ports: self.serves.append(tuple(ports)),
-            serve_boot=self.boots.append,
+            serve_boot=self._serve_boot,
         )
+
+    def _serve_boot(self, boot: ServedBoot | None) -> str | None:
+        self.boots.append(boot)
+        return self.boot_fault
 
     def _write(self, change: Mapping[str, Any]) -> None:
         if self.is_away:
@@ -219,6 +224,33 @@ def test_hosts_may_ask_for_their_addresses_while_their_ports_pass() -> None:
     dpu.agent.take(None)
     dpu.agent.look()
     assert dpu.serves == [(HOST,), ()]
+
+
+def test_whether_its_host_can_boot_by_it_is_told_beside_what_is_enforced() -> None:
+    dpu = Dpu()
+    wish = DPUNetworkSpec(
+        vtep_address="192.0.2.1",
+        host_boot=HostBoot(server="r01-u01", function="pf0", mac_address=HOST.mac, address="10.80.0.21"),
+    )
+    boot = ServedBoot(BootingHost("pf0", HOST.mac, IPv4Address("10.80.0.21")), "vpc-boot")
+    found = []
+    for answer, fault in (
+        (AGREES, None),
+        (replace(AGREES, boot=boot), "the boot of the host is not served: Address already in use; trying again"),
+        (replace(AGREES, boot=boot), None),
+    ):
+        dpu.kernel.answer, dpu.boot_fault = answer, fault
+        dpu.sees(1, wish)
+        dpu.agent.look()
+        applied, told = dpu.status["conditions"]
+        assert applied["type"] == "Applied"
+        found.append((told["type"], told["status"], told["reason"]))
+        assert (fault or "r01-u01") in told["message"]
+    assert [each[1:] for each in found] == [("False", "NotEnforced"), ("False", "NotServed"), ("True", "Served")]
+    assert {each[0] for each in found} == {"HostBootServed"}
+    dpu.sees(2)
+    dpu.agent.look()
+    assert dpu.applied["status"] == "True", "of a host that boots by itself nothing is told"
 
 
 def test_a_host_boots_by_it_as_long_as_the_kernel_has_its_plane() -> None:

@@ -56,13 +56,16 @@ class BootServer:
         self._port: ServedPort | None = None
         self._fault = ""
 
-    def serve(self, boot: ServedBoot | None) -> None:
-        """From now on this host and no other; None: no host. What goes wrong is said, and tried again by the next."""
+    def serve(self, boot: ServedBoot | None) -> str | None:
+        """From now on this host and no other; None: no host. What goes wrong is said, and tried again by the next.
+
+        Returns: why it is not served; None if it is, or nobody is to be.
+        """
         self._port = boot.port if boot is not None else None
         try:
             if boot is None:
                 self.stop()
-                return
+                return None
             namespace, link = _whereabouts(boot.plane)
             if (boot.host, namespace) != self._key:
                 self.stop()
@@ -71,12 +74,15 @@ class BootServer:
             if link != self._link:
                 self._start_dhcp(boot.host, boot.plane)
                 self._link = link
-            self._fault = ""
         except OSError as error:
             self.stop()
-            if str(error) != self._fault:
-                self._fault = str(error)
-                self._say(f"the boot of the host is not served: {error}; trying again")
+            fault = f"the boot of the host is not served: {error}; trying again"
+            if fault != self._fault:
+                self._fault = fault
+                self._say(fault)
+            return fault
+        self._fault = ""
+        return None
 
     def stop(self) -> None:
         """Close everything."""

@@ -214,6 +214,23 @@ def test_a_plane_that_somebody_deleted_is_made_anew_and_served(host: Booting) ->
     assert host.get("/boot.ipxe")[0] == 200
 
 
+def test_why_a_host_is_not_served_is_said_once_and_told_each_time_until_it_is(host: Booting) -> None:
+    site, said = host.site, list[str]()
+    boot = site.enforce(IN_A_VPC).boot
+    other = BootServer(SERVICES, Proxy(SERVICES, ImageCache(host.cache, 0), said.append), said.append)
+    try:
+        faults = [site.dpu.inside(lambda: other.serve(boot)) for _ in range(2)]
+        assert all(each is not None and "Address already in use" in each for each in faults), (
+            "host.server has its ports"
+        )
+        assert said == faults[:1]
+        host.server.stop()
+        assert site.dpu.inside(lambda: other.serve(boot)) is None
+        assert host.get("/boot.ipxe")[0] == 200
+    finally:
+        other.stop()
+
+
 def test_a_host_that_boots_through_it_no_more_is_not_served(host: Booting) -> None:
     site = host.site
     done = site.enforce(told(host_boot=None, vpcs=IN_A_VPC.vpcs, ports=IN_A_VPC.ports))
