@@ -55,7 +55,12 @@ def main(argv: Sequence[str]) -> int:
         verb.add_argument(
             "--port", type=_port, action="append", default=[], metavar="FUNCTION=IFNAME", help="such as pf0=pf0hpf"
         )
-        verb.add_argument("--domains", choices=("vrf", "netns", "auto"), default="auto")
+        verb.add_argument(
+            "--domains",
+            choices=("vrf", "netns", "auto"),
+            default="auto",
+            help="what keeps VPCs apart: VRFs or network namespaces; auto: VRFs where the kernel has them",
+        )
         verb.add_argument("--underlay", help="interface that carries VXLAN, if not the one with the DPU's address")
         verb.add_argument(
             "--boot-host",
@@ -76,7 +81,13 @@ def main(argv: Sequence[str]) -> int:
             metavar="FOLDER",
             help="where FRR's bgpd has its socket, for a DPUNetwork whose routes go by EVPN",
         )
-    run.add_argument("--cache", type=Path, default=Path("/run/provisioner/boot-images"), help="folder of its own")
+    run.add_argument(
+        "--cache",
+        type=Path,
+        default=Path("/run/provisioner/boot-images"),
+        metavar="FOLDER",
+        help="of its own, for images' files that a host boots by",
+    )
     run.add_argument(
         "--cache-bytes",
         type=_cache_bytes,
