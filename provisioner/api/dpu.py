@@ -49,7 +49,7 @@ class DPU:
     host_ref: str = described("Server in which the card sits.", max_length=63, rules=NAME_RULES)
     vtep_address: str | None = described(
         "Address of the card on the underlay, from which its tunnels leave; no two cards have the same. Without one "
-        "nothing of its host can be attached.",
+        "the card has no DPUNetwork: nothing of its host can be attached, and the host cannot boot through it.",
         default=None,
         max_length=15,
         rules=VTEP_RULES,
