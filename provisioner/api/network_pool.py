@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Final, Literal
 
 from provisioner.api.infiniband_rules import FIRST_PKEY, LAST_PKEY
 from provisioner.api.meta import Condition, ObjectMeta, Resource
+from provisioner.api.rules import IPV4_RULES
 from provisioner.api.schema import IPV4_PATTERN, Column, FieldSchema, Kind, Rule, described
 
 THE_POOL: Final = "default"
@@ -85,7 +86,7 @@ class RouteDistribution:
         "Addresses of the route reflectors on the underlay, each of which runs `provisioner reflector`.",
         default=(),
         max_items=4,
-        item=FieldSchema(doc="An address on the underlay.", max_length=15, pattern=IPV4_PATTERN),
+        item=FieldSchema(doc="An address on the underlay.", max_length=15, pattern=IPV4_PATTERN, rules=IPV4_RULES),
     )
 
 

@@ -168,6 +168,12 @@ NETWORKS = (
         ("spec.routeDistribution.reflectors[0]",),
     ),
     Row(
+        "a reflector with a needless zero, which no controller could read",
+        network_pool(routeDistribution={"type": "EVPN", "asn": 64512, "reflectors": ["10.100.0.02"]}),
+        network_pool(routeDistribution={"type": "EVPN", "asn": 64512, "reflectors": ["10.100.0.2"]}),
+        ("spec.routeDistribution.reflectors[0]", "not an IPv4 address"),
+    ),
+    Row(
         "identifiers for which EVPN has no room",
         network_pool(
             vniRanges=[{"first": 10000, "last": 1048576}],
