@@ -7,7 +7,15 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from provisioner.network.evpn.configuration import Configuration, Section, agree, commands, read_running, to_refresh
+from provisioner.network.evpn.configuration import (
+    Configuration,
+    Section,
+    agree,
+    commands,
+    neighbours,
+    read_running,
+    to_refresh,
+)
 from provisioner.network.evpn.vty import PATIENCE_SECONDS, BgpdFailed, ask
 
 PROGRAM: Final = "/usr/lib/frr/bgpd"
@@ -26,6 +34,7 @@ class Bgpd:
     def __init__(self, directory: Path, patience_seconds: float = PATIENCE_SECONDS) -> None:
         self._socket = directory / "bgpd.vty"
         self._patience_seconds = patience_seconds
+        self._to_refresh: set[str] = set()
 
     def running(self) -> dict[Section, tuple[str, ...]]:
         """Raises: BgpdFailed."""
@@ -38,9 +47,18 @@ class Bgpd:
         """
         before = self.running()
         told = commands(wanted, before)
-        if not told:
-            return 0
-        self._ask("configure terminal", *told)
+        # Kept until it is done: after a failure in the middle bgpd runs with what it was told, and nothing differs.
+        self._to_refresh.update(to_refresh(wanted, before))
+        self._to_refresh &= neighbours(wanted)
+        if told:
+            self._ask("configure terminal", *told)
+            self._read_back(wanted)
+        for neighbour in sorted(self._to_refresh):
+            self._ask(f"clear bgp l2vpn evpn {neighbour} soft")
+            self._to_refresh.discard(neighbour)
+        return len(told)
+
+    def _read_back(self, wanted: Configuration) -> None:
         after = self.running()
         if not agree(wanted, after):
             rest = commands(wanted, after)
@@ -48,9 +66,6 @@ class Bgpd:
                 f"bgpd runs with something else than it was told: `{rest[0] if rest else '?'}` is missing or too "
                 f"much, and {max(len(rest) - 1, 0)} more lines: see `show running-config` and who else changes it"
             )
-        for neighbour in to_refresh(wanted, before):
-            self._ask(f"clear bgp l2vpn evpn {neighbour} soft")
-        return len(told)
 
     def refresh(self) -> None:
         """Have the routes of all neighbours pass their route-maps once more. Raises: BgpdFailed."""

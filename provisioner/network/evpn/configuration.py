@@ -92,8 +92,17 @@ def to_refresh(wanted: Configuration, running: Configuration) -> list[str]:
         if frozenset(wanted.get(section, ())) != frozenset(running.get(section, ()))
         or any(line.split()[-1] in changed_lists for line in lines if line.startswith("match extcommunity "))
     }
-    lines = (line.split() for section, lines in wanted.items() if len(section) > 1 for line in lines)
-    return sorted({words[1] for words in lines if words[2:3] == ["route-map"] and words[3] in changed})
+    return sorted({words[1] for words in _of_neighbours(wanted) if words[2] == "route-map" and words[3] in changed})
+
+
+def neighbours(configuration: Configuration) -> set[str]:
+    """With whom routes are exchanged."""
+    return {words[1] for words in _of_neighbours(configuration)}
+
+
+def _of_neighbours(configuration: Configuration) -> Iterator[list[str]]:
+    lines = (line for section, lines in configuration.items() if len(section) > 1 for line in lines)
+    return (line.split() for line in lines if line.startswith("neighbor "))
 
 
 def _in_order(configuration: Configuration) -> Iterator[Section]:
