@@ -87,8 +87,8 @@ class ExchangingKernel:
     def release(self) -> Enforced:
         enforced = self._kernel.release()
         self._told = None
-        self._cease(at_once=True)
-        return enforced
+        trouble = self._cease(at_once=True)
+        return _unacknowledged(enforced, trouble) if trouble is not None else enforced
 
     def enforce(self, spec: DPUNetworkSpec) -> Enforced:
         """As the kernel's own. With `evpn` in the spec it agrees only if bgpd, too, announces what it was told."""
@@ -109,8 +109,9 @@ class ExchangingKernel:
             return _unacknowledged(self._kernel.enforce(spec), Exchanged(False, "SpecUnreadable", words))
         enforced = self._kernel.enforce(learned.spec)
         self._told = learned.spec
-        trouble = trouble or self._remember(exchange)
-        if trouble is None:
+        not_kept = self._remember(exchange)
+        # Without any file an agent after this one would not know that bgpd has something to withdraw.
+        if trouble is None and (not_kept is None or self._file.exists()):
             try:
                 passing = [port.function for port in enforced.ports if port.state == "Tenant"]
                 exchange.announce(learned.spec, passing)
@@ -118,6 +119,7 @@ class ExchangingKernel:
                 trouble = _failed(error)
             except ValueError as error:
                 trouble = Exchanged(False, "RoutesNotAnnounced", str(error))
+        trouble = trouble or not_kept
         if trouble is not None:
             return _unacknowledged(enforced, trouble)
         return replace(enforced, exchanged=_standing(exchange, learned, spec.evpn))
@@ -140,8 +142,8 @@ class ExchangingKernel:
     def _begin(self, spec: DPUNetworkSpec, evpn: DPUEvpn) -> Exchange:
         fabric = Fabric(asn=evpn.asn, reflectors=evpn.reflectors)
         exchange = self._exchange
+        self._off_since = None
         if self._told is not None and self._told.evpn is None:
-            self._off_since = None
             told = told_before(self._told, spec)
             self._await_until = self._clock() + self._await_seconds
             exchange = self._exchange = Exchange(self._bgpd, fabric, told, told)

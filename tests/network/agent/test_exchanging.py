@@ -256,3 +256,51 @@ def test_it_is_told_in_a_condition_of_its_own_and_only_where_routes_are_exchange
     dpu.kernel.answer = AGREES
     dpu.agent.look()
     assert [each["type"] for each in dpu.status["conditions"]] == ["Applied"]
+
+
+def test_what_does_not_pass_any_more_is_withdrawn_though_what_was_heard_cannot_be_kept(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.enforce(BY_EVPN)
+
+    def full(path: Path, routes: HeldRoutes) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("provisioner.network.agent.exchanging.write", full)
+    machine.bgpd.heard = [THEIRS]
+    machine.kernel.answer = replace(AGREES, ports=())
+    enforced = machine.enforce(BY_EVPN)
+    assert machine.announced == []
+    assert (enforced.holds, reason(enforced)) == (False, "RoutesNotKept")
+
+
+def test_a_release_that_left_routes_announced_says_so(machine: Machine) -> None:
+    machine.enforce(BY_EVPN)
+    machine.bgpd.fault = BgpdFailed("refused")
+    released = machine.agent.release()
+    assert (released.agrees, reason(released)) == (False, "BgpdFailed")
+    assert machine.announced == ["10.1.0.3/32"]
+    machine.bgpd.fault = None
+    assert machine.agent.release().agrees
+    assert machine.announced == []
+
+
+def test_a_dpu_that_comes_back_after_such_a_release_is_told_of_news_and_lingers_as_ever(machine: Machine) -> None:
+    machine.enforce(BY_EVPN)
+    machine.bgpd.fault = BgpdFailed("refused")
+    machine.agent.release()
+    machine.bgpd.fault = None
+    machine.enforce(BY_EVPN)
+    changed, stop = threading.Event(), threading.Event()
+    machine.bgpd.heard = [THEIRS]
+    watching = threading.Thread(target=machine.agent.watch, args=(changed.set, stop))
+    watching.start()
+    try:
+        assert changed.wait(5)
+    finally:
+        stop.set()
+        watching.join()
+    machine.now += 2 * LINGER_SECONDS
+    machine.enforce(BY_EVPN)
+    machine.enforce(BY_API_SERVER)
+    assert machine.announced == ["10.1.0.3/32"]
