@@ -83,7 +83,7 @@ class Bgpd:
         text = self._ask(words)
         try:
             said = json.loads(text or "{}")  # nothing is said of BGP where nothing is configured
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise BgpdFailed(f"`{words}` was answered by what is no JSON: {error}") from error
         if not isinstance(said, dict):
             raise BgpdFailed(f"`{words}` was answered by no JSON object")

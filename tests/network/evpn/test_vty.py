@@ -48,3 +48,10 @@ def test_one_that_does_not_come_to_an_end_is_waited_for_no_longer_than_was_asked
             stop.set()
             serving.join()
         assert waited < 3
+
+
+def test_an_answer_that_is_no_json_has_failed_however_deep_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    for answer in ("{", "[]", "[" * 100_000, '{"peers":' * 100_000):
+        monkeypatch.setattr("provisioner.network.evpn.bgpd.ask", lambda *_, said=answer: said)
+        with pytest.raises(BgpdFailed):
+            Bgpd(Path("nowhere")).sessions()
