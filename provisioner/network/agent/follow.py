@@ -37,6 +37,9 @@ LOOK_SECONDS: Final = 5.0
 """How long what somebody changed in the kernel stays as it is at most."""
 SAY_AGAIN_SECONDS: Final = 30.0
 """After so long what could not be written is written once more."""
+SAY_OF_ROUTES_SECONDS: Final = 10.0
+"""How routes are exchanged is told no more often by itself: a DPU that announces something else all the time would have
+all others of its VPCs write."""
 MANAGER: Final = "provisioner-network-agent"
 _MESSAGE: Final = 4096
 _CONFIGURED: Final[Mapping[CardState, str]] = {
@@ -109,6 +112,7 @@ class Agent:
         self._mended: str | None = None
         self._said: Mapping[str, Any] | None = None
         self._next_word = 0.0
+        self._next_of_routes = 0.0
         self.changed = threading.Event()
 
     def take(self, seen: Mapping[str, Any] | None) -> None:
@@ -249,6 +253,10 @@ class Agent:
         now = self._clock()
         if status == self._said and now < self._next_word:
             return
+        if status != self._said:
+            if now < self._next_of_routes and _but_for_routes(status) == _but_for_routes(self._said):
+                return
+            self._next_of_routes = now + SAY_OF_ROUTES_SECONDS
         with self._lock:
             known = self._wish.status if self._wish is not None else {}
         self._next_word = now + SAY_AGAIN_SECONDS
@@ -262,6 +270,14 @@ class Agent:
             self._say(f"what holds could not be written ({type(error).__name__}: {error}); trying again")
             return
         self._said = status
+
+
+def _but_for_routes(status: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """But for what is said of them, if anything is."""
+    if status is None:
+        return None
+    said = (each if each["type"] != "RoutesExchanged" else None for each in status["conditions"])
+    return {**status, "conditions": list(said)}
 
 
 def _read(seen: Mapping[str, Any] | None) -> _Wish:

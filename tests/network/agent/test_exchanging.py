@@ -12,7 +12,8 @@ import pytest
 
 from provisioner.api.dpu_network import DPUEvpn, DPUNetworkSpec
 from provisioner.network.agent import held_routes
-from provisioner.network.agent.exchanging import AWAIT_SECONDS, LINGER_SECONDS, ExchangingKernel
+from provisioner.network.agent.exchanging import ASK_SECONDS, AWAIT_SECONDS, LINGER_SECONDS, ExchangingKernel
+from provisioner.network.agent.follow import SAY_OF_ROUTES_SECONDS
 from provisioner.network.agent.held_routes import HeldRoutes
 from provisioner.network.agent.result import Enforced, Exchanged
 from provisioner.network.evpn.configuration import Configuration
@@ -304,3 +305,21 @@ def test_a_dpu_that_comes_back_after_such_a_release_is_told_of_news_and_lingers_
     machine.enforce(BY_EVPN)
     machine.enforce(BY_API_SERVER)
     assert machine.announced == ["10.1.0.3/32"]
+
+
+def test_who_announces_something_else_all_the_time_does_not_have_every_other_dpu_write_all_the_time() -> None:
+    dpu = Dpu()
+    dpu.sees(7)
+    for number in range(120):
+        dpu.kernel.answer = replace(AGREES, exchanged=Exchanged(number % 3 == 0, "RoutesRefused", f"10.9.0.{number}"))
+        dpu.agent.look()
+        dpu.sees(7)
+        dpu.now += ASK_SECONDS
+    assert dpu.writes <= 1 + 120 * ASK_SECONDS / SAY_OF_ROUTES_SECONDS
+    dpu.now += SAY_OF_ROUTES_SECONDS
+    dpu.agent.look()
+    assert dpu.status["conditions"][1]["message"] == "10.9.0.119", "the last word is told"
+    dpu.kernel.answer = replace(AGREES, exchanged=Exchanged(True, "Exchanged", "all is well"))
+    dpu.sees(8)
+    dpu.agent.look()
+    assert (dpu.status["observedGeneration"], dpu.status["conditions"][1]["reason"]) == (8, "Exchanged")
