@@ -14,6 +14,8 @@ from typing import Final
 LARGEST_ANSWER_BYTES: Final = 64 << 20
 PATIENCE_SECONDS: Final = 20.0
 _AT_ONCE: Final = 1 << 16
+_SHORTEST_SECONDS: Final = 0.001
+"""A socket that is to wait for less does not wait at all."""
 _END: Final = b"\0\0\0"
 _DONE: Final = (0, 1)
 """1 is a warning, as where nothing is configured yet: what came of it is read back by who asked."""
@@ -53,6 +55,7 @@ def ask(path: Path, commands: Sequence[str], patience_seconds: float = PATIENCE_
 def _answer(session: socket.socket, command: str, deadline: float) -> tuple[str, int]:
     heard = bytearray()
     while not (len(heard) >= len(_END) + 1 and heard[-len(_END) - 1 : -1] == _END):
+        session.settimeout(max(deadline - time.monotonic(), _SHORTEST_SECONDS))
         some = session.recv(_AT_ONCE)
         if not some:
             raise BgpdFailed(f"`{command}`: bgpd went away in the middle of its answer")

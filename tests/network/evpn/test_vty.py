@@ -50,6 +50,32 @@ def test_one_that_does_not_come_to_an_end_is_waited_for_no_longer_than_was_asked
         assert waited < 3
 
 
+def test_a_byte_shortly_before_the_end_buys_no_time(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "bgpd.vty"))
+        server.listen()
+        stop = threading.Event()
+
+        def serve() -> None:
+            session, _ = server.accept()
+            with session, suppress(OSError):
+                stop.wait(1.5)
+                session.send(b"x")
+                stop.wait(10)
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        began = time.monotonic()
+        try:
+            with pytest.raises(BgpdFailed):
+                Bgpd(tmp_path, patience_seconds=2).running()
+        finally:
+            waited = time.monotonic() - began
+            stop.set()
+            serving.join()
+        assert waited < 3
+
+
 def test_an_answer_that_is_no_json_has_failed_however_deep_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     for answer in ("{", "[]", "[" * 100_000, '{"peers":' * 100_000):
         monkeypatch.setattr("provisioner.network.evpn.bgpd.ask", lambda *_, said=answer: said)
