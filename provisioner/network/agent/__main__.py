@@ -101,7 +101,7 @@ def main(argv: Sequence[str]) -> int:
     enforcer = Enforcer(dict(arguments.port), domains=arguments.domains, underlay=arguments.underlay, boot=services)
     try:
         if arguments.verb == "run":
-            cache = ImageCache(arguments.cache, arguments.cache_bytes)
+            cache = _cache(arguments) if services is not None else None
             return _run(ExchangingKernel(enforcer, arguments.bgpd), arguments.root, services, cache)
         if arguments.verb == "show":
             _print(_shown(enforcer.observe()))
@@ -115,14 +115,25 @@ def main(argv: Sequence[str]) -> int:
     return 0 if done.agrees else 1
 
 
-def _run(kernel: ExchangingKernel, root: str, services: BootServices | None, cache: ImageCache) -> int:
-    """Raises: OSError if the cache's folder cannot be made."""
+def _cache(arguments: argparse.Namespace) -> ImageCache:
+    """Empty; one that keeps nothing where its folder cannot be made: networks are enforced all the same."""
+    cache = ImageCache(arguments.cache, arguments.cache_bytes)
+    try:
+        cache.empty()
+    except OSError as error:
+        _say(
+            f"no image is kept for the host, for {arguments.cache} cannot be used ({error}): make room, or name another"
+        )
+        return ImageCache(arguments.cache, 0)
+    return cache
+
+
+def _run(kernel: ExchangingKernel, root: str, services: BootServices | None, cache: ImageCache | None) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     boot = None
-    if services is not None:
-        cache.empty()
+    if services is not None and cache is not None:
         boot = BootServer(services, Proxy(services, cache, _say), _say)
     tools = Tools()
     card = CardWorker(lambda wanted: configure(wanted, tools), _say)

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from provisioner.network.agent import __main__ as command
 from provisioner.network.agent.__main__ import main
 
 
@@ -43,3 +49,24 @@ def test_a_size_of_the_cache_is_a_number_of_bytes(said: str, capsys: pytest.Capt
 def test_what_is_right_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
     right = ("--boot-host", "10.80.0.1", "--api-server", "10.80.0.5:8443", "--cache-bytes", "0")
     assert "--port" in told(capsys, *right, "--port", "no port"), "only the last is told of"
+
+
+@pytest.fixture
+def signals() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("signals")
+def test_networks_are_enforced_though_there_is_no_room_for_images(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    followed: list[Any] = []
+    monkeypatch.setattr(command, "follow", lambda *arguments, **_: followed.extend(arguments))
+    (tmp_path / "taken").touch()
+    services = ("--boot-host", "10.80.0.1", "--api-server", "10.80.0.5:6443")
+    assert main(["run", *services, "--root", str(tmp_path), "--cache", str(tmp_path / "taken/cache")]) == 0
+    assert followed
+    assert "taken/cache" in capsys.readouterr().out
