@@ -200,9 +200,13 @@ def learn(
     spaces = {vni: [ip_network(each) for each in prefixes] for vni, prefixes in within.items()}
     refused: set[RefusedRoute] = set()
     claims: dict[tuple[int, str], set[Route]] = defaultdict(set)
+    kept = {*held, *awaited}
+    flooding = _too_many(heard.routes)
     for route in heard.routes:
         if route.vtep not in members.get(route.vni, ()):
             refused.add(RefusedRoute(route, "NotAMember"))
+        elif (route.vni, route.vtep) in flooding and route not in kept:  # before all that costs more
+            refused.add(RefusedRoute(route, "TooMany"))
         elif not _is_inside(ip_network(route.prefix), spaces.get(route.vni, ())):
             refused.add(RefusedRoute(route, "OutsideVPC"))
         elif route.prefix in own.get(route.vni, ()):
@@ -212,7 +216,7 @@ def learn(
     speaking = {(route.vni, route.vtep) for route in heard.routes}
     stays = {
         route
-        for route in {*held, *awaited}
+        for route in kept
         if (
             not heard.is_settled
             or route in heard.routes
@@ -227,7 +231,7 @@ def learn(
         and _is_inside(ip_network(route.prefix), spaces.get(route.vni, ()))
     }
     keys = {(route.vni, route.prefix): route for route in stays}
-    too_many = _too_many(stays, claims.values())
+    too_many = _too_many({*stays, *(route for said in claims.values() for route in said)})
     for key, said in claims.items():
         keeper = keys.get(key)
         if keeper is None and len(said) == 1 and not too_many.isdisjoint((each.vni, each.vtep) for each in said):
@@ -254,11 +258,9 @@ def _is_inside(network: Network, spaces: Iterable[Network]) -> bool:
     )
 
 
-def _too_many(held: Iterable[Route], claims: Iterable[Collection[Route]]) -> set[tuple[int, str]]:
+def _too_many(routes: Iterable[Route]) -> set[tuple[int, str]]:
     """VNI and VTEP of who announces more than anybody may."""
-    counts: Counter[tuple[int, str]] = Counter()
-    for route in {*held, *(route for said in claims for route in said)}:
-        counts[route.vni, route.vtep] += 1
+    counts = Counter((route.vni, route.vtep) for route in routes)
     return {each for each, count in counts.items() if count > MOST_OF_A_DPU}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import random
 from collections.abc import Collection
@@ -238,3 +239,19 @@ _JSON = st.recursive(
 def test_whatever_bgpd_says_nothing_is_raised_and_nothing_strange_believed(routes: Any, sessions: Any) -> None:
     found = read_heard(json.loads(json.dumps(routes)), sessions, ASN)
     assert not found.routes
+
+
+def test_who_announces_far_too_much_has_nobody_look_at_each_of_it(monkeypatch: Any) -> None:
+    monkeypatch.setattr(module, "MOST_OF_A_DPU", 3)
+    looked_at: list[str] = []
+
+    def ip_network(prefix: str) -> Any:
+        looked_at.append(prefix)
+        return ipaddress.ip_network(prefix)
+
+    monkeypatch.setattr(module, "ip_network", ip_network)
+    flood = [Route(BLUE, f"172.16.{number}.1/32", TWO) for number in range(200)]
+    learned = learn(SPEC, heard(OF_TWO, Route(BLUE, "10.1.0.7/32", THREE), *flood), {OF_TWO})
+    assert behind(learned.spec) == {TWO: ("10.1.0.5/32",), THREE: ("10.1.0.7/32",)}
+    assert len(learned.refused) == len(flood)
+    assert len(looked_at) < 20
