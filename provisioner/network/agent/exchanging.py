@@ -111,14 +111,17 @@ class ExchangingKernel:
         self._told = learned.spec
         not_kept = self._remember(exchange)
         # Without any file an agent after this one would not know that bgpd has something to withdraw.
-        if trouble is None and (not_kept is None or self._file.exists()):
+        if not_kept is None or self._file.exists():
+            passing = [port.function for port in enforced.ports if port.state == "Tenant"]
             try:
-                passing = [port.function for port in enforced.ports if port.state == "Tenant"]
-                exchange.announce(learned.spec, passing)
+                if trouble is None:
+                    exchange.announce(learned.spec, passing)
+                else:
+                    exchange.tell(learned.spec, passing)
             except BgpdFailed as error:
-                trouble = _failed(error)
+                trouble = trouble or _failed(error)
             except ValueError as error:
-                trouble = Exchanged(False, "RoutesNotAnnounced", str(error))
+                trouble = trouble or Exchanged(False, "RoutesNotAnnounced", str(error))
         trouble = trouble or not_kept
         if trouble is not None:
             return _unacknowledged(enforced, trouble)

@@ -18,7 +18,7 @@ from provisioner.network.evpn.learn import (
     read_announced,
     read_heard,
 )
-from provisioner.network.evpn.speaker import Fabric, own_routes, speaker
+from provisioner.network.evpn.speaker import Fabric, OwnRoute, own_routes, speaker
 from provisioner.network.evpn.vty import BgpdFailed
 
 _PATIENCE_SECONDS: Final = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
@@ -33,6 +33,7 @@ class Exchange:
         self.held = frozenset(held)
         self.awaited = frozenset(awaited)
         self.heard = NOTHING_HEARD
+        self._told: list[OwnRoute] | None = None
 
     def ask(self) -> Heard:
         """What is announced now; nothing comes of it yet. Raises: BgpdFailed."""
@@ -52,6 +53,17 @@ class Exchange:
         self.held, self.awaited = learned.held, learned.awaited
         return learned
 
+    def tell(self, spec: DPUNetworkSpec, passing: Iterable[str]) -> None:
+        """As `announce`, but once only of the same, and what comes of it is not read: for a bgpd of which too much is
+        asked already. Raises: BgpdFailed, ValueError."""
+        routes = own_routes(spec, passing)
+        if routes != self._told:
+            self._apply(spec, routes)
+
+    def _apply(self, spec: DPUNetworkSpec, routes: list[OwnRoute]) -> int:
+        self._told = routes
+        return self._bgpd.apply(speaker(spec.vtep_address, self.fabric, routes))
+
     def announce(self, spec: DPUNetworkSpec, passing: Iterable[str]) -> int:
         """After `spec` was enforced: what lies behind `passing`, the functions whose packets pass, and nothing else.
 
@@ -59,7 +71,7 @@ class Exchange:
         with, or announces something else than, what it was told; ValueError for a VNI that BGP here cannot say.
         """
         routes = own_routes(spec, passing)
-        told = self._bgpd.apply(speaker(spec.vtep_address, self.fabric, routes))
+        told = self._apply(spec, routes)
         wanted = {(each.vni, str(each.network)) for each in routes}
         announced = read_announced(self._bgpd.routes())
         for seconds in _PATIENCE_SECONDS if told else ():

@@ -39,15 +39,20 @@ class FakeBgpd:
     configuration: Configuration = field(default_factory=dict)
     fault: BgpdFailed | None = None
     is_deaf: bool = False
+    is_flooded: bool = False
+    applied: int = 0
 
     def apply(self, wanted: Configuration) -> int:
         self._fail()
+        self.applied += 1
         told = int(wanted != self.configuration)
         self.configuration = wanted
         return told
 
     def routes(self) -> dict[str, Any]:
         self._fail()
+        if self.is_flooded:
+            raise BgpdFailed("timed out")
         found: dict[str, Any] = {}
         for each in self.heard:
             found.update(said(each))
@@ -323,3 +328,20 @@ def test_who_announces_something_else_all_the_time_does_not_have_every_other_dpu
     dpu.sees(8)
     dpu.agent.look()
     assert (dpu.status["observedGeneration"], dpu.status["conditions"][1]["reason"]) == (8, "Exchanged")
+
+
+def test_what_does_not_pass_any_more_is_withdrawn_though_bgpd_has_heard_too_much_to_say_it_in_time(
+    machine: Machine,
+) -> None:
+    """Else the DPU to which an address has moved is not believed, as long as somebody announces too much."""
+    machine.bgpd.heard = [THEIRS]
+    machine.enforce(BY_EVPN)
+    machine.bgpd.is_flooded = True
+    machine.kernel.answer = replace(AGREES, ports=())
+    enforced = machine.enforce(BY_EVPN)
+    assert machine.announced == []
+    assert machine.remotes == {TWO: ("10.1.0.5/32",)}
+    assert (enforced.holds, reason(enforced)) == (False, "BgpdFailed")
+    before = machine.bgpd.applied
+    machine.enforce(BY_EVPN)
+    assert machine.bgpd.applied == before, "one that hangs is not waited for twice at every look"
