@@ -66,7 +66,8 @@ def commands(wanted: Configuration, running: Configuration) -> list[str]:
     for speaker in speakers:
         found += _within(speaker, _new(wanted, running, speaker))
     found += [f"no {section[0]}" for section in gone if len(section) == 1 and section[0].startswith("route-map ")]
-    return found + _old(wanted, running, ())
+    kept = {_entry(line) for line in wanted.get((), ())}  # what has the number of a former one has taken its place
+    return found + [_negated(line) for line in reversed(running.get((), ())) if _entry(line) not in kept]
 
 
 def agree(wanted: Configuration, running: Configuration) -> bool:
@@ -103,6 +104,11 @@ def neighbours(configuration: Configuration) -> set[str]:
 def _of_neighbours(configuration: Configuration) -> Iterator[list[str]]:
     lines = (line for section, lines in configuration.items() if len(section) > 1 for line in lines)
     return (line.split() for line in lines if line.startswith("neighbor "))
+
+
+def _entry(line: str) -> tuple[str, ...]:
+    """Kind, name and number of a list's entry."""
+    return tuple(line.split()[2:6])
 
 
 def _in_order(configuration: Configuration) -> Iterator[Section]:

@@ -119,6 +119,17 @@ def test_another_autonomous_system_gives_way() -> None:
     assert "router bgp 64512" in told
 
 
+def test_an_entry_of_a_list_that_takes_anothers_number_takes_its_place() -> None:
+    """bgpd has the former one no more then, and refuses to take it away: all that was to be told after it with it."""
+    before = reflector("192.0.2.250", Fabric(asn=64513, reflectors=FABRIC.reflectors), CLIENTS)
+    told = commands(reflector("192.0.2.250", FABRIC, CLIENTS[:1]), before)
+    assert f"bgp extcommunity-list standard to-{ONE} seq {RED} permit rt 64512:{RED}" in told
+    assert [line for line in told if line.startswith("no bgp extcommunity-list ")] == [
+        f"no bgp extcommunity-list standard to-{TWO} seq {RED} permit rt 64513:{RED}",
+        f"no bgp extcommunity-list expanded from-{TWO} seq {RED} permit ^{communities(64513, RED)}$",
+    ]
+
+
 def test_no_two_routes_of_a_dpu_are_one_to_frr_which_looks_at_two_bytes_of_an_address() -> None:
     """It compares distinguisher, tag, length, and of the address 2 bytes, of IPv6 14."""
     vnis = (BLUE, RED, BLUE + (1 << 16), BLUE + (1 << 17))
