@@ -59,6 +59,8 @@ def reflector(address: str, fabric: Fabric, clients: Iterable[Client]) -> Config
         policies += [
             f"neighbor {vtep} activate",
             f"neighbor {vtep} route-reflector-client",
+            # What it has said is kept as it was: else, to take a VPC from it, it would have to be asked to say it anew.
+            f"neighbor {vtep} soft-reconfiguration inbound",
             f"neighbor {vtep} route-map from-{vtep} in",
             f"neighbor {vtep} route-map to-{vtep} out",
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from provisioner.network.evpn.speaker import Fabric
 from provisioner.network.evpn.vty import BgpdFailed
 from tests.network.agent.rack import DPU, Namespace, Rack
 from tests.network.agent.specs import BLUE, RED
+from tests.network.evpn import deaf_speaker
 from tests.tools import installed
 
 REFLECTOR = "192.0.2.250"
@@ -110,6 +112,13 @@ class EvpnFabric:
         made = Member(self._rack.dpu(vtep, tuple(functions)), self._directory / vtep)
         self.members[vtep] = made
         return made
+
+    def thief(self, vtep: str, vni: int, prefix: str) -> subprocess.Popen[bytes]:
+        """Somebody's own program that speaks as this DPU once the reflector lets it, and never listens."""
+        place = self._rack.namespace("thief")
+        self._rack.on_underlay(place, "uplink", vtep)
+        said = (REFLECTOR, vtep, str(FABRIC.asn), str(vni), prefix)
+        return subprocess.Popen(place.command(sys.executable, deaf_speaker.__file__, *said), stdin=subprocess.DEVNULL)
 
     def tell_reflector(self, clients: Mapping[str, Iterable[int]]) -> None:
         """By DPU the VPCs that it has."""

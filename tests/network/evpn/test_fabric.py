@@ -199,3 +199,16 @@ def test_a_dpu_notices_that_what_it_announces_is_not_what_it_was_told_to(fabric:
     has(one, "10.1.0.9", BLUE, of={BLUE: (TWO, THREE)})
     with pytest.raises(BgpdFailed, match=r"announces"):
         one.look()
+
+
+def test_what_a_stolen_dpu_announced_goes_with_its_vpc_though_its_speaker_does_not_listen(fabric: EvpnFabric) -> None:
+    fabric.tell_reflector({THREE: [BLUE]})
+    thief = fabric.thief(THREE, BLUE, "10.1.0.9/32")
+    try:
+        wait_until(lambda: "10.1.0.9" in str(fabric.reflector.bgpd.routes()), "it is taken")
+        fabric.tell_reflector({THREE: []})
+        wait_until(lambda: "10.1.0.9" not in str(fabric.reflector.bgpd.routes()), "it is taken no more")
+        assert thief.poll() is None
+    finally:
+        thief.kill()
+        thief.wait()
