@@ -62,7 +62,7 @@ def commands(wanted: Configuration, running: Configuration) -> list[str]:
             found += _within(policy, _new(wanted, running, policy))
     for speaker in reversed(list(_in_order(running))):
         if _is_bgp(speaker) and speaker[:1] not in strangers:
-            found += _within(speaker, _old(wanted, running, speaker) or ())
+            found += _within(speaker, _without_the_gone(wanted, running, speaker))
     for speaker in speakers:
         found += _within(speaker, _new(wanted, running, speaker))
     found += [f"no {section[0]}" for section in gone if len(section) == 1 and section[0].startswith("route-map ")]
@@ -129,6 +129,19 @@ def _new(wanted: Configuration, running: Configuration, section: Section) -> Ite
 def _old(wanted: Configuration, running: Configuration, section: Section) -> list[str]:
     meant = frozenset(wanted.get(section, ()))
     return [_negated(line) for line in reversed(running.get(section, ())) if line not in meant]
+
+
+def _without_the_gone(wanted: Configuration, running: Configuration, section: Section) -> list[str]:
+    """As `_old`; of a neighbour that goes, that it does and nothing else: line by line its filters would go first."""
+    meant = frozenset(wanted.get(section[:1], ()))
+    lines = (line.split() for line in running.get(section[:1], ()) if line not in meant)
+    gone = {each[1] for each in lines if each[0] == "neighbor" and each[2:3] == ["remote-as"]}
+    found = ((line, line.removeprefix("no ").split()) for line in _old(wanted, running, section))
+    return [
+        line
+        for line, words in found
+        if words[:1] != ["neighbor"] or gone.isdisjoint(words[1:2]) or words[2:3] == ["remote-as"]
+    ]
 
 
 def _negated(line: str) -> str:

@@ -57,12 +57,12 @@ def reflector(address: str, fabric: Fabric, clients: Iterable[Client]) -> Config
             f"neighbor {vtep} advertisement-interval 0",
         ]
         policies += [
-            f"neighbor {vtep} activate",
             f"neighbor {vtep} route-reflector-client",
             # What it has said is kept as it was: else, to take a VPC from it, it would have to be asked to say it anew.
             f"neighbor {vtep} soft-reconfiguration inbound",
             f"neighbor {vtep} route-map from-{vtep} in",
             f"neighbor {vtep} route-map to-{vtep} out",
+            f"neighbor {vtep} activate",  # once all of that is there
         ]
     found[()] = tuple(lists)
     found[(bgp,)] = (

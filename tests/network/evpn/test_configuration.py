@@ -119,6 +119,24 @@ def test_another_autonomous_system_gives_way() -> None:
     assert "router bgp 64512" in told
 
 
+def test_a_neighbour_is_never_without_its_filters_wherever_bgpd_stops_listening() -> None:
+    """Without them everybody's routes would be told to it, and everything taken from it."""
+    alone, both = reflector("192.0.2.250", FABRIC, CLIENTS[:1]), reflector("192.0.2.250", FABRIC, CLIENTS)
+    goes = [line for line in commands(alone, both) if f"neighbor {TWO} " in line]
+    assert goes == [f"no neighbor {TWO} remote-as 64512"]
+    comes = [line for line in commands(both, alone) if f"neighbor {TWO} " in line]
+    assert comes[-1] == f"neighbor {TWO} activate"
+    assert {f"neighbor {TWO} route-map from-{TWO} in", f"neighbor {TWO} route-map to-{TWO} out"} < set(comes)
+
+
+@pytest.mark.parametrize("strange", ["shutdown", "no shutdown", "neighbor", "neighbor 192.0.2.9"])
+def test_a_line_that_nobody_expects_is_taken_away_whatever_it_is(strange: str) -> None:
+    wanted = speaker(ONE, FABRIC, ROUTES)
+    (bgp,) = (section for section in wanted if len(section) == 1 and section[0].startswith("router bgp "))
+    running = {**wanted, bgp: (*wanted[bgp], strange)}
+    assert [line for line in commands(wanted, running) if line.removeprefix("no ") == strange.removeprefix("no ")]
+
+
 def test_an_entry_of_a_list_that_takes_anothers_number_takes_its_place() -> None:
     """bgpd has the former one no more then, and refuses to take it away: all that was to be told after it with it."""
     before = reflector("192.0.2.250", Fabric(asn=64513, reflectors=FABRIC.reflectors), CLIENTS)
