@@ -101,8 +101,10 @@ def main(argv: Sequence[str]) -> int:
     enforcer = Enforcer(dict(arguments.port), domains=arguments.domains, underlay=arguments.underlay, boot=services)
     try:
         if arguments.verb == "run":
-            cache = _cache(arguments) if services is not None else None
-            return _run(ExchangingKernel(enforcer, arguments.bgpd), arguments.root, services, cache)
+            boot = (
+                BootServer(services, Proxy(services, _cache(arguments), _say), _say) if services is not None else None
+            )
+            return _run(ExchangingKernel(enforcer, arguments.bgpd), arguments.root, boot)
         if arguments.verb == "show":
             _print(_shown(enforcer.observe()))
             return 0
@@ -128,13 +130,10 @@ def _cache(arguments: argparse.Namespace) -> ImageCache:
     return cache
 
 
-def _run(kernel: ExchangingKernel, root: str, services: BootServices | None, cache: ImageCache | None) -> int:
+def _run(kernel: ExchangingKernel, root: str, boot: BootServer | None) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    boot = None
-    if services is not None and cache is not None:
-        boot = BootServer(services, Proxy(services, cache, _say), _say)
     tools = Tools()
     card = CardWorker(lambda wanted: configure(wanted, tools), _say)
     follow(kernel, root, _say, stop, boot, card, watch_routes=kernel.watch)

@@ -109,23 +109,27 @@ class ExchangingKernel:
             return _unacknowledged(self._kernel.enforce(spec), Exchanged(False, "SpecUnreadable", words))
         enforced = self._kernel.enforce(learned.spec)
         self._told = learned.spec
-        not_kept = self._remember(exchange)
-        # Without any file an agent after this one would not know that bgpd has something to withdraw.
-        if not_kept is None or self._file.exists():
-            passing = [port.function for port in enforced.ports if port.state == "Tenant"]
-            try:
-                if trouble is None:
-                    exchange.announce(learned.spec, passing)
-                else:
-                    exchange.tell(learned.spec, passing)
-            except BgpdFailed as error:
-                trouble = trouble or _failed(error)
-            except ValueError as error:
-                trouble = trouble or Exchanged(False, "RoutesNotAnnounced", str(error))
-        trouble = trouble or not_kept
+        untold = self._pass_on(exchange, learned.spec, enforced, is_heard=trouble is None)
+        trouble = trouble or untold
         if trouble is not None:
             return _unacknowledged(enforced, trouble)
         return replace(enforced, exchanged=_standing(exchange, learned, spec.evpn))
+
+    def _pass_on(
+        self, exchange: Exchange, spec: DPUNetworkSpec, enforced: Enforced, *, is_heard: bool
+    ) -> Exchanged | None:
+        """Keep what was heard, and have bgpd announce what passes; what was in the way. `is_heard`: bgpd answers."""
+        not_kept = self._remember(exchange)
+        if not_kept is not None and not self._file.exists():
+            return not_kept  # an agent after this one would not know that bgpd has something to withdraw
+        passing = [port.function for port in enforced.ports if port.state == "Tenant"]
+        try:
+            (exchange.announce if is_heard else exchange.tell)(spec, passing)
+        except BgpdFailed as error:
+            return _failed(error)
+        except ValueError as error:
+            return Exchanged(False, "RoutesNotAnnounced", str(error))
+        return not_kept
 
     def watch(self, changed: Callable[[], object], stop: threading.Event) -> None:
         """Until `stop` is set, call `changed` when bgpd says something else than at the last look."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -23,57 +24,55 @@ def test_where_nobody_listens_bgpd_is_missing(tmp_path: Path) -> None:
             Bgpd(tmp_path).running()
 
 
-@pytest.mark.parametrize("drip", [b"", b"x"], ids=["says nothing", "says a byte now and then"])
-def test_one_that_does_not_come_to_an_end_is_waited_for_no_longer_than_was_asked(tmp_path: Path, drip: bytes) -> None:
+@contextmanager
+def serving(directory: Path, speak: Callable[[socket.socket, threading.Event], object]) -> Iterator[None]:
+    """Somebody who takes one session and speaks in it, until the event is set at the end."""
     with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(tmp_path / "bgpd.vty"))
+        server.bind(str(directory / "bgpd.vty"))
         server.listen()
         stop = threading.Event()
 
         def serve() -> None:
             session, _ = server.accept()
             with session, suppress(OSError):
-                while not stop.wait(0.05):
-                    if drip:
-                        session.send(drip)
+                speak(session, stop)
 
-        serving = threading.Thread(target=serve)
-        serving.start()
-        began = time.monotonic()
+        thread = threading.Thread(target=serve)
+        thread.start()
         try:
-            with pytest.raises(BgpdFailed):
-                Bgpd(tmp_path, patience_seconds=0.4).running()
+            yield
         finally:
-            waited = time.monotonic() - began
             stop.set()
-            serving.join()
-        assert waited < 3
+            thread.join()
+
+
+def waited_for(directory: Path, patience_seconds: float) -> float:
+    """Seconds until it was given up."""
+    began = time.monotonic()
+    with pytest.raises(BgpdFailed):
+        Bgpd(directory, patience_seconds=patience_seconds).running()
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize("drip", [b"", b"x"], ids=["says nothing", "says a byte now and then"])
+def test_one_that_does_not_come_to_an_end_is_waited_for_no_longer_than_was_asked(tmp_path: Path, drip: bytes) -> None:
+    def speak(session: socket.socket, stop: threading.Event) -> None:
+        while not stop.wait(0.05):
+            if drip:
+                session.send(drip)
+
+    with serving(tmp_path, speak):
+        assert waited_for(tmp_path, patience_seconds=0.4) < 3
 
 
 def test_a_byte_shortly_before_the_end_buys_no_time(tmp_path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(tmp_path / "bgpd.vty"))
-        server.listen()
-        stop = threading.Event()
+    def speak(session: socket.socket, stop: threading.Event) -> None:
+        stop.wait(1.5)
+        session.send(b"x")
+        stop.wait(10)
 
-        def serve() -> None:
-            session, _ = server.accept()
-            with session, suppress(OSError):
-                stop.wait(1.5)
-                session.send(b"x")
-                stop.wait(10)
-
-        serving = threading.Thread(target=serve)
-        serving.start()
-        began = time.monotonic()
-        try:
-            with pytest.raises(BgpdFailed):
-                Bgpd(tmp_path, patience_seconds=2).running()
-        finally:
-            waited = time.monotonic() - began
-            stop.set()
-            serving.join()
-        assert waited < 3
+    with serving(tmp_path, speak):
+        assert waited_for(tmp_path, patience_seconds=2) < 3
 
 
 def test_an_answer_that_is_no_json_has_failed_however_deep_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
