@@ -1,50 +1,31 @@
-"""The real stage-1 in a chroot, with its own busybox and signify, up to a verified root; its network is left out."""
+"""The real stage-1 in a chroot, with its own busybox and signify, up to verified layers; its network is left out."""
 
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 
-from provisioner.image.finished.manifest import File, Manifest, digest_of
-from provisioner.image.finished.sign import SecretKey
-from provisioner.image.finished.store import folder_name
 from tests.hostile_mirror import Behaviour, Mirrors, honest
+from tests.made_image import MadeImage
 
 BOUND_SECONDS = 120
+_KEEP_LAYERS = """
+mount_root() {
+    mkdir /verified
+    while read -r layer layer_digest layer_bytes path <&3; do
+        cp "$layers_folder/${path##*/}" "/verified/$layer"
+        echo "$layer" >>/verified/order
+    done 3<"$layers"
+}
+hand_over() { :; }
+"""
 
 
-@dataclass(frozen=True)
-class SignedImage:
-    """An image for the kernel that runs here, with a root of nothing in particular."""
-
-    manifest: bytes
-    signature: bytes
-    root: bytes
-
-    @property
-    def name(self) -> str:
-        return folder_name(digest_of(self.manifest))
-
-    def served(self, source: str) -> dict[tuple[str, str], Behaviour]:
-        """Honestly."""
-        files = {"manifest": self.manifest, "manifest.sig": self.signature, "root.squashfs": self.root}
-        return {(source, name): honest(body) for name, body in files.items()}
-
-
-def sign_image(root: bytes, root_file: File, kernel: str, key: SecretKey) -> SignedImage:
-    other = File("11" * 32, 1)
-    manifest = Manifest(
-        recipe="gpu-node",
-        distribution="debian-13",
-        architecture="x86_64",
-        kernel=other,
-        stage1=other,
-        root=root_file,
-        versions={"kernel": kernel},
-    ).encode()
-    return SignedImage(manifest, key.sign(manifest).encode(), root)
+def served(image: MadeImage, source: str) -> dict[tuple[str, str], Behaviour]:
+    """Honestly."""
+    return {(source, path.rpartition("/")[2]): honest(content) for path, content in image.served().items()}
 
 
 class Stage1:
@@ -55,7 +36,7 @@ class Stage1:
         library = tree / "lib/stage1"
         (library / "network.sh").write_text("bring_up_network() { echo interface=lo >/run/stage1/network; }\n")
         with (library / "handover.sh").open("a") as handover:
-            handover.write('mount_root() { cp "$squashfs" /verified; }\nhand_over() { :; }\n')
+            handover.write(_KEEP_LAYERS)
         fetch = (library / "fetch.sh").read_text()
         for name in ("window_seconds", "small_seconds"):
             fetch, count = re.subn(rf"^{name}=\d+$", f"{name}={windows}", fetch, flags=re.MULTILINE)
@@ -63,9 +44,9 @@ class Stage1:
         (library / "fetch.sh").write_text(fetch)
 
     def boot(
-        self, mirrors: Mirrors, image: SignedImage, *, attempts: int, least_rate: int, boot_host_first: bool = False
-    ) -> bytes | None:
-        """The root that it would mount after at most so many attempts; None if it never does."""
+        self, mirrors: Mirrors, image: MadeImage, *, attempts: int, least_rate: int, boot_host_first: bool = False
+    ) -> dict[str, bytes] | None:
+        """The layers that it would mount after at most so many attempts, from the bottom; None if it never does."""
         cache, boot_host = f"{mirrors.url}/cache/images", f"{mirrors.url}/images"
         words = {
             "server": "r01-u01",
@@ -86,7 +67,7 @@ class Stage1:
             f"for attempt in $(seq {attempts}); do /lib/stage1/attempt && exit 0; done; exit 1\n"
         )
         verified = self._tree / "verified"
-        verified.unlink(missing_ok=True)
+        shutil.rmtree(verified, ignore_errors=True)
         done = subprocess.run(
             ["unshare", "--mount", "--pid", "--fork", "--kill-child", "chroot", self._tree, "/bin/sh", "-c", script],
             env={"PATH": "/bin:/usr/bin:/sbin:/usr/sbin"},
@@ -97,7 +78,9 @@ class Stage1:
         )
         self.said = done.stdout + done.stderr
         assert done.returncode in (0, 1), self.said
-        return verified.read_bytes() if done.returncode == 0 else None
+        if done.returncode == 1:
+            return None
+        return {name: (verified / name).read_bytes() for name in (verified / "order").read_text().split()}
 
 
 def unpack_stage1(initramfs: Path, folder: Path) -> Path:
