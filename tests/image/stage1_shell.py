@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
-from tests.hostile_mirror import Behaviour, Mirrors, honest
-from tests.made_image import MadeImage
+from tests.hostile_mirror import LEAST_RATE, Behaviour, Mirrors, honest
+from tests.signed_image import SignedImage
 
 BOUND_SECONDS = 120
 _KEEP_LAYERS = """
@@ -23,9 +24,14 @@ hand_over() { :; }
 """
 
 
-def served(image: MadeImage, source: str) -> dict[tuple[str, str], Behaviour]:
+def served(image: SignedImage, source: str) -> dict[tuple[str, str], Behaviour]:
     """Honestly."""
     return {(source, path.rpartition("/")[2]): honest(content) for path, content in image.served().items()}
+
+
+def honest_sources(image: SignedImage) -> dict[tuple[str, str], Behaviour]:
+    """Until a test says otherwise."""
+    return served(image, "cache") | served(image, "boot host")
 
 
 class Stage1:
@@ -44,9 +50,18 @@ class Stage1:
         (library / "fetch.sh").write_text(fetch)
 
     def boot(
-        self, mirrors: Mirrors, image: MadeImage, *, attempts: int, least_rate: int, boot_host_first: bool = False
+        self,
+        mirrors: Mirrors,
+        image: SignedImage,
+        *,
+        attempts: int,
+        least_rate: int = LEAST_RATE,
+        boot_host_first: bool = False,
+        staged: Mapping[str, bytes] | None = None,
     ) -> dict[str, bytes] | None:
-        """The layers that it would mount after at most so many attempts, from the bottom; None if it never does."""
+        """The layers that it would mount after at most so many attempts, from the bottom; None if it never does.
+
+        `staged`: files that the initramfs has below /staged."""
         cache, boot_host = f"{mirrors.url}/cache/images", f"{mirrors.url}/images"
         words = {
             "server": "r01-u01",
@@ -61,6 +76,10 @@ class Stage1:
         (self._tree / "cmdline").write_text(
             " ".join(f"provisioner.{name}={value}" for name, value in words.items()) + "\n"
         )
+        shutil.rmtree(self._tree / "staged", ignore_errors=True)
+        for name, content in (staged or {}).items():
+            (self._tree / "staged").mkdir(exist_ok=True)
+            (self._tree / "staged" / name).write_bytes(content)
         script = (
             "mount -t proc proc /proc && mount -o bind /cmdline /proc/cmdline && mount -t tmpfs tmpfs /run && "
             "mkdir -p /run/stage1 && : >/dev/console || exit 9\n"
@@ -81,6 +100,24 @@ class Stage1:
         if done.returncode == 1:
             return None
         return {name: (verified / name).read_bytes() for name in (verified / "order").read_text().split()}
+
+    def read_manifest(self, manifest: bytes) -> str | None:
+        """The layers that it finds in a manifest which was verified; None if it refuses it, with `said`."""
+        (self._tree / "case").write_bytes(manifest)
+        script = (
+            "set -f; mkdir -p /run/stage1; for file in say arguments manifest layers; do . /lib/stage1/$file.sh; done\n"
+            "image=sha256-x manifest=/case layers=/case.layers; read_manifest && echo $root_bytes >>$layers\n"
+        )
+        done = subprocess.run(
+            ["chroot", self._tree, "/bin/sh", "-c", script],
+            env={"PATH": "/bin:/usr/bin:/sbin:/usr/sbin"},
+            capture_output=True,
+            text=True,
+            timeout=BOUND_SECONDS,
+            check=False,
+        )
+        self.said = done.stdout + done.stderr
+        return (self._tree / "case.layers").read_text() if done.returncode == 0 else None
 
 
 def unpack_stage1(initramfs: Path, folder: Path) -> Path:

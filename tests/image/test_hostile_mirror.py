@@ -5,22 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
-import time
 
 import pytest
 
-from provisioner.image.base import Base
-from provisioner.image.build import Request as BuildRequest
 from provisioner.image.finished.sign import SecretKey
-from provisioner.image.foreign import find_foreign
-from provisioner.image.inputs import base_fingerprint
-from provisioner.image.recipe import Recipe
-from provisioner.image.stage1 import pack_stage1
 from tests.hostile_mirror import (
     BEGUN,
     FALSE,
     FALSE_PARTS,
-    LEAST_RATE,
     LIES,
     ROOT,
     Behaviour,
@@ -35,61 +27,28 @@ from tests.hostile_mirror import (
     serving,
     truncating,
 )
-from tests.image.stage1_shell import Stage1, served, unpack_stage1
-from tests.made_image import MadeImage, layered_image, one_root_image
-from tests.tools import need_root
+from tests.image.stage1_shell import Stage1, honest_sources
+from tests.signed_image import SignedImage, layered_image
 
 BASE = hashlib.shake_256(b"base").digest(400_000)
 SITE = hashlib.shake_256(b"site").digest(50_000)
 
 
 @pytest.fixture(scope="module")
-def key() -> SecretKey:
-    return SecretKey.generate(lambda size: b"m" * size)
-
-
-@pytest.fixture(scope="module")
-def image(key: SecretKey) -> MadeImage:
+def image(stage1_key: SecretKey) -> SignedImage:
     """What goes wrong here goes wrong with the driver, which is neither the first layer nor the last."""
-    return layered_image({"base": BASE, "driver": ROOT, "site": SITE}, key=key, release=os.uname().release)
-
-
-@pytest.fixture(scope="module")
-def of_format_1(key: SecretKey) -> MadeImage:
-    return one_root_image(ROOT, key=key, release=os.uname().release)
-
-
-@pytest.fixture(scope="module")
-def stage1(
-    request: pytest.FixtureRequest,
-    request_of_tests: BuildRequest,
-    recipe: Recipe,
-    key: SecretKey,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Stage1:
-    need_root("enter a chroot")
-    folder = request_of_tests.cache / "base" / base_fingerprint(recipe, request_of_tests.choices)
-    if not folder.is_dir():
-        request.getfixturevalue("built")
-    work = tmp_path_factory.mktemp("stage1")
-    (work / "stage1.img").write_bytes(pack_stage1(recipe, Base(folder), key.public, find_foreign("x86_64")))
-    return Stage1(unpack_stage1(work / "stage1.img", work / "tree"), windows=4)
-
-
-def honest_sources(image: MadeImage) -> dict[tuple[str, str], Behaviour]:
-    """Until a test says otherwise."""
-    return served(image, "cache") | served(image, "boot host")
+    return layered_image({"base": BASE, "driver": ROOT, "site": SITE}, key=stage1_key, release=os.uname().release)
 
 
 @pytest.mark.parametrize("name", LIES)
 def test_whatever_the_cache_gives_for_a_layer_the_boot_host_gives_it(
-    stage1: Stage1, image: MadeImage, name: str
+    stage1: Stage1, image: SignedImage, name: str
 ) -> None:
     lie = LIES[name]
     behaviours = honest_sources(image)
     behaviours["cache", image.file("driver")] = lie.behaviour
     with serving(behaviours) as mirrors:
-        assert stage1.boot(mirrors, image, attempts=3, least_rate=LEAST_RATE) == image.layers, stage1.said
+        assert stage1.boot(mirrors, image, attempts=3) == image.layers, stage1.said
     assert any(lie.stage1 in message for message in mirrors.messages), mirrors.messages
     if lie.kept:
         assert mirrors.asked("boot host", image.file("driver"))[0] >= BEGUN, "what came is not fetched again"
@@ -106,18 +65,18 @@ SMALL_LIES: dict[str, tuple[str, Behaviour, str]] = {
 
 @pytest.mark.parametrize("name", SMALL_LIES)
 def test_whatever_the_cache_gives_for_a_manifest_the_boot_host_gives_the_image(
-    stage1: Stage1, image: MadeImage, name: str
+    stage1: Stage1, image: SignedImage, name: str
 ) -> None:
     file, behaviour, told = SMALL_LIES[name]
     behaviours = honest_sources(image) | {("cache", file): behaviour}
     with serving(behaviours) as mirrors:
-        assert stage1.boot(mirrors, image, attempts=3, least_rate=LEAST_RATE) == image.layers, stage1.said
+        assert stage1.boot(mirrors, image, attempts=3) == image.layers, stage1.said
     assert any(told in message for message in mirrors.messages), mirrors.messages
 
 
-def test_an_honest_cache_gives_all_and_the_boot_host_is_not_asked(stage1: Stage1, image: MadeImage) -> None:
+def test_an_honest_cache_gives_all_and_the_boot_host_is_not_asked(stage1: Stage1, image: SignedImage) -> None:
     with serving(honest_sources(image)) as mirrors:
-        assert stage1.boot(mirrors, image, attempts=1, least_rate=LEAST_RATE) == image.layers, stage1.said
+        assert stage1.boot(mirrors, image, attempts=1) == image.layers, stage1.said
     assert {request.source for request in mirrors.requests} == {"cache"}
     assert mirrors.messages == []
 
@@ -126,24 +85,24 @@ def without_ranges(body: bytes) -> Behaviour:
     return sends(reply(body))
 
 
-def test_a_source_without_ranges_gives_the_whole_after_another_was_cut(stage1: Stage1, image: MadeImage) -> None:
+def test_a_source_without_ranges_gives_the_whole_after_another_was_cut(stage1: Stage1, image: SignedImage) -> None:
     behaviours = honest_sources(image)
     behaviours["cache", image.file("driver")] = truncating(ROOT, BEGUN)
     behaviours["boot host", image.file("driver")] = without_ranges(ROOT)
     with serving(behaviours) as mirrors:
-        assert stage1.boot(mirrors, image, attempts=1, least_rate=LEAST_RATE) == image.layers, stage1.said
+        assert stage1.boot(mirrors, image, attempts=1) == image.layers, stage1.said
     assert len(mirrors.messages) == 1
 
 
 @pytest.mark.parametrize("begins", ["falsely", "falsely and slowly"])
 def test_a_false_beginning_is_thrown_away_with_the_right_end_behind_it(
-    stage1: Stage1, image: MadeImage, begins: str
+    stage1: Stage1, image: SignedImage, begins: str
 ) -> None:
     behaviours = honest_sources(image)
     begun = head(len(ROOT)) + FALSE[:BEGUN]
     behaviours["cache", image.file("driver")] = sends(begun) if begins == "falsely" else drips(begun)
     with serving(behaviours) as mirrors:
-        assert stage1.boot(mirrors, image, attempts=1, least_rate=LEAST_RATE) == image.layers, stage1.said
+        assert stage1.boot(mirrors, image, attempts=1) == image.layers, stage1.said
     first, second = mirrors.asked("boot host", image.file("driver"))
     assert first >= BEGUN
     assert second == 0
@@ -151,7 +110,7 @@ def test_a_false_beginning_is_thrown_away_with_the_right_end_behind_it(
 
 @pytest.mark.parametrize("liar", FALSE_PARTS)
 def test_an_answer_to_a_range_that_is_none_of_it_does_not_get_into_the_layer(
-    stage1: Stage1, image: MadeImage, liar: str
+    stage1: Stage1, image: SignedImage, liar: str
 ) -> None:
     """Here the boot host is cut at first, and the cache after it lies; stage-1 asks both once more."""
     cut_once: list[Request] = []
@@ -164,12 +123,12 @@ def test_an_answer_to_a_range_that_is_none_of_it_does_not_get_into_the_layer(
     behaviours["cache", image.file("driver")] = cut_first
     behaviours["boot host", image.file("driver")] = FALSE_PARTS[liar]
     with serving(behaviours) as mirrors:
-        assert stage1.boot(mirrors, image, attempts=3, least_rate=LEAST_RATE) == image.layers, stage1.said
+        assert stage1.boot(mirrors, image, attempts=3) == image.layers, stage1.said
     assert mirrors.asked("boot host", image.file("driver"))[0] == BEGUN
     assert len(mirrors.messages) == 2, mirrors.messages
 
 
-def test_where_every_source_is_slow_each_gives_a_part_in_turn(stage1: Stage1, image: MadeImage) -> None:
+def test_where_every_source_is_slow_each_gives_a_part_in_turn(stage1: Stage1, image: SignedImage) -> None:
     """A site whose links are slower than it says boots all the same."""
 
     def slowly(connection: socket.socket, request: Request) -> None:
@@ -181,12 +140,12 @@ def test_where_every_source_is_slow_each_gives_a_part_in_turn(stage1: Stage1, im
     behaviours = honest_sources(image)
     behaviours["cache", image.file("driver")] = behaviours["boot host", image.file("driver")] = slowly
     with serving(behaviours) as mirrors:
-        assert stage1.boot(mirrors, image, attempts=4, least_rate=LEAST_RATE) == image.layers, stage1.said
+        assert stage1.boot(mirrors, image, attempts=4) == image.layers, stage1.said
     starts = sorted(mirrors.asked("cache", image.file("driver")) + mirrors.asked("boot host", image.file("driver")))
     assert len(set(starts)) == len(starts), "nothing is fetched twice"
 
 
-def test_a_source_that_failed_is_asked_last_the_next_time(stage1: Stage1, image: MadeImage) -> None:
+def test_a_source_that_failed_is_asked_last_the_next_time(stage1: Stage1, image: SignedImage) -> None:
     asked: list[Request] = []
 
     def broken_at_first(connection: socket.socket, request: Request) -> None:
@@ -198,19 +157,19 @@ def test_a_source_that_failed_is_asked_last_the_next_time(stage1: Stage1, image:
     behaviours["boot host", image.file("driver")] = broken_at_first
     behaviours["cache", "manifest"] = sends(reply(b"", status="503 Service Unavailable"))
     with serving(behaviours) as mirrors:
-        assert stage1.boot(mirrors, image, attempts=4, least_rate=LEAST_RATE) == image.layers, stage1.said
+        assert stage1.boot(mirrors, image, attempts=4) == image.layers, stage1.said
     order = [request.source for request in mirrors.requests if request.file == "manifest"]
     assert order == ["cache", "boot host"] * 3
 
 
 def test_a_further_attempt_at_a_boot_begins_with_the_boot_host_and_has_the_cache_behind_it(
-    stage1: Stage1, image: MadeImage
+    stage1: Stage1, image: SignedImage
 ) -> None:
     for broken in ((), ("boot host",)):
         behaviours = honest_sources(image)
         for source in broken:
             del behaviours[source, "manifest"]
         with serving(behaviours) as mirrors:
-            assert stage1.boot(mirrors, image, attempts=1, least_rate=LEAST_RATE, boot_host_first=True) == image.layers
+            assert stage1.boot(mirrors, image, attempts=1, boot_host_first=True) == image.layers
         order = [request.source for request in mirrors.requests if request.file == "manifest"]
         assert order == (["boot host", "cache"] if broken else ["boot host"])

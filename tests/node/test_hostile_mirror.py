@@ -53,9 +53,7 @@ def mirrors() -> Iterator[Mirrors]:
 
 def fetch(mirrors: Mirrors, target: io.BytesIO, *, least_rate: int = LEAST_RATE) -> list[str]:
     sources = [f"{mirrors.url}/cache/images", f"{mirrors.url}/images"]
-    faults, _ = fetch_file(
-        sources, FILE, target, least_rate=least_rate, check=lambda: None, sleep=lambda seconds: None
-    )
+    faults, _ = fetch_file(sources, FILE, target, least_rate=least_rate, check=lambda: None, sleep=lambda seconds: None)
     return faults
 
 

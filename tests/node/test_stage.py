@@ -17,9 +17,9 @@ from provisioner.node.image import manifest
 from provisioner.node.image.initrd import after_layer, after_layers, before_layer, before_layers
 from provisioner.node.image.manifest import ImageError
 from provisioner.node.image.stage import FOLDER, RECORD, close_folder, hash_key, read_record, stage
-from tests.made_image import MadeImage, layered_image, one_root_image
 from tests.node.fake_image_store import FakeImageStore
 from tests.node.made_machine import make_machine, write
+from tests.signed_image import SignedImage, digest, layered_image, one_root_image
 from tests.tools import lab_tools
 
 KEY = SecretKey.generate(lambda size: b"k" * size)
@@ -31,12 +31,12 @@ IMAGE = layered_image(LAYERS, key=KEY, kernel=KERNEL, stage1=STAGE1, architectur
 OF_FORMAT_1 = one_root_image(BASE, key=KEY, kernel=KERNEL, stage1=STAGE1, architecture=MACHINE)
 
 
-def in_store(image: MadeImage) -> dict[str, bytes]:
+def in_store(image: SignedImage) -> dict[str, bytes]:
     """What the boot host has of it, by path."""
     return {f"/images/{path}": content for path, content in image.served().items()}
 
 
-def initrd_of(image: MadeImage, key: str) -> bytes:
+def initrd_of(image: SignedImage, key: str) -> bytes:
     """stage-1, and behind it all that is staged."""
     initrd = STAGE1 + before_layers(len(STAGE1), image.manifest, image.signature)
     for number, (name, content) in enumerate(image.layers.items()):
@@ -96,7 +96,7 @@ def root(tmp_path: Path, store: FakeImageStore) -> Path:
 
 @pytest.mark.parametrize("image", [IMAGE, OF_FORMAT_1], ids=["layers", "format 1"])
 def test_an_image_is_verified_put_behind_its_stage_1_and_loaded(
-    root: Path, store: FakeImageStore, image: MadeImage
+    root: Path, store: FakeImageStore, image: SignedImage
 ) -> None:
     store.files = in_store(image)
     kexec = FakeKexec()
@@ -282,6 +282,57 @@ def test_memory_that_becomes_short_while_fetching_ends_it(
     store.fault = a_job_starts
     assert "memory: 48 MiB available" in refusal(root, IMAGE.digest)
     assert starts(store, "kubelet") == []
+
+
+def let_run(root: Path, layers: dict[str, bytes]) -> None:
+    """As stage-1 leaves them; a file is in the place of each loop device."""
+    lines = []
+    for number, content in enumerate(layers.values()):
+        write(root, f"dev/loop{number}", "")
+        (root / f"dev/loop{number}").write_bytes(content)
+        lines.append(f"{digest(content)} {len(content)} /dev/loop{number}")
+    write(root, "run/provisioner/layers", "\n".join(lines) + "\n")
+
+
+def test_only_a_new_driver_is_fetched_when_all_else_runs_already(root: Path, store: FakeImageStore) -> None:
+    store.files = in_store(IMAGE)
+    let_run(root, {"base": BASE, "driver": b"the driver before", "kubelet": KUBELET, "site": SITE})
+    kexec = FakeKexec()
+    said = stage(str(root), IMAGE.digest, [], kexec.load)
+    assert kexec.initrd == initrd_of(IMAGE, key_in(kexec.initrd))
+    assert {layer: starts(store, layer) for layer in LAYERS} == {"base": [], "driver": [""], "kubelet": [], "site": []}
+    assert "3 of 4 layers were here, 1 MB fetched" in said
+
+
+def test_a_running_root_of_format_1_serves_a_staging_of_the_same_root(root: Path, store: FakeImageStore) -> None:
+    store.files = in_store(OF_FORMAT_1)
+    let_run(root, {"root": BASE})
+    kexec = FakeKexec()
+    said = stage(str(root), OF_FORMAT_1.digest, [], kexec.load)
+    assert kexec.initrd == initrd_of(OF_FORMAT_1, key_in(kexec.initrd))
+    assert "1 of 1 layers were here, 0 MB fetched" in said
+
+
+def test_a_device_that_does_not_hold_its_layer_is_told_of_and_the_layer_fetched(
+    root: Path, store: FakeImageStore
+) -> None:
+    store.files = in_store(IMAGE)
+    let_run(root, LAYERS)
+    (root / "dev/loop1").write_bytes(DRIVER[:-1] + bytes([DRIVER[-1] ^ 1]))
+    kexec = FakeKexec()
+    said = stage(str(root), IMAGE.digest, [], kexec.load)
+    assert kexec.initrd == initrd_of(IMAGE, key_in(kexec.initrd))
+    assert starts(store, "driver") == [""]
+    assert "3 of 4 layers were here, 1 MB fetched; " in said
+    assert "/dev/loop1: layer driver is altered" in said
+
+
+def test_an_image_all_of_which_runs_already_still_needs_its_signature(root: Path, store: FakeImageStore) -> None:
+    forger = SecretKey(KEY.number, SecretKey.generate(lambda size: b"f" * size).seed)
+    forged = layered_image(LAYERS, key=forger, kernel=KERNEL, stage1=STAGE1, architecture=MACHINE)
+    store.files = in_store(forged)
+    let_run(root, LAYERS)
+    assert "not signed by the key of the running image" in refusal(root, forged.digest)
 
 
 def test_a_store_that_has_no_such_image_is_named(root: Path, store: FakeImageStore) -> None:

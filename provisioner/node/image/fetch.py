@@ -154,7 +154,7 @@ class Part:
             self._too_long = bool(answer.read(1))
 
     def copy_from(self, device: BinaryIO, check: Callable[[], None]) -> None:
-        """The whole from a device that should begin with it, hashed on the way. Raises: what reading and `check` raise."""
+        """The whole from a device that should begin with it. Raises: what reading and `check` raise."""
         self.discard()
         checked = 0
         while piece := device.read(min(CHUNK_BYTES, self._wanted.size_bytes - self.have)):

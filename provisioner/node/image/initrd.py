@@ -1,4 +1,4 @@
-"""The initramfs of the next kernel: the image's stage-1, and behind it an archive with manifest, layers and request key.
+"""The initramfs of the next kernel: the image's stage-1, behind it an archive with manifest, layers and request key.
 
 The next stage-1 finds each layer below /staged, by the name that it has in a source, and mounts it where it lies. It is
 written from the beginning to the end, so that each layer comes into its place, and a fetch that was cut goes on there.

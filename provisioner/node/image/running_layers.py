@@ -1,6 +1,6 @@
 """The layers of the running root. One that the next image has, too, is copied from memory instead of being fetched.
 
-Nothing here is believed: stage-1 has said which block device holds which layer, and the hash says it of what was copied.
+Nothing here is believed: stage-1 said which device holds which layer, and the hash says what it was that was copied.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where the files of one image come from: the layers that run already from this machine, all else from image sources."""
+"""Where the files of one image come from: layers that run already from this machine, all else from image sources."""
 
 from __future__ import annotations
 

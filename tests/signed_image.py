@@ -14,8 +14,8 @@ def digest(content: bytes) -> str:
 
 
 @dataclass(frozen=True)
-class MadeImage:
-    """`files`: kernel, stage-1 and layers, by their paths below a source. `layers`: contents by name, from the bottom."""
+class SignedImage:
+    """`files`: kernel, stage-1 and layers, by their paths below a source. `layers`: contents by name, bottom first."""
 
     manifest: bytes
     signature: bytes
@@ -55,10 +55,12 @@ def head(first: str, architecture: str, kernel: bytes, stage1: bytes) -> list[st
     return [*made, line("kernel", kernel), line("stage1", stage1)]
 
 
-def sign_lines(lines: list[str], layers: Mapping[str, bytes], files: Mapping[str, bytes], key: SecretKey) -> MadeImage:
+def sign_lines(
+    lines: list[str], layers: Mapping[str, bytes], files: Mapping[str, bytes], key: SecretKey
+) -> SignedImage:
     """An image with just this manifest."""
     manifest = ("\n".join(lines) + "\n").encode()
-    return MadeImage(manifest, key.sign(manifest).encode(), layers, files)
+    return SignedImage(manifest, key.sign(manifest).encode(), layers, files)
 
 
 def layered_image(
@@ -69,7 +71,7 @@ def layered_image(
     stage1: bytes = b"stage1",
     architecture: str = "x86_64",
     release: str = "6.12",
-) -> MadeImage:
+) -> SignedImage:
     """Format 2: every part lies in the store by its own digest. Documents are signed, too, and nobody's to fetch."""
     lines = head("provisioner-image 2", architecture, kernel, stage1)
     lines += [line(f"layer.{name}", content) for name, content in layers.items()]
@@ -86,11 +88,11 @@ def one_root_image(
     stage1: bytes = b"stage1",
     architecture: str = "x86_64",
     release: str = "6.12",
-) -> MadeImage:
+) -> SignedImage:
     """Format 1: three files in the image's own folder."""
     lines = head("provisioner-image 1", architecture, kernel, stage1)
     lines += [line("root", root), "kernel-arguments quiet", f"version.kernel {release}"]
     image = sign_lines(lines, {"root": root}, {}, key)
     named = {"vmlinuz": kernel, "stage1.img": stage1, "root.squashfs": root}
     files = {f"{image.name}/{name}": content for name, content in named.items()}
-    return MadeImage(image.manifest, image.signature, image.layers, files)
+    return SignedImage(image.manifest, image.signature, image.layers, files)
