@@ -1,4 +1,4 @@
-"""The layers of a root in the real stage-1: what a manifest may say of them, and what is kept when one of them fails."""
+"""The layers of a root in the real stage-1: what a manifest may say of them, and what is kept when one fails."""
 
 from __future__ import annotations
 

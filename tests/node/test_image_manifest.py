@@ -45,17 +45,15 @@ def test_a_line_that_a_shell_might_read_otherwise_is_refused(text: str) -> None:
 def test_files_of_format_2_lie_by_their_digests_and_those_of_format_1_in_the_images_folder() -> None:
     image = layered_image({"base": b"base", "driver": b"driver"}, key=KEY, kernel=b"kernel", stage1=b"stage1")
     contents = read_manifest(image.manifest, image.digest, "x86_64")
-    files = (contents.kernel, contents.stage1, *contents.layers)
-    assert [file.path for file in files] == [
+    assert [file.path for file in contents.files] == [
         f"parts/sha256-{digest(content)}" for content in (b"kernel", b"stage1", b"base", b"driver")
     ]
-    assert [file.staged for file in contents.layers] == [f"sha256-{digest(b'base')}", f"sha256-{digest(b'driver')}"]
+    assert [file.file_name for file in contents.layers] == [f"sha256-{digest(b'base')}", f"sha256-{digest(b'driver')}"]
     assert contents.size_bytes == len(b"kernelstage1basedriver")
 
     image = one_root_image(b"root", key=KEY)
     contents = read_manifest(image.manifest, image.digest, "x86_64")
-    files = (contents.kernel, contents.stage1, *contents.layers)
-    assert [file.path for file in files] == [
+    assert [file.path for file in contents.files] == [
         f"{image.name}/{name}" for name in ("vmlinuz", "stage1.img", "root.squashfs")
     ]
-    assert [file.staged for file in contents.layers] == ["root.squashfs"]
+    assert [file.file_name for file in contents.layers] == ["root.squashfs"]

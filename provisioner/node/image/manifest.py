@@ -26,8 +26,8 @@ class ImageError(Exception):
 
 
 class ImageFile:
-    """One file of the image. `name`: for people; `path`: below a source; `staged`: the name under which the next
-    stage-1 looks for it."""
+    """One file of the image. `name`: for people; `path`: below a source, and its last part also below the next
+    stage-1's /staged."""
 
     def __init__(self, name: str, path: str, sha256: str, size_bytes: int) -> None:
         self.name = name
@@ -36,7 +36,7 @@ class ImageFile:
         self.size_bytes = size_bytes
 
     @property
-    def staged(self) -> str:
+    def file_name(self) -> str:
         return self.path.rpartition("/")[2]
 
 
@@ -49,8 +49,12 @@ class ImageContents:
         self.layers = layers
 
     @property
+    def files(self) -> tuple[ImageFile, ...]:
+        return (self.kernel, self.stage1, *self.layers)
+
+    @property
     def size_bytes(self) -> int:
-        return sum(file.size_bytes for file in (self.kernel, self.stage1, *self.layers))
+        return sum(file.size_bytes for file in self.files)
 
 
 def read_manifest(manifest: bytes, image_digest: str, machine: str) -> ImageContents:
