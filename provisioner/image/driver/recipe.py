@@ -64,15 +64,6 @@ class Licence:
     packages: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class User:
-    """A system user that the driver's daemons run as."""
-
-    reason: str
-    name: str
-    number: int
-
-
 @dataclass(frozen=True, kw_only=True)
 class Source:
     """Modules to be compiled: package, the archive in it, and the folder in that where `make` is called."""
@@ -126,7 +117,6 @@ class DriverRecipe:
     clear_setuid: tuple[Group, ...]
     options: tuple[ModuleOptions, ...]
     blacklist: tuple[Group, ...]
-    users: tuple[User, ...]
     enable: tuple[tuple[str, Group], ...]
     """Units by the target that starts them."""
     licences: tuple[Licence, ...]
@@ -169,9 +159,6 @@ def parse_driver(table: Table) -> DriverRecipe:
             for each in table.tables("options")
         ),
         blacklist=table.groups("blacklist", "reason", "modules"),
-        users=tuple(
-            User(each.reason("reason"), each.text("name"), each.number("number")) for each in table.tables("users")
-        ),
         enable=tuple(
             (each.text("target"), Group(each.reason("purpose"), each.texts("units"))) for each in table.tables("enable")
         ),
