@@ -15,7 +15,7 @@ from provisioner.image.tables import names_of
 
 _HERE = Path(__file__).parent
 _CODE_BESIDE = ("command.py", "foreign.py", "modules.py", "plan.py", "tables.py")
-_COMPILING_CODE = ("compile.py", "plan.py", "recipe.py")
+_COMPILING_CODE = ("compile.py", "plan.py")
 
 
 def driver_fingerprint(recipe: Recipe, choices: Choices, base: str, certificate: bytes | None) -> str:
