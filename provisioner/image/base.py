@@ -115,11 +115,12 @@ def _unpack_beside(base: Base, choices: Choices, work: Path) -> None:
     wanted = set(choices.distribution.stage1_packages)
     described = records.read_installed(base.root)
     for package in sorted((base.root / DEBS).glob("*.deb")):
-        target = base.stage1_packages if package.name.split("_", 1)[0] in wanted else work / "kernel-packages"
+        part = "stage1" if package.name.split("_", 1)[0] in wanted else "kernel"
+        target = base.stage1_packages if part == "stage1" else work / "kernel-packages"
         damaged = "the download is damaged; build again with --force"
         control = run(["dpkg-deb", "--field", str(package)], hint=damaged).decode()
         names = run(["dpkg-deb", "--vextract", str(package), str(target)], hint=damaged).decode().splitlines()
-        described = described.joined(records.describe_package(control, target, names))
+        described = described.joined(records.describe_package(control, target, names, part))
     # Now, because the recipe removes documentation and dpkg's lists from the root.
     (work / "packages.json").write_text(records.encode(described))
     shutil.rmtree(base.root / DEBS)

@@ -23,7 +23,7 @@ class GateRequest:
     each layer, by the same names. `files`: digest and size of every part, as the manifest names them (`kernel`,
     `stage1`, `layer.base`…; `root` for an image of one layer). `versions` are the manifest's. `records`: packages of
     all layers and the kernel. `previous`: the document `sizes` of the image that was built before, None if there is
-    none. `purposes`: package → why the recipe has it.
+    none. `purposes`: package that the recipe names → why.
     """
 
     recipe: str

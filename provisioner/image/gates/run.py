@@ -29,6 +29,7 @@ from provisioner.image.gates.modules import (
     probe_modules,
     read_modules,
 )
+from provisioner.image.gates.packages.purposes import purposes
 from provisioner.image.gates.paths import check_paths
 from provisioner.image.gates.privileges import check_privileges
 from provisioner.image.gates.read.components import OWN, components
@@ -98,6 +99,7 @@ def measure(request: GateRequest, tree: Tree, packed: Mapping[str, Squashfs], ow
     versions |= {
         entry.go.main.path: entry.go.main.version for entry in tree.files() if entry.go is not None and entry.go.main
     }
+    why = purposes(request.records.packages, request.purposes) if request.purposes else {}
     sums: dict[tuple[str, str], list[int]] = {}
     for layer, squashfs in packed.items():
         for file in squashfs.files:
@@ -113,7 +115,7 @@ def measure(request: GateRequest, tree: Tree, packed: Mapping[str, Squashfs], ow
             layer=layer,
             name=name,
             version=versions.get(name, provisioner.__version__ if name == OWN else ""),
-            purpose=request.purposes.get(name, ""),
+            purpose=why.get(name, ""),
             files=files,
             unpacked_bytes=unpacked,
             packed_bytes=inside,
@@ -142,6 +144,9 @@ def _contents(request: GateRequest, tree: Tree, owners: Mapping[str, str]) -> Co
             part = layer if layer in request.files else f"layer.{layer}"
             placed.setdefault(owner, set()).add(part)
             placed.setdefault(path, set()).add(part)
+    for package in request.records.packages:
+        if package.unpacked_for in request.files:
+            placed.setdefault(package.name, set()).add(package.unpacked_for)
     names = {package.name for package in request.records.packages}
     programs = {entry.path: entry.go for entry in tree.files() if entry.go is not None}
     return Contents(
@@ -151,7 +156,7 @@ def _contents(request: GateRequest, tree: Tree, owners: Mapping[str, str]) -> Co
         epoch=request.source_date_epoch,
         version=provisioner.__version__,
         parts=request.files,
-        packages=request.records.packages,
+        packages=tuple(package for package in request.records.packages if package.name in placed),
         placed={name: tuple(sorted(parts)) for name, parts in placed.items()},
         programs=programs,
         program_digests={path: tree.entries[path].sha256 for path in programs},

@@ -31,6 +31,8 @@ _WITH_OWN_VERSION: Final = (
     "libnvidia-egl-gbm",
     "libnvidia-egl-wayland",
 )
+_FIRST: Final = "kernel module nvidia"
+"""The one that the others of the driver depend on."""
 
 
 @dataclass(frozen=True)
@@ -103,13 +105,13 @@ def driver_versions(
 
 
 def check_driver(told: Iterable[Told], manifest: Mapping[str, str]) -> Iterator[Failure]:
-    """All have the version of the kernel module (without one: of the most), and the manifest's `driver` is that."""
+    """All have the version of the module `nvidia` (without it: that of most), and the manifest's `driver` is that."""
     parts = list(told)
     if not parts:
         return
-    modules = [each.version for each in parts if each.part.startswith("kernel module")]
-    versions = modules or [each.version for each in parts if each.version]
-    expected = max(sorted(set(versions)), key=versions.count) if versions else ""
+    modules = {each.part: each.version for each in parts if each.part.startswith("kernel module")}
+    versions = list(modules.values()) or [each.version for each in parts if each.version]
+    expected = modules.get(_FIRST) or (max(sorted(set(versions)), key=versions.count) if versions else "")
     for each in parts:
         if each.version != expected or not each.version:
             yield Failure(

@@ -22,6 +22,7 @@ class InstalledPackage:
     `source_version` differs from `version` where only the binary was built again. `licence_files` are digests (SHA-256,
     hexadecimal) of its copyright texts, `files` its paths relative to the root, before anything was trimmed.
     `built_using`: what is linked into it, as `<source> <version>`. `depends`: names, alternatives among them.
+    `unpacked_for`: a part of the image (`kernel`, `stage1`) for which it was unpacked, and not installed in the root.
     """
 
     name: str
@@ -33,6 +34,7 @@ class InstalledPackage:
     files: tuple[str, ...] = ()
     built_using: tuple[str, ...] = ()
     depends: tuple[str, ...] = ()
+    unpacked_for: str = ""
 
 
 def read_paragraphs(text: str) -> list[dict[str, str]]:

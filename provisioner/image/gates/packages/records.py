@@ -61,13 +61,15 @@ def read_installed(root: Path) -> Records:
     return Records(tuple(packages), texts, common)
 
 
-def describe_package(control: str, tree: Path, names: Iterable[str]) -> Records:
+def describe_package(control: str, tree: Path, names: Iterable[str], unpacked_for: str = "") -> Records:
     """Of one package that was unpacked into `tree`: what `dpkg-deb --field` and `dpkg-deb --vextract` wrote.
 
+    `unpacked_for`: the part of the image that takes of it, if that is no layer.
     Raises: Refused if that is no control file.
     """
     (paragraph,) = read_paragraphs(control)[:1] or [{}]
     package, texts = _described(package_of(paragraph), tree, names)
+    package = dataclasses.replace(package, unpacked_for=unpacked_for)
     return Records((package,), texts)
 
 

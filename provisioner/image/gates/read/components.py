@@ -16,7 +16,7 @@ _MODULES: Final = "usr/lib/modules/"
 
 
 def components(tree: Tree, packages: Iterable[InstalledPackage]) -> dict[str, str]:
-    """Path of each file → name of what it belongs to: a package's name, a Go module's path, `provisioner`, `recipe`.
+    """Path of each file or link → what it belongs to: name of a package, path of a Go module, `provisioner`, `recipe`.
 
     Byte-code belongs to its source's package, a list of modules to the kernel's.
     """
@@ -25,7 +25,11 @@ def components(tree: Tree, packages: Iterable[InstalledPackage]) -> dict[str, st
         owners.update(dict.fromkeys(package.files, package.name))
     kernels = [owners[path] for path in owners if path.startswith(_MODULES) and path.endswith(".ko")]
     kernel = max(sorted(set(kernels)), key=kernels.count) if kernels else RECIPE
-    return {entry.path: _component(entry, owners, kernel) for entry in tree.files()}
+    return {
+        entry.path: _component(entry, owners, kernel)
+        for entry in tree.entries.values()
+        if entry.kind in ("file", "link")
+    }
 
 
 def _component(entry: Entry, owners: Mapping[str, str], kernel: str) -> str:

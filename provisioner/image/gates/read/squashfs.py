@@ -219,9 +219,10 @@ def _packed(
         inode = inodes[number]
         is_file = inode.kind in (_FILE, _LONG_FILE)
         packed = 0
-        if is_file and inode.blocks and (-1, inode.start) not in counted:
+        inside = sum(size % _UNPACKED_BLOCK for size in inode.blocks)  # none of a file that is one hole
+        if inside and (-1, inode.start) not in counted:
             counted.add((-1, inode.start))
-            packed += sum(size % _UNPACKED_BLOCK for size in inode.blocks)
+            packed += inside
         if inode.fragment != _NO_FRAGMENT and (inode.fragment, inode.offset) not in counted:
             counted.add((inode.fragment, inode.offset))
             whole = sum(tails[inode.fragment].values())
