@@ -86,7 +86,7 @@ def decode(text: str) -> Records:
 
 def path_in_root(name: str) -> str:
     """`/lib/modules/6.12/a.ko.xz` → `usr/lib/modules/6.12/a.ko`: as it lies in a root: /usr merged, modules plain."""
-    path = name.removeprefix(".").strip("/")
+    path = "/".join(part for part in name.split("/") if part not in ("", "."))
     first, _, rest = path.partition("/")
     if first in _MERGED and rest:
         path = f"usr/{path}"
