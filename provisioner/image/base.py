@@ -16,6 +16,7 @@ from typing import Final
 from provisioner.api.errors import NeedsHuman
 from provisioner.image.command import clean_environment, run
 from provisioner.image.foreign import Foreign
+from provisioner.image.gates.packages import records
 from provisioner.image.modules import KernelModules, Module, render_aliases, render_dependencies
 from provisioner.image.plan import DEBS, KEYRINGS, Choices, bootstrap_command
 from provisioner.image.recipe import Recipe
@@ -55,6 +56,11 @@ class Base:
     @property
     def kernel(self) -> Path:
         return self.folder / "vmlinuz"
+
+    @property
+    def packages(self) -> records.Records:
+        """What the packages of root, kernel and stage-1 say of themselves: licences, and whose each file is."""
+        return records.decode((self.folder / "packages.json").read_text())
 
     @property
     def versions(self) -> dict[str, str]:
@@ -107,12 +113,16 @@ def _check_keyring(choices: Choices) -> None:
 
 def _unpack_beside(base: Base, choices: Choices, work: Path) -> None:
     wanted = set(choices.distribution.stage1_packages)
+    described = records.read_installed(base.root)
     for package in sorted((base.root / DEBS).glob("*.deb")):
-        target = base.stage1_packages if package.name.split("_", 1)[0] in wanted else work / "kernel-packages"
-        run(
-            ["dpkg-deb", "--extract", str(package), str(target)],
-            hint="the download is damaged; build again with --force",
-        )
+        part = "stage1" if package.name.split("_", 1)[0] in wanted else "kernel"
+        target = base.stage1_packages if part == "stage1" else work / "kernel-packages"
+        damaged = "the download is damaged; build again with --force"
+        control = run(["dpkg-deb", "--field", str(package)], hint=damaged).decode()
+        names = run(["dpkg-deb", "--vextract", str(package), str(target)], hint=damaged).decode().splitlines()
+        described = described.joined(records.describe_package(control, target, names, part))
+    # Now, because the recipe removes documentation and dpkg's lists from the root.
+    (work / "packages.json").write_text(records.encode(described))
     shutil.rmtree(base.root / DEBS)
 
 

@@ -11,7 +11,17 @@ from provisioner.image.plan import Choices
 from provisioner.image.recipe import Recipe
 from provisioner.image.root import Ingredients, agent_files
 
-_BASE_CODE = ("base.py", "command.py", "foreign.py", "modules.py", "plan.py", "recipe.py", "tables.py")
+_BASE_CODE = (
+    "base.py",
+    "command.py",
+    "foreign.py",
+    "gates/packages/installed.py",
+    "gates/packages/records.py",
+    "modules.py",
+    "plan.py",
+    "recipe.py",
+    "tables.py",
+)
 _HERE = Path(__file__).parent
 
 

@@ -137,8 +137,18 @@ class GateRules:
     allowed_setuid: tuple[Group, ...]
     """Patterns of paths that may be set-uid or set-gid; any other is a failure."""
     allowed_missing_libraries: tuple[Group, ...]
-    """Sonames that a program or library may need though no layer has them."""
+    """Sonames, or `path: soname`, that a program or library may need though no layer has them."""
     agree: tuple[Group, ...]
+    allowed_world_writable: tuple[Group, ...]
+    allowed_missing_firmware: tuple[Group, ...]
+    """Patterns of files below usr/lib/firmware that a module names and the image lacks."""
+    allowed_missing_symbols: tuple[Group, ...]
+    allowed_public_keys: tuple[Group, ...]
+    """Patterns of paths of files that look like a secret, and are public."""
+    allowed_leftovers: tuple[Group, ...]
+    """Patterns of paths of caches, logs and the like that must stay."""
+    allowed_vulnerabilities: tuple[Group, ...]
+    """Identifiers that are accepted; the reason begins with the day until which: `until 2027-01-31: `."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,6 +267,12 @@ def _gates(table: Table) -> GateRules:
         allowed_setuid=table.groups("allow-setuid", "reason", "paths"),
         allowed_missing_libraries=table.groups("allow-missing-libraries", "reason", "sonames"),
         agree=table.groups("agree", "reason", "versions"),
+        allowed_world_writable=table.groups("allow-world-writable", "reason", "paths"),
+        allowed_missing_firmware=table.groups("allow-missing-firmware", "reason", "files"),
+        allowed_missing_symbols=table.groups("allow-missing-symbols", "reason", "symbols"),
+        allowed_public_keys=table.groups("allow-public-keys", "reason", "paths"),
+        allowed_leftovers=table.groups("allow-leftovers", "reason", "paths"),
+        allowed_vulnerabilities=table.groups("allow-vulnerabilities", "reason", "identifiers"),
     )
 
 

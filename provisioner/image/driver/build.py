@@ -6,7 +6,7 @@ import fcntl
 import json
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,13 +18,16 @@ from provisioner.image.driver.compile import compile_modules
 from provisioner.image.driver.fingerprint import modules_fingerprint, tools_fingerprint
 from provisioner.image.driver.layer import index, install_files
 from provisioner.image.driver.modinfo import read_modinfo
-from provisioner.image.driver.obtain import Obtained, extract, obtain
-from provisioner.image.driver.packages import InstalledPackage, read_package, upstream
+from provisioner.image.driver.obtain import Obtained, obtain
+from provisioner.image.driver.packages import Terms, terms_of, unpack, upstream, with_files
 from provisioner.image.driver.plan import Wanted
 from provisioner.image.driver.recipe import DriverRecipe
 from provisioner.image.driver.sign import ModuleKey, split, verify_module
 from provisioner.image.driver.trim import clear_setuid, firmware_rules, keep, lay_out, must_have_targets
 from provisioner.image.foreign import Foreign
+from provisioner.image.gates.packages import records
+from provisioner.image.gates.packages.installed import InstalledPackage
+from provisioner.image.gates.packages.records import Records
 from provisioner.image.modules import KernelModules
 from provisioner.image.plan import Choices
 from provisioner.image.recipe import Recipe
@@ -33,6 +36,7 @@ from provisioner.image.tables import names_of
 _KEPT = 3
 """Of each kind: a chroot with packages is some 400 MB, a layer 150 MB."""
 _FABRIC_MANAGER = "nvidia-fabricmanager"
+_ONLY_COMPILED_WITH = ("linux-headers-", "linux-kbuild-")
 
 
 @dataclass(frozen=True)
@@ -53,9 +57,18 @@ class DriverTree:
         return loaded
 
     @property
+    def records(self) -> Records:
+        """For the bill of materials: the base's package manager knows of none of these packages."""
+        return records.decode((self.folder / "packages.json").read_text())
+
+    @property
     def packages(self) -> tuple[InstalledPackage, ...]:
-        """For the bill of materials; the base's package manager knows of none of them."""
-        return tuple(InstalledPackage(**each) for each in json.loads((self.folder / "packages.json").read_text()))
+        return self.records.packages
+
+    @property
+    def terms(self) -> tuple[Terms, ...]:
+        """Under what each package may be passed on."""
+        return tuple(Terms(**each) for each in json.loads((self.folder / "terms.json").read_text()))
 
 
 def build_driver(
@@ -89,9 +102,9 @@ def build_driver(
         work = folder.with_name(folder.name + ".partial")
         shutil.rmtree(work, ignore_errors=True)
         (work / "root").mkdir(parents=True)
-        laid_out = _lay_out(obtained, wanted, work)
+        laid_out, described = _lay_out(obtained, wanted, work)
         modules = _modules(recipe, recipe.driver, wanted, obtained, laid_out, cache, foreign)
-        _fill(recipe.driver, wanted, obtained, modules, module_key, laid_out, work)
+        _fill(recipe.driver, wanted, described, modules, module_key, laid_out, work)
         install_files(recipe.driver, recipe.driver_trees, work / "root", base.root)
         environment = clean_environment(recipe.source_date_epoch)
         index(work / "root", base.root, wanted.release, foreign, environment, work / "merged")
@@ -104,19 +117,20 @@ def build_driver(
     return DriverTree(folder)
 
 
-def _lay_out(obtained: Obtained, wanted: Wanted, work: Path) -> Path:
-    """All packages but those that are only compiled from, each file where it belongs."""
+def _lay_out(obtained: Obtained, wanted: Wanted, work: Path) -> tuple[Path, Records]:
+    """All packages but those that are only compiled from, each file where it belongs; and what packages they are."""
     unpacked, laid_out = work / "unpacked", work / "laid-out"
     compiled = wanted.source.source.package if wanted.source.source else None
+    described = Records()
     for name, file in obtained.packages():
-        if not name.startswith(("linux-headers-", "linux-kbuild-")):
-            # One after the other: two packages may have the same folder, but no file in common.
-            extract(file, unpacked / name)
-            if name == compiled:
-                shutil.rmtree(unpacked / name / "usr/src", ignore_errors=True)
-            lay_out(unpacked / name, wanted.source.move, laid_out)
+        if name.startswith(_ONLY_COMPILED_WITH):
+            continue
+        described = described.joined(unpack(file, unpacked / name, wanted.source.move))
+        if name == compiled:
+            shutil.rmtree(unpacked / name / "usr/src", ignore_errors=True)
+        lay_out(unpacked / name, wanted.source.move, laid_out)
     shutil.rmtree(unpacked)
-    return laid_out
+    return laid_out, described
 
 
 def _modules(
@@ -156,7 +170,7 @@ def _modules(
 def _fill(
     driver: DriverRecipe,
     wanted: Wanted,
-    obtained: Obtained,
+    described: Records,
     modules: Mapping[str, bytes],
     module_key: ModuleKey | None,
     laid_out: Path,
@@ -176,18 +190,18 @@ def _fill(
             module, signer = module_key.sign(content), module_key.fingerprint
             verify_module(module, module_key.certificate)
         (folder / f"{name}.ko").write_bytes(module)
-    packages = [
-        read_package(file, driver.licences, root)
-        for name, file in obtained.packages()
-        if not name.startswith(("linux-headers-", "linux-kbuild-"))
-    ]
-    versions = observe_versions(modules, root, packages) | {"driver-signer": signer}
+    if wanted.source.source is not None:
+        files = [file.relative_to(root).as_posix() for file in folder.iterdir()]
+        described = with_files(described, wanted.source.source.package, files)
+    versions = observe_versions(modules, root, described.packages) | {"driver-signer": signer}
     check_versions(versions, wanted.source.version, wanted.release)
+    terms = terms_of(described, driver.licences)
     (work / "versions.json").write_text(json.dumps(versions, sort_keys=True, indent=1))
-    (work / "packages.json").write_text(json.dumps([asdict(each) for each in packages], indent=1))
+    (work / "packages.json").write_text(records.encode(described))
+    (work / "terms.json").write_text(json.dumps([asdict(each) for each in terms], indent=1))
 
 
-def observe_versions(modules: Mapping[str, bytes], root: Path, packages: list[InstalledPackage]) -> dict[str, str]:
+def observe_versions(modules: Mapping[str, bytes], root: Path, packages: Iterable[InstalledPackage]) -> dict[str, str]:
     """What modules, firmware and libraries say of themselves; of several that differ, all, so that it is seen."""
     infos = [read_modinfo(module) for module in modules.values()]
     libraries = [

@@ -10,7 +10,8 @@ from pathlib import Path
 from provisioner.api.errors import NeedsHuman
 from provisioner.api.server import Architecture
 from provisioner.image.command import run
-from provisioner.image.driver.obtain import Obtained, extract
+from provisioner.image.driver.obtain import Obtained
+from provisioner.image.driver.packages import unpack
 from provisioner.image.driver.plan import COMPILED, compile_command, compile_environment
 from provisioner.image.driver.recipe import Replacement, Source
 from provisioner.image.foreign import Foreign
@@ -75,7 +76,7 @@ def unpack_headers(obtained: Obtained, release: str, architecture: Architecture)
     """
     for name, file in obtained.packages():
         if name.startswith(("linux-headers-", "linux-kbuild-")):
-            extract(file, obtained.chroot)
+            unpack(file, obtained.chroot)
     modules = obtained.chroot / "usr/lib/modules" / release
     found = {}
     for what, link in (("sources", "source"), ("output", "build")):
@@ -89,7 +90,7 @@ def unpack_headers(obtained: Obtained, release: str, architecture: Architecture)
 
 
 def _unpack_source(obtained: Obtained, source: Source, place: Path) -> None:
-    extract(obtained.package(source.package), place / "package")
+    unpack(obtained.package(source.package), place / "package")
     run(
         ["tar", "--extract", "--no-same-owner", f"--file={place / 'package' / source.archive}", f"--directory={place}"],
         hint="correct source.archive of the recipe",

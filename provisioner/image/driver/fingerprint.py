@@ -14,7 +14,15 @@ from provisioner.image.recipe import Recipe
 from provisioner.image.tables import names_of
 
 _HERE = Path(__file__).parent
-_CODE_BESIDE = ("command.py", "foreign.py", "modules.py", "plan.py", "tables.py")
+_CODE_BESIDE = (
+    "command.py",
+    "foreign.py",
+    "gates/packages/installed.py",
+    "gates/packages/records.py",
+    "modules.py",
+    "plan.py",
+    "tables.py",
+)
 _COMPILING_CODE = ("compile.py", "plan.py")
 
 

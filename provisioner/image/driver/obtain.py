@@ -57,12 +57,3 @@ def obtain(wanted: Wanted, source_date_epoch: int, folder: Path, foreign: Foreig
     )
     work.rename(folder)
     return Obtained(folder)
-
-
-def extract(package: Path, target: Path) -> None:
-    """Unpack a package's files. `dpkg-deb` runs none of its scripts."""
-    target.mkdir(parents=True, exist_ok=True)
-    run(
-        ["dpkg-deb", "--extract", str(package), str(target)],
-        hint="the download is damaged; build again with --force",
-    )

@@ -1,32 +1,33 @@
-"""What was unpacked, for the bill of materials: name, version, and under what it may be passed on."""
+"""What was unpacked, for the bill of materials, and under what each package's files may be passed on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import dataclasses
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from provisioner.api.errors import NeedsHuman
 from provisioner.image.command import run
-from provisioner.image.driver.recipe import Licence
+from provisioner.image.driver.recipe import Licence, Move
+from provisioner.image.driver.trim import moved
+from provisioner.image.gates.packages.records import Records, describe_package
 
 
-@dataclass(frozen=True, kw_only=True)
-class InstalledPackage:
-    """A package whose files are in a layer though no package manager knows of it.
+@dataclass(frozen=True)
+class Terms:
+    """Under what files of `package` may be passed on.
 
-    `licence` is an SPDX expression, `LicenseRef-…` for what SPDX has none for; `terms` says in words what it means.
-    `licence_path` is that of the whole text, below the root.
+    `licence` is an SPDX expression, `LicenseRef-…` for what SPDX has none for; `words` say what it means here. The
+    whole text is in the layer: usr/share/doc/<package>/copyright.
     """
 
-    name: str
+    package: str
     version: str
-    architecture: str
     licence: str
-    terms: str
+    words: str
     redistributable: bool
-    licence_path: str | None
 
 
 def upstream(version: str) -> str:
@@ -34,27 +35,38 @@ def upstream(version: str) -> str:
     return version.split(":", 1)[-1].rsplit("-", 1)[0]
 
 
-def read_package(file: Path, licences: Iterable[Licence], root: Path) -> InstalledPackage:
-    """Of a package's own control file. Raises: NeedsHuman if no licence of the recipe names it."""
-    fields = ("Package", "Version", "Architecture")
-    said = run(
-        ["dpkg-deb", "--field", str(file), *fields], hint="the download is damaged; build again with --force"
-    ).decode()
-    control = dict(line.split(": ", 1) for line in said.splitlines() if ": " in line)
-    name = control["Package"]
-    licence = next((each for each in licences if any(fnmatchcase(name, one) for one in each.packages)), None)
-    if licence is None:
-        raise NeedsHuman(
-            f"the recipe says no licence of package {name}, whose files go into the image",
-            hint="read its copyright file, and add it to [[driver.licences]]",
-        )
-    text = f"usr/share/doc/{name}/copyright"
-    return InstalledPackage(
-        name=name,
-        version=control["Version"],
-        architecture=control["Architecture"],
-        licence=licence.identifier,
-        terms=licence.reason,
-        redistributable=licence.redistributable,
-        licence_path=text if (root / text).is_file() else None,
+def unpack(file: Path, target: Path, moves: Sequence[Move] = ()) -> Records:
+    """Unpack a package's files (none of its scripts runs), and say what it is, its files where `moves` bring them."""
+    damaged = "the download is damaged; build again with --force"
+    target.mkdir(parents=True, exist_ok=True)
+    control = run(["dpkg-deb", "--field", str(file)], hint=damaged).decode()
+    names = run(["dpkg-deb", "--vextract", str(file), str(target)], hint=damaged).decode().splitlines()
+    paths = [name.removeprefix("./") for name in names if not name.endswith("/")]
+    return describe_package(control, target, [moved(path, moves) for path in paths])
+
+
+def with_files(records: Records, name: str, files: Iterable[str]) -> Records:
+    """The same, where package `name` has those files as well: what was made of its source."""
+    return dataclasses.replace(
+        records,
+        packages=tuple(
+            dataclasses.replace(each, files=tuple(sorted({*each.files, *files}))) if each.name == name else each
+            for each in records.packages
+        ),
     )
+
+
+def terms_of(records: Records, licences: Sequence[Licence]) -> tuple[Terms, ...]:
+    """Raises: NeedsHuman if the recipe says no licence of a package whose files go into the image."""
+    found = []
+    for package in records.packages:
+        licence = next(
+            (each for each in licences if any(fnmatchcase(package.name, one) for one in each.packages)), None
+        )
+        if licence is None:
+            raise NeedsHuman(
+                f"the recipe says no licence of package {package.name}, whose files go into the image",
+                hint="read its copyright file, and add it to [[driver.licences]]",
+            )
+        found.append(Terms(package.name, package.version, licence.identifier, licence.reason, licence.redistributable))
+    return tuple(found)

@@ -8,6 +8,7 @@ mmdebstrap \
     '--aptopt=Acquire::Languages "none"' \
     '--aptopt=APT::Install-Recommends "false"' \
     '--dpkgopt=path-exclude=/usr/share/doc/*' \
+    '--dpkgopt=path-include=/usr/share/doc/*/copyright' \
     '--dpkgopt=path-exclude=/usr/share/man/*' \
     '--dpkgopt=path-exclude=/usr/share/locale/*' \
     --include=ca-certificates,conntrack,containerd,containernetworking-plugins,dbus,ethtool,ibverbs-providers,ibverbs-utils,infiniband-diags,iproute2,iptables,kexec-tools,kmod,libtirpc3t64,mount,nftables,nvme-cli,pciutils,python3,rdma-core,runc,signify-openbsd,systemd,systemd-sysv,systemd-timesyncd,udev,util-linux \
