@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import provisioner
@@ -29,6 +29,7 @@ from provisioner.image.gates.modules import (
     probe_modules,
     read_modules,
 )
+from provisioner.image.gates.packages.osv import read_vulnerabilities
 from provisioner.image.gates.packages.purposes import purposes
 from provisioner.image.gates.paths import check_paths
 from provisioner.image.gates.privileges import check_privileges
@@ -41,6 +42,7 @@ from provisioner.image.gates.rules import reasons
 from provisioner.image.gates.secrets import check_secrets
 from provisioner.image.gates.sizes import check_sizes, megabytes
 from provisioner.image.gates.versions import check_agreement, check_driver, check_kernel, driver_versions
+from provisioner.image.gates.vulnerabilities import Hit, check_vulnerabilities, find_hits, parts_of
 
 _TOLD: Final = 5
 
@@ -54,7 +56,8 @@ def run_gates(request: GateRequest) -> GateReport:
     packed = {layer: read_squashfs(file) for layer, file in request.packed.items()}
     owners = components(tree, request.records.packages)
     report = measure(request, tree, packed, owners)
-    failures = sorted(set(_judge(request, tree, packed, report)))
+    hits = _hits(request, tree)
+    failures = sorted({*_judge(request, tree, packed, report), *_judge_vulnerabilities(request, hits)})
     if failures:
         raise GatesFailed(request.recipe, failures)
     documents = {
@@ -62,7 +65,7 @@ def run_gates(request: GateRequest) -> GateReport:
         "sizes": encode_sizes(report),
         "licences": licence_archive(request.records, request.source_date_epoch),
     }
-    return GateReport(documents=documents, sizes=report, lines=tuple(_lines(report, request.previous)))
+    return GateReport(documents=documents, sizes=report, lines=(*_lines(report, request.previous), *_unfixed(hits)))
 
 
 def _judge(request: GateRequest, tree: Tree, packed: Mapping[str, Squashfs], report: SizeReport) -> Iterator[Failure]:
@@ -91,6 +94,25 @@ def _judge(request: GateRequest, tree: Tree, packed: Mapping[str, Squashfs], rep
     yield from check_python(tree)
     yield from check_paths(tree, reasons(rules.needed_files), reasons(rules.forbidden))
     yield from check_licences(request.records)
+
+
+def _hits(request: GateRequest, tree: Tree) -> list[Hit]:
+    if request.vulnerabilities is None:
+        return []
+    programs = {entry.path: entry.go for entry in tree.files() if entry.go is not None}
+    parts = parts_of(request.distribution, request.records.packages, programs)
+    return find_hits(parts, read_vulnerabilities(request.vulnerabilities))
+
+
+def _judge_vulnerabilities(request: GateRequest, hits: Sequence[Hit]) -> Iterator[Failure]:
+    return check_vulnerabilities(hits, reasons(request.rules.allowed_vulnerabilities), request.today)
+
+
+def _unfixed(hits: Sequence[Hit]) -> Iterator[str]:
+    names = list(dict.fromkeys(hit.identifier for hit in hits if not hit.fix and hit.severity != 0))
+    if names:
+        more = f" and {len(names) - _TOLD} more" if len(names) > _TOLD else ""
+        yield f"known vulnerabilities without a fix: {', '.join(names[:_TOLD])}{more}"
 
 
 def measure(request: GateRequest, tree: Tree, packed: Mapping[str, Squashfs], owners: Mapping[str, str]) -> SizeReport:
