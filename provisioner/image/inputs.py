@@ -20,6 +20,7 @@ _BASE_CODE = (
     "modules.py",
     "plan.py",
     "recipe.py",
+    "tables.py",
 )
 _HERE = Path(__file__).parent
 
@@ -61,6 +62,7 @@ def base_fingerprint(recipe: Recipe, choices: Choices) -> str:
         ("choices", choices),
         ("packages", root.packages),
         ("remove", root.remove),
+        ("kept", root.kept),
         ("modules", root.modules),
         ("stage1 modules", recipe.stage1_modules),
         ("epoch", recipe.source_date_epoch),
