@@ -22,6 +22,7 @@ from provisioner.api.server import Architecture
 from provisioner.api.values import Sha256Digest
 from provisioner.image.base import Base, build_base
 from provisioner.image.command import must_be_root, require
+from provisioner.image.driver.sign import ModuleKey
 from provisioner.image.elf import read_architecture
 from provisioner.image.finished import store
 from provisioner.image.finished.check import check_image
@@ -70,6 +71,8 @@ class Request:
     choices: Choices
     ingredients: Ingredients
     key: SecretKey
+    module_key: ModuleKey | None = None
+    """Signs the GPU driver's modules, if the image has any; None leaves them unsigned."""
     output: Path
     cache: Path
     force: bool = False
