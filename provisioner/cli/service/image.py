@@ -13,6 +13,7 @@ import provisioner
 from provisioner.api.server import Architecture
 from provisioner.cli.options import kubeconfig_option
 from provisioner.cli.progress import Progress
+from provisioner.cli.service.image_diff import diff
 from provisioner.image.build import PHASES, Request, build_image
 from provisioner.image.driver.plan import plan_driver
 from provisioner.image.driver.sign import generate_module_key, read_module_key, write_module_key
@@ -31,6 +32,9 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.group()
 def image() -> None:
     """Images: kernel, stage-1 and a signed system in layers that lives in RAM."""
+
+
+image.add_command(diff)
 
 
 @image.command()
