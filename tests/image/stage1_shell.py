@@ -111,7 +111,8 @@ class Stage1:
         script = (
             "mount -t proc proc /proc && mount -t tmpfs tmpfs /run && mkdir -p /run/stage1 || exit 9\n"
             "set -f; for file in say arguments manifest layers; do . /lib/stage1/$file.sh; done\n"
-            f"image=sha256-x layers=/case layers_folder=/staged\nmount_root && {{ {then}; }}\ncat /proc/mounts >/left\nfree_up\n"
+            f"image=sha256-x layers=/case layers_folder=/staged\nmount_root && {{ {then}; }}\n"
+            "cat /proc/mounts >/left\nfree_up\n"
         )
         self._run(script, devices=True)
         self.left_mounted = (self._tree / "left").read_text()
