@@ -89,6 +89,10 @@ class Stage1:
             return None
         return {name: (verified / name).read_bytes() for name in (verified / "order").read_text().split()}
 
+    def still_staged(self) -> list[str]:
+        """What is left below /staged, and so in memory."""
+        return [file.name for file in (self._tree / "staged").glob("*")]
+
     def read_manifest(self, manifest: bytes) -> str | None:
         """The layers that it finds in a manifest which was verified; None if it refuses it, with `said`."""
         (self._tree / "case").write_bytes(manifest)
