@@ -69,6 +69,7 @@ def image_fingerprint(recipe: Recipe, choices: Choices, ingredients: Ingredients
     fingerprint.add("key", key.encode().encode())
     fingerprint.add_file("kubelet", ingredients.kubelet)
     fingerprint.add_file("join CA", ingredients.join_ca)
+    fingerprint.add("pause", ingredients.pause().manifest.digest.encode())  # its compiler is in it
     for folder in recipe.folders:
         fingerprint.add_files(folder, folder.rglob("*"))
     agents = agent_files(ingredients.agent, recipe.root.agents)

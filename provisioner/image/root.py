@@ -11,6 +11,8 @@ from provisioner.api.errors import NeedsHuman
 from provisioner.api.server import Architecture
 from provisioner.image.base import Base, compile_tree, remove
 from provisioner.image.command import clean_environment, run
+from provisioner.image.containerd.archive import PinnedArchive, read_archive
+from provisioner.image.containerd.pause import PauseImage, pause_image
 from provisioner.image.containerd.state import write_state
 from provisioner.image.finished.sign import PublicKey
 from provisioner.image.foreign import Foreign
@@ -30,6 +32,14 @@ class Ingredients:
     join_ca: Path
     agent: Path
     """The package `provisioner` that agents are taken from."""
+    pause_archive: PinnedArchive | None = None
+    """The pause image, if not the one that is compiled here."""
+
+    def pause(self) -> PauseImage:
+        """What holds pods' namespaces. Raises: NeedsHuman if it cannot be compiled, or is not in the archive."""
+        if self.pause_archive is not None:
+            return read_archive(self.pause_archive, self.architecture)
+        return pause_image(self.architecture)
 
 
 def assemble_root(
@@ -47,7 +57,7 @@ def assemble_root(
     (root / "etc/provisioner/image.pub").write_text(key.encode())
     state = root / "usr/share/provisioner/containerd"
     state.mkdir(parents=True)
-    write_state(ingredients.architecture, recipe.source_date_epoch, state)
+    write_state(ingredients.pause(), recipe.source_date_epoch, state)
     install_agents(ingredients.agent, recipe.root.agents, root / PYTHON)
     environment = clean_environment(recipe.source_date_epoch)
     compile_tree(root, "/" + str(PYTHON / "provisioner"), foreign, environment)

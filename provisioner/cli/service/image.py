@@ -13,6 +13,7 @@ from provisioner.api.server import Architecture
 from provisioner.cli.options import kubeconfig_option
 from provisioner.cli.progress import Progress
 from provisioner.image.build import PHASES, Request, build_image
+from provisioner.image.containerd.archive import parse_pinned
 from provisioner.image.finished.check import check_image
 from provisioner.image.finished.manifest import FILES
 from provisioner.image.finished.publish import publish_image
@@ -54,6 +55,11 @@ def image() -> None:
     show_default=True,
     help="What is kept between builds.",
 )
+@click.option(
+    "--pause-archive",
+    metavar="FILE@sha256:DIGEST",
+    help="OCI archive of the pause image, pinned; without it, the small one that is compiled here.",
+)
 @click.option("--force", is_flag=True, help="Build all of it again, with the packages of today.")
 @click.option("--plan", is_flag=True, help="Show the command that installs the packages, and build nothing.")
 def build(
@@ -66,6 +72,7 @@ def build(
     key_file: Path,
     output: Path,
     cache: Path,
+    pause_archive: str | None,
     force: bool,
     plan: bool,
 ) -> None:
@@ -82,7 +89,11 @@ def build(
         recipe=recipe,
         choices=choices,
         ingredients=Ingredients(
-            architecture=architecture, kubelet=kubelet, join_ca=join_ca, agent=Path(provisioner.__file__).parent
+            architecture=architecture,
+            kubelet=kubelet,
+            join_ca=join_ca,
+            agent=Path(provisioner.__file__).parent,
+            pause_archive=parse_pinned(pause_archive) if pause_archive is not None else None,
         ),
         key=read_secret_key(key_file),
         output=output,
