@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -161,6 +162,73 @@ def test_the_agent_starts_from_compiled_files(root: Path) -> None:
     modules = re.findall(r"^# code object from '([^']+)'", done.stderr, flags=re.MULTILINE)
     assert modules
     assert all(name.endswith(".pyc") for name in modules), "a module is compiled at every boot"
+
+
+IN_OVERLAY = """
+    set -e
+    root=$1 work=$2; shift 2
+    mount -t tmpfs tmpfs "$work"; mkdir "$work/upper" "$work/work" "$work/root"
+    mount -t overlay -o "lowerdir=$root,upperdir=$work/upper,workdir=$work/work" overlay "$work/root"
+    cd "$work/root"
+    mount --rbind /dev dev; mount -t proc proc proc; mount -t tmpfs tmpfs run
+    exec chroot . "$@"
+"""
+"""A command in the image as it runs: its root under an overlay, with nothing mounted that is left behind."""
+
+
+def in_overlay(root: Path, work: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    enter = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-c", IN_OVERLAY, "sh"]
+    return subprocess.run(
+        [*enter, root, work, *command],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def test_containerd_takes_its_configuration(root: Path, tmp_path: Path) -> None:
+    """As it understands it: a field that it does not know would be left out in silence."""
+    done = in_overlay(root, tmp_path, "containerd", "--config", "/etc/containerd/config.toml", "config", "dump")
+    assert done.returncode == 0, done.stderr
+    cri = tomllib.loads(done.stdout)["plugins"]["io.containerd.grpc.v1.cri"]
+    assert (cri["enable_cdi"], cri["cdi_spec_dirs"]) == (True, ["/etc/cdi", "/run/cdi"])
+    assert cri["sandbox_image"] == REFERENCE
+    assert cri["containerd"]["discard_unpacked_layers"] is True
+    assert cri["containerd"]["runtimes"]["runc"]["options"]["SystemdCgroup"] is True
+    assert set(cri["containerd"]["runtimes"]) == {"runc"}, "no runtime of a vendor: devices come by CDI"
+
+
+def test_systemd_understands_every_unit_of_ours(root: Path, tmp_path: Path) -> None:
+    units = [
+        f"/etc/systemd/system/{file.name}"
+        for file in sorted((root / "etc/systemd/system").iterdir())
+        if file.is_file() and not file.is_symlink()
+    ]
+    assert len(units) >= 10
+    done = in_overlay(root, tmp_path, "systemd-analyze", "verify", "--man=no", "--recursive-errors=no", *units)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_containers_may_pin_memory_and_dump_no_core_unless_they_ask(root: Path) -> None:
+    containerd = (root / "etc/systemd/system/containerd.service").read_text()
+    assert "LimitMEMLOCK=infinity\n" in containerd
+    assert "LimitCORE=0:infinity\n" in containerd
+
+
+def test_nobody_can_log_in_over_the_network_or_at_a_console(root: Path) -> None:
+    for absent in ("usr/sbin/sshd", "usr/lib/systemd/system/ssh.service", "usr/sbin/in.telnetd", "usr/sbin/dropbear"):
+        assert not (root / absent).exists(), absent
+    assert {file.name for file in (root / "etc/systemd/system").rglob("*getty*")} >= {"getty.target", "getty@.service"}
+    listening = [
+        file.name
+        for folder in ("etc/systemd/system", "usr/lib/systemd/system")
+        for file in (root / folder).glob("*.socket")
+        if re.search(r"^ListenStream=(\d|\[)", file.read_text(), flags=re.MULTILINE)
+        and (root / "etc/systemd/system/sockets.target.wants" / file.name).is_symlink()
+    ]
+    assert listening == []
 
 
 def test_containerd_finds_the_pause_image_imported_and_unpacked(root: Path, base: Base, tmp_path: Path) -> None:
