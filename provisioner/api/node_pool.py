@@ -82,8 +82,8 @@ class KubeletSettings:
         ),
     )
     numa_alignment: NumaAlignment | None = described(
-        "If set, even to {}: CPUs, memory and devices of a Guaranteed pod come from one NUMA node (CPU manager static, memory "
-        "manager Static, topology manager single-numa-node).",
+        "If set, even to {}: CPUs, memory and devices of a Guaranteed pod come from one NUMA node (CPU manager static, "
+        "memory manager Static, topology manager single-numa-node).",
         default=None,
     )
 

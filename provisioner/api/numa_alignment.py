@@ -8,11 +8,11 @@ from typing import ClassVar, Final
 
 from provisioner.api.schema import Rule, described
 
-_QUANTITY: Final = re.compile(r"([1-9][0-9]{0,5})(Mi|Gi)")
+_PATTERN: Final = "^([1-9][0-9]{0,5})(Mi|Gi)$"
 _UNITS: Final = {"Mi": 1 << 20, "Gi": 1 << 30}
 _QUANTITY_RULES: Final = (
     Rule(
-        "self.matches('^[1-9][0-9]{0,5}(Mi|Gi)$')",
+        f"self.matches('{_PATTERN}')",
         "an amount of memory is a whole number of Mi or Gi, such as 2Gi",
         expression="'\\'' + self + '\\' is no amount of memory: write a whole number of Mi or Gi, such as 2Gi'",
     ),
@@ -30,7 +30,7 @@ class NumaAlignment:
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            "!self.reservedMemory.matches('^[1-9][0-9]{0,5}(Mi|Gi)$') || !self.evictionMemory.matches('^[1-9][0-9]{0,5}(Mi|Gi)$') || "
+            f"!self.reservedMemory.matches('{_PATTERN}') || !self.evictionMemory.matches('{_PATTERN}') || "
             "quantity(self.evictionMemory).isLessThan(quantity(self.reservedMemory))",
             "evictionMemory is a part of what is reserved: make it less than reservedMemory",
             field=".evictionMemory",
@@ -90,7 +90,7 @@ NOT_BESIDE_CONFIGURATION: Final = Rule(
 
 def _bytes(text: str) -> int:
     """Raises: ValueError for what the API server refuses."""
-    found = _QUANTITY.fullmatch(text)
+    found = re.fullmatch(_PATTERN, text)
     if found is None:
         raise ValueError(f"{text!r} is no amount of memory")
     return int(found[1]) * _UNITS[found[2]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import subprocess
 import tomllib
@@ -16,7 +17,10 @@ from provisioner.image.build import Built, Request, build_image
 from provisioner.image.containerd.pause import REFERENCE
 from provisioner.image.finished.check import check_image
 from provisioner.image.inputs import base_fingerprint
-from tests.tools import IN_CI
+from provisioner.join.admission.kubelet_configuration import kubelet_configuration
+from provisioner.node.alignment import align
+from provisioner.node.machine.numa import numa_nodes
+from tests.tools import IN_CI, missing
 
 SECRETS = re.compile(
     rb"-----BEGIN [A-Z ]*PRIVATE KEY-----\s+[A-Za-z0-9+/=]{16}"
@@ -170,7 +174,8 @@ IN_OVERLAY = """
     mount -t tmpfs tmpfs "$work"; mkdir "$work/upper" "$work/work" "$work/root"
     mount -t overlay -o "lowerdir=$root,upperdir=$work/upper,workdir=$work/work" overlay "$work/root"
     cd "$work/root"
-    mount --rbind /dev dev; mount -t proc proc proc; mount -t tmpfs tmpfs run
+    mount --rbind /dev dev; mount --rbind /sys sys; mount -t proc proc proc; mount -t tmpfs tmpfs run
+    mount --bind proc/sys proc/sys; mount -o remount,bind,ro proc/sys
     exec chroot . "$@"
 """
 """A command in the image as it runs: its root under an overlay, with nothing mounted that is left behind."""
@@ -198,6 +203,57 @@ def test_containerd_takes_its_configuration(root: Path, tmp_path: Path) -> None:
     assert cri["containerd"]["discard_unpacked_layers"] is True
     assert cri["containerd"]["runtimes"]["runc"]["options"]["SystemdCgroup"] is True
     assert set(cri["containerd"]["runtimes"]) == {"runc"}, "no runtime of a vendor: devices come by CDI"
+
+
+START_KUBELET = """
+    mount -t tmpfs tmpfs /var/lib/containerd; mount -t tmpfs tmpfs /var/lib/kubelet
+    cp --archive --update=none /usr/share/provisioner/containerd/. /var/lib/containerd
+    printf '%s' "$1" >/run/kubelet.yaml
+    touch /etc/resolv.conf
+    containerd >/run/containerd.log 2>&1 &
+    until [ -S /run/containerd/containerd.sock ]; do kill -0 $! || { cat /run/containerd.log; exit 9; }; sleep 0.1; done
+    kubelet --config=/run/kubelet.yaml --hostname-override=r01-u01 >/run/kubelet.log 2>&1 & kubelet=$!
+    until grep -q '"Starting memorymanager" policy="Static"' /run/kubelet.log; do
+        kill -0 $kubelet || { cat /run/kubelet.log; exit 1; }; sleep 0.1
+    done
+    grep -o '"Starting" policy="static"' /run/kubelet.log
+    grep -o 'topologyPolicyName="[a-z-]*"' /run/kubelet.log
+"""
+"""The image's containerd and kubelet, until its managers have started. /proc/sys, the machine's, stays as it is."""
+
+
+def start_kubelet(root: Path, work: Path, configuration: dict[str, object]) -> subprocess.CompletedProcess[str]:
+    return in_overlay(root, work, "sh", "-c", f"set -e\n{START_KUBELET}", "sh", json.dumps(configuration))
+
+
+def aligned_configuration() -> dict[str, object]:
+    """What the agent makes of a pool's wish on this machine; put over it what this machine needs, and no API server."""
+    pool = {"failSwapOn": False, "failCgroupV1": False, "cgroupsPerQOS": False, "enforceNodeAllocatable": []}
+    alone = kubelet_configuration(pool) | {
+        "authentication": {"webhook": {"enabled": False}, "anonymous": {"enabled": False}},
+        "authorization": {"mode": "AlwaysAllow"},
+        "serverTLSBootstrap": False,
+        "rotateCertificates": False,
+    }
+    asked = {"reservedCores": 1, "reservedMemoryBytes": 256 << 20, "evictionMemoryBytes": 100 << 20}
+    configuration, words = align(alone, asked, numa_nodes(""))
+    if words is None or not words.startswith("aligned"):
+        missing("a machine with two cores a NUMA node", f"run it on another one ({words})")
+    return configuration
+
+
+def test_the_kubelet_starts_with_what_the_agent_computes_for_numa_nodes(root: Path, tmp_path: Path) -> None:
+    done = start_kubelet(root, tmp_path, aligned_configuration())
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr
+    assert done.stdout.splitlines() == ['"Starting" policy="static"', 'topologyPolicyName="single-numa-node"']
+
+
+def test_a_kubelet_whose_sums_do_not_agree_does_not_start(root: Path, tmp_path: Path) -> None:
+    """The twin, and why the agent leaves the policies out where it cannot be right."""
+    configuration = aligned_configuration()
+    done = start_kubelet(root, tmp_path, configuration | {"systemReserved": {"memory": "1Gi"}})
+    assert done.returncode == 1
+    assert "is not equal to the value" in done.stdout
 
 
 def test_systemd_understands_every_unit_of_ours(root: Path, tmp_path: Path) -> None:
