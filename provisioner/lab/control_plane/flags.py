@@ -119,6 +119,16 @@ AUDIT_POLICY: Final[dict[str, Any]] = {
                 {"group": "", "resources": ["nodes", "nodes/status", "pods/eviction"]},
             ],
         },
+        # Who entered a container, also by GET: attaching is how a shell on a node is opened.
+        {
+            "level": "Metadata",
+            "resources": [
+                {
+                    "group": "",
+                    "resources": ["pods/attach", "pods/exec", "pods/portforward", "nodes/proxy", "pods/proxy"],
+                }
+            ],
+        },
         {"level": "None", "verbs": ["get", "list", "watch"]},
         {"level": "Metadata"},
     ],
