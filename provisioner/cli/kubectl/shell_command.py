@@ -60,9 +60,6 @@ def shell(node: str, reason: str, minutes: int, dry_run: str, **options: Any) ->
         found = _read_node(cluster, name)
         user, suffix = cluster.ask_who_i_am(), secrets.token_hex(4)
         pod = shell_pod(name, user=user, reason=reason, minutes=minutes, suffix=suffix)
-        if dry_run == "client":
-            print_objects([pod], "yaml")
-            return
         with hinting_at(_RIGHTS):
             cluster.create(PODS, pod, dry_run=True)
             if dry_run == "server":

@@ -56,6 +56,10 @@ PRODUCTION_FLAGS: Final[dict[str, tuple[Flag, ...]]] = {
         Flag("--event-ttl=24h", "a boot that failed at night is still told by `kubectl describe` in the morning"),
         Flag("--kubelet-preferred-address-types=InternalIP", "node names are not in DNS"),
         Flag("--kubelet-certificate-authority=ca.crt", "`kubectl logs` and `exec` reach an approved kubelet only"),
+        Flag(
+            "--allow-privileged=true",
+            "CNI, device plugins and the shell of break-glass are privileged pods; who may make one, PodSecurity says",
+        ),
         Flag("--profiling=false", "nothing is served that nobody needs"),
     ),
     "kube-controller-manager": (
