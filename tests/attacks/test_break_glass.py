@@ -12,6 +12,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,15 @@ import yaml
 from click.testing import CliRunner, Result
 
 from provisioner.api.errors import NotFound, Refused
+from provisioner.cli.kubectl.shell_command import shell as kubectl_shell
 from provisioner.cli.kubectl.shell_pod import NAMESPACE, REASON_ANNOTATION, USER_ANNOTATION, shell_event, shell_pod
 from provisioner.cli.main import kubectl
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.resources import EVENTS, NODES, PODS
+from provisioner.cluster.resources import EVENTS, NODES, PODS, ResourceType
 from provisioner.lab.control_plane.plane import ControlPlane
-from tests.people import bind_in, kubeconfig_of, until
+from tests.people import bind, bind_in, kubeconfig_of, until
 
+ROLES = ResourceType("rbac.authorization.k8s.io", "v1", "Role", "roles", namespaced=True)
 REASON = "GPU 3 fell off the bus, looking for XIDs"
 
 
@@ -214,8 +217,6 @@ def test_a_node_opens_no_shell_in_a_persons_name(control_plane: ControlPlane, no
 def test_who_tells_of_shells_tells_of_nothing_else(
     changed: dict[str, Any], words: str, oncall: Cluster, cluster: Cluster, node: str, unique: str
 ) -> None:
-    from datetime import UTC, datetime
-
     node_object = dict(cluster.get(NODES, node))
     event = shell_event(node_object, "BreakGlassOpened", f"oncall opens a shell: {REASON}", datetime.now(UTC), unique)
     assert oncall.create(EVENTS, event, dry_run=True), "the honest twin"
@@ -265,26 +266,7 @@ class Plugin:
 
 @pytest.fixture
 def plugin(cluster: Cluster, kubeconfig: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plugin:
-    bind_in(cluster, "default", "provisioner-break-glass-events", "oncall")
-    for verb in ("get",):
-        role = {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": f"oncall-views-{verb}"},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "provisioner-viewer"},
-            "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "oncall"}],
-        }
-        cluster.apply(role, manager="tests")
-    somebody = Cluster.connect(kubeconfig)
-
-    def may_read() -> bool:
-        try:
-            somebody.list(NODES)
-        except Refused:
-            return False
-        return True
-
-    until(may_read)
+    bind(cluster, "provisioner-viewer", "oncall")
     return Plugin(cluster, kubeconfig, tmp_path, monkeypatch)
 
 
@@ -347,3 +329,14 @@ def test_the_pod_can_be_looked_at_before(plugin: Plugin, cluster: Cluster, node:
     assert printed["spec"]["nodeName"] == node
     assert printed["spec"]["containers"][0]["image"] == "provisioner.local/pause:1"
     assert events_of(cluster, node) == []
+
+
+def test_the_document_names_tests_options_and_roles_that_exist(cluster: Cluster) -> None:
+    text = (Path(__file__).parents[2] / "docs/break-glass.md").read_text()
+    named = re.findall(r"`tests/attacks/test_break_glass\.py::(\w+)`", text)
+    assert len(named) >= 5
+    assert [name for name in named if name not in globals()] == []
+    options = {option for parameter in kubectl_shell.params for option in parameter.opts}
+    assert set(re.findall(r"`(--(?:minutes|dry-run|reason))", text)) <= options
+    for namespace, role in re.findall(r"kubectl -n (\S+) create rolebinding \S+ --role=(\S+)", text):
+        assert cluster.get(ROLES, role, namespace=namespace)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from provisioner.cli.kubectl.shell_pod import shell_pod
 from provisioner.image.base import Base
 from provisioner.image.build import Built, Request, build_image
 from provisioner.image.containerd.pause import REFERENCE
@@ -285,6 +286,32 @@ def test_nobody_can_log_in_over_the_network_or_at_a_console(root: Path) -> None:
         and (root / "etc/systemd/system/sockets.target.wants" / file.name).is_symlink()
     ]
     assert listening == []
+
+
+ENTER_SHELL = """
+    mkdir /run/pod; cd /run/pod
+    for path in $1; do mkdir -p "/run/pod${path#*:}"; mount --bind "${path%%:*}" "/run/pod${path#*:}"; done
+    shift
+    chroot /run/pod "$@"
+"""
+"""What the kubelet makes of the shell's pod: nothing in it but what its volumes bring (`node's path:its path`)."""
+
+
+def test_the_shell_of_break_glass_starts_from_the_nodes_own_programs(root: Path, tmp_path: Path) -> None:
+    spec = shell_pod("r01-u01", user="ann", reason="looking at it", minutes=5, suffix="x")["spec"]
+    (container,) = spec["containers"]
+    paths = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"]}
+    binds = " ".join(f"{paths[mount['name']]}:{mount['mountPath']}" for mount in container["volumeMounts"])
+    nsenter = container["command"][0]
+    done = in_overlay(root, tmp_path, "sh", "-ec", ENTER_SHELL, "sh", binds, nsenter, "--version")
+    assert (done.returncode, done.stdout.split()[0]) == (0, "nsenter"), done.stderr
+    shell = container["command"][container["command"].index("--") + 1]
+    done = in_overlay(
+        root, tmp_path, shell, "-l", "-c", "command -v systemctl journalctl nvme lspci ip ps || true; id -u"
+    )
+    assert done.returncode == 0, done.stderr
+    assert {"/usr/bin/systemctl", "/usr/bin/journalctl"} <= set(done.stdout.split()), "what one looks with is there"
+    assert done.stdout.split()[-1] == "0"
 
 
 def test_containerd_finds_the_pause_image_imported_and_unpacked(root: Path, base: Base, tmp_path: Path) -> None:
