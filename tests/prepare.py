@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from provisioner.api.errors import ProvisionerError
 from provisioner.cli.lab.parts import Report, build_demo_image, demo_state, obtain_parts
 from provisioner.cli.progress import Progress
+from provisioner.image.toolkit.build import obtain_toolkit
 from provisioner.lab.tools import ARM64_PACKAGES, obtain_tools
 from tests.jobs.slurm_site import PACKAGES as SLURM
 from tests.tools import IN_CI
@@ -23,6 +24,7 @@ def main() -> int:
         # Slurm's chroot, and QEMU for arm64, come over the network while Kubernetes is compiled.
         with Progress() as progress, ThreadPoolExecutor(max_workers=1) as beside:
             others = [beside.submit(obtain_tools, state.cache, each) for each in (SLURM, ARM64_PACKAGES)]
+            others.append(beside.submit(obtain_toolkit, "x86_64", state.cache / "image-build"))
             _, binaries = obtain_parts(state, Report(progress))
             build_demo_image(state, binaries.kubelet, Report(progress))
             for each in others:

@@ -155,6 +155,10 @@ def _default_words(default: Any) -> str:
 
 def _known_property(type_: str) -> dict[str, Any]:
     known: dict[str, Any] = {"description": "Known to the rules above.", "type": type_}
+    if type_ == "array":
+        return known | {"maxItems": 64, "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    if type_ == "string":
+        return known | {"maxLength": 1024}
     return known | {"x-kubernetes-preserve-unknown-fields": True} if type_ == "object" else known
 
 

@@ -73,6 +73,8 @@ class NodeFacts:
     runtime_active: bool | None = None
     kexec_supported: bool | None = None
     kexec_reason: str | None = None
+    numa_alignment: str | None = None
+    """What came of NodePool.spec.kubelet.numaAlignment, in words; None where the pool does not ask for it."""
 
 
 IntentAction = Literal["Stage", "Kexec", "Reboot"]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from provisioner.api.meta import Condition, ObjectMeta, Resource
+from provisioner.api.numa_alignment import COMPUTED_FIELDS, NOT_BESIDE_CONFIGURATION, NumaAlignment
 from provisioner.api.pool_settings import JobSettings, MaintenanceSettings, VerificationSettings
 from provisioner.api.rollout_status import ReleasedImage, RolloutRecord, RolloutStatus
 from provisioner.api.rules import KERNEL_ARGUMENT, LABEL_VALUE_RULES, NAME_RULES
@@ -34,6 +35,7 @@ class Taint:
 class KubeletSettings:
     """What the pool's Nodes and kubelets get."""
 
+    RULES: ClassVar[tuple[Rule, ...]] = (NOT_BESIDE_CONFIGURATION,)
     labels: dict[str, str] = described(
         "Labels of the Nodes.",
         default_factory=dict,
@@ -68,6 +70,7 @@ class KubeletSettings:
             ("authorization", "object"),
             ("serverTLSBootstrap", "boolean"),
             ("rotateCertificates", "boolean"),
+            *COMPUTED_FIELDS.items(),
         ),
         rules=(
             Rule(
@@ -77,6 +80,11 @@ class KubeletSettings:
                 "closed to strangers and are not the pool's to change: leave them out",
             ),
         ),
+    )
+    numa_alignment: NumaAlignment | None = described(
+        "If set, even to {}: CPUs, memory and devices of a Guaranteed pod come from one NUMA node (CPU manager static, "
+        "memory manager Static, topology manager single-numa-node).",
+        default=None,
     )
 
 

@@ -43,6 +43,7 @@ KUBECTL_COMMANDS: Final[Mapping[str, str]] = {
     "release": "provisioner.cli.kubectl.condition_commands:release",
     "retry": "provisioner.cli.kubectl.condition_commands:retry",
     "rollout": "provisioner.cli.rollout.group:rollout",
+    "shell": "provisioner.cli.kubectl.shell_command:shell",
     "status": "provisioner.cli.kubectl.status_command:status",
     "vpc": "provisioner.cli.vpc.group:vpc",
     "why": "provisioner.cli.why.command:why",
@@ -120,7 +121,7 @@ def kubectl() -> None:
     See:       status, why
     Pools:     rollout start, status, pause, resume, undo, history, plan
     Tenants:   vpc attach, detach, quarantine, release, status, why
-    Other:     retry (checks before use), accept (new servers)
+    Other:     retry (checks before use), accept (new servers), shell (break-glass)
 
     Flags of kubectl (--context, --as, --kubeconfig) come after the command: kubectl hands none to a plugin. Completion:
     put kubectl_complete-provision of this project on the PATH.

@@ -45,6 +45,7 @@ from provisioner.image.layers import (
 from provisioner.image.request import Phases, Report, Request, made
 from provisioner.image.root import assemble_kubelet, assemble_site, compile_agents
 from provisioner.image.stage1 import pack_stage1
+from provisioner.image.toolkit.build import obtain_toolkit
 
 __all__ = ["PHASES", "Built", "Report", "Request", "build_image"]
 
@@ -184,6 +185,8 @@ def _trees(request: Request, base: Base, driver: DriverTree | None, work: Path, 
 
     if driver is not None:
         copy_over(driver.root, made(work / "driver"))  # what is kept is not changed
+        if recipe.driver is not None and recipe.driver.container_toolkit:
+            copy_over(obtain_toolkit(request.choices.architecture, request.cache), work / "driver")
         add(LayerTree("driver", work / "driver"))
     kubelet, site = LayerTree("kubelet", work / "kubelet"), LayerTree("site", work / "site")
     assemble_kubelet(request.ingredients.kubelet, kubelet.root)

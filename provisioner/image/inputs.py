@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from provisioner.image.plan import Choices
 from provisioner.image.recipe import Recipe
 from provisioner.image.root import agent_files
+from provisioner.image.toolkit.build import fingerprint as toolkit_fingerprint
 
 if TYPE_CHECKING:
     from provisioner.image.request import Request
@@ -87,7 +88,10 @@ def image_fingerprint(request: Request, base: str) -> str:
     fingerprint.add_file("join CA", ingredients.join_ca)
     if request.vulnerabilities is not None:
         fingerprint.add_file("vulnerabilities", request.vulnerabilities)
+    if recipe.driver is not None and recipe.driver.container_toolkit:
+        fingerprint.add("container toolkit", toolkit_fingerprint(request.choices.architecture).encode())
     fingerprint.add("recipe", repr(dataclasses.replace(recipe, folders=())).encode())
+    fingerprint.add("pause", ingredients.pause().manifest.digest.encode())  # its compiler is in it
     for folder in recipe.folders:
         fingerprint.add_files(folder, folder.rglob("*"))
     agents = agent_files(ingredients.agent, recipe.root.agents)

@@ -11,6 +11,8 @@ from provisioner.api.errors import NeedsHuman
 from provisioner.api.server import Architecture
 from provisioner.image.base import compile_tree
 from provisioner.image.command import clean_environment
+from provisioner.image.containerd.archive import PinnedArchive, read_archive
+from provisioner.image.containerd.pause import PauseImage, pause_image
 from provisioner.image.containerd.state import write_state
 from provisioner.image.finished.sign import PublicKey
 from provisioner.image.foreign import Foreign
@@ -32,6 +34,14 @@ class Ingredients:
     join_ca: Path
     agent: Path
     """The package `provisioner` that agents are taken from."""
+    pause_archive: PinnedArchive | None = None
+    """The pause image, if not the one that is compiled here."""
+
+    def pause(self) -> PauseImage:
+        """What holds pods' namespaces. Raises: NeedsHuman if it cannot be compiled, or is not in the archive."""
+        if self.pause_archive is not None:
+            return read_archive(self.pause_archive, self.architecture)
+        return pause_image(self.architecture)
 
 
 def assemble_kubelet(kubelet: Path, tree: Path) -> None:
@@ -52,7 +62,7 @@ def assemble_site(recipe: Recipe, lower: Path, ingredients: Ingredients, key: Pu
     (tree / "etc/provisioner/image.pub").write_text(key.encode())
     state = tree / "usr/share/provisioner/containerd"
     state.mkdir(parents=True)
-    write_state(ingredients.architecture, recipe.source_date_epoch, state)
+    write_state(ingredients.pause(), recipe.source_date_epoch, state)
     install_agents(ingredients.agent, recipe.root.agents, tree / PYTHON)
     _switch_units(recipe, tree, lower)
     # Empty, not missing: systemd takes the one of the kernel arguments, and does not think of it as a first boot.

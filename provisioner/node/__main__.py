@@ -43,8 +43,16 @@ def main(arguments: list[str]) -> int:
 def _join(root: str) -> int:
     from provisioner.node import join
     from provisioner.node.http_post import pinned_context
-    from provisioner.node.join_files import JoinConfigurationError, is_joined, remove_secrets, render_files, write_files
+    from provisioner.node.join_files import (
+        ALIGNMENT_FILE,
+        JoinConfigurationError,
+        is_joined,
+        remove_secrets,
+        render_files,
+        write_files,
+    )
     from provisioner.node.machine.boot_facts import BootFactsError, read_boot_facts, request_key
+    from provisioner.node.machine.numa import numa_nodes
 
     if is_joined(root):
         remove_secrets(root)
@@ -75,12 +83,15 @@ def _join(root: str) -> int:
             prover=join.NoProver(),
         )
         try:
-            write_files(root, render_files(configuration))
+            files = render_files(configuration, numa_nodes(root))
+            write_files(root, files)
         except JoinConfigurationError as error:
             _say(f"{error}; asking again in 30 s")
             time.sleep(30.0)
             continue
         _say(f"{facts.server} has its join configuration")
+        if ALIGNMENT_FILE in files:
+            _say(f"{facts.server} is {files[ALIGNMENT_FILE][1].strip()}")
         return 0
 
 

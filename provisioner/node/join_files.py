@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Sequence
 
+from provisioner.node.alignment import align
 from provisioner.node.machine.boot_facts import write_file
+from provisioner.node.machine.numa import NumaNode
 
 KUBELET_FOLDER = "/run/provisioner/kubelet"
+ALIGNMENT_FILE = "numa-alignment"
+"""In that folder, where the pool asks for alignment: what came of it, in words."""
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _TOKEN = re.compile(r"[a-z0-9]{6}\.[a-z0-9]{16}")
@@ -20,8 +25,8 @@ class JoinConfigurationError(Exception):
     """The answer lacks something that the kubelet needs. The message never contains the token."""
 
 
-def render_files(configuration: dict[str, object]) -> dict[str, tuple[int, str]]:
-    """File name → (mode, content), in the order in which they must be written.
+def render_files(configuration: dict[str, object], nodes: Sequence[NumaNode] = ()) -> dict[str, tuple[int, str]]:
+    """File name → (mode, content), in the order in which they must be written. `nodes`: the machine's NUMA nodes.
 
     JSON is YAML: kubelet reads both. Raises: JoinConfigurationError.
     """
@@ -35,6 +40,7 @@ def render_files(configuration: dict[str, object]) -> dict[str, tuple[int, str]]
         raise JoinConfigurationError("the join service's answer has no certificate in clusterCA")
     if not isinstance(kubelet, dict) or kubelet.get("kind") != "KubeletConfiguration":
         raise JoinConfigurationError("the join service's answer has no KubeletConfiguration in kubeletConfiguration")
+    kubelet, words = align(kubelet, configuration.get("numaAlignment"), nodes)
     kubeconfig = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -46,6 +52,7 @@ def render_files(configuration: dict[str, object]) -> dict[str, tuple[int, str]]
         "current-context": "bootstrap",
     }
     return {
+        **({ALIGNMENT_FILE: (0o644, words + "\n")} if words is not None else {}),
         "ca.crt": (0o644, authority),
         "kubelet.yaml": (0o644, json.dumps(kubelet, indent=1) + "\n"),
         "kubelet.env": (0o644, f'KUBELET_ARGS="--hostname-override={name} --node-ip={address}"\n'),

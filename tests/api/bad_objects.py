@@ -393,6 +393,36 @@ NODE_POOLS = (
         ("are not the pool's to change",),
     ),
     Row(
+        "what each machine computes, beside the alignment that it is computed for",
+        node_pool(kubelet={"numaAlignment": {}, "configuration": {"reservedSystemCPUs": "0-3"}}),
+        node_pool(kubelet={"numaAlignment": {}, "configuration": {"maxPods": 64, "topologyManagerScope": "pod"}}),
+        ("reservedSystemCPUs", "leave them out of configuration"),
+    ),
+    Row(
+        "thresholds beside the alignment, whose sums they are part of",
+        node_pool(kubelet={"numaAlignment": {}, "configuration": {"evictionHard": {"memory.available": "1Gi"}}}),
+        node_pool(kubelet={"numaAlignment": {"evictionMemory": "1Gi"}}),
+        ("evictionHard", "leave them out of configuration"),
+    ),
+    Row(
+        "an amount of memory in words",
+        node_pool(kubelet={"numaAlignment": {"reservedMemory": "2 GB"}}),
+        node_pool(kubelet={"numaAlignment": {"reservedMemory": "2Gi"}}),
+        ("'2 GB' is no amount of memory: write a whole number of Mi or Gi, such as 2Gi",),
+    ),
+    Row(
+        "more for the eviction than is reserved",
+        node_pool(kubelet={"numaAlignment": {"reservedMemory": "1Gi", "evictionMemory": "1024Mi"}}),
+        node_pool(kubelet={"numaAlignment": {"reservedMemory": "1Gi", "evictionMemory": "1023Mi"}}),
+        ("make it less than reservedMemory",),
+    ),
+    Row(
+        "no core for the system, without which the CPU manager does not start",
+        node_pool(kubelet={"numaAlignment": {"reservedCores": 0}}),
+        node_pool(kubelet={"numaAlignment": {"reservedCores": 2}}),
+        ("greater than or equal to 1",),
+    ),
+    Row(
         "a time-out of a second",
         node_pool(stageTimeoutSeconds={"root": 1}),
         node_pool(stageTimeoutSeconds={"root": 900}),

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import shutil
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from provisioner.cli.kubectl.shell_pod import shell_pod
 from provisioner.image.base import Base
 from provisioner.image.build import Built, Request, build_image
 from provisioner.image.containerd.pause import REFERENCE
 from provisioner.image.finished.check import check_image
 from provisioner.image.finished.store import layer_files
 from provisioner.image.inputs import base_fingerprint
-from tests.tools import IN_CI
+from provisioner.join.admission.kubelet_configuration import kubelet_configuration
+from provisioner.node.alignment import align
+from provisioner.node.machine.numa import numa_nodes
+from tests.tools import IN_CI, missing
 
 SECRETS = re.compile(
     rb"-----BEGIN [A-Z ]*PRIVATE KEY-----\s+[A-Za-z0-9+/=]{16}"
@@ -236,6 +242,151 @@ def test_the_agent_starts_from_compiled_files(root: Path) -> None:
     modules = re.findall(r"^# code object from '([^']+)'", done.stderr, flags=re.MULTILINE)
     assert modules
     assert all(name.endswith(".pyc") for name in modules), "a module is compiled at every boot"
+
+
+IN_OVERLAY = """
+    set -e
+    root=$1 work=$2; shift 2
+    mount -t tmpfs tmpfs "$work"; mkdir "$work/upper" "$work/work" "$work/root"
+    mount -t overlay -o "lowerdir=$root,upperdir=$work/upper,workdir=$work/work" overlay "$work/root"
+    cd "$work/root"
+    mount --rbind /dev dev; mount --rbind /sys sys; mount -t proc proc proc; mount -t tmpfs tmpfs run
+    mount --bind proc/sys proc/sys; mount -o remount,bind,ro proc/sys
+    exec chroot . "$@"
+"""
+"""A command in the image as it runs: its root under an overlay, with nothing mounted that is left behind."""
+
+
+def in_overlay(root: Path, work: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    enter = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-c", IN_OVERLAY, "sh"]
+    return subprocess.run(
+        [*enter, root, work, *command],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def test_containerd_takes_its_configuration(root: Path, tmp_path: Path) -> None:
+    """As it understands it: a field that it does not know would be left out in silence."""
+    done = in_overlay(root, tmp_path, "containerd", "--config", "/etc/containerd/config.toml", "config", "dump")
+    assert done.returncode == 0, done.stderr
+    cri = tomllib.loads(done.stdout)["plugins"]["io.containerd.grpc.v1.cri"]
+    assert (cri["enable_cdi"], cri["cdi_spec_dirs"]) == (True, ["/etc/cdi", "/run/cdi"])
+    assert cri["sandbox_image"] == REFERENCE
+    assert cri["containerd"]["discard_unpacked_layers"] is True
+    assert cri["containerd"]["runtimes"]["runc"]["options"]["SystemdCgroup"] is True
+    assert set(cri["containerd"]["runtimes"]) == {"runc"}, "no runtime of a vendor: devices come by CDI"
+
+
+START_KUBELET = """
+    mount -t tmpfs tmpfs /var/lib/containerd; mount -t tmpfs tmpfs /var/lib/kubelet
+    cp --archive --update=none /usr/share/provisioner/containerd/. /var/lib/containerd
+    printf '%s' "$1" >/run/kubelet.yaml
+    touch /etc/resolv.conf
+    containerd >/run/containerd.log 2>&1 &
+    until [ -S /run/containerd/containerd.sock ]; do kill -0 $! || { cat /run/containerd.log; exit 9; }; sleep 0.1; done
+    kubelet --config=/run/kubelet.yaml --hostname-override=r01-u01 >/run/kubelet.log 2>&1 & kubelet=$!
+    until grep -q '"Starting memorymanager" policy="Static"' /run/kubelet.log; do
+        kill -0 $kubelet || { cat /run/kubelet.log; exit 1; }; sleep 0.1
+    done
+    grep -o '"Starting" policy="static"' /run/kubelet.log
+    grep -o 'topologyPolicyName="[a-z-]*"' /run/kubelet.log
+"""
+"""The image's containerd and kubelet, until its managers have started. /proc/sys, the machine's, stays as it is."""
+
+
+def start_kubelet(root: Path, work: Path, configuration: dict[str, object]) -> subprocess.CompletedProcess[str]:
+    return in_overlay(root, work, "sh", "-c", f"set -e\n{START_KUBELET}", "sh", json.dumps(configuration))
+
+
+def aligned_configuration() -> dict[str, object]:
+    """What the agent makes of a pool's wish on this machine; put over it what this machine needs, and no API server."""
+    pool = {"failSwapOn": False, "failCgroupV1": False, "cgroupsPerQOS": False, "enforceNodeAllocatable": []}
+    alone = kubelet_configuration(pool) | {
+        "authentication": {"webhook": {"enabled": False}, "anonymous": {"enabled": False}},
+        "authorization": {"mode": "AlwaysAllow"},
+        "serverTLSBootstrap": False,
+        "rotateCertificates": False,
+    }
+    asked = {"reservedCores": 1, "reservedMemoryBytes": 256 << 20, "evictionMemoryBytes": 100 << 20}
+    configuration, words = align(alone, asked, numa_nodes(""))
+    if words is None or not words.startswith("aligned"):
+        missing("a machine with two cores a NUMA node", f"run it on another one ({words})")
+    return configuration
+
+
+def test_the_kubelet_starts_with_what_the_agent_computes_for_numa_nodes(root: Path, tmp_path: Path) -> None:
+    done = start_kubelet(root, tmp_path, aligned_configuration())
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr
+    assert done.stdout.splitlines() == ['"Starting" policy="static"', 'topologyPolicyName="single-numa-node"']
+
+
+def test_a_kubelet_whose_sums_do_not_agree_does_not_start(root: Path, tmp_path: Path) -> None:
+    """The twin, and why the agent leaves the policies out where it cannot be right."""
+    configuration = aligned_configuration()
+    done = start_kubelet(root, tmp_path, configuration | {"systemReserved": {"memory": "1Gi"}})
+    assert done.returncode == 1
+    assert "is not equal to the value" in done.stdout
+
+
+def test_systemd_understands_every_unit_of_ours(root: Path, tmp_path: Path) -> None:
+    units = [
+        f"/etc/systemd/system/{file.name}"
+        for file in sorted((root / "etc/systemd/system").iterdir())
+        if file.is_file() and not file.is_symlink()
+    ]
+    assert len(units) >= 10
+    done = in_overlay(root, tmp_path, "systemd-analyze", "verify", "--man=no", "--recursive-errors=no", *units)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_containers_may_pin_memory_and_dump_no_core_unless_they_ask(root: Path) -> None:
+    containerd = (root / "etc/systemd/system/containerd.service").read_text()
+    assert "LimitMEMLOCK=infinity\n" in containerd
+    assert "LimitCORE=0:infinity\n" in containerd
+
+
+def test_nobody_can_log_in_over_the_network_or_at_a_console(root: Path) -> None:
+    for absent in ("usr/sbin/sshd", "usr/lib/systemd/system/ssh.service", "usr/sbin/in.telnetd", "usr/sbin/dropbear"):
+        assert not (root / absent).exists(), absent
+    assert {file.name for file in (root / "etc/systemd/system").rglob("*getty*")} >= {"getty.target", "getty@.service"}
+    listening = [
+        file.name
+        for folder in ("etc/systemd/system", "usr/lib/systemd/system")
+        for file in (root / folder).glob("*.socket")
+        if re.search(r"^ListenStream=(\d|\[)", file.read_text(), flags=re.MULTILINE)
+        and (root / "etc/systemd/system/sockets.target.wants" / file.name).is_symlink()
+    ]
+    assert listening == []
+
+
+ENTER_SHELL = """
+    mkdir /run/pod; cd /run/pod
+    for path in $1; do mkdir -p "/run/pod${path#*:}"; mount --bind "${path%%:*}" "/run/pod${path#*:}"; done
+    shift
+    chroot /run/pod "$@"
+"""
+"""What the kubelet makes of the shell's pod: nothing in it but what its volumes bring (`node's path:its path`)."""
+
+
+def test_the_shell_of_break_glass_starts_from_the_nodes_own_programs(root: Path, tmp_path: Path) -> None:
+    spec = shell_pod("r01-u01", user="ann", reason="looking at it", minutes=5, suffix="x")["spec"]
+    (container,) = spec["containers"]
+    paths = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"]}
+    binds = " ".join(f"{paths[mount['name']]}:{mount['mountPath']}" for mount in container["volumeMounts"])
+    nsenter = container["command"][0]
+    done = in_overlay(root, tmp_path, "sh", "-ec", ENTER_SHELL, "sh", binds, nsenter, "--version")
+    assert (done.returncode, done.stdout.split()[0]) == (0, "nsenter"), done.stderr
+    shell = container["command"][container["command"].index("--") + 1]
+    done = in_overlay(
+        root, tmp_path, shell, "-l", "-c", "command -v systemctl journalctl nvme lspci ip ps || true; id -u"
+    )
+    assert done.returncode == 0, done.stderr
+    assert {"/usr/bin/systemctl", "/usr/bin/journalctl"} <= set(done.stdout.split()), "what one looks with is there"
+    assert done.stdout.split()[-1] == "0"
 
 
 def test_containerd_finds_the_pause_image_imported_and_unpacked(root: Path, base: Base, tmp_path: Path) -> None:

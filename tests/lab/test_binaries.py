@@ -167,12 +167,12 @@ def test_without_go_the_remedy_is_named(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("said", ["go version go1.19.8 linux/amd64", "go version go1.25.9 linux/amd64", "another"])
 def test_a_go_that_is_too_old_is_named_with_its_remedy(said: str) -> None:
     with pytest.raises(NeedsHuman, match=r"too old for Kubernetes v1\.36\.3; install Go 1\.26\.0 or newer"):
-        binaries_build.require_go(said, "1.26.0")
+        binaries_build.MODULE.require_go(said, "1.26.0")
 
 
 @pytest.mark.parametrize("said", ["go version go1.26 linux/amd64", "go version go1.26.8 linux/arm64", "go2.0"])
 def test_a_go_that_is_new_enough_is_fine(said: str) -> None:
-    binaries_build.require_go(said, "1.26.0")
+    binaries_build.MODULE.require_go(said, "1.26.0")
 
 
 def test_the_generated_module_takes_the_staging_modules_as_published() -> None:

@@ -15,6 +15,7 @@ from provisioner.cli.options import kubeconfig_option
 from provisioner.cli.progress import Progress
 from provisioner.cli.service.image_diff import diff
 from provisioner.image.build import PHASES, Request, build_image
+from provisioner.image.containerd.archive import parse_pinned
 from provisioner.image.driver.plan import plan_driver
 from provisioner.image.driver.sign import generate_module_key, read_module_key, write_module_key
 from provisioner.image.finished.check import check_image
@@ -68,6 +69,11 @@ image.add_command(diff)
     help="What is kept between builds.",
 )
 @click.option("--vulnerabilities", type=_FILE, help="List of known vulnerabilities; one that counts fails the build.")
+@click.option(
+    "--pause-archive",
+    metavar="FILE@sha256:DIGEST",
+    help="OCI archive of the pause image, pinned; without it, the small one that is compiled here.",
+)
 @click.option("--force", is_flag=True, help="Build all of it again, with the packages of today.")
 @click.option("--plan", is_flag=True, help="Show the command that installs the packages, and build nothing.")
 def build(
@@ -82,6 +88,7 @@ def build(
     output: Path,
     cache: Path,
     vulnerabilities: Path | None,
+    pause_archive: str | None,
     force: bool,
     plan: bool,
 ) -> None:
@@ -99,7 +106,11 @@ def build(
         recipe=recipe,
         choices=choices,
         ingredients=Ingredients(
-            architecture=architecture, kubelet=kubelet, join_ca=join_ca, agent=Path(provisioner.__file__).parent
+            architecture=architecture,
+            kubelet=kubelet,
+            join_ca=join_ca,
+            agent=Path(provisioner.__file__).parent,
+            pause_archive=parse_pinned(pause_archive) if pause_archive is not None else None,
         ),
         key=read_secret_key(key_file),
         module_key=read_module_key(module_key_file) if module_key_file else None,

@@ -15,7 +15,7 @@ from provisioner.cli.service.controller import NAMES
 ACCOUNTS: Final = ("boot", "controller", *NAMES)
 DATA: Final = (
     *("namespaces.yaml", "checks.yaml", "people.yaml", "requests.yaml", "nodes.yaml", "server_status.yaml"),
-    *("node_limits.yaml", "boot_joins.yaml", "leases.yaml", "former.yaml"),
+    *("node_limits.yaml", "boot_joins.yaml", "leases.yaml", "break_glass.yaml", "former.yaml"),
     *(f"accounts/{account}.yaml" for account in ACCOUNTS),
 )
 """What holds for several comes first; then what each account has and is held to."""

@@ -13,9 +13,8 @@ import struct
 from datetime import UTC, datetime
 from pathlib import Path
 
-from provisioner.api.server import Architecture
 from provisioner.image.containerd.bolt import Bucket, encode
-from provisioner.image.containerd.pause import REFERENCE, PauseImage, pause_image, pause_program
+from provisioner.image.containerd.pause import REFERENCE, PauseImage
 
 _CONTENT = Path("io.containerd.content.v1.content")
 _METADATA = Path("io.containerd.metadata.v1.bolt")
@@ -24,9 +23,9 @@ _KIND_COMMITTED = 3
 _SECONDS_FROM_YEAR_1_TO_1970 = 62135596800
 
 
-def write_state(architecture: Architecture, epoch: int, folder: Path) -> None:
+def write_state(image: PauseImage, epoch: int, folder: Path) -> None:
     """Fill `folder`, which becomes /var/lib/containerd at boot. `epoch`: the time of all entries, in Unix seconds."""
-    image, program, time = pause_image(architecture), pause_program(architecture), go_time(epoch)
+    time = go_time(epoch)
     blobs = folder / _CONTENT / "blobs/sha256"
     blobs.mkdir(parents=True)
     (folder / _CONTENT / "ingest").mkdir()
@@ -37,11 +36,14 @@ def write_state(architecture: Architecture, epoch: int, folder: Path) -> None:
     snapshot = folder / _OVERLAYFS / "snapshots/1"
     (snapshot / "fs").mkdir(parents=True)
     (snapshot / "work").mkdir(mode=0o711)
-    (snapshot / "fs/pause").write_bytes(program)
-    (snapshot / "fs/pause").chmod(0o755)
+    for unpacked in image.files:
+        file = snapshot / "fs" / unpacked.path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(unpacked.content)
+        file.chmod(unpacked.mode)
     (folder / _METADATA).mkdir(mode=0o711)
     (folder / _METADATA / "meta.db").write_bytes(encode(_metadata(image, time)))
-    (folder / _OVERLAYFS / "metadata.db").write_bytes(encode(_snapshotter(image, len(program), time)))
+    (folder / _OVERLAYFS / "metadata.db").write_bytes(encode(_snapshotter(image, time)))
     (folder / _OVERLAYFS / "metadata.db").chmod(0o600)
     for private in (folder, folder / _OVERLAYFS, folder / _OVERLAYFS / "snapshots", snapshot):
         private.chmod(0o700)
@@ -64,15 +66,15 @@ def varint(value: int) -> bytes:
 
 
 def _snapshot_name(image: PauseImage) -> str:
-    return f"k8s.io/1/{image.layer.digest}"
+    return f"k8s.io/1/{image.diff_id}"
 
 
 def _metadata(image: PauseImage, time: bytes) -> Bucket:
     times: dict[str, bytes | Bucket] = {"createdat": time, "updatedat": time}
     # The labels are what keeps containerd's garbage collector from taking the blobs.
     references = {
-        image.layer: {"containerd.io/uncompressed": image.layer.digest},
-        image.config: {"containerd.io/gc.ref.snapshot.overlayfs": image.layer.digest},
+        image.layer: {"containerd.io/uncompressed": image.diff_id},
+        image.config: {"containerd.io/gc.ref.snapshot.overlayfs": image.diff_id},
         image.manifest: {
             "containerd.io/gc.ref.content.config": image.config.digest,
             "containerd.io/gc.ref.content.l.0": image.layer.digest,
@@ -99,21 +101,23 @@ def _metadata(image: PauseImage, time: bytes) -> Bucket:
             "content": Bucket({"blob": Bucket(blobs), "ingests": Bucket()}),
             "images": Bucket(images),
             "leases": Bucket(),
-            "snapshots": Bucket({"overlayfs": Bucket({image.layer.digest: snapshot}, sequence=1)}),
+            "snapshots": Bucket({"overlayfs": Bucket({image.diff_id: snapshot}, sequence=1)}),
         }
     )
     return Bucket({"v1": Bucket({"k8s.io": namespace, "version": varint(3)})})
 
 
-def _snapshotter(image: PauseImage, program_bytes: int, time: bytes) -> Bucket:
+def _snapshotter(image: PauseImage, time: bytes) -> Bucket:
+    # What containerd's own walk over the snapshot counts: its root, files and folders.
+    paths = {str(each) for file in image.files for each in (Path(file.path), *Path(file.path).parents)} - {"."}
     snapshot = Bucket(
         {
             "createdat": time,
             "updatedat": time,
             "id": bytes([1]),  # an unsigned varint: the folder snapshots/1
-            "inodes": varint(2),
+            "inodes": varint(1 + len(paths)),
             "kind": bytes([_KIND_COMMITTED]),
-            "size": varint(-(-program_bytes // 4096) * 4096),
+            "size": varint(sum(-(-len(file.content) // 4096) * 4096 for file in image.files)),
         }
     )
     # The sequence is where containerd counts on: its next snapshot must not get the number of this one.

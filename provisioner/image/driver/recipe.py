@@ -120,6 +120,8 @@ class DriverRecipe:
     enable: tuple[tuple[str, Group], ...]
     """Units by the target that starts them."""
     licences: tuple[Licence, ...]
+    container_toolkit: bool
+    """Whether the layer has NVIDIA's container toolkit, by which containers get GPUs."""
     sources: Mapping[str, DriverSource]
 
     def source(self, distribution: str) -> DriverSource:
@@ -168,6 +170,7 @@ def parse_driver(table: Table) -> DriverRecipe:
             )
             for each in table.tables("licences")
         ),
+        container_toolkit=table.flag("container-toolkit"),
         sources={name: _source(name, distributions.table(name)) for name in distributions.data},
     )
 

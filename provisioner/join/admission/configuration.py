@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from provisioner.api.numa_alignment import NumaAlignment
 from provisioner.api.values import Secret
 from provisioner.join.mint import MAX_TOKEN_TTL_SECONDS
 
@@ -31,10 +32,11 @@ class JoinConfiguration:
     bootstrap_token: Secret
     node_address: str
     kubelet: Mapping[str, Any] = field(repr=False)
+    numa_alignment: NumaAlignment | None = None
 
     def to_wire(self) -> dict[str, Any]:
         """The JSON that the agent reads; it holds the token."""
-        return {
+        wire: dict[str, Any] = {
             "nodeName": self.node_name,
             "apiServer": self.api_server_url,
             "clusterCA": self.cluster_ca,
@@ -42,3 +44,12 @@ class JoinConfiguration:
             "nodeAddress": self.node_address,
             "kubeletConfiguration": dict(self.kubelet),
         }
+        if self.numa_alignment is not None:
+            # The machine computes what follows: what a node says of itself would be no better known here, and what it
+            # gets wrong concerns its own pods alone.
+            wire["numaAlignment"] = {
+                "reservedCores": self.numa_alignment.reserved_cores,
+                "reservedMemoryBytes": self.numa_alignment.reserved_memory_bytes,
+                "evictionMemoryBytes": self.numa_alignment.eviction_memory_bytes,
+            }
+        return wire

@@ -40,6 +40,11 @@ def built_in_configuration(*, cluster_dns: Sequence[str], cluster_domain: str) -
         "nodeStatusReportFrequency": "5m0s",
         # Without this an own evictionHard of a pool would drop the defaults that it does not name.
         "mergeDefaultEvictionSettings": True,
+        # What containers print lies in RAM, in a file system of its own (var-log-pods.mount): 30 MiB for each at most,
+        # and what one prints within the 10 s between two looks.
+        "containerLogMaxSize": "10Mi",
+        "containerLogMaxFiles": 3,
+        "containerLogMonitorInterval": "10s",
         # A Node that is told to shut down says NotReady within a second instead of vanishing.
         "shutdownGracePeriod": "30s",
         "shutdownGracePeriodCriticalPods": "10s",

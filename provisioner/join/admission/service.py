@@ -212,6 +212,7 @@ class JoinService:
                 cluster_dns=self._settings.cluster_dns,
                 cluster_domain=self._settings.cluster_domain,
             ),
+            numa_alignment=admitted.pool.spec.kubelet.numa_alignment,
         )
 
     def _turn_away(

@@ -1,18 +1,16 @@
-"""The cache of programs: one directory a content, made by one process at a time, there completely or not at all."""
+"""Which programs the lab keeps in its cache, one directory a content, and of which version."""
 
 from __future__ import annotations
 
-import fcntl
-import os
 import platform
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
 from provisioner.api.errors import NeedsHuman
+from provisioner.image.golang import entry
+from provisioner.image.golang.entry import Report
 
 VERSION: Final = "v1.36.3"
 """Kubernetes version that the lab runs."""
@@ -20,8 +18,7 @@ VERSION: Final = "v1.36.3"
 NAMES: Final = ("kube-apiserver", "kube-controller-manager", "kubelet", "kubectl", "kube-scheduler")
 OPTIONAL: Final = frozenset({"kube-scheduler"})
 
-Report = Callable[[str], None]
-"""Takes a line that tells a waiting person what happens."""
+__all__ = ["NAMES", "VERSION", "Report", "architecture", "fill", "missing_in"]
 
 
 def architecture() -> str:
@@ -35,30 +32,13 @@ def architecture() -> str:
 
 def missing_in(directory: Path, names: Sequence[str] = NAMES) -> list[str]:
     """Those of `names` that `directory` lacks; the optional ones do not count."""
-    return [name for name in names if name not in OPTIONAL and not os.access(directory / name, os.X_OK)]
+    return entry.missing_in(directory, _needed(names))
 
 
-@contextmanager
-def fill(entry: Path, report: Report, names: Sequence[str] = NAMES) -> Iterator[Path | None]:
-    """Give an empty directory that becomes `entry` if the block ends well; None if another process was faster.
+def fill(directory: Path, report: Report, names: Sequence[str] = NAMES) -> AbstractContextManager[Path | None]:
+    """As `golang.entry.fill`, for `names`, of which the optional ones may be absent."""
+    return entry.fill(directory, report, _needed(names))
 
-    `names`: the programs that the block puts there.
-    """
-    entry.parent.mkdir(parents=True, exist_ok=True)
-    with (entry.parent / f".{entry.name}.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            report(f"waiting for another process that makes {entry}")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        if entry.exists() and not missing_in(entry, names):
-            yield None
-            return
-        staging = Path(tempfile.mkdtemp(prefix=f".{entry.name}.", dir=entry.parent))
-        try:
-            yield staging
-            staging.chmod(0o755)
-            shutil.rmtree(entry, ignore_errors=True)  # of a process that died half-way in an older layout
-            staging.rename(entry)
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
+
+def _needed(names: Sequence[str]) -> list[str]:
+    return [name for name in names if name not in OPTIONAL]

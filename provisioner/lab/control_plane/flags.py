@@ -56,6 +56,10 @@ PRODUCTION_FLAGS: Final[dict[str, tuple[Flag, ...]]] = {
         Flag("--event-ttl=24h", "a boot that failed at night is still told by `kubectl describe` in the morning"),
         Flag("--kubelet-preferred-address-types=InternalIP", "node names are not in DNS"),
         Flag("--kubelet-certificate-authority=ca.crt", "`kubectl logs` and `exec` reach an approved kubelet only"),
+        Flag(
+            "--allow-privileged=true",
+            "CNI, device plugins and the shell of break-glass are privileged pods; who may make one, PodSecurity says",
+        ),
         Flag("--profiling=false", "nothing is served that nobody needs"),
     ),
     "kube-controller-manager": (
@@ -117,6 +121,16 @@ AUDIT_POLICY: Final[dict[str, Any]] = {
             "resources": [
                 {"group": "provisioner.dev"},
                 {"group": "", "resources": ["nodes", "nodes/status", "pods/eviction"]},
+            ],
+        },
+        # Who entered a container, also by GET: attaching is how a shell on a node is opened.
+        {
+            "level": "Metadata",
+            "resources": [
+                {
+                    "group": "",
+                    "resources": ["pods/attach", "pods/exec", "pods/portforward", "nodes/proxy", "pods/proxy"],
+                }
             ],
         },
         {"level": "None", "verbs": ["get", "list", "watch"]},

@@ -23,6 +23,7 @@ def running_facts(root: str) -> dict[str, Any]:
         "runtimeActive": runtime,
         "kexecSupported": reason is None,
         "kexecReason": reason,
+        "numaAlignment": _text(f"{root}/run/provisioner/kubelet/numa-alignment")[:512] or None,
     }
 
 
