@@ -67,6 +67,7 @@ image.add_command(diff)
     show_default=True,
     help="What is kept between builds.",
 )
+@click.option("--vulnerabilities", type=_FILE, help="List of known vulnerabilities; one that counts fails the build.")
 @click.option("--force", is_flag=True, help="Build all of it again, with the packages of today.")
 @click.option("--plan", is_flag=True, help="Show the command that installs the packages, and build nothing.")
 def build(
@@ -80,6 +81,7 @@ def build(
     module_key_file: Path | None,
     output: Path,
     cache: Path,
+    vulnerabilities: Path | None,
     force: bool,
     plan: bool,
 ) -> None:
@@ -104,6 +106,7 @@ def build(
         output=output,
         cache=cache.expanduser(),
         force=force,
+        vulnerabilities=vulnerabilities,
     )
     started = time.monotonic()
     with Progress() as progress:
@@ -117,6 +120,8 @@ def build(
         built = build_image(request, report)
     sizes = " · ".join(f"{name} {file.size_bytes / 1e6:.1f} MB" for name, file in built.manifest.files().items())
     state = "reused (same inputs)" if built.reused else f"built in {time.monotonic() - started:.0f} s"
+    for line in built.lines:
+        click.echo(line)
     click.echo(f"image {recipe.name} ({chosen.identifier}) {state}: {sizes}")
     click.echo(str(built.folder))
 
