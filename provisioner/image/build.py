@@ -105,7 +105,7 @@ def build_image(request: Request, report: Report, clock: Callable[[], float] = t
         versions = base.versions | {"kubelet": kubelet_version(request.ingredients.kubelet, foreign)}
         versions |= driver.versions if driver is not None else {}
         records = joined([base.packages, *([driver.records] if driver is not None else [])])
-        finished = Finished(trees=tuple(trees), merged=work / MERGED, files=files, versions=versions, records=records)
+        finished = Finished(merged=work / MERGED, files=files, versions=versions, records=records)
         documents, judged = judge(request, finished, foreign, work / "documents")
         phases.end("gates", f"passed; documents: {', '.join(judged.documents)}")
         text = _manifest(request, files | documents, versions).encode()

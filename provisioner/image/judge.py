@@ -12,7 +12,6 @@ from provisioner.image.foreign import Foreign
 from provisioner.image.gates.packages.records import Records
 from provisioner.image.gates.request import GateReport, GateRequest
 from provisioner.image.gates.run import run_gates
-from provisioner.image.layers import LayerTree
 from provisioner.image.recipe import Recipe
 from provisioner.image.request import Request, made
 
@@ -21,9 +20,8 @@ _SIZES = "sizes"
 
 @dataclass(frozen=True, kw_only=True)
 class Finished:
-    """An image before its manifest. `files`: by the manifest's key. `merged`: `trees` over one another."""
+    """An image before its manifest. `files`: by the manifest's key. `merged`: its layers over one another."""
 
-    trees: tuple[LayerTree, ...]
     merged: Path
     files: Mapping[str, Path]
     versions: Mapping[str, str]
@@ -43,7 +41,6 @@ def judge(request: Request, finished: Finished, foreign: Foreign, folder: Path) 
             architecture=choices.architecture,
             source_date_epoch=recipe.source_date_epoch,
             root=finished.merged,
-            layers={tree.name: tree.root for tree in finished.trees},
             packed={
                 name.removeprefix("layer."): file for name, file in finished.files.items() if name.startswith("layer.")
             },

@@ -19,12 +19,12 @@ from provisioner.image.recipe import GateRules
 class GateRequest:
     """A finished image, before its manifest.
 
-    `root` is the merged tree, `layers` the trees that it is made of by name, bottom first. `packed`: the squashfs of
-    each layer, by the same names. `files`: digest and size of every part, as the manifest names them (`kernel`,
-    `stage1`, `layer.base`…; `root` for an image of one layer). `versions` are the manifest's. `records`: packages of
-    all layers and the kernel. `previous`: the document `sizes` of the image that was built before, None if there is
-    none. `purposes`: package that the recipe names → why. `vulnerabilities`: a file of OSV records, if one is given;
-    `today` decides which of the recipe's exceptions have ended.
+    `root` is the merged tree, `packed` the squashfs of each layer by its name, bottom first. `files`: digest and size
+    of each part, as the manifest names them (`kernel`, `stage1`, `layer.base`…; `root` for an image of one layer).
+    `versions` are the manifest's. `records`: packages of all layers and the kernel. `previous`: the document `sizes` of
+    the image that was built before, None if there is none. `purposes`: package that the recipe names → why.
+    `vulnerabilities`: a file of OSV records, if one is given; `today` decides which of the recipe's exceptions have
+    ended.
     """
 
     recipe: str
@@ -32,7 +32,6 @@ class GateRequest:
     architecture: Architecture
     source_date_epoch: int
     root: Path
-    layers: Mapping[str, Path]
     packed: Mapping[str, Path]
     kernel: Path
     files: Mapping[str, File]

@@ -57,7 +57,7 @@ def run_gates(request: GateRequest, probe: ProbesModules = probe_modules) -> Gat
 
     Raises: GatesFailed, a NeedsHuman, with all that any gate found.
     """
-    tree = read_tree(request.root, request.layers)
+    tree = read_tree(request.root)
     packed = {layer: read_squashfs(file) for layer, file in request.packed.items()}
     owners = components(tree, request.records.packages)
     report = measure(request, tree, packed, owners)
@@ -66,7 +66,7 @@ def run_gates(request: GateRequest, probe: ProbesModules = probe_modules) -> Gat
     if failures:
         raise GatesFailed(request.recipe, failures)
     documents = {
-        "sbom": render_sbom(_contents(request, tree, owners)),
+        "sbom": render_sbom(_contents(request, tree, packed, owners)),
         "sizes": encode_sizes(report),
         "licences": licence_archive(request.records, request.source_date_epoch),
     }
@@ -165,14 +165,14 @@ def measure(request: GateRequest, tree: Tree, packed: Mapping[str, Squashfs], ow
     )
 
 
-def _contents(request: GateRequest, tree: Tree, owners: Mapping[str, str]) -> Contents:
+def _contents(request: GateRequest, tree: Tree, packed: Mapping[str, Squashfs], owners: Mapping[str, str]) -> Contents:
     placed: dict[str, set[str]] = {}
-    for path, owner in owners.items():
-        layer = tree.layer_of.get(path)
-        if layer is not None:
-            part = layer if layer in request.files else f"layer.{layer}"
-            placed.setdefault(owner, set()).add(part)
-            placed.setdefault(path, set()).add(part)
+    for layer, squashfs in packed.items():
+        part = layer if layer in request.files else f"layer.{layer}"
+        for file in squashfs.files:
+            if (owner := owners.get(file.path)) is not None:
+                placed.setdefault(owner, set()).add(part)
+                placed.setdefault(file.path, set()).add(part)
     for package in request.records.packages:
         if package.unpacked_for in request.files:
             placed.setdefault(package.name, set()).add(package.unpacked_for)

@@ -53,7 +53,7 @@ def tree_of(
         (root / path).symlink_to(target)
     for path, mode in (modes or {}).items():
         (root / path).chmod(mode)
-    return read_tree(root, {"root": root})
+    return read_tree(root)
 
 
 def told(failures: Iterable[Failure]) -> list[tuple[str, str]]:

@@ -99,13 +99,13 @@ def compiled(source: Path, mode: py_compile.PycInvalidationMode) -> Path:
 
 
 def test_byte_code_of_the_source_beside_it_passes(tmp_path: Path, python: Path) -> None:
-    assert told(check_python(read_tree(tmp_path, {}))) == []
+    assert told(check_python(read_tree(tmp_path))) == []
 
 
 def test_byte_code_of_another_source_fails(tmp_path: Path, python: Path) -> None:
     """A server takes it unchecked: it would run what the source does not say."""
     python.write_text("print('goodbye')\n")
-    ((path, observed),) = told(check_python(read_tree(tmp_path, {})))
+    ((path, observed),) = told(check_python(read_tree(tmp_path)))
     assert path.startswith("/usr/lib/python3/__pycache__/agent.")
     assert observed == "compiled from another source"
 
@@ -116,10 +116,10 @@ def test_byte_code_of_another_python_goes_by_that_pythons_key(tmp_path: Path, py
     assert content[8:16] == importlib.util.source_hash(python.read_bytes())
     other = b"\xf3\x0d\x0d\x0a"
     pyc.write_bytes(other + content[4:])
-    assert [observed for _, observed in told(check_python(read_tree(tmp_path, {})))] == ["compiled from another source"]
+    assert [observed for _, observed in told(check_python(read_tree(tmp_path)))] == ["compiled from another source"]
     theirs = _imp.source_hash(int.from_bytes(other, "little"), python.read_bytes())
     pyc.write_bytes(other + content[4:8] + theirs + content[16:])
-    assert told(check_python(read_tree(tmp_path, {}))) == []
+    assert told(check_python(read_tree(tmp_path))) == []
 
 
 @pytest.mark.parametrize(
@@ -129,10 +129,10 @@ def test_byte_code_that_is_checked_at_each_start_fails(
     tmp_path: Path, python: Path, mode: py_compile.PycInvalidationMode
 ) -> None:
     compiled(python, mode)
-    ((_, observed),) = told(check_python(read_tree(tmp_path, {})))
+    ((_, observed),) = told(check_python(read_tree(tmp_path)))
     assert "checked at each start" in observed
 
 
 def test_byte_code_without_a_source_fails(tmp_path: Path, python: Path) -> None:
     python.unlink()
-    assert [observed for _, observed in told(check_python(read_tree(tmp_path, {})))] == ["no source beside it"]
+    assert [observed for _, observed in told(check_python(read_tree(tmp_path)))] == ["no source beside it"]

@@ -50,7 +50,7 @@ def test_a_socket_or_pipe_fails_wherever_it_lies_but_in_dev(tmp_path: Path) -> N
     (tmp_path / "dev").mkdir()
     os.mkfifo(tmp_path / "etc/pipe", 0o600)
     os.mkfifo(tmp_path / "dev/pipe", 0o666)
-    (failure,) = check_privileges(read_tree(tmp_path, {}), SET_UID, WRITABLE)
+    (failure,) = check_privileges(read_tree(tmp_path), SET_UID, WRITABLE)
     assert failure.object == "/etc/pipe"
 
 
@@ -62,6 +62,6 @@ def test_a_file_capability_fails_even_of_an_allowed_program(tmp_path: Path) -> N
     for name in ("ping", "mount"):
         os.setxattr(tmp_path / "usr/bin" / name, "security.capability", raw_socket)
     (tmp_path / "usr/bin/mount").chmod(stat.S_IMODE(0o4755))
-    found = told(check_privileges(read_tree(tmp_path, {}), SET_UID, WRITABLE))
+    found = told(check_privileges(read_tree(tmp_path), SET_UID, WRITABLE))
     assert [path for path, _ in found] == ["/usr/bin/mount", "/usr/bin/ping"]
     assert raw_socket.hex() in found[1][1]

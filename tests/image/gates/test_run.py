@@ -67,7 +67,6 @@ def request_of_image(tmp_path: Path) -> GateRequest:
         architecture="x86_64",
         source_date_epoch=EPOCH,
         root=root,
-        layers=layers,
         packed=packed,
         kernel=tmp_path / "vmlinuz",
         files=files | {"kernel": measure(tmp_path / "vmlinuz"), "stage1": File("22" * 32, 1000)},

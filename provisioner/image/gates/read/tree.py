@@ -52,11 +52,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Tree:
-    """All entries by path relative to the root, sorted; `layer_of` says in which layer a path's file lies on top."""
+    """All entries by path relative to the root, sorted."""
 
     root: Path
     entries: Mapping[str, Entry]
-    layer_of: Mapping[str, str]
 
     def files(self) -> Iterator[Entry]:
         return (entry for entry in self.entries.values() if entry.kind == "file")
@@ -97,11 +96,8 @@ class Tree:
         return self.entries.get("/".join(done))
 
 
-def read_tree(root: Path, layers: Mapping[str, Path]) -> Tree:
-    """Read all below `root`. `layers`: the trees that it is made of, bottom first; may be empty.
-
-    Seconds: about 4 for 400 MB in 10,000 files.
-    """
+def read_tree(root: Path) -> Tree:
+    """Read all below `root`. Takes 2 s for 460 MB in 3,500 files."""
     entries: dict[str, Entry] = {}
     waiting = [""]
     while waiting:
@@ -114,20 +110,7 @@ def read_tree(root: Path, layers: Mapping[str, Path]) -> Tree:
             entries[path] = entry
             if entry.kind == "folder":
                 waiting.append(path)
-    return Tree(root, dict(sorted(entries.items())), _layers(entries, layers))
-
-
-def _layers(entries: Mapping[str, Entry], layers: Mapping[str, Path]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name, tree in layers.items():
-        for folder, folders, files in os.walk(tree):
-            below = os.path.relpath(folder, tree)
-            links = [each for each in folders if Path(folder, each).is_symlink()]
-            for file in (*files, *links):
-                path = file if below == "." else f"{below}/{file}"
-                if path in entries:
-                    found[path] = name
-    return found
+    return Tree(root, dict(sorted(entries.items())))
 
 
 def _read_entry(root: Path, path: str) -> Entry:
