@@ -107,9 +107,9 @@ def boot(
         cluster, recorder, caches, api_server_url=api_server, api_server_ca=api_server_ca, cluster_dns=cluster_dns
     )
     binds = (state, image_store, settings.certificate.parent) if settings.certificate else (state, image_store)
-    BootService(settings, cluster, recorder, caches=caches, blueprints=[join], enter=_enter(tools_root, binds)).run(
-        stop
-    )
+    BootService(
+        settings, cluster, recorder, caches=caches, blueprints=[join], enter=enter_tools(tools_root, binds)
+    ).run(stop)
     recorder.close()
 
 
@@ -117,7 +117,7 @@ def _firmware_of(tools_root: Path | None) -> tuple[Path, ...]:
     return (tools_root / "usr/lib/ipxe",) if tools_root else ()
 
 
-def _enter(tools_root: Path | None, binds: Sequence[Path]) -> Callable[[Sequence[str]], list[str]]:
+def enter_tools(tools_root: Path | None, binds: Sequence[Path]) -> Callable[[Sequence[str]], list[str]]:
     if tools_root is None:
         return list
     from provisioner.lab.tools import Tools
