@@ -73,11 +73,11 @@ class ImageCache:
         why: ImageError | None = None
         for machine in _MACHINES:
             try:
-                files = read_manifest(content, f"sha256:{digest}", machine)
+                contents = read_manifest(content, f"sha256:{digest}", machine)
             except ImageError as error:
                 why = error
                 continue
-            parts = {each.name: Part(each.sha256, each.size_bytes) for each in files.values()}
+            parts = {each.file_name: Part(each.sha256, each.size_bytes) for each in contents.files}
             with self._lock:
                 self._manifests[digest] = content, parts
                 while len(self._manifests) > MOST_MANIFESTS:
