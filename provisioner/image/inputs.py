@@ -11,7 +11,17 @@ from provisioner.image.plan import Choices
 from provisioner.image.recipe import Recipe
 from provisioner.image.root import Ingredients, agent_files
 
-_BASE_CODE = ("base.py", "command.py", "foreign.py", "modules.py", "plan.py", "recipe.py")
+_BASE_CODE = (
+    "base.py",
+    "command.py",
+    "foreign.py",
+    "gates/packages/installed.py",
+    "gates/packages/records.py",
+    "modules.py",
+    "plan.py",
+    "recipe.py",
+    "tables.py",
+)
 _HERE = Path(__file__).parent
 
 
@@ -52,6 +62,7 @@ def base_fingerprint(recipe: Recipe, choices: Choices) -> str:
         ("choices", choices),
         ("packages", root.packages),
         ("remove", root.remove),
+        ("kept", root.kept),
         ("modules", root.modules),
         ("stage1 modules", recipe.stage1_modules),
         ("epoch", recipe.source_date_epoch),

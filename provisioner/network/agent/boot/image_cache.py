@@ -1,8 +1,9 @@
 """Images' files on the DPU, for its host: verified before one is kept, and never more than a bound.
 
-A file is known by its SHA-256, which the image's manifest has; the manifest by its own, which is the image's name. What
-is kept was compared with that when it was written, in a folder whose files are deleted at the start: nothing that was
-there before is believed. The host's stage-1 checks signature and digests in any case.
+A part of an image is known by its SHA-256, which is its name, or which the manifest of an image of format 1 has; a
+manifest by its own, which is the image's name. What is kept was compared with that when it was written, in a folder
+whose files are deleted at the start: nothing that was there before is believed. The host's stage-1 checks signature and
+digests in any case.
 """
 
 from __future__ import annotations
@@ -89,6 +90,12 @@ class ImageCache:
         """None of what the manifest does not have. Raises: KeyError while the manifest is not known."""
         with self._lock:
             return self._manifests[digest][1].get(name)
+
+    def kept(self, sha256: str) -> Part | None:
+        """The part of that digest, if it is kept now."""
+        with self._lock:
+            size = self._sizes.get(sha256)
+            return Part(sha256, size) if size is not None else None
 
     @contextlib.contextmanager
     def opened(self, part: Part) -> Iterator[BinaryIO | None]:
