@@ -10,7 +10,7 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 _HERE: Final = Path(__file__).parent
-FOLDERS: Final = (_HERE / "ipxe", _HERE.parents[1] / "ipxe", _HERE / "host")
+FOLDERS: Final = (_HERE / "ipxe", _HERE.parents[1] / "ipxe", _HERE / "host", _HERE / "cache")
 """The iPXE scripts lie beside this file in a wheel, and at the top of a checkout."""
 
 

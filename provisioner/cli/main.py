@@ -20,6 +20,7 @@ from provisioner.api.errors import NeedsHuman, ProvisionerError
 COMMANDS: Final[Mapping[str, str]] = {
     "accept": "provisioner.cli.kubectl.accept:accept",
     "boot": "provisioner.cli.service.boot:boot",
+    "cache": "provisioner.cli.service.cache:cache",
     "controller": "provisioner.cli.service.controller:controller",
     "crds": "provisioner.cli.service.manifests:crds",
     "image": "provisioner.cli.service.image:image",
@@ -100,7 +101,7 @@ def provisioner(log_json: bool, verbose: bool) -> None:
 
     \b
     Set up:    manifests, crds, image build, image publish
-    Serve:     boot (on each boot host), controller (anywhere)
+    Serve:     boot (on each boot host), cache (in a rack), controller (anywhere)
     Operate:   rack register, accept, and kubectl
     Try:       lab up
     """

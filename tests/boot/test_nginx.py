@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -54,7 +55,16 @@ def test_the_configuration_is_the_golden_one() -> None:
 
 
 def test_a_golden_one_without_root_without_certificate_behind_a_proxy() -> None:
-    site = replace(SITE, user=None, certificate=None, key=None, trusted_proxies=("10.0.0.0/8",), http_port=8080)
+    site = replace(
+        SITE,
+        user=None,
+        certificate=None,
+        key=None,
+        trusted_proxies=("10.0.0.0/8",),
+        http_port=8080,
+        caches=("10.90.0.0/24", "10.80.0.5"),
+        image_slots=7,
+    )
     assert_golden("boot/nginx-plain.conf", render_nginx(site))
 
 
@@ -67,7 +77,7 @@ def test_a_path_that_could_be_a_directive_is_refused(path: str) -> None:
 @pytest.mark.parametrize(
     "fields",
     [{"addresses": ("10.80.0.1 default_server",)}, {"user": "a b"}, {"workers": "2;"}, {"key": None},
-     {"trusted_proxies": ("everybody",)}, {"firmware_files": ("../../etc/shadow",)}],
+     {"trusted_proxies": ("everybody",)}, {"caches": ("10.0.0.0/8 x; ",)}, {"firmware_files": ("../../etc/shadow",)}],
 )  # fmt: skip
 def test_other_values_that_could_be_directives_are_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(Refused):
@@ -150,6 +160,7 @@ def nginx(programs: Programs) -> Iterator[Running]:
         (tmp_path / "tftp" / name).write_bytes(name.encode())
     (tmp_path / f"images/{IMAGE}/root.squashfs").write_bytes(bytes(range(256)) * 1024)
     (tmp_path / f"images/{IMAGE}/.partial").write_text("half")
+    (tmp_path / f"images/{IMAGE}/manifest").write_text("manifest")
     (tmp_path / "images/secret/key").write_text("no")
     (tmp_path / "images/.lock").write_text("")
     (tmp_path / f"images/parts/{IMAGE}").write_bytes(b"a part of an image")
@@ -176,7 +187,7 @@ def nginx(programs: Programs) -> Iterator[Running]:
         images=tmp_path / "images", run=tmp_path / "nginx", socket=tmp_path / "run/answers.sock",
         access_log=tmp_path / "log/access.json", user="www-data", certificate=tmp_path / "cert.pem",
         key=tmp_path / "key.pem", http_port=running.port, join_port=running.join_port, workers="1", open_files=1024,
-        requests_per_second=5, burst=20,
+        requests_per_second=5, burst=20, image_slots=3, images_per_client=2, caches=("127.0.0.9",),
     )  # fmt: skip
     configuration = tmp_path / "nginx/nginx.conf"
     configuration.write_text(render_nginx(site))
@@ -236,6 +247,34 @@ def test_ranges_of_a_file_are_served(nginx: Running) -> None:
     assert (status, body) == (206, bytes(range(256)))
     assert headers["content-range"] == "bytes 256-511/262144"
     assert nginx.get(f"/images/{IMAGE}/root.squashfs", Range="bytes=999999-")[0] == 416
+
+
+def test_more_images_than_the_link_carries_are_asked_for_again_and_a_racks_cache_need_not_wait(nginx: Running) -> None:
+    large = f"/images/{IMAGE}/large"
+    # More than sockets hold, and nobody reads it.
+    (nginx.state / large.lstrip("/")).write_bytes(bytes(64 << 20))
+    with ExitStack() as stack:
+
+        def ask(client: str, path: str = large) -> tuple[int, str | None]:
+            connection = http.client.HTTPConnection(
+                "127.0.0.1", nginx.port, timeout=SECONDS, source_address=(client, 0)
+            )
+            stack.callback(connection.close)
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.headers["Retry-After"]
+
+        assert [ask(client) for client in ("127.0.0.2", "127.0.0.2", "127.0.0.2")] == [
+            (200, None), (200, None), (503, "10")
+        ], "one machine alone does not get them all"  # fmt: skip
+        assert [ask(client) for client in ("127.0.0.3", "127.0.0.4")] == [(200, None), (503, "10")]
+        assert [ask("127.0.0.9") for _ in range(2)] == [(200, None), (200, None)]
+        assert ask("127.0.0.4", f"/images/{IMAGE}/manifest") == (200, None)
+        assert ask("127.0.0.4", "/boot.ipxe") == (200, None)
+    deadline = time.monotonic() + SECONDS
+    while nginx.get(f"/images/{IMAGE}/root.squashfs")[0] != 200:  # it is noticed a little later that they are gone
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,8 @@ def honest_sources(image: SignedImage) -> dict[tuple[str, str], Behaviour]:
 
 
 class Stage1:
-    """`tree`: the unpacked initramfs. `windows`: seconds instead of stage-1's own, for a source and a small file."""
+    """`tree`: the unpacked initramfs. `windows`: seconds instead of stage-1's own, for a source, a small file and room
+    at a source that is full."""
 
     def __init__(self, tree: Path, *, windows: int) -> None:
         self._tree = tree
@@ -45,7 +46,7 @@ class Stage1:
         with (library / "handover.sh").open("a") as handover:
             handover.write(_KEEP_LAYERS)
         fetch = (library / "fetch.sh").read_text()
-        for name in ("window_seconds", "small_seconds"):
+        for name in ("window_seconds", "small_seconds", "room_seconds"):
             fetch, count = re.subn(rf"^{name}=\d+$", f"{name}={windows}", fetch, flags=re.MULTILINE)
             assert count == 1, name
         (library / "fetch.sh").write_text(fetch)

@@ -31,7 +31,8 @@ class NginxSite:
     temporary files. user: whom the workers run as; None where nginx is not started by root. certificate, key: PEM files
     for the join; None leaves the encrypted servers out. dpu_join_port: where DPUs pass on their hosts' joins; None:
     nowhere. trusted_proxies: networks whose X-Forwarded-For is believed. requests_per_second, burst: of one client, for
-    what is not a file. workers: a number or `auto`.
+    what is not a file. image_slots: files of images sent at once, beside manifests and what `caches`,
+    networks, ask for; images_per_client: of those one machine gets at once. workers: a number or `auto`.
     """
 
     addresses: tuple[str, ...]
@@ -51,6 +52,10 @@ class NginxSite:
     trusted_proxies: tuple[str, ...] = ()
     requests_per_second: int = 50
     burst: int = 200
+    image_slots: int = 1000
+    images_per_client: int = 16
+    caches: tuple[str, ...] = ()
+    ask_again_seconds: int = 10
     workers: str = "auto"
     open_files: int = 65536
 
@@ -67,7 +72,7 @@ class NginxSite:
         try:
             for address in self.addresses:
                 ipaddress.IPv4Address(address)
-            for network in self.trusted_proxies:
+            for network in (*self.trusted_proxies, *self.caches):
                 ipaddress.ip_network(network)
         except ValueError as error:
             raise Refused(

@@ -30,6 +30,7 @@ from provisioner.boot.dhcp import DhcpConfig
 from provisioner.boot.dhcp.feed import DhcpFeed
 from provisioner.boot.host.cache_watch import CacheWatch
 from provisioner.boot.host.firmware import SERVED_FILES, collect_firmware
+from provisioner.boot.host.image_slots import link_megabits, slots_of_link
 from provisioner.boot.host.image_store import StoreWatch
 from provisioner.boot.host.nginx import NginxSite, nginx_command, render_nginx
 from provisioner.boot.host.nginx_upkeep import follow_certificate, rotate_access_log, stamp_of
@@ -64,7 +65,8 @@ class BootSettings:
     address: its IPv4 address on the boot network. state: a folder that may be empty and may be lost. images: the image
     store. certificate, key: PEM files for the join. firmware: folders with iPXE's files, in order of preference.
     user: whom nginx's workers and dnsmasq run as; used only where the service runs as root. dhcp: None where another
-    DHCP server answers. trusted_proxies: networks whose X-Forwarded-For nginx believes.
+    DHCP server answers. trusted_proxies: networks whose X-Forwarded-For nginx believes. image_slots: files of images
+    sent at once; None: by the speed of the link. caches: networks of racks' caches, which need no slot.
     """
 
     address: str
@@ -80,6 +82,8 @@ class BootSettings:
     join_port: int = 8443
     dpu_join_port: int | None = None
     trusted_proxies: tuple[str, ...] = ()
+    image_slots: int | None = None
+    caches: tuple[str, ...] = ()
     host: str = field(default_factory=socket.gethostname)
     threads: int = 8
 
@@ -250,6 +254,8 @@ class BootService:
             join_port=settings.join_port,
             dpu_join_port=settings.dpu_join_port,
             trusted_proxies=settings.trusted_proxies,
+            image_slots=settings.image_slots or slots_of_link(link_megabits(settings.address)),
+            caches=settings.caches,
             open_files=_open_files(),
         )
         configuration = state / "nginx/nginx.conf"

@@ -46,6 +46,10 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option("--dhcp-workers", default=2, show_default=True, help="Processes that answer DHCP.")
 @click.option("--trusted-proxy", multiple=True, help="Network of proxies in front whose X-Forwarded-For is believed.")
 @click.option(
+    "--image-slots", type=click.IntRange(1, 100_000), help="Files of images sent at once; more must wait [by its link]."
+)
+@click.option("--cache", "caches", multiple=True, help="Network of racks' caches, which need no slot.")
+@click.option(
     "--tools-root", type=_FOLDER, default=None, hidden=True, help="Chroot with nginx, dnsmasq and iPXE (the lab's)."
 )
 def boot(
@@ -66,6 +70,8 @@ def boot(
     dhcp: bool,
     dhcp_workers: int,
     trusted_proxy: tuple[str, ...],
+    image_slots: int | None,
+    caches: tuple[str, ...],
     tools_root: Path | None,
 ) -> None:
     """Serve booting machines: DHCP, TFTP, scripts, images, progress, and the join. Any number of replicas."""
@@ -100,16 +106,18 @@ def boot(
         join_port=join_port,
         dpu_join_port=dpu_join_port,
         trusted_proxies=trusted_proxy,
+        image_slots=image_slots,
+        caches=caches,
     )
     stop = stop_on_signals()
-    caches = BootCaches.over(cluster)
+    informers = BootCaches.over(cluster)
     join = build_join_blueprint(
-        cluster, recorder, caches, api_server_url=api_server, api_server_ca=api_server_ca, cluster_dns=cluster_dns
+        cluster, recorder, informers, api_server_url=api_server, api_server_ca=api_server_ca, cluster_dns=cluster_dns
     )
     binds = (state, image_store, settings.certificate.parent) if settings.certificate else (state, image_store)
-    BootService(settings, cluster, recorder, caches=caches, blueprints=[join], enter=_enter(tools_root, binds)).run(
-        stop
-    )
+    BootService(
+        settings, cluster, recorder, caches=informers, blueprints=[join], enter=enter_tools(tools_root, binds)
+    ).run(stop)
     recorder.close()
 
 
@@ -117,7 +125,7 @@ def _firmware_of(tools_root: Path | None) -> tuple[Path, ...]:
     return (tools_root / "usr/lib/ipxe",) if tools_root else ()
 
 
-def _enter(tools_root: Path | None, binds: Sequence[Path]) -> Callable[[Sequence[str]], list[str]]:
+def enter_tools(tools_root: Path | None, binds: Sequence[Path]) -> Callable[[Sequence[str]], list[str]]:
     if tools_root is None:
         return list
     from provisioner.lab.tools import Tools

@@ -16,12 +16,36 @@ from provisioner.node.http_post import split_url
 
 WINDOW_SECONDS = 15.0
 """How long a source may be slow, and may let a small file wait as a whole."""
+DEFAULT_RETRY_SECONDS = 10
+"""Where a source that is full does not say when to ask again."""
 OVERHEAD_BYTES = 1 << 18
 """Of headers; with a 64th of the file, of the lines between chunks."""
 
 
 class TooSlow(OSError):
     """The source gave less than it must; the message says how much."""
+
+
+class Declined(OSError):
+    """The source answers with an HTTP status that is no success."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"HTTP {status}")
+        self.status = status
+
+
+class SourceFull(Declined):
+    """The source sends to as many as it can (HTTP 503), and wants to be asked again after so many seconds."""
+
+    def __init__(self, retry_after: float) -> None:
+        super().__init__(503)
+        self.retry_after = retry_after
+
+
+def read_retry_after(said: str | None) -> float:
+    """Seconds, 1 to 60: a source says when it is worth asking, not for how long this machine waits."""
+    seconds = int(said) if said is not None and said.isdecimal() and len(said) < 6 else DEFAULT_RETRY_SECONDS
+    return float(min(max(seconds, 1), 60))
 
 
 class Pace:
@@ -130,8 +154,10 @@ class Answer:
             observed = self._answer.headers.get("Content-Range", "none")
             if not observed.startswith(f"bytes {start}-"):
                 raise OSError(f"Content-Range {observed[:80]!r}, asked for was what begins at {start}")
+        elif status == 503:
+            raise SourceFull(read_retry_after(self._answer.headers.get("Retry-After")))
         elif status != 200:
-            raise OSError(f"HTTP {status}")
+            raise Declined(status)
         elif start:
             self._skip(start)
 
@@ -146,6 +172,11 @@ class Answer:
     def read(self, size: int) -> bytes:
         """At most `size` bytes, as soon as there are any; none at the end."""
         return self._answer.read1(size)
+
+    @property
+    def left_bytes(self) -> int | None:
+        """What is still to come by its Content-Length; None if it has none. Once `read` gave nothing: what was cut."""
+        return self._answer.length
 
     def __enter__(self) -> Answer:
         return self

@@ -9,12 +9,14 @@ from __future__ import annotations
 import hashlib
 import http.client
 import os
+import random
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
-from provisioner.node.image.answer import Answer
+from provisioner.node.image.answer import Answer, SourceFull
 from provisioner.node.image.manifest import ImageError, ImageFile
 
 CHUNK_BYTES = 1 << 18
@@ -23,6 +25,8 @@ CHECK_BYTES = 8 << 20
 TRIES = 6
 """So many attempts may fail, and more while each still brings PROGRESS_BYTES: slow links end no fetch."""
 PROGRESS_BYTES = 1 << 20
+MOST_WAITED_SECONDS = 3600.0
+"""So long a fetch waits for room at sources that are full."""
 
 
 class Unfinished(ImageError):
@@ -59,11 +63,13 @@ def fetch_file(
     least_rate: int,
     check: Callable[[], None],
     sleep: Callable[[float], object] = time.sleep,
+    spread: Callable[[float, float], float] = random.uniform,
 ) -> tuple[list[str], int]:
     """Append exactly the wanted file to `target`, which may hold its beginning already (from `target.tell()` on).
 
     `least_rate`: in bytes/s. `check` is called every CHECK_BYTES and may raise. Sources are asked in turn, each from
-    where the last one ended; one that alone gave what is not the wanted file is not asked again.
+    where the last one ended; one that alone gave what is not the wanted file is not asked again. Where one is full
+    (HTTP 503) and no other gives it, they are asked again after what it says, half of that more or less by `spread`.
     Returns: what was wrong with sources meanwhile, and how many bytes they gave.
     Raises: Unfinished; ImageError when no source gives the wanted file: nothing of it is in `target` then.
     """
@@ -73,14 +79,30 @@ def fetch_file(
         return faults, 0
     turns = deque(sources)
     failures, spare = 0, wanted.size_bytes // PROGRESS_BYTES
+    full: SourceFull | None = None
+    in_vain, waited = 0, 0.0
     while turns and failures < TRIES:
-        if failures >= len(sources):
+        if full is not None and in_vain >= len(turns):
+            if waited >= MOST_WAITED_SECONDS:
+                raise Unfinished(
+                    f"{turns[0]} has been full (HTTP 503) for {waited / 60:.0f} minutes; it is asked again"
+                )
+            pause = spread(0.5 * full.retry_after, 1.5 * full.retry_after)
+            print(f"image sources are full, asking again in {pause:.0f} s", file=sys.stderr, flush=True)
+            sleep(pause)
+            waited += pause
+            failures, in_vain, full = 0, 0, None
+        elif failures >= len(sources):
             sleep(min(2.0**failures, 15.0))
         url, before = f"{turns[0]}/{wanted.path}", part.have
         try:
             if part.have < wanted.size_bytes:
                 part.continue_from(url, least_rate, check)
+        except SourceFull as error:
+            full, in_vain = error, in_vain + 1
+            turns.rotate(-1)
         except (OSError, http.client.HTTPException, ValueError) as error:
+            in_vain = in_vain + 1 if part.have == before else 0
             faults.append(f"{url}: {error}")
             turns.rotate(-1)
             if spare and part.have - before >= PROGRESS_BYTES:

@@ -6,6 +6,8 @@
 window_seconds=15
 # A manifest or its signature, whole.
 small_seconds=15
+# Until sources that are full are asked again, half of it more or less.
+room_seconds=10
 
 # Those that failed less often in this boot come first, else as the kernel's arguments have them.
 rank_sources() {
@@ -15,6 +17,28 @@ rank_sources() {
         position=$((position + 1))
         echo "$(grep -cxF "$candidate" /run/stage1/failed) $position $candidate"
     done | sort -n -k 1,1 -k 2,2 | cut -d " " -f 3
+}
+
+# Whether the last source said that it sends to as many as it can. That is no fault of anybody's: $full_source, and the
+# next one is asked.
+is_full() {
+    case $problem in
+        "server returned error: HTTP/1."?" 503"*) full_source=$1 ;;
+        *) return 1 ;;
+    esac
+    say "$1 is full"
+}
+
+# All sources were asked, and one of them is full. Those who wait do not come at once, and the boot service hears of it
+# now and then alone, as many may be waiting.
+wait_for_room() {
+    random=$(od -An -N2 -tu2 /dev/urandom)
+    wait_seconds=$((room_seconds / 2 + random % (room_seconds + 1)))
+    say "waiting for room at $full_source, asking again in $wait_seconds s"
+    [ $((waits % 30)) -ne 0 ] ||
+        post "$(current_stage)" "waits for room at $full_source, which sends to as many as it can (HTTP 503), and asks again each $room_seconds s or so"
+    waits=$((waits + 1))
+    sleep "$wait_seconds"
 }
 
 # get URL FILE LIMIT_BYTES: a small file, never more than the limit, in small_seconds or not at all. $problem says what

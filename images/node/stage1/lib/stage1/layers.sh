@@ -34,7 +34,9 @@ fetch_layer() {
         : >"$part"
         transfer "$1"
     fi
-    if [ "$size" -gt "$layer_bytes" ]; then
+    if [ "$size" -lt "$layer_bytes" ] && [ -z "$slow_rate" ] && is_full "${1%/"$path"}"; then
+        return 1
+    elif [ "$size" -gt "$layer_bytes" ]; then
         problem="more than $layer_bytes bytes"
     elif [ -n "$slow_rate" ]; then
         # What came is kept.

@@ -14,6 +14,7 @@ fetch_manifest() {
             continue
         fi
         get "$1/$image/$file" "/run/stage1/$file" 65536 || {
+            is_full "$1" && return 1
             complain "$1/$image/$file" "$problem" "a file" "$remedy"
             return 1
         }

@@ -1,0 +1,68 @@
+"""Which boot host is asked for a file, and which one gave a false one."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from provisioner.boot.cache.paths import Asked
+
+REFUSED_SECONDS: Final = 600.0
+"""So long a boot host that gave a false file is not asked for that one."""
+SILENT_SECONDS: Final = 30.0
+"""So long one that did not answer is asked after all others."""
+MOST_REFUSALS: Final = 100
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A boot host gave what is not the file of that name. observed: SHA-256 of what it gave; time: since 1970."""
+
+    boot_host: str
+    path: str
+    observed: str
+    time: float
+
+
+class BootHosts:
+    """urls: without a path, the preferred one first. Any thread may call."""
+
+    def __init__(self, urls: Sequence[str], clock: Callable[[], float] = time.time) -> None:
+        self.urls, self._clock = tuple(urls), clock
+        self._lock = threading.Lock()
+        self._refusals: list[Refusal] = []
+        self._silent: dict[str, float] = {}
+
+    @property
+    def refusals(self) -> list[Refusal]:
+        """The last ones."""
+        with self._lock:
+            return list(self._refusals)
+
+    def to_ask(self, asked: Asked) -> list[str]:
+        """In this order, those that have given a false one last; none where all did a short while ago."""
+        now = self._clock()
+        with self._lock:
+            refused = {
+                refusal.boot_host: now - refusal.time for refusal in self._refusals if refusal.path == asked.path
+            }
+            silent = {url for url, since in self._silent.items() if now - since < SILENT_SECONDS}
+        usable = (url for url in self.urls if refused.get(url, REFUSED_SECONDS) >= REFUSED_SECONDS)
+        return sorted(usable, key=lambda url: (url in refused, url in silent))
+
+    def refuse(self, url: str, asked: Asked, observed: str) -> None:
+        """What it gave has another digest."""
+        with self._lock:
+            self._refusals = [*self._refusals, Refusal(url, asked.path, observed, self._clock())][-MOST_REFUSALS:]
+
+    def note_silence(self, url: str) -> None:
+        """It did not answer, or too slowly."""
+        with self._lock:
+            self._silent[url] = self._clock()
+
+    def note_answer(self, url: str) -> None:
+        with self._lock:
+            self._silent.pop(url, None)

@@ -1,0 +1,228 @@
+"""Fetches each file from a boot host once, for however many ask, and keeps what is what its name says.
+
+A boot host that ends midway is left for the next one, which goes on; servers notice nothing. A file that is false as a
+whole cuts off all who read it before its end, its boot host is named, and the next one is asked from the beginning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import threading
+from collections.abc import Callable
+from typing import BinaryIO, Final
+
+import structlog
+
+from provisioner.boot.cache.boot_hosts import BootHosts
+from provisioner.boot.cache.growing import Failed, Failure, Growing, Whole
+from provisioner.boot.cache.kept import Kept, NoPlace
+from provisioner.boot.cache.paths import MANIFEST_BYTES, Asked, expected_digest
+from provisioner.node.image.answer import Answer, Declined, SourceFull
+
+log = structlog.get_logger(__name__)
+
+AT_ONCE: Final = 16
+"""Files, each by a thread of its own; others wait."""
+MOST_UNDER_WAY: Final = 1000
+_CHUNK: Final = 1 << 18
+_LARGEST: Final = 1 << 40
+_ROUNDS: Final = 3
+"""So often all boot hosts are asked in turn for the rest of a file."""
+
+
+class Fetcher:
+    """least_rate: what a boot host must give, in bytes/s. clock: seconds since 1970."""
+
+    def __init__(self, kept: Kept, boot_hosts: BootHosts, *, least_rate: int, clock: Callable[[], float]) -> None:
+        self._kept, self._boot_hosts, self._least_rate, self._clock = kept, boot_hosts, least_rate, clock
+        self._lock = threading.RLock()
+        self._under_way: dict[Asked, Growing] = {}
+        self._unmixed: set[Asked] = set()
+        self._room = threading.BoundedSemaphore(AT_ONCE)
+        self._reserved_bytes = 0
+
+    @property
+    def under_way(self) -> list[str]:
+        """Paths of what is being fetched."""
+        with self._lock:
+            return sorted(asked.path for asked in self._under_way)
+
+    def open(self, asked: Asked) -> Growing | Whole:
+        """The file, from disk or as it comes. Raises: Failed, where too many are under way."""
+        with self._lock:
+            if self._kept.has(asked):
+                return Whole(self._kept.path(asked))
+            growing = self._under_way.get(asked)
+            if growing is None:
+                if len(self._under_way) >= MOST_UNDER_WAY:
+                    raise Failed(Failure(503, f"{MOST_UNDER_WAY} other files are fetched"))
+                growing = self._under_way[asked] = Growing()
+                threading.Thread(target=self._run, args=(asked, growing), name="cache-fetch", daemon=True).start()
+            return growing
+
+    def _run(self, asked: Asked, growing: Growing) -> None:
+        failure: Failure | None = Failure(500, "it could not be fetched")
+        try:
+            expected = expected_digest(asked, self._manifest_of(asked))
+            if expected is None:
+                failure = Failure(404, f"the manifest of {asked.folder} names no {asked.name}")
+            else:
+                with self._room:
+                    failure = self._fetch(asked, growing, expected)
+        except Failed as error:
+            failure = error.failure
+        except NoPlace as error:
+            failure = Failure(502, f"{error}; give the cache a larger --disk")
+        except OSError as error:
+            failure = Failure(502, f"the cache's disk failed: {error}")
+        finally:
+            with self._lock:
+                self._under_way.pop(asked, None)
+            growing.end(failure)
+            if failure is not None:
+                log.warning("file was not fetched", path=asked.path, error=failure.why, status=failure.status)
+
+    def _fetch(self, asked: Asked, growing: Growing, expected: str) -> Failure | None:
+        """None if it is kept now. Raises: OSError of the disk."""
+        with self._kept.new() as file:
+            part = _Part(asked, growing, file, self._least_rate, self._reserve)
+            try:
+                if (failure := self._fill(part)) is not None:
+                    return failure
+                if part.observed != expected:
+                    return self._refuse(part, expected)
+                self._kept.keep(asked, file, self._clock())
+            finally:
+                self._reserve(-part.size_bytes)
+        self._unmixed.discard(asked)
+        log.info("file was kept", path=asked.path, boot_hosts=part.givers)
+        return None
+
+    def _reserve(self, size_bytes: int) -> None:
+        """Have room on disk for what is under way. Raises: NoPlace, and nothing is reserved."""
+        with self._lock:
+            if size_bytes > 0:
+                self._kept.make_room(self._reserved_bytes + size_bytes)
+            self._reserved_bytes += size_bytes
+
+    def _manifest_of(self, asked: Asked) -> bytes | None:
+        """Raises: Failed."""
+        if asked.manifest is None:
+            return None
+        manifest = self.open(asked.manifest)
+        manifest.wait_beyond(manifest.size_bytes - 1)
+        return self._kept.read(asked.manifest, MANIFEST_BYTES)
+
+    def _fill(self, part: _Part) -> Failure | None:
+        """Get all of it, or say why not."""
+        urls = self._boot_hosts.to_ask(part.asked)
+        if not urls:
+            return Failure(502, "all boot hosts have given a false one; they are asked again in some minutes")
+        failures: list[Failure] = []
+        for url in urls * _ROUNDS:
+            before = part.have
+            if part.asked in self._unmixed and part.givers not in ([], [url]):
+                return Failure(502, f"{part.givers[0]} ended in the middle")
+            try:
+                part.continue_from(url)
+            except SourceFull:
+                failures.append(Failure(503, f"{url} is full"))
+            except Declined as error:
+                failures.append(Failure(404 if error.status == 404 else 502, f"{url}: {error}"))
+            except _WrittenNot as error:
+                raise error.reason from error
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                self._boot_hosts.note_silence(url)
+                failures.append(Failure(502, f"{url}: {error or type(error).__name__}"))
+            else:
+                self._boot_hosts.note_answer(url)
+                return None
+            if part.have == before == 0 and len(failures) >= len(urls):
+                break
+        # Full is better news than absent, and both are than broken.
+        worst = min(failures, key=lambda failure: (503, 404, 502).index(failure.status))
+        return Failure(worst.status, "; ".join(dict.fromkeys(failure.why for failure in failures)))
+
+    def _refuse(self, part: _Part, expected: str) -> Failure:
+        if len(part.givers) > 1:
+            self._unmixed.add(part.asked)
+            return Failure(502, f"what {' and '.join(part.givers)} gave does not fit together; next time each alone")
+        (url,) = part.givers
+        self._boot_hosts.refuse(url, part.asked, part.observed)
+        log.error(
+            "boot host gave a false file",
+            boot_host=url,
+            path=part.asked.path,
+            observed=part.observed,
+            expected=expected,
+            remedy="check its store (provisioner image verify), and who stands between it and this cache",
+        )
+        return Failure(502, f"{url} gave sha256 {part.observed}")
+
+
+class _WrittenNot(Exception):
+    """The disk's fault, not the boot host's."""
+
+    def __init__(self, reason: OSError) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+class _Part:
+    """What has come of a file. givers: the boot hosts that gave some of it, in order."""
+
+    def __init__(
+        self, asked: Asked, growing: Growing, file: BinaryIO, least_rate: int, reserve: Callable[[int], None]
+    ) -> None:
+        self.asked, self._growing, self._file, self._least_rate = asked, growing, file, least_rate
+        self._reserve = reserve
+        self._digest = hashlib.sha256()
+        self._size: int | None = None
+        self.have = 0
+        self.givers: list[str] = []
+
+    @property
+    def size_bytes(self) -> int:
+        """What is reserved for it; 0 as long as nobody has said its size."""
+        return self._size or 0
+
+    @property
+    def observed(self) -> str:
+        """SHA-256 of what has come."""
+        return self._digest.hexdigest()
+
+    def continue_from(self, url: str) -> None:
+        """Get the rest. Raises: what Answer raises, OSError if it was cut or is of another size, _WrittenNot."""
+        limit = self._size if self._size is not None else _LARGEST
+        with Answer(url + self.asked.path, self.have, size_bytes=limit, least_rate=self._least_rate) as answer:
+            if answer.left_bytes is None:
+                raise OSError("it does not say how much it sends")
+            size = self.have + answer.left_bytes
+            if self._size is None:
+                self._begin(size)
+            elif size != self._size:
+                raise OSError(f"it has {size} bytes, another boot host {self._size}")
+            if url not in self.givers:
+                self.givers.append(url)
+            while self.have < size:
+                piece = answer.read(_CHUNK)
+                if not piece:
+                    raise OSError(f"it was cut after {self.have} of {size} bytes")
+                self._digest.update(piece)
+                self._write(piece)
+
+    def _begin(self, size: int) -> None:
+        try:
+            self._reserve(size)
+        except OSError as error:
+            raise _WrittenNot(error) from error
+        self._size = size
+        self._growing.begin(self._file, size)
+
+    def _write(self, piece: bytes) -> None:
+        try:
+            self._growing.write(piece)
+        except OSError as error:
+            raise _WrittenNot(error) from error
+        self.have += len(piece)
