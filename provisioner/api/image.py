@@ -1,4 +1,4 @@
-"""Image: kernel, stage-1 and root of a system that lives in RAM; immutable, named by digest."""
+"""Image: kernel, stage-1 and layers of a system that lives in RAM; immutable, named by digest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Artifact:
     """One file of an image."""
 
     path: str = described(
-        "Path below the image store, such as sha256-9f3c…/root.squashfs.",
+        "Path below the image store, such as parts/sha256-9f3c….",
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$",
         max_length=253,
         rules=(Rule("!self.contains('..')", "a path may not contain '..'"),),
@@ -26,8 +26,29 @@ class Artifact:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NamedArtifact(Artifact):
+    """A file of which an image has several of its kind."""
+
+    name: str = described(
+        "Name within the image, such as base or site.", pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=32
+    )
+
+
+def _once_each(kind: str) -> Rule:
+    return Rule("self.all(one, self.exists_one(other, other.name == one.name))", f"no two {kind} have one name")
+
+
+@dataclass(frozen=True, kw_only=True)
 class ImageSpec:
     """What the image consists of. It never changes: another content is another Image."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "has(self.root) != has(self.layers)",
+            "an Image has either layers or, of the older format, a root: publish it with provisioner image publish, "
+            "which sets what its manifest says",
+        ),
+    )
 
     digest: str = described("Digest of the manifest; names the whole image.", max_length=71, rules=DIGEST_RULES)
     architecture: Architecture = described("Processor architecture.")
@@ -36,7 +57,22 @@ class ImageSpec:
     manifest: Artifact = described("The signed manifest; its signature lies beside it with the suffix .sig.")
     kernel: Artifact = described("Linux kernel.")
     stage1: Artifact = described("Initramfs that fetches and verifies the root.")
-    root: Artifact = described("Squashfs of the root file system.")
+    root: Artifact | None = described(
+        "Squashfs of the root file system, of an image of the older format.", default=None
+    )
+    layers: tuple[NamedArtifact, ...] = described(
+        "Squashfs of each layer of the root file system, from the bottom of the overlay to its top.",
+        default=(),
+        min_items=1,
+        max_items=16,
+        rules=(_once_each("layers"),),
+    )
+    documents: tuple[NamedArtifact, ...] = described(
+        "What the build says of the image, for people and scanners, such as sbom. No server fetches them.",
+        default=(),
+        max_items=16,
+        rules=(_once_each("documents"),),
+    )
     kernel_arguments: tuple[str, ...] = described(
         "Kernel arguments beside those that each server gets.", default=(), max_items=64, item=KERNEL_ARGUMENT
     )
@@ -47,6 +83,16 @@ class ImageSpec:
         item=FieldSchema(doc="A version.", max_length=253),
     )
     signature: str = described("Signature of the manifest, in signify's format.", max_length=1024)
+
+    @property
+    def file_systems(self) -> tuple[Artifact, ...]:
+        """What the root is mounted from, from the bottom to the top: the layers, or the root."""
+        return self.layers if self.root is None else (self.root,)
+
+    @property
+    def served(self) -> tuple[Artifact, ...]:
+        """All that a server fetches to boot it, beside the manifest's signature."""
+        return (self.manifest, self.kernel, self.stage1, *self.file_systems)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +127,7 @@ class Image(Resource):
         kind="Image",
         plural="images",
         short="img",
-        description="Kernel, stage-1 and root of a system that lives in RAM; immutable, named by digest.",
+        description="Kernel, stage-1 and layers of a system that lives in RAM; immutable, named by digest.",
         columns=(
             Column("Distribution", ".spec.distribution"),
             Column("Architecture", ".spec.architecture"),

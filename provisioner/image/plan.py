@@ -61,8 +61,8 @@ def bootstrap_command(recipe: Recipe, choices: Choices, target: Path) -> list[st
     ]
 
 
-def squashfs_command(recipe: Recipe, root: Path, target: Path) -> list[str]:
-    """mksquashfs: one file from the finished root, the same bytes from the same content."""
+def squashfs_command(recipe: Recipe, root: Path, target: Path, left_out: Sequence[Path] = ()) -> list[str]:
+    """mksquashfs: one file from a finished tree, the same bytes from the same content. `left_out`: relative to it."""
     epoch = str(recipe.source_date_epoch)
     return [
         "mksquashfs",
@@ -83,6 +83,7 @@ def squashfs_command(recipe: Recipe, root: Path, target: Path) -> list[str]:
         epoch,
         "-mkfs-time",
         epoch,
+        *(["-e", *map(str, left_out)] if left_out else []),
     ]
 
 

@@ -69,6 +69,8 @@ class Recipe:
     stage1_modules: tuple[str, ...]
     squashfs_level: int
     squashfs_block_bytes: int
+    squashfs_merge: bool = False
+    """Whether all layers are packed into one: a change of one is then fetched with all others."""
 
     @property
     def trees(self) -> tuple[Path, ...]:
@@ -175,6 +177,7 @@ def parse_recipe(folders: tuple[Path, ...], data: Mapping[str, Any]) -> Recipe:
         stage1_modules=stage1.texts("modules"),
         squashfs_level=squashfs.number("level"),
         squashfs_block_bytes=squashfs.number("block-bytes"),
+        squashfs_merge=squashfs.flag("merge"),
     )
     for table in (top, root, stage1, squashfs):
         table.must_be_read()
@@ -222,6 +225,14 @@ class _Table:
 
     def number(self, key: str) -> int:
         return int(self._take(key, int, "a whole number"))
+
+    def flag(self, key: str) -> bool:
+        """False if it is absent."""
+        self._read.add(key)
+        value = self.data.get(key, False)
+        if not isinstance(value, bool):
+            raise NeedsHuman(f"{self.path}: {key} is {value!r}", hint="make it true or false")
+        return value
 
     def texts(self, key: str) -> tuple[str, ...]:
         values = self._take(key, list, "a list of strings")

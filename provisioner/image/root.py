@@ -1,4 +1,4 @@
-"""The root: a copy of the base with units, agent, kubelet, join CA and the pause image, packed into one squashfs."""
+"""What lies over the base: the kubelet's layer, and the site's, with units, agent, join CA and the pause image."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from pathlib import Path
 
 from provisioner.api.errors import NeedsHuman
 from provisioner.api.server import Architecture
-from provisioner.image.base import Base, compile_tree, remove
-from provisioner.image.command import clean_environment, run
+from provisioner.image.base import compile_tree
+from provisioner.image.command import clean_environment
 from provisioner.image.containerd.state import write_state
 from provisioner.image.finished.sign import PublicKey
 from provisioner.image.foreign import Foreign
-from provisioner.image.plan import squashfs_command
 from provisioner.image.recipe import Recipe
 
 PYTHON = Path("usr/lib/python3/dist-packages")
 UNITS = Path("etc/systemd/system")
+MOUNT_POINTS = (
+    *("proc", "sys", "dev", "run", "tmp", "var/log", "var/tmp", "var/cache", "var/lib/kubelet", "var/lib/containerd"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,44 +34,44 @@ class Ingredients:
     """The package `provisioner` that agents are taken from."""
 
 
-def assemble_root(
-    recipe: Recipe, base: Base, ingredients: Ingredients, key: PublicKey, root: Path, foreign: Foreign
-) -> None:
-    """Fill `root` (which must not exist) with the finished system. `key` checks the images that the agent stages."""
-    run(
-        ["cp", "--archive", "--reflink=auto", str(base.root), str(root)],
-        hint="check the free space of the cache's disk",
-    )
-    for tree in recipe.trees:
-        copy_tree(tree, root)
-    _install(ingredients.kubelet, root / "usr/bin/kubelet", 0o755)
-    _install(ingredients.join_ca, root / "etc/provisioner/join-ca.pem", 0o644)
-    (root / "etc/provisioner/image.pub").write_text(key.encode())
-    state = root / "usr/share/provisioner/containerd"
+def assemble_kubelet(kubelet: Path, tree: Path) -> None:
+    """Fill `tree` with the kubelet's layer."""
+    _install(kubelet, tree / "usr/bin/kubelet", 0o755)
+
+
+def assemble_site(recipe: Recipe, lower: Path, ingredients: Ingredients, key: PublicKey, tree: Path) -> None:
+    """Fill `tree` with what the site and this project put over packages. `lower`: the merged layers beneath, unchanged.
+    `key` checks the images that the agent stages.
+
+    Byte-code of the agents comes later (`compile_agents`), as it needs the Python that lies beneath.
+    """
+    tree.mkdir(parents=True, exist_ok=True)
+    for each in recipe.trees:
+        copy_tree(each, tree)
+    _install(ingredients.join_ca, tree / "etc/provisioner/join-ca.pem", 0o644)
+    (tree / "etc/provisioner/image.pub").write_text(key.encode())
+    state = tree / "usr/share/provisioner/containerd"
     state.mkdir(parents=True)
     write_state(ingredients.architecture, recipe.source_date_epoch, state)
-    install_agents(ingredients.agent, recipe.root.agents, root / PYTHON)
-    environment = clean_environment(recipe.source_date_epoch)
-    compile_tree(root, "/" + str(PYTHON / "provisioner"), foreign, environment)
-    remove(root, recipe.root.build_only)
-    _switch_units(recipe, root)
+    install_agents(ingredients.agent, recipe.root.agents, tree / PYTHON)
+    _switch_units(recipe, tree, lower)
     # Empty, not missing: systemd takes the one of the kernel arguments, and does not think of it as a first boot.
-    (root / "etc/machine-id").write_text("")
-    for mount_point in (
-        "proc",
-        "sys",
-        "dev",
-        "run",
-        "tmp",
-        "var/log",
-        "var/tmp",
-        "var/cache",
-        "var/lib/kubelet",
-        "var/lib/containerd",
-    ):
-        (root / mount_point).mkdir(parents=True, exist_ok=True)
+    (tree / "etc/machine-id").write_text("")
+    for mount_point in MOUNT_POINTS:
+        if not (lower / mount_point).exists():
+            (tree / mount_point).mkdir(parents=True, exist_ok=True)
     for world_writable in ("tmp", "var/tmp"):
-        (root / world_writable).chmod(0o1777)
+        if not (lower / world_writable).exists():
+            (tree / world_writable).chmod(0o1777)
+
+
+def compile_agents(recipe: Recipe, merged: Path, tree: Path, foreign: Foreign) -> None:
+    """Compile the agents in `merged`, which has the site's layer in it already, and copy the byte-code into `tree`."""
+    environment = clean_environment(recipe.source_date_epoch)
+    package = PYTHON / "provisioner"
+    compile_tree(merged, "/" + str(package), foreign, environment)
+    for compiled in sorted((merged / package).rglob("*.pyc")):
+        _install(compiled, tree / compiled.relative_to(merged), 0o644)
 
 
 def copy_tree(tree: Path, root: Path) -> None:
@@ -105,17 +107,6 @@ def install_agents(package: Path, agents: Iterable[str], target: Path) -> None:
         _install(package / file, target / "provisioner" / file, 0o644)
 
 
-def pack_root(recipe: Recipe, root: Path, squashfs: Path) -> None:
-    """Write the squashfs."""
-    environment = clean_environment(recipe.source_date_epoch)
-    del environment["SOURCE_DATE_EPOCH"]  # mksquashfs refuses it beside its own options for times
-    run(
-        squashfs_command(recipe, root, squashfs),
-        hint="check the free space of the cache's disk",
-        environment=environment,
-    )
-
-
 def _install(source: Path, target: Path, mode: int) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
@@ -123,11 +114,12 @@ def _install(source: Path, target: Path, mode: int) -> None:
     target.chmod(mode)
 
 
-def _switch_units(recipe: Recipe, root: Path) -> None:
-    units = root / UNITS
+def _switch_units(recipe: Recipe, tree: Path, lower: Path) -> None:
+    units = tree / UNITS
+    units.mkdir(parents=True, exist_ok=True)
     for target, wanted in recipe.root.enable.items():
         for unit in wanted:
-            source = _unit_file(root, unit)
+            source = _unit_file(tree, lower, unit)
             link = units / f"{target}.wants" / unit
             link.parent.mkdir(exist_ok=True)
             link.symlink_to(source)
@@ -136,12 +128,12 @@ def _switch_units(recipe: Recipe, root: Path) -> None:
         link.unlink(missing_ok=True)
         link.symlink_to("/dev/null")
     (units / "default.target").unlink(missing_ok=True)
-    (units / "default.target").symlink_to(_unit_file(root, recipe.root.default_target))
+    (units / "default.target").symlink_to(_unit_file(tree, lower, recipe.root.default_target))
 
 
-def _unit_file(root: Path, unit: str) -> str:
+def _unit_file(tree: Path, lower: Path, unit: str) -> str:
     for folder in (UNITS, Path("usr/lib/systemd/system")):
-        if (root / folder / unit).exists():
+        if any((root / folder / unit).exists() for root in (tree, lower)):
             return "/" + str(folder / unit)
     raise NeedsHuman(
         f"the recipe enables {unit!r}, which the root does not have", hint="correct root.enable, or add its package"

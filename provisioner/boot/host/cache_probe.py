@@ -27,8 +27,8 @@ class CacheFails(OutboundFailed):
 
 
 def probe(url: str, image: Image, least_rate: int, store: Path) -> None:
-    """Fetch the manifest of `image` and the beginning of its root from the cache at `url`, and compare them with the
-    digest and with this host's own `store`, as far as that has the file. `least_rate`: in bytes/s.
+    """Fetch the manifest of `image` and the beginning of its largest layer from the cache at `url`, and compare them
+    with the digest and with this host's own `store`, as far as that has the file. `least_rate`: in bytes/s.
 
     Raises: OutboundFailed, urllib3's errors.
     """
@@ -42,7 +42,7 @@ def probe(url: str, image: Image, least_rate: int, store: Path) -> None:
         observed = f"sha256:{hashlib.sha256(content).hexdigest()}"
         if observed != image.spec.digest:
             raise CacheFails(f"{manifest} has digest {observed}, expected {image.spec.digest}")
-        root = image.spec.root
+        root = max(image.spec.file_systems, key=lambda artifact: artifact.size_bytes)
         size = min(PART_BYTES, root.size_bytes)
         part = f"{url}/images/{root.path}"
         seconds = size / least_rate + PART_SECONDS

@@ -60,11 +60,10 @@ class Availability:
 
 
 def files_of(image: Image) -> Iterator[StoredFile]:
-    """What of an image must lie in the store, by paths below it."""
-    spec = image.spec
-    for artifact in (spec.manifest, spec.kernel, spec.stage1, spec.root):
+    """What of an image must lie in the store for servers to boot it, by paths below it: no documents."""
+    for artifact in image.spec.served:
         yield StoredFile(artifact.path, artifact.size_bytes)
-    yield StoredFile(f"{spec.manifest.path}.sig", None)
+    yield StoredFile(f"{image.spec.manifest.path}.sig", None)
 
 
 def judge_image(image: Image, sizes: Mapping[str, int | None], host: str, now: datetime) -> Availability | None:

@@ -65,6 +65,7 @@ def flags() -> None:
 @click.option("--http-boot", is_flag=True, help="Boot UEFI servers by UEFI HTTP boot, the URL set through the BMC.")
 def up(name: str, memory_mib: int, timeout_seconds: float, servers: str, http_boot: bool) -> None:
     """Start the lab and boot its servers until they are Ready nodes. What a killed lab left is cleaned first."""
+    from provisioner.image.finished.store import part_files
     from provisioner.lab.demo import up as demo_up
     from provisioner.lab.rack_description import DPU_KINDS
 
@@ -79,7 +80,7 @@ def up(name: str, memory_mib: int, timeout_seconds: float, servers: str, http_bo
         if set(DPU_KINDS) & set(servers.split(",")):
             build_dpu_image(state, report)
         report.begin("trying KVM")
-        rack = describe_demo_rack(state, tools, memory_mib, servers, http_boot, built.folder / "vmlinuz")
+        rack = describe_demo_rack(state, tools, memory_mib, servers, http_boot, part_files(built.folder)["kernel"])
         words = {"kvm": "under KVM", "tcg": "emulated: KVM does not boot Linux on this machine"}[rack.accelerator]
         report.line("machines", f"{len(rack.description.servers)} servers with {memory_mib} MiB, {words}")
         report.begin("starting the control plane")

@@ -152,13 +152,13 @@ def build_demo_image(
         ),
         lambda phase, outcome, seconds: report.progress(f"{phase:<10} {outcome:<50} {seconds:5.0f} s"),
     )
-    root = built.manifest.files()["root"].size_bytes
+    root = sum(layer.file.size_bytes for layer in built.manifest.layers)
     digest = built.digest[:15]
     state.directory.mkdir(parents=True, exist_ok=True)
     state.image_record(pool).write_text(str(built.folder))
     report.line(
         "image",
-        f"{recipe.name} ({DISTRIBUTION}) {digest}…  root {root / 1e6:.0f} MB",
+        f"{recipe.name} ({DISTRIBUTION}) {digest}…  {len(built.manifest.layers)} layers, {root / 1e6:.0f} MB",
         "cached" if built.reused else "built",
         time.monotonic() - begin,
     )

@@ -14,7 +14,6 @@ from provisioner.cli.options import kubeconfig_option
 from provisioner.cli.progress import Progress
 from provisioner.image.build import PHASES, Request, build_image
 from provisioner.image.finished.check import check_image
-from provisioner.image.finished.manifest import FILES
 from provisioner.image.finished.publish import publish_image
 from provisioner.image.finished.sign import SecretKey, read_public_key, read_secret_key, write_keys
 from provisioner.image.mirror import choose_archives, read_sources
@@ -28,7 +27,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 @click.group()
 def image() -> None:
-    """Images: kernel, stage-1 and a signed root that lives in RAM."""
+    """Images: kernel, stage-1 and a signed system in layers that lives in RAM."""
 
 
 @image.command()
@@ -99,7 +98,7 @@ def build(
             progress.begin(f"building: {following[0]}" if following else "")
 
         built = build_image(request, report)
-    sizes = " · ".join(f"{FILES[kind]} {file.size_bytes / 1e6:.1f} MB" for kind, file in built.manifest.files().items())
+    sizes = " · ".join(f"{name} {file.size_bytes / 1e6:.1f} MB" for name, file in built.manifest.files().items())
     state = "reused (same inputs)" if built.reused else f"built in {time.monotonic() - started:.0f} s"
     click.echo(f"image {recipe.name} ({chosen.identifier}) {state}: {sizes}")
     click.echo(str(built.folder))

@@ -8,7 +8,7 @@ from pathlib import Path
 from provisioner.api.errors import NotFound, Refused
 from provisioner.api.values import Sha256Digest
 from provisioner.image.finished import store
-from provisioner.image.finished.manifest import FILES, MANIFEST, SIGNATURE, Manifest, decode, digest_of
+from provisioner.image.finished.manifest import MANIFEST, SIGNATURE, Manifest, decode, digest_of
 from provisioner.image.finished.sign import PublicKey
 
 
@@ -22,7 +22,7 @@ class Checked:
 
 
 def check_image(folder: Path, key: PublicKey, *, contents: bool = True) -> Checked:
-    """Check signature, folder name, sizes and (unless `contents` is false) digests of all files.
+    """Check signature, folder name, sizes and (unless `contents` is false) digests of all parts, documents too.
 
     Raises: NotFound if a file is missing; Refused with what was observed and expected.
     """
@@ -34,10 +34,10 @@ def check_image(folder: Path, key: PublicKey, *, contents: bool = True) -> Check
         raise Refused(
             f"image {folder} holds the manifest {digest}", hint=f"name its folder {store.folder_name(digest)}"
         )
-    for kind, expected in manifest.files().items():
-        file = folder / FILES[kind]
+    for part in manifest.parts():
+        file, expected = store.part_file(folder, manifest, part), part.file
         if not file.is_file():
-            raise NotFound(f"image {digest} lacks {file}", hint="publish the image again from its build")
+            raise NotFound(f"image {digest} lacks {part.name}: {file}", hint="publish the image again from its build")
         size = file.stat().st_size
         if size != expected.size_bytes:
             raise Refused(
@@ -46,7 +46,7 @@ def check_image(folder: Path, key: PublicKey, *, contents: bool = True) -> Check
         if contents and (observed := store.measure(file).sha256) != expected.sha256:
             raise Refused(
                 f"{file} is altered: its sha256 is {observed}, the manifest says {expected.sha256}",
-                hint="publish the image again",
+                hint=f"delete {file}, and publish the image again from its build",
             )
     return Checked(digest, manifest, signature)
 

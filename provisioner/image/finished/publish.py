@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from provisioner.api.codec import encode
-from provisioner.api.image import Artifact, Image, ImageSpec
+from provisioner.api.image import Artifact, Image, ImageSpec, NamedArtifact
 from provisioner.api.meta import ObjectMeta
 from provisioner.image.finished import store
 from provisioner.image.finished.check import Checked, check_image
-from provisioner.image.finished.manifest import FILES, MANIFEST
+from provisioner.image.finished.manifest import MANIFEST, Part
 from provisioner.image.finished.sign import PublicKey
 
 FIELD_MANAGER: Final = "provisioner-image"
@@ -40,10 +40,7 @@ def image_name(checked: Checked) -> str:
 def image_object(checked: Checked) -> Image:
     """The Image that describes what was checked."""
     manifest, folder = checked.manifest, store.folder_name(checked.digest)
-    artifacts = {
-        kind: Artifact(path=f"{folder}/{FILES[kind]}", sha256=f"sha256:{file.sha256}", size_bytes=file.size_bytes)
-        for kind, file in manifest.files().items()
-    }
+    parts = {part.name: part for part in manifest.parts()}
     text_bytes = len(manifest.encode())
     return Image(
         metadata=ObjectMeta(name=image_name(checked)),
@@ -53,13 +50,27 @@ def image_object(checked: Checked) -> Image:
             distribution=manifest.distribution,
             recipe=manifest.recipe,
             manifest=Artifact(path=f"{folder}/{MANIFEST}", sha256=checked.digest, size_bytes=text_bytes),
-            kernel=artifacts["kernel"],
-            stage1=artifacts["stage1"],
-            root=artifacts["root"],
+            kernel=_artifact(parts["kernel"]),
+            stage1=_artifact(parts["stage1"]),
+            root=_artifact(parts["root"]) if manifest.format == 1 else None,
+            layers=_named(parts, "layer."),
+            documents=_named(parts, "document."),
             kernel_arguments=manifest.kernel_arguments,
             versions=dict(manifest.versions),
             signature=checked.signature,
         ),
+    )
+
+
+def _artifact(part: Part) -> Artifact:
+    return Artifact(path=part.path, sha256=f"sha256:{part.file.sha256}", size_bytes=part.file.size_bytes)
+
+
+def _named(parts: Mapping[str, Part], prefix: str) -> tuple[NamedArtifact, ...]:
+    return tuple(
+        NamedArtifact(name=name.removeprefix(prefix), **vars(_artifact(part)))
+        for name, part in parts.items()
+        if name.startswith(prefix)
     )
 
 
