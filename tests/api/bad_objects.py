@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from tests.api.bad_cards import CARDS
+from tests.api.bad_images import IMAGES
 from tests.api.bad_infiniband import INFINIBAND
 from tests.api.bad_maintenances import MAINTENANCES, POOL_SETTINGS
 from tests.api.bad_networks import NETWORKS
 from tests.api.bad_row import Row
-from tests.api.objects import address_block, artifact, bmc, dpu, image, ipmi, node_pool, rack, server, subnet
+from tests.api.objects import address_block, bmc, dpu, ipmi, node_pool, rack, server, subnet
 
 _BORROWS = {
     "nodePoolRef": "slurm",
@@ -329,31 +330,6 @@ ADDRESS_BLOCKS = (
         address_block("10.80.0.17"),
         address_block("10.80.0.0"),
         ("named after its first address, such as 10.80.0.0",),
-    ),
-)
-
-IMAGES = (
-    Row(
-        "an Image that changes",
-        image("{}", recipe="other"),
-        image("{}"),
-        ("an Image never changes: publish another one",),
-        before=image("{}"),
-    ),
-    Row(
-        "a path that climbs",
-        image(root=artifact("root.squashfs") | {"path": "a/../../etc/shadow"}),
-        image(root=artifact("root.squashfs") | {"path": "a/root.squashfs"}),
-        ("a path may not contain '..'",),
-    ),
-    Row("an image without a digest", image(digest="latest"), image(), ("copy it from the image's manifest",)),
-    Row("an empty root", image(root=artifact("r") | {"sizeBytes": 0}), image(), ("spec.root.sizeBytes",)),
-    Row("another architecture", image(architecture="riscv64"), image(architecture="arm64"), ('"x86_64", "arm64"',)),
-    Row(
-        "a script in an image's kernel argument",
-        image(kernelArguments=["a ${b}"]),
-        image(kernelArguments=["console=ttyS0,115200"]),
-        (_ONE_WORD,),
     ),
 )
 

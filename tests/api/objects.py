@@ -92,12 +92,28 @@ def image(name: str = "gpu-node-9f9f9f9f9f9f", **changes: Any) -> dict[str, Any]
         "distribution": "debian-13",
         "recipe": "gpu-node",
         "manifest": artifact("manifest"),
-        "kernel": artifact("vmlinuz"),
-        "stage1": artifact("stage1.img"),
-        "root": artifact("root.squashfs"),
+        "kernel": part("33"),
+        "stage1": part("44"),
+        "layers": [layer("base", "55"), layer("site", "66")],
         "signature": "untrusted comment: signature\nRWQ=\n",
     }
     return _object("Image", spec, changes, name)
+
+
+def part(byte: str) -> dict[str, Any]:
+    """By its own digest, which has that byte alone."""
+    return {"path": f"parts/sha256-{byte * 32}", "sha256": f"sha256:{byte * 32}", "sizeBytes": 1}
+
+
+def layer(name: str, byte: str) -> dict[str, Any]:
+    return {"name": name, **part(byte)}
+
+
+def image_of_format_1(name: str = "gpu-node-9f9f9f9f9f9f", **changes: Any) -> dict[str, Any]:
+    """As a release before layers published it."""
+    files = {"kernel": "vmlinuz", "stage1": "stage1.img", "root": "root.squashfs"}
+    old = {key: artifact(file) for key, file in files.items()}
+    return image(name, **{"layers": None, **old, **changes})
 
 
 def node_pool(name: str = "gpu", **changes: Any) -> dict[str, Any]:

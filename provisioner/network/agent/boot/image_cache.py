@@ -1,8 +1,9 @@
 """Images' files on the DPU, for its host: verified before one is kept, and never more than a bound.
 
-A file is known by its SHA-256, which the image's manifest has; the manifest by its own, which is the image's name. What
-is kept was compared with that when it was written, in a folder whose files are deleted at the start: nothing that was
-there before is believed. The host's stage-1 checks signature and digests in any case.
+A part of an image is known by its SHA-256, which is its name, or which the manifest of an image of format 1 has; a
+manifest by its own, which is the image's name. What is kept was compared with that when it was written, in a folder
+whose files are deleted at the start: nothing that was there before is believed. The host's stage-1 checks signature and
+digests in any case.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from typing import BinaryIO, Final
 from provisioner.node.image.manifest import MAX_BYTES, ImageError, read_manifest
 
 MOST_MANIFESTS: Final = 16
+_IN_PARTS: Final = b"provisioner-image 2\n"
+"""How the manifest of an image begins that has its files by their own digests: those need nothing of it here."""
 _MACHINES: Final = ("x86_64", "aarch64")
 _SUFFIX: Final = ".part"
 _OURS: Final = re.compile(r"[0-9a-f]{64}(\.part)?\Z")
@@ -70,6 +73,12 @@ class ImageCache:
         """Raises: Unverified if it is not the manifest of that digest."""
         if len(content) > MAX_BYTES:
             raise Unverified(f"the manifest of image {digest} is longer than {MAX_BYTES} bytes")
+        if content.startswith(_IN_PARTS):
+            observed = hashlib.sha256(content).hexdigest()
+            if observed != digest:
+                raise Unverified(f"the manifest of image {digest} has digest {observed}")
+            self._keep_manifest(digest, content, {})  # nothing else lies in that image's folder
+            return
         why: ImageError | None = None
         for machine in _MACHINES:
             try:
@@ -78,17 +87,26 @@ class ImageCache:
                 why = error
                 continue
             parts = {each.name: Part(each.sha256, each.size_bytes) for each in files.values()}
-            with self._lock:
-                self._manifests[digest] = content, parts
-                while len(self._manifests) > MOST_MANIFESTS:
-                    self._manifests.popitem(last=False)
+            self._keep_manifest(digest, content, parts)
             return
         raise Unverified(str(why))
+
+    def _keep_manifest(self, digest: str, content: bytes, parts: dict[str, Part]) -> None:
+        with self._lock:
+            self._manifests[digest] = content, parts
+            while len(self._manifests) > MOST_MANIFESTS:
+                self._manifests.popitem(last=False)
 
     def part(self, digest: str, name: str) -> Part | None:
         """None of what the manifest does not have. Raises: KeyError while the manifest is not known."""
         with self._lock:
             return self._manifests[digest][1].get(name)
+
+    def kept(self, sha256: str) -> Part | None:
+        """The part of that digest, if it is kept now."""
+        with self._lock:
+            size = self._sizes.get(sha256)
+            return Part(sha256, size) if size is not None else None
 
     @contextlib.contextmanager
     def opened(self, part: Part) -> Iterator[BinaryIO | None]:

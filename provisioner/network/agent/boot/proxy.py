@@ -21,10 +21,13 @@ from provisioner.network.agent.boot.request import (
     FIRST_STAGE_BYTES,
     LONGEST_HEAD,
     SMALL_BYTES,
+    Answerable,
     Head,
     ImageFile,
+    PartFile,
     PassOn,
     Refused,
+    Stretch,
     judge,
     read_head,
 )
@@ -38,6 +41,8 @@ ANSWER_SECONDS: Final = 3600.0
 SAY_SECONDS: Final = 10.0
 """Between two words of what a host was not given."""
 PIECE_BYTES: Final = 256 * 1024
+MOST_PART_BYTES: Final = 16 << 30
+"""Of a part of an image."""
 _LONGEST_SIZE: Final = 16
 _REASONS: Final = http.client.responses
 _PASSED_ON: Final = frozenset((200, 204, 400, 404, 413, 415, 429, 503))
@@ -123,7 +128,7 @@ class Proxy:
         connection.settimeout(left)
         return connection.recv(LONGEST_HEAD)
 
-    def _carry_out(self, connection: socket.socket, head: Head, what: PassOn | ImageFile | Refused) -> None:
+    def _carry_out(self, connection: socket.socket, head: Head, what: Answerable) -> None:
         connection.settimeout(SILENT_SECONDS)
         if isinstance(what, Refused):
             _refuse(connection, what)
@@ -133,8 +138,12 @@ class Proxy:
             if head.method != "HEAD":
                 connection.sendall(content)
         else:
+            with_body = head.method != "HEAD"
             try:
-                self._image(connection, what, with_body=head.method != "HEAD")
+                if isinstance(what, ImageFile):
+                    self._image(connection, what, with_body=with_body)
+                else:
+                    self._give(connection, what, self._part(what), with_body=with_body)
             except _NotBegun as error:
                 _refuse(connection, Refused(502, "the boot host did not give it"))
                 raise Failed(str(error)) from error
@@ -167,35 +176,49 @@ class Proxy:
         if part is None:
             _refuse(connection, Refused(404, "the image has no file of that name"))
             return
-        last = part.size_bytes - 1 if what.last is None else min(what.last, part.size_bytes - 1)
-        first = what.first or 0
+        self._give(connection, what, part, with_body=with_body)
+
+    def _part(self, what: PartFile) -> Part:
+        """With its size, which for one that is not kept the boot host says: a false one never comes whole."""
+        kept = self._cache.kept(what.sha256)
+        if kept is not None:
+            return kept
+        with self._asked("HEAD", what.target, {}) as answer:
+            size = _said_size(answer) if answer.status == 200 else 0
+            if not 0 < size <= MOST_PART_BYTES:
+                raise _NotBegun(f"{what.target}: HTTP {answer.status} with {size} bytes")
+            return Part(what.sha256, size)
+
+    def _give(self, connection: socket.socket, what: ImageFile | PartFile, part: Part, *, with_body: bool) -> None:
+        stretch = what.stretch
+        last = part.size_bytes - 1 if stretch.last is None else min(stretch.last, part.size_bytes - 1)
+        first = stretch.first or 0
         if first > last:
             _refuse(connection, Refused(416, "the file is shorter"))
             return
         with self._cache.opened(part) as kept:
             if kept is not None:
                 kept.seek(first)
-                _begin(connection, what, part, first, last)
+                _begin(connection, stretch, part, first, last)
                 if with_body:
                     self._copy(connection, _pieces(kept, last - first + 1))
             elif not with_body:
-                _begin(connection, what, part, first, last)
+                _begin(connection, stretch, part, first, last)
             else:
                 self._fetch(connection, what, part, first, last)
 
-    def _fetch(self, connection: socket.socket, what: ImageFile, part: Part, first: int, last: int) -> None:
+    def _fetch(self, connection: socket.socket, what: ImageFile | PartFile, part: Part, first: int, last: int) -> None:
         """Of what is not kept. A range goes by; a whole file is kept if there is room."""
         is_whole = (first, last) == (0, part.size_bytes - 1)
         ranges = {} if is_whole else {"Range": f"bytes={first}-{last}"}
-        target = f"/images/sha256-{what.digest}/{what.name}"
         filling = self._cache.filling(part) if is_whole else None
         verified = False
         try:
-            with self._asked("GET", target, ranges) as answer:
+            with self._asked("GET", what.target, ranges) as answer:
                 if answer.status != (200 if is_whole else 206) or answer.length != last - first + 1:
-                    raise _NotBegun(f"{target}: HTTP {answer.status} with {answer.length} bytes")
+                    raise _NotBegun(f"{what.target}: HTTP {answer.status} with {answer.length} bytes")
                 pieces = _pieces(answer, last - first + 1)
-                _begin(connection, what, part, first, last)
+                _begin(connection, what.stretch, part, first, last)
                 self._copy(connection, _verified(pieces, part, filling) if is_whole else pieces)
                 verified = is_whole
         finally:
@@ -288,9 +311,9 @@ def _said_size(answer: http.client.HTTPResponse) -> int:
     return int(said)
 
 
-def _begin(connection: socket.socket, what: ImageFile, part: Part, first: int, last: int) -> None:
+def _begin(connection: socket.socket, stretch: Stretch, part: Part, first: int, last: int) -> None:
     status, said = 200, ""
-    if what.first is not None:
+    if stretch.first is not None:
         status, said = 206, f"Content-Range: bytes {first}-{last}/{part.size_bytes}\r\n"
     _head(connection, status, last - first + 1, "application/octet-stream", f"Accept-Ranges: bytes\r\n{said}")
 

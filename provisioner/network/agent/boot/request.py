@@ -1,7 +1,7 @@
 """What a host may ask its DPU for by HTTP: what one boot of its own needs. Pure.
 
-A script of its own, the first stage, files of images by digest, and reports of its own progress. Whatever else is asked
-for, of another host, too, is refused, and nobody behind the DPU hears of it.
+A script of its own, the first stage, files and parts of images by digest, and reports of its own progress. Whatever
+else is asked for, of another host, too, is refused, and nobody behind the DPU hears of it.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ _LINE: Final = re.compile(rb"([A-Z]{3,7}) (/[!-~]{0,2047}) HTTP/1\.[01]\Z")
 _HEADER: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}):([\t -~]{0,1024})\Z")
 _RANGE: Final = re.compile(r"bytes=([0-9]{1,15})-([0-9]{1,15})?\Z")
 _IMAGE: Final = re.compile(r"/images/sha256-([0-9a-f]{64})/([A-Za-z0-9][A-Za-z0-9._-]{0,63})\Z")
+_PART: Final = re.compile(r"/images/parts/sha256-([0-9a-f]{64})\Z")
 _QUERY: Final = re.compile(r"[A-Za-z0-9._~%&=+:/-]{0,1024}\Z")
 _MOST_HEADERS: Final = 64
 
@@ -63,18 +64,40 @@ class PassOn:
     content_type: str | None = None
 
 
-@dataclass(frozen=True)
-class ImageFile:
-    """A file of the image whose manifest has `digest` (64 hexadecimal digits). first, last: of a range; last None: to
-    the end."""
+@dataclass(frozen=True, kw_only=True)
+class Stretch:
+    """Of a file that is asked for. first, last: of a range of bytes; last None: to the end; first None: the whole."""
 
-    digest: str
-    name: str
     first: int | None = None
     last: int | None = None
 
 
-Answerable = PassOn | ImageFile | Refused
+@dataclass(frozen=True)
+class ImageFile:
+    """A file in the folder of the image whose manifest has `digest` (64 hexadecimal digits)."""
+
+    digest: str
+    name: str
+    stretch: Stretch = Stretch()
+
+    @property
+    def target(self) -> str:
+        return f"/images/sha256-{self.digest}/{self.name}"
+
+
+@dataclass(frozen=True)
+class PartFile:
+    """A part of whatever image has it, by its own digest (64 hexadecimal digits)."""
+
+    sha256: str
+    stretch: Stretch = Stretch()
+
+    @property
+    def target(self) -> str:
+        return f"/images/parts/sha256-{self.sha256}"
+
+
+Answerable = PassOn | ImageFile | PartFile | Refused
 
 
 def read_head(head: bytes) -> Head | None:
@@ -106,9 +129,12 @@ def judge(head: Head, host: BootingHost, body: bytes = b"") -> Answerable:
         return _report(head, host, path, query, body)
     if head.method not in ("GET", "HEAD"):
         return Refused(405, "this is answered to GET, HEAD and POST alone")
-    image = _IMAGE.match(path)
-    if image is not None:
-        return _image(head, image[1], image[2])
+    image, part = _IMAGE.match(path), _PART.match(path)
+    if image is not None or part is not None:
+        stretch = _stretch(head)
+        if isinstance(stretch, Refused):
+            return stretch
+        return ImageFile(image[1], image[2], stretch) if image is not None else PartFile(path[-64:], stretch)
     if path == "/boot.ipxe":
         return PassOn(head.method, path)
     name = path.removeprefix("/tftp").removeprefix("/")
@@ -121,17 +147,17 @@ def judge(head: Head, host: BootingHost, body: bytes = b"") -> Answerable:
     return Refused(404, "there is nothing of that name for this host")
 
 
-def _image(head: Head, digest: str, name: str) -> Answerable:
+def _stretch(head: Head) -> Stretch | Refused:
     said = head.headers.get("range")
     if said is None:
-        return ImageFile(digest, name)
+        return Stretch()
     found = _RANGE.match(said)
     if found is None:
         return Refused(416, "one range of bytes is answered, bytes=FIRST-LAST or bytes=FIRST-")
     first, last = int(found[1]), int(found[2]) if found[2] is not None else None
     if last is not None and last < first:
         return Refused(416, "the range ends before it begins")
-    return ImageFile(digest, name, first, last)
+    return Stretch(first=first, last=last)
 
 
 def _report(head: Head, host: BootingHost, path: str, query: str, body: bytes) -> Answerable:

@@ -20,14 +20,22 @@ ROOT = bytes(range(256)) * 20_000
 FIRST_STAGE = b"MZ first stage " * 30_000
 
 
-def manifest_of(**files: bytes) -> bytes:
+def manifest_of(format_: int, files: dict[str, bytes]) -> bytes:
     lines = [f"{name} {hashlib.sha256(content).hexdigest()} {len(content)}" for name, content in files.items()]
-    return "\n".join(["provisioner-image 1", "architecture x86_64", *lines, ""]).encode()
+    return "\n".join([f"provisioner-image {format_}", "architecture x86_64", *lines, ""]).encode()
 
 
-MANIFEST = manifest_of(kernel=KERNEL, stage1=STAGE1, root=ROOT)
+def part_of(content: bytes) -> str:
+    """Its path by its digest."""
+    return f"/images/parts/sha256-{hashlib.sha256(content).hexdigest()}"
+
+
+MANIFEST = manifest_of(1, {"kernel": KERNEL, "stage1": STAGE1, "root": ROOT})
 DIGEST = hashlib.sha256(MANIFEST).hexdigest()
 IMAGE = f"/images/sha256-{DIGEST}"
+LAYERED_MANIFEST = manifest_of(2, {"kernel": KERNEL, "stage1": STAGE1, "layer.base": ROOT})
+LAYERED_DIGEST = hashlib.sha256(LAYERED_MANIFEST).hexdigest()
+LAYERED = f"/images/sha256-{LAYERED_DIGEST}"
 
 
 @dataclass
@@ -44,13 +52,16 @@ class BootHost:
             f"{IMAGE}/vmlinuz": KERNEL,
             f"{IMAGE}/stage1.img": STAGE1,
             f"{IMAGE}/root.squashfs": ROOT,
+            f"{LAYERED}/manifest": LAYERED_MANIFEST,
+            **{part_of(content): content for content in (KERNEL, STAGE1, ROOT)},
         }
     )
     asked: list[tuple[str, str, bytes]] = field(default_factory=list)
     passed: dict[int, list[tuple[str, bytes]]] = field(default_factory=dict)
 
     def times(self, path: str) -> int:
-        return sum(each[1] == path for each in self.asked)
+        """How often it was fetched."""
+        return sum(each[:2] == ("GET", path) for each in self.asked)
 
 
 @contextlib.contextmanager
@@ -72,8 +83,12 @@ def boot_host(namespace: Namespace, *ports: int) -> Iterator[BootHost]:
             self.send_response(206 if said else 200)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
-            with contextlib.suppress(OSError):
-                self.wfile.write(content)
+            if self.command != "HEAD":
+                with contextlib.suppress(OSError):
+                    self.wfile.write(content)
+
+        def do_HEAD(self) -> None:
+            self.do_GET()
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", "0")))

@@ -15,7 +15,17 @@ from provisioner.api.dpu_network import DPUNetworkSpec
 from provisioner.network.agent.boot.image_cache import ImageCache
 from provisioner.network.agent.boot.proxy import Proxy
 from provisioner.network.agent.boot.server import BootServer
-from tests.network.agent.boot.boot_host import FIRST_STAGE, IMAGE, KERNEL, ROOT, BootHost, boot_host
+from tests.network.agent.boot.boot_host import (
+    FIRST_STAGE,
+    IMAGE,
+    KERNEL,
+    LAYERED,
+    LAYERED_MANIFEST,
+    ROOT,
+    BootHost,
+    boot_host,
+    part_of,
+)
 from tests.network.agent.boot.site import BOOT_HOST, HOST_ADDRESS, SERVICES, Site, boots, told
 from tests.network.agent.dhcp.clients import Client, running
 from tests.network.agent.rack import Rack
@@ -113,6 +123,30 @@ def test_it_fetches_its_script_and_image_and_what_is_kept_is_not_asked_for_again
     assert either.boot_host.times(f"{IMAGE}/vmlinuz") == 1
     assert either.get(f"{IMAGE}/vmlinuz", "-r", "6-11") == (206, b"kernel")
     assert either.boot_host.times(f"{IMAGE}/vmlinuz") == 1
+
+
+def test_parts_are_fetched_by_their_own_digest_before_their_manifest_is_known(host: Booting) -> None:
+    for _ in range(2):
+        assert host.get(part_of(KERNEL)) == (200, KERNEL)
+    assert host.boot_host.times(part_of(KERNEL)) == 1
+    assert host.get(part_of(KERNEL), "-r", "6-11") == (206, b"kernel")
+    assert host.get(f"{LAYERED}/manifest") == (200, LAYERED_MANIFEST)
+    assert host.get(f"{IMAGE}/vmlinuz") == (200, KERNEL), "the same file, of an image of format 1"
+    assert host.boot_host.times(f"{IMAGE}/vmlinuz") == 0
+    assert host.get(f"{LAYERED}/vmlinuz")[0] == 404, "no file lies beside that manifest"
+    assert host.get(part_of(ROOT), "-r", "256-511") == (206, ROOT[256:512])
+    assert host.get(part_of(ROOT), "-r", f"{len(ROOT)}-")[0] == 416
+    assert host.get(part_of(b"not in any image"))[0] == 502
+
+
+@pytest.mark.parametrize("bad", [KERNEL[:-1] + b"!", KERNEL[:-9], KERNEL + b"!"], ids=["other", "short", "long"])
+def test_a_false_part_never_arrives_whole_and_is_not_kept(host: Booting, bad: bytes) -> None:
+    host.boot_host.files[part_of(KERNEL)] = bad
+    _, got = host.get(part_of(KERNEL))
+    assert len(got) < len(bad)
+    assert list(host.cache.iterdir()) == []
+    host.boot_host.files[part_of(KERNEL)] = KERNEL
+    assert host.get(part_of(KERNEL)) == (200, KERNEL)
 
 
 def test_a_file_that_there_is_no_room_for_goes_by_whole(host: Booting) -> None:

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from provisioner.network.agent.boot.image_cache import ImageCache, Part, Unverified, Verified
-from tests.network.agent.boot.boot_host import DIGEST, KERNEL, MANIFEST
+from tests.network.agent.boot.boot_host import DIGEST, KERNEL, LAYERED_DIGEST, LAYERED_MANIFEST, MANIFEST
 
 
 def part(content: bytes) -> Part:
@@ -118,6 +118,20 @@ def test_a_manifest_is_the_one_of_its_digest(cache: ImageCache) -> None:
     cache.take_manifest(DIGEST, MANIFEST)
     assert cache.part(DIGEST, "vmlinuz") == part(KERNEL)
     assert cache.part(DIGEST, "manifest") is None
+
+
+def test_a_manifest_of_parts_is_the_one_of_its_digest_and_nothing_lies_beside_it(cache: ImageCache) -> None:
+    with pytest.raises(Unverified, match="has digest"):
+        cache.take_manifest(LAYERED_DIGEST, LAYERED_MANIFEST + b"#")
+    cache.take_manifest(LAYERED_DIGEST, LAYERED_MANIFEST)
+    assert cache.manifest(LAYERED_DIGEST) == LAYERED_MANIFEST
+    assert cache.part(LAYERED_DIGEST, "vmlinuz") is None
+
+
+def test_a_part_is_known_by_its_digest_alone_while_it_is_kept(cache: ImageCache) -> None:
+    assert cache.kept(part(b"a").sha256) is None
+    assert fill(cache, b"a")
+    assert cache.kept(part(b"a").sha256) == part(b"a")
 
 
 def test_bytes_are_compared_with_digest_and_size() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner.network.agent.boot.plane import BootingHost
-from provisioner.network.agent.boot.request import Head, ImageFile, PassOn, Refused, judge, read_head
+from provisioner.network.agent.boot.request import Head, ImageFile, PartFile, PassOn, Refused, Stretch, judge, read_head
 
 HOST = BootingHost("pf0", "52:54:00:00:01:00", IPv4Address("10.80.0.21"))
 DIGEST = "ab" * 32
@@ -42,11 +42,20 @@ def test_what_a_boot_needs_is_passed_on_as_it_is(target: str) -> None:
     assert (found.method, found.target) == ("GET", target)
 
 
-def test_a_file_of_an_image_is_named_by_its_digest_and_may_be_asked_for_in_part() -> None:
-    path = f"/images/sha256-{DIGEST}/root.squashfs"
-    assert got(path) == ImageFile(DIGEST, "root.squashfs")
-    assert got(path, range="bytes=5-") == ImageFile(DIGEST, "root.squashfs", 5)
-    assert got(path, range="bytes=5-9") == ImageFile(DIGEST, "root.squashfs", 5, 9)
+@pytest.mark.parametrize(
+    ("path", "kind", "names"),
+    [
+        (f"/images/sha256-{DIGEST}/root.squashfs", ImageFile, (DIGEST, "root.squashfs")),
+        (f"/images/parts/sha256-{DIGEST}", PartFile, (DIGEST,)),
+    ],
+)
+def test_what_an_image_consists_of_is_named_by_digest_and_may_be_asked_for_in_part(
+    path: str, kind: Any, names: tuple[str, ...]
+) -> None:
+    assert got(path) == kind(*names)
+    assert got(path).target == path
+    assert got(path, range="bytes=5-") == kind(*names, Stretch(first=5))
+    assert got(path, range="bytes=5-9") == kind(*names, Stretch(first=5, last=9))
     for bad in ("bytes=-5", "bytes=9-5", "bytes=1-2,4-5", "lines=1-2", "bytes=1-2 "):
         assert got(path, range=bad).status == 416
 
@@ -63,6 +72,10 @@ def test_a_file_of_an_image_is_named_by_its_digest_and_may_be_asked_for_in_part(
         ("/images/sha256-00/manifest", 404),
         (f"/images/sha256-{DIGEST}/../../x", 404),
         (f"/images/sha256-{DIGEST}/.hidden", 404),
+        (f"/images/parts/sha256-{DIGEST}/manifest", 404),
+        (f"/images/parts/sha256-{DIGEST[:-1]}", 404),
+        (f"/images/parts/sha256-{DIGEST.upper()}", 404),
+        ("/images/parts/", 404),
         ("/v1/join", 404),
         ("/by-dpu/v1/join", 404),
         ("/v1/ipxe?mac=52-54-00-00-01-00&mac=52-54-00-00-01-01", 404),
@@ -126,7 +139,7 @@ def test_a_body_has_a_bound(said: str, size: int | None) -> None:
 def test_whatever_is_sent_is_read_or_is_none(data: bytes) -> None:
     head = read_head(b"GET /" + data + b"\r\n\r\n")
     if head is not None:
-        assert isinstance(judge(head, HOST, data), PassOn | ImageFile | Refused)
+        assert isinstance(judge(head, HOST, data), PassOn | ImageFile | PartFile | Refused)
 
 
 def test_a_header_of_blanks_is_read_in_no_time_and_blanks_around_a_value_are_none_of_it() -> None:
