@@ -12,6 +12,8 @@ import provisioner
 from provisioner.api.server import Architecture
 from provisioner.cli.options import kubeconfig_option
 from provisioner.cli.progress import Progress
+from provisioner.cli.service.image_gc import gc
+from provisioner.cli.service.image_registry import pull, push
 from provisioner.image.build import PHASES, Request, build_image
 from provisioner.image.finished.check import check_image
 from provisioner.image.finished.publish import publish_image
@@ -135,3 +137,7 @@ def publish(folder: Path, store: Path, key_file: Path, kubeconfig: Path | None) 
     published = publish_image(folder, store, read_public_key(key_file), Cluster.connect(kubeconfig))
     click.echo(f"image {published.name} published: {published.folder}")
     click.echo(f"next: name it in a NodePool's spec.imageRef: {published.name}")
+
+
+for command in (push, pull, gc):
+    image.add_command(command)

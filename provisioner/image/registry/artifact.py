@@ -3,8 +3,8 @@
     config     the text of the image's manifest: the digest of this blob is the image's own
     layers     its signature, then every part (kernel, stage-1, layers, documents): blobs of the parts' own SHA-256
 
-The registry's manifest has the tag `image-<64 digits of the image's digest>`. It is believed nothing: what it leads to is
-checked by the image's digest and signature. The same image always gives the same bytes.
+The registry's manifest has the tag `image-<64 digits of the image's digest>`. It is believed nothing: what it leads to
+is checked by the image's digest and signature. The same image always gives the same bytes.
 Source: OCI Image Specification 1.1, "Guidelines for Artifact Usage".
 """
 
@@ -75,7 +75,9 @@ def decode_artifact(body: bytes, image: Sha256Digest) -> Artifact:
         signatures = [layer for layer in layers if layer["mediaType"] == SIGNATURE_TYPE]
         (signature,) = {str(layer["digest"]) for layer in signatures if 0 < layer["size"] <= MAX_SIGNATURE_BYTES}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise Refused(f"what has the tag {tag_of(image)} is no manifest of an image with a signature", hint=_HINT) from error
+        raise Refused(
+            f"what has the tag {tag_of(image)} is no manifest of an image with a signature", hint=_HINT
+        ) from error
     if types != (ARTIFACT_TYPE, CONFIG_TYPE):
         raise Refused(f"what has the tag {tag_of(image)} is of type {types[0]!s:.80}, not {ARTIFACT_TYPE}", hint=_HINT)
     if named != image:

@@ -60,9 +60,7 @@ class Registry:
 
     def read_blob(self, digest: Sha256Digest, max_bytes: int) -> bytes:
         """A small blob. Raises: NotFound; Refused if it is larger, or another than its digest says."""
-        call = Call(
-            method="GET", url=f"{self._root}/blobs/{digest}", what=f"give blob {digest}", max_bytes=max_bytes
-        )
+        call = Call(method="GET", url=f"{self._root}/blobs/{digest}", what=f"give blob {digest}", max_bytes=max_bytes)
         data = self._transport.attempt(lambda: self._transport.exchange(call, lambda answer: answer.body()))
         observed = hashlib.sha256(data).hexdigest()
         if len(data) > max_bytes or f"sha256:{observed}" != digest:
@@ -218,7 +216,9 @@ class Registry:
             if not goes_on or not names or names[-1] == last:
                 return
             last = names[-1]
-        raise Refused(f"{self} has more than {_MAX_TAG_PAGES} pages of tags", hint="give images a repository of their own")
+        raise Refused(
+            f"{self} has more than {_MAX_TAG_PAGES} pages of tags", hint="give images a repository of their own"
+        )
 
 
 class _Upload:

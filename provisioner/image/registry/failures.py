@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final, NoReturn
@@ -47,7 +48,7 @@ def retry_after(headers: Mapping[str, str]) -> float:
         seconds = float(headers.get("Retry-After", "0"))
     except ValueError:
         return 0.0
-    return min(max(seconds, 0.0), MAX_RETRY_AFTER_SECONDS) if seconds == seconds else 0.0  # noqa: PLR0124 - NaN
+    return 0.0 if math.isnan(seconds) else min(max(seconds, 0.0), MAX_RETRY_AFTER_SECONDS)
 
 
 def _words(body: bytes) -> tuple[str, str]:

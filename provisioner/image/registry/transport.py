@@ -1,4 +1,4 @@
-"""One call to a registry: bounded in time and size, answered to when it asks who calls, led elsewhere without what opens
+"""One call to a registry: bounded in time and size, answering when it asks who calls, led elsewhere without what opens
 the registry, and made again where that may help."""
 
 from __future__ import annotations

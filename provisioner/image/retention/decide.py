@@ -77,17 +77,17 @@ def decide_retention(
 
     begun: images of which the object was deleted by a run that was ended since: what is left of them waits for nothing.
     """
-    places = _places(images)
-    in_store = {each.digest for each in stored}
-    fates = [
-        _fate(image, places[image.name], uses, rules, now, is_stored=image.digest in in_store) for image in images
-    ]
+    places, written = _places(images), {each.digest: each.written for each in stored}
+    fates = [_fate(image, places[image.name], written.get(image.digest), uses, rules, now) for image in images]
     stays = {fate.digest for fate in fates if not fate.goes}
     known = {image.digest for image in images}
     fates += [
-        _fate_of_folder(each, uses, rules, now, begun=each.digest in begun)
+        _fate_of_rest(each.digest, each.written, uses, rules, now, begun=each.digest in begun)
         for each in stored
         if each.digest not in known
+    ]
+    fates += [
+        _fate_of_rest(digest, None, uses, rules, now, begun=True) for digest in sorted({*begun} - known - {*written})
     ]
     for number, fate in enumerate(fates):
         if fate.goes and fate.digest in stays:
@@ -100,7 +100,7 @@ def decide_retention(
 
 
 def _fate(
-    image: PublishedImage, place: int, uses: Uses, rules: RetentionRules, now: datetime, *, is_stored: bool
+    image: PublishedImage, place: int, written: datetime | None, uses: Uses, rules: RetentionRules, now: datetime
 ) -> Fate:
     line = " ".join(image.line)
     used = _words_of(uses, image.name, image.digest)
@@ -112,24 +112,29 @@ def _fate(
         goes, why = False, "its creationTimestamp cannot be read"
     elif now - image.created < rules.grace:
         goes, why = False, f"it is {_age(now - image.created)} old, younger than {_age(rules.grace)}"
+    elif written is not None and now - written < rules.grace:
+        goes, why = False, f"its folder was written {_age(now - written)} ago; perhaps it is being published again"
     elif place < rules.keep:
         goes, why = False, f"it is among the last {rules.keep} of {line}"
     else:
         goes, why = True, f"nothing names it, and {place} newer ones of {line} are there"
-    return Fate(digest=image.digest, goes=goes, why=why, image=image, is_stored=is_stored)
+    return Fate(digest=image.digest, goes=goes, why=why, image=image, is_stored=written is not None)
 
 
-def _fate_of_folder(stored: StoredImage, uses: Uses, rules: RetentionRules, now: datetime, *, begun: bool) -> Fate:
-    used, age = _words_of(uses, stored.digest), now - stored.written
+def _fate_of_rest(
+    digest: Sha256Digest, written: datetime | None, uses: Uses, rules: RetentionRules, now: datetime, *, begun: bool
+) -> Fate:
+    """Of what has no Image: a folder, or, where there is none either, what a registry may have yet."""
+    used, age = _words_of(uses, digest), now - (written or now)
     if used:
-        goes, why = False, f"it has no Image, but {used}"
+        goes, why = False, f"it has no Image, but is {used}"
     elif begun:
         goes, why = True, "its Image was deleted by an earlier run, which did not get to its end"
     elif age < rules.grace:
         goes, why = False, f"it has no Image; perhaps it is being published: it came {_age(age)} ago"
     else:
         goes, why = True, f"it has no Image, and came {_age(age)} ago"
-    return Fate(digest=stored.digest, goes=goes, why=why, is_stored=True)
+    return Fate(digest=digest, goes=goes, why=why, is_stored=written is not None)
 
 
 def _places(images: Sequence[PublishedImage]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""What the cluster says of images: which there are, and who names which. Read past every cache, in pages, each list once.
+"""What the cluster says of images: which there are, and who names which. Past every cache, each list once, in pages.
 
 The order matters. What names an Image is handed on in one direction: a person writes it into a NodePool or a
 Maintenance, the rollout assigns it to a Server, the boot order repeats it, the Node runs it. Read in that order, a name

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
 
 from provisioner.api.errors import NotFound, Refused
 from provisioner.api.values import Sha256Digest
@@ -14,9 +13,6 @@ from provisioner.image.finished.manifest import MANIFEST, MAX_BYTES, PARTS, deco
 from provisioner.image.finished.store import digest_of_folder
 from provisioner.image.registry.pull import PULLING
 from provisioner.image.retention.decide import StoredImage
-
-COLLECTING: Final = ".collecting"
-"""Folder with the digests of images of which the object is being deleted."""
 
 
 @dataclass(frozen=True)

@@ -101,9 +101,7 @@ def write_certificate(folder: Path, name: str = "127.0.0.1") -> Path:
     )
     (folder / "tls.crt").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
     (folder / "tls.key").write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     )
     return folder / "tls.crt"
 
