@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from provisioner.api import Condition, Image, Maintenance, NodePool, ObjectMeta, Rack, Server
-from provisioner.api.image import Artifact, ImageSpec
+from provisioner.api.image import Artifact, ImageSpec, NamedArtifact
 from provisioner.api.maintenance import MaintenanceSpec, MaintenanceStatus, RebootAttempt
 from provisioner.api.meta import rfc3339_micro
 from provisioner.api.node_pool import NodePoolSpec
@@ -71,6 +71,23 @@ def image(name: str = "gpu-node-abababababab", *, available: Any = "True", **spe
         return body
     found = condition("Available", available, message="complete on boot1" if available == "True" else "root is missing")
     return replace(body, status=replace(body.status, conditions=(found,)))
+
+
+def layered_image(*layers: str, **spec: Any) -> Image:
+    """An image in layers: its parts lie by their own digests, which here have the part's first letter alone."""
+
+    def part(name: str) -> dict[str, Any]:
+        digest = f"{ord(name[0]):02x}" * 32
+        return {"path": f"parts/sha256-{digest}", "sha256": f"sha256:{digest}", "size_bytes": 4}
+
+    return image(
+        kernel=Artifact(**part("kernel")),
+        stage1=Artifact(**part("stage1")),
+        root=None,
+        layers=tuple(NamedArtifact(name=name, **part(name)) for name in layers),
+        documents=(NamedArtifact(name="readme", **part("readme")),),
+        **{"available": None, **spec},
+    )
 
 
 def server(name: str = "r01-u01", *, status: ServerStatus | None = None, **spec: Any) -> Server:

@@ -15,7 +15,7 @@ import pytest
 
 from provisioner.api import Image, Rack
 from provisioner.api.codec import decode
-from provisioner.api.image import Artifact
+from provisioner.api.image import Artifact, NamedArtifact
 from provisioner.api.rack import LEAST_RATE_BYTES_PER_SECOND, RackStatus
 from provisioner.boot.host import cache_probe, cache_watch
 from provisioner.boot.host.cache_probe import probe
@@ -192,6 +192,21 @@ def test_an_honest_cache_passes_whether_it_knows_ranges_or_not(
     mirrors.behaviours["cache", "root.squashfs"] = behaviour
     probe(f"{mirrors.url}/cache", real_image(), RATE, store)
     probe(f"{mirrors.url}/cache", real_image(), RATE, tmp_path / "a host without the image")
+
+
+def test_of_an_image_in_layers_the_largest_is_looked_at(mirrors: Mirrors, store: Path) -> None:
+    digests = {name: digit * 64 for name, digit in (("base", "5"), ("kubelet", "6"), ("site", "7"))}
+    sizes = {"base": 10, "kubelet": len(ROOT), "site": 20}
+    layers = tuple(
+        NamedArtifact(name=name, path=f"parts/sha256-{digest}", sha256=f"sha256:{digest}", size_bytes=sizes[name])
+        for name, digest in digests.items()
+    )
+    layered = replace(real_image(), spec=replace(real_image().spec, root=None, layers=layers))
+    mirrors.behaviours["cache", f"sha256-{digests['kubelet']}"] = honest(ROOT)
+    probe(f"{mirrors.url}/cache", layered, RATE, store)
+    mirrors.behaviours["cache", f"sha256-{digests['kubelet']}"] = honest(ROOT[:1000])
+    with pytest.raises(OutboundFailed, match="parts/sha256-66"):
+        probe(f"{mirrors.url}/cache", layered, RATE, store)
 
 
 class FakeCluster:

@@ -13,7 +13,7 @@ from provisioner.api.server import BootOrder, ServerStatus
 from provisioner.api.server_status import BootProgress
 from provisioner.boot.script.choose import Boot, Wait, choose_boot_target
 from provisioner.boot.script.kernel_arguments import BootUrls
-from tests.boot.objects import STORE, URLS, at, condition, image, pool, rack, server
+from tests.boot.objects import STORE, URLS, at, condition, image, layered_image, pool, rack, server
 
 ADDRESSED = ServerStatus(address="10.80.0.21", subnet_name="boot")
 ORDER = BootOrder(id="o1", reason="FirstBoot", ordered_time=at(0), attempt=1, image_ref="old-image")
@@ -90,6 +90,14 @@ def test_an_accepted_server_boots_its_pools_image_with_all_it_must_know() -> Non
         "quiet",
         "hugepages=16",
     )
+
+
+def test_of_an_image_in_layers_kernel_and_stage_1_are_fetched_by_their_own_digests() -> None:
+    target = choose_boot_target(server(), pool(), layered_image("base", available="True"), rack(), URLS)
+    assert isinstance(target, Boot)
+    assert target.kernel_url == "http://10.80.0.1/images/parts/sha256-" + "6b" * 32
+    assert target.stage1_url == "http://10.80.0.1/images/parts/sha256-" + "73" * 32
+    assert f"provisioner.image={STORE}" in target.arguments
 
 
 def test_what_the_rack_does_not_say_the_server_is_not_told() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from provisioner.api import Image
 from provisioner.boot.host.image_store import Availability, files_of, judge_image
-from tests.boot.objects import NOON, STORE, image
+from tests.boot.objects import NOON, STORE, image, layered_image
 
 FILES: dict[str, int | None] = {
     f"{STORE}/{name}": 4 for name in ("manifest", "vmlinuz", "stage1.img", "root.squashfs")
@@ -57,6 +57,25 @@ def test_a_file_that_is_missing_or_empty_is_named(name: str, size: int | None, w
     assert availability.condition.status == "False"
     assert f"{name} {words}" in availability.condition.message
     assert availability.stores == ()
+
+
+LAYERED = layered_image("base", "driver", "xlast")
+SERVED = {artifact.path: 4 for artifact in LAYERED.spec.served} | {f"{STORE}/manifest.sig": 99}
+
+
+def test_an_image_in_layers_is_available_by_its_parts_and_documents_are_none_of_what_servers_need() -> None:
+    assert {file.path for file in files_of(LAYERED)} == set(SERVED)
+    availability = judge_image(LAYERED, SERVED, "boot1", NOON)
+    assert availability is not None
+    assert availability.condition.status == "True"
+    assert LAYERED.spec.documents[0].path not in SERVED
+
+
+@pytest.mark.parametrize("path", SERVED)
+def test_each_part_that_a_server_fetches_must_be_there(path: str) -> None:
+    availability = judge_image(LAYERED, {**SERVED, path: None}, "boot1", NOON)
+    assert availability is not None
+    assert f"{path} is missing" in availability.condition.message
 
 
 def test_a_file_of_another_size_is_named() -> None:

@@ -139,7 +139,7 @@ def make_certificate(folder: Path) -> None:
 def nginx(programs: Programs) -> Iterator[Running]:
     tmp_path = programs.shared
     running = Running(free_port("127.0.0.1"), free_port("127.0.0.1"), tmp_path)
-    for folder in ("scripts/ipxe", "tftp", f"images/{IMAGE}", "images/secret", "run", "log", "nginx"):
+    for folder in ("scripts/ipxe", "tftp", f"images/{IMAGE}", "images/secret", "images/parts", "run", "log", "nginx"):
         (tmp_path / folder).mkdir(parents=True)
     make_certificate(tmp_path)
     (tmp_path / "scripts/ipxe/52-54-00-00-00-01.ipxe").write_text("#!ipxe\necho one\n")
@@ -151,6 +151,10 @@ def nginx(programs: Programs) -> Iterator[Running]:
     (tmp_path / f"images/{IMAGE}/root.squashfs").write_bytes(bytes(range(256)) * 1024)
     (tmp_path / f"images/{IMAGE}/.partial").write_text("half")
     (tmp_path / "images/secret/key").write_text("no")
+    (tmp_path / "images/.lock").write_text("")
+    (tmp_path / f"images/parts/{IMAGE}").write_bytes(b"a part of an image")
+    for name in (f".{IMAGE}.partial", "notes", f"{IMAGE}x"):
+        (tmp_path / "images/parts" / name).write_text("no")
 
     def answer(environ: dict[str, Any], start_response: Any) -> list[bytes]:
         running.seen.append(
@@ -221,7 +225,13 @@ def test_scripts_images_and_first_stage_are_files(nginx: Running) -> None:
     assert nginx.seen == [], "none of this reached the application"
 
 
-def test_parts_of_an_image_are_served(nginx: Running) -> None:
+def test_a_part_of_an_image_is_served_by_its_own_digest(nginx: Running) -> None:
+    status, headers, body = nginx.get(f"/images/parts/{IMAGE}")
+    assert (status, body) == (200, b"a part of an image")
+    assert "immutable" in headers["cache-control"]
+
+
+def test_ranges_of_a_file_are_served(nginx: Running) -> None:
     status, headers, body = nginx.get(f"/images/{IMAGE}/root.squashfs", Range="bytes=256-511")
     assert (status, body) == (206, bytes(range(256)))
     assert headers["content-range"] == "bytes 256-511/262144"
@@ -234,7 +244,8 @@ def test_parts_of_an_image_are_served(nginx: Running) -> None:
         "/", "/images/", f"/images/{IMAGE}/", f"/images/{IMAGE}/.partial", "/images/secret/key", "/images/../cert.pem",
         f"/images/{IMAGE}/../../key.pem", f"/images/{IMAGE}/%2e%2e/%2e%2e/key.pem", "/scripts/boot.ipxe", "/key.pem",
         "/ipxe/.52-54-00-00-00-01.ipxe.7", "/starting.ipxe", "/v1/unknown?mac=52:54:00:00:00:09", "/.git/config",
-        "/tftp/", "/tftp/../cert.pem", "/nginx/nginx.conf",
+        "/tftp/", "/tftp/../cert.pem", "/nginx/nginx.conf", "/images/.lock", "/images/parts/", "/images/parts/notes",
+        f"/images/parts/.{IMAGE}.partial", f"/images/parts/{IMAGE}x", f"/images/parts/{IMAGE}/x", f"/images/{IMAGE}",
     ],
 )  # fmt: skip
 def test_nothing_else_is_served(nginx: Running, path: str) -> None:

@@ -25,7 +25,7 @@ from flask import Blueprint
 from provisioner.api import Image, Rack, Server
 from provisioner.api.codec import encode
 from provisioner.api.errors import NeedsHuman
-from provisioner.api.image import Artifact
+from provisioner.api.image import Artifact, NamedArtifact
 from provisioner.api.rack import Subnet
 from provisioner.boot.host import service as service_module
 from provisioner.boot.host.service import BootService, BootSettings
@@ -129,18 +129,22 @@ def host(programs: Programs, cluster: Cluster) -> Iterator[Host]:
 def publish_image(host: Host, name: str) -> None:
     """An image in the store and in the cluster."""
     digest = hashlib.sha256(name.encode()).hexdigest()
-    folder = host.settings.images / f"sha256-{digest}"
+    folder, parts = host.settings.images / f"sha256-{digest}", host.settings.images / "parts"
     folder.mkdir()
-    for file in ("manifest", "manifest.sig", "vmlinuz", "stage1.img", "root.squashfs"):
+    parts.mkdir(exist_ok=True)
+    for file in ("manifest", "manifest.sig"):
         (folder / file).write_text("four")
 
-    def artifact(file: str) -> Artifact:
-        return Artifact(path=f"{folder.name}/{file}", sha256=f"sha256:{digest}", size_bytes=4)
+    def part(file: str) -> dict[str, Any]:
+        sha256 = hashlib.sha256(file.encode()).hexdigest()
+        (parts / f"sha256-{sha256}").write_text("four")
+        return {"path": f"parts/sha256-{sha256}", "sha256": f"sha256:{sha256}", "size_bytes": 4}
 
     body = encode(
         image(
-            name, available=None, digest=f"sha256:{digest}", manifest=artifact("manifest"), kernel=artifact("vmlinuz"),
-            stage1=artifact("stage1.img"), root=artifact("root.squashfs"),
+            name, available=None, digest=f"sha256:{digest}", kernel=Artifact(**part("kernel")),
+            manifest=Artifact(path=f"{folder.name}/manifest", sha256=f"sha256:{digest}", size_bytes=4), root=None,
+            stage1=Artifact(**part("stage1")), layers=(NamedArtifact(name="base", **part("base")),),
         )
     )  # fmt: skip
     host.cluster.create(of(Image), body)
@@ -167,7 +171,7 @@ def test_a_registered_server_gets_its_script_once_its_image_is_there(host: Host,
     found = host.cluster.read(Image, f"{unique}-image")
     (condition,) = found.status.conditions
     assert (condition.type, condition.status) == ("Available", "True")
-    kernel = next(word for word in host.script(mac).split() if word.endswith("/vmlinuz"))
+    kernel = next(word for word in host.script(mac).split() if "/images/parts/" in word)
     assert host.ask("GET", "/images/" + kernel.split("/images/")[1]) == (200, "four")
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from provisioner.image.base import Base
 from provisioner.image.build import Built, Request, build_image
 from provisioner.image.containerd.pause import REFERENCE
 from provisioner.image.finished.check import check_image
+from provisioner.image.finished.store import layer_files
 from provisioner.image.inputs import base_fingerprint
 from tests.tools import IN_CI
 
@@ -27,11 +30,21 @@ SECRETS = re.compile(
 
 @pytest.fixture(scope="module")
 def root(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The squashfs, mounted."""
-    target = tmp_path_factory.mktemp("root")
-    subprocess.run(["mount", "-o", "loop,ro", built.folder / "root.squashfs", target], check=True)
-    yield target
-    subprocess.run(["umount", target], check=True)
+    """The layers, mounted over one another as a server does."""
+    work, lowest_last = tmp_path_factory.mktemp("root"), []
+    with ExitStack() as stack:
+        for number, file in enumerate(layer_files(built.folder)):
+            layer = work / str(number)
+            layer.mkdir()
+            subprocess.run(["mount", "-o", "loop,ro", file, layer], check=True)
+            stack.callback(subprocess.run, ["umount", layer], check=True)
+            lowest_last.insert(0, str(layer))
+        target = work / "root"
+        target.mkdir()
+        options = f"lowerdir={':'.join(lowest_last)}"
+        subprocess.run(["mount", "-t", "overlay", "-o", options, "overlay", target], check=True)
+        stack.callback(subprocess.run, ["umount", target], check=True)
+        yield target
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +54,8 @@ def base(request_of_tests: Request, built: Built) -> Base:
 
 def test_the_image_is_whole_signed_and_small(built: Built, request_of_tests: Request) -> None:
     manifest = check_image(built.folder, request_of_tests.key.public).manifest
-    assert manifest.root.size_bytes <= 130_000_000
+    assert [layer.name for layer in manifest.layers] == ["base", "kubelet", "site"]
+    assert sum(layer.file.size_bytes for layer in manifest.layers) <= 130_000_000
     assert manifest.stage1.size_bytes <= 20_000_000
     assert {"kernel", "kubelet", "containerd", "runc", "systemd"} <= set(manifest.versions)
 
@@ -71,6 +85,67 @@ def test_an_image_that_is_lost_is_built_again_with_the_same_digest(
         lost = dataclasses.replace(lost, output=tmp_path / "store-2", cache=tmp_path / "cache-2")
         built = build_image(lost, lambda phase, outcome, seconds: None)
     assert again.digest == built.digest, "two builds, one digest"
+
+
+def made_kubelet(folder: Path) -> Path:
+    """A fake kubelet: all that a build asks of one is its version."""
+    kubelet = folder / "kubelet"
+    kubelet.write_text("#!/bin/sh\necho Kubernetes v1.99.0\n")
+    kubelet.chmod(0o755)
+    return kubelet
+
+
+def changed_parts(built: Built, changed: Built) -> set[str]:
+    before = built.manifest.files()
+    return {name for name, file in changed.manifest.files().items() if file != before[name]}
+
+
+def test_another_kubelet_is_another_layer_and_nothing_else(
+    built: Built, request_of_tests: Request, tmp_path: Path
+) -> None:
+    ingredients = dataclasses.replace(request_of_tests.ingredients, kubelet=made_kubelet(tmp_path))
+    said: dict[str, str] = {}
+    changed = build_image(
+        dataclasses.replace(request_of_tests, ingredients=ingredients, output=tmp_path / "store"),
+        lambda phase, outcome, seconds: said.update({phase: outcome}),
+    )
+    assert changed_parts(built, changed) == {"layer.kubelet"}
+    assert changed.manifest.versions["kubelet"] == "v1.99.0"
+    assert [layer.endswith("(kept)") for layer in said["layers"].split(", ")] == [True, False, True]
+
+
+def test_another_ca_and_agent_are_another_site(
+    built: Built, request_of_tests: Request, join_ca: Path, tmp_path: Path
+) -> None:
+    another = tmp_path / "join-ca.pem"
+    another.write_bytes(join_ca.read_bytes() * 2)
+    agent = shutil.copytree(request_of_tests.ingredients.agent, tmp_path / "provisioner")
+    (agent / "node/marker.py").write_text("MARKER = 1\n")
+    ingredients = dataclasses.replace(request_of_tests.ingredients, join_ca=another, agent=agent)
+    changed = build_image(
+        dataclasses.replace(request_of_tests, ingredients=ingredients, output=tmp_path / "store"),
+        lambda phase, outcome, seconds: None,
+    )
+    assert changed_parts(built, changed) == {"layer.site"}
+    listed = subprocess.run(
+        ["unsquashfs", "-l", layer_files(changed.folder)[-1]], capture_output=True, text=True, check=True
+    ).stdout
+    assert "provisioner/node/__pycache__/marker.cpython-" in listed
+
+
+def test_a_recipe_may_have_all_layers_packed_into_one(
+    built: Built, request_of_tests: Request, root: Path, tmp_path: Path
+) -> None:
+    recipe = dataclasses.replace(request_of_tests.recipe, squashfs_merge=True, squashfs_level=1)
+    merged = build_image(
+        dataclasses.replace(request_of_tests, recipe=recipe, output=tmp_path / "store"),
+        lambda phase, outcome, seconds: None,
+    )
+    assert [layer.name for layer in merged.manifest.layers] == ["system"]
+    (file,) = layer_files(merged.folder)
+    listed = subprocess.run(["unsquashfs", "-lln", file], capture_output=True, text=True, check=True).stdout
+    names = {line.partition("squashfs-root")[2].partition(" -> ")[0] for line in listed.splitlines()[1:]}
+    assert names - {""} == {f"/{path.relative_to(root)}" for path in root.rglob("*")}
 
 
 def packages(request: Request) -> list[bytes]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from provisioner.api.boot_stage import BootStage
+from provisioner.image.finished.manifest import Manifest
 from provisioner.lab.network import LabNetwork, tap_name
 
 # linux/bpf_common.h, over a frame from its Ethernet header on
@@ -38,48 +39,58 @@ def _to_port(protocol: int, port: int) -> list[Instruction]:
     ]
 
 
-def _for_image_file(name: str) -> list[Instruction]:
-    """GET /images/sha256-<64 digits>/<name>. A frame that is too short ends the program, and passes."""
-    (word,) = struct.unpack("!I", name.encode()[:4])
-    before = len("GET /images/sha256-/") + 64
+def _get(before: int, then: str) -> list[Instruction]:
+    """A request whose bytes at `before` are `then`, in words of four. A frame that is too short ends the program, and
+    passes."""
+    words = struct.unpack(f"!{len(then) // 4}I", then.encode())
+    compared: list[Instruction] = []
+    for number, word in enumerate(words):
+        behind = 2 * (len(words) - number) - 1  # up to the end, but for the verdict
+        compared += [(_LD_WORD_X, 0, 0, _ETHERNET_BYTES + before + 4 * number), (_JEQ, 0, behind, word)]
     return [
         (_LD_BYTE, 0, 0, _ETHERNET_BYTES + 9),
-        (_JEQ, 0, 9, _TCP),
+        (_JEQ, 0, 7 + len(compared), _TCP),
         (_LDX_IP_HEADER_BYTES, 0, 0, _ETHERNET_BYTES),
         (_LD_BYTE_X, 0, 0, _ETHERNET_BYTES + 12),
         (_AND, 0, 0, 0xF0),
         (_RSH, 0, 0, 2),  # four times the upper half: the TCP header's bytes
         (_ADD_X, 0, 0, 0),
         (_TAX, 0, 0, 0),
-        (_LD_WORD_X, 0, 0, _ETHERNET_BYTES + before),
-        (_JEQ, 0, 1, word),
+        *compared,
         (_RET, 0, 0, _DROP),
     ]
 
 
-_ENDS: Final[dict[BootStage, list[Instruction]]] = {
-    "Firmware": _to_port(_UDP, 67),
-    "Token": _to_port(_TCP, 8443),
-    "Kubelet": _to_port(_TCP, 6443),
-    "IPXE": _for_image_file("vmlinuz"),
-    "Stage1": _for_image_file("manifest"),
-    "Root": _for_image_file("root.squashfs"),
-}
-"""What ends a stage. Ordered ends by the BMC, System by nothing that comes from outside."""
+def _ends(image: Manifest) -> dict[BootStage, list[Instruction]]:
+    """What ends a stage. Ordered ends by the BMC, System by nothing that comes from outside; Root by the lowest layer,
+    without which there is none."""
+    parts = len("GET /images/parts/sha256-")
+    return {
+        "Firmware": _to_port(_UDP, 67),
+        "Token": _to_port(_TCP, 8443),
+        "Kubelet": _to_port(_TCP, 6443),
+        "IPXE": _get(parts, image.kernel.sha256[:8]),
+        "Stage1": _get(len("GET /images/sha256-/") + 64, "manifest"),
+        "Root": _get(parts, image.layers[0].file.sha256[:8]),
+    }
 
 
 @dataclass(frozen=True)
 class Cable:
-    """The cable of the server called `server` in the lab's network. After a `with` it lets everything through."""
+    """The cable of the server called `server` in the lab's network. After a `with` it lets everything through.
+
+    `image`: what the server boots, or another one with the same kernel and lowest layer.
+    """
 
     network: LabNetwork
     server: str
+    image: Manifest
 
     def keep_in(self, stages: Iterable[BootStage]) -> None:
         """Let nothing through that ends one of these stages, and all else."""
         kept = set(stages)
         program: list[Instruction] = [(_LD_HALF, 0, 0, 12), (_JEQ, 1, 0, _IPV4), (_RET, 0, 0, _PASS)]
-        for stage, block in _ENDS.items():
+        for stage, block in _ends(self.image).items():
             program += block if stage in kept else []
         program.append((_RET, 0, 0, _PASS))
         words = ",".join([str(len(program)), *(" ".join(map(str, instruction)) for instruction in program)])

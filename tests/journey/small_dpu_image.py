@@ -14,7 +14,7 @@ from pathlib import Path
 
 from provisioner.image.base import Base, install_stage1_modules
 from provisioner.image.finished import store
-from provisioner.image.finished.manifest import FILES, MANIFEST, SIGNATURE, Manifest, digest_of
+from provisioner.image.finished.manifest import Layer, Manifest
 from provisioner.image.finished.sign import SecretKey
 from provisioner.image.foreign import Foreign
 from provisioner.image.inputs import Fingerprint
@@ -87,7 +87,7 @@ def build_small_image(recipe: Recipe, base: Base, key: SecretKey, foreign: Forei
     """Kernel, stage-1 and root with a signed manifest, in the store; returns its folder there."""
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
-        tree, image = work / "root", work / "image"
+        tree = work / "root"
         for folder in ("bin", "sbin", "etc", "proc", "sys", "dev", "run"):
             (tree / folder).mkdir(parents=True)
         shutil.copyfile(base.stage1_packages / "usr/bin/busybox", tree / "bin/busybox")
@@ -96,22 +96,18 @@ def build_small_image(recipe: Recipe, base: Base, key: SecretKey, foreign: Forei
             (tree / "bin" / applet).symlink_to("busybox")
         (tree / "sbin/init").write_text(INIT)
         (tree / "sbin/init").chmod(0o755)
-        image.mkdir()
-        (image / FILES["stage1"]).write_bytes(pack_stage1(recipe, base, key.public, foreign))
-        shutil.copyfile(base.kernel, image / FILES["kernel"])
-        squashfs = ["mksquashfs", tree, image / FILES["root"], "-quiet", "-no-progress", "-comp", "zstd"]
+        files = {"kernel": base.kernel, "stage1": work / "stage1.img", "layer.base": work / "base.squashfs"}
+        files["stage1"].write_bytes(pack_stage1(recipe, base, key.public, foreign))
+        squashfs = ["mksquashfs", tree, files["layer.base"], "-quiet", "-no-progress", "-comp", "zstd"]
         subprocess.run(squashfs, check=True)
-        files = {kind: store.measure(image / file) for kind, file in FILES.items()}
         text = Manifest(
             recipe=recipe.name,
             distribution="debian-13",
             architecture=ARCHITECTURE,
-            kernel=files["kernel"],
-            stage1=files["stage1"],
-            root=files["root"],
+            kernel=store.measure(files["kernel"]),
+            stage1=store.measure(files["stage1"]),
+            layers=(Layer("base", store.measure(files["layer.base"])),),
             kernel_arguments=recipe.kernel_arguments,
             versions=base.versions,
         ).encode()
-        (image / MANIFEST).write_bytes(text)
-        (image / SIGNATURE).write_text(key.sign(text))
-        return store.put(image, image_store, digest_of(text))
+        return store.put_image(image_store, text, key.sign(text), files)

@@ -25,6 +25,8 @@ from provisioner.api.meta import parse_time
 from provisioner.cli.lab.parts import lab_environment
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, ResourceType, of
+from provisioner.image.finished.manifest import MANIFEST
+from provisioner.image.finished.manifest import decode as decode_manifest
 from provisioner.lab.demo.show import is_ready
 from provisioner.lab.demo.state import ADDRESS, DemoState, process_start_time
 from provisioner.lab.network import LabNetwork
@@ -178,7 +180,8 @@ class VirtualRack:
 
     def cable(self, name: str) -> Cable:
         """What the server hangs on."""
-        return Cable(LabNetwork(self.state.name), name)
+        image = Path(self.state.image_record("gpu").read_text())
+        return Cable(LabNetwork(self.state.name), name, decode_manifest((image / MANIFEST).read_bytes()))
 
     @contextmanager
     def stopped(self, words: str) -> Iterator[None]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from provisioner.image.finished.store import part_files
 from provisioner.lab.machine import kvm
 from provisioner.lab.tools import Tools
 from tests.tools import CACHE, missing
@@ -74,9 +75,8 @@ def test_what_does_not_boot_is_no_working_accelerator(kernel: Path, tools: Tools
 def test_a_kernel_that_boots_is_recognised(tools: Tools) -> None:
     """The probe itself, under emulation, where every kernel boots."""
     images = sorted(file.parent for file in (CACHE / "images").glob("*/manifest"))
-    kernels = [
-        each / "vmlinuz" for each in images if "architecture x86_64" in (each / "manifest").read_text().splitlines()
-    ]
+    x86_64 = [each for each in images if "architecture x86_64" in (each / "manifest").read_text().splitlines()]
+    kernels = [part_files(each)["kernel"] for each in x86_64]
     if not kernels:
         missing("a built image, whose kernel could boot,")
     assert kvm.boots(kernels[0], tools, "tcg", timeout_seconds=240)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from provisioner.image import cpio
+from provisioner.image.finished.store import layer_files, part_files
 from provisioner.lab.tools import Tools
 from tests.tools import installed
 
@@ -81,9 +82,8 @@ def run_tests(tools: Tools, image: Path, folder: Path, arguments: Sequence[str],
     Raises: subprocess.TimeoutExpired after WALL_SECONDS.
     """
     modules = folder / "usr" / "lib" / "modules"
-    subprocess.run(
-        ["unsquashfs", "-q", "-n", "-f", "-d", folder, image / "root.squashfs", "usr/lib/modules"], check=True
-    )
+    kernel, lowest = part_files(image)["kernel"], layer_files(image)[0]
+    subprocess.run(["unsquashfs", "-q", "-n", "-f", "-d", folder, lowest, "usr/lib/modules"], check=True)
     disk, first = folder / "system.squashfs", folder / "first.img"
     pack_system(disk, folder)
     command = " ".join(
@@ -108,10 +108,10 @@ def run_tests(tools: Tools, image: Path, folder: Path, arguments: Sequence[str],
         [
             *("qemu-system-x86_64", "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "qemu64,-cx16"),
             *("-smp", "2", "-m", "1024", "-nographic", "-no-reboot", "-nic", "none"),
-            *("-kernel", image / "vmlinuz", "-initrd", first, "-append", "console=ttyS0,115200 quiet panic=-1"),
+            *("-kernel", kernel, "-initrd", first, "-append", "console=ttyS0,115200 quiet panic=-1"),
             *("-drive", f"if=virtio,format=raw,readonly=on,file={disk}"),
         ],
-        binds=[image, folder],
+        binds=[kernel.parent, folder],
     )
     console = folder / "console"
     with console.open("wb") as said:
