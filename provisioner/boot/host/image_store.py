@@ -66,10 +66,13 @@ def files_of(image: Image) -> Iterator[StoredFile]:
     yield StoredFile(f"{image.spec.manifest.path}.sig", None)
 
 
-def judge_image(image: Image, sizes: Mapping[str, int | None], host: str, now: datetime) -> Availability | None:
+def judge_image(
+    image: Image, sizes: Mapping[str, int | None], host: str, now: datetime, waits_for: str | None = None
+) -> Availability | None:
     """What the Image's status shall say after `host` looked, or None if what is written there already stands.
 
-    `sizes`: size in bytes of each file in this host's store, None where there is none.
+    `sizes`: size in bytes of each file in this host's store, None where there is none. `waits_for`: what this host, if
+    it pulls images itself, waits for with this one.
     """
     problem = next((words for file in files_of(image) if (words := _problem(file, sizes.get(file.path)))), None)
     stores = [report for report in image.status.stores if report.host != host and _age(report, now) < FORGET_SECONDS]
@@ -85,7 +88,11 @@ def judge_image(image: Image, sizes: Mapping[str, int | None], host: str, now: d
         said = (before.status, before.reason, before.message)  # another host says already that it lacks them, too
     else:
         lacking = host
-        said = ("False", "Incomplete", f"{problem} in the image store of boot host '{host}'")
+        said = (
+            "False",
+            "Incomplete",
+            f"{problem} in the image store of boot host '{host}'{f': {waits_for}' if waits_for else ''}",
+        )
     status, reason, message = said
     stands = before is not None and (before.status, before.message) == (status, message)
     if stands and (tuple(stores), lacking) == (image.status.stores, image.status.lacking_host):
@@ -133,6 +140,7 @@ class StoreWatch:
         events: Events,
         *,
         host: str,
+        waits_for: Callable[[str], str | None] = lambda name: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._cluster = cluster
@@ -140,6 +148,7 @@ class StoreWatch:
         self._store = store
         self._events = events
         self._host = host
+        self._waits_for = waits_for
         self._now = now
         self._wake = threading.Event()
 
@@ -169,7 +178,7 @@ class StoreWatch:
         """Bring one Image's condition up to date. Raises: Conflict and the other errors of the cluster."""
         image = decode(Image, body)
         sizes = {file.path: self._size(file.path) for file in files_of(image)}
-        availability = judge_image(image, sizes, self._host, self._now())
+        availability = judge_image(image, sizes, self._host, self._now(), self._waits_for(image.name))
         if availability is None:
             return
         condition = availability.condition

@@ -4,7 +4,7 @@ DHCP            worker processes (provisioner.boot.dhcp)
 TFTP            dnsmasq           first-stage files
 HTTP, TLS       nginx             scripts, images, first-stage files; passes the rest on to
 a unix socket   waitress + Flask  progress, unknown machines, and the blueprints that are given (the join)
-threads         renderer, recorder, discoverer, image store, looks at the racks' caches
+threads         renderer, recorder, discoverer, image store and what fills it, looks at the racks' caches
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 import waitress.server
@@ -110,8 +110,24 @@ class BootCaches:
         )
 
 
+class Filler(Protocol):
+    """What fills the image store of a boot host by itself: `provisioner.image.registry.fill.StoreFiller`."""
+
+    def attach(self, stored: Callable[[], None]) -> None: ...
+
+    def run(self, stop: threading.Event) -> None: ...
+
+    def wake(self) -> None: ...
+
+    def words(self, name: str) -> str | None: ...
+
+
 class BootService:
-    """One boot host. `enter` puts the commands of nginx and dnsmasq into the place where these programs are."""
+    """One boot host.
+
+    `filler`: None where people fill the image store. `enter` puts the commands of nginx and dnsmasq into the place
+    where these programs are.
+    """
 
     def __init__(
         self,
@@ -121,6 +137,7 @@ class BootService:
         *,
         caches: BootCaches | None = None,
         blueprints: Sequence[Blueprint] = (),
+        filler: Filler | None = None,
         enter: Enter = run_here,
     ) -> None:
         self._settings = settings
@@ -141,7 +158,15 @@ class BootService:
         )
         self.recorder = ProgressRecorder(cluster, self._index, events)
         self._discoverer = Discoverer(cluster, self._index, self._racks, events)
-        self._store = StoreWatch(cluster, self._images, settings.images, events, host=settings.host)
+        self._filler = filler
+        self._store = StoreWatch(
+            cluster,
+            self._images,
+            settings.images,
+            events,
+            host=settings.host,
+            waits_for=filler.words if filler is not None else lambda name: None,
+        )
         self._cache_watch = CacheWatch(
             cluster,
             events,
@@ -195,6 +220,8 @@ class BootService:
             self._index.attach()
             self.renderer.attach()
             self._store.attach()
+            if self._filler is not None:
+                self._filler.attach(self._store.wake)
             for informer in (self._racks, self._pools, self._images, self._servers):
                 informer.start(halt)
             for name, work in (
@@ -207,6 +234,8 @@ class BootService:
                 ("certificate", lambda halt: follow_certificate(files, loaded, self._test_nginx(site), nginx, halt)),
             ):
                 background(name, work)
+            if self._filler is not None:
+                background("filler", self._filler.run)
             web.start()
             if self._dhcp is not None:
                 self._dhcp.start()
@@ -219,6 +248,8 @@ class BootService:
             if self._dhcp is not None:
                 self._dhcp.stop()
             halt.set()
+            if self._filler is not None:
+                self._filler.wake()
             for waker in (self.renderer, self.recorder, self._discoverer, self._store, self._cache_watch):
                 waker.wake()
             for thread in threads:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from provisioner.api.errors import Refused
 from provisioner.cli.options import kubeconfig_option, stop_on_signals
+from provisioner.cli.service.registry_options import access_of, registry_options
+
+if TYPE_CHECKING:
+    from provisioner.boot.host.service import BootCaches
+    from provisioner.image.registry.fill import StoreFiller
+    from provisioner.image.registry.wanted import Policy
 
 _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -27,6 +35,21 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option(
     "--image-store", type=_FOLDER, required=True, help="Folder with the images that `image publish` put there."
 )
+@click.option(
+    "--image-registry",
+    metavar="oci://HOST/REPOSITORY",
+    help="Pull images that servers need, and the store lacks, from there; its folder may be empty then.",
+)
+@click.option("--image-key", type=_FILE, help="With it: public key that images must be signed with.")
+@click.option(
+    "--image-pull",
+    type=click.Choice(["needed", "all"]),
+    default="needed",
+    show_default=True,
+    help="With it: what a Server or NodePool names, and the newest of each kind; or all Images.",
+)
+@click.option("--image-pulls", default=2, show_default=True, type=click.IntRange(1, 16), help="With it: at a time.")
+@registry_options
 @click.option(
     "--tls-certificate", type=_FILE, required=True, help="Certificate of the join service (PEM); the image pins its CA."
 )
@@ -58,6 +81,10 @@ def boot(
     interfaces: tuple[str, ...],
     state: Path,
     image_store: Path,
+    image_registry: str | None,
+    image_key: Path | None,
+    image_pull: Policy,
+    image_pulls: int,
     tls_certificate: Path,
     tls_key: Path,
     api_server: str,
@@ -73,6 +100,7 @@ def boot(
     image_slots: int | None,
     caches: tuple[str, ...],
     tools_root: Path | None,
+    **registry: Any,
 ) -> None:
     """Serve booting machines: DHCP, TFTP, scripts, images, progress, and the join. Any number of replicas."""
     from provisioner.boot.dhcp import DhcpConfig
@@ -114,11 +142,45 @@ def boot(
     join = build_join_blueprint(
         cluster, recorder, informers, api_server_url=api_server, api_server_ca=api_server_ca, cluster_dns=cluster_dns
     )
+    filler = (
+        _filler(informers, image_store, image_registry, image_key, image_pull, image_pulls, registry)
+        if image_registry is not None
+        else None
+    )
     binds = (state, image_store, settings.certificate.parent) if settings.certificate else (state, image_store)
-    BootService(
-        settings, cluster, recorder, caches=informers, blueprints=[join], enter=enter_tools(tools_root, binds)
-    ).run(stop)
+    enter = enter_tools(tools_root, binds)
+    BootService(settings, cluster, recorder, caches=informers, blueprints=[join], filler=filler, enter=enter).run(stop)
     recorder.close()
+
+
+def _filler(
+    caches: BootCaches,
+    store: Path,
+    address: str,
+    key_file: Path | None,
+    policy: Policy,
+    pulls: int,
+    options: Mapping[str, Any],
+) -> StoreFiller:
+    from provisioner.image.finished.sign import read_public_key
+    from provisioner.image.registry.fill import StoreFiller
+    from provisioner.image.registry.reference import parse_repository
+
+    if key_file is None:
+        raise Refused("--image-registry is given without --image-key", hint="name image.pub: nothing else is believed")
+    repository = parse_repository(address)
+    access_of(repository, **options)  # what is wrong with it is said at the start
+    return StoreFiller(
+        images=caches.images,
+        servers=caches.servers,
+        pools=caches.pools,
+        store=store,
+        key=read_public_key(key_file),
+        access=lambda: access_of(repository, **options),
+        registry=str(repository),
+        parallel=pulls,
+        policy=policy,
+    )
 
 
 def _firmware_of(tools_root: Path | None) -> tuple[Path, ...]:

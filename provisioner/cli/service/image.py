@@ -14,6 +14,8 @@ from provisioner.api.server import Architecture
 from provisioner.cli.options import kubeconfig_option
 from provisioner.cli.progress import Progress
 from provisioner.cli.service.image_diff import diff
+from provisioner.cli.service.image_gc import gc
+from provisioner.cli.service.image_registry import pull, push
 from provisioner.image.build import PHASES, Request, build_image
 from provisioner.image.containerd.archive import parse_pinned
 from provisioner.image.driver.plan import plan_driver
@@ -171,3 +173,7 @@ def publish(folder: Path, store: Path, key_file: Path, kubeconfig: Path | None) 
     published = publish_image(folder, store, read_public_key(key_file), Cluster.connect(kubeconfig))
     click.echo(f"image {published.name} published: {published.folder}")
     click.echo(f"next: name it in a NodePool's spec.imageRef: {published.name}")
+
+
+for command in (push, pull, gc):
+    image.add_command(command)

@@ -113,6 +113,7 @@ def put_image(store: Path, manifest: bytes, signature: str, files: Mapping[str, 
         else:
             beside = {FILES[part.name]: files[part.name] for part in known.parts()}
         if folder.is_dir():
+            os.utime(folder)  # who collects garbage takes it for new: its Image object may be about to be written
             return folder
         partial = store / f".{folder.name}.{uuid.uuid4().hex}"
         partial.mkdir(mode=0o755)

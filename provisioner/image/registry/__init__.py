@@ -1,0 +1,1 @@
+"""An OCI registry as a second store of images: push, pull by digest, and boot hosts that fill themselves."""
