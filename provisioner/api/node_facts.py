@@ -52,6 +52,87 @@ class InfinibandPortFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GpuDriverFacts:
+    """NVIDIA's driver, as the agent's survey found it.
+
+    Strings are those of the agent's version, and may be others tomorrow: whoever reads them has words for what it does
+    not know.
+    """
+
+    state: str
+    """Ready, Looking (the first survey runs), NoLibrary, NotLoaded, VersionMismatch, Hung, Crashed or Failed."""
+    message: str | None = None
+    count: int | None = None
+    """GPUs that NVML counts, the lost ones that it still knows included."""
+    driver_version: str | None = None
+    library_version: str | None = None
+    module_loaded: bool | None = None
+    module_installed: bool | None = None
+    """Whether the image has the module for the kernel that runs."""
+    module_version: str | None = None
+    switches: int | None = None
+    """NVSwitches on PCI; none where NVLink's switches are not of this machine, or look like network cards (B200)."""
+    fabric_manager_version: str | None = None
+    """None where the image has no fabricmanager."""
+    fabric_manager_state: str | None = None
+    """As `systemctl is-active` says it."""
+    kernel_messages: tuple[str, ...] = ()
+    """The first few complaints of the driver in the kernel log that are no XIDs."""
+    kernel_log_unreadable: bool | None = None
+    xids_left_out: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuFacts:
+    """A GPU, as NVML knows it. What it does not say is None. `error`: NVML's name of why nothing more is said."""
+
+    uuid: str | None = None
+    pci_address: str | None = None
+    name: str | None = None
+    error: str | None = None
+    memory_mib: int | None = None
+    ecc_enabled: bool | None = None
+    ecc_uncorrected: int | None = None
+    """Since the driver loaded."""
+    ecc_uncorrected_aggregate: int | None = None
+    """Since the GPU was made."""
+    rows_remapped_uncorrectable: int | None = None
+    row_remapping: str | None = None
+    """Settled, Pending (a reset is needed) or Failed."""
+    pages_retired_pending: bool | None = None
+    """Of GPUs that retire pages instead of remapping rows."""
+    nvlinks_active: int | None = None
+    nvlinks_inactive: tuple[int, ...] = ()
+    fabric_state: str | None = None
+    """NotStarted, InProgress, Completed; None where the GPU belongs to no fabric."""
+    fabric_status: int | None = None
+    """nvmlReturn_t of the registration, once it is Completed: 0 is well."""
+    fabric_clique: int | None = None
+    fabric_cluster: str | None = None
+    fabric_faults: tuple[str, ...] = ()
+    pcie_width: int | None = None
+    pcie_max_width: int | None = None
+    pcie_max_generation: int | None = None
+    """That GPU and slot can do both: an idle link may run slower, and is no fault."""
+    power_limit_watts: int | None = None
+    power_limit_default_watts: int | None = None
+    sm_clock_max_mhz: int | None = None
+    slowdowns: tuple[str, ...] = ()
+    """HwSlowdown, SwThermal, HwThermal, HwPowerBrake, where they lasted."""
+    mig_enabled: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuXidFacts:
+    """An error that the driver told of in the kernel log, of this boot. `time`: of the first."""
+
+    address: str
+    xid: int
+    count: int = 1
+    time: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class NodeFacts:
     """What the agent of one boot found. Times are RFC 3339; `format` is 1."""
 
@@ -75,6 +156,10 @@ class NodeFacts:
     kexec_reason: str | None = None
     numa_alignment: str | None = None
     """What came of NodePool.spec.kubelet.numaAlignment, in words; None where the pool does not ask for it."""
+    gpu_driver: GpuDriverFacts | None = None
+    """None where there is no GPU of NVIDIA's, or the image's agent is older than this."""
+    gpus: tuple[GpuFacts, ...] = ()
+    gpu_xids: tuple[GpuXidFacts, ...] = ()
 
 
 IntentAction = Literal["Stage", "Kexec", "Reboot"]

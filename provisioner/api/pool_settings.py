@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from provisioner.api.gpu_settings import GpuSettings
 from provisioner.api.maintenance import RebootMethod
 from provisioner.api.rules import NAME_RULES, PRINTABLE_RULES
 from provisioner.api.schema import FieldSchema, Rule, described
@@ -210,7 +211,21 @@ class JobCheck:
 class VerificationSettings:
     """What is checked after every boot, before the node may be used."""
 
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!has(self.gpus) || (has(self.expected) && has(self.expected.gpus) && self.expected.gpus.count > 0 && "
+            "(!has(self.expected.gpus.vendorID) || self.expected.gpus.vendorID == '10de'))",
+            "gpus says how NVIDIA's GPUs must be and expected.gpus does not expect any: set expected.gpus.count, with "
+            "vendorID 10de",
+            field=".gpus",
+        ),
+    )
     expected: ExpectedInventory = described("What each server must have.", default_factory=ExpectedInventory)
+    gpus: GpuSettings | None = described(
+        "How its GPUs must be, by NVML. If absent, what GpuSettings has by default, where NVIDIA's driver is bound to "
+        "them.",
+        default=None,
+    )
     root_free_mib: int = described(
         "Free space that the root must have, in MiB.", default=64, server_default=64, minimum=0
     )

@@ -1,4 +1,4 @@
-"""`python3 -I -m provisioner.node join|run|stage|facts [--root FOLDER] …`
+"""`python3 -I -m provisioner.node join|run|stage|facts|gpus [--root FOLDER] …`
 
 join: before the kubelet. Reports stage Token, asks for the join configuration until it is there, writes the kubelet's
 files below /run/provisioner/kubelet. A machine whose kubelet has its certificate has nothing to ask for. What is then
@@ -10,6 +10,9 @@ stage DIGEST [KERNEL-ARGUMENT…]: fetches, verifies and loads an image; `run` s
 
 facts: prints what `run` would write.
 
+gpus: prints what the kernel says of the GPUs' driver, then what NVML says of the GPUs. `run` starts it as a process of
+its own, for it may hang.
+
 `--root` puts every path below another folder, for tests. Exit status: 0 done, 1 cannot work here, 2 usage.
 """
 
@@ -19,7 +22,7 @@ import os
 import sys
 import time
 
-USAGE = "usage: python3 -I -m provisioner.node join|run|facts|stage [--root FOLDER] [DIGEST [KERNEL-ARGUMENT…]]"
+USAGE = "usage: python3 -I -m provisioner.node join|run|facts|gpus|stage [--root FOLDER] [DIGEST [KERNEL-ARGUMENT…]]"
 
 
 def main(arguments: list[str]) -> int:
@@ -34,6 +37,8 @@ def main(arguments: list[str]) -> int:
         return _run(root)
     if arguments == ["facts"]:
         return _facts(root)
+    if arguments == ["gpus"]:
+        return _gpus(root)
     if len(arguments) >= 2 and arguments[0] == "stage":
         return _stage(root, arguments[1], arguments[2:])
     print(USAGE, file=sys.stderr)
@@ -132,12 +137,31 @@ def _stage(root: str, image_digest: str, arguments: list[str]) -> int:
 def _facts(root: str) -> int:
     from provisioner.node.machine.boot_facts import BootFactsError, read_boot_facts
     from provisioner.node.machine.facts import node_facts, render
+    from provisioner.node.machine.gpus.facts import gpu_facts
+    from provisioner.node.machine.gpus.watch import GpuWatch
 
+    gpus = GpuWatch(root, time.monotonic)
+    gpus.look()
+    while gpus.is_looking:
+        time.sleep(0.1)
+        gpus.look()
     try:
-        print(render(node_facts(read_boot_facts(root), root, time.time())))
+        print(render(node_facts(read_boot_facts(root), root, time.time(), gpu_facts(gpus.reading, gpus.log))))
     except BootFactsError as error:
         _say(str(error))
         return 1
+    return 0
+
+
+def _gpus(root: str) -> int:
+    import json
+
+    from provisioner.node.machine.gpus.kernel import driver_facts
+    from provisioner.node.machine.gpus.nvml import LIBRARY
+    from provisioner.node.machine.gpus.survey import survey
+
+    print(json.dumps(driver_facts(root)), flush=True)  # what is known even if nothing comes after it
+    print(json.dumps(survey(f"{root}/usr/lib/{LIBRARY}" if root else LIBRARY)))
     return 0
 
 

@@ -17,6 +17,8 @@ from provisioner.node.image import stage
 from provisioner.node.intent import Intent, IntentError, StagedImage
 from provisioner.node.machine import facts as node_facts
 from provisioner.node.machine.boot_facts import BootFacts
+from provisioner.node.machine.gpus.facts import gpu_facts
+from provisioner.node.machine.gpus.watch import GpuWatch
 
 LOOK_SECONDS = 10.0
 BUSY_SECONDS = 0.5
@@ -73,6 +75,7 @@ class Daemon:
         self._reported: tuple[str, str, str] | None = None
         self._written_facts: dict[str, Any] | None = None
         self._facts_time = self._looked_time = 0.0
+        self._gpus = GpuWatch(root, time.monotonic)
         self._ending = ending.Ending(root, machine, self._report_on, node.tell_not_ready, say, clock)
         if record := stage.read_record(root):
             self._held = StagedImage(
@@ -90,7 +93,8 @@ class Daemon:
         except (OSError, NotJoinedError) as error:
             self._say(f"the Node could not be written ({type(error).__name__}: {error}); trying again")
             return LOOK_SECONDS / 2
-        return BUSY_SECONDS if self._held and self._held.state == intents.STAGING else LOOK_SECONDS
+        is_staging = self._held is not None and self._held.state == intents.STAGING
+        return BUSY_SECONDS if is_staging or self._gpus.is_looking else LOOK_SECONDS
 
     def _obey(self, annotation: str | None) -> None:
         intent = None
@@ -205,11 +209,12 @@ class Daemon:
         now = self._clock()
         if is_missing:  # the Node was made anew
             self._written_facts = None
+        self._gpus.look()
         pause = node_facts.pause_seconds(self._written_facts)
         if self._ending.is_under_way or now - self._looked_time < max(pause, MISSING_SECONDS):
             return
         self._looked_time = now
-        found = node_facts.node_facts(self._boot, self._root, now)
+        found = node_facts.node_facts(self._boot, self._root, now, gpu_facts(self._gpus.reading, self._gpus.log))
         if node_facts.is_news(found, self._written_facts, now - self._facts_time):
             self._node.annotate({intents.FACTS_ANNOTATION: node_facts.render(found)})
             self._written_facts, self._facts_time = found, now

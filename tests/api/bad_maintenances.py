@@ -90,7 +90,50 @@ MAINTENANCES = (
     ),
 )
 
+_GPUS = {"expected": {"gpus": {"count": 8}}}
+
+
+def _gpus(mistake: str, bad: dict[str, Any], good: dict[str, Any], *words: str) -> Row:
+    return _setting(mistake, "verification", {**_GPUS, "gpus": bad}, {**_GPUS, "gpus": good}, *words)
+
+
 POOL_SETTINGS = (
+    _setting(
+        "how GPUs must be without how many there are",
+        "verification",
+        {"gpus": {"fabric": "Required"}},
+        {**_GPUS, "gpus": {"fabric": "Required"}},
+        "spec.verification.gpus",
+        "set expected.gpus.count",
+    ),
+    _setting(
+        "how another vendor's GPUs must be",
+        "verification",
+        {"expected": {"gpus": {"count": 8, "vendorID": "1002"}}, "gpus": {}},
+        {"expected": {"gpus": {"count": 8, "vendorID": "10de"}}, "gpus": {}},
+        "with vendorID 10de",
+    ),
+    _gpus(
+        "an XID that fails and does not",
+        {"ignoredXids": [63, 94], "failingXids": [94]},
+        {"ignoredXids": [63], "failingXids": [94]},
+        "spec.verification.gpus.failingXids",
+        "leave it in one of them",
+    ),
+    _gpus(
+        "NVLinks of a fabric that is ignored",
+        {"fabric": "Ignored", "nvlinks": 18},
+        {"nvlinks": 18},
+        "spec.verification.gpus.nvlinks",
+        "remove one of them",
+    ),
+    _gpus("a link of 10 lanes", {"pcieWidth": 10}, {"pcieWidth": 8}, "set one of these"),
+    _gpus(
+        "a driver's version with a word in it",
+        {"driverVersion": "550-server"},
+        {"driverVersion": "550.163.01"},
+        "spec.verification.gpus.driverVersion",
+    ),
     _unavailable(0, 1),
     _unavailable("0%", "1%"),
     _unavailable("101%", "100%"),

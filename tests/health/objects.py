@@ -12,7 +12,15 @@ from provisioner.api import NodePool, Server
 from provisioner.api.codec import from_json, to_json
 from provisioner.api.meta import rfc3339, rfc3339_micro
 from provisioner.api.node_contract import NODE_FACTS_ANNOTATION, PREPARED_ORDER_ANNOTATION, VERIFICATION_TAINT
-from provisioner.api.node_facts import DiskFacts, InfinibandPortFacts, NicFacts, NodeFacts, PciFacts
+from provisioner.api.node_facts import (
+    DiskFacts,
+    GpuDriverFacts,
+    GpuFacts,
+    InfinibandPortFacts,
+    NicFacts,
+    NodeFacts,
+    PciFacts,
+)
 from provisioner.api.pool_settings import (
     ExpectedGpus,
     ExpectedInfiniband,
@@ -49,6 +57,11 @@ def gpu(number: int, **fields: Any) -> PciFacts:
     return replace(good, **fields)
 
 
+def gpu_by_nvml(number: int, **fields: Any) -> GpuFacts:
+    good = GpuFacts(uuid=f"GPU-{number}", pci_address=f"0000:{number:02x}:00.0", ecc_enabled=True, ecc_uncorrected=0)
+    return replace(good, **fields)
+
+
 def port(number: int, **fields: Any) -> InfinibandPortFacts:
     good = InfinibandPortFacts(device=f"mlx5_{number}", port=1, state="ACTIVE", rate_gbps=400, link_layer="InfiniBand")
     return replace(good, **fields)
@@ -71,6 +84,8 @@ def good_facts(**fields: Any) -> NodeFacts:
         nics=(nic(MAC), nic(FABRIC_MAC)),
         disks=(DiskFacts(name="nvme0n1", size_bytes=10**12), DiskFacts(name="nvme1n1", size_bytes=10**12)),
         pci=(gpu(1), gpu(2)),
+        gpu_driver=GpuDriverFacts(state="Ready", count=2, driver_version="550.163.01"),
+        gpus=(gpu_by_nvml(1), gpu_by_nvml(2)),
         infiniband_ports=(port(0), port(1)),
         clock_synchronized=True,
         root_free_bytes=512 * MIB,

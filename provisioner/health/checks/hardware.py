@@ -100,10 +100,15 @@ def _disks(expected: int, facts: NodeFacts) -> Finding:
     )
 
 
+def expected_gpus(expected: ExpectedGpus, facts: NodeFacts) -> tuple[list[PciFacts], list[PciFacts]]:
+    """All GPUs of that vendor that are on PCI, and those that are expected."""
+    of_vendor = [each for each in facts.pci if each.class_id.startswith("03") and each.vendor_id == expected.vendor_id]
+    return of_vendor, [each for each in of_vendor if expected.device_id in (None, each.device_id)]
+
+
 def _gpus(expected: ExpectedGpus, facts: NodeFacts) -> Finding:
     wanted = f"{expected.vendor_id}:{expected.device_id or '*'}"
-    of_vendor = [each for each in facts.pci if each.class_id.startswith("03") and each.vendor_id == expected.vendor_id]
-    gpus = [each for each in of_vendor if expected.device_id in (None, each.device_id)]
+    of_vendor, gpus = expected_gpus(expected, facts)
     if len(gpus) != expected.count:
         return wrong(
             "GPUs",

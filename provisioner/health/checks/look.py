@@ -9,6 +9,7 @@ from provisioner.api import Image, NodePool, Server
 from provisioner.health.checked_node import CheckedNode
 from provisioner.health.checks.facts import read_facts
 from provisioner.health.checks.finding import Finding
+from provisioner.health.checks.gpu.look import check_gpus
 from provisioner.health.checks.hardware import check_hardware
 from provisioner.health.checks.system import check_system
 
@@ -26,6 +27,12 @@ ALL_CHECKS: Final = (
     "Disks",
     "GPUs",
     "InfiniBand",
+    "GPUDriver",
+    "GPUMemory",
+    "GPULinks",
+    "GPUFabric",
+    "GPUClocks",
+    "GPUErrors",
 )
 """The names of all there are, beside those of a pool's own Jobs."""
 
@@ -67,7 +74,9 @@ def look_at(
         has_ntp_servers=has_ntp_servers,
     )
     hardware = check_hardware(server, settings.expected, facts)
-    return Look(findings=(finding, *system, *hardware), image_digest=facts.image_digest[:71])
+    return Look(
+        findings=(finding, *system, *hardware, *check_gpus(settings, facts)), image_digest=facts.image_digest[:71]
+    )
 
 
 def _ordered(server: Server, image: Image | None) -> tuple[str | None, str | None]:

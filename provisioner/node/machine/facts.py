@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from provisioner.node.machine.boot_facts import BootFacts
+from provisioner.node.machine.gpus.facts import without_counts
 from provisioner.node.machine.hardware import hardware_facts
 from provisioner.node.machine.running import running_facts
 
@@ -18,11 +19,12 @@ REPEAT_SECONDS = 300.0
 SETTLING_SECONDS, SETTLED_SECONDS = 10.0, 30.0
 """How often it is looked whether something changed: while clock, kubelet or runtime are not good yet, and later."""
 _DRIFTING = ("time", "rootFreeBytes")
-_SHORTENED = ("nics", "disks", "infinibandPorts", "pci")
+_SHORTENED = ("nics", "disks", "infinibandPorts", "pci", "gpuXids")
+_SHORTENED_LAST = "gpus"
 
 
-def node_facts(boot: BootFacts, root: str, now: float) -> dict[str, Any]:
-    """All facts, as `provisioner.api.codec.to_json` would write a NodeFacts."""
+def node_facts(boot: BootFacts, root: str, now: float, gpus: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """All facts, as `provisioner.api.codec.to_json` would write a NodeFacts. gpus: those of `gpus.facts`."""
     facts = {
         "format": FORMAT,
         "bootID": boot.boot_id,
@@ -30,6 +32,7 @@ def node_facts(boot: BootFacts, root: str, now: float) -> dict[str, Any]:
         "time": rfc3339(now),
         **hardware_facts(root),
         **running_facts(root),
+        **(gpus or {}),
     }
     return {key: value for key, value in facts.items() if value is not None and value != []}
 
@@ -39,13 +42,15 @@ def render(facts: Mapping[str, Any]) -> str:
     facts = dict(facts)
     while len(text := json.dumps(facts, separators=(",", ":"))) > MAX_BYTES:
         longest = max(_SHORTENED, key=lambda key: len(facts.get(key, ())))
+        if not facts.get(longest):
+            longest = _SHORTENED_LAST
         facts[longest] = facts[longest][:-1]
     return text
 
 
 def pause_seconds(written: Mapping[str, Any] | None) -> float:
     """How long to wait before looking again, after `written` were found. Pure."""
-    if written is None:
+    if written is None or written.get("gpuDriver", {}).get("state") == "Looking":
         return 0.0
     good = all(written.get(key) for key in ("clockSynchronized", "kubeletActive", "runtimeActive"))
     return SETTLED_SECONDS if good else SETTLING_SECONDS
@@ -59,7 +64,7 @@ def is_news(facts: Mapping[str, Any], written: Mapping[str, Any] | None, age_sec
 
 
 def _lasting(facts: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in facts.items() if key not in _DRIFTING}
+    return {key: value for key, value in without_counts(facts).items() if key not in _DRIFTING}
 
 
 def rfc3339(now: float) -> str:
