@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -10,8 +11,11 @@ from typing import Any
 import pytest
 
 from provisioner.api import Maintenance
-from provisioner.api.node_contract import HOLD_REQUESTED
-from provisioner.api.node_pool import NodePoolStatus
+from provisioner.api.codec import to_json
+from provisioner.api.node_contract import HOLD_REQUESTED, NODE_FACTS_ANNOTATION
+from provisioner.api.node_facts import NodeFacts
+from provisioner.api.node_pool import KubeletSettings, NodePoolStatus
+from provisioner.api.numa_alignment import NumaAlignment
 from provisioner.api.rollout_status import RolloutStatus
 from provisioner.api.server_status import CheckResult, UpgradeFailure
 from provisioner.cli.kubectl.printing import WIDTH
@@ -225,3 +229,34 @@ def test_a_failure_with_an_image_that_is_not_wanted_any_more_needs_no_decision()
     words = section(render_why(subject(server(upgrade_failure=failure))), "rollout")
     assert "failed with Image gpu-node-0" in words
     assert "undo" not in words
+
+
+@pytest.mark.parametrize(
+    ("said", "asked", "told"),
+    [
+        (
+            "not aligned to NUMA nodes: NUMA node 0 has 2 cores",
+            True,
+            "not aligned to NUMA nodes: NUMA node 0 has 2 cores",
+        ),
+        (None, True, "its image knows nothing of that"),
+        ("aligned to 2 NUMA nodes: processors 0,8", True, None),
+        ("not aligned to NUMA nodes: NUMA node 0 has 2 cores", False, None),
+    ],
+)
+def test_a_machine_that_cannot_align_as_its_pool_asks_is_told_of(
+    said: str | None, asked: bool, told: str | None
+) -> None:
+    facts = NodeFacts(
+        format=1, boot_id="boot-7", image_digest="sha256:1", time="2026-01-01T00:00:00Z", cpus=2, memory_bytes=1,
+        numa_alignment=said,
+    )  # fmt: skip
+    told_by = node()
+    told_by["metadata"]["annotations"] = {NODE_FACTS_ANNOTATION: json.dumps(to_json(facts))}
+    situation = subject(node_=told_by)
+    pool = situation.pool
+    assert pool is not None
+    settings = KubeletSettings(numa_alignment=NumaAlignment() if asked else None)
+    screen = render_why(replace(situation, pool=replace(pool, spec=replace(pool.spec, kubelet=settings))))
+    assert ("numaAlignment" in screen) == (told is not None)
+    assert told is None or told in " ".join(screen.split())

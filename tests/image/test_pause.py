@@ -44,11 +44,14 @@ def compiled(folder: Path, architecture: Architecture) -> Path:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_pause_program_waits_until_it_is_told_to_end(program: Path, number: signal.Signals) -> None:
     process = subprocess.Popen([program])
-    _wait_until_it_pauses(process.pid)
-    with pytest.raises(subprocess.TimeoutExpired):
-        process.wait(0.3)
-    process.send_signal(number)
-    assert process.wait(60) == 0
+    try:
+        _wait_until_it_pauses(process.pid)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.3)
+        process.send_signal(number)
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
 
 
 def test_the_pause_program_of_arm64_does_the_same(tmp_path: Path) -> None:

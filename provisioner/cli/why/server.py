@@ -6,15 +6,18 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from provisioner.api.boot_timeline import boot_timeline, format_timeline
+from provisioner.api.codec import read_annotation
 from provisioner.api.conditions import find_condition
 from provisioner.api.meta import parse_time
 from provisioner.api.node_contract import (
     HOLD_TAINT,
     MAINTENANCE_TAINT,
+    NODE_FACTS_ANNOTATION,
     REQUEST_CONDITIONS,
     REQUEST_REFUSED,
     VERIFICATION_TAINT,
 )
+from provisioner.api.node_facts import NodeFacts
 from provisioner.cli.kubectl.moments import ago
 from provisioner.cli.kubectl.printing import clip
 from provisioner.cli.why.subject import Subject, event_time
@@ -67,7 +70,17 @@ def node_notes(subject: Subject) -> Iterable[str]:
             lines.append(f"taint {key}, the provisioner's own")
         elif not taint["key"].startswith("node.kubernetes.io/"):
             lines.append(f"taint {key}, not one of a disturbance")
-    return lines
+    return [*lines, *_alignment(subject)]
+
+
+def _alignment(subject: Subject) -> Iterable[str]:
+    """That the machine could not do what its pool asks for; in its own words, which decide nothing."""
+    annotations = ((subject.node or {}).get("metadata") or {}).get("annotations") or {}
+    facts = read_annotation(NodeFacts, annotations.get(NODE_FACTS_ANNOTATION))
+    if subject.pool is None or subject.pool.spec.kubelet.numa_alignment is None or facts is None:
+        return []
+    words = facts.numa_alignment or "not aligned to NUMA nodes: its image knows nothing of that, or it booted before"
+    return [] if words.startswith("aligned ") else [f"its pool asks for numaAlignment, and it is {clip(words, 300)}"]
 
 
 def boot(subject: Subject) -> Iterable[str]:
