@@ -62,10 +62,11 @@ test-fast: ## Run the tests that need no real parts and no root: 3 minutes
 chaos: ## Kill executor and rollout at every effect, with every trouble, and try histories at random; takes hours
 	@CHAOS=long $(PYTHON) -m pytest -x -q tests/maintenance/chaos tests/rollout/chaos $(TESTS)
 
-soak: ## Boot a virtual rack under random kills, hung backends and hostile packets (SEED=… repeats one); then a server behind a virtual DPU, VRFs and EVPN
+soak: ## Boot a virtual rack under random kills, hung backends and hostile packets (SEED=… repeats one); then a server behind a virtual DPU, the GPU driver built twice, VRFs and EVPN
 	@bin/setup --tests >/dev/null
 	@$(PYTHON) -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 	@$(PYTHON) -m tests.soak.behind_a_dpu
+	@$(PYTHON) -m tests.soak.driver_twice
 	@ISOLATION=whole $(PYTHON) -m pytest -q tests/network/vrf
 	@ROUTES=both $(PYTHON) -m pytest -q -k EVPN tests/network/control/test_with_real_agents.py tests/network/control/test_bgpd_away.py tests/network/isolation
 

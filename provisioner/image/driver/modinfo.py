@@ -14,7 +14,7 @@ def read_modinfo(module: bytes) -> dict[str, list[str]]:
     """All `key=value`, by key. Raises: Refused if it is no 64-bit little-endian ELF file with that section."""
     try:
         return _fields(_section(module, b".modinfo"))
-    except (struct.error, ValueError, IndexError) as error:
+    except (struct.error, ValueError, IndexError, OverflowError) as error:
         raise Refused("not a kernel module: it has no section .modinfo", hint="build it again") from error
 
 

@@ -7,12 +7,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from provisioner.api.errors import NeedsHuman, NotFound, Refused
 from provisioner.api.values import Secret
+from provisioner.cli.service.image import image
 from provisioner.image.driver.sign import (
     MAGIC,
     ModuleKey,
@@ -139,6 +141,19 @@ def test_a_key_that_others_can_read_or_that_is_none_is_refused(module_key: Modul
     certificate.unlink()
     with pytest.raises(NotFound, match="image keygen"):
         read_module_key(secret)
+
+
+def test_keygen_makes_the_key_of_images_and_that_of_modules_and_overwrites_neither(tmp_path: Path) -> None:
+    made = CliRunner().invoke(image, ["keygen", str(tmp_path / "keys")])
+    assert made.exit_code == 0, made.output
+    names = ["image.pub", "image.sec", "module-signing.der", "module-signing.pem"]
+    assert sorted(file.name for file in (tmp_path / "keys").iterdir()) == names
+    assert "mokutil --import" in made.output
+    key = read_module_key(tmp_path / "keys/module-signing.pem")
+    verify_module(key.sign(MODULE), key.certificate)
+    again = CliRunner().invoke(image, ["keygen", str(tmp_path / "keys")])
+    assert isinstance(again.exception, Refused)
+    assert read_module_key(tmp_path / "keys/module-signing.pem") == key
 
 
 def test_a_key_of_another_kind_is_refused(module_key: ModuleKey, tmp_path: Path) -> None:
