@@ -26,7 +26,8 @@ def main() -> int:
             others = [beside.submit(obtain_tools, state.cache, each) for each in (SLURM, ARM64_PACKAGES)]
             others.append(beside.submit(obtain_toolkit, "x86_64", state.cache / "image-build"))
             _, binaries = obtain_parts(state, Report(progress))
-            build_demo_image(state, binaries.kubelet, Report(progress))
+            for pool in ("gpu", "gpus"):
+                build_demo_image(state, binaries.kubelet, Report(progress), pool=pool)
             for each in others:
                 each.result()
     except ProvisionerError as error:

@@ -25,7 +25,7 @@ def rack(binaries: Binaries) -> Iterator[VirtualRack]:
     cache = Path(os.environ.get("PROVISIONER_CACHE", Path.home() / ".cache/provisioner"))
     try:
         subprocess.run(
-            lab_command("up", "--name", name, "--servers=BIOS,UEFI,UEFI", f"--timeout={BOOT_SECONDS}"),
+            lab_command("up", "--name", name, "--servers=BIOS,UEFI,UEFI", "--memory=1536", f"--timeout={BOOT_SECONDS}"),
             check=True,
             stdin=subprocess.DEVNULL,
         )
