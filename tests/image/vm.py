@@ -14,7 +14,7 @@ import threading
 import time
 import urllib.parse
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -136,12 +136,13 @@ def guest(
     card: str = "virtio-net-pci",
     memory_mib: int = 512,
     initrd: Path | None = None,
+    words: Sequence[str] = (),
 ) -> Iterator[Heard]:
-    """Boot kernel and stage-1 (or another `initrd`) with `provisioner.*` arguments; nothing remains when the block
-    ends."""
+    """Boot kernel and stage-1 (or another `initrd`) with `provisioner.*` arguments, and kernel arguments beside them;
+    nothing remains when the block ends."""
     heard, namespace, (kernel, stage1) = Heard(), f"image-{uuid.uuid4().hex[:8]}", files
-    words = [f"provisioner.{name}={value}" for name, value in arguments.items()]
-    command_line = " ".join(["console=ttyS0,115200", "net.ifnames=0", "quiet", *words])
+    ours = [f"provisioner.{name}={value}" for name, value in arguments.items()]
+    command_line = " ".join(["console=ttyS0,115200", "net.ifnames=0", "quiet", *ours, *words])
     qemu = tools.command(
         [
             *("qemu-system-x86_64", "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "qemu64,-cx16"),

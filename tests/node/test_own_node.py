@@ -22,7 +22,7 @@ from provisioner.node.intent import FACTS_ANNOTATION, INTENT_ANNOTATION, REPORT_
 from tests.node.fake_image_store import FakeImageStore
 from tests.node.machine import BOOT_ID, boot_machine, install_agent, start_agent
 from tests.node.made_machine import make_machine, write
-from tests.node.test_stage import IMAGE, KEY, in_store
+from tests.node.staged import IMAGE, KEY, in_store
 
 SECONDS = 180.0
 T = TypeVar("T")
