@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 CHECKOUT: Final = Path(__file__).resolve().parents[3]
 DISTRIBUTION: Final = "debian"
-RECIPES: Final = {"gpu": "gpu-node", "dpu": "dpu"}
+RECIPES: Final = {"gpu": "cpu-node", "dpu": "dpu"}
 """Of the lab's pools (lab/demo/up.py)."""
 
 

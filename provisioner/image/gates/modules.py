@@ -23,6 +23,7 @@ FIRMWARE: Final = "firmware"
 FOLDER: Final = "usr/lib/modules/"
 _FIRMWARE: Final = "usr/lib/firmware"
 _PACKED: Final = ("", ".xz", ".zst")
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 _COMPLAINT: Final = re.compile(r"modprobe: (?:FATAL|ERROR|WARNING): (.*)")
 _REMEDY: Final = "add it to root.modules of the recipe (or its package), or correct gates.needed-modules"
 
@@ -55,7 +56,8 @@ def asked_for(tree: Tree, release: str, needed: Iterable[str]) -> tuple[str, ...
     """
     soft = tree.text(f"{FOLDER}{release}/modules.softdep")
     words = {word for line in re.findall(r"pre: (.*?)(?: post:|$)", soft, flags=re.MULTILINE) for word in line.split()}
-    return tuple(sorted({*needed, *words}))
+    # nvidia.ko joins two names with a comma: modprobe takes that for one name, and goes on without.
+    return tuple(sorted({*needed, *filter(_NAME.fullmatch, words)}))
 
 
 def probe_modules(root: Path, release: str, names: Iterable[str], foreign: Foreign) -> Probe:

@@ -24,7 +24,8 @@ _DRIVER: Final = r"\d{3}\.\d{1,3}(?:\.\d{1,3})?"
 _LIBRARY: Final = re.compile(rf"(lib(?:cuda|nvidia-[a-z0-9-]+|nvcuvid|nvoptix))\.so\.({_DRIVER})")
 _FIRMWARE: Final = re.compile(rf"usr/lib/firmware/nvidia/({_DRIVER})/(gsp_[a-z0-9]+\.bin)(?:\.zst|\.xz)?")
 _UPSTREAM: Final = re.compile(rf"(?:\d+:)?({_DRIVER})(?:[^0-9.].*)?")
-_PROGRAMS: Final = ("nvidia-smi", "nvidia-persistenced", "nv-fabricmanager", "nvidia-imex", "nvidia-modprobe")
+_PROGRAMS: Final = ("nvidia-smi", "nvidia-persistenced", "nv-fabricmanager", "nvidia-imex")
+"""nvidia-modprobe is not among them: it makes device files, and goes with every driver."""
 _WITH_OWN_VERSION: Final = (
     "libnvidia-container",
     "libnvidia-container-go",

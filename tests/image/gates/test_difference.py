@@ -107,6 +107,19 @@ def test_an_image_is_the_same_as_itself(first: Path) -> None:
     assert "Nothing that boots is another." not in render(one, longer, compare(one, longer))
 
 
+def test_of_kernel_arguments_only_those_are_told_that_are_others(first: Path) -> None:
+    one = describe_image(first, KEY.public)
+
+    def told(*arguments: str) -> list[tuple[str, str]]:
+        other = dataclasses.replace(one, manifest=dataclasses.replace(one.manifest, kernel_arguments=arguments))
+        return [(each.before, each.after) for each in compare(one, other).settings]
+
+    assert told("quiet", "loglevel=4") == []
+    assert told("quiet", "loglevel=7") == [("loglevel=4", "loglevel=7")]
+    assert told("quiet", "loglevel=4", "iommu=pt") == [("", "iommu=pt")]
+    assert told("loglevel=4", "quiet") == [("quiet loglevel=4", "loglevel=4 quiet")]
+
+
 def test_an_image_of_format_1_is_compared_as_far_as_it_tells(tmp_path: Path, second: Path) -> None:
     old = put(tmp_path / "store", MANIFEST_OF_FORMAT_1, None)
     one, other = (describe_image(folder, KEY.public) for folder in (old, second))

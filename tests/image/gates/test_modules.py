@@ -26,7 +26,7 @@ FILES = {
     f"{BELOW}/kernel/a.ko": module(imports={"printk": 1, "b_call": 2}, depends="b", firmware=("vendor/a.bin",)),
     f"{BELOW}/kernel/b.ko": module(exports=("b_call",)),
     f"{BELOW}/modules.dep": "kernel/a.ko: kernel/b.ko\nkernel/b.ko:\n",
-    f"{BELOW}/modules.softdep": "# Soft dependencies\nsoftdep a pre: crc32c post: other\nsoftdep b pre: x y\n",
+    f"{BELOW}/modules.softdep": "# Soft\nsoftdep a pre: crc32c post: other\nsoftdep b pre: x y\nsoftdep c pre: v,w\n",
     "usr/lib/firmware/vendor/a.bin": "x",
 }
 LOADED = Probe(loads=(f"lib/modules/{RELEASE}/kernel/b.ko", f"lib/modules/{RELEASE}/kernel/a.ko"))

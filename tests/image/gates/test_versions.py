@@ -25,6 +25,7 @@ FILES = {
     "usr/bin/nvidia-smi": elf(),
     "usr/bin/nvidia-persistenced": elf(behind=f"nvidia-persistenced: version {DRIVER}".encode()),
     "usr/bin/nv-fabricmanager": elf(),
+    "usr/bin/nvidia-modprobe": elf(),
 }
 
 

@@ -74,7 +74,7 @@ def compare(before: Described, after: Described) -> Difference:
     told = before.sizes is not None and after.sizes is not None
     return Difference(
         parts=tuple(_part(name, old.get(name), new.get(name)) for name in dict.fromkeys([*new, *old])),
-        settings=_changes(_settings(before.manifest), _settings(after.manifest)),
+        settings=(*_changes(_settings(before.manifest), _settings(after.manifest)), *_arguments(before, after)),
         versions=_changes(before.manifest.versions, after.manifest.versions),
         packages=_changes(_packages(before.sizes), _packages(after.sizes)) if told else None,
         modules_added=tuple(sorted(_modules(after) - _modules(before))) if told else None,
@@ -99,8 +99,18 @@ def _settings(manifest: Manifest) -> dict[str, str]:
         "distribution": manifest.distribution,
         "architecture": manifest.architecture,
         "layers": " ".join(layer.name for layer in manifest.layers),
-        "kernel-arguments": " ".join(manifest.kernel_arguments),
     }
+
+
+def _arguments(before: Described, after: Described) -> tuple[VersionChange, ...]:
+    """Only the words that the other lacks; all of them where nothing but their order is another."""
+    old, new = before.manifest.kernel_arguments, after.manifest.kernel_arguments
+    if old == new:
+        return ()
+    gone, come = [word for word in old if word not in new], [word for word in new if word not in old]
+    if not gone and not come:
+        gone, come = list(old), list(new)
+    return (VersionChange("kernel-arguments", " ".join(gone), " ".join(come)),)
 
 
 def _packages(sizes: SizeReport | None) -> dict[str, str]:

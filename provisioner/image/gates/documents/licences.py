@@ -11,7 +11,7 @@ from typing import Final
 from provisioner.image.command import require
 from provisioner.image.gates.packages.records import Records
 
-_LEVEL: Final = "-19"
+_LEVEL: Final = "-12"  # 19 takes ten times as long for 7 %
 
 
 def licence_archive(records: Records, epoch: int) -> bytes:
