@@ -349,8 +349,10 @@ START_SHELL = """
     touch /etc/resolv.conf /etc/hosts
     containerd >/run/containerd.log 2>&1 &
     until [ -S /run/containerd/containerd.sock ]; do kill -0 $! || { cat /run/containerd.log; exit 9; }; sleep 0.1; done
-    ctr=$1; shift
-    "$ctr" --namespace k8s.io run --rm --privileged --net-host --user 0 --with-ns pid:/proc/1/ns/pid "$@"
+    ctr=$1 ended=0; shift
+    "$ctr" --namespace k8s.io run --rm --privileged --net-host --user 0 --with-ns pid:/proc/1/ns/pid "$@" || ended=$?
+    find /sys/fs/cgroup -maxdepth 2 -depth -type d -name k8s.io -exec rmdir {} +  # runc's, above the container's own
+    exit $ended
 """
 
 
