@@ -20,7 +20,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from provisioner.api.errors import NotFound, Refused
+from provisioner.api.errors import NotFound, ProvisionerError, Refused
 from provisioner.cli.kubectl.shell_command import shell as kubectl_shell
 from provisioner.cli.kubectl.shell_pod import NAMESPACE, REASON_ANNOTATION, USER_ANNOTATION, shell_event, shell_pod
 from provisioner.cli.main import kubectl
@@ -193,13 +193,29 @@ def test_other_roles_do_not_have_it(role: str, request: pytest.FixtureRequest, n
         somebody.create(PODS, pod_of(node, user=user), dry_run=True)
 
 
-def test_a_node_opens_no_shell_in_a_persons_name(control_plane: ControlPlane, node: str, tmp_path: Path) -> None:
+def test_a_node_opens_no_shell_in_a_persons_name(
+    control_plane: ControlPlane, cluster: Cluster, node: str, tmp_path: Path
+) -> None:
     """A kubelet may make mirror pods of its own static pods: one of these would be on record as the person's."""
     kubelet = Cluster.connect(kubeconfig_of(control_plane, tmp_path, f"system:node:{node}", group="system:nodes"))
+    owner = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": cluster.get(NODES, node)["metadata"]["uid"]}
     pod = pod_of(node)
     pod["metadata"]["annotations"]["kubernetes.io/config.mirror"] = "abc"
-    with pytest.raises(Refused):
+    pod["metadata"]["ownerReferences"] = [owner | {"controller": True}]
+    with pytest.raises(Refused, match=f"is 'oncall', and this is system:node:{node}"):
         kubelet.create(PODS, pod, dry_run=True)
+
+
+def test_who_attaches_is_on_record_whatever_comes_of_it(
+    oncall: Cluster, control_plane: ControlPlane, node: str
+) -> None:
+    """Also by GET, as kubectl does it over a WebSocket, of which the audit log otherwise tells nothing."""
+    name = oncall.create(PODS, pod_of(node))["metadata"]["name"]
+    path = f"/api/v1/namespaces/{NAMESPACE}/pods/{name}/attach"
+    with pytest.raises(ProvisionerError):  # there is no kubelet behind it
+        oncall._request("GET", path, what="ATTACH")
+    until(lambda: bool(audited(control_plane, path)))
+    assert {(entry["user"]["username"], entry["verb"]) for entry in audited(control_plane, path)} == {("oncall", "get")}
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,9 @@ import pytest
 import yaml
 
 from provisioner.api.errors import Refused
+from provisioner.api.node_pool import NodePool
 from provisioner.cluster.client import Cluster
-from provisioner.cluster.resources import NAMESPACES
+from provisioner.cluster.resources import NAMESPACES, of
 from provisioner.image.toolkit.build import PROGRAMS
 from tests.image.samples import NODE
 
@@ -38,6 +39,21 @@ def test_the_api_server_takes_it_as_it_stands(cluster: Cluster) -> None:
             cluster.apply(misspelt, manager="others")
     assert kinds == ["Namespace", "DaemonSet"]
     cluster.delete(NAMESPACES, manifests()[0]["metadata"]["name"])
+
+
+def test_the_api_server_takes_the_pool_of_the_guide(cluster: Cluster, unique: str) -> None:
+    """docs/node-contents.md: alignment and huge pages."""
+    guide = (DOCUMENT.parent / "node-contents.md").read_text()
+    (sample,) = re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)
+    (arguments,) = re.findall(r"`(kernelArguments: \[.*?\])`", guide)
+    spec = yaml.safe_load(sample) | yaml.safe_load(arguments) | {"imageRef": "gpu-node-1", "attestation": "Optional"}
+    pool = {"apiVersion": "provisioner.dev/v1alpha1", "kind": "NodePool", "metadata": {"name": unique}, "spec": spec}
+    taken = cluster.apply(pool, manager="tests")["spec"]
+    assert taken["kernelArguments"] == ["hugepagesz=1G", "hugepages=64"]
+    cluster.delete(of(NodePool), unique)
+    bare = cluster.apply({**pool, "spec": spec | {"kubelet": {"numaAlignment": {}}}}, manager="tests")["spec"]
+    assert bare["kubelet"]["numaAlignment"] == taken["kubelet"]["numaAlignment"], "{} takes the defaults that it shows"
+    cluster.delete(of(NodePool), unique)
 
 
 def test_its_image_is_pinned_by_a_digest_that_nobody_has() -> None:
