@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import configparser
 import subprocess
-import tomllib
 from pathlib import Path
 
+from provisioner.image.recipe import read_recipe
 from provisioner.node.join_files import is_joined, render_files, write_files
 from provisioner.node.machine.boot_facts import request_key
-from tests.image.samples import NODE
+from tests.image.samples import CPU, NODE
 from tests.node.machine import CONFIGURATION, TOKEN
 
 UNITS = NODE / "tree/etc/systemd/system"
@@ -57,5 +57,4 @@ def test_the_cleanup_waits_for_what_the_agent_takes_as_joined(tmp_path: Path) ->
 
 
 def test_the_cleanup_is_enabled() -> None:
-    recipe = tomllib.loads((NODE / "recipe.toml").read_text())
-    assert "provisioner-join-cleanup.path" in recipe["root"]["enable"]["multi-user.target"]
+    assert "provisioner-join-cleanup.path" in read_recipe(CPU).root.enable["multi-user.target"]

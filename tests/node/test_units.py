@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
-
+from provisioner.image.recipe import read_recipe
 from provisioner.node.__main__ import main
 from provisioner.node.join_files import KUBELET_FOLDER
-from tests.image.samples import NODE
+from tests.image.samples import CPU
 from tests.image.test_join_cleanup import unit
 
 
@@ -15,9 +14,9 @@ def test_the_daemon_starts_when_the_kubelet_has_its_certificate_and_again_when_i
     service = unit("provisioner-node.service")["Service"]
     assert service["ExecStart"] == "/usr/bin/python3 -I -m provisioner.node run"
     assert service["Restart"] == "on-failure"
-    recipe = tomllib.loads((NODE / "recipe.toml").read_text())
-    assert "provisioner-node.path" in recipe["root"]["enable"]["multi-user.target"]
-    assert {"signify-openbsd", "kexec-tools"} <= set(recipe["root"]["packages"])
+    root = read_recipe(CPU).root
+    assert "provisioner-node.path" in root.enable["multi-user.target"]
+    assert {"signify-openbsd", "kexec-tools"} <= set(root.packages)
 
 
 def test_jobs_and_the_kubelet_go_first() -> None:

@@ -28,7 +28,7 @@ def main() -> int:
             started = time.monotonic()
             tree = build_real(key, Path(name), build).tree
             found.append(digests(tree.root))
-            print(f"{build} build: {time.monotonic() - started:.0f} s, {len(found[-1])} paths")
+            print(f"{build} build: {time.monotonic() - started:.0f} s, {len(found[-1])} paths", flush=True)
     differ = sorted(path for path in {*found[0], *found[1]} if found[0].get(path) != found[1].get(path))
     print(f"differ: {', '.join(differ)}" if differ else "the two are the same, byte for byte")
     return 1 if differ else 0

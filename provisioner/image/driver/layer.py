@@ -82,13 +82,14 @@ def index(root: Path, base: Path, release: str, foreign: Foreign, environment: M
             below = base / folder / file.name
             if not below.is_file() or file.read_bytes() != below.read_bytes():
                 shutil.copyfile(file, root / folder / file.name)
-        _must_resolve(root, work, release)
+        must_resolve(root, work, release)
         shutil.copyfile(work / _LIBRARIES, root / _LIBRARIES)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _must_resolve(root: Path, merged: Path, release: str) -> None:
+def must_resolve(root: Path, merged: Path, release: str) -> None:
+    """Raises: NeedsHuman if a module of the layer `root` needs one that `merged` neither has nor has built in."""
     folder = merged / "usr/lib/modules" / release
     modules = KernelModules(folder)
     inside = {module_name(PurePosixPath(line)) for line in (folder / "modules.builtin").read_text().split()}

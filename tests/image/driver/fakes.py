@@ -3,6 +3,7 @@ real ones say of themselves, and do nothing."""
 
 from __future__ import annotations
 
+import shutil
 import struct
 import subprocess
 from collections.abc import Mapping
@@ -50,8 +51,12 @@ def fake_package(folder: Path, name: str, version: str, files: Mapping[str, byte
             file.write_bytes(content)
             file.chmod(0o4755 if path == "usr/bin/nvidia-modprobe" else 0o644)
     target = folder / f"{name}_{version}_amd64.deb"
-    subprocess.run(["dpkg-deb", "--root-owner-group", "-Znone", "-b", str(tree), str(target)], check=True, stdout=-3)
-    subprocess.run(["rm", "-r", str(tree)], check=True)
+    subprocess.run(
+        ["dpkg-deb", "--root-owner-group", "-Znone", "-b", str(tree), str(target)],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    shutil.rmtree(tree)
 
 
 def fake_obtained(folder: Path, *, modules: Mapping[str, bytes] | None = None, firmware: str = VERSION) -> Obtained:

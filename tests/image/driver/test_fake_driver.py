@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.api.errors import NeedsHuman
+from provisioner.api.errors import NeedsHuman, NotFound
 from provisioner.image.driver import build
 from provisioner.image.driver.build import DriverTree, build_driver, check_versions
+from provisioner.image.driver.layer import must_resolve
+from provisioner.image.driver.modinfo import read_modinfo
 from provisioner.image.driver.obtain import Obtained
 from provisioner.image.driver.sign import MAGIC, ModuleKey
 from provisioner.image.foreign import Foreign
@@ -28,12 +30,15 @@ class World:
         self.recipe = read_recipe(RECIPE)
         self.base = fake_base(folder / "base")
         self.obtained = 0
+        self.tools_were_there: list[bool] = []
         self.fake: Obtained | None = None
         monkeypatch.setattr(build, "obtain", self._obtain)
         monkeypatch.setattr(build, "index", lambda *_: None)
 
-    def _obtain(self, *_: object) -> Obtained:
+    def _obtain(self, _wanted: object, _epoch: object, tools: Path, _foreign: object) -> Obtained:
         self.obtained += 1
+        self.tools_were_there.append(tools.is_dir())
+        tools.mkdir(parents=True, exist_ok=True)
         return self.fake or fake_obtained(self.folder / "obtained")
 
     def build(self, name: str = "layer", key: ModuleKey | None = None, *, force: bool = False) -> DriverTree:
@@ -77,8 +82,9 @@ def test_what_is_there_is_not_built_again_unless_that_is_asked_for(world: World)
     assert world.build() == first
     assert world.obtained == 1
     world.fake = Obtained(world.folder / "obtained")
+    world.build("another")
     world.build(force=True)
-    assert world.obtained == 2
+    assert world.tools_were_there == [False, True, False], "by force packages are those of today"
 
 
 def test_a_build_that_fails_leaves_no_layer_behind_that_is_taken_for_whole(world: World) -> None:
@@ -167,6 +173,34 @@ def test_an_image_without_a_driver_says_so(world: World) -> None:
     world.recipe = parse_recipe(folders, data)
     with pytest.raises(NeedsHuman, match="has no GPU driver"):
         world.build()
+
+
+def modules_of(folder: Path, *modules: bytes, builtin: str = "") -> Path:
+    """A tree with these modules, by the name that each says of itself."""
+    release = folder / "usr/lib/modules" / RELEASE
+    release.mkdir(parents=True)
+    for module in modules:
+        (release / f"{read_modinfo(module)['name'][0]}.ko").write_bytes(module)
+    (release / "modules.builtin").write_text(builtin)
+    return folder
+
+
+def test_a_module_that_the_base_lacks_is_named_with_the_list_that_it_belongs_into(tmp_path: Path) -> None:
+    nvidia = fake_module("nvidia", depends="drm")
+    layer = modules_of(tmp_path / "layer", nvidia)
+    must_resolve(layer, modules_of(tmp_path / "module", nvidia, fake_module("drm")), RELEASE)
+    must_resolve(layer, modules_of(tmp_path / "builtin", nvidia, builtin="kernel/drivers/gpu/drm/drm.ko\n"), RELEASE)
+    with pytest.raises(
+        NeedsHuman, match=r"nvidia of the driver needs module drm, .*add 'drm' to \[\[root\.modules\]\]"
+    ):
+        must_resolve(layer, modules_of(tmp_path / "neither", nvidia), RELEASE)
+
+
+def test_a_distribution_that_the_recipe_has_no_driver_for_is_told_with_those_that_it_has(world: World) -> None:
+    driver = world.recipe.driver
+    assert driver is not None
+    with pytest.raises(NotFound, match="no GPU driver for 'fedora'; use one of debian, ubuntu"):
+        driver.source("fedora")
 
 
 def test_versions_are_written_for_the_manifest(world: World) -> None:

@@ -75,6 +75,15 @@ def test_a_machine_without_a_gpu_loads_nothing_and_has_succeeded(machine: Machin
     assert ran.stdout == "gpu-devices: no NVIDIA GPU on the PCI bus: the driver is not loaded\n"
 
 
+def test_a_gpu_that_is_given_to_a_virtual_machine_is_left_alone(machine: Machine) -> None:
+    machine.device("0000:81:00.0", "0x10de", "0x030200")
+    (machine.root / "sys/bus/pci/devices/0000:81:00.0/driver").symlink_to("../../../bus/pci/drivers/vfio-pci")
+    assert (machine.run().returncode, machine.said) == (0, [])
+    machine.device("0000:01:00.0", "0x10de", "0x030000", minor=0)
+    (machine.root / "sys/bus/pci/devices/0000:01:00.0/driver").symlink_to("../../../bus/pci/drivers/nvidia")
+    assert "device nodes of 1 GPUs" in machine.run().stdout
+
+
 def test_every_gpu_gets_its_node_by_the_number_that_the_driver_gives(machine: Machine) -> None:
     machine.device("0000:81:00.0", "0x10de", "0x030200", minor=1)
     machine.device("0000:01:00.0", "0x10de", "0x030200", minor=0)

@@ -63,6 +63,8 @@ def test_modules_are_signed_by_the_sites_key(driver: RealDriver, module_key: Mod
     for file in modules:
         verify_module(file.read_bytes(), module_key.certificate)
         assert read_modinfo(file.read_bytes())["vermagic"][0].split()[0] == driver.release
+        assert b"\0.debug_info\0" not in file.read_bytes(), "nine tenths of what the compiler made"
+        assert b"\0.BTF\0" not in file.read_bytes()
 
 
 def test_modprobe_finds_the_driver_with_all_that_it_needs(driver: RealDriver, merged: Path) -> None:

@@ -102,8 +102,8 @@ def test_a_module_is_not_signed_twice(module_key: ModuleKey) -> None:
         module_key.sign(module_key.sign(MODULE))
 
 
-def test_the_certificate_says_that_its_key_signs_code_and_certifies_nobody(module_key: ModuleKey) -> None:
-    certificate = x509.load_der_x509_certificate(module_key.certificate)
+def test_the_certificate_says_that_its_key_signs_code_and_certifies_nobody() -> None:
+    certificate = x509.load_der_x509_certificate(generate_module_key(NOW).certificate)
     assert certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca is False
     usage = certificate.extensions.get_extension_for_class(x509.KeyUsage).value
     assert (usage.digital_signature, usage.key_cert_sign) == (True, False)
