@@ -48,7 +48,7 @@ def _segment(part: str) -> str:
         elif character == "?":
             text += "[^/]"
         elif closing > 0:
-            inner = part[at + 1 : closing].replace("\\", "\\\\")
+            inner = part[at + 1 : closing].replace("\\", "\\\\").replace("[", "\\[")
             text += f"[^{inner[1:]}]" if inner[0] in "!^" else f"[{inner}]"
             at = closing
         else:

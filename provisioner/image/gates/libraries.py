@@ -20,7 +20,6 @@ _FIRMWARE: Final = ("usr/lib/firmware/", "usr/lib/modules/")
 """ELF files that no processor of this machine's runs, and modules, which `modules` judges."""
 _TRIPLETS: Final[Mapping[Architecture, str]] = {"x86_64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}
 _NESTING: Final = 8
-_EM_BPF: Final = 247
 
 
 def check_libraries(tree: Tree, architecture: Architecture, allowed: Mapping[str, str]) -> Iterator[Failure]:
@@ -28,8 +27,6 @@ def check_libraries(tree: Tree, architecture: Architecture, allowed: Mapping[str
     programs: dict[str, Linkage] = {}
     for entry in tree.files():
         if entry.path.startswith(_FIRMWARE) or not (entry.linkage or entry.damaged):
-            continue
-        if int.from_bytes(entry.head[18:20], "little") == _EM_BPF:
             continue
         if entry.linkage is None:
             yield Failure(

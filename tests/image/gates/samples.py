@@ -121,20 +121,21 @@ def module(
     imports: Mapping[str, int] | None = None,
     exports: tuple[str, ...] = (),
     depends: str = "",
+    checksums: bool = True,
 ) -> bytes:
-    """A kernel module, as far as gates read one."""
+    """A kernel module, as far as gates read one. It has a symbol of its own, `init_module`, and a weak one."""
     info = [f"vermagic={release} SMP mod_unload modversions ", f"depends={depends}", "license=GPL"]
     info += [f"version={version}"] if version else []
     info += [f"firmware={name}" for name in firmware]
     versions = b"".join(struct.pack("<Q56s", crc, name.encode()) for name, crc in (imports or {}).items())
     strings, symbols = b"\0", bytes(24)
-    for name in imports or {}:
-        symbols += struct.pack("<IBBHQQ", len(strings), 0x10, 0, 0, 0, 0)
+    for name, binding, section in [*((name, 1, 0) for name in imports or {}), ("init_module", 1, 4), ("may_be", 2, 0)]:
+        symbols += struct.pack("<IBBHQQ", len(strings), binding << 4, 0, section, 0, 0)
         strings += name.encode() + b"\0"
     return _with_sections(
         {
             ".modinfo": b"".join(text.encode() + b"\0" for text in info),
-            "__versions": versions,
+            **({"__versions": versions} if checksums else {}),
             "__ksymtab_strings": b"".join(name.encode() + b"\0\0" for name in exports),
             ".symtab": symbols,
             ".strtab": strings,

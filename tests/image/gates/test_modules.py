@@ -125,6 +125,13 @@ def test_a_module_says_version_kernel_and_firmware() -> None:
     assert read_module(content).release == RELEASE
 
 
+def test_of_a_module_without_checksums_the_symbols_that_it_takes_are_known() -> None:
+    assert read_module(module(imports={"printk": 7, "kmalloc": 8}, checksums=False)).imports == {
+        "printk": None,
+        "kmalloc": None,
+    }
+
+
 def test_a_kernel_says_its_release_and_what_it_exports() -> None:
     content = kernel({"printk": 1, "kmalloc": 0xFFFFFFFF})
     assert read_release(content) == RELEASE

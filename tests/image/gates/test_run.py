@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import provisioner
 from provisioner.image.finished.manifest import File
 from provisioner.image.finished.store import measure
 from provisioner.image.foreign import Foreign
@@ -25,6 +26,7 @@ from provisioner.image.tables import Group
 from tests.image.gates.samples import EPOCH, RELEASE, RULES, elf, go_program, kernel, module, tree_of
 from tests.tools import installed
 
+OWN = "usr/lib/python3/dist-packages/provisioner/__init__.py"
 BASE = {
     "usr/bin/tool": elf(("libone.so",)),
     "usr/lib/libone.so": elf(),
@@ -33,7 +35,11 @@ BASE = {
     "etc/machine-id": "",
     "etc/shadow": "root:*:20454::::::\n",
 }
-SITE = {"usr/bin/kubelet": go_program(["mod\tk8s.io/kubernetes\tv1.36.3\t"]), "etc/site": "x" * 3000}
+SITE = {
+    "usr/bin/kubelet": go_program(["mod\tk8s.io/kubernetes\tv1.36.3\t"]),
+    "etc/site": "x" * 3000,
+    OWN: "AGENT = 1\n",
+}
 PACKAGE = InstalledPackage(
     name="one", version="1-1", architecture="amd64", source="one", source_version="1-1",
     licence_files=("aa" * 32,), files=("usr/bin/tool", "usr/lib/libone.so"),
@@ -88,6 +94,7 @@ def test_a_good_image_passes_and_is_described(request_of_image: GateRequest) -> 
         ("base", "one"),
         ("base", "recipe"),
         ("site", "k8s.io/kubernetes"),
+        ("site", "provisioner"),
         ("site", "recipe"),
     ]
     assert (found["base", "one"].version, found["base", "one"].purpose, found["base", "one"].files) == (
@@ -96,11 +103,16 @@ def test_a_good_image_passes_and_is_described(request_of_image: GateRequest) -> 
         2,
     )
     assert found["site", "k8s.io/kubernetes"].version == "v1.36.3"
+    assert found["site", "provisioner"].version == provisioner.__version__
+    assert found["base", "recipe"].version == ""
     assert report.sizes.modules == {"a": len(BASE[f"{FOLDER}{RELEASE}/kernel/a.ko"])}
     document = json.loads(report.documents["sbom"])
     relations = {(each["spdxElementId"], each["relatedSpdxElement"]) for each in document["relationships"]}
     assert ("SPDXRef-part-layer.base", "SPDXRef-deb-one-amd64") in relations
     assert ("SPDXRef-part-kernel", "SPDXRef-deb-linux-amd64") in relations
+    own = next(each for each in document["packages"] if each["name"] == "provisioner")
+    assert (own["versionInfo"], own["licenseDeclared"]) == (provisioner.__version__, "Apache-2.0")
+    assert ("SPDXRef-part-layer.site", own["SPDXID"]) in relations
     kubelet = next(each["SPDXID"] for each in document["packages"] if each["name"] == "kubelet")
     assert ("SPDXRef-part-layer.site", kubelet) in relations
     assert run_gates(request_of_image, fake_probe) == report
@@ -183,8 +195,17 @@ def test_a_known_vulnerability_fails_the_build_and_one_without_a_fix_is_told(
     given = dataclasses.replace(request_of_image, vulnerabilities=file)
     file.write_text(json.dumps({"id": "CVE-2026-1", "affected": [fixed]}))
     assert [each.object for each in failures(given)] == ["one 1-1 in one"]
-    file.write_text(json.dumps({"id": "CVE-2026-1", "affected": [affected]}))
+    harmless = {"id": "CVE-2026-2", "severity": [{"type": "X", "score": "negligible"}], "affected": [affected]}
+    file.write_text(json.dumps([{"id": "CVE-2026-1", "affected": [affected]}, harmless]))
     assert run_gates(given, fake_probe).lines[-1] == "known vulnerabilities without a fix: CVE-2026-1"
+    file.write_text(json.dumps([{"id": f"CVE-2026-{number}", "affected": [affected]} for number in range(1, 8)]))
+    assert (
+        run_gates(given, fake_probe)
+        .lines[-1]
+        .endswith(": CVE-2026-1, CVE-2026-2, CVE-2026-3, CVE-2026-4, CVE-2026-5 and 2 more")
+    )
+    file.write_text(json.dumps([{"id": f"CVE-2026-{number}", "affected": [affected]} for number in range(1, 6)]))
+    assert run_gates(given, fake_probe).lines[-1].endswith("CVE-2026-5")
 
 
 def test_the_difference_to_the_last_build_is_told(request_of_image: GateRequest) -> None:
