@@ -187,17 +187,19 @@ def tell_stories(bench: Bench, rack: Rack, count: int) -> None:
         lambda: boot_host(bench.one, bench.tools, bench.work / "boot1", bench.store),
         lambda: boot_host(bench.two, bench.tools, bench.work / "boot2", bench.store),
     )
-    with two_hosts[0]() as dying, two_hosts[1]():
-        with rack_cache(bench.cache, bench.tools, bench.empty_cache(), [bench.one, bench.two]):
-            before = rack.bytes_from(bench.one)
-            killer = threading.Thread(target=kill_midway, args=(bench, rack, before, lambda: end(dying)))
-            killer.start()
-            booted = bench.boot(count, bench.cache, bench.two)
-            killer.join()
-            noticed = sum("not booted" in each.said for each in booted)
-            tell(
-                "boot host ends midway, the cache knows a second one", seconds_of(booted), f"{noticed} servers noticed"
-            )
+    with (
+        two_hosts[0]() as dying,
+        two_hosts[1](),
+        rack_cache(bench.cache, bench.tools, bench.empty_cache(), [bench.one, bench.two]),
+    ):
+        before = rack.bytes_from(bench.one)
+        killer = threading.Thread(target=kill_midway, args=(bench, rack, before, lambda: end(dying)))
+        killer.start()
+        booted = bench.boot(count, bench.cache, bench.two)
+        killer.join()
+        noticed = sum("not booted" in each.said for each in booted)
+        words = f"{noticed} of {count} servers noticed"
+        tell("boot host ends midway, the cache knows a second one", seconds_of(booted), words)
     with two_hosts[0](), rack_cache(bench.cache, bench.tools, bench.empty_cache(), [bench.one]) as dying:
         before = rack.bytes_from(bench.cache)
         killer = threading.Thread(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.benchmarks.swarm.network import Machine
-from tests.benchmarks.swarm.sources import end
+from tests.benchmarks.swarm.sources import end, wait_for_port
 
 PIECE: Final = 256 * 1024
 TRACKER_PORT: Final = 6969
@@ -46,7 +46,7 @@ def tracker(machine: Machine) -> Iterator[None]:
     words = [sys.executable, "-m", "tests.benchmarks.swarm.tracker", machine.address, str(TRACKER_PORT)]
     process = subprocess.Popen(machine.command(*words), process_group=0)
     try:
-        time.sleep(1.0)
+        wait_for_port(machine, process, TRACKER_PORT)
         yield
     finally:
         end(process)
@@ -65,13 +65,14 @@ def download(servers: Sequence[Machine], torrent: Path, content: bytes, folder: 
     for server in servers:
         (folder / server.name).mkdir()
         options = [
-            f"--dir={folder / server.name}", f"--on-bt-download-complete={hook}", "--no-conf", "--quiet",
+            f"--dir={folder / server.name}", f"--on-bt-download-complete={hook}", "--no-conf", "--summary-interval=0",
             "--enable-dht=false", "--bt-enable-lpd=false", "--seed-ratio=0.0", "--file-allocation=none",
-            "--bt-tracker-interval=2", "--bt-max-peers=64", "--bt-request-peer-speed-limit=1G",
-            "--max-connection-per-server=1", "--split=1", "--disable-ipv6", "--allow-overwrite",
+            "--bt-tracker-interval=2", "--bt-max-peers=64", "--bt-request-peer-speed-limit=999M", "--split=1",
+            "--max-connection-per-server=1", "--disable-ipv6", "--allow-overwrite", "--console-log-level=notice",
         ]  # fmt: skip
         words = server.command("aria2c", *options, torrent)
-        processes.append(subprocess.Popen(words, process_group=0, stdout=subprocess.DEVNULL))
+        with (folder / f"{server.name}.log").open("w") as said:
+            processes.append(subprocess.Popen(words, process_group=0, stdout=said, stderr=said))
     try:
         while len(list(done.iterdir())) < len(servers):
             if time.time() - began > _SECONDS:
@@ -82,7 +83,7 @@ def download(servers: Sequence[Machine], torrent: Path, content: bytes, folder: 
         for process in processes:
             end(process)
     for server in servers:
-        (found,) = (folder / server.name).glob("sha256-*")
+        (found,) = (folder / server.name).glob("sha256-" + "?" * 64)
         if found.read_bytes() != content:
             raise RuntimeError(f"aria2: {server.name} has something else")
     shutil.rmtree(folder)

@@ -140,10 +140,10 @@ def _running(machine: Machine, words: Sequence[str], log: Path) -> Iterator[subp
         end(process)
 
 
-def wait_for_port(machine: Machine, process: subprocess.Popen[bytes]) -> None:
-    """Until the machine listens on port 80."""
+def wait_for_port(machine: Machine, process: subprocess.Popen[bytes], port: int = 80) -> None:
+    """Until the machine listens on it. Raises: RuntimeError."""
     deadline = time.monotonic() + _PATIENCE
-    while ":0050 " not in _listening(machine):
+    while f":{port:04X} " not in _listening(machine):
         if process.poll() is not None or time.monotonic() > deadline:
             raise RuntimeError(f"{machine.name} does not listen; ended with {process.returncode}")
         time.sleep(0.05)
