@@ -4,6 +4,8 @@
 
 Names: dhcp, scripts, register, boot, kexec, layers, scale, hung, bmc, rollout, rollout_scale, network, vpc, evpn; all
 of them if none is given. What follows `--` goes to each (see their --help).
+Names: dhcp, scripts, register, boot, kexec, scale, hung, bmc, rollout, rollout_scale, network, vpc, evpn,
+swarm; all of them if none is given. What follows `--` goes to each (see their --help).
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ NAMES: Final = (
     "network",
     "vpc",
     "evpn",
+    "swarm",
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -43,7 +44,7 @@ class BootHosts:
             return list(self._refusals)
 
     def to_ask(self, asked: Asked) -> list[str]:
-        """In this order, those that have given a false one last; none where all did a short while ago."""
+        """In this order, that which gave a false one latest last; none where all did a short while ago."""
         now = self._clock()
         with self._lock:
             refused = {
@@ -51,7 +52,7 @@ class BootHosts:
             }
             silent = {url for url, since in self._silent.items() if now - since < SILENT_SECONDS}
         usable = (url for url in self.urls if refused.get(url, REFUSED_SECONDS) >= REFUSED_SECONDS)
-        return sorted(usable, key=lambda url: (url in refused, url in silent))
+        return sorted(usable, key=lambda url: (-refused.get(url, math.inf), url in silent))
 
     def refuse(self, url: str, asked: Asked, observed: str) -> None:
         """What it gave has another digest."""

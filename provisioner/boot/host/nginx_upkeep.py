@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import signal
 import subprocess
 import threading
@@ -18,8 +19,20 @@ log = structlog.get_logger(__name__)
 LOOK_SECONDS: Final = 30.0
 TEST_SECONDS: Final = 30.0
 LARGEST_BYTES: Final = 64 * 1024 * 1024
+OPEN_FILES: Final = 65_536
 
 Stamp = tuple[tuple[int, int, int] | None, ...]
+
+
+def most_open_files() -> int:
+    """How many files each worker of nginx may open: what it asks for, or all that this process may hand on."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY or hard >= OPEN_FILES:
+        return OPEN_FILES
+    log.warning(
+        "limit of open files is low", limit=hard, wanted=OPEN_FILES, remedy="raise it, such as LimitNOFILE=65536"
+    )
+    return hard
 
 
 def stamp_of(files: Sequence[Path]) -> Stamp:

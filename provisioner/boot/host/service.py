@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import grp
 import os
-import resource
 import socket
 import subprocess
 import threading
@@ -33,7 +32,7 @@ from provisioner.boot.host.firmware import SERVED_FILES, collect_firmware
 from provisioner.boot.host.image_slots import link_megabits, slots_of_link
 from provisioner.boot.host.image_store import StoreWatch
 from provisioner.boot.host.nginx import NginxSite, nginx_command, render_nginx
-from provisioner.boot.host.nginx_upkeep import follow_certificate, rotate_access_log, stamp_of
+from provisioner.boot.host.nginx_upkeep import follow_certificate, most_open_files, rotate_access_log, stamp_of
 from provisioner.boot.host.peer import RealPeer
 from provisioner.boot.host.processes import Child, Enter, run_here
 from provisioner.boot.host.tftp import dnsmasq_command, run_as
@@ -54,7 +53,6 @@ log = structlog.get_logger(__name__)
 STOP_SECONDS: Final = 15.0
 MAX_BODY_BYTES: Final = 64 * 1024
 RECORDERS: Final = 4
-OPEN_FILES: Final = 65_536
 DEBIAN_IPXE: Final = (Path("/usr/lib/ipxe"),)
 
 
@@ -287,7 +285,7 @@ class BootService:
             trusted_proxies=settings.trusted_proxies,
             image_slots=settings.image_slots or slots_of_link(link_megabits(settings.address)),
             caches=settings.caches,
-            open_files=_open_files(),
+            open_files=most_open_files(),
         )
         configuration = state / "nginx/nginx.conf"
         configuration.write_text(render_nginx(site))
@@ -327,14 +325,3 @@ class BootService:
             command = dnsmasq_command(settings.state / "tftp", settings.address)
             children.append(Child("dnsmasq", command, privileges=run_as(site.user), enter=self._enter))
         return nginx, children
-
-
-def _open_files() -> int:
-    """How many files each worker of nginx may open: what it asks for, or all that this process may hand on."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard == resource.RLIM_INFINITY or hard >= OPEN_FILES:
-        return OPEN_FILES
-    log.warning(
-        "limit of open files is low", limit=hard, wanted=OPEN_FILES, remedy="raise it, such as LimitNOFILE=65536"
-    )
-    return hard

@@ -59,6 +59,7 @@ def cache(
     from provisioner.boot.cache.nginx import CacheSite, read_upstream
     from provisioner.boot.cache.service import CacheService
     from provisioner.boot.host.image_slots import link_megabits, slots_of_link
+    from provisioner.boot.host.nginx_upkeep import most_open_files
     from provisioner.cli.service.boot import enter_tools
 
     if disk < 1:
@@ -72,6 +73,7 @@ def cache(
         slots=image_slots or slots_of_link(link_megabits(addresses[0]), least_rate),
         user=user if os.geteuid() == 0 else None,
         port=port,
+        open_files=most_open_files(),
     )
     stop = stop_on_signals()
     CacheService(site, kept_bytes=whole, least_rate=least_rate, enter=enter_tools(tools_root, (state,))).run(stop)

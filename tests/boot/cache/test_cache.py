@@ -183,10 +183,31 @@ def test_the_longest_unused_goes_when_the_disk_is_full(
     for content in contents:
         hosts[0].files[part_path(content)] = content
     with running_cache(programs, [hosts[0].url], kept_bytes=2 * len(PART)) as cache:
-        for content in contents:
+        for content in contents[:2]:
             assert cache.get(part_path(content)).body == content
-        assert [cache.kept(part_path(content)).exists() for content in contents] == [False, True, True]
-        assert cache.get(part_path(contents[0])).body == contents[0], "it is fetched again"
+        assert cache.get(part_path(contents[0])).body == contents[0]
+        latest = part_path(contents[0])
+        until(lambda: cache.service.kept.all()[-1].asked.path == latest, "that it was used is not heard of")
+        assert cache.get(part_path(contents[2])).body == contents[2]
+        assert [cache.kept(part_path(content)).exists() for content in contents] == [True, False, True]
+        assert cache.get(part_path(contents[1])).body == contents[1], "it is fetched again"
+        large = PART * 3
+        hosts[0].files[part_path(large)] = large
+        assert cache.get(part_path(large)).status == 502, "larger than all that may be kept"
+        assert sum(file.size_bytes for file in cache.service.kept.all()) <= 2 * len(PART)
+
+
+def test_a_cache_stands_behind_a_cache(programs: Programs, hosts: tuple[FakeBootHost, FakeBootHost]) -> None:
+    with (
+        running_cache(programs, [hosts[0].url]) as row,
+        running_cache(programs, [f"http://127.0.0.1:{row.site.port}"]) as rack,
+    ):
+        assert rack.get(PATH).body == PART
+        assert rack.kept(PATH).exists()
+        assert row.kept(PATH).exists()
+        assert hosts[0].asked == [(PATH, 0)]
+        hosts[0].is_full, hosts[0].files[part_path(b"other")] = True, b"other"
+        assert rack.get(part_path(b"other")).status == 503
 
 
 def test_an_image_of_format_1_is_known_by_its_manifest(

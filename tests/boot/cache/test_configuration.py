@@ -98,6 +98,10 @@ def test_a_boot_host_that_is_silent_or_lied_is_asked_after_the_others() -> None:
     now[0] += REFUSED_SECONDS
     assert SILENT_SECONDS < REFUSED_SECONDS
     assert hosts.to_ask(PART) == ["two", "one"]
+    now[0] += 1
+    hosts.refuse("two", PART, "00")
+    now[0] += REFUSED_SECONDS
+    assert hosts.to_ask(PART) == ["one", "two"], "both have lied, this one longer ago"
 
 
 def test_slots_share_a_link_so_that_each_gets_four_times_the_least_rate() -> None:

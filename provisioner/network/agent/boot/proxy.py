@@ -44,6 +44,8 @@ PIECE_BYTES: Final = 256 * 1024
 MOST_PART_BYTES: Final = 16 << 30
 """Of a part of an image."""
 _LONGEST_SIZE: Final = 16
+RETRY_SECONDS: Final = 10
+"""What a host is told where the boot host is full, as that tells the DPU; firmware and stage-1 ask again."""
 _REASONS: Final = http.client.responses
 _PASSED_ON: Final = frozenset((200, 204, 400, 404, 413, 415, 429, 503))
 
@@ -144,6 +146,9 @@ class Proxy:
                     self._image(connection, what, with_body=with_body)
                 else:
                     self._give(connection, what, self._part(what), with_body=with_body)
+            except _Full as error:
+                _refuse(connection, Refused(503, "the boot host is full"))
+                raise Failed(str(error)) from error
             except _NotBegun as error:
                 _refuse(connection, Refused(502, "the boot host did not give it"))
                 raise Failed(str(error)) from error
@@ -262,7 +267,7 @@ class Proxy:
         body: bytes | None = None,
         content_type: str | None = None,
     ) -> Iterator[http.client.HTTPResponse]:
-        """Raises: OSError, http.client.HTTPException."""
+        """Raises: OSError, http.client.HTTPException; _Full where the boot host sends to as many as it can."""
         upstream = http.client.HTTPConnection(str(self._services.boot_host), self._http_port, timeout=SILENT_SECONDS)
         try:
             said = {"Accept-Encoding": "identity", "Connection": "close", "User-Agent": "provisioner-dpu", **headers}
@@ -270,6 +275,8 @@ class Proxy:
                 said["Content-Type"] = content_type
             upstream.request(method, target, body, said)
             with upstream.getresponse() as answer:
+                if answer.status == 503 and target.startswith("/images/"):
+                    raise _Full(f"{target}: HTTP 503")
                 yield answer
         finally:
             upstream.close()
@@ -277,6 +284,10 @@ class Proxy:
 
 class _NotBegun(Failed):
     """Nothing of an answer has been sent yet."""
+
+
+class _Full(_NotBegun):
+    """The boot host wants to be asked again in a little while, and so does the DPU."""
 
 
 def _verified(pieces: Iterator[bytes], part: Part, filling: Filling | None) -> Iterator[bytes]:
@@ -319,7 +330,10 @@ def _begin(connection: socket.socket, stretch: Stretch, part: Part, first: int, 
 
 
 def _refuse(connection: socket.socket, refused: Refused) -> None:
-    _send(connection, refused.status, f"{refused.why}\n".encode(), "text/plain")
+    content = f"{refused.why}\n".encode()
+    again = f"Retry-After: {RETRY_SECONDS}\r\n" if refused.status == 503 else ""
+    _head(connection, refused.status, len(content), "text/plain", again)
+    connection.sendall(content)
 
 
 def _send(

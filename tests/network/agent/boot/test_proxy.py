@@ -22,8 +22,16 @@ HOST = BootingHost("pf0", "52:54:00:00:01:00", IPv4Address("10.80.0.21"))
 FIRST_STAGE = b"MZ" * 1000
 
 
+FULL = "/images/parts/sha256-" + "f" * 64
+
+
 class _BootHost(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
+        if self.path == FULL:
+            self.send_response(503)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
         content = FIRST_STAGE if self.path == "/tftp/snponly.efi" else b"no such file\n"
         self.send_response(200 if content is FIRST_STAGE else 404)
         if self.path != "/boot.ipxe":
@@ -81,6 +89,12 @@ def test_firmware_that_boots_by_http_is_told_first_how_large_the_file_is(asking:
     assert size in head.split(b"\r\n")
     assert body == FIRST_STAGE
     assert asking.ask(b"HEAD /boot.ipxe HTTP/1.1\r\n\r\n")[0].startswith(b"HTTP/1.1 502 "), "its size is not known"
+
+
+def test_a_host_is_told_to_ask_again_where_the_boot_host_is_full(asking: Asking) -> None:
+    head, _ = asking.ask(f"GET {FULL} HTTP/1.1\r\n\r\n".encode())
+    assert head.startswith(b"HTTP/1.1 503 ")
+    assert b"Retry-After: 10" in head.split(b"\r\n")
 
 
 def test_what_a_host_asks_for_in_vain_is_said_now_and_then(asking: Asking) -> None:
