@@ -2,9 +2,7 @@
 
     python -m tests.benchmarks [NAME…] [-- ARGUMENT…]
 
-Names: dhcp, scripts, register, boot, kexec, layers, scale, hung, bmc, rollout, rollout_scale, network, vpc, evpn; all
-of them if none is given. What follows `--` goes to each (see their --help).
-Names: dhcp, scripts, register, boot, kexec, scale, hung, bmc, rollout, rollout_scale, network, vpc, evpn,
+Names: dhcp, scripts, register, boot, kexec, layers, scale, hung, bmc, rollout, rollout_scale, network, vpc, evpn,
 swarm; all of them if none is given. What follows `--` goes to each (see their --help).
 """
 

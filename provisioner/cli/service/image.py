@@ -77,7 +77,9 @@ image.add_command(diff)
     help="OCI archive of the pause image, pinned; without it, the small one that is compiled here.",
 )
 @click.option("--force", is_flag=True, help="Build all of it again, with the packages of today.")
-@click.option("--plan", is_flag=True, help="Show the commands that install packages and compile the GPU driver, and build nothing.")
+@click.option(
+    "--plan", is_flag=True, help="Show the commands that would be run, the driver's among them; build nothing."
+)
 def build(
     recipe_folder: Path,
     distribution: str | None,
