@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.hostile_mirror import LEAST_RATE, Behaviour, Mirrors, honest
-from tests.signed_image import SignedImage
+from tests.signed_image import SignedImage, line
 
 BOUND_SECONDS = 120
 _KEEP_LAYERS = """
@@ -40,6 +40,7 @@ class Stage1:
 
     def __init__(self, tree: Path, *, windows: int) -> None:
         self._tree = tree
+        self.printed = self.said = self.left_mounted = ""
         library = tree / "lib/stage1"
         (library / "network.sh").write_text("bring_up_network() { echo interface=lo >/run/stage1/network; }\n")
         with (library / "handover.sh").open("a") as handover:
@@ -77,10 +78,7 @@ class Stage1:
         (self._tree / "cmdline").write_text(
             " ".join(f"provisioner.{name}={value}" for name, value in words.items()) + "\n"
         )
-        shutil.rmtree(self._tree / "staged", ignore_errors=True)
-        for name, content in (staged or {}).items():
-            (self._tree / "staged").mkdir(exist_ok=True)
-            (self._tree / "staged" / name).write_bytes(content)
+        self._stage(staged or {})
         script = (
             "mount -t proc proc /proc && mount -o bind /cmdline /proc/cmdline && mount -t tmpfs tmpfs /run && "
             "mkdir -p /run/stage1 && : >/dev/console || exit 9\n"
@@ -88,19 +86,13 @@ class Stage1:
         )
         verified = self._tree / "verified"
         shutil.rmtree(verified, ignore_errors=True)
-        done = subprocess.run(
-            ["unshare", "--mount", "--pid", "--fork", "--kill-child", "chroot", self._tree, "/bin/sh", "-c", script],
-            env={"PATH": "/bin:/usr/bin:/sbin:/usr/sbin"},
-            capture_output=True,
-            text=True,
-            timeout=BOUND_SECONDS,
-            check=False,
-        )
-        self.said = done.stdout + done.stderr
-        assert done.returncode in (0, 1), self.said
-        if done.returncode == 1:
+        if self._run(script) == 1:
             return None
         return {name: (verified / name).read_bytes() for name in (verified / "order").read_text().split()}
+
+    def still_staged(self) -> list[str]:
+        """What is left below /staged, and so in memory."""
+        return [file.name for file in (self._tree / "staged").glob("*")]
 
     def read_manifest(self, manifest: bytes) -> str | None:
         """The layers that it finds in a manifest which was verified; None if it refuses it, with `said`."""
@@ -109,16 +101,51 @@ class Stage1:
             "set -f; mkdir -p /run/stage1; for file in say arguments manifest layers; do . /lib/stage1/$file.sh; done\n"
             "image=sha256-x manifest=/case layers=/case.layers; read_manifest && echo $root_bytes >>$layers\n"
         )
+        return (self._tree / "case.layers").read_text() if self._run(script) == 0 else None
+
+    def mount(self, layers: Mapping[str, bytes], then: str) -> str:
+        """What the mounting of these staged layers prints, and `then`, a script that is run if it succeeds.
+
+        The mounts are real ones of the kernel that runs here; `left_mounted` is what there was of them at the end."""
+        lines = [line(name, content) for name, content in layers.items()]
+        (self._tree / "case").write_text(
+            "".join(f"{text} x/{name}\n" for text, name in zip(lines, layers, strict=True))
+        )
+        self._stage(layers)
+        (self._tree / "sysroot").mkdir(exist_ok=True)
+        script = (
+            "mount -t proc proc /proc && mount -t tmpfs tmpfs /run && mkdir -p /run/stage1 || exit 9\n"
+            "set -f; for file in say arguments manifest layers; do . /lib/stage1/$file.sh; done\n"
+            f"image=sha256-x layers=/case layers_folder=/staged\nmount_root && {{ {then}; }}\n"
+            "cat /proc/mounts >/left\nfree_up\n"
+        )
+        self._run(script, devices=True)
+        self.left_mounted = (self._tree / "left").read_text()
+        return self.printed
+
+    def _stage(self, files: Mapping[str, bytes]) -> None:
+        shutil.rmtree(self._tree / "staged", ignore_errors=True)
+        for name, content in files.items():
+            (self._tree / "staged").mkdir(exist_ok=True)
+            (self._tree / "staged" / name).write_bytes(content)
+
+    def _run(self, script: str, *, devices: bool = False) -> int:
+        """Its exit status. `devices`: with those of this machine."""
+        inside = ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
+        chroot = 'exec chroot "$0" /bin/sh -c "$1"'
+        if devices:
+            chroot = f'modprobe -q -a loop squashfs overlay 2>/dev/null; mount --bind /dev "$0/dev" && {chroot}'
         done = subprocess.run(
-            ["chroot", self._tree, "/bin/sh", "-c", script],
+            [*inside, "sh", "-c", chroot, self._tree, script],
             env={"PATH": "/bin:/usr/bin:/sbin:/usr/sbin"},
             capture_output=True,
             text=True,
             timeout=BOUND_SECONDS,
             check=False,
         )
-        self.said = done.stdout + done.stderr
-        return (self._tree / "case.layers").read_text() if done.returncode == 0 else None
+        self.printed, self.said = done.stdout, done.stdout + done.stderr
+        assert done.returncode in (0, 1), self.said
+        return done.returncode
 
 
 def unpack_stage1(initramfs: Path, folder: Path) -> Path:

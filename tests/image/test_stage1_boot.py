@@ -215,9 +215,8 @@ def behind_stage1(built: Built, file: Path, image: SignedImage, changed: Mapping
     """The initramfs that the agent loads for a kexec: stage-1, and behind it what it has staged."""
     stage1 = boot_files(built)[1].read_bytes()
     initrd = stage1 + before_layers(len(stage1), image.manifest, image.signature)
-    for number, name in enumerate(image.layers):
-        content = {**image.layers, **(changed or {})}[name]
-        initrd += before_layer(number, image.file(name), len(content)) + content + after_layer(len(content))
+    for name, content in {**image.layers, **(changed or {})}.items():
+        initrd += before_layer(image.file(name), len(content)) + content + after_layer(len(content))
     file.write_bytes(initrd + after_layers(REQUEST_KEY))
     return file
 

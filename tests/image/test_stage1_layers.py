@@ -234,3 +234,4 @@ def test_of_what_is_staged_and_not_right_nothing_is_used(
     (message,) = mirrors.messages
     assert words in message
     assert len([request for request in mirrors.requests if "/parts/" in request.path]) == len(LAYERS)
+    assert stage1.still_staged() == [], "there is no memory for both"

@@ -26,8 +26,8 @@ def test_behind_the_images_stage_1_lies_an_archive_with_manifest_layers_and_requ
     between = before_layers(STAGE1_BYTES, manifest, signature)
     assert (STAGE1_BYTES + len(between) - len(between.lstrip(b"\0"))) % 4 == 0
     archive = between.lstrip(b"\0")
-    for number, (name, content) in enumerate(layers.items()):
-        archive += before_layer(number, name, len(content)) + content + after_layer(len(content))
+    for name, content in layers.items():
+        archive += before_layer(name, len(content)) + content + after_layer(len(content))
     archive += after_layers(KEY)
     subprocess.run(["cpio", "-i", "-d", "--quiet"], input=archive, cwd=tmp_path, check=True)
     files = {str(file.relative_to(tmp_path)): file for file in tmp_path.rglob("*")}

@@ -39,8 +39,8 @@ def in_store(image: SignedImage) -> dict[str, bytes]:
 def initrd_of(image: SignedImage, key: str) -> bytes:
     """stage-1, and behind it all that is staged."""
     initrd = STAGE1 + before_layers(len(STAGE1), image.manifest, image.signature)
-    for number, (name, content) in enumerate(image.layers.items()):
-        initrd += before_layer(number, image.file(name), len(content)) + content + after_layer(len(content))
+    for name, content in image.layers.items():
+        initrd += before_layer(image.file(name), len(content)) + content + after_layer(len(content))
     return initrd + after_layers(key)
 
 
@@ -193,6 +193,14 @@ def test_a_new_process_goes_on_with_what_the_one_before_has_fetched(
 def test_what_an_earlier_process_left_is_not_believed(root: Path, store: FakeImageStore, at: int) -> None:
     store.files = in_store(IMAGE)
     leave(root, LEFT[:at] + bytes([LEFT[at] ^ 1]) + LEFT[at + 1 :] + b"more")
+    kexec = FakeKexec()
+    stage(str(root), IMAGE.digest, [], kexec.load)
+    assert kexec.initrd == initrd_of(IMAGE, key_in(kexec.initrd))
+
+
+def test_what_stands_behind_the_end_of_the_archive_goes(root: Path, store: FakeImageStore) -> None:
+    store.files = in_store(IMAGE)
+    leave(root, LEFT + b"more" * 99)
     kexec = FakeKexec()
     stage(str(root), IMAGE.digest, [], kexec.load)
     assert kexec.initrd == initrd_of(IMAGE, key_in(kexec.initrd))

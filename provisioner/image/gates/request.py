@@ -12,7 +12,7 @@ from provisioner.image.finished.manifest import File
 from provisioner.image.foreign import Foreign
 from provisioner.image.gates.documents.sizes import SizeReport
 from provisioner.image.gates.packages.records import Records
-from provisioner.image.gates.rules import GateRules
+from provisioner.image.recipe import GateRules
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,8 @@ class GateRequest:
     each layer, by the same names. `files`: digest and size of every part, as the manifest names them (`kernel`,
     `stage1`, `layer.base`…; `root` for an image of one layer). `versions` are the manifest's. `records`: packages of
     all layers and the kernel. `previous`: the document `sizes` of the image that was built before, None if there is
-    none. `purposes`: package that the recipe names → why.
+    none. `purposes`: package that the recipe names → why. `vulnerabilities`: a file of OSV records, if one is given;
+    `today` decides which of the recipe's exceptions have ended.
     """
 
     recipe: str
@@ -42,7 +43,7 @@ class GateRequest:
     purposes: Mapping[str, str] = field(default_factory=dict)
     previous: bytes | None = None
     vulnerabilities: Path | None = None
-    today: datetime.date | None = None
+    today: datetime.date = datetime.date.max
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 import provisioner
 from provisioner.api.errors import Refused
+from provisioner.image.foreign import Foreign
 from provisioner.image.gates.documents.licences import licence_archive
 from provisioner.image.gates.documents.sbom import Contents, render_sbom
 from provisioner.image.gates.documents.sizes import (
@@ -22,6 +24,7 @@ from provisioner.image.gates.leftovers import check_leftovers, check_packed_time
 from provisioner.image.gates.libraries import check_libraries
 from provisioner.image.gates.licences import check_licences
 from provisioner.image.gates.modules import (
+    Probe,
     asked_for,
     check_firmware,
     check_modules,
@@ -29,6 +32,7 @@ from provisioner.image.gates.modules import (
     probe_modules,
     read_modules,
 )
+from provisioner.image.gates.packages.osv import read_vulnerabilities
 from provisioner.image.gates.packages.purposes import purposes
 from provisioner.image.gates.paths import check_paths
 from provisioner.image.gates.privileges import check_privileges
@@ -41,12 +45,15 @@ from provisioner.image.gates.rules import reasons
 from provisioner.image.gates.secrets import check_secrets
 from provisioner.image.gates.sizes import check_sizes, megabytes
 from provisioner.image.gates.versions import check_agreement, check_driver, check_kernel, driver_versions
+from provisioner.image.gates.vulnerabilities import Hit, check_vulnerabilities, find_hits, parts_of
+
+ProbesModules = Callable[[Path, str, Iterable[str], Foreign], Probe]
 
 _TOLD: Final = 5
 
 
-def run_gates(request: GateRequest) -> GateReport:
-    """Judge the image. Reads, and runs the image's own modprobe; writes nothing.
+def run_gates(request: GateRequest, probe: ProbesModules = probe_modules) -> GateReport:
+    """Judge the image. Reads, and runs the image's own modprobe (`probe`); writes nothing.
 
     Raises: GatesFailed, a NeedsHuman, with all that any gate found.
     """
@@ -54,7 +61,8 @@ def run_gates(request: GateRequest) -> GateReport:
     packed = {layer: read_squashfs(file) for layer, file in request.packed.items()}
     owners = components(tree, request.records.packages)
     report = measure(request, tree, packed, owners)
-    failures = sorted(set(_judge(request, tree, packed, report)))
+    hits = _hits(request, tree)
+    failures = sorted({*_judge(request, tree, packed, report, probe), *_judge_vulnerabilities(request, hits)})
     if failures:
         raise GatesFailed(request.recipe, failures)
     documents = {
@@ -62,21 +70,23 @@ def run_gates(request: GateRequest) -> GateReport:
         "sizes": encode_sizes(report),
         "licences": licence_archive(request.records, request.source_date_epoch),
     }
-    return GateReport(documents=documents, sizes=report, lines=tuple(_lines(report, request.previous)))
+    return GateReport(documents=documents, sizes=report, lines=(*_lines(report, request.previous), *_unfixed(hits)))
 
 
-def _judge(request: GateRequest, tree: Tree, packed: Mapping[str, Squashfs], report: SizeReport) -> Iterator[Failure]:
+def _judge(
+    request: GateRequest, tree: Tree, packed: Mapping[str, Squashfs], report: SizeReport, probe: ProbesModules
+) -> Iterator[Failure]:
     rules, versions = request.rules, request.versions
     kernel = request.kernel.read_bytes()
     modules, unreadable = read_modules(tree)
     release = versions["kernel"]
     needed = [name for group in rules.needed_modules for name in group.names]
-    probe = probe_modules(request.root, release, asked_for(tree, release, needed), request.foreign)
+    probed = probe(request.root, release, asked_for(tree, release, needed), request.foreign)
     yield from check_sizes(
         report.parts, rules.root_budget_bytes, rules.stage1_budget_bytes, list(by_name(report.components).items())
     )
     yield from unreadable
-    yield from check_modules(tree, release, probe)
+    yield from check_modules(tree, release, probed)
     yield from check_symbols(modules, read_exports(kernel), reasons(rules.allowed_missing_symbols))
     yield from check_firmware(tree, modules, reasons(rules.allowed_missing_firmware))
     yield from check_kernel(tree, modules, release, read_release(kernel))
@@ -91,6 +101,25 @@ def _judge(request: GateRequest, tree: Tree, packed: Mapping[str, Squashfs], rep
     yield from check_python(tree)
     yield from check_paths(tree, reasons(rules.needed_files), reasons(rules.forbidden))
     yield from check_licences(request.records)
+
+
+def _hits(request: GateRequest, tree: Tree) -> list[Hit]:
+    if request.vulnerabilities is None:
+        return []
+    programs = {entry.path: entry.go for entry in tree.files() if entry.go is not None}
+    parts = parts_of(request.distribution, request.records.packages, programs)
+    return find_hits(parts, read_vulnerabilities(request.vulnerabilities))
+
+
+def _judge_vulnerabilities(request: GateRequest, hits: Sequence[Hit]) -> Iterator[Failure]:
+    return check_vulnerabilities(hits, reasons(request.rules.allowed_vulnerabilities), request.today)
+
+
+def _unfixed(hits: Sequence[Hit]) -> Iterator[str]:
+    names = list(dict.fromkeys(hit.identifier for hit in hits if not hit.fix and hit.severity != 0))
+    if names:
+        more = f" and {len(names) - _TOLD} more" if len(names) > _TOLD else ""
+        yield f"known vulnerabilities without a fix: {', '.join(names[:_TOLD])}{more}"
 
 
 def measure(request: GateRequest, tree: Tree, packed: Mapping[str, Squashfs], owners: Mapping[str, str]) -> SizeReport:

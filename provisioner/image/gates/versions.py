@@ -17,7 +17,7 @@ from provisioner.image.gates.modules import FOLDER
 from provisioner.image.gates.packages.installed import InstalledPackage
 from provisioner.image.gates.read.kernel_module import KernelModule
 from provisioner.image.gates.read.tree import Tree
-from provisioner.image.gates.rules import Reasoned
+from provisioner.image.tables import Group
 
 GATE: Final = "versions"
 _DRIVER: Final = r"\d{3}\.\d{1,3}(?:\.\d{1,3})?"
@@ -143,7 +143,7 @@ def check_driver(told: Iterable[Told], manifest: Mapping[str, str]) -> Iterator[
         )
 
 
-def check_agreement(manifest: Mapping[str, str], groups: Iterable[Reasoned]) -> Iterator[Failure]:
+def check_agreement(manifest: Mapping[str, str], groups: Iterable[Group]) -> Iterator[Failure]:
     """Versions of the manifest that the recipe says must be equal, as far as the image has them."""
     for group in groups:
         told = {name: manifest[name] for name in group.names if name in manifest}

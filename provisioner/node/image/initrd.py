@@ -16,18 +16,18 @@ def before_layers(stage1_bytes: int, manifest: bytes, signature: bytes) -> bytes
     return b"".join(
         (
             padding,
-            _head(1, "staged", 0o040700, 0),
-            _head(2, "staged/manifest", 0o100600, len(manifest)),
+            _head("staged", 0o040700, 0),
+            _head("staged/manifest", 0o100600, len(manifest)),
             _padded(manifest),
-            _head(3, "staged/manifest.sig", 0o100600, len(signature)),
+            _head("staged/manifest.sig", 0o100600, len(signature)),
             _padded(signature),
         )
     )
 
 
-def before_layer(number: int, name: str, size_bytes: int) -> bytes:
-    """What stands before a layer's own bytes. `number`: from 0, the same for no other."""
-    return _head(5 + number, f"staged/{name}", 0o100600, size_bytes)
+def before_layer(name: str, size_bytes: int) -> bytes:
+    """What stands before a layer's own bytes."""
+    return _head(f"staged/{name}", 0o100600, size_bytes)
 
 
 def after_layer(size_bytes: int) -> bytes:
@@ -38,13 +38,14 @@ def after_layer(size_bytes: int) -> bytes:
 def after_layers(request_key: str) -> bytes:
     """The end. `request_key`: as `boot_facts.request_key`."""
     key = request_key.encode() + b"\n"
-    return _head(4, "staged/request-key", 0o100600, len(key)) + _padded(key) + _head(0, "TRAILER!!!", 0, 0)
+    return _head("staged/request-key", 0o100600, len(key)) + _padded(key) + _head("TRAILER!!!", 0, 0)
 
 
-def _head(inode: int, name: str, mode: int, size: int) -> bytes:
+def _head(name: str, mode: int, size: int) -> bytes:
     encoded = name.encode() + b"\0"
     links = 2 if mode & 0o040000 else 1
-    fields = (inode, mode, 0, 0, links, 0, size, 0, 0, 0, 0, len(encoded), 0)
+    # Numbers of inodes tell hard links apart, of which there are none.
+    fields = (0, mode, 0, 0, links, 0, size, 0, 0, 0, 0, len(encoded), 0)
     return _padded(b"070701" + b"".join(b"%08X" % value for value in fields) + encoded)
 
 

@@ -172,8 +172,8 @@ def fetch_initrd(
     with path.open("r+b" if path.exists() else "w+b") as target:
         sources.fetch_file(contents.stage1, target, check)
         target.write(initrd.before_layers(contents.stage1.size_bytes, *signed))
-        for number, layer in enumerate(contents.layers):
-            target.write(initrd.before_layer(number, layer.file_name, layer.size_bytes))
+        for layer in contents.layers:
+            target.write(initrd.before_layer(layer.file_name, layer.size_bytes))
             sources.obtain_layer(layer, target, check)
             target.write(initrd.after_layer(layer.size_bytes))
         target.write(initrd.after_layers(request_key))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import gzip
 import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from provisioner.image.gates.failure import Failure
 from provisioner.image.gates.read.tree import Tree, read_tree
+from provisioner.image.recipe import GateRules
 
 EPOCH = 1767225600
 """2026-01-01."""
@@ -17,32 +17,23 @@ RELEASE = "6.12.0-test"
 X86_64, ARM64, RISCV = 62, 183, 243
 
 
-@dataclass(frozen=True)
-class FakeGroup:
-    """Names and why, as a recipe has them."""
-
-    why: str
-    names: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class FakeRules:
-    """A recipe's `gates` that demands nothing and allows nothing."""
-
-    root_budget_bytes: int = 1_000_000
-    stage1_budget_bytes: int = 100_000
-    needed_modules: tuple[FakeGroup, ...] = ()
-    needed_files: tuple[FakeGroup, ...] = ()
-    forbidden: tuple[FakeGroup, ...] = ()
-    allowed_setuid: tuple[FakeGroup, ...] = ()
-    allowed_missing_libraries: tuple[FakeGroup, ...] = ()
-    agree: tuple[FakeGroup, ...] = ()
-    allowed_world_writable: tuple[FakeGroup, ...] = ()
-    allowed_missing_firmware: tuple[FakeGroup, ...] = ()
-    allowed_missing_symbols: tuple[FakeGroup, ...] = ()
-    allowed_public_keys: tuple[FakeGroup, ...] = ()
-    allowed_leftovers: tuple[FakeGroup, ...] = ()
-    allowed_vulnerabilities: tuple[FakeGroup, ...] = ()
+RULES = GateRules(
+    root_budget_bytes=1_000_000,
+    stage1_budget_bytes=100_000,
+    needed_modules=(),
+    needed_files=(),
+    forbidden=(),
+    allowed_setuid=(),
+    allowed_missing_libraries=(),
+    agree=(),
+    allowed_world_writable=(),
+    allowed_missing_firmware=(),
+    allowed_missing_symbols=(),
+    allowed_public_keys=(),
+    allowed_leftovers=(),
+    allowed_vulnerabilities=(),
+)
+"""A recipe's `gates` that demands nothing and allows nothing."""
 
 
 def tree_of(

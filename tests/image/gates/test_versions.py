@@ -7,7 +7,8 @@ import pytest
 from provisioner.image.gates.modules import FOLDER, read_modules
 from provisioner.image.gates.packages.installed import InstalledPackage
 from provisioner.image.gates.versions import Told, check_agreement, check_driver, check_kernel, driver_versions
-from tests.image.gates.samples import RELEASE, FakeGroup, elf, module, told, tree_of
+from provisioner.image.tables import Group
+from tests.image.gates.samples import RELEASE, elf, module, told, tree_of
 
 DRIVER = "550.163.01"
 BELOW = f"{FOLDER}{RELEASE}"
@@ -142,7 +143,7 @@ def test_a_module_or_folder_of_another_kernel_fails(tmp_path: Path) -> None:
 
 
 def test_versions_that_the_recipe_ties_together_must_be_equal() -> None:
-    groups = [FakeGroup("one driver", ("driver", "fabricmanager"))]
+    groups = [Group("one driver", ("driver", "fabricmanager"))]
     assert told(check_agreement({"driver": "1", "fabricmanager": "1", "other": "2"}, groups)) == []
     assert told(check_agreement({"driver": "1"}, groups)) == []
     assert told(check_agreement({"driver": "1", "fabricmanager": "2"}, groups)) == [

@@ -39,7 +39,6 @@ class SizeReport:
     parts: Mapping[str, int]
     components: tuple[ComponentSize, ...]
     modules: Mapping[str, int]
-    unfixed: tuple[str, ...] = ()
 
     @property
     def root_bytes(self) -> int:
@@ -74,7 +73,6 @@ def decode_sizes(data: bytes) -> SizeReport:
         if loaded.pop("format") != _FORMAT:
             raise ValueError("it is of another format")
         loaded["components"] = tuple(ComponentSize(**each) for each in loaded["components"])
-        loaded["unfixed"] = tuple(loaded["unfixed"])
         report = SizeReport(**loaded)
         _must_be_sizes(report)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
@@ -88,7 +86,7 @@ def _must_be_sizes(report: SizeReport) -> None:
     if not all(type(size) is int and size >= 0 for size in sizes):
         raise ValueError("a size is no whole number")
     texts = [text for each in report.components for text in (each.layer, each.name, each.version, each.purpose)]
-    texts += [*report.parts, *report.modules, *report.unfixed, report.recipe, report.distribution, report.architecture]
+    texts += [*report.parts, *report.modules, report.recipe, report.distribution, report.architecture]
     if not all(isinstance(text, str) for text in texts):
         raise ValueError("a name is no text")
 
