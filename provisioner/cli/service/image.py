@@ -65,7 +65,7 @@ def image() -> None:
     help="What is kept between builds.",
 )
 @click.option("--force", is_flag=True, help="Build all of it again, with the packages of today.")
-@click.option("--plan", is_flag=True, help="Show the commands that install packages and compile the GPU driver, and build nothing.")
+@click.option("--plan", is_flag=True, help="Show what installs packages and compiles the driver, and build nothing.")
 def build(
     recipe_folder: Path,
     distribution: str | None,
