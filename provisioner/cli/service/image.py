@@ -77,9 +77,7 @@ image.add_command(diff)
     help="OCI archive of the pause image, pinned; without it, the small one that is compiled here.",
 )
 @click.option("--force", is_flag=True, help="Build all of it again, with the packages of today.")
-@click.option(
-    "--plan", is_flag=True, help="Show the commands that would be run, the driver's among them; build nothing."
-)
+@click.option("--plan", is_flag=True, help="Show what installs packages and compiles the driver, and build nothing.")
 def build(
     recipe_folder: Path,
     distribution: str | None,
