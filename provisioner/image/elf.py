@@ -42,7 +42,7 @@ def read_linkage(content: bytes) -> Linkage:
         raise Refused("not a 64-bit little-endian ELF file", hint="check the package that it comes from")
     try:
         return _read_linkage(content)
-    except (struct.error, ValueError, StopIteration) as error:
+    except (struct.error, ValueError, StopIteration, OverflowError) as error:
         raise Refused(
             f"an ELF file that names what it does not hold: {error}", hint="check the package that it comes from"
         ) from error

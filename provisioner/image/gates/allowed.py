@@ -6,6 +6,13 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
+from provisioner.image.tables import Group
+
+
+def reasons(groups: Iterable[Group]) -> dict[str, str]:
+    """Name → why, of all groups of a recipe."""
+    return {name: group.why for group in groups for name in group.names}
+
 
 def reason_for(name: str, allowed: Mapping[str, str]) -> str | None:
     """Why `name` may be; None if no pattern matches it."""

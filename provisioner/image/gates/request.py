@@ -12,7 +12,7 @@ from provisioner.image.finished.manifest import File
 from provisioner.image.foreign import Foreign
 from provisioner.image.gates.documents.sizes import SizeReport
 from provisioner.image.gates.packages.records import Records
-from provisioner.image.recipe import GateRules
+from provisioner.image.gates.recipe import GateRules
 
 
 @dataclass(frozen=True, kw_only=True)

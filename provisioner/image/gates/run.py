@@ -9,6 +9,7 @@ from typing import Final
 import provisioner
 from provisioner.api.errors import Refused
 from provisioner.image.foreign import Foreign
+from provisioner.image.gates.allowed import reasons
 from provisioner.image.gates.documents.licences import licence_archive
 from provisioner.image.gates.documents.sbom import Contents, render_sbom
 from provisioner.image.gates.documents.sizes import (
@@ -41,7 +42,6 @@ from provisioner.image.gates.read.kernel_image import read_exports, read_release
 from provisioner.image.gates.read.squashfs import Squashfs, read_squashfs
 from provisioner.image.gates.read.tree import Tree, read_tree
 from provisioner.image.gates.request import GateReport, GateRequest
-from provisioner.image.gates.rules import reasons
 from provisioner.image.gates.secrets import check_secrets
 from provisioner.image.gates.sizes import check_sizes, megabytes
 from provisioner.image.gates.versions import check_agreement, check_driver, check_kernel, driver_versions

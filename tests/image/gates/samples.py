@@ -9,7 +9,7 @@ from pathlib import Path
 
 from provisioner.image.gates.failure import Failure
 from provisioner.image.gates.read.tree import Tree, read_tree
-from provisioner.image.recipe import GateRules
+from provisioner.image.gates.recipe import GateRules
 
 EPOCH = 1767225600
 """2026-01-01."""

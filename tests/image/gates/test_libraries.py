@@ -3,7 +3,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
+from provisioner.api.errors import Refused
+from provisioner.image.elf import read_linkage
 from provisioner.image.gates.libraries import check_libraries
 from tests.image.gates.samples import ARM64, RISCV, elf, told, tree_of
 
@@ -104,3 +108,14 @@ def test_a_damaged_program_is_told_and_does_not_end_the_build_by_itself(tmp_path
     ((path, observed),) = told(check_libraries(tree, "x86_64", {}))
     assert path == "/usr/bin/tool"
     assert "ELF" in observed
+
+
+@given(st.integers(0, 600), st.integers(0, 255))
+@example(39, 255)
+def test_a_program_with_a_wrong_byte_is_read_or_refused(at: int, value: int) -> None:
+    content = bytearray(elf(("libone.so.1",), interpreter=LOADER, runpath="/opt/own"))
+    content[at % len(content)] = value
+    try:
+        read_linkage(bytes(content))
+    except Refused as error:
+        assert error.hint  # noqa: PT017 - either is right; no other exception is

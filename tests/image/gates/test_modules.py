@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from provisioner.api.errors import Refused
@@ -144,6 +144,8 @@ def test_another_kernel_or_a_damaged_one_tells_nothing(content: bytes) -> None:
 
 
 @given(st.integers(0, 800), st.integers(0, 255))
+@example(47, 255)
+@example(40, 255)
 def test_a_damaged_module_is_read_or_refused(at: int, value: int) -> None:
     content = bytearray(module(version="1", imports={"a": 1, "b": 2}, exports=("c",), firmware=("f",)))
     content[at % len(content)] = value

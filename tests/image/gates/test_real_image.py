@@ -15,6 +15,7 @@ from provisioner.image.base import Base
 from provisioner.image.build import Built, Request
 from provisioner.image.finished import store
 from provisioner.image.foreign import find_foreign
+from provisioner.image.gates.allowed import reasons
 from provisioner.image.gates.documents.described import describe_image
 from provisioner.image.gates.documents.sizes import SizeReport, decode_sizes
 from provisioner.image.gates.libraries import check_libraries
@@ -29,7 +30,6 @@ from provisioner.image.gates.modules import (
 from provisioner.image.gates.privileges import check_privileges
 from provisioner.image.gates.read.kernel_image import read_exports, read_release
 from provisioner.image.gates.read.tree import Tree, read_tree
-from provisioner.image.gates.rules import reasons
 from provisioner.image.inputs import base_fingerprint
 from tests.image.gates.samples import told
 from tests.image.gates.test_documents import must_be_spdx

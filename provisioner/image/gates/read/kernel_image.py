@@ -33,7 +33,9 @@ def read_exports(kernel: bytes) -> dict[str, int | None] | None:
     try:
         payload = _payload(kernel)
         return _exports(_sections(payload)) if payload is not None else None
-    except (struct.error, ValueError, IndexError, lzma.LZMAError, zlib.error, EOFError, subprocess.CalledProcessError):
+    except (struct.error, ValueError, IndexError, OverflowError, EOFError):
+        return None
+    except (lzma.LZMAError, zlib.error, subprocess.CalledProcessError):
         return None
 
 

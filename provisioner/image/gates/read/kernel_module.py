@@ -54,7 +54,7 @@ def read_module(content: bytes) -> KernelModule:
         imports.update(_versions(sections.get("__versions", b"")))
         exports = frozenset(_strings(sections.get("__ksymtab_strings", b"")))
         return KernelModule(_info(sections.get(".modinfo", b"")), imports, exports)
-    except (struct.error, ValueError, IndexError, MemoryError) as error:
+    except (struct.error, ValueError, IndexError, OverflowError) as error:
         raise Refused(f"an ELF file that names what it does not hold: {error}", hint=_HINT) from error
 
 

@@ -70,6 +70,7 @@ def read_squashfs(file: Path) -> Squashfs:
         IndexError,
         KeyError,
         ValueError,
+        OverflowError,
         zlib.error,
         lzma.LZMAError,
         subprocess.CalledProcessError,
