@@ -177,6 +177,26 @@ def test_a_source_that_drips_each_layer_is_slow_over_all_of_them(stage1: Stage1,
     assert last.source == "boot host", "the cache was left before that"
 
 
+def after_seconds(seconds: float, then: Behaviour) -> Behaviour:
+    """Nothing until then."""
+
+    def answer(connection: socket.socket, request: Request) -> None:
+        if not request.stopped.wait(seconds):
+            then(connection, request)
+
+    return answer
+
+
+def test_a_source_is_not_called_slow_for_the_time_of_the_one_before(stage1: Stage1, image: SignedImage) -> None:
+    behaviours = honest_sources(image)
+    behaviours["cache", image.file("base")] = after_seconds(2.9, sends(b""))
+    behaviours["boot host", image.file("base")] = after_seconds(1.5, honest(BASE))
+    with serving(behaviours) as mirrors:
+        assert stage1.boot(mirrors, image, attempts=1) == LAYERS, stage1.said
+    (message,) = mirrors.messages
+    assert f"{mirrors.url}/cache/images" in message
+
+
 def test_memory_must_have_room_for_the_sum_of_all_layers(stage1: Stage1, stage1_key: SecretKey) -> None:
     """None of them alone is too large."""
     available = memory_bytes("", "MemAvailable")
