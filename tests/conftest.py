@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 HERE: Final = Path(__file__).parent
 REAL_PARTS: Final = frozenset({"binaries", "tools", "programs", "network", "namespace"})
 """Fixtures that start real programs, or need root."""
-REAL_HELPERS: Final = frozenset({"need_root", "lab_tools", "installed", "namespaces", "fake_server", "ipmi_sim", "real_registry"})
+REAL_HELPERS: Final = frozenset(
+    {"need_root", "lab_tools", "installed", "namespaces", "fake_server", "ipmi_sim", "real_registry"}
+)
 """Functions that do; a module that has one is about real parts as a whole."""
 BOOT_A_RACK: Final = frozenset({"journey"})
 """The folder whose real part is a rack of machines; nothing takes longer."""
