@@ -245,7 +245,10 @@ def kill_midway(
     bench: Bench, rack: Rack, before: int, kill: Callable[[], None], of: Machine | None = None, images: int = 1
 ) -> None:
     """Once half of what is to be sent was."""
+    deadline = time.monotonic() + 120
     while rack.bytes_from(of or bench.one) - before < bench.size * images // 2:
+        if time.monotonic() > deadline:
+            return
         time.sleep(0.02)
     kill()
 

@@ -96,6 +96,7 @@ def rack_cache(
     own = ("--address", machine.address, "--state", str(folder), "--tools-root", str(tools.root))
     words = [sys.executable, "-m", "provisioner.cli", "cache", *own, *named, "--image-slots", "10000"]
     with _running(machine, words, folder.with_suffix(".log")) as process:
+        _wait_for_health(machine)
         yield process
 
 
@@ -149,18 +150,28 @@ def wait_for_port(machine: Machine, process: subprocess.Popen[bytes], port: int 
         time.sleep(0.05)
 
 
+def _wait_for_health(machine: Machine) -> None:
+    """nginx that only tests its configuration listens for a moment, too."""
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            read_health(machine)
+            return
+        except subprocess.CalledProcessError as error:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{machine.name} does not answer") from error
+            time.sleep(0.05)
+
+
 def _listening(machine: Machine) -> str:
-    said = subprocess.run(
-        machine.command("cat", "/proc/self/net/tcp"), capture_output=True, text=True, check=True
-    ).stdout
+    said = _said(machine, "cat", "/proc/self/net/tcp")
     return "\n".join(line.split()[1] + " " for line in said.splitlines() if " 0A " in line)
 
 
 def read_health(machine: Machine) -> str:
-    """What the cache says of itself."""
-    script = (
-        f"import urllib.request as u; print(u.urlopen('http://{machine.address}/healthz', timeout=10).read().decode())"
-    )
-    return subprocess.run(
-        machine.command(sys.executable, "-c", script), capture_output=True, text=True, check=True
-    ).stdout
+    """What the cache says of itself. Raises: CalledProcessError."""
+    return _said(machine, "curl", "-sSf", "--max-time", "10", f"http://{machine.address}/healthz")
+
+
+def _said(machine: Machine, *words: str) -> str:
+    return subprocess.run(machine.command(*words), capture_output=True, text=True, check=True).stdout
