@@ -69,9 +69,7 @@ image.add_command(diff)
 )
 @click.option("--vulnerabilities", type=_FILE, help="List of known vulnerabilities; one that counts fails the build.")
 @click.option("--force", is_flag=True, help="Build all of it again, with the packages of today.")
-@click.option(
-    "--plan", is_flag=True, help="Show the commands that install packages and compile the driver, and build nothing."
-)
+@click.option("--plan", is_flag=True, help="Show what installs packages and compiles the driver, and build nothing.")
 def build(
     recipe_folder: Path,
     distribution: str | None,
