@@ -45,6 +45,7 @@ def judge(request: Request, finished: Finished, foreign: Foreign, folder: Path) 
                 name.removeprefix("layer."): file for name, file in finished.files.items() if name.startswith("layer.")
             },
             kernel=finished.files["kernel"],
+            stage1=finished.files["stage1"],
             files={name: store.measure(file) for name, file in finished.files.items()},
             versions=finished.versions,
             records=finished.records,

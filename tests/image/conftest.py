@@ -24,7 +24,7 @@ from provisioner.image.plan import Choices
 from provisioner.image.recipe import Recipe, read_recipe
 from provisioner.image.root import Ingredients
 from provisioner.image.stage1 import pack_stage1
-from tests.image.samples import RECIPE
+from tests.image.samples import CPU
 from tests.image.stage1_shell import Stage1, unpack_stage1
 from tests.tools import CACHE, installed, missing, need_root
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def recipe() -> Recipe:
-    return read_recipe(RECIPE)
+    return read_recipe(CPU)
 
 
 @pytest.fixture(scope="session")

@@ -19,12 +19,12 @@ from provisioner.image.gates.recipe import GateRules
 class GateRequest:
     """A finished image, before its manifest.
 
-    `root` is the merged tree, `packed` the squashfs of each layer by its name, bottom first. `files`: digest and size
-    of each part, as the manifest names them (`kernel`, `stage1`, `layer.base`…; `root` for an image of one layer).
-    `versions` are the manifest's. `records`: packages of all layers and the kernel. `previous`: the document `sizes` of
-    the image that was built before, None if there is none. `purposes`: package that the recipe names → why.
-    `vulnerabilities`: a file of OSV records, if one is given; `today` decides which of the recipe's exceptions have
-    ended.
+    `root` is the merged tree, `packed` the squashfs of each layer by its name, bottom first. `kernel`, `stage1`: the
+    files that boot. `files`: digest and size of each part, as the manifest names them (`kernel`, `layer.base`…; `root`
+    for an image of one layer). `versions` are the manifest's. `records`: packages of all layers and the kernel.
+    `previous`: the document `sizes` of the image that was built before, None if there is none. `purposes`: package that
+    the recipe names → why. `vulnerabilities`: a file of OSV records, if one is given; `today` decides which of the
+    recipe's exceptions have ended.
     """
 
     recipe: str
@@ -34,6 +34,7 @@ class GateRequest:
     root: Path
     packed: Mapping[str, Path]
     kernel: Path
+    stage1: Path
     files: Mapping[str, File]
     versions: Mapping[str, str]
     records: Records

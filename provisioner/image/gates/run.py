@@ -40,9 +40,10 @@ from provisioner.image.gates.privileges import check_privileges
 from provisioner.image.gates.read.components import OWN, components
 from provisioner.image.gates.read.kernel_image import read_exports, read_release
 from provisioner.image.gates.read.squashfs import Squashfs, read_squashfs
+from provisioner.image.gates.read.stage1 import read_stage1
 from provisioner.image.gates.read.tree import Tree, read_tree
 from provisioner.image.gates.request import GateReport, GateRequest
-from provisioner.image.gates.secrets import check_secrets
+from provisioner.image.gates.secrets import check_secrets, check_stage1
 from provisioner.image.gates.sizes import check_sizes, megabytes
 from provisioner.image.gates.versions import check_agreement, check_driver, check_kernel, driver_versions
 from provisioner.image.gates.vulnerabilities import Hit, check_vulnerabilities, find_hits, parts_of
@@ -95,6 +96,7 @@ def _judge(
     yield from check_libraries(tree, request.architecture, reasons(rules.allowed_missing_libraries))
     yield from check_privileges(tree, reasons(rules.allowed_setuid), reasons(rules.allowed_world_writable))
     yield from check_secrets(tree, reasons(rules.allowed_public_keys))
+    yield from check_stage1(read_stage1(request.stage1))
     yield from check_leftovers(tree, reasons(rules.allowed_leftovers))
     yield from check_times(tree, request.source_date_epoch)
     yield from check_packed_times(packed, request.source_date_epoch)

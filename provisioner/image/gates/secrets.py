@@ -154,6 +154,18 @@ def check_secrets(tree: Tree, public: Mapping[str, str]) -> Iterator[Failure]:
     yield from _accounts(tree)
 
 
+def check_stage1(content: bytes) -> Iterator[Failure]:
+    """`content`: the initramfs, unpacked. All of it at once: what is looked for in programs is looked for in it."""
+    if found := find_secrets(content):
+        yield Failure(
+            GATE,
+            "stage-1",
+            ", ".join(found),
+            "nothing that is to be kept secret",
+            "take it out of the recipe's stage1 folder",
+        )
+
+
 def _accounts(tree: Tree) -> Iterator[Failure]:
     for file in ("etc/shadow", "etc/gshadow"):
         for name, password in _fields(tree.text(file)):

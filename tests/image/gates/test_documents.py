@@ -64,6 +64,7 @@ CONTENTS = Contents(
         "runc": ("layer.base",),
         "usr/bin/kubelet": ("layer.base",),
         "provisioner": ("layer.base",),
+        "recipe": ("layer.base",),
     },
     programs={"usr/bin/kubelet": KUBELET, "usr/sbin/runc": GoBuild("go1.24.4", "runc", None, ())},
     program_digests={"usr/bin/kubelet": "44" * 32, "usr/sbin/runc": "55" * 32},

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import provisioner
+from provisioner.api.errors import Refused
 from provisioner.image.finished.manifest import File
 from provisioner.image.finished.store import measure
 from provisioner.image.foreign import Foreign
@@ -54,6 +55,12 @@ def fake_probe(root: Path, release: str, names: Iterable[str], foreign: Foreign)
     return Probe(loads=(f"{FOLDER}{release}/kernel/a.ko",))
 
 
+def stage1_with(folder: Path, content: bytes) -> Path:
+    packed = subprocess.run(["zstd", "-qc"], input=content, stdout=subprocess.PIPE, check=True).stdout
+    (folder / "stage1.img").write_bytes(packed)
+    return folder / "stage1.img"
+
+
 @pytest.fixture
 def request_of_image(tmp_path: Path) -> GateRequest:
     layers = {"base": tmp_path / "base", "site": tmp_path / "site"}
@@ -75,6 +82,7 @@ def request_of_image(tmp_path: Path) -> GateRequest:
         root=root,
         packed=packed,
         kernel=tmp_path / "vmlinuz",
+        stage1=stage1_with(tmp_path, b"070701 and so on"),
         files=files | {"kernel": measure(tmp_path / "vmlinuz"), "stage1": File("22" * 32, 1000)},
         versions={"kernel": RELEASE},
         records=Records((LINUX, PACKAGE), {"aa" * 32: "GPL\n"}),
@@ -178,6 +186,14 @@ def test_all_failures_are_told_at_once_with_what_is_largest(request_of_image: Ga
 )  # fmt: skip
 def test_each_gate_is_asked(request_of_image: GateRequest, change: dict[str, object], gate: str) -> None:
     assert gate in {each.gate for each in failures(dataclasses.replace(request_of_image, **change))}  # type: ignore[arg-type]
+
+
+def test_a_secret_in_stage_1_fails_the_build(request_of_image: GateRequest, tmp_path: Path) -> None:
+    stage1_with(tmp_path, b"070701\0key\0untrusted comment: secret key\nRWRCSwAAAAA\n")
+    assert [(each.gate, each.object) for each in failures(request_of_image)] == [("secrets", "stage-1")]
+    request_of_image.stage1.write_bytes(b"070701")
+    with pytest.raises(Refused, match="cannot be unpacked"):
+        run_gates(request_of_image, fake_probe)
 
 
 def test_modules_that_do_not_load_fail_the_build(request_of_image: GateRequest) -> None:

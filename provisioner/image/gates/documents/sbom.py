@@ -19,6 +19,7 @@ from provisioner.api.server import Architecture
 from provisioner.image.finished.manifest import File
 from provisioner.image.gates.packages.go_binary import GoBuild, GoModule
 from provisioner.image.gates.packages.installed import InstalledPackage
+from provisioner.image.gates.read.components import OWN, RECIPE
 
 _NAMESPACE: Final = "https://provisioner.dev/spdx"
 _DEBIAN_NAME: Final[Mapping[Architecture, str]] = {"x86_64": "amd64", "arm64": "arm64"}
@@ -177,14 +178,15 @@ def _add_program(
 
 
 def _add_own(contents: Contents, elements: dict[str, dict[str, Any]], relations: set[tuple[str, str, str]]) -> None:
-    """This project's own programs, and files of the recipe."""
-    for name, parts in (("provisioner", contents.placed.get("provisioner", ())),):
+    """This project's own programs, and what the recipe brings and the build makes: units, configuration, indexes."""
+    own: dict[str, dict[str, Any]] = {
+        OWN: {"version": contents.version, "licenseDeclared": "Apache-2.0", "primaryPackagePurpose": "APPLICATION"},
+        RECIPE: {"version": None, "comment": "files of the recipe, and what the build made of others"},
+    }
+    for name, more in own.items():
         key = _identifier("own", name)
-        if parts:
-            elements[key] = _element(
-                key, name, contents.version, licenseDeclared="Apache-2.0", primaryPackagePurpose="APPLICATION"
-            )
-        for part in parts:
+        for part in contents.placed.get(name, ()):
+            elements[key] = _element(key, name, **more)
             relations.add((_part(part), "CONTAINS", key))
 
 
