@@ -96,11 +96,11 @@ def by_hash(path: str) -> str:
 def pack(tree: Path, layer_of: Callable[[str], str]) -> dict[str, bytes]:
     """A squashfs for each layer, as the builder makes them; every layer has all folders of its files."""
     parts = tree.with_name("parts")
-    for folder, _, files in os.walk(tree):
-        for file in files:
-            path = Path(folder, file).relative_to(tree)
+    for folder, folders, files in os.walk(tree):
+        for name in (*files, *(each for each in folders if Path(folder, each).is_symlink())):
+            path = Path(folder, name).relative_to(tree)
             target = parts / layer_of(str(path)) / path
-            for above in reversed(list(target.relative_to(parts).parents)[:-2]):
+            for above in reversed(list(target.relative_to(parts).parents)[:-1]):
                 if not (parts / above).exists():
                     (parts / above).mkdir(parents=True)
                     shutil.copystat(tree / Path(*above.parts[1:]), parts / above)
