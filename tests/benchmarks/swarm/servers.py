@@ -19,7 +19,7 @@ from tests.benchmarks.swarm.network import Machine
 from tests.signed_image import SignedImage
 
 STAGE1: Final = Path(__file__).parents[3] / "images/node/stage1"
-LOOK_SECONDS: Final = 0.3
+LOOK_SECONDS: Final = 0.5
 """Between two looks at what has come, in place of stage-1's own tenth of a second."""
 _SECONDS: Final = 600
 _SCRIPT: Final = """
