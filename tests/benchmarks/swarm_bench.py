@@ -110,7 +110,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         bench = prepare(options, tools, work)
         with Rack([bench.one, bench.two, bench.cache, *bench.servers]) as rack:
             measure_all(bench, rack)
-    RESULT.write_text(render(bench))
     print(RESULT.read_text())
     return 0
 
@@ -135,6 +134,7 @@ def measure_all(bench: Bench, rack: Rack) -> None:
             measure_ways(bench, rack, count)
         if repetition == 0:
             tell_stories(bench, rack, min(16, max(bench.options.servers)))
+        RESULT.write_text(render(bench, repetition + 1))
 
 
 def measure_floor(bench: Bench) -> None:
@@ -257,7 +257,7 @@ def seconds_of(booted: Sequence[Finished]) -> list[float]:
     return [each.seconds for each in booted]
 
 
-def render(bench: Bench) -> str:
+def render(bench: Bench, repetitions: int) -> str:
     """The section of RESULTS.md."""
     options, floor = bench.options, statistics.median(bench.floors)
     ideal = bench.size * 8 / (options.megabits * 1e6)
@@ -266,7 +266,7 @@ def render(bench: Bench) -> str:
         "",
         f"{bench.size / 1e6:.0f} MB in three layers; servers at {options.megabits:g} Mbit/s, the boot host at "
         f"{bench.one.megabits:g}, the rack's cache at {bench.cache.megabits:g}, shaped by tbf in network namespaces; "
-        f"{options.repetitions} repetitions, in turns. Servers are the real stage-1 up to verified layers (aria2: the "
+        f"{repetitions} repetitions, in turns. Servers are the real stage-1 up to verified layers (aria2: the "
         "same bytes as one file, hashed by pieces). One server alone, of a full cache: "
         f"{spread(bench.floors)} s; {ideal:.1f} s is the bare link. Seconds of the last finisher, its ratio to the "
         "median of one alone, and images that left the boot host; median (least to most).",

@@ -38,7 +38,6 @@ class Fetcher:
         self._kept, self._boot_hosts, self._least_rate, self._clock = kept, boot_hosts, least_rate, clock
         self._lock = threading.RLock()
         self._under_way: dict[Asked, Growing] = {}
-        self._unmixed: set[Asked] = set()
         self._room = threading.BoundedSemaphore(AT_ONCE)
         self._reserved_bytes = 0
 
@@ -95,7 +94,6 @@ class Fetcher:
                 self._kept.keep(asked, file, self._clock())
             finally:
                 self._reserve(-part.size_bytes)
-        self._unmixed.discard(asked)
         log.info("file was kept", path=asked.path, boot_hosts=part.givers)
         return None
 
@@ -122,8 +120,6 @@ class Fetcher:
         failures: list[Failure] = []
         for url in urls * _ROUNDS:
             before = part.have
-            if part.asked in self._unmixed and part.givers not in ([], [url]):
-                return Failure(502, f"{part.givers[0]} ended in the middle")
             try:
                 part.continue_from(url)
             except SourceFull:
@@ -146,8 +142,8 @@ class Fetcher:
 
     def _refuse(self, part: _Part, expected: str) -> Failure:
         if len(part.givers) > 1:
-            self._unmixed.add(part.asked)
-            return Failure(502, f"what {' and '.join(part.givers)} gave does not fit together; next time each alone")
+            # Nobody can say whose piece is false. Who ended in the middle is asked last the next time.
+            return Failure(502, f"what {' and '.join(part.givers)} gave does not fit together")
         (url,) = part.givers
         self._boot_hosts.refuse(url, part.asked, part.observed)
         log.error(

@@ -138,7 +138,7 @@ def test_a_boot_host_that_lies_is_named_and_nobody_gets_the_end_of_its_lie(
     until(lambda: [r["bootHost"] for r in cache.status()["refusals"]] == [hosts[0].url], "the status does not name it")
 
 
-def test_where_two_gave_what_does_not_fit_together_each_is_asked_alone_and_the_honest_one_is_not_named(
+def test_where_two_gave_what_does_not_fit_together_nobody_is_named_and_who_ended_midway_is_asked_last(
     cache: RunningCache, hosts: tuple[FakeBootHost, FakeBootHost]
 ) -> None:
     hosts[0].files[PATH] = bytes(2 * SLICE) + PART[2 * SLICE :]
