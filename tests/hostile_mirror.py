@@ -153,8 +153,8 @@ FALSE = b"\0" * len(ROOT)
 
 @dataclass(frozen=True)
 class Lie:
-    """What a cache answers in place of ROOT, the words in which stage-1 and the agent say so, and whether what it gave
-    is kept: then the next source is asked for the rest."""
+    """What a cache answers in place of ROOT, which is the layer driver of an image, the words in which stage-1 and the
+    agent say so, and whether what it gave is kept: then the next source is asked for the rest."""
 
     behaviour: Behaviour
     stage1: str
@@ -190,13 +190,13 @@ LIES = {
     "sends chunks without end": Lie(
         pours(CHUNKED, b"1000\r\n" + b"x" * 4096 + b"\r\n"), "more than 6000000 bytes", "more than 6000000"
     ),
-    "says a length of nothing known": Lie(sends(head(10**30) + ROOT[:99]), "root.squashfs: observed", "truncated: 99"),
+    "says a length of nothing known": Lie(sends(head(10**30) + ROOT[:99]), "layer driver: ", "truncated: 99"),
     "is cut": Lie(truncating(ROOT, BEGUN), f"truncated: {BEGUN} of", "truncated: 1500000 of", kept=True),
     "is cut within a chunk": Lie(
         sends(CHUNKED + b"f0000000\r\n" + ROOT[:BEGUN]), f"truncated: {BEGUN} of", "IncompleteRead", kept=True
     ),
     "is altered": Lie(sends(reply(FALSE)), "altered: sha256", "is altered: sha256"),
-    "is compressed": Lie(sends(_COMPRESSED), "root.squashfs: observed", "Content-Encoding 'gzip'"),
+    "is compressed": Lie(sends(_COMPRESSED), "layer driver: ", "Content-Encoding 'gzip'"),
     "is a part that nobody asked for": Lie(sends(ranged(ROOT, 1000)), "206 Partial Content", "HTTP 206"),
     "redirects for ever": Lie(redirects, "redirection", "HTTP 302"),
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,6 +16,7 @@ from typing import Final
 from provisioner.api.errors import NeedsHuman
 from provisioner.image.command import clean_environment, run
 from provisioner.image.foreign import Foreign
+from provisioner.image.gates.packages import records
 from provisioner.image.modules import KernelModules, Module, render_aliases, render_dependencies
 from provisioner.image.plan import DEBS, KEYRINGS, Choices, bootstrap_command
 from provisioner.image.recipe import Recipe
@@ -57,6 +58,11 @@ class Base:
         return self.folder / "vmlinuz"
 
     @property
+    def packages(self) -> records.Records:
+        """What the packages of root, kernel and stage-1 say of themselves: licences, and whose each file is."""
+        return records.decode((self.folder / "packages.json").read_text())
+
+    @property
     def versions(self) -> dict[str, str]:
         loaded: dict[str, str] = json.loads((self.folder / "versions.json").read_text())
         return loaded
@@ -87,7 +93,7 @@ def build_base(recipe: Recipe, choices: Choices, folder: Path, foreign: Foreign)
     shutil.copyfile(_kernel_file(kernel_tree, release.name), base.kernel)
     kernel_modules = KernelModules(release)
     _write_versions(base, release.name)
-    remove(base.root, recipe.root.remove)
+    remove(base.root, recipe.root.remove, recipe.root.kept)
     _install_modules(base, kernel_modules, recipe, foreign, environment)
     _compile_python(base.root, foreign, environment)
     _forget_build(base.root)
@@ -107,12 +113,16 @@ def _check_keyring(choices: Choices) -> None:
 
 def _unpack_beside(base: Base, choices: Choices, work: Path) -> None:
     wanted = set(choices.distribution.stage1_packages)
+    described = records.read_installed(base.root)
     for package in sorted((base.root / DEBS).glob("*.deb")):
-        target = base.stage1_packages if package.name.split("_", 1)[0] in wanted else work / "kernel-packages"
-        run(
-            ["dpkg-deb", "--extract", str(package), str(target)],
-            hint="the download is damaged; build again with --force",
-        )
+        part = "stage1" if package.name.split("_", 1)[0] in wanted else "kernel"
+        target = base.stage1_packages if part == "stage1" else work / "kernel-packages"
+        damaged = "the download is damaged; build again with --force"
+        control = run(["dpkg-deb", "--field", str(package)], hint=damaged).decode()
+        names = run(["dpkg-deb", "--vextract", str(package), str(target)], hint=damaged).decode().splitlines()
+        described = described.joined(records.describe_package(control, target, names, part))
+    # Now, because the recipe removes documentation and dpkg's lists from the root.
+    (work / "packages.json").write_text(records.encode(described))
     shutil.rmtree(base.root / DEBS)
 
 
@@ -142,18 +152,30 @@ def _write_versions(base: Base, release: str) -> None:
     (base.folder / "versions.json").write_text(json.dumps({"kernel": release, **versions}, sort_keys=True, indent=1))
 
 
-def remove(root: Path, patterns: Iterable[str]) -> None:
-    """Delete what the patterns match below `root`, folders with all that is in them."""
+def remove(root: Path, patterns: Iterable[str], kept: Iterable[str] = ()) -> None:
+    """Delete what the patterns match below `root`, folders with all that is in them, but for what `kept` matches."""
+    keep = {found for pattern in kept for found in root.glob(_below(pattern, "keeps"))}
     for pattern in patterns:
-        if pattern.startswith("/") or ".." in pattern:
-            raise NeedsHuman(
-                f"the recipe removes {pattern!r}", hint="write patterns relative to the root, without '..'"
-            )
-        for found in list(root.glob(pattern)):
-            if found.is_dir() and not found.is_symlink():
-                shutil.rmtree(found)
-            else:
-                found.unlink(missing_ok=True)
+        for found in list(root.glob(_below(pattern, "removes"))):
+            _delete(found, keep)
+
+
+def _below(pattern: str, does: str) -> str:
+    if pattern.startswith("/") or ".." in pattern:
+        raise NeedsHuman(f"the recipe {does} {pattern!r}", hint="write patterns relative to the root, without '..'")
+    return pattern
+
+
+def _delete(path: Path, keep: Collection[Path]) -> None:
+    if path in keep or any(parent in keep for parent in path.parents):
+        return
+    if not path.is_dir() or path.is_symlink():
+        path.unlink(missing_ok=True)
+    elif any(path in kept.parents for kept in keep):
+        for inner in list(path.iterdir()):
+            _delete(inner, keep)
+    else:
+        shutil.rmtree(path)
 
 
 def _install_modules(

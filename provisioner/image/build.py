@@ -22,65 +22,54 @@ from provisioner.api.server import Architecture
 from provisioner.api.values import Sha256Digest
 from provisioner.image.base import Base, build_base
 from provisioner.image.command import must_be_root, require
+from provisioner.image.driver.build import DriverTree, build_driver
+from provisioner.image.driver.fingerprint import driver_fingerprint
 from provisioner.image.elf import read_architecture
 from provisioner.image.finished import store
 from provisioner.image.finished.check import check_image
-from provisioner.image.finished.manifest import Layer, Manifest, digest_of
-from provisioner.image.finished.sign import SecretKey
+from provisioner.image.finished.manifest import File, Layer, Manifest, digest_of
 from provisioner.image.foreign import Foreign, find_foreign
 from provisioner.image.inputs import base_fingerprint, image_fingerprint
+from provisioner.image.judge import Finished, joined, judge, remember
 from provisioner.image.layers import (
     MERGED,
     LayerTree,
     PackedLayer,
     begin_merge,
+    copy_over,
     expand,
     forget_old,
     lay_over,
     pack,
 )
-from provisioner.image.plan import Choices
-from provisioner.image.recipe import Recipe
-from provisioner.image.root import Ingredients, assemble_kubelet, assemble_site, compile_agents
+from provisioner.image.request import Phases, Report, Request, made
+from provisioner.image.root import assemble_kubelet, assemble_site, compile_agents
 from provisioner.image.stage1 import pack_stage1
 
-Report = Callable[[str, str, float], None]
-"""Called when a phase has ended: its name, what came of it, and its seconds."""
-PHASES = ("base", "trees", "layers", "stage-1", "manifest")
-"""The phases in their order."""
+__all__ = ["PHASES", "Built", "Report", "Request", "build_image"]
+
+PHASES = ("base", "driver", "trees", "layers", "stage-1", "gates", "manifest")
+"""The phases in their order; the driver's is left out where the recipe has none."""
 
 _KEPT_BASES = 4
 
 
 @dataclass(frozen=True)
 class Built:
-    """An image in the store. `reused`: it had been built from the same inputs before."""
+    """An image in the store. `reused`: it had been built from the same inputs before. `lines`: what else to tell."""
 
     folder: Path
     digest: Sha256Digest
     manifest: Manifest
     reused: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """One build."""
-
-    recipe: Recipe
-    choices: Choices
-    ingredients: Ingredients
-    key: SecretKey
-    output: Path
-    cache: Path
-    force: bool = False
-    interpreter: Path | None = None
-    """The qemu-user by which programs of another architecture are run, if not the one that is found here."""
+    lines: tuple[str, ...] = ()
 
 
 def build_image(request: Request, report: Report, clock: Callable[[], float] = time.monotonic) -> Built:
     """Build the image, or find it built already.
 
-    Raises: NeedsHuman naming what is missing (a program, an archive, a file) and the remedy.
+    Raises: NeedsHuman naming what is missing (a program, an archive, a file) and the remedy; GatesFailed with all that
+    is wrong with what was built.
     """
     for what, file in (("kubelet", request.ingredients.kubelet), ("join CA", request.ingredients.join_ca)):
         if not file.is_file():
@@ -90,35 +79,43 @@ def build_image(request: Request, report: Report, clock: Callable[[], float] = t
     _refuse_secret(request.ingredients.join_ca)
     _refuse_foreign(request.ingredients.kubelet, request.choices.architecture)
     base_key = base_fingerprint(request.recipe, request.choices)
-    image_key = image_fingerprint(request.recipe, request.choices, request.ingredients, request.key.public, base_key)
-    record = request.cache / "built" / image_key
+    record = request.cache / "built" / image_fingerprint(request, base_key)
     if not request.force and (found := _find_built(record, request)):
         return found
     must_be_root()
     require("mmdebstrap", "mksquashfs", "dpkg-deb", "zstd", "chroot")
     os.umask(0o022)  # folders of the image can be read by all, whoever builds it
-    phases = _Phases(report, clock)
+    phases = Phases(report, clock)
     foreign = find_foreign(request.choices.architecture, interpreter=request.interpreter)
     base = _base(request, base_key, foreign, phases)
-    with tempfile.TemporaryDirectory(prefix="image-", dir=_made(request.cache / "work")) as name:
+    driver = _driver(request, base, base_key, foreign, phases)
+    with tempfile.TemporaryDirectory(prefix="image-", dir=made(request.cache / "work")) as name:
         work = Path(name)
-        trees = _trees(request, base, work, foreign)
+        trees = _trees(request, base, driver, work, foreign)
         phases.end("trees", ", ".join(tree.name for tree in trees) + f": {_tree_bytes(work / MERGED) / 1e6:.0f} MB")
-        layers = _layers(request, trees, work)
+        if request.recipe.squashfs_merge:
+            trees = [LayerTree(MERGED, work / MERGED)]
+        layers = [pack(request.recipe, tree, request.cache / "layers", force=request.force) for tree in trees]
         phases.end("layers", describe_layers(layers))
-        files = {f"layer.{layer.name}": layer.file for layer in layers} | {"kernel": base.kernel}
-        files["stage1"] = work / "stage1.img"
+        files = {f"layer.{layer.name}": layer.file for layer in layers}
+        files |= {"kernel": base.kernel, "stage1": work / "stage1.img"}
         files["stage1"].write_bytes(pack_stage1(request.recipe, base, request.key.public, foreign))
         phases.end("stage-1", f"{_megabytes(files['stage1'])}, kernel {_megabytes(base.kernel)}")
-        manifest = _manifest(request, base, files, foreign)
-        text = manifest.encode()
+        versions = base.versions | {"kubelet": kubelet_version(request.ingredients.kubelet, foreign)}
+        versions |= driver.versions if driver is not None else {}
+        records = joined([base.packages, *([driver.records] if driver is not None else [])])
+        finished = Finished(trees=tuple(trees), merged=work / MERGED, files=files, versions=versions, records=records)
+        documents, judged = judge(request, finished, foreign, work / "documents")
+        phases.end("gates", f"passed; documents: {', '.join(judged.documents)}")
+        text = _manifest(request, files | documents, versions).encode()
         digest = digest_of(text)
-        folder = store.put_image(request.output, text, request.key.sign(text), files)
+        folder = store.put_image(request.output, text, request.key.sign(text), files | documents)
+        remember(request, documents)
         phases.end("manifest", f"signed with key {request.key.number.hex()}")
     forget_old(request.cache / "layers")
-    _made(record.parent)
+    made(record.parent)
     record.write_text(store.folder_name(digest) + "\n")
-    return Built(folder, digest, manifest, reused=False)
+    return Built(folder, digest, store.read_manifest(folder), reused=False, lines=judged.lines)
 
 
 def _find_built(record: Path, request: Request) -> Built | None:
@@ -130,10 +127,10 @@ def _find_built(record: Path, request: Request) -> Built | None:
     return Built(folder, checked.digest, checked.manifest, reused=True)
 
 
-def _base(request: Request, key: str, foreign: Foreign, phases: _Phases) -> Base:
+def _base(request: Request, key: str, foreign: Foreign, phases: Phases) -> Base:
     folder = request.cache / "base" / key
     # Two builds at once (a demo and a test) need one base; the second waits for the first.
-    with _locked(_made(folder.parent) / f".{key}.lock"):
+    with _locked(made(folder.parent) / f".{key}.lock"):
         if request.force:
             shutil.rmtree(folder, ignore_errors=True)
         if folder.is_dir():
@@ -160,7 +157,22 @@ def _forget_old(bases: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _trees(request: Request, base: Base, work: Path, foreign: Foreign) -> list[LayerTree]:
+def _driver(request: Request, base: Base, base_key: str, foreign: Foreign, phases: Phases) -> DriverTree | None:
+    if request.recipe.driver is None:
+        return None
+    key = request.module_key
+    name = driver_fingerprint(request.recipe, request.choices, base_key, key.certificate if key is not None else None)
+    folder = made(request.cache / "driver") / name
+    reused = folder.is_dir() and not request.force
+    driver = build_driver(
+        request.recipe, base, request.choices, foreign, key, folder, request.cache, force=request.force
+    )
+    said = f"{driver.versions.get('driver', 'of no version')}, modules signed by {driver.versions['driver-signer']:.16}"
+    phases.end("driver", f"reused: {said}" if reused else said)
+    return driver
+
+
+def _trees(request: Request, base: Base, driver: DriverTree | None, work: Path, foreign: Foreign) -> list[LayerTree]:
     """The layers before they are packed, the bottom first; `work / MERGED` has them over one another."""
     recipe, merged = request.recipe, work / MERGED
     trees = [LayerTree("base", base.root, expand(base.root, recipe.root.build_only))]
@@ -170,6 +182,9 @@ def _trees(request: Request, base: Base, work: Path, foreign: Foreign) -> list[L
         lay_over(tree, merged)
         trees.append(tree)
 
+    if driver is not None:
+        copy_over(driver.root, made(work / "driver"))  # what is kept is not changed
+        add(LayerTree("driver", work / "driver"))
     kubelet, site = LayerTree("kubelet", work / "kubelet"), LayerTree("site", work / "site")
     assemble_kubelet(request.ingredients.kubelet, kubelet.root)
     add(kubelet)
@@ -179,33 +194,27 @@ def _trees(request: Request, base: Base, work: Path, foreign: Foreign) -> list[L
     return trees
 
 
-def _layers(request: Request, trees: list[LayerTree], work: Path) -> list[PackedLayer]:
-    if request.recipe.squashfs_merge:
-        trees = [LayerTree(MERGED, work / MERGED)]
-    return [pack(request.recipe, tree, request.cache / "layers", force=request.force) for tree in trees]
-
-
 def describe_layers(layers: Iterable[PackedLayer]) -> str:
     """`base 61.2 MB (kept), kubelet 18.0 MB, site 1.1 MB`."""
     return ", ".join(f"{each.name} {_megabytes(each.file)}{' (kept)' * each.reused}" for each in layers)
 
 
-def _manifest(request: Request, base: Base, files: Mapping[str, Path], foreign: Foreign) -> Manifest:
+def _manifest(request: Request, files: Mapping[str, Path], versions: Mapping[str, str]) -> Manifest:
     measured = {name: store.measure(file) for name, file in files.items()}
+
+    def of(kind: str) -> dict[str, File]:
+        return {name.removeprefix(kind): file for name, file in measured.items() if name.startswith(kind)}
+
     return Manifest(
         recipe=request.recipe.name,
         distribution=request.choices.distribution.identifier,
         architecture=request.choices.architecture,
         kernel=measured["kernel"],
         stage1=measured["stage1"],
-        layers=tuple(
-            Layer(name.removeprefix("layer."), file) for name, file in measured.items() if name.startswith("layer.")
-        ),
-        documents={
-            name.removeprefix("document."): file for name, file in measured.items() if name.startswith("document.")
-        },
+        layers=tuple(Layer(name, file) for name, file in of("layer.").items()),
+        documents=of("document."),
         kernel_arguments=request.recipe.kernel_arguments,
-        versions=base.versions | {"kubelet": kubelet_version(request.ingredients.kubelet, foreign)},
+        versions=versions,
     )
 
 
@@ -240,23 +249,6 @@ def _refuse_secret(join_ca: Path) -> None:
             f"join CA {join_ca} is not a file of certificates alone",
             hint="give the CA's certificate; its key never goes into an image",
         )
-
-
-class _Phases:
-    """Seconds between the ends of phases."""
-
-    def __init__(self, report: Report, clock: Callable[[], float]) -> None:
-        self._report, self._clock, self._last = report, clock, clock()
-
-    def end(self, name: str, outcome: str) -> None:
-        now = self._clock()
-        self._report(name, outcome, now - self._last)
-        self._last = now
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 def _megabytes(file: Path) -> str:

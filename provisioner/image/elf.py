@@ -1,4 +1,4 @@
-"""The two things that stage-1's build must know of a program: its loader and the libraries it is linked with.
+"""What a build must know of a program: for which machine it is, its loader, and the libraries it is linked with.
 
 Read from the file itself, so that a program of another architecture can be looked at too, and none has to run.
 Source: System V ABI, chapters 4 and 5 (program header, dynamic section).
@@ -15,15 +15,20 @@ from provisioner.api.server import Architecture
 
 _MACHINES: Final[dict[int, Architecture]] = {62: "x86_64", 183: "arm64"}
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
-_DT_NEEDED, _DT_STRTAB = 1, 5
+_DT_NEEDED, _DT_STRTAB, _DT_RPATH, _DT_RUNPATH = 1, 5, 15, 29
+_ENTRY_BYTES: Final = 56
 
 
 @dataclass(frozen=True)
 class Linkage:
-    """`interpreter` is the absolute path of the loader, None for a library; `needed` are sonames."""
+    """`interpreter` is the absolute path of the loader, None for a library; `needed` are sonames.
+
+    `search` are the folders that the file itself names (DT_RUNPATH, without one DT_RPATH), `$ORIGIN` as it stands.
+    """
 
     interpreter: str | None
     needed: tuple[str, ...]
+    search: tuple[str, ...] = ()
 
 
 def read_architecture(head: bytes) -> Architecture | None:
@@ -32,10 +37,21 @@ def read_architecture(head: bytes) -> Architecture | None:
 
 
 def read_linkage(content: bytes) -> Linkage:
-    """Raises: Refused if `content` is not a 64-bit little-endian ELF file."""
+    """Raises: Refused if `content` is not a 64-bit little-endian ELF file, or one that contradicts itself."""
     if content[:6] != b"\x7fELF\x02\x01":
         raise Refused("not a 64-bit little-endian ELF file", hint="check the package that it comes from")
+    try:
+        return _read_linkage(content)
+    except (struct.error, ValueError, StopIteration) as error:
+        raise Refused(
+            f"an ELF file that names what it does not hold: {error}", hint="check the package that it comes from"
+        ) from error
+
+
+def _read_linkage(content: bytes) -> Linkage:
     offset, size, count = *struct.unpack_from("<Q", content, 32), *struct.unpack_from("<HH", content, 54)
+    if count and size < _ENTRY_BYTES:
+        raise ValueError(f"program headers of {size} bytes")
     segments = [struct.unpack_from("<IIQQQQQQ", content, offset + index * size) for index in range(count)]
     interpreter, dynamic = None, b""
     for type_, _, at, _, _, length, _, _ in segments:
@@ -52,9 +68,11 @@ def read_linkage(content: bytes) -> Linkage:
         for type_, _, at, virtual, _, length, _, _ in segments
         if type_ == _PT_LOAD and virtual <= addresses[0] < virtual + length
     )
-    needed = tuple(
-        content[strings + value : content.index(b"\0", strings + value)].decode()
-        for tag, value in entries
-        if tag == _DT_NEEDED
-    )
-    return Linkage(interpreter, needed)
+
+    def named(wanted: int) -> tuple[str, ...]:
+        starts = [strings + value for tag, value in entries if tag == wanted]
+        return tuple(content[start : content.index(b"\0", start)].decode() for start in starts)
+
+    search = named(_DT_RUNPATH) or named(_DT_RPATH)
+    folders = tuple(folder for value in search for folder in value.split(":") if folder)
+    return Linkage(interpreter, named(_DT_NEEDED), folders)

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from provisioner.image.finished.sign import PublicKey
 from provisioner.image.plan import Choices
 from provisioner.image.recipe import Recipe
-from provisioner.image.root import Ingredients, agent_files
+from provisioner.image.root import agent_files
 
-_BASE_CODE = ("base.py", "command.py", "foreign.py", "modules.py", "plan.py", "recipe.py")
+if TYPE_CHECKING:
+    from provisioner.image.request import Request
+
+_BASE_CODE = (
+    "base.py",
+    "command.py",
+    "foreign.py",
+    "gates/packages/installed.py",
+    "gates/packages/records.py",
+    "modules.py",
+    "plan.py",
+    "recipe.py",
+    "tables.py",
+)
 _HERE = Path(__file__).parent
 
 
@@ -52,6 +66,7 @@ def base_fingerprint(recipe: Recipe, choices: Choices) -> str:
         ("choices", choices),
         ("packages", root.packages),
         ("remove", root.remove),
+        ("kept", root.kept),
         ("modules", root.modules),
         ("stage1 modules", recipe.stage1_modules),
         ("epoch", recipe.source_date_epoch),
@@ -61,14 +76,18 @@ def base_fingerprint(recipe: Recipe, choices: Choices) -> str:
     return fingerprint.hexdigest()
 
 
-def image_fingerprint(recipe: Recipe, choices: Choices, ingredients: Ingredients, key: PublicKey, base: str) -> str:
-    """Inputs of the image: the base, recipe and trees, agent, kubelet, join CA, key, and the code of the builder."""
-    fingerprint = Fingerprint("image")
+def image_fingerprint(request: Request, base: str) -> str:
+    """Inputs of the image: the base, recipe and trees, agent, kubelet, join CA, keys, and the code of the builder."""
+    fingerprint, recipe, ingredients = Fingerprint("image"), request.recipe, request.ingredients
     fingerprint.add("base", base.encode())
-    fingerprint.add("architecture", choices.architecture.encode())
-    fingerprint.add("key", key.encode().encode())
+    fingerprint.add("architecture", request.choices.architecture.encode())
+    fingerprint.add("key", request.key.public.encode().encode())
+    fingerprint.add("module key", request.module_key.certificate if request.module_key is not None else b"")
     fingerprint.add_file("kubelet", ingredients.kubelet)
     fingerprint.add_file("join CA", ingredients.join_ca)
+    if request.vulnerabilities is not None:
+        fingerprint.add_file("vulnerabilities", request.vulnerabilities)
+    fingerprint.add("recipe", repr(dataclasses.replace(recipe, folders=())).encode())
     for folder in recipe.folders:
         fingerprint.add_files(folder, folder.rglob("*"))
     agents = agent_files(ingredients.agent, recipe.root.agents)

@@ -54,7 +54,7 @@ def expand(root: Path, patterns: Iterable[str]) -> tuple[Path, ...]:
 def begin_merge(lowest: LayerTree, target: Path) -> None:
     """Fill `target`, which must not exist, with a copy of the lowest layer."""
     target.mkdir()
-    _copy_over(lowest.root, target)
+    copy_over(lowest.root, target)
     for path in lowest.left_out:
         found = target / path
         if found.is_dir() and not found.is_symlink():
@@ -66,10 +66,11 @@ def begin_merge(lowest: LayerTree, target: Path) -> None:
 def lay_over(tree: LayerTree, merged: Path) -> None:
     """Copy a layer over the merged ones beneath it, once its folders were made like theirs. Raises: as that."""
     take_over_folders(tree, merged)
-    _copy_over(tree.root, merged)
+    copy_over(tree.root, merged)
 
 
-def _copy_over(source: Path, target: Path) -> None:
+def copy_over(source: Path, target: Path) -> None:
+    """Copy what is in the folder `source` into the folder `target`; of one name, that of `source` stays."""
     run(
         ["cp", "--archive", "--reflink=auto", "--remove-destination", f"{source}/.", str(target)],
         hint="check the free space of the cache's disk",

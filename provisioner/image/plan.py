@@ -51,6 +51,7 @@ def bootstrap_command(recipe: Recipe, choices: Choices, target: Path) -> list[st
         '--aptopt=Acquire::Languages "none"',
         '--aptopt=APT::Install-Recommends "false"',
         "--dpkgopt=path-exclude=/usr/share/doc/*",
+        "--dpkgopt=path-include=/usr/share/doc/*/copyright",  # licences: base.py collects them, the recipe removes them
         "--dpkgopt=path-exclude=/usr/share/man/*",
         "--dpkgopt=path-exclude=/usr/share/locale/*",
         f"--include={','.join(packages)}",

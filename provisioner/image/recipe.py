@@ -1,12 +1,11 @@
-"""Recipes are data: `images/<name>/recipe.toml`; beside it `tree/`, which goes into the root, and `stage1/`.
+"""Recipes are data: `images/<name>/recipe.toml`; beside it `tree/`, which goes into the root, `stage1/`, and `driver/`.
 
 A recipe that `extends` another folder adds to what is there: to each list, to each table, and its files to the trees.
+What is installed, kept or taken out stands with its purpose or reason, which `image diff` and the docs can show.
 """
 
 from __future__ import annotations
 
-import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,11 @@ from typing import Any, get_args
 
 from provisioner.api.errors import NeedsHuman, NotFound
 from provisioner.api.server import Architecture
+from provisioner.image.driver.recipe import DriverRecipe as DriverRecipe
+from provisioner.image.driver.recipe import parse_driver
+from provisioner.image.tables import Group as Group
+from provisioner.image.tables import Table, names_of
+from provisioner.image.tables import read_data as read_data
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,44 +37,148 @@ class Distribution:
     architectures: Mapping[str, str]
     kernel: Mapping[str, str]
     kernel_packages: tuple[str, ...]
-    packages: tuple[str, ...]
-    stage1_packages: tuple[str, ...]
+    install: tuple[Group, ...]
+    stage1_install: tuple[Group, ...]
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        return names_of(self.install)
+
+    @property
+    def stage1_packages(self) -> tuple[str, ...]:
+        return names_of(self.stage1_install)
+
+
+@dataclass(frozen=True)
+class Enabled:
+    """Units that start with `target`."""
+
+    purpose: str
+    target: str
+    units: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RootRecipe:
-    """The system: what is installed, what is taken out again, and what starts.
+    """The system: what is installed, what is taken out again, and what starts. Names and patterns, with the reasons.
 
-    `agents` are the packages of Python below `provisioner/` that run in it, such as `network/agent`.
+    `keep` wins over `drop`, so that a recipe can keep what the one that it extends takes out.
     """
 
-    packages: tuple[str, ...]
-    remove: tuple[str, ...]
-    build_only: tuple[str, ...]
-    modules: tuple[str, ...]
-    agents: tuple[str, ...]
-    enable: Mapping[str, tuple[str, ...]]
-    mask: tuple[str, ...]
+    install: tuple[Group, ...]
+    drop: tuple[Group, ...]
+    keep: tuple[Group, ...]
+    build_only_paths: tuple[Group, ...]
+    kernel_modules: tuple[Group, ...]
+    agent_packages: tuple[Group, ...]
+    enabled: tuple[Enabled, ...]
+    masked: tuple[Group, ...]
     default_target: str
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        return names_of(self.install)
+
+    @property
+    def remove(self) -> tuple[str, ...]:
+        """Patterns of paths below the root; a folder goes with all that is in it."""
+        return names_of(self.drop)
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """Patterns of paths that stay, whatever `remove` matches."""
+        return names_of(self.keep)
+
+    @property
+    def build_only(self) -> tuple[str, ...]:
+        """Patterns of paths that stay in the base for checks of the build, and are left out of the root."""
+        return names_of(self.build_only_paths)
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Patterns of names of kernel modules; what they depend on comes with them."""
+        return names_of(self.kernel_modules)
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """Packages of Python below `provisioner/` that run in the root, such as `network/agent`."""
+        return names_of(self.agent_packages)
+
+    @property
+    def enable(self) -> Mapping[str, tuple[str, ...]]:
+        """Units by the target that starts them."""
+        targets = dict.fromkeys(each.target for each in self.enabled)
+        return {
+            target: tuple(unit for each in self.enabled if each.target == target for unit in each.units)
+            for target in targets
+        }
+
+    @property
+    def mask(self) -> tuple[str, ...]:
+        return names_of(self.masked)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateRules:
+    """What the build holds the finished image to. Paths are patterns below the root, as `Path.glob` takes them.
+
+    `root_budget_bytes` is of all layers together, `stage1_budget_bytes` of stage-1, both compressed. `agree`: versions
+    of the manifest that must be equal, as far as the image has them.
+    """
+
+    root_budget_bytes: int
+    stage1_budget_bytes: int
+    needed_modules: tuple[Group, ...]
+    """Names of modules that `modprobe --dry-run` must resolve in the merged root, or that the kernel has built in."""
+    needed_files: tuple[Group, ...]
+    """Patterns of paths of which at least one must match."""
+    forbidden: tuple[Group, ...]
+    """Patterns of paths of which none may match."""
+    allowed_setuid: tuple[Group, ...]
+    """Patterns of paths that may be set-uid or set-gid; any other is a failure."""
+    allowed_missing_libraries: tuple[Group, ...]
+    """Sonames, or `path: soname`, that a program or library may need though no layer has them."""
+    agree: tuple[Group, ...]
+    allowed_world_writable: tuple[Group, ...]
+    allowed_missing_firmware: tuple[Group, ...]
+    """Patterns of files below usr/lib/firmware that a module names and the image lacks."""
+    allowed_missing_symbols: tuple[Group, ...]
+    allowed_public_keys: tuple[Group, ...]
+    """Patterns of paths of files that look like a secret, and are public."""
+    allowed_leftovers: tuple[Group, ...]
+    """Patterns of paths of caches, logs and the like that must stay."""
+    allowed_vulnerabilities: tuple[Group, ...]
+    """Identifiers that are accepted; the reason begins with the day until which: `until 2027-01-31: `."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """One kind of image. `folders`: where it is made of, what is extended first."""
+    """One kind of image. `folders`: what it is made of, what is extended first. `driver`: None without a GPU driver."""
 
     folders: tuple[Path, ...]
     name: str
     description: str
     default_distribution: str
     source_date_epoch: int
-    kernel_arguments: tuple[str, ...]
+    arguments: tuple[Group, ...]
     distributions: Mapping[str, Distribution]
     root: RootRecipe
-    stage1_modules: tuple[str, ...]
+    driver: DriverRecipe | None
+    gates: GateRules
+    stage1: tuple[Group, ...]
     squashfs_level: int
     squashfs_block_bytes: int
-    squashfs_merge: bool = False
-    """Whether all layers are packed into one: a change of one is then fetched with all others."""
+    squashfs_merge: bool
+    """Whether all layers are packed into one squashfs after all."""
+
+    @property
+    def kernel_arguments(self) -> tuple[str, ...]:
+        return names_of(self.arguments)
+
+    @property
+    def stage1_modules(self) -> tuple[str, ...]:
+        """Patterns of names of the kernel modules that stage-1 has."""
+        return names_of(self.stage1)
 
     @property
     def trees(self) -> tuple[Path, ...]:
@@ -81,6 +189,11 @@ class Recipe:
     def stage1_trees(self) -> tuple[Path, ...]:
         """What goes into stage-1, alike."""
         return tuple(folder / "stage1" for folder in self.folders if (folder / "stage1").is_dir())
+
+    @property
+    def driver_trees(self) -> tuple[Path, ...]:
+        """What goes into the driver's layer beside the driver, alike."""
+        return tuple(folder / "driver" for folder in self.folders if (folder / "driver").is_dir())
 
     def distribution(self, name: str | None, architecture: Architecture) -> Distribution:
         """The distribution of that name (the recipe's default if None). Raises: NotFound if the recipe lacks it."""
@@ -104,87 +217,66 @@ def read_recipe(folder: Path) -> Recipe:
     return parse_recipe(*read_data(folder))
 
 
-def read_data(folder: Path) -> tuple[tuple[Path, ...], dict[str, Any]]:
-    """The parsed TOML of a recipe with what it extends, and the folders that it came from, the extended ones first.
-
-    Raises: NotFound without a file; NeedsHuman if one is not TOML, or extends itself.
-    """
-    folders: list[Path] = []
-    data: dict[str, Any] = {}
-    following: Path | None = folder
-    while following is not None:
-        if following in folders:
-            raise NeedsHuman(f"recipe {folder} extends itself", hint="correct `extends`")
-        folders.insert(0, following)
-        own = _read_toml(following)
-        extended = own.pop("extends", None)
-        data = _merged(own, data)
-        following = None
-        if extended is not None:
-            if not isinstance(extended, str):
-                raise NeedsHuman(f"{folders[0]}: extends is {extended!r}", hint="make it a folder, such as ../node")
-            following = Path(os.path.normpath(folders[0] / extended))
-    return tuple(folders), data
-
-
-def _read_toml(folder: Path) -> dict[str, Any]:
-    file = folder / "recipe.toml"
-    try:
-        return tomllib.loads(file.read_text())
-    except FileNotFoundError as error:
-        raise NotFound(
-            f"no recipe in {folder}: {file} does not exist", hint="name a folder such as images/gpu-node"
-        ) from error
-    except tomllib.TOMLDecodeError as error:
-        raise NeedsHuman(f"recipe {file} is not TOML: {error}", hint="correct the file") from error
-
-
-def _merged(extended: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Tables key by key, lists one behind the other; of anything else, or of two types, the own one."""
-    merged = {**extended, **own}
-    for key in extended.keys() & own.keys():
-        first, second = extended[key], own[key]
-        if isinstance(first, dict) and isinstance(second, dict):
-            merged[key] = _merged(first, second)
-        elif isinstance(first, list) and isinstance(second, list):
-            merged[key] = [*first, *second]
-    return merged
-
-
 def parse_recipe(folders: tuple[Path, ...], data: Mapping[str, Any]) -> Recipe:
     """A recipe from its parsed TOML. Raises: NeedsHuman naming a key that is missing, unknown or of another type."""
-    top = _Table(data, str(folders[-1] / "recipe.toml"))
-    root, stage1, squashfs = top.table("root"), top.table("stage1"), top.table("squashfs")
-    distributions = top.table("distribution")
+    top = Table(data, str(folders[-1] / "recipe.toml"))
+    stage1, squashfs, distributions = top.table("stage1"), top.table("squashfs"), top.table("distribution")
     recipe = Recipe(
         folders=folders,
         name=top.text("name"),
         description=top.text("description"),
         default_distribution=top.text("default-distribution"),
         source_date_epoch=top.number("source-date-epoch"),
-        kernel_arguments=top.texts("kernel-arguments"),
+        arguments=top.groups("kernel-arguments", "reason", "arguments"),
         distributions={name: _distribution(name, distributions.table(name)) for name in distributions.data},
-        root=RootRecipe(
-            packages=root.texts("packages"),
-            remove=root.texts("remove"),
-            build_only=root.texts("build-only"),
-            modules=root.texts("modules"),
-            agents=root.texts("agents"),
-            enable=root.lists("enable"),
-            mask=root.texts("mask"),
-            default_target=root.text("default-target"),
-        ),
-        stage1_modules=stage1.texts("modules"),
+        root=_root(top.table("root")),
+        driver=parse_driver(top.table("driver")) if "driver" in data else None,
+        gates=_gates(top.table("gates")),
+        stage1=stage1.groups("modules", "purpose", "names"),
         squashfs_level=squashfs.number("level"),
         squashfs_block_bytes=squashfs.number("block-bytes"),
         squashfs_merge=squashfs.flag("merge"),
     )
-    for table in (top, root, stage1, squashfs):
-        table.must_be_read()
+    top.must_be_read()
     return recipe
 
 
-def _distribution(name: str, table: _Table) -> Distribution:
+def _root(table: Table) -> RootRecipe:
+    return RootRecipe(
+        install=table.groups("install", "purpose", "packages"),
+        drop=table.groups("drop", "reason", "paths"),
+        keep=table.groups("keep", "reason", "paths"),
+        build_only_paths=table.groups("build-only", "reason", "paths"),
+        kernel_modules=table.groups("modules", "purpose", "names"),
+        agent_packages=table.groups("agents", "purpose", "names"),
+        enabled=tuple(
+            Enabled(each.reason("purpose"), each.text("target"), each.texts("units")) for each in table.tables("enable")
+        ),
+        masked=table.groups("mask", "reason", "units"),
+        default_target=table.text("default-target"),
+    )
+
+
+def _gates(table: Table) -> GateRules:
+    return GateRules(
+        root_budget_bytes=table.number("root-budget-bytes"),
+        stage1_budget_bytes=table.number("stage1-budget-bytes"),
+        needed_modules=table.groups("needed-modules", "purpose", "names"),
+        needed_files=table.groups("needed-files", "purpose", "paths"),
+        forbidden=table.groups("forbid", "reason", "paths"),
+        allowed_setuid=table.groups("allow-setuid", "reason", "paths"),
+        allowed_missing_libraries=table.groups("allow-missing-libraries", "reason", "sonames"),
+        agree=table.groups("agree", "reason", "versions"),
+        allowed_world_writable=table.groups("allow-world-writable", "reason", "paths"),
+        allowed_missing_firmware=table.groups("allow-missing-firmware", "reason", "files"),
+        allowed_missing_symbols=table.groups("allow-missing-symbols", "reason", "symbols"),
+        allowed_public_keys=table.groups("allow-public-keys", "reason", "paths"),
+        allowed_leftovers=table.groups("allow-leftovers", "reason", "paths"),
+        allowed_vulnerabilities=table.groups("allow-vulnerabilities", "reason", "identifiers"),
+    )
+
+
+def _distribution(name: str, table: Table) -> Distribution:
     distribution = Distribution(
         name=name,
         identifier=table.text("identifier"),
@@ -195,63 +287,10 @@ def _distribution(name: str, table: _Table) -> Distribution:
         architectures=table.strings("architectures"),
         kernel=table.strings("kernel"),
         kernel_packages=table.texts("kernel-packages"),
-        packages=table.texts("packages"),
-        stage1_packages=table.texts("stage1-packages"),
+        install=table.groups("install", "purpose", "packages"),
+        stage1_install=table.groups("stage1-install", "purpose", "packages"),
     )
     unknown = set(distribution.architectures) - set(get_args(Architecture))
     if unknown:
         raise NeedsHuman(f"{table.path}: architecture {unknown} is unknown", hint=f"use {get_args(Architecture)}")
-    table.must_be_read()
     return distribution
-
-
-class _Table:
-    """One TOML table: typed reads, and the names of what nobody read (a misspelt key would do nothing in silence)."""
-
-    def __init__(self, data: Mapping[str, Any], path: str) -> None:
-        self.data = data
-        self.path = path
-        self._read: set[str] = set()
-
-    def _take(self, key: str, type_: type, words: str) -> Any:
-        self._read.add(key)
-        value = self.data.get(key)
-        if not isinstance(value, type_) or isinstance(value, bool):
-            raise NeedsHuman(f"{self.path}: {key} is {value!r}", hint=f"make it {words}")
-        return value
-
-    def text(self, key: str) -> str:
-        return str(self._take(key, str, "a string"))
-
-    def number(self, key: str) -> int:
-        return int(self._take(key, int, "a whole number"))
-
-    def flag(self, key: str) -> bool:
-        """False if it is absent."""
-        self._read.add(key)
-        value = self.data.get(key, False)
-        if not isinstance(value, bool):
-            raise NeedsHuman(f"{self.path}: {key} is {value!r}", hint="make it true or false")
-        return value
-
-    def texts(self, key: str) -> tuple[str, ...]:
-        values = self._take(key, list, "a list of strings")
-        if not all(isinstance(value, str) for value in values):
-            raise NeedsHuman(f"{self.path}: {key} is {values!r}", hint="make it a list of strings")
-        return tuple(values)
-
-    def table(self, key: str) -> _Table:
-        return _Table(self._take(key, dict, "a table"), f"{self.path}: {key}")
-
-    def strings(self, key: str) -> dict[str, str]:
-        inner = self.table(key)
-        return {name: inner.text(name) for name in inner.data}
-
-    def lists(self, key: str) -> dict[str, tuple[str, ...]]:
-        inner = self.table(key)
-        return {name: inner.texts(name) for name in inner.data}
-
-    def must_be_read(self) -> None:
-        unknown = sorted(set(self.data) - self._read)
-        if unknown:
-            raise NeedsHuman(f"{self.path}: unknown key {', '.join(unknown)}", hint="remove or correct it")

@@ -8,6 +8,7 @@ boots it.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from provisioner.lab.control_plane.plane import render_kubeconfig
 from provisioner.lab.demo.state import ADDRESS, DemoState
 from provisioner.lab.network import LabNetwork
 from provisioner.lab.tools import Tools
+from provisioner.node.image.manifest import ImageContents, ImageFile, read_manifest
 
 NODE: Final = "floor"
 MAC: Final = "52:54:00:f1:00:01"
@@ -31,11 +33,11 @@ set -f
 . /lib/stage1/say.sh
 . /lib/stage1/arguments.sh
 . /lib/stage1/network.sh
-. /lib/stage1/image.sh
+. /lib/stage1/manifest.sh
+. /lib/stage1/layers.sh
 . /lib/stage1/handover.sh
-squashfs=/floor/root.squashfs
-manifest=/floor/manifest
-read_arguments && bring_up_network && mount_root && hand_over || exit 1
+manifest=/staged/manifest
+read_arguments && bring_up_network && read_manifest && fetch_root staged && mount_root && hand_over || exit 1
 cp -r /floor/kubelet /run/provisioner/kubelet
 cp /floor/provisioner-join.service /sysroot/etc/systemd/system/provisioner-join.service
 """
@@ -59,7 +61,7 @@ class Floor:
 
     def prepare(self) -> None:
         """Certificates, the changed stage-1 with the root in it, and a tap."""
-        work = self._work
+        work, contents = self._work, self._contents
         work.mkdir(exist_ok=True)
         control_plane = self.state.directory / "control-plane"
         authority = Authority.create(control_plane / "pki", "ca")
@@ -78,13 +80,13 @@ class Floor:
         changes = cpio.archive(
             [
                 cpio.file("lib/stage1/attempt", _ATTEMPT.encode(), 0o755),
-                cpio.file("floor/root.squashfs", (self.folder / "root.squashfs").read_bytes()),
-                cpio.file("floor/manifest", (self.folder / "manifest").read_bytes()),
+                *(cpio.file(f"staged/{part.file_name}", self._file(part).read_bytes()) for part in contents.layers),
+                cpio.file("staged/manifest", (self.folder / "manifest").read_bytes()),
                 cpio.file("floor/provisioner-join.service", _NO_JOIN.encode()),
                 *(cpio.file(f"floor/kubelet/{name}", content, 0o600) for name, content in kubelet.items()),
             ]
         )
-        stage1 = (self.folder / "stage1.img").read_bytes()
+        stage1 = self._file(contents.stage1).read_bytes()
         # The kernel wants each archive to begin at a multiple of four bytes.
         (work / "stage1-floor.img").write_bytes(stage1 + b"\0" * (-len(stage1) % 4) + changes)
         LabNetwork(self.state.name).create(taps=(TAP,))
@@ -104,17 +106,30 @@ class Floor:
         processor = ["-accel", "kvm", "-cpu", "host"]
         if self.accelerator == "tcg":
             processor = ["-accel", "tcg,thread=multi,tb-size=256", "-cpu", "qemu64,-cx16"]
+        kernel = self._file(self._contents.kernel)
         command = [
             *("qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none", "-machine", "q35"),
             *(*processor, "-smp", "2", "-m", f"{self.memory_mib}M"),
             *("-uuid", "f1000000-0000-4000-8000-000000000001", "-device", "virtio-rng-pci"),
-            *("-kernel", str(self.folder / "vmlinuz"), "-initrd", str(self._work / "stage1-floor.img")),
+            *("-kernel", str(kernel), "-initrd", str(self._work / "stage1-floor.img")),
             *("-append", " ".join(arguments), "-serial", f"file:{self._work / 'console.log'}"),
             *("-netdev", f"tap,id=net0,ifname={TAP},script=no,downscript=no"),
             *("-device", f"virtio-net-pci,netdev=net0,mac={MAC}"),
         ]
-        argv = self.tools.command(command, binds=[self.folder, self._work])
+        argv = self.tools.command(command, binds=[kernel.parent, self._work])
         return subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "--", *argv], stdin=subprocess.DEVNULL)
+
+    def root_bytes(self) -> int:
+        """Of all layers."""
+        return sum(layer.size_bytes for layer in self._contents.layers)
+
+    @property
+    def _contents(self) -> ImageContents:
+        digest = self.folder.name.replace("-", ":", 1)
+        return read_manifest((self.folder / "manifest").read_bytes(), digest, os.uname().machine)
+
+    def _file(self, part: ImageFile) -> Path:
+        return self.folder.parent / part.path
 
     @property
     def _work(self) -> Path:

@@ -14,13 +14,18 @@ from cryptography.x509.oid import NameOID
 
 import provisioner
 from provisioner.api.errors import NeedsHuman
+from provisioner.image.base import Base
 from provisioner.image.build import Built, Request, build_image
 from provisioner.image.finished.sign import SecretKey
+from provisioner.image.foreign import find_foreign
+from provisioner.image.inputs import base_fingerprint
 from provisioner.image.mirror import choose_archives, read_sources
 from provisioner.image.plan import Choices
 from provisioner.image.recipe import Recipe, read_recipe
 from provisioner.image.root import Ingredients
+from provisioner.image.stage1 import pack_stage1
 from tests.image.samples import RECIPE
+from tests.image.stage1_shell import Stage1, unpack_stage1
 from tests.tools import CACHE, installed, missing, need_root
 
 if TYPE_CHECKING:
@@ -86,3 +91,28 @@ def request_of_tests(
 def built(request_of_tests: Request) -> Built:
     """The image; 1 to 2 minutes the first time on a machine, less when only code has changed."""
     return build_image(request_of_tests, lambda phase, outcome, seconds: print(phase, outcome, f"{seconds:.1f} s"))
+
+
+@pytest.fixture(scope="session")
+def stage1_key() -> SecretKey:
+    """That the stage-1 in `stage1` asks for."""
+    return SecretKey.generate(lambda size: b"m" * size)
+
+
+@pytest.fixture(scope="session")
+def stage1(
+    request: pytest.FixtureRequest,
+    request_of_tests: Request,
+    recipe: Recipe,
+    stage1_key: SecretKey,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Stage1:
+    """The recipe's stage-1 in a chroot."""
+    need_root("enter a chroot")
+    folder = request_of_tests.cache / "base" / base_fingerprint(recipe, request_of_tests.choices)
+    if not folder.is_dir():
+        request.getfixturevalue("built")
+    work = tmp_path_factory.mktemp("stage1")
+    packed = pack_stage1(recipe, Base(folder), stage1_key.public, find_foreign("x86_64"))
+    (work / "stage1.img").write_bytes(packed)
+    return Stage1(unpack_stage1(work / "stage1.img", work / "tree"), windows=4)

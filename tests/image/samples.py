@@ -8,9 +8,11 @@ from provisioner.image.finished.manifest import File, Layer, Manifest
 
 IMAGES = Path(__file__).parents[2] / "images"
 RECIPE = IMAGES / "gpu-node"
+CPU = IMAGES / "cpu-node"
 DPU = IMAGES / "dpu"
 NODE = IMAGES / "node"
-"""What both extend."""
+"""What all extend."""
+VARIANTS = ("cpu-node", "dpu", "gpu-hgx", "gpu-hgx-b200", "gpu-mnnvl", "gpu-node")
 
 MANIFEST = Manifest(
     recipe="gpu-node",

@@ -36,6 +36,7 @@ def test_a_dpu_has_what_all_nodes_have_and_its_own_drivers_and_agent() -> None:
     assert dpu.stage1_trees == gpu_node.stage1_trees == (NODE / "stage1",)
     assert set(dpu.root.packages) - set(gpu_node.root.packages) == {"mstflint"}
     assert {"rdma-core", "nvme-cli"} <= set(gpu_node.root.packages) - set(dpu.root.packages)
+    assert dpu.driver is None
     assert {"mlx5_core", "mlxbf_gige", "vrf", "vxlan"} <= set(dpu.root.modules)
     assert {"mlx5_core", "mlxbf_gige", "mlxbf_tmfifo"} <= set(dpu.stage1_modules)
     assert "mlxbf_gige" not in gpu_node.root.modules

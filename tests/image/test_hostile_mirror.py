@@ -8,19 +8,11 @@ import socket
 
 import pytest
 
-from provisioner.image.base import Base
-from provisioner.image.build import Request as BuildRequest
-from provisioner.image.finished.manifest import File
 from provisioner.image.finished.sign import SecretKey
-from provisioner.image.foreign import find_foreign
-from provisioner.image.inputs import base_fingerprint
-from provisioner.image.recipe import Recipe
-from provisioner.image.stage1 import pack_stage1
 from tests.hostile_mirror import (
     BEGUN,
     FALSE,
     FALSE_PARTS,
-    LEAST_RATE,
     LIES,
     ROOT,
     Behaviour,
@@ -35,49 +27,31 @@ from tests.hostile_mirror import (
     serving,
     truncating,
 )
-from tests.image.stage1_shell import SignedImage, Stage1, sign_image, unpack_stage1
-from tests.tools import need_root
+from tests.image.stage1_shell import Stage1, honest_sources
+from tests.signed_image import SignedImage, layered_image
+
+BASE = hashlib.shake_256(b"base").digest(400_000)
+SITE = hashlib.shake_256(b"site").digest(50_000)
 
 
 @pytest.fixture(scope="module")
-def key() -> SecretKey:
-    return SecretKey.generate(lambda size: b"m" * size)
-
-
-@pytest.fixture(scope="module")
-def image(key: SecretKey) -> SignedImage:
-    return sign_image(ROOT, File(hashlib.sha256(ROOT).hexdigest(), len(ROOT)), os.uname().release, key)
-
-
-@pytest.fixture(scope="module")
-def stage1(
-    request: pytest.FixtureRequest,
-    request_of_tests: BuildRequest,
-    recipe: Recipe,
-    key: SecretKey,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Stage1:
-    need_root("enter a chroot")
-    folder = request_of_tests.cache / "base" / base_fingerprint(recipe, request_of_tests.choices)
-    if not folder.is_dir():
-        request.getfixturevalue("built")
-    work = tmp_path_factory.mktemp("stage1")
-    (work / "stage1.img").write_bytes(pack_stage1(recipe, Base(folder), key.public, find_foreign("x86_64")))
-    return Stage1(unpack_stage1(work / "stage1.img", work / "tree"), windows=4)
+def image(stage1_key: SecretKey) -> SignedImage:
+    """What goes wrong here goes wrong with the driver, which is neither the first layer nor the last."""
+    return layered_image({"base": BASE, "driver": ROOT, "site": SITE}, key=stage1_key, release=os.uname().release)
 
 
 @pytest.mark.parametrize("name", LIES)
-def test_whatever_the_cache_gives_for_the_root_the_boot_host_gives_it(
+def test_whatever_the_cache_gives_for_a_layer_the_boot_host_gives_it(
     stage1: Stage1, image: SignedImage, name: str
 ) -> None:
     lie = LIES[name]
-    behaviours = image.served("cache") | image.served("boot host")
-    behaviours["cache", "root.squashfs"] = lie.behaviour
+    behaviours = honest_sources(image)
+    behaviours["cache", image.file("driver")] = lie.behaviour
     with serving(behaviours) as mirrors:
-        assert stage1.boot(mirrors, image, attempts=3, least_rate=LEAST_RATE) == ROOT, stage1.said
+        assert stage1.boot(mirrors, image, attempts=3) == image.layers, stage1.said
     assert any(lie.stage1 in message for message in mirrors.messages), mirrors.messages
     if lie.kept:
-        assert mirrors.asked("boot host", "root.squashfs")[0] >= BEGUN, "what came is not fetched again"
+        assert mirrors.asked("boot host", image.file("driver"))[0] >= BEGUN, "what came is not fetched again"
 
 
 OTHER_KEY = SecretKey.generate(lambda size: b"o" * size)
@@ -94,15 +68,15 @@ def test_whatever_the_cache_gives_for_a_manifest_the_boot_host_gives_the_image(
     stage1: Stage1, image: SignedImage, name: str
 ) -> None:
     file, behaviour, told = SMALL_LIES[name]
-    behaviours = image.served("cache") | image.served("boot host") | {("cache", file): behaviour}
+    behaviours = honest_sources(image) | {("cache", file): behaviour}
     with serving(behaviours) as mirrors:
-        assert stage1.boot(mirrors, image, attempts=3, least_rate=LEAST_RATE) == ROOT, stage1.said
+        assert stage1.boot(mirrors, image, attempts=3) == image.layers, stage1.said
     assert any(told in message for message in mirrors.messages), mirrors.messages
 
 
 def test_an_honest_cache_gives_all_and_the_boot_host_is_not_asked(stage1: Stage1, image: SignedImage) -> None:
-    with serving(image.served("cache") | image.served("boot host")) as mirrors:
-        assert stage1.boot(mirrors, image, attempts=1, least_rate=LEAST_RATE) == ROOT, stage1.said
+    with serving(honest_sources(image)) as mirrors:
+        assert stage1.boot(mirrors, image, attempts=1) == image.layers, stage1.said
     assert {request.source for request in mirrors.requests} == {"cache"}
     assert mirrors.messages == []
 
@@ -112,11 +86,11 @@ def without_ranges(body: bytes) -> Behaviour:
 
 
 def test_a_source_without_ranges_gives_the_whole_after_another_was_cut(stage1: Stage1, image: SignedImage) -> None:
-    behaviours = image.served("cache") | image.served("boot host")
-    behaviours["cache", "root.squashfs"] = truncating(ROOT, BEGUN)
-    behaviours["boot host", "root.squashfs"] = without_ranges(ROOT)
+    behaviours = honest_sources(image)
+    behaviours["cache", image.file("driver")] = truncating(ROOT, BEGUN)
+    behaviours["boot host", image.file("driver")] = without_ranges(ROOT)
     with serving(behaviours) as mirrors:
-        assert stage1.boot(mirrors, image, attempts=1, least_rate=LEAST_RATE) == ROOT, stage1.said
+        assert stage1.boot(mirrors, image, attempts=1) == image.layers, stage1.said
     assert len(mirrors.messages) == 1
 
 
@@ -124,18 +98,18 @@ def test_a_source_without_ranges_gives_the_whole_after_another_was_cut(stage1: S
 def test_a_false_beginning_is_thrown_away_with_the_right_end_behind_it(
     stage1: Stage1, image: SignedImage, begins: str
 ) -> None:
-    behaviours = image.served("cache") | image.served("boot host")
+    behaviours = honest_sources(image)
     begun = head(len(ROOT)) + FALSE[:BEGUN]
-    behaviours["cache", "root.squashfs"] = sends(begun) if begins == "falsely" else drips(begun)
+    behaviours["cache", image.file("driver")] = sends(begun) if begins == "falsely" else drips(begun)
     with serving(behaviours) as mirrors:
-        assert stage1.boot(mirrors, image, attempts=1, least_rate=LEAST_RATE) == ROOT, stage1.said
-    first, second = mirrors.asked("boot host", "root.squashfs")
+        assert stage1.boot(mirrors, image, attempts=1) == image.layers, stage1.said
+    first, second = mirrors.asked("boot host", image.file("driver"))
     assert first >= BEGUN
     assert second == 0
 
 
 @pytest.mark.parametrize("liar", FALSE_PARTS)
-def test_an_answer_to_a_range_that_is_none_of_it_does_not_get_into_the_root(
+def test_an_answer_to_a_range_that_is_none_of_it_does_not_get_into_the_layer(
     stage1: Stage1, image: SignedImage, liar: str
 ) -> None:
     """Here the boot host is cut at first, and the cache after it lies; stage-1 asks both once more."""
@@ -145,12 +119,12 @@ def test_an_answer_to_a_range_that_is_none_of_it_does_not_get_into_the_root(
         cut_once.append(request)
         (truncating(ROOT, BEGUN) if len(cut_once) == 1 else honest(ROOT))(connection, request)
 
-    behaviours = image.served("cache") | image.served("boot host")
-    behaviours["cache", "root.squashfs"] = cut_first
-    behaviours["boot host", "root.squashfs"] = FALSE_PARTS[liar]
+    behaviours = honest_sources(image)
+    behaviours["cache", image.file("driver")] = cut_first
+    behaviours["boot host", image.file("driver")] = FALSE_PARTS[liar]
     with serving(behaviours) as mirrors:
-        assert stage1.boot(mirrors, image, attempts=3, least_rate=LEAST_RATE) == ROOT, stage1.said
-    assert mirrors.asked("boot host", "root.squashfs")[0] == BEGUN
+        assert stage1.boot(mirrors, image, attempts=3) == image.layers, stage1.said
+    assert mirrors.asked("boot host", image.file("driver"))[0] == BEGUN
     assert len(mirrors.messages) == 2, mirrors.messages
 
 
@@ -163,11 +137,11 @@ def test_where_every_source_is_slow_each_gives_a_part_in_turn(stage1: Stage1, im
         if len(answer) > 2_500_000:
             request.stopped.wait()
 
-    behaviours = image.served("cache") | image.served("boot host")
-    behaviours["cache", "root.squashfs"] = behaviours["boot host", "root.squashfs"] = slowly
+    behaviours = honest_sources(image)
+    behaviours["cache", image.file("driver")] = behaviours["boot host", image.file("driver")] = slowly
     with serving(behaviours) as mirrors:
-        assert stage1.boot(mirrors, image, attempts=4, least_rate=LEAST_RATE) == ROOT, stage1.said
-    starts = sorted(mirrors.asked("cache", "root.squashfs") + mirrors.asked("boot host", "root.squashfs"))
+        assert stage1.boot(mirrors, image, attempts=4) == image.layers, stage1.said
+    starts = sorted(mirrors.asked("cache", image.file("driver")) + mirrors.asked("boot host", image.file("driver")))
     assert len(set(starts)) == len(starts), "nothing is fetched twice"
 
 
@@ -178,12 +152,12 @@ def test_a_source_that_failed_is_asked_last_the_next_time(stage1: Stage1, image:
         asked.append(request)
         (honest(ROOT) if len(asked) > 2 else sends(b""))(connection, request)
 
-    behaviours = image.served("cache") | image.served("boot host")
-    del behaviours["cache", "root.squashfs"]
-    behaviours["boot host", "root.squashfs"] = broken_at_first
+    behaviours = honest_sources(image)
+    del behaviours["cache", image.file("driver")]
+    behaviours["boot host", image.file("driver")] = broken_at_first
     behaviours["cache", "manifest"] = sends(reply(b"", status="503 Service Unavailable"))
     with serving(behaviours) as mirrors:
-        assert stage1.boot(mirrors, image, attempts=4, least_rate=LEAST_RATE) == ROOT, stage1.said
+        assert stage1.boot(mirrors, image, attempts=4) == image.layers, stage1.said
     order = [request.source for request in mirrors.requests if request.file == "manifest"]
     assert order == ["cache", "boot host"] * 3
 
@@ -192,10 +166,10 @@ def test_a_further_attempt_at_a_boot_begins_with_the_boot_host_and_has_the_cache
     stage1: Stage1, image: SignedImage
 ) -> None:
     for broken in ((), ("boot host",)):
-        behaviours = image.served("cache") | image.served("boot host")
+        behaviours = honest_sources(image)
         for source in broken:
             del behaviours[source, "manifest"]
         with serving(behaviours) as mirrors:
-            assert stage1.boot(mirrors, image, attempts=1, least_rate=LEAST_RATE, boot_host_first=True) == ROOT
+            assert stage1.boot(mirrors, image, attempts=1, boot_host_first=True) == image.layers
         order = [request.source for request in mirrors.requests if request.file == "manifest"]
         assert order == (["boot host", "cache"] if broken else ["boot host"])

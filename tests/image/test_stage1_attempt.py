@@ -10,11 +10,12 @@ import pytest
 from tests.image.samples import NODE
 
 LIBRARY = NODE / "stage1/lib/stage1"
+LAYER = f"{'ab' * 32} 4096 /dev/loop0"
 LEFT_OUT = {
     "arguments.sh": "read_arguments() { server=r01-u01 mac=52:54:00:00:00:21 address=10.80.0.21/24; }\n",
     "network.sh": "bring_up_network() { :; }\n",
-    "image.sh": "image_sources=one\nfetch_manifest() { :; }\nfetch_root() { :; }\nmount_root() { :; }\n"
-    "manifest=@/run/stage1/manifest\n",
+    "manifest.sh": "image_sources=one\nfetch_manifest() { :; }\nmanifest=@/run/stage1/manifest\n",
+    "layers.sh": f"fetch_root() {{ :; }}\nmount_root() {{ echo {LAYER} >@/run/stage1/mounted; }}\n",
 }
 
 
@@ -43,6 +44,7 @@ def test_what_is_handed_over_is_written_and_nothing_is_complained_of(machine: Pa
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert (machine / "sysroot/etc/hostname").read_text() == "r01-u01\n"
     assert '"server": "r01-u01"' in (machine / "run/provisioner/boot.json").read_text()
+    assert (machine / "run/provisioner/layers").read_text() == f"{LAYER}\n"
     assert (machine / "run/stage1/stage").read_text() == "System\n"
 
 

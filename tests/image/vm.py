@@ -21,7 +21,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TypeVar
 
+from provisioner.image.build import Built
 from provisioner.lab.tools import Tools
+from provisioner.node.image.manifest import read_manifest
 
 HOST = "10.0.2.2"
 MAC = "52:54:00:12:34:56"
@@ -118,10 +120,16 @@ def boot_host(namespace: str, answer: Answer, heard: Heard) -> Iterator[None]:
         server.server_close()
 
 
+def boot_files(built: Built) -> tuple[Path, Path]:
+    """Kernel and stage-1 of an image in a store."""
+    contents = read_manifest((built.folder / "manifest").read_bytes(), built.digest, "x86_64")
+    return built.folder.parent / contents.kernel.path, built.folder.parent / contents.stage1.path
+
+
 @contextmanager
 def guest(
     tools: Tools,
-    image: Path,
+    files: tuple[Path, Path],
     answer: Answer,
     *,
     arguments: Mapping[str, str],
@@ -129,19 +137,19 @@ def guest(
     memory_mib: int = 512,
     initrd: Path | None = None,
 ) -> Iterator[Heard]:
-    """Boot kernel and stage-1 of `image` (or another `initrd`) with `provisioner.*` arguments; nothing remains when the
-    block ends."""
-    heard, namespace = Heard(), f"image-{uuid.uuid4().hex[:8]}"
+    """Boot kernel and stage-1 (or another `initrd`) with `provisioner.*` arguments; nothing remains when the block
+    ends."""
+    heard, namespace, (kernel, stage1) = Heard(), f"image-{uuid.uuid4().hex[:8]}", files
     words = [f"provisioner.{name}={value}" for name, value in arguments.items()]
     command_line = " ".join(["console=ttyS0,115200", "net.ifnames=0", "quiet", *words])
     qemu = tools.command(
         [
             *("qemu-system-x86_64", "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "qemu64,-cx16"),
             *("-smp", "2", "-m", str(memory_mib), "-nographic", "-no-reboot"),
-            *("-kernel", image / "vmlinuz", "-initrd", initrd or image / "stage1.img", "-append", command_line),
+            *("-kernel", kernel, "-initrd", initrd or stage1, "-append", command_line),
             *("-netdev", "user,id=n", "-device", f"{card},netdev=n,mac={MAC}"),
         ],
-        binds=[image, *([initrd.parent] if initrd else [])],
+        binds=[kernel.parent, *([initrd.parent] if initrd else [])],
     )
     with _namespace(namespace), boot_host(namespace, answer, heard):
         process = subprocess.Popen(

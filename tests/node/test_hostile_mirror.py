@@ -36,7 +36,7 @@ from tests.hostile_mirror import (
     truncating,
 )
 
-FILE = ImageFile("root.squashfs", hashlib.sha256(ROOT).hexdigest(), len(ROOT))
+FILE = ImageFile("layer driver", "parts/sha256-9f", hashlib.sha256(ROOT).hexdigest(), len(ROOT))
 
 
 @pytest.fixture
@@ -47,31 +47,30 @@ def _short_window(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def mirrors() -> Iterator[Mirrors]:
     """Both are honest until a test says otherwise."""
-    with serving({(source, FILE.name): honest(ROOT) for source in ("cache", "boot host")}) as running:
+    with serving({(source, FILE.file_name): honest(ROOT) for source in ("cache", "boot host")}) as running:
         yield running
 
 
 def fetch(mirrors: Mirrors, target: io.BytesIO, *, least_rate: int = LEAST_RATE) -> list[str]:
-    sources = [f"{mirrors.url}/cache/images/x", f"{mirrors.url}/images/x"]
-    return fetch_file(
-        sources, FILE.name, FILE, target, least_rate=least_rate, check=lambda: None, sleep=lambda seconds: None
-    )
+    sources = [f"{mirrors.url}/cache/images", f"{mirrors.url}/images"]
+    faults, _ = fetch_file(sources, FILE, target, least_rate=least_rate, check=lambda: None, sleep=lambda seconds: None)
+    return faults
 
 
 @pytest.mark.usefixtures("_short_window")
 @pytest.mark.parametrize("name", LIES)
 def test_whatever_the_cache_gives_the_boot_host_gives_the_file(mirrors: Mirrors, name: str) -> None:
     lie, target = LIES[name], io.BytesIO()
-    mirrors.behaviours["cache", FILE.name] = lie.behaviour
+    mirrors.behaviours["cache", FILE.file_name] = lie.behaviour
     faults = fetch(mirrors, target)
     assert target.getvalue() == ROOT
     assert lie.agent in faults[0]
     if lie.kept:
-        assert mirrors.asked("boot host", FILE.name)[0] >= BEGUN, "what came is not fetched again"
+        assert mirrors.asked("boot host", FILE.file_name)[0] >= BEGUN, "what came is not fetched again"
 
 
 def test_more_chunks_than_bytes_need_end_a_fetch(mirrors: Mirrors) -> None:
-    mirrors.behaviours["cache", FILE.name] = pours(CHUNKED, b"1\r\nx\r\n" * 9999)
+    mirrors.behaviours["cache", FILE.file_name] = pours(CHUNKED, b"1\r\nx\r\n" * 9999)
     (fault,) = fetch(mirrors, io.BytesIO())
     assert "without an end" in fault
 
@@ -92,19 +91,19 @@ def test_an_answer_to_a_range_that_is_none_of_it_does_not_get_into_the_file(mirr
         cut_once.append(request)
         (truncating(ROOT, BEGUN) if len(cut_once) == 1 else honest(ROOT))(connection, request)
 
-    mirrors.behaviours["cache", FILE.name] = cut_first
-    mirrors.behaviours["boot host", FILE.name] = FALSE_PARTS[liar]
+    mirrors.behaviours["cache", FILE.file_name] = cut_first
+    mirrors.behaviours["boot host", FILE.file_name] = FALSE_PARTS[liar]
     target = io.BytesIO()
     fetch(mirrors, target)
     assert target.getvalue() == ROOT
 
 
 def test_a_false_beginning_is_thrown_away_with_the_right_end_behind_it(mirrors: Mirrors) -> None:
-    mirrors.behaviours["cache", FILE.name] = truncating(FALSE, BEGUN)
+    mirrors.behaviours["cache", FILE.file_name] = truncating(FALSE, BEGUN)
     target = io.BytesIO()
     fetch(mirrors, target)
     assert target.getvalue() == ROOT
-    assert mirrors.asked("boot host", FILE.name) == [BEGUN, 0]
+    assert mirrors.asked("boot host", FILE.file_name) == [BEGUN, 0]
 
 
 @pytest.mark.usefixtures("_short_window")
@@ -112,12 +111,12 @@ def test_where_every_source_is_slow_what_came_is_kept_for_the_next_try(mirrors: 
     def slowly(connection: socket.socket, request: Request) -> None:
         (drips(head(len(ROOT)) + ROOT[:100_000], b"") if not request.start else sends(b""))(connection, request)
 
-    mirrors.behaviours.update({(source, FILE.name): slowly for source in ("cache", "boot host")})
+    mirrors.behaviours.update({(source, FILE.file_name): slowly for source in ("cache", "boot host")})
     target = io.BytesIO()
     with pytest.raises(Unfinished):
         fetch(mirrors, target)
     assert target.getvalue() == ROOT[:100_000]
-    mirrors.behaviours["cache", FILE.name] = honest(ROOT)
+    mirrors.behaviours["cache", FILE.file_name] = honest(ROOT)
     target.seek(0)
     fetch(mirrors, target)
     assert target.getvalue() == ROOT
@@ -132,7 +131,7 @@ def test_where_every_source_is_slow_but_not_mute_each_gives_a_part_in_turn(
     def slowly(connection: socket.socket, request: Request) -> None:
         drips(ranged(ROOT, request.start)[:1_200_000], b"")(connection, request)
 
-    mirrors.behaviours.update({(source, FILE.name): slowly for source in ("cache", "boot host")})
+    mirrors.behaviours.update({(source, FILE.file_name): slowly for source in ("cache", "boot host")})
     target = io.BytesIO()
     assert len(fetch(mirrors, target)) > 1
     assert target.getvalue() == ROOT
@@ -146,7 +145,7 @@ def test_what_an_earlier_try_left_and_is_false_is_blamed_on_no_source(mirrors: M
 
 
 def test_where_no_source_has_the_right_file_that_is_said(mirrors: Mirrors) -> None:
-    mirrors.behaviours.update({(source, FILE.name): honest(FALSE) for source in ("cache", "boot host")})
+    mirrors.behaviours.update({(source, FILE.file_name): honest(FALSE) for source in ("cache", "boot host")})
     with pytest.raises(ImageError, match="is altered: sha256") as caught:
         fetch(mirrors, io.BytesIO())
     assert not isinstance(caught.value, Unfinished)

@@ -7,31 +7,36 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.node.image.initrd import after_root, before_root
+from provisioner.node.image.initrd import after_layer, after_layers, before_layer, before_layers
 
 STAGE1_BYTES = 5_001
 KEY = "0123456789abcdef" * 4
+LAYERS = [
+    {"root.squashfs": b"r"},
+    {"root.squashfs": b"ro"},
+    {"sha256-aa": b"base", "sha256-bb": b"d", "sha256-cc": b"squashfs" * 1001 + b"s"},
+]
 
 
-@pytest.mark.parametrize("root", [b"r", b"ro", b"root", b"squashfs" * 1001])
-def test_behind_the_images_stage_1_lies_an_archive_with_manifest_root_and_request_key(
-    tmp_path: Path, root: bytes
+@pytest.mark.parametrize("layers", LAYERS)
+def test_behind_the_images_stage_1_lies_an_archive_with_manifest_layers_and_request_key(
+    tmp_path: Path, layers: dict[str, bytes]
 ) -> None:
-    manifest, signature = b"provisioner-image 1\n", b"untrusted comment: x\nRWQ\n"
-    between = before_root(STAGE1_BYTES, manifest, signature, len(root))
+    manifest, signature = b"provisioner-image 2\n", b"untrusted comment: x\nRWQ\n"
+    between = before_layers(STAGE1_BYTES, manifest, signature)
     assert (STAGE1_BYTES + len(between) - len(between.lstrip(b"\0"))) % 4 == 0
-    archive = between.lstrip(b"\0") + root + after_root(len(root), KEY)
+    archive = between.lstrip(b"\0")
+    for name, content in layers.items():
+        archive += before_layer(name, len(content)) + content + after_layer(len(content))
+    archive += after_layers(KEY)
     subprocess.run(["cpio", "-i", "-d", "--quiet"], input=archive, cwd=tmp_path, check=True)
-    assert {str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*")} == {
-        "staged",
-        "staged/manifest",
-        "staged/manifest.sig",
-        "staged/root.squashfs",
-        "staged/request-key",
+    files = {str(file.relative_to(tmp_path)): file for file in tmp_path.rglob("*")}
+    assert files.pop("staged").stat().st_mode & 0o777 == 0o700
+    assert {name: file.read_bytes() for name, file in files.items()} == {
+        "staged/manifest": manifest,
+        "staged/manifest.sig": signature,
+        "staged/request-key": f"{KEY}\n".encode(),
+        **{f"staged/{name}": content for name, content in layers.items()},
     }
-    assert (tmp_path / "staged/request-key").read_text() == f"{KEY}\n"
-    assert (tmp_path / "staged/request-key").stat().st_mode & 0o777 == 0o600
-    assert (tmp_path / "staged/root.squashfs").read_bytes() == root
-    assert (tmp_path / "staged/manifest").read_bytes() == manifest
-    assert (tmp_path / "staged/manifest.sig").read_bytes() == signature
-    assert (tmp_path / "staged").stat().st_mode & 0o777 == 0o700
+    assert {file.stat().st_mode & 0o777 for file in files.values()} == {0o600}
+    assert len({file.stat().st_ino for file in files.values()}) == len(files), "none is another's hard link"

@@ -22,7 +22,7 @@ from provisioner.node.intent import FACTS_ANNOTATION, INTENT_ANNOTATION, REPORT_
 from tests.node.fake_image_store import FakeImageStore
 from tests.node.machine import BOOT_ID, boot_machine, install_agent, start_agent
 from tests.node.made_machine import make_machine, write
-from tests.node.test_stage import KEY, manifest_of, publish
+from tests.node.test_stage import IMAGE, KEY, in_store
 
 SECONDS = 180.0
 T = TypeVar("T")
@@ -103,7 +103,7 @@ def test_a_node_tells_what_it_is_and_stages_what_it_is_told_to(
     facts = from_json(NodeFacts, told)
     assert (facts.boot_id, facts.image_digest, facts.product) == (BOOT_ID, "sha256:" + "9f" * 32, "SYS-821GE-TNHR")
 
-    digest, store.files = publish(manifest_of())
+    digest, store.files = IMAGE.digest, in_store(IMAGE)
     intend(cluster, node, "Stage", "stage-1", digest)
     staged = wait("the image is staged", lambda: report(cluster, node, "stage-1", "Staged"))
     assert staged.boot_id == BOOT_ID

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import time
 from pathlib import Path
 from typing import get_args
@@ -12,9 +13,12 @@ import provisioner
 from provisioner.api.server import Architecture
 from provisioner.cli.options import kubeconfig_option
 from provisioner.cli.progress import Progress
+from provisioner.cli.service.image_diff import diff
 from provisioner.cli.service.image_gc import gc
 from provisioner.cli.service.image_registry import pull, push
 from provisioner.image.build import PHASES, Request, build_image
+from provisioner.image.driver.plan import plan_driver
+from provisioner.image.driver.sign import generate_module_key, read_module_key, write_module_key
 from provisioner.image.finished.check import check_image
 from provisioner.image.finished.publish import publish_image
 from provisioner.image.finished.sign import SecretKey, read_public_key, read_secret_key, write_keys
@@ -32,6 +36,9 @@ def image() -> None:
     """Images: kernel, stage-1 and a signed system in layers that lives in RAM."""
 
 
+image.add_command(diff)
+
+
 @image.command()
 @click.argument("recipe_folder", metavar="RECIPE", type=_FOLDER)
 @click.option("--distribution", help="Distribution to build with; the recipe says which it knows and its default.")
@@ -47,6 +54,13 @@ def image() -> None:
 @click.option(
     "--key", "key_file", type=_FILE, required=True, help="Secret key that signs the image (provisioner image keygen)."
 )
+@click.option(
+    "--module-key",
+    "module_key_file",
+    type=_FILE,
+    help="Secret key that signs the GPU driver's modules for Secure Boot, its certificate beside it "
+    "(provisioner image keygen). Without it they are unsigned.",
+)
 @click.option("--output", type=_FOLDER, required=True, help="Image store; the image is a folder sha256-… in it.")
 @click.option(
     "--cache",
@@ -55,6 +69,7 @@ def image() -> None:
     show_default=True,
     help="What is kept between builds.",
 )
+@click.option("--vulnerabilities", type=_FILE, help="List of known vulnerabilities; one that counts fails the build.")
 @click.option("--force", is_flag=True, help="Build all of it again, with the packages of today.")
 @click.option("--plan", is_flag=True, help="Show the command that installs the packages, and build nothing.")
 def build(
@@ -65,8 +80,10 @@ def build(
     kubelet: Path,
     join_ca: Path,
     key_file: Path,
+    module_key_file: Path | None,
     output: Path,
     cache: Path,
+    vulnerabilities: Path | None,
     force: bool,
     plan: bool,
 ) -> None:
@@ -77,7 +94,8 @@ def build(
         architecture=architecture, distribution=chosen, archives=choose_archives(chosen, read_sources(), mirror)
     )
     if plan:
-        click.echo(describe([bootstrap_command(recipe, choices, Path("root"))]), nl=False)
+        driver = plan_driver(recipe.driver, choices) if recipe.driver else []
+        click.echo(describe([bootstrap_command(recipe, choices, Path("root")), *driver]), nl=False)
         return
     request = Request(
         recipe=recipe,
@@ -86,9 +104,11 @@ def build(
             architecture=architecture, kubelet=kubelet, join_ca=join_ca, agent=Path(provisioner.__file__).parent
         ),
         key=read_secret_key(key_file),
+        module_key=read_module_key(module_key_file) if module_key_file else None,
         output=output,
         cache=cache.expanduser(),
         force=force,
+        vulnerabilities=vulnerabilities,
     )
     started = time.monotonic()
     with Progress() as progress:
@@ -102,6 +122,8 @@ def build(
         built = build_image(request, report)
     sizes = " · ".join(f"{name} {file.size_bytes / 1e6:.1f} MB" for name, file in built.manifest.files().items())
     state = "reused (same inputs)" if built.reused else f"built in {time.monotonic() - started:.0f} s"
+    for line in built.lines:
+        click.echo(line)
     click.echo(f"image {recipe.name} ({chosen.identifier}) {state}: {sizes}")
     click.echo(str(built.folder))
 
@@ -118,9 +140,12 @@ def verify(folder: Path, key_file: Path) -> None:
 @image.command()
 @click.argument("folder", type=_FOLDER)
 def keygen(folder: Path) -> None:
-    """Make a key pair to sign images with: image.sec (keep it) and image.pub, in FOLDER."""
+    """Make two keys in FOLDER: image.sec and image.pub sign images, module-signing.pem and .der kernel modules."""
     secret, public = write_keys(folder, SecretKey.generate())
     click.echo(f"secret key {secret} (mode 0600), public key {public}")
+    module_key, certificate = write_module_key(folder, generate_module_key(datetime.datetime.now(datetime.UTC)))
+    click.echo(f"module signing key {module_key} (mode 0600), certificate {certificate}")
+    click.echo(f"next: for Secure Boot, enrol {certificate.name} on servers: in db by the BMC, or mokutil --import")
 
 
 @image.command()

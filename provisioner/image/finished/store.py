@@ -57,12 +57,14 @@ def part_file(folder: Path, manifest: Manifest, part: Part) -> Path:
     return folder / FILES[part.name] if manifest.format == 1 else folder.parent / part.path
 
 
-def part_files(folder: Path) -> dict[str, Path]:
-    """All parts of the image in `folder`, by name (kernel, stage1, layer.base…), read from its manifest.
+def read_manifest(folder: Path) -> Manifest:
+    """Of the image in `folder`. Raises: OSError without one; Refused if it is none."""
+    return decode((folder / MANIFEST).read_bytes())
 
-    Raises: OSError without a manifest; Refused if it is none.
-    """
-    manifest = decode((folder / MANIFEST).read_bytes())
+
+def part_files(folder: Path) -> dict[str, Path]:
+    """All parts of the image in `folder`, by name (kernel, stage1, layer.base…). Raises: as read_manifest."""
+    manifest = read_manifest(folder)
     return {part.name: part_file(folder, manifest, part) for part in manifest.parts()}
 
 

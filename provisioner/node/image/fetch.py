@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import http.client
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -52,31 +53,30 @@ def fetch_small(
 
 def fetch_file(
     sources: Sequence[str],
-    path: str,
     wanted: ImageFile,
     target: BinaryIO,
     *,
     least_rate: int,
     check: Callable[[], None],
     sleep: Callable[[float], object] = time.sleep,
-) -> list[str]:
+) -> tuple[list[str], int]:
     """Append exactly the wanted file to `target`, which may hold its beginning already (from `target.tell()` on).
 
     `least_rate`: in bytes/s. `check` is called every CHECK_BYTES and may raise. Sources are asked in turn, each from
     where the last one ended; one that alone gave what is not the wanted file is not asked again.
-    Returns: what was wrong with sources meanwhile.
-    Raises: Unfinished; ImageError when no source gives the wanted file: what was written is worthless then.
+    Returns: what was wrong with sources meanwhile, and how many bytes they gave.
+    Raises: Unfinished; ImageError when no source gives the wanted file: nothing of it is in `target` then.
     """
-    part = _Part(wanted, target)
+    part = Part(wanted, target)
     faults: list[str] = []
     if part.is_whole():
-        return faults
+        return faults, 0
     turns = deque(sources)
     failures, spare = 0, wanted.size_bytes // PROGRESS_BYTES
     while turns and failures < TRIES:
         if failures >= len(sources):
             sleep(min(2.0**failures, 15.0))
-        url, before = f"{turns[0]}/{path}", part.have
+        url, before = f"{turns[0]}/{wanted.path}", part.have
         try:
             if part.have < wanted.size_bytes:
                 part.continue_from(url, least_rate, check)
@@ -89,7 +89,7 @@ def fetch_file(
                 failures += 1
         else:
             if part.is_whole():
-                return faults
+                return faults, part.given_bytes
             if part.answers == 1:
                 faults.append(f"{url}: {part.describe()}")
                 turns.popleft()
@@ -101,19 +101,22 @@ def fetch_file(
     raise ImageError(f"{fault}; publish the image again")
 
 
-class _Part:
-    """What of the wanted file is in `target`. `answers`: how many gave it, of which some may lie."""
+class Part:
+    """What of the wanted file is in `target`, from where that stood. `answers`: how many gave it, of which some may
+    lie. `given_bytes`: by all sources, also what was thrown away. What is whole may have more behind it; behind
+    anything else there is nothing."""
 
     def __init__(self, wanted: ImageFile, target: BinaryIO) -> None:
         self._wanted, self._target = wanted, target
         self._start = target.tell()
         self._digest = hashlib.sha256()
-        while piece := target.read(CHUNK_BYTES):
-            self._digest.update(piece)
-        self.have = target.tell() - self._start
-        self.answers = 1 if self.have else 0
+        self.have = self.given_bytes = 0
         self._too_long = False
-        if self.have >= wanted.size_bytes and not self.is_whole():
+        while piece := target.read(min(CHUNK_BYTES, wanted.size_bytes - self.have)):
+            self._digest.update(piece)
+            self.have += len(piece)
+        self.answers = 1 if self.have else 0
+        if self.have == wanted.size_bytes and not self.is_whole():
             self.discard()
 
     def discard(self) -> None:
@@ -130,6 +133,8 @@ class _Part:
         wanted = self._wanted
         if self._too_long:
             return f"{wanted.name} has more than {wanted.size_bytes} bytes"
+        if self.have < wanted.size_bytes:
+            return f"{wanted.name} is truncated: {self.have} of {wanted.size_bytes} bytes"
         return f"{wanted.name} is altered: sha256 {self._digest.hexdigest()}, expected {wanted.sha256}"
 
     def continue_from(self, url: str, least_rate: int, check: Callable[[], None]) -> None:
@@ -141,10 +146,26 @@ class _Part:
                 piece = answer.read(min(CHUNK_BYTES, size - self.have))
                 if not piece:
                     raise OSError(f"truncated: {self.have} of {size} bytes")
-                self._target.write(piece)
-                self._digest.update(piece)
-                self.have += len(piece)
+                self._add(piece)
+                self.given_bytes += len(piece)
                 if self.have - checked >= CHECK_BYTES:
                     checked = self.have
                     check()
             self._too_long = bool(answer.read(1))
+
+    def copy_from(self, device: BinaryIO, check: Callable[[], None]) -> None:
+        """The whole from a device that should begin with it. Raises: what reading and `check` raise."""
+        self.discard()
+        checked = 0
+        while piece := device.read(min(CHUNK_BYTES, self._wanted.size_bytes - self.have)):
+            self._add(piece)
+            if self.have - checked >= CHECK_BYTES:
+                # What was copied need not stay in memory as the device's, too.
+                os.posix_fadvise(device.fileno(), checked, self.have - checked, os.POSIX_FADV_DONTNEED)
+                checked = self.have
+                check()
+
+    def _add(self, piece: bytes) -> None:
+        self._target.write(piece)
+        self._digest.update(piece)
+        self.have += len(piece)

@@ -8,12 +8,17 @@ import re
 import subprocess
 
 MAX_BYTES = 65536
-FILES = {"kernel": "vmlinuz", "stage1": "stage1.img", "root": "root.squashfs"}
+MAX_LAYERS = 16
 PUBLIC_KEY = "/etc/provisioner/image.pub"
 SIGNIFY = "signify-openbsd"
 
 _FILE = re.compile(r"([0-9a-f]{64}) ([1-9][0-9]{0,14})")
+_LAYER = re.compile(r"layer\.[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
+_NAMES_LAYER = re.compile(r"root$|layer\.")
+_FORMAT_1 = {"kernel": "vmlinuz", "stage1": "stage1.img", "root": "root.squashfs"}
+_LINE = re.compile(r"([!-~]+) ([ -~]+)")
 _ARCHITECTURES = {"x86_64": "x86_64", "aarch64": "arm64"}
+_AGAIN = "publish the image again from its build"
 
 
 class ImageError(Exception):
@@ -21,41 +26,84 @@ class ImageError(Exception):
 
 
 class ImageFile:
-    """One file of the image, as the manifest has it."""
+    """One file of the image. `name`: for people; `path`: below a source, and its last part also below the next
+    stage-1's /staged."""
 
-    def __init__(self, name: str, sha256: str, size_bytes: int) -> None:
+    def __init__(self, name: str, path: str, sha256: str, size_bytes: int) -> None:
         self.name = name
+        self.path = path
         self.sha256 = sha256
         self.size_bytes = size_bytes
 
+    @property
+    def file_name(self) -> str:
+        return self.path.rpartition("/")[2]
 
-def read_manifest(manifest: bytes, image_digest: str, machine: str) -> dict[str, ImageFile]:
-    """The files by key (kernel, stage1, root), if this is the manifest of that digest, for this machine.
 
-    `machine`: as uname says. Raises: ImageError.
+class ImageContents:
+    """Kernel, stage-1, and the layers of the root from the bottom to the top."""
+
+    def __init__(self, kernel: ImageFile, stage1: ImageFile, layers: tuple[ImageFile, ...]) -> None:
+        self.kernel = kernel
+        self.stage1 = stage1
+        self.layers = layers
+
+    @property
+    def files(self) -> tuple[ImageFile, ...]:
+        return (self.kernel, self.stage1, *self.layers)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(file.size_bytes for file in self.files)
+
+
+def read_manifest(manifest: bytes, image_digest: str, machine: str) -> ImageContents:
+    """What the image consists of, if this is the manifest of that digest, for this machine.
+
+    Format 1 has one layer, called root. `machine`: as uname says. Raises: ImageError, on all that stage-1 refuses.
     """
     observed = "sha256:" + hashlib.sha256(manifest).hexdigest()
     if observed != image_digest:
         raise ImageError(f"the manifest has digest {observed}, asked for was {image_digest}; publish the image again")
-    values: dict[str, str] = {}
-    for line in manifest.decode("ascii", errors="replace").splitlines():
-        key, _, value = line.partition(" ")
-        values.setdefault(key, value)
-    if values.get("provisioner-image") != "1":
-        raise ImageError(
-            f"the manifest has format {values.get('provisioner-image')!r}, not '1'; use an image of this release"
-        )
+    values = _read_lines(manifest.decode("ascii", errors="replace"))
     if values.get("architecture") != _ARCHITECTURES.get(machine):
         raise ImageError(
             f"the image is for {values.get('architecture')!r}, this machine is {machine}; name another image"
         )
-    files = {}
-    for key, name in FILES.items():
-        match = _FILE.fullmatch(values.get(key, ""))
-        if match is None:
-            raise ImageError(f"the manifest names no {key}; publish the image again from its build")
-        files[key] = ImageFile(name, match[1], int(match[2]))
-    return files
+    number, keys = values.get("provisioner-image"), [key for key in values if _NAMES_LAYER.match(key)]
+    if number == "1" and keys == ["root"]:
+        folder = image_digest.replace(":", "-")
+    elif number == "2" and 1 <= len(keys) <= MAX_LAYERS and all(map(_LAYER.fullmatch, keys)):
+        folder = ""
+    else:
+        raise ImageError(
+            f"the manifest has format {str(number)[:80]!r} with {', '.join(keys)[:200] or 'no layers'}, not '1' with "
+            f"a root or '2' with 1 to {MAX_LAYERS} layers; use an image of this release"
+        )
+    layers = tuple(_file(values, key, folder) for key in keys)
+    if len({layer.sha256 for layer in layers}) < len(layers):
+        raise ImageError(f"the manifest has one layer under two names; {_AGAIN}")
+    return ImageContents(_file(values, "kernel", folder), _file(values, "stage1", folder), layers)
+
+
+def _read_lines(text: str) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for line in text.removesuffix("\n").split("\n"):
+        match = _LINE.fullmatch(line)
+        if match is None or match[1] in values:
+            raise ImageError(f"the manifest has {line[:80]!r}, not one key and its value; {_AGAIN}")
+        values[match[1]] = match[2]
+    return values
+
+
+def _file(values: dict[str, str], key: str, folder: str) -> ImageFile:
+    """`folder`: of the image, in format 1; in format 2 each file lies in the source by its own digest."""
+    match = _FILE.fullmatch(values.get(key, ""))
+    if match is None:
+        raise ImageError(f"the manifest names no {key[:80]}; {_AGAIN}")
+    name = "layer root" if key == "root" else key.replace(".", " ")
+    path = f"{folder}/{_FORMAT_1[key]}" if folder else f"parts/sha256-{match[1]}"
+    return ImageFile(name, path, match[1], int(match[2]))
 
 
 def verify_signature(folder: str, public_key: str) -> None:

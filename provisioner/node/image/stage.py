@@ -15,19 +15,21 @@ import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from provisioner.node.image import initrd
 from provisioner.node.image.command_line import CommandLineError, image_sources, least_rate, next_command_line
-from provisioner.node.image.fetch import Unfinished, fetch_file, fetch_small
 from provisioner.node.image.manifest import (
     MAX_BYTES,
     PUBLIC_KEY,
+    ImageContents,
     ImageError,
     ImageFile,
     read_manifest,
     verify_signature,
 )
+from provisioner.node.image.running_layers import read_running_layers
+from provisioner.node.image.sources import Sources
 from provisioner.node.machine.hardware import memory_bytes
 from provisioner.node.machine.running import lockdown, why_no_kexec
 
@@ -37,25 +39,6 @@ COPIES = 3
 """How often the image is in memory while it is loaded: the file, kexec's copy of it, and the kernel's."""
 _IOPRIO_SET = {"x86_64": 251, "aarch64": 30}
 _IDLE_CLASS = 3 << 13
-
-
-class Sources:
-    """Where one image comes from, and how fast each source must give it, in bytes/s."""
-
-    def __init__(self, urls: Sequence[str], image: str, least_rate: int) -> None:
-        self._urls, self._image, self._least_rate = urls, image, least_rate
-        self._faults: list[str] = []
-
-    def fetch_small(self, name: str, limit_bytes: int, check: Callable[[bytes], object]) -> bytes:
-        return fetch_small(self._urls, f"{self._image}/{name}", limit_bytes, check)
-
-    def fetch_file(self, file: ImageFile, target: BinaryIO, check: Callable[[], None]) -> None:
-        path = f"{self._image}/{file.name}"
-        self._faults += fetch_file(self._urls, path, file, target, least_rate=self._least_rate, check=check)
-
-    def describe_faults(self) -> str:
-        """What was wrong with the last source that was left for another one; nothing if none was."""
-        return f"; {self._faults[-1]}" if self._faults else ""
 
 
 def reserve_bytes(root: str) -> int:
@@ -93,11 +76,13 @@ def stage(root: str, image_digest: str, arguments: Sequence[str], load: Callable
     except CommandLineError as error:
         raise ImageError(str(error)) from error
     image = image_digest.replace(":", "-")
-    sources = Sources(tuple(image_sources(running)), image, least_rate(running))
+    sources = Sources(tuple(image_sources(running)), least_rate(running), read_running_layers(root))
     machine = os.uname().machine
-    manifest = sources.fetch_small("manifest", MAX_BYTES, lambda content: read_manifest(content, image_digest, machine))
-    files = read_manifest(manifest, image_digest, machine)
-    size = sum(file.size_bytes for file in files.values())
+    manifest = sources.fetch_small(
+        f"{image}/manifest", MAX_BYTES, lambda content: read_manifest(content, image_digest, machine)
+    )
+    contents = read_manifest(manifest, image_digest, machine)
+    size = contents.size_bytes
     folder = open_folder(root, image_digest, size)
     (folder / "manifest").write_bytes(manifest)
 
@@ -105,22 +90,22 @@ def stage(root: str, image_digest: str, arguments: Sequence[str], load: Callable
         (folder / "manifest.sig").write_bytes(content)
         verify_signature(str(folder), root + PUBLIC_KEY)
 
-    signature = sources.fetch_small("manifest.sig", 4096, verify)
+    signature = sources.fetch_small(f"{image}/manifest.sig", 4096, verify)
 
     def check() -> None:
         check_memory(root, (COPIES - 1) * size)
 
     check_memory(root, COPIES * size - _held_bytes(folder))
-    fetch_kernel(folder, sources, files["kernel"], check)
+    fetch_kernel(folder, sources, contents.kernel, check)
     key = os.urandom(32).hex()
-    fetch_initrd(folder, sources, files, (manifest, signature), key, check)
+    fetch_initrd(folder, sources, contents, (manifest, signature), key, check)
     check()
     load(str(folder / "vmlinuz"), str(folder / "initrd"), command_line, lockdown(root))
     for name in ("vmlinuz", "initrd"):
         (folder / name).unlink()
     record = {"imageDigest": image_digest, "arguments": list(arguments), "requestKeySHA256": hash_key(key)}
     (folder / RECORD).write_text(json.dumps(record))
-    return f"{image} is verified and loaded ({size / 1e6:.0f} MB){sources.describe_faults()}"
+    return f"{image} is verified and loaded ({size / 1e6:.0f} MB): {sources.describe()}"
 
 
 def hash_key(request_key: str) -> str:
@@ -177,29 +162,22 @@ def fetch_kernel(folder: Path, sources: Sources, kernel: ImageFile, check: Calla
 def fetch_initrd(
     folder: Path,
     sources: Sources,
-    files: dict[str, ImageFile],
+    contents: ImageContents,
     signed: tuple[bytes, bytes],
     request_key: str,
     check: Callable[[], None],
 ) -> None:
-    """folder/initrd: stage-1 and the root, both verified, and the key. Goes on with a root that was fetched in part."""
-    stage1, root = files["stage1"], files["root"]
-    between = initrd.before_root(stage1.size_bytes, *signed, root.size_bytes)
-    path, start = folder / "initrd", stage1.size_bytes + len(between)
-    begun = path.exists() and path.stat().st_size > start
-    with path.open("r+b" if begun else "w+b") as target:
-        if not begun:
-            sources.fetch_file(stage1, target, check)
-            target.write(between)
-        target.seek(start)
-        try:
-            sources.fetch_file(root, target, check)
-        except Unfinished:
-            raise  # the next try goes on
-        except ImageError:
-            target.truncate(0)
-            raise
-        target.write(initrd.after_root(root.size_bytes, request_key))
+    """folder/initrd: stage-1 and the layers, all verified, and the key. Goes on with what an earlier try has left."""
+    path = folder / "initrd"
+    with path.open("r+b" if path.exists() else "w+b") as target:
+        sources.fetch_file(contents.stage1, target, check)
+        target.write(initrd.before_layers(contents.stage1.size_bytes, *signed))
+        for layer in contents.layers:
+            target.write(initrd.before_layer(layer.file_name, layer.size_bytes))
+            sources.obtain_layer(layer, target, check)
+            target.write(initrd.after_layer(layer.size_bytes))
+        target.write(initrd.after_layers(request_key))
+        target.truncate()
 
 
 def _held_bytes(folder: Path) -> int:

@@ -22,8 +22,6 @@ from typing import BinaryIO, Final
 from provisioner.node.image.manifest import MAX_BYTES, ImageError, read_manifest
 
 MOST_MANIFESTS: Final = 16
-_IN_PARTS: Final = b"provisioner-image 2\n"
-"""How the manifest of an image begins that has its files by their own digests: those need nothing of it here."""
 _MACHINES: Final = ("x86_64", "aarch64")
 _SUFFIX: Final = ".part"
 _OURS: Final = re.compile(r"[0-9a-f]{64}(\.part)?\Z")
@@ -73,29 +71,20 @@ class ImageCache:
         """Raises: Unverified if it is not the manifest of that digest."""
         if len(content) > MAX_BYTES:
             raise Unverified(f"the manifest of image {digest} is longer than {MAX_BYTES} bytes")
-        if content.startswith(_IN_PARTS):
-            observed = hashlib.sha256(content).hexdigest()
-            if observed != digest:
-                raise Unverified(f"the manifest of image {digest} has digest {observed}")
-            self._keep_manifest(digest, content, {})  # nothing else lies in that image's folder
-            return
         why: ImageError | None = None
         for machine in _MACHINES:
             try:
-                files = read_manifest(content, f"sha256:{digest}", machine)
+                contents = read_manifest(content, f"sha256:{digest}", machine)
             except ImageError as error:
                 why = error
                 continue
-            parts = {each.name: Part(each.sha256, each.size_bytes) for each in files.values()}
-            self._keep_manifest(digest, content, parts)
+            parts = {each.file_name: Part(each.sha256, each.size_bytes) for each in contents.files}
+            with self._lock:
+                self._manifests[digest] = content, parts
+                while len(self._manifests) > MOST_MANIFESTS:
+                    self._manifests.popitem(last=False)
             return
         raise Unverified(str(why))
-
-    def _keep_manifest(self, digest: str, content: bytes, parts: dict[str, Part]) -> None:
-        with self._lock:
-            self._manifests[digest] = content, parts
-            while len(self._manifests) > MOST_MANIFESTS:
-                self._manifests.popitem(last=False)
 
     def part(self, digest: str, name: str) -> Part | None:
         """None of what the manifest does not have. Raises: KeyError while the manifest is not known."""

@@ -1,8 +1,8 @@
 # Fetching from sources that may be slow, cut, endless or false. Each fetch has an end, in bytes and in time, and what
-# came of the root is kept for the next source. Nothing here is believed: image.sh verifies the whole.
+# came of a layer is kept for the next source. Nothing here is believed: layers.sh verifies each whole.
 
-# A source of the root that gives less than $least_rate over so long is left for the next one. So none holds a boot for
-# longer than root_bytes / least_rate and one of these.
+# A source of layers that gives less than $least_rate over so long is left for the next one. So none holds a boot for
+# longer than root_bytes / least_rate and one of these, however many layers there are.
 window_seconds=15
 # A manifest or its signature, whole.
 small_seconds=15
@@ -43,32 +43,33 @@ fetched() {
     return 1
 }
 
-# transfer URL: what $squashfs lacks of root_bytes. Sets size, observed (the digest of all that is there) and, from
+# transfer URL: what $part lacks of layer_bytes. Sets size, observed (the digest of all that is there) and, from
 # fetched, problem; with slow_rate (bytes/s) not empty it was ended for being slow. resumed=yes: the digest is of parts
 # of several answers.
 transfer() {
     resumed="" slow_rate="" problem=""
-    rm -f /run/stage1/root-fetched /run/stage1/wget.failed /run/stage1/slow
-    size=$(stat -c %s "$squashfs")
+    rm -f /run/stage1/ended /run/stage1/wget.failed /run/stage1/slow
+    [ -e "$part" ] || : >"$part"
+    size=$(stat -c %s "$part")
     if [ "$size" -eq 0 ]; then
         start_wget "$1"
-        observed=$(follow_root hash | sha256sum)
+        observed=$(follow_layer hash | sha256sum)
     else
         say "going on after $(megabytes "$size")"
         resumed=yes
         start_wget "$1"
-        follow_root
+        follow_layer
         # A source that knows no ranges sends the whole. wget writes that over what is there, so the bytes that came
         # before may be others by then.
         if grep -q "restart failed" /run/stage1/wget.err; then
-            : >"$squashfs"
+            : >"$part"
             transfer "$1"
             return
         fi
-        observed=$(sha256sum <"$squashfs")
+        observed=$(sha256sum <"$part")
     fi
     fetched
-    size=$(stat -c %s "$squashfs")
+    size=$(stat -c %s "$part")
     if [ -e /run/stage1/slow ]; then
         slow_rate=$(cat /run/stage1/slow)
     fi
@@ -77,46 +78,53 @@ transfer() {
 start_wget() {
     : >/run/stage1/wget.err
     {
-        wget -q -c -T "$((2 * window_seconds))" -O "$squashfs" "$1" 2>/run/stage1/wget.err &
+        wget -q -c -T "$((2 * window_seconds))" -O "$part" "$1" 2>/run/stage1/wget.err &
         echo "$!" >/run/stage1/wget.pid
         wait "$!" || echo "$?" >/run/stage1/wget.failed
-        : >/run/stage1/root-fetched
+        : >/run/stage1/ended
     } &
 }
 
-# Watches the root arrive until it is there or its source is slow or sends too much. With "hash" it writes out the
+# A source's window goes on from layer to layer: the seconds that were waited for it, and what it gave in them.
+begin_window() {
+    echo 0 0 >/run/stage1/window
+}
+
+# Watches a layer arrive until it is there or its source is slow or sends too much. With "hash" it writes out the
 # bytes as they come, so that hashing costs no time of its own. (A pipe through tee does the same three times slower:
-# busybox moves 1 KiB at a time.) Every 10 s it says on the console how far it is.
-follow_root() {
-    done_blocks=0 said=$(uptime_seconds) size=$(stat -c %s "$squashfs")
-    window_began=$said window_size=$size
-    until [ -e /run/stage1/root-fetched ]; do
-        size=$(stat -c %s "$squashfs")
+# busybox moves 1 KiB at a time.) Every 10 s it says on the console how far it is with all layers.
+follow_layer() {
+    done_blocks=0 now=$(uptime_seconds) size=$(stat -c %s "$part")
+    read -r waited given </run/stage1/window
+    said=$now window_began=$((now - waited)) window_size=$((size - given))
+    until [ -e /run/stage1/ended ]; do
+        size=$(stat -c %s "$part")
         blocks=$((size / 1048576))
         if [ "$1" = hash ] && [ "$blocks" -gt "$done_blocks" ]; then
-            dd if="$squashfs" bs=1M skip="$done_blocks" count=$((blocks - done_blocks)) 2>/dev/null
+            dd if="$part" bs=1M skip="$done_blocks" count=$((blocks - done_blocks)) 2>/dev/null
             done_blocks=$blocks
         else
             sleep 0.1
         fi
         now=$(uptime_seconds)
         if [ $((now - said)) -ge 10 ]; then
-            say "root: $(megabytes "$size") of $(megabytes "$root_bytes")" >/dev/console
+            say "root: $(megabytes "$((whole_bytes + size))") of $(megabytes "$root_bytes"), now layer $layer" >/dev/console
             said=$now
         fi
         # What wget says before its end is that it begins anew.
-        if [ "$size" -gt "$root_bytes" ] || [ -s /run/stage1/wget.err ]; then
+        if [ "$size" -gt "$layer_bytes" ] || [ -s /run/stage1/wget.err ]; then
             stop_wget
         elif [ $((now - window_began)) -ge "$window_seconds" ]; then
             rate=$(((size - window_size) / (now - window_began)))
             if [ "$rate" -lt "$least_rate" ]; then
-                [ "$size" -eq "$root_bytes" ] || echo "$rate" >/run/stage1/slow
+                [ "$size" -eq "$layer_bytes" ] || echo "$rate" >/run/stage1/slow
                 stop_wget
             fi
             window_began=$now window_size=$size
         fi
     done
-    [ "$1" != hash ] || dd if="$squashfs" bs=1M skip="$done_blocks" 2>/dev/null
+    echo "$((now - window_began)) $(($(stat -c %s "$part") - window_size))" >/run/stage1/window
+    [ "$1" != hash ] || dd if="$part" bs=1M skip="$done_blocks" 2>/dev/null
 }
 
 stop_wget() {

@@ -6,11 +6,12 @@ hand_over() {
     mkdir -p /run/systemd/network /run/provisioner || return 1
     network_unit >/run/systemd/network/10-provisioner.network || return 1
     cp "$manifest" /run/provisioner/manifest || return 1
+    cp /run/stage1/mounted /run/provisioner/layers || return 1
     boot_facts >/run/provisioner/boot.json
 }
 
 # What the system before this one has left for the next agent: with it this boot proves that it is the one that was
-# started there. Taken first, as a staged root that is not right goes with all else that was staged.
+# started there. Taken first, as staged layers that are not right go with all else that was staged.
 take_request_key() {
     [ -e /staged/request-key ] || return 0
     mkdir -p /run/provisioner && mv /staged/request-key /run/provisioner/request-key ||

@@ -8,30 +8,13 @@ mmdebstrap \
     '--aptopt=Acquire::Languages "none"' \
     '--aptopt=APT::Install-Recommends "false"' \
     '--dpkgopt=path-exclude=/usr/share/doc/*' \
+    '--dpkgopt=path-include=/usr/share/doc/*/copyright' \
     '--dpkgopt=path-exclude=/usr/share/man/*' \
     '--dpkgopt=path-exclude=/usr/share/locale/*' \
-    --include=ca-certificates,conntrack,containerd,containernetworking-plugins,dbus,ethtool,ibverbs-providers,ibverbs-utils,infiniband-diags,iproute2,iptables,kexec-tools,kmod,mount,nftables,nvme-cli,pciutils,python3,rdma-core,runc,signify-openbsd,systemd,systemd-sysv,systemd-timesyncd,udev,util-linux \
+    --include=ca-certificates,conntrack,containerd,containernetworking-plugins,dbus,ethtool,iproute2,iptables,kexec-tools,kmod,mount,nftables,nvme-cli,pciutils,python3,runc,signify-openbsd,systemd,systemd-sysv,systemd-timesyncd,udev,util-linux \
     '--customize-hook=chroot "$1" sh -c '"'"'mkdir /provisioner-debs && cd /provisioner-debs && apt-get -o APT::Sandbox::User=root download busybox-static signify-openbsd libbsd0 libmd0 $(apt-cache depends --important --recurse linux-image-generic | grep -E '"'"'"'"'"'"'"'"'^(linux-(image|modules|modules-extra)-[0-9][^ ]*-generic)$'"'"'"'"'"'"'"'"' | sort -u)'"'"'' \
     noble \
     root \
     'deb http://mirror.example/ubuntu noble main universe' \
     'deb http://mirror.example/ubuntu noble-updates main universe' \
     'deb http://mirror.example/ubuntu noble-security main universe'
-
-mksquashfs \
-    root \
-    root.squashfs \
-    -noappend \
-    -quiet \
-    -no-progress \
-    -no-xattrs \
-    -comp \
-    zstd \
-    -Xcompression-level \
-    12 \
-    -b \
-    262144 \
-    -all-time \
-    1767225600 \
-    -mkfs-time \
-    1767225600

@@ -1,0 +1,92 @@
+"""What the driver's layer depends on, as digests: the same inputs need not be built, nor modules compiled, again."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from provisioner.api.errors import NeedsHuman
+from provisioner.image.driver.obtain import Obtained
+from provisioner.image.driver.plan import Wanted, obtain_command
+from provisioner.image.inputs import Fingerprint
+from provisioner.image.plan import Choices
+from provisioner.image.recipe import Recipe
+from provisioner.image.tables import names_of
+
+_HERE = Path(__file__).parent
+_CODE_BESIDE = (
+    "command.py",
+    "foreign.py",
+    "gates/packages/installed.py",
+    "gates/packages/records.py",
+    "modules.py",
+    "plan.py",
+    "tables.py",
+)
+_COMPILING_CODE = ("compile.py", "plan.py")
+
+
+def driver_fingerprint(recipe: Recipe, choices: Choices, base: str, certificate: bytes | None) -> str:
+    """Inputs of the layer: the base (by its fingerprint), what the recipe says, its files, the key that signs (by its
+    certificate), and the code that does it.
+
+    Raises: NeedsHuman if the recipe has no driver for this distribution.
+    """
+    if recipe.driver is None:
+        raise NeedsHuman(f"recipe {recipe.name!r} has no GPU driver", hint="add [driver], or extend images/gpu-node")
+    fingerprint = Fingerprint("driver")
+    for name, value in (
+        ("choices", choices),
+        ("driver", recipe.driver.source(choices.distribution.name)),
+        ("rules", _rules(recipe)),
+        ("epoch", recipe.source_date_epoch),
+    ):
+        fingerprint.add(name, repr(value).encode())
+    fingerprint.add("base", base.encode())
+    fingerprint.add("certificate", certificate or b"")
+    for tree in recipe.driver_trees:
+        fingerprint.add_files(tree, tree.rglob("*"))
+    fingerprint.add_files(_HERE, _HERE.rglob("*.py"))
+    fingerprint.add_files(_HERE.parent, (_HERE.parent / name for name in _CODE_BESIDE))
+    return fingerprint.hexdigest()
+
+
+def _rules(recipe: Recipe) -> tuple[object, ...]:
+    driver = recipe.driver
+    assert driver is not None  # noqa: S101 - the caller has looked
+    return (
+        driver.modules_folder,
+        driver.modules,
+        driver.firmware,
+        driver.keep,
+        driver.clear_setuid,
+        driver.options,
+        driver.blacklist,
+        driver.enable,
+        driver.licences,
+    )
+
+
+def tools_fingerprint(wanted: Wanted) -> str:
+    """What is obtained, by the command that does it: packages are those of the day on which it ran."""
+    fingerprint = Fingerprint("driver tools")
+    for word in obtain_command(wanted, Path("target")):
+        fingerprint.add("word", word.encode())
+    return fingerprint.hexdigest()
+
+
+def modules_fingerprint(recipe: Recipe, wanted: Wanted, obtained: Obtained) -> str:
+    """What modules are compiled of: source and headers, by content; compiler and tools, by their versions."""
+    source, driver = wanted.source.source, recipe.driver
+    assert source is not None  # noqa: S101 - only what is compiled is asked for
+    assert driver is not None  # noqa: S101
+    fingerprint = Fingerprint("driver modules")
+    for name, file in obtained.packages():
+        if name == source.package or name.startswith(("linux-headers-", "linux-kbuild-")):
+            fingerprint.add_file(name, file)
+    status = (obtained.chroot / "var/lib/dpkg/status").read_bytes()
+    fingerprint.add("tools", hashlib.sha256(status).digest())
+    parts = (source.folder, source.replace, names_of(driver.modules), wanted.release, wanted.choices.architecture)
+    fingerprint.add("recipe", repr((*parts, recipe.source_date_epoch)).encode())
+    fingerprint.add_files(_HERE, (_HERE / name for name in _COMPILING_CODE))
+    return fingerprint.hexdigest()

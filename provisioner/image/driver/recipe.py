@@ -1,0 +1,211 @@
+"""What a recipe says about the GPU driver: which modules, firmware and files, why, and where they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, cast, get_args
+
+from provisioner.api.errors import NeedsHuman, NotFound
+from provisioner.image.tables import Group, Table, names_of
+
+Obtain = Literal["build", "prebuilt"]
+"""`build`: modules are compiled against the image's own kernel. `prebuilt`: the distribution has them, signed."""
+RELEASE: Final = "{release}"
+"""In the name of a package: the release of the image's kernel, such as 6.12.117+deb13-amd64."""
+
+
+@dataclass(frozen=True)
+class Firmware:
+    """Files of the GPUs' own system processor, and the families of GPUs that need them."""
+
+    reason: str
+    families: tuple[str, ...]
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ModuleOptions:
+    """Options that `module` is loaded with."""
+
+    reason: str
+    module: str
+    options: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Move:
+    """Files in the folder `source` go to `target`; of several `*` in each, one stands for what the other matched."""
+
+    reason: str
+    source: str
+    target: str
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """`old`, which `file` of the source has exactly once, becomes `new`, if the kernel's `header` has `header_has`."""
+
+    reason: str
+    file: str
+    header: str
+    header_has: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class Licence:
+    """Under what files of these packages may be passed on. `identifier` is SPDX's, or a LicenseRef of ours."""
+
+    reason: str
+    identifier: str
+    redistributable: bool
+    packages: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Modules to be compiled: package, the archive in it, and the folder in that where `make` is called."""
+
+    package: str
+    archive: str
+    folder: str
+    headers: str
+    header_packages: tuple[str, ...]
+    tools: tuple[Group, ...]
+    replace: tuple[Replacement, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriverSource:
+    """How one distribution comes by the driver.
+
+    `version` is that of the driver, or its beginning: what is obtained must be it, whatever the archive has by then.
+    `components` of the archive are asked for beside those of the base.
+    """
+
+    distribution: str
+    obtain: Obtain
+    version: str
+    components: tuple[str, ...]
+    install: tuple[Group, ...]
+    dependencies: tuple[Group, ...]
+    lacking: tuple[Group, ...]
+    move: tuple[Move, ...]
+    source: Source | None
+
+    def packages(self, release: str) -> tuple[str, ...]:
+        """The packages that are unpacked, for a kernel of that release."""
+        return tuple(dict.fromkeys(name.replace(RELEASE, release) for name in names_of(self.install)))
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """Packages of the chroot in which modules are compiled."""
+        return names_of(self.source.tools) if self.source else ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriverRecipe:
+    """The driver of a recipe's images. Everything is unpacked, and only what a rule of `keep` matches stays."""
+
+    modules_folder: str
+    """Below /usr/lib/modules/<release>."""
+    modules: tuple[Group, ...]
+    firmware: tuple[Firmware, ...]
+    keep: tuple[Group, ...]
+    clear_setuid: tuple[Group, ...]
+    options: tuple[ModuleOptions, ...]
+    blacklist: tuple[Group, ...]
+    enable: tuple[tuple[str, Group], ...]
+    """Units by the target that starts them."""
+    licences: tuple[Licence, ...]
+    sources: Mapping[str, DriverSource]
+
+    def source(self, distribution: str) -> DriverSource:
+        """Raises: NotFound if the recipe has no driver for it; NeedsHuman if the distribution lacks a part of it."""
+        if distribution not in self.sources:
+            raise NotFound(
+                f"the recipe has no GPU driver for {distribution!r}",
+                hint=f"use one of {', '.join(self.sources)}, or add [driver.distribution.{distribution}]",
+            )
+        found = self.sources[distribution]
+        if found.lacking:
+            missing = ", ".join(names_of(found.lacking))
+            why = "; ".join(dict.fromkeys(group.why for group in found.lacking))
+            complete = [name for name, source in self.sources.items() if not source.lacking]
+            raise NeedsHuman(
+                f"{distribution} has no package of {missing}, which this image needs: {why}",
+                hint=f"build with --distribution {' or '.join(complete) or 'of another kind'}, "
+                "or images/gpu-node, if the server's GPUs hang on no NVSwitch",
+            )
+        return found
+
+
+def parse_driver(table: Table) -> DriverRecipe:
+    """The table `[driver]`. Raises: NeedsHuman naming a key that is missing, empty or of another type."""
+    distributions = table.table("distribution")
+    return DriverRecipe(
+        modules_folder=table.text("modules-folder"),
+        modules=table.groups("modules", "purpose", "names"),
+        firmware=tuple(
+            Firmware(each.reason("reason"), each.texts("families"), each.texts("files"))
+            for each in table.tables("firmware")
+        ),
+        keep=table.groups("keep", "reason", "paths"),
+        clear_setuid=table.groups("clear-setuid", "reason", "paths"),
+        options=tuple(
+            ModuleOptions(each.reason("reason"), each.text("module"), each.texts("options"))
+            for each in table.tables("options")
+        ),
+        blacklist=table.groups("blacklist", "reason", "modules"),
+        enable=tuple(
+            (each.text("target"), Group(each.reason("purpose"), each.texts("units"))) for each in table.tables("enable")
+        ),
+        licences=tuple(
+            Licence(
+                each.reason("reason"), each.text("identifier"), each.flag("redistributable"), each.texts("packages")
+            )
+            for each in table.tables("licences")
+        ),
+        sources={name: _source(name, distributions.table(name)) for name in distributions.data},
+    )
+
+
+def _source(name: str, table: Table) -> DriverSource:
+    obtain = table.text("obtain")
+    if obtain not in get_args(Obtain):
+        raise NeedsHuman(f"{table.path}: obtain is {obtain!r}", hint=f"use one of {', '.join(get_args(Obtain))}")
+    return DriverSource(
+        distribution=name,
+        obtain=cast("Obtain", obtain),
+        version=table.text("version"),
+        components=table.texts("components"),
+        install=table.groups("install", "purpose", "packages"),
+        dependencies=table.groups("dependencies", "purpose", "patterns"),
+        lacking=table.groups("lacking", "reason", "packages"),
+        move=tuple(Move(each.reason("reason"), each.text("from"), each.text("to")) for each in table.tables("move")),
+        source=_modules_source(table.table("source")) if obtain == "build" else None,
+    )
+
+
+def _modules_source(table: Table) -> Source:
+    return Source(
+        package=table.text("package"),
+        archive=table.text("archive"),
+        folder=table.text("folder"),
+        headers=table.text("headers"),
+        header_packages=table.texts("header-packages"),
+        tools=table.groups("tools", "purpose", "packages"),
+        replace=tuple(
+            Replacement(
+                reason=each.reason("reason"),
+                file=each.text("file"),
+                header=each.text("header"),
+                header_has=each.text("header-has"),
+                old=each.text("old"),
+                new=each.text("new"),
+            )
+            for each in table.tables("replace")
+        ),
+    )

@@ -1,0 +1,1 @@
+"""What the image is made of: distribution packages, Go modules, and how their versions compare."""

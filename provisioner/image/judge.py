@@ -1,0 +1,96 @@
+"""Have the gates judge a finished image, and keep the documents that they give of it."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from provisioner.image.finished import store
+from provisioner.image.foreign import Foreign
+from provisioner.image.gates.packages.records import Records
+from provisioner.image.gates.request import GateReport, GateRequest
+from provisioner.image.gates.run import run_gates
+from provisioner.image.layers import LayerTree
+from provisioner.image.recipe import Recipe
+from provisioner.image.request import Request, made
+
+_SIZES = "sizes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """An image before its manifest. `files`: by the manifest's key. `merged`: `trees` over one another."""
+
+    trees: tuple[LayerTree, ...]
+    merged: Path
+    files: Mapping[str, Path]
+    versions: Mapping[str, str]
+    records: Records
+
+
+def judge(request: Request, finished: Finished, foreign: Foreign, folder: Path) -> tuple[dict[str, Path], GateReport]:
+    """The documents, written into `folder`, by the manifest's key; and what a person should read.
+
+    Raises: GatesFailed with all that is wrong with the image.
+    """
+    recipe, choices, previous = request.recipe, request.choices, _previous(request)
+    report = run_gates(
+        GateRequest(
+            recipe=recipe.name,
+            distribution=choices.distribution.identifier,
+            architecture=choices.architecture,
+            source_date_epoch=recipe.source_date_epoch,
+            root=finished.merged,
+            layers={tree.name: tree.root for tree in finished.trees},
+            packed={
+                name.removeprefix("layer."): file for name, file in finished.files.items() if name.startswith("layer.")
+            },
+            kernel=finished.files["kernel"],
+            files={name: store.measure(file) for name, file in finished.files.items()},
+            versions=finished.versions,
+            records=finished.records,
+            rules=recipe.gates,
+            foreign=foreign,
+            purposes=_purposes(recipe, choices.distribution.name),
+            previous=previous.read_bytes() if previous.exists() else None,
+            vulnerabilities=request.vulnerabilities,
+            today=datetime.datetime.now(datetime.UTC).date(),
+        )
+    )
+    made(folder)
+    for name, content in report.documents.items():
+        (folder / name).write_bytes(content)
+    return {f"document.{name}": folder / name for name in sorted(report.documents)}, report
+
+
+def remember(request: Request, documents: Mapping[str, Path]) -> None:
+    """With the sizes of this image the next one is compared."""
+    sizes = documents.get(f"document.{_SIZES}")
+    if sizes is not None:
+        made(_previous(request).parent)
+        _previous(request).write_bytes(sizes.read_bytes())
+
+
+def _previous(request: Request) -> Path:
+    choices = request.choices
+    name = f"{request.recipe.name}-{choices.distribution.identifier}-{choices.architecture}.json"
+    return request.cache / _SIZES / name
+
+
+def _purposes(recipe: Recipe, distribution: str) -> dict[str, str]:
+    """Why a package is installed, of those that the recipe names."""
+    chosen = recipe.distributions[distribution]
+    groups = [*recipe.root.install, *chosen.install, *chosen.stage1_install]
+    if recipe.driver is not None:
+        groups += recipe.driver.source(distribution).install
+    return {name: group.why for group in groups for name in group.names}
+
+
+def joined(records: Iterable[Records]) -> Records:
+    """Of all layers."""
+    found = Records()
+    for each in records:
+        found = found.joined(each)
+    return found

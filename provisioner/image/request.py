@@ -1,0 +1,55 @@
+"""What a build is asked for, and how it tells of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from provisioner.image.driver.sign import ModuleKey
+from provisioner.image.finished.sign import SecretKey
+from provisioner.image.plan import Choices
+from provisioner.image.recipe import Recipe
+from provisioner.image.root import Ingredients
+
+Report = Callable[[str, str, float], None]
+"""Called when a phase has ended: its name, what came of it, and its seconds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One build.
+
+    `module_key` signs kernel modules that are built here; without it they stay unsigned. `vulnerabilities`: a list of
+    known ones that the gates look into. `interpreter`: the qemu-user by which programs of another architecture are
+    run, if not the one that is found here.
+    """
+
+    recipe: Recipe
+    choices: Choices
+    ingredients: Ingredients
+    key: SecretKey
+    output: Path
+    cache: Path
+    force: bool = False
+    interpreter: Path | None = None
+    module_key: ModuleKey | None = None
+    vulnerabilities: Path | None = None
+
+
+class Phases:
+    """Seconds between the ends of phases."""
+
+    def __init__(self, report: Report, clock: Callable[[], float]) -> None:
+        self._report, self._clock, self._last = report, clock, clock()
+
+    def end(self, name: str, outcome: str) -> None:
+        now = self._clock()
+        self._report(name, outcome, now - self._last)
+        self._last = now
+
+
+def made(folder: Path) -> Path:
+    """The folder, made if it was not there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

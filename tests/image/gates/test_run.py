@@ -1,0 +1,210 @@
+"""All gates over a made-up image, packed by mksquashfs. Its modprobe is a fake one, which finds everything."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from provisioner.image.finished.manifest import File
+from provisioner.image.finished.store import measure
+from provisioner.image.foreign import Foreign
+from provisioner.image.gates.documents.sizes import ComponentSize, decode_sizes, encode_sizes
+from provisioner.image.gates.failure import Failure, GatesFailed
+from provisioner.image.gates.modules import FOLDER, Probe
+from provisioner.image.gates.packages.installed import InstalledPackage
+from provisioner.image.gates.packages.records import Records
+from provisioner.image.gates.request import GateRequest
+from provisioner.image.gates.run import run_gates
+from provisioner.image.tables import Group
+from tests.image.gates.samples import EPOCH, RELEASE, RULES, elf, go_program, kernel, module, tree_of
+from tests.tools import installed
+
+BASE = {
+    "usr/bin/tool": elf(("libone.so",)),
+    "usr/lib/libone.so": elf(),
+    f"{FOLDER}{RELEASE}/kernel/a.ko": module(imports={"printk": 1}),
+    f"{FOLDER}{RELEASE}/modules.dep": "kernel/a.ko:\n",
+    "etc/machine-id": "",
+    "etc/shadow": "root:*:20454::::::\n",
+}
+SITE = {"usr/bin/kubelet": go_program(["mod\tk8s.io/kubernetes\tv1.36.3\t"]), "etc/site": "x" * 3000}
+PACKAGE = InstalledPackage(
+    name="one", version="1-1", architecture="amd64", source="one", source_version="1-1",
+    licence_files=("aa" * 32,), files=("usr/bin/tool", "usr/lib/libone.so"),
+)  # fmt: skip
+LINUX = InstalledPackage(
+    name="linux", version="6", architecture="amd64", source="linux", source_version="6",
+    licence_files=("aa" * 32,), files=(f"{FOLDER}{RELEASE}/kernel/a.ko",), unpacked_for="kernel",
+)  # fmt: skip
+
+
+def fake_probe(root: Path, release: str, names: Iterable[str], foreign: Foreign) -> Probe:
+    return Probe(loads=(f"{FOLDER}{release}/kernel/a.ko",))
+
+
+@pytest.fixture
+def request_of_image(tmp_path: Path) -> GateRequest:
+    layers = {"base": tmp_path / "base", "site": tmp_path / "site"}
+    tree_of(layers["base"], BASE)
+    tree_of(layers["site"], SITE)
+    root, packed = tmp_path / "root", {}
+    for name, tree in layers.items():
+        shutil.copytree(tree, root, dirs_exist_ok=True)
+        packed[name] = tmp_path / f"{name}.squashfs"
+        command = [installed("mksquashfs"), tree, packed[name], "-quiet", "-no-progress", "-comp", "zstd"]
+        subprocess.run([*command, "-all-time", str(EPOCH), "-mkfs-time", str(EPOCH)], check=True)
+    (tmp_path / "vmlinuz").write_bytes(kernel({"printk": 1}))
+    files = {f"layer.{name}": measure(file) for name, file in packed.items()}
+    return GateRequest(
+        recipe="made-up",
+        distribution="debian-13",
+        architecture="x86_64",
+        source_date_epoch=EPOCH,
+        root=root,
+        layers=layers,
+        packed=packed,
+        kernel=tmp_path / "vmlinuz",
+        files=files | {"kernel": measure(tmp_path / "vmlinuz"), "stage1": File("22" * 32, 1000)},
+        versions={"kernel": RELEASE},
+        records=Records((LINUX, PACKAGE), {"aa" * 32: "GPL\n"}),
+        rules=dataclasses.replace(RULES, needed_modules=(Group("all boot with it", ("a",)),)),
+        foreign=Foreign("x86_64"),
+        purposes={"one": "the tool"},
+    )
+
+
+def test_a_good_image_passes_and_is_described(request_of_image: GateRequest) -> None:
+    report = run_gates(request_of_image, fake_probe)
+    assert sorted(report.documents) == ["licences", "sbom", "sizes"]
+    assert decode_sizes(report.documents["sizes"]) == report.sizes
+    found = {(each.layer, each.name): each for each in report.sizes.components}
+    assert sorted(found) == [
+        ("base", "linux"),
+        ("base", "one"),
+        ("base", "recipe"),
+        ("site", "k8s.io/kubernetes"),
+        ("site", "recipe"),
+    ]
+    assert (found["base", "one"].version, found["base", "one"].purpose, found["base", "one"].files) == (
+        "1-1",
+        "the tool",
+        2,
+    )
+    assert found["site", "k8s.io/kubernetes"].version == "v1.36.3"
+    assert report.sizes.modules == {"a": len(BASE[f"{FOLDER}{RELEASE}/kernel/a.ko"])}
+    document = json.loads(report.documents["sbom"])
+    relations = {(each["spdxElementId"], each["relatedSpdxElement"]) for each in document["relationships"]}
+    assert ("SPDXRef-part-layer.base", "SPDXRef-deb-one-amd64") in relations
+    assert ("SPDXRef-part-kernel", "SPDXRef-deb-linux-amd64") in relations
+    kubelet = next(each["SPDXID"] for each in document["packages"] if each["name"] == "kubelet")
+    assert ("SPDXRef-part-layer.site", kubelet) in relations
+    assert run_gates(request_of_image, fake_probe) == report
+
+
+def failures(request: GateRequest, probe: Probe | None = None) -> list[Failure]:
+    with pytest.raises(GatesFailed) as caught:
+        run_gates(request, fake_probe if probe is None else lambda *_: probe)
+    return list(caught.value.failures)
+
+
+def test_all_failures_are_told_at_once_with_what_is_largest(request_of_image: GateRequest) -> None:
+    root = request_of_image.root
+    tree_of(
+        root,
+        {"usr/bin/su": "", "usr/share/key.pem": "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG\n", "tmp/x": "x"},
+        modes={"usr/bin/su": 0o4755},
+    )
+    (root / "usr/lib/libone.so").unlink()
+    small = dataclasses.replace(
+        request_of_image, rules=dataclasses.replace(RULES, root_budget_bytes=1000, stage1_budget_bytes=10)
+    )
+    with pytest.raises(GatesFailed) as caught:
+        run_gates(small, fake_probe)
+    assert [each.gate for each in caught.value.failures] == [
+        "leftovers",
+        "libraries",
+        "secrets",
+        "set-uid",
+        "sizes",
+        "sizes",
+    ]
+    words = str(caught.value)
+    for told in (
+        "image 'made-up' not built: 6 failures",
+        "/usr/bin/su",
+        "needs libone.so",
+        "private key",
+        "/tmp/x",
+        "stage-1",
+    ):
+        assert told in words
+    layers = next(each for each in caught.value.failures if each.object == "layers")
+    assert "largest: layer.base 0.0 MB" in layers.observed
+    assert "one 0.0 MB" in layers.observed
+    for each in caught.value.failures:
+        for words_of in ("observed  ", "expected  ", "remedy    "):
+            assert words_of in each.render()
+
+
+@pytest.mark.parametrize(
+    ("change", "gate"),
+    [
+        ({"rules": dataclasses.replace(RULES, needed_files=(Group("the checks", ("usr/bin/nvidia-smi",)),))}, "paths"),
+        ({"rules": dataclasses.replace(RULES, forbidden=(Group("no caches", ("etc/site",)),))}, "paths"),
+        ({"rules": dataclasses.replace(RULES, agree=(Group("one", ("kernel", "driver-kernel")),)),
+          "versions": {"kernel": RELEASE, "driver-kernel": "6"}}, "versions"),
+        ({"versions": {"kernel": "6.12.0-other"}}, "versions"),
+        ({"records": Records()}, "licences"),
+        ({"architecture": "arm64"}, "libraries"),
+        ({"source_date_epoch": EPOCH - 1}, "times"),
+    ],
+)  # fmt: skip
+def test_each_gate_is_asked(request_of_image: GateRequest, change: dict[str, object], gate: str) -> None:
+    assert gate in {each.gate for each in failures(dataclasses.replace(request_of_image, **change))}  # type: ignore[arg-type]
+
+
+def test_modules_that_do_not_load_fail_the_build(request_of_image: GateRequest) -> None:
+    assert [each.gate for each in failures(request_of_image, Probe(errors=("Module a not found",)))] == ["modules"]
+    request_of_image.kernel.write_bytes(kernel({"printk": 2}))
+    assert [each.gate for each in failures(request_of_image)] == ["symbols"]
+
+
+def test_a_known_vulnerability_fails_the_build_and_one_without_a_fix_is_told(
+    request_of_image: GateRequest, tmp_path: Path
+) -> None:
+    affected = {"package": {"ecosystem": "Debian:13", "name": "one"}, "versions": ["1-1"]}
+    fixed = affected | {"ranges": [{"type": "ECOSYSTEM", "events": [{"introduced": "0"}, {"fixed": "1-2"}]}]}
+    file = tmp_path / "list.json"
+    given = dataclasses.replace(request_of_image, vulnerabilities=file)
+    file.write_text(json.dumps({"id": "CVE-2026-1", "affected": [fixed]}))
+    assert [each.object for each in failures(given)] == ["one 1-1 in one"]
+    file.write_text(json.dumps({"id": "CVE-2026-1", "affected": [affected]}))
+    assert run_gates(given, fake_probe).lines[-1] == "known vulnerabilities without a fix: CVE-2026-1"
+
+
+def test_the_difference_to_the_last_build_is_told(request_of_image: GateRequest) -> None:
+    report = run_gates(request_of_image, fake_probe).sizes
+    before = dataclasses.replace(
+        report,
+        parts={**report.parts, "layer.base": report.parts["layer.base"] + 2_000_000},
+        components=(*report.components, ComponentSize(layer="base", name="perl", packed_bytes=2_000_000)),
+    )
+    lines = run_gates(dataclasses.replace(request_of_image, previous=encode_sizes(before)), fake_probe).lines
+    assert lines[-1] == "since the last build: layers -2.0 MB (perl -2.0 MB)"
+    lines = run_gates(dataclasses.replace(request_of_image, previous=b"{"), fake_probe).lines
+    assert lines[-1].startswith("not compared with the last build: ")
+
+
+def test_many_failures_of_one_gate_are_told_in_part() -> None:
+    error = GatesFailed("a", [Failure("secrets", f"/{number:03}", "x", "y", "z") for number in range(60)])
+    assert "60 failures in secrets" in str(error)
+    assert "/049" in str(error)
+    assert "/050" not in str(error)
+    assert "secrets: 10 more" in str(error)
+    assert len(error.failures) == 60
