@@ -137,7 +137,7 @@ def pack(recipe: Recipe, tree: LayerTree, cache: Path, *, force: bool = False) -
 
 
 def forget_old(cache: Path) -> None:
-    """Keep the layers that were used last, and none that a build which was ended has left."""
+    """Keep the layers that were used last."""
     whole = sorted(cache.glob("*.squashfs"), key=lambda file: file.stat().st_mtime)
     for file in whole[:-_KEPT]:
         file.unlink(missing_ok=True)
