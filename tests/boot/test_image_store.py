@@ -60,7 +60,10 @@ def test_a_file_that_is_missing_or_empty_is_named(name: str, size: int | None, w
 
 
 LAYERED = layered_image("base", "driver", "xlast")
-SERVED = {artifact.path: 4 for artifact in LAYERED.spec.served} | {f"{STORE}/manifest.sig": 99}
+SERVED: dict[str, int | None] = {
+    **{artifact.path: 4 for artifact in (LAYERED.spec.kernel, LAYERED.spec.stage1, *LAYERED.spec.layers)},
+    **{f"{STORE}/manifest": 4, f"{STORE}/manifest.sig": 99},
+}
 
 
 def test_an_image_in_layers_is_available_by_its_parts_and_documents_are_none_of_what_servers_need() -> None:
