@@ -62,7 +62,8 @@ def test_a_file_that_is_missing_or_empty_is_named(name: str, size: int | None, w
 LAYERED = layered_image("base", "driver", "xlast")
 SERVED: dict[str, int | None] = {
     **{artifact.path: 4 for artifact in (LAYERED.spec.kernel, LAYERED.spec.stage1, *LAYERED.spec.layers)},
-    **{f"{STORE}/manifest": 4, f"{STORE}/manifest.sig": 99},
+    f"{STORE}/manifest": 4,
+    f"{STORE}/manifest.sig": 99,
 }
 
 
