@@ -146,7 +146,7 @@ def test_the_load_of_a_pod_is_that_of_its_gpus(telemetry: Telemetry, tmp_path: P
     (expression,) = (each for title, each in EXPRESSIONS if title == "Utilization by pod")
     asked = expression.replace("$instance", ".*")
     pods = [("blue", "a"), ("blue", "b"), ("blue", "mig"), ("red", "train-0")]
-    expected = [{"labels": f'{{namespace="{space}",pod="{pod}"}}', "value": 0.87} for space, pod in pods]
+    expected = [{"labels": f'{{pod_namespace="{space}",pod_name="{pod}"}}', "value": 0.87} for space, pod in pods]
     question = {"expr": asked, "eval_time": "1m", "exp_samples": expected}
     ask(tmp_path, [telemetry.write(0), telemetry.write(1)], [question])
 

@@ -16,6 +16,7 @@ FILE = "/run/provisioner/metrics/gpus.prom"
 PREFIX = "provisioner_gpu_"
 STATES = ("Ready", "Looking", "NoLibrary", "NotLoaded", "VersionMismatch", "Hung", "Crashed", "Failed")
 MOST_PODS = 512
+_POD_LABELS = {"pod_namespace": "namespace", "pod_name": "pod", "container_name": "container"}
 
 
 class Metric(NamedTuple):
@@ -138,7 +139,8 @@ def _pods(gpus: Sequence[Mapping[str, Any]], pods: Sequence[Mapping[str, Any]] |
         uuid = parents.get(device, device)
         if uuid not in known:
             continue
-        labels = {key: each[key] for key in ("namespace", "pod", "container")}
+        # Prometheus has labels of its own named namespace, pod and container: those of the exporter.
+        labels = {theirs: each[ours] for theirs, ours in _POD_LABELS.items()}
         sample = _sample("pod_info", {"uuid": uuid, **labels, "mig_uuid": device if device in parents else ""}, 1)
         if sample not in told and len(told) < MOST_PODS:
             told.add(sample)
