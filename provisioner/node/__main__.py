@@ -11,7 +11,7 @@ stage DIGEST [KERNEL-ARGUMENT…]: fetches, verifies and loads an image; `run` s
 facts: prints what `run` would write.
 
 gpus: prints what the kernel says of the GPUs' driver, then what NVML says of the GPUs. `run` starts it as a process of
-its own, for it may hang.
+its own, for it may hang. Beside it: which pods have them, as the kubelet says.
 
 `--root` puts every path below another folder, for tests. Exit status: 0 done, 1 cannot work here, 2 usage.
 """
@@ -156,12 +156,18 @@ def _facts(root: str) -> int:
 def _gpus(root: str) -> int:
     import json
 
+    from provisioner.node.machine.gpus import pod_resources
     from provisioner.node.machine.gpus.kernel import driver_facts
     from provisioner.node.machine.gpus.nvml import LIBRARY
     from provisioner.node.machine.gpus.survey import survey
 
     print(json.dumps(driver_facts(root)), flush=True)  # what is known even if nothing comes after it
-    print(json.dumps(survey(f"{root}/usr/lib/{LIBRARY}" if root else LIBRARY)))
+    found = survey(f"{root}/usr/lib/{LIBRARY}" if root else LIBRARY)
+    try:
+        found["pods"] = pod_resources.list_gpus(root + pod_resources.SOCKET)
+    except pod_resources.PodResourcesError as error:
+        found["podsError"] = str(error)
+    print(json.dumps(found))
     return 0
 
 

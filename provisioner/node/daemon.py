@@ -16,7 +16,8 @@ from provisioner.node.api_server import NotJoinedError
 from provisioner.node.image import stage
 from provisioner.node.intent import Intent, IntentError, StagedImage
 from provisioner.node.machine import facts as node_facts
-from provisioner.node.machine.boot_facts import BootFacts
+from provisioner.node.machine.boot_facts import BootFacts, write_file
+from provisioner.node.machine.gpus import exposition
 from provisioner.node.machine.gpus.facts import gpu_facts
 from provisioner.node.machine.gpus.watch import GpuWatch
 
@@ -64,6 +65,7 @@ class Daemon:
         machine: Machine,
         say: Callable[[str], None],
         clock: Callable[[], float] = time.time,
+        gpus: GpuWatch | None = None,
     ) -> None:
         self._boot = boot
         self._root = root
@@ -75,7 +77,7 @@ class Daemon:
         self._reported: tuple[str, str, str] | None = None
         self._written_facts: dict[str, Any] | None = None
         self._facts_time = self._looked_time = 0.0
-        self._gpus = GpuWatch(root, time.monotonic)
+        self._gpus = gpus or GpuWatch(root, time.monotonic)
         self._ending = ending.Ending(root, machine, self._report_on, node.tell_not_ready, say, clock)
         if record := stage.read_record(root):
             self._held = StagedImage(
@@ -84,6 +86,8 @@ class Daemon:
 
     def look(self) -> float:
         """Compare and act once. Faults of the API server are said and tried again at the next look."""
+        if self._gpus.look():
+            self._write_metrics()
         annotations = self._node.annotations
         if annotations is None:
             return BUSY_SECONDS
@@ -205,11 +209,21 @@ class Daemon:
         self._node.annotate({intents.REPORT_ANNOTATION: report})
         self._reported = (intent_id, state, message)
 
+    def _write_metrics(self) -> None:
+        reading = self._gpus.reading
+        if reading is None:
+            return
+        path = Path(self._root + exposition.FILE)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_file(str(path), exposition.render(reading, self._gpus.log, self._clock()), mode=0o644)
+        except OSError as error:
+            self._say(f"{path} could not be written: {error}")
+
     def _write_facts(self, *, is_missing: bool) -> None:
         now = self._clock()
         if is_missing:  # the Node was made anew
             self._written_facts = None
-        self._gpus.look()
         pause = node_facts.pause_seconds(self._written_facts)
         if self._ending.is_under_way or now - self._looked_time < max(pause, MISSING_SECONDS):
             return

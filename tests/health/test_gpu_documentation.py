@@ -13,12 +13,16 @@ import yaml
 
 from provisioner.api import NodePool
 from provisioner.api.codec import decode
+from provisioner.api.node_contract import HOLD_TAINT, MAINTENANCE_TAINT, VERIFICATION_TAINT
 from provisioner.health.jobs.manifest import render_job
 from provisioner.health.jobs.outcome import JobState, read_job
+from provisioner.join.node_object import POOL_LABEL
 from tests.health.objects import BOOT
 
 if TYPE_CHECKING:
     from provisioner.cluster.client import Cluster
+    from provisioner.lab.binaries.obtain import Binaries
+    from provisioner.lab.control_plane.plane import ControlPlane
 
 TEXT = (Path(__file__).parents[2] / "docs" / "gpus.md").read_text()
 POOLS = [
@@ -130,3 +134,41 @@ def test_a_diagnostic_that_did_not_run_is_no_pass(
     state = dcgm.run()
     assert (state.phase, state.reason) == ("Failed", reason)
     assert words in state.message
+
+
+@pytest.mark.parametrize("name", ["dcgm-exporter", "node-exporter-gpus"])
+def test_a_manifest_beside_the_document_is_accepted_whole_by_the_api_server(
+    name: str, control_plane: ControlPlane, binaries: Binaries
+) -> None:
+    path = Path(__file__).parents[2] / "docs" / "manifests" / f"{name}.yaml"
+
+    def kubectl(*arguments: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
+        command = [str(binaries.kubectl), f"--kubeconfig={control_plane.kubeconfig}", *arguments]
+        return subprocess.run(command, input=given, capture_output=True, text=True, timeout=120, check=False)
+
+    namespace, *others = yaml.safe_load_all(path.read_text())
+    kubectl("apply", "-f", "-", given=yaml.safe_dump(namespace))  # where the others are tried
+    said = kubectl("apply", "--dry-run=server", "--validate=strict", "-f", str(path))
+    assert said.returncode == 0, said.stderr
+    assert "arning" not in said.stderr, "PodSecurity has something to say"
+    assert len(said.stdout.splitlines()) == 1 + len(others)
+
+
+def test_manifests_select_and_tolerate_by_names_that_the_provisioner_uses() -> None:
+    taints = {VERIFICATION_TAINT, MAINTENANCE_TAINT, HOLD_TAINT}
+    text = (Path(__file__).parents[2] / "docs" / "manifests" / "dcgm-exporter.yaml").read_text()
+    _, daemon_set, _ = yaml.safe_load_all(text)
+    spec = daemon_set["spec"]["template"]["spec"]
+    assert set(spec["nodeSelector"]) == {POOL_LABEL}
+    tolerated = {each["key"] for each in spec["tolerations"] if each["key"].startswith("provisioner.dev/")}
+    assert tolerated == taints - {VERIFICATION_TAINT}
+
+
+def test_every_metric_and_every_alert_is_told_of() -> None:
+    root = Path(__file__).parents[2]
+    golden = (root / "tests" / "golden" / "node" / "gpus.prom").read_text()
+    metrics = re.findall(r"^# TYPE provisioner_gpu(\w+) ", golden, re.MULTILINE)
+    alerts = re.findall(r"alert: (\w+)", (root / "docs" / "prometheus-alerts-gpus.yaml").read_text())
+    assert (len(metrics), len(alerts)) == (30, 10)
+    assert [each for each in metrics if f"`{each}`" not in TEXT and f"`provisioner_gpu{each}`" not in TEXT] == []
+    assert [each for each in alerts if f"`{each}`" not in TEXT] == []

@@ -185,6 +185,33 @@ def test_a_call_that_never_returns_is_ended_and_told_and_nothing_is_started_besi
     assert watched.survey()["gpuDriver"]["state"] == "Ready"
 
 
+class FakeStuckProcess:
+    """A process that the kernel holds in a call: it is killed and does not end."""
+
+    def __init__(self) -> None:
+        self.kills = 0
+
+    def poll(self) -> None:
+        return None
+
+    def kill(self) -> None:
+        self.kills += 1
+
+
+def test_a_survey_that_cannot_be_ended_is_told_once_and_no_other_is_started(watched: Watched) -> None:
+    watched.watch.look()
+    real, stuck = watched.watch._process, FakeStuckProcess()
+    watched.watch._process = stuck  # type: ignore[assignment]
+    watched.now = 60.0
+    assert watched.watch.look()
+    for watched.now in (70.0, 1000.0, 100000.0):
+        assert not watched.watch.look()
+    assert watched.watch._process is stuck  # type: ignore[comparison-overlap]
+    assert stuck.kills == 1
+    assert watched.facts()["gpuDriver"]["state"] == "Hung"
+    watched.watch._process = real
+
+
 def test_one_of_8_that_fell_off_the_bus_is_named(watched: Watched) -> None:
     watched.server.write(**{"gpu.2.error.nvmlDeviceGetHandleByIndex_v2": "15"})
     facts = watched.survey()
