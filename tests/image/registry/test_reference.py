@@ -188,6 +188,8 @@ def test_a_token_is_preferred_and_asked_for_with_a_scope_of_ours_alone() -> None
     assert choose(mine + ", Basic") == Bearer("https://registry.example.com/t", "s", "repository:site/images:pull,push")
     other = 'Bearer realm="https://registry.example.com/t",scope="repository:others:delete"'
     assert choose(other) == Bearer("https://registry.example.com/t", None, "repository:site/images:pull")
+    bare = 'Bearer realm="https://registry.example.com/t",scope="delete"'
+    assert choose(bare) == Bearer("https://registry.example.com/t", None, "repository:site/images:pull")
     assert choose('Basic realm="x"') == Basic()
 
 
