@@ -197,8 +197,10 @@ def tell_stories(bench: Bench, rack: Rack, count: int) -> None:
         killer.start()
         booted = bench.boot(count, bench.cache, bench.two)
         killer.join()
-        noticed = sum("not booted" in each.said for each in booted)
-        words = f"{noticed} of {count} servers noticed"
+        noticed = [
+            each.said.partition("observed")[2].splitlines()[0].strip() for each in booted if "observed" in each.said
+        ]
+        words = f"{len(noticed)} of {count} servers noticed" + (f", as {noticed[0]}" if noticed else "")
         tell("boot host ends midway, the cache knows a second one", seconds_of(booted), words)
     with two_hosts[0](), rack_cache(bench.cache, bench.tools, bench.empty_cache(), [bench.one]) as dying:
         before = rack.bytes_from(bench.cache)

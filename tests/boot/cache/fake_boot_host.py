@@ -19,6 +19,8 @@ class FakeBootHost:
     etag: str = '"one"'
     bytes_per_second: float | None = None
     is_full: bool = False
+    stops_after_bytes: int | None = None
+    goes_on: threading.Event = field(default_factory=threading.Event)
     dies_after_bytes: int | None = None
     endless: bool = False
     says_length: int | None = None
@@ -92,6 +94,8 @@ def serving_boot_host(host: FakeBootHost, address: str = "127.0.0.1", port: int 
                 piece = body[start : start + 65536]
                 if host.bytes_per_second is not None:
                     time.sleep(len(piece) / host.bytes_per_second)
+                if host.stops_after_bytes is not None and host.sent_bytes >= host.stops_after_bytes:
+                    host.goes_on.wait()
                 if host.is_dead:
                     self.close_connection = True
                     self.connection.shutdown(2)
@@ -111,6 +115,7 @@ def serving_boot_host(host: FakeBootHost, address: str = "127.0.0.1", port: int 
     try:
         yield host
     finally:
+        host.goes_on.set()
         server.shutdown()
         server.server_close()
         thread.join()

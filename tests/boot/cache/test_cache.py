@@ -70,7 +70,7 @@ def test_of_eight_who_ask_at_once_each_gets_the_whole_and_each_byte_was_fetched_
 def test_who_asks_while_the_fetch_is_under_way_gets_what_is_there_and_the_rest_as_it_comes(
     cache: RunningCache, hosts: tuple[FakeBootHost, FakeBootHost]
 ) -> None:
-    hosts[0].bytes_per_second = 200_000
+    hosts[0].stops_after_bytes = 400_000
     first = threading.Thread(target=cache.get, args=(PATH,))
     first.start()
     with closing(cache.connect()) as connection:
@@ -78,7 +78,7 @@ def test_who_asks_while_the_fetch_is_under_way_gets_what_is_there_and_the_rest_a
         answer = connection.getresponse()
         assert answer.read(100_000) == PART[1000:101_000]
         assert hosts[0].sent_bytes < len(PART), "the rest is still to come"
-        hosts[0].bytes_per_second = None
+        hosts[0].goes_on.set()
         assert answer.read() == PART[101_000:]
     first.join()
     assert len(hosts[0].asked) == 1
@@ -322,14 +322,14 @@ def test_a_signature_is_asked_for_again_after_minutes_and_the_last_one_stands_in
 def test_a_cache_that_is_full_says_when_to_ask_again(
     programs: Programs, hosts: tuple[FakeBootHost, FakeBootHost]
 ) -> None:
-    hosts[0].bytes_per_second = 100_000
+    hosts[0].stops_after_bytes = 400_000
     with running_cache(programs, [hosts[0].url], slots=2) as cache, ExitStack() as stack:
         assert [stack.enter_context(holding(cache)) for _ in range(3)] == [200, 200, 503]
         assert cache.get(PATH).headers["retry-after"] == "10"
 
 
 def test_a_machine_alone_does_not_take_all_slots(programs: Programs, hosts: tuple[FakeBootHost, FakeBootHost]) -> None:
-    hosts[0].bytes_per_second = 100_000
+    hosts[0].stops_after_bytes = 400_000
     with running_cache(programs, [hosts[0].url], answers_per_client=2) as cache, ExitStack() as stack:
         assert [stack.enter_context(holding(cache)) for _ in range(3)] == [200, 200, 503]
         assert stack.enter_context(holding(cache, "127.0.0.3")) == 200
