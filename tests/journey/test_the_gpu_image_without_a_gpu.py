@@ -20,28 +20,27 @@ from provisioner.api.maintenance import FINAL_PHASES, Maintenance
 from provisioner.api.schema import API_VERSION
 from provisioner.cli.lab.parts import Report, build_demo_image
 from provisioner.cli.progress import Progress
-from provisioner.cluster.resources import NODES, of
+from provisioner.cluster.resources import JOBS, NODES, of
 from provisioner.lab.binaries.obtain import Binaries
 from provisioner.lab.demo.job import demo_job
 from provisioner.lab.demo.maintenance import find_latest
 from provisioner.lab.network import LabNetwork
-from tests.journey.jobs import has_succeeded
 from tests.journey.virtual_rack import VirtualRack
 
 pytestmark = pytest.mark.timeout(2400)
 
 SERVER, POOL = "r01-u02", "accelerated"
-DRIVER_WORKS = (
-    # What modprobe would do: the driver and all that it stands on is in the merged root, for the kernel that runs.
-    "modprobe --dry-run --show-depends nvidia_uvm | grep -q /updates/nvidia/nvidia-uvm.ko && "
-    # Each layer on a device of its own, as stage-1 has told.
-    "[ $(grep -c '^[0-9a-f]* [0-9]* /dev/loop' /run/provisioner/layers) = 4 ] && "
-    # NVML is found, and has its own words for a machine without a driver that runs.
-    "nvidia-smi 2>&1 | grep -q 'NVIDIA-SMI has failed' && "
-    # Nothing failed, and nothing waits for what never comes.
-    '[ -z "$(systemctl list-units --failed --plain --no-legend)" ] && '
-    '[ "$(systemctl is-active provisioner-gpu.service nvidia-cdi.service | sort -u)" = active ]'
-)
+ON_THE_NODE = r"""
+is() { "$@" || { echo "not so: $*"; exit 1; }; }
+has() { echo "$2" | grep -q -- "$1" || { echo "no '$1' in: $2"; exit 1; }; }
+has /updates/nvidia/nvidia-uvm.ko "$(modprobe --dry-run --show-depends nvidia_uvm 2>&1)"
+is [ "$(grep -c '^[0-9a-f]* [0-9]* /dev/loop' /run/provisioner/layers)" = 4 ]
+has 'NVIDIA-SMI has failed' "$(nvidia-smi 2>&1)"
+is [ "$(systemctl is-active provisioner-gpu.service nvidia-cdi.service | sort -u)" = active ]
+is [ -z "$(systemctl list-units --failed --plain --no-legend)" ]
+"""
+"""The driver and all that it stands on is in the merged root, for the kernel that runs; stage-1 has told of each layer;
+NVML is found, and has its words for a driver that does not run; nothing failed, and nothing waits for ever."""
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +73,7 @@ def test_it_comes_by_kexec_with_all_its_layers_and_waits_for_no_gpu(rack: Virtua
     done = _ended(rack, asked)
     assert (done.status.phase, done.status.reboot and done.status.reboot.method) == ("Completed", "Kexec")
     print(rack.timeline(SERVER))
-    _run_on_the_node(rack, "the-driver-is-there", DRIVER_WORKS)
+    _run_on_the_node(rack, "the-driver-is-there", ON_THE_NODE)
 
 
 def test_it_comes_by_firmware_too_and_a_gpu_that_is_missing_is_told_as_that(rack: VirtualRack, image: str) -> None:
@@ -125,4 +124,10 @@ def _run_on_the_node(rack: VirtualRack, name: str, script: str) -> None:
     container["securityContext"] = {"privileged": True}
     pod["hostPID"] = True
     rack.create(job)
-    rack.wait(f"job {name} has ended well", lambda: has_succeeded(rack, name))
+
+    def has_ended_well() -> bool:
+        status = rack.look(JOBS, name, namespace="default")["status"]
+        assert not status.get("failed"), rack.kubectl("logs", f"job/{name}")
+        return status.get("succeeded") == 1
+
+    rack.wait(f"job {name} has ended well", has_ended_well)
