@@ -121,7 +121,7 @@ def _run_on_the_node(rack: VirtualRack, name: str, script: str) -> None:
     container = pod["containers"][0]
     loader = container["command"][:-2]
     container["command"] = [*loader, "/host/usr/bin/nsenter", "--target=1", "--mount", "--", "/bin/sh", "-ec", script]
-    container["securityContext"] = {"privileged": True}
+    container["securityContext"] = {"privileged": True, "runAsUser": 0}
     pod["hostPID"] = True
     rack.create(job)
 
