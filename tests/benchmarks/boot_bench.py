@@ -1,20 +1,24 @@
 """The boot of a demo server by phase, and its ratio to the floor measured in the same run.
 
-`python -m tests.benchmarks.boot_bench` as root. A lab with one server of the given firmware is brought up; then the
-server and the floor (see boot_floor) are booted in turns, one machine at a time. Times are from power-on to the
-Node's Ready.
+`python -m tests.benchmarks.boot_bench` as root. For each recipe a lab with one server of the given firmware is brought
+up; then the server and the floor of that image (see boot_floor) are booted in turns, one machine at a time. Times are
+from power-on to the Node's Ready.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -26,12 +30,28 @@ from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import NODES
 from provisioner.lab.demo.state import DemoState
 from provisioner.lab.network import LabNetwork
-from provisioner.lab.tools import obtain_tools
+from provisioner.lab.tools import Tools, obtain_tools
 from tests.benchmarks.boot_floor import NODE, Floor
 
 LAB: Final = "bench"
 SERVER: Final = "r01-u01"
 BOOT_SECONDS: Final = 900
+RECIPES: Final = ("cpu-node", "gpu-node")
+
+
+@dataclass
+class Measured:
+    """Of one recipe's image. `waits`: seconds for which firmware held an offer of DHCP before it took it."""
+
+    recipe: str
+    root_bytes: int
+    accelerator: str
+    ours: list[dict[str, float]] = field(default_factory=list)
+    floors: list[float] = field(default_factory=list)
+    waits: list[float] = field(default_factory=list)
+
+    def totals(self) -> list[float]:
+        return [boot["total"] for boot in self.ours]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,40 +60,65 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--firmware", default="UEFI", choices=["UEFI", "BIOS"])
     parser.add_argument("--memory", type=int, default=1024, help="MiB of the machine")
-    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--inside", nargs=2, help=argparse.SUPPRESS)
     options, _ = parser.parse_known_args(arguments)
     cache = Path(os.environ.get("PROVISIONER_CACHE", Path.home() / ".cache/provisioner"))
     state = DemoState(cache=cache, name=LAB)
     if options.inside:
-        measure(state, options)
+        recipe, written = options.inside
+        Path(written).write_text(json.dumps(asdict(measure(state, recipe, options))))
         return 0
+    with tempfile.TemporaryDirectory() as work:
+        found = [_measure_in_lab(recipe, Path(work) / recipe, options, arguments or sys.argv[1:]) for recipe in RECIPES]
+    write_table(found, options)
+    return 0
+
+
+def _measure_in_lab(recipe: str, written: Path, options: argparse.Namespace, arguments: Sequence[str]) -> Measured:
     lab = [sys.executable, "-m", "provisioner.cli", "lab"]
     up = ["--servers", options.firmware, "--memory", str(options.memory), "--timeout", str(BOOT_SECONDS)]
     try:
-        subprocess.run([*lab, "up", "--name", LAB, *up], check=True)
-        inside = [sys.executable, "-m", "tests.benchmarks.boot_bench", "--inside", *(arguments or sys.argv[1:])]
-        return subprocess.run(LabNetwork(LAB).command(inside), check=False).returncode
+        subprocess.run([*lab, "up", "--name", LAB, "--recipe", recipe, *up], check=True)
+        inside = [sys.executable, "-m", "tests.benchmarks.boot_bench", *arguments, "--inside", recipe, str(written)]
+        subprocess.run(LabNetwork(LAB).command(inside), check=True)
     finally:
         subprocess.run([*lab, "down", "--name", LAB], check=False)
+    return Measured(**json.loads(written.read_text()))
 
 
-def measure(state: DemoState, options: argparse.Namespace) -> None:
+def measure(state: DemoState, recipe: str, options: argparse.Namespace) -> Measured:
     """Boot in turns; runs inside the lab's network namespace."""
-    cluster = Cluster.connect(state.kubeconfig)
+    cluster, tools = Cluster.connect(state.kubeconfig), obtain_tools(state.cache)
     accelerator = (state.cache / "labs" / f".{state.name}-accelerator").read_text()
     folder = Path(state.image_record("gpu").read_text())
-    floor = Floor(state, obtain_tools(state.cache), folder, options.memory, accelerator)
+    floor = Floor(state, tools, folder, options.memory, accelerator)
     floor.prepare()
-    ours: list[dict[str, float]] = []
-    floors: list[float] = []
+    found = Measured(recipe, floor.root_bytes(), accelerator)
     _power(cluster, "Off")
     for repetition in range(options.repetitions):
-        floors.append(_boot_floor(cluster, floor))
-        ours.append(_boot_ours(cluster))
-        print(
-            f"{repetition + 1}: ours {ours[-1]['total']:.1f} s, floor {floors[-1]:.1f} s", file=sys.stderr, flush=True
-        )
-    write_table(ours, floors, floor.root_bytes(), options, accelerator)
+        found.floors.append(_boot_floor(cluster, floor))
+        with _firmware_wait(tools, found.waits):
+            found.ours.append(_boot_ours(cluster))
+        told = f"ours {found.totals()[-1]:.1f} s, floor {found.floors[-1]:.1f} s"
+        print(f"{recipe} {repetition + 1}: {told}", file=sys.stderr, flush=True)
+    return found
+
+
+@contextmanager
+def _firmware_wait(tools: Tools, waits: list[float]) -> Iterator[None]:
+    """Adds how long the firmware of the one machine that boots meanwhile kept an offer before it asked for it."""
+    command = tools.command(["tcpdump", "-lnqtt", "-i", "boot0", "udp", "port", "67", "or", "udp", "port", "68"])
+    sniffer = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        yield
+    finally:
+        sniffer.terminate()
+        said, _ = sniffer.communicate(timeout=30)
+    packets = [(float(line.split()[0]), " > 255.255.255.255.67" in line) for line in said.splitlines() if line]
+    offered = next((when for when, asks in packets if not asks), None)
+    taken = next((when for when, asks in packets if asks and offered is not None and when > offered), None)
+    if offered is not None and taken is not None:
+        waits.append(taken - offered)
 
 
 def _boot_ours(cluster: Cluster) -> dict[str, float]:
@@ -145,42 +190,53 @@ def _wait(what: str, true: object) -> None:
         time.sleep(0.5)
 
 
-def write_table(
-    ours: list[dict[str, float]], floors: list[float], root_bytes: int, options: argparse.Namespace, accelerator: str
-) -> None:
+def write_table(found: Sequence[Measured], options: argparse.Namespace) -> None:
     """tests/benchmarks/results/boot.md."""
-    totals = [boot["total"] for boot in ours]
-    ratios = [total / floor for total, floor in zip(totals, floors, strict=True)]
-    root = root_bytes / 1e6
+    emulated = "emulated by TCG" if found[0].accelerator == "tcg" else "under KVM"
     rows = [
         "## A server's boot, by phase",
         "",
-        f"{options.firmware} firmware in QEMU, {'emulated by TCG' if accelerator == 'tcg' else 'under KVM'}, 2 vCPU, "
-        f"{options.memory} MiB, root {root:.0f} MB; one machine at a time, {options.repetitions} boots each, in turns",
-        "with the floor: the same kernel and root, put into memory by QEMU, and a kubelet with certificates.",
+        f"{options.firmware} firmware in QEMU, {emulated}, 2 vCPU, {options.memory} MiB; one machine at a time, "
+        f"{options.repetitions} boots each, in turns",
+        "with the floor: the same kernel and layers, put into memory by QEMU, and a kubelet with certificates.",
         "Seconds, median (least to most), from power-on to the Node's Ready.",
         "",
-        "| phase | seconds |",
-        "|---|---|",
+        "| phase | " + " | ".join(f"{each.recipe}, {each.root_bytes / 1e6:.0f} MB of layers" for each in found) + " |",
+        "|---|" + "---|" * len(found),
     ]
+
+    def row(name: str, cells: Sequence[str]) -> None:
+        rows.append(f"| {name} | {' | '.join(cells)} |")
+
     for name in PHASE_NAMES.values():
-        seconds = [boot[name] for boot in ours if name in boot]
-        if seconds and name not in ("ordered", "Ready"):
-            rows.append(f"| {name} | {_spread(seconds)} |")
-    rows += [
-        f"| **power-on to Ready** | {_spread(totals)} |",
-        f"| floor | {_spread(floors)} |",
-        f"| **ratio** | {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) |",
-        "",
-    ]
+        seconds = [[boot[name] for boot in each.ours if name in boot] for each in found]
+        if all(seconds) and name not in ("ordered", "Ready"):
+            row(name, [_spread(each) for each in seconds])
+    row("**power-on to Ready**", [_spread(each.totals()) for each in found])
+    row("floor", [_spread(each.floors) for each in found])
+    row("**ratio to the floor**", [_spread(_ratios(each.totals(), each.floors), digits=2) for each in found])
+    if all(each.waits for each in found):
+        row("of it, firmware keeps DHCP's offer", [_spread(each.waits) for each in found])
+        without = [[total - statistics.median(each.waits) for total in each.totals()] for each in found]
+        spread = [_spread(_ratios(ours, each.floors), digits=2) for ours, each in zip(without, found, strict=True)]
+        row("ratio without that (calculated)", spread)
+    first, *others = found
+    for each in others:
+        ratios = _ratios(each.totals(), first.totals())
+        rows += ["", f"Power-on to Ready, {each.recipe} to {first.recipe}: **{_spread(ratios, digits=2)}**."]
     target = Path(__file__).parent / "results" / "boot.md"
     target.parent.mkdir(exist_ok=True)
-    target.write_text("\n".join(rows))
+    target.write_text("\n".join([*rows, ""]))
     print("\n".join(rows))
 
 
-def _spread(values: Sequence[float]) -> str:
-    return f"{statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f})"
+def _ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
+    return [one / other for one, other in zip(ours, theirs, strict=True)]
+
+
+def _spread(values: Sequence[float], digits: int = 1) -> str:
+    low, middle, high = (f"{value:.{digits}f}" for value in (min(values), statistics.median(values), max(values)))
+    return f"{middle} ({low} to {high})"
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import click
 import structlog
 
 from provisioner.cli.lab.parts import (
+    RECIPES,
     Report,
     build_demo_image,
     build_dpu_image,
@@ -63,7 +64,10 @@ def flags() -> None:
     help="A server by its firmware; or DPU, in the one before; or ProxyDPU, through which that one boots.",
 )
 @click.option("--http-boot", is_flag=True, help="Boot UEFI servers by UEFI HTTP boot, the URL set through the BMC.")
-def up(name: str, memory_mib: int, timeout_seconds: float, servers: str, http_boot: bool) -> None:
+@click.option(
+    "--recipe", default=RECIPES["gpu"], show_default=True, help="Recipe of the servers' image, below images/."
+)
+def up(name: str, memory_mib: int, timeout_seconds: float, servers: str, http_boot: bool, recipe: str) -> None:
     """Start the lab and boot its servers until they are Ready nodes. What a killed lab left is cleaned first."""
     from provisioner.image.finished.store import part_files
     from provisioner.lab.demo import up as demo_up
@@ -76,7 +80,7 @@ def up(name: str, memory_mib: int, timeout_seconds: float, servers: str, http_bo
         report.begin("ending what another lab left")
         demo_up.clean(state)
         tools, binaries = obtain_parts(state, report)
-        built = build_demo_image(state, binaries.kubelet, report)
+        built = build_demo_image(state, binaries.kubelet, report, recipe_name=recipe)
         if set(DPU_KINDS) & set(servers.split(",")):
             build_dpu_image(state, report)
         report.begin("trying KVM")

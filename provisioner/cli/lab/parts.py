@@ -115,10 +115,12 @@ def build_demo_image(
     report: Report,
     *,
     pool: str = "gpu",
+    recipe_name: str | None = None,
     architecture: Architecture = "x86_64",
     interpreter: Path | None = None,
 ) -> Built:
-    """The image of a pool, built with the keys of this machine's labs. `interpreter`: as of image.build.Request."""
+    """The image of a pool, built with the keys of this machine's labs. `recipe_name`: if not the pool's own;
+    `interpreter`: as of image.build.Request."""
     from provisioner.image.build import Request, build_image
     from provisioner.image.mirror import choose_archives, read_sources
     from provisioner.image.plan import Choices
@@ -127,7 +129,7 @@ def build_demo_image(
     from provisioner.lab.demo.keys import obtain_keys
 
     keys = obtain_keys(state.keys)
-    recipe = read_recipe(CHECKOUT / "images" / RECIPES[pool])
+    recipe = read_recipe(CHECKOUT / "images" / (recipe_name or RECIPES[pool]))
     distribution = recipe.distribution(DISTRIBUTION, architecture)
     begin = time.monotonic()
     report.begin(f"building the image {recipe.name}")
