@@ -70,7 +70,7 @@ def test_a_virtual_dpu_comes_from_firmware_to_its_verified_root(dpu: VirtualRack
         "iPXE",
         f"provisioner: {DPU} boots dpu-",
         "stage-1: manifest of sha256-",
-        "stage-1: root verified",
+        "stage-1: layer base verified",
         f"root: {DPU} aarch64",
         "root: mounted overlay / overlay rw",
     ):

@@ -84,7 +84,7 @@ def test_servers_come_back_from_a_reset_and_from_losing_images_power_and_api_ser
             rack.wait_for_console("r01-u02", "stage-1: not booted", after=written)
             cable.keep_in(["Root", "Token"])
             written = len(rack.console("r01-u02"))
-        rack.wait_for_console("r01-u02", "stage-1: fetching root", after=written)
+        rack.wait_for_console("r01-u02", "stage-1: fetching layer base", after=written)
         rack.inject("r01-u02", "PowerCut")
 
         cable.keep_in(["Token"])

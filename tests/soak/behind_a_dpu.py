@@ -99,8 +99,8 @@ class Journey:
             "Start PXE over IPv4",
             "NBP filename is snponly.efi",
             "iPXE",
-            f"{HOST} boots gpu-node-",
-            "root verified",
+            f"{HOST} boots cpu-node-",
+            "layer base verified",
         ):
             assert words in console, words
             console = console[console.index(words) :]
