@@ -28,10 +28,10 @@ from provisioner.api.conditions import is_true
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import NODES
-from provisioner.lab.demo.state import DemoState
+from provisioner.lab.demo.state import ADDRESS, DemoState
 from provisioner.lab.network import LabNetwork
 from provisioner.lab.tools import Tools, obtain_tools
-from tests.benchmarks.boot_floor import NODE, Floor
+from tests.benchmarks.boot_floor import MAC, NODE, Floor
 
 LAB: Final = "bench"
 SERVER: Final = "r01-u01"
@@ -41,7 +41,8 @@ RECIPES: Final = ("cpu-node", "gpu-node")
 
 @dataclass
 class Measured:
-    """Of one recipe's image. `waits`: seconds for which firmware held an offer of DHCP before it took it."""
+    """Of one recipe's image. `waits`: seconds for which firmware held an offer of DHCP before it took it. `floor_parts`: of
+    each floor, seconds until stage-1 has its network, from there until the kubelet asks the API server, and to Ready."""
 
     recipe: str
     root_bytes: int
@@ -49,6 +50,7 @@ class Measured:
     ours: list[dict[str, float]] = field(default_factory=list)
     floors: list[float] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
+    floor_parts: list[list[float]] = field(default_factory=list)
 
     def totals(self) -> list[float]:
         return [boot["total"] for boot in self.ours]
@@ -96,29 +98,42 @@ def measure(state: DemoState, recipe: str, options: argparse.Namespace) -> Measu
     found = Measured(recipe, floor.root_bytes(), accelerator)
     _power(cluster, "Off")
     for repetition in range(options.repetitions):
-        found.floors.append(_boot_floor(cluster, floor))
-        with _firmware_wait(tools, found.waits):
+        with _sniffed(tools, "ether", "src", MAC) as packets:
+            began = time.time()
+            found.floors.append(_boot_floor(cluster, floor))
+        first = next(when for when, _ in packets) - began
+        asks = next(when for when, words in packets if f" > {ADDRESS}.6443" in words) - began
+        found.floor_parts.append([first, asks - first, found.floors[-1] - asks])
+        with _sniffed(tools, "udp", "port", "67", "or", "udp", "port", "68") as packets:
             found.ours.append(_boot_ours(cluster))
+        found.waits += _firmware_wait(packets)
         told = f"ours {found.totals()[-1]:.1f} s, floor {found.floors[-1]:.1f} s"
         print(f"{recipe} {repetition + 1}: {told}", file=sys.stderr, flush=True)
     return found
 
 
 @contextmanager
-def _firmware_wait(tools: Tools, waits: list[float]) -> Iterator[None]:
-    """Adds how long the firmware of the one machine that boots meanwhile kept an offer before it asked for it."""
-    command = tools.command(["tcpdump", "-lnqtt", "-i", "boot0", "udp", "port", "67", "or", "udp", "port", "68"])
+def _sniffed(tools: Tools, *what: str) -> Iterator[list[tuple[float, str]]]:
+    """Packets that match a filter of tcpdump, with their times in seconds since 1970: there when the block has ended."""
+    packets: list[tuple[float, str]] = []
+    command = tools.command(["tcpdump", "-lnqtt", "-i", "boot0", *what])
     sniffer = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
-        yield
+        yield packets
     finally:
         sniffer.terminate()
         said, _ = sniffer.communicate(timeout=30)
-    packets = [(float(line.split()[0]), " > 255.255.255.255.67" in line) for line in said.splitlines() if line]
-    offered = next((when for when, asks in packets if not asks), None)
-    taken = next((when for when, asks in packets if asks and offered is not None and when > offered), None)
-    if offered is not None and taken is not None:
-        waits.append(taken - offered)
+    for line in said.splitlines():
+        when, _, words = line.partition(" ")
+        packets.append((float(when), words))
+
+
+def _firmware_wait(packets: Sequence[tuple[float, str]]) -> list[float]:
+    """How long firmware kept the first offer of DHCP before it asked for it; nothing if it was not seen."""
+    offered = next((when for when, words in packets if " > 255.255.255.255.67" not in words), None)
+    asks = (when for when, words in packets if " > 255.255.255.255.67" in words)
+    taken = next((when for when in asks if offered is not None and when > offered), None)
+    return [] if offered is None or taken is None else [taken - offered]
 
 
 def _boot_ours(cluster: Cluster) -> dict[str, float]:
@@ -214,6 +229,10 @@ def write_table(found: Sequence[Measured], options: argparse.Namespace) -> None:
             row(name, [_spread(each) for each in seconds])
     row("**power-on to Ready**", [_spread(each.totals()) for each in found])
     row("floor", [_spread(each.floors) for each in found])
+    for place, part in enumerate(
+        ("its stage-1 has the network", "its kubelet asks the API server", "its Node is Ready")
+    ):
+        row(f"floor, until {part}", [_spread([parts[place] for parts in each.floor_parts]) for each in found])
     row("**ratio to the floor**", [_spread(_ratios(each.totals(), each.floors), digits=2) for each in found])
     if all(each.waits for each in found):
         row("of it, firmware keeps DHCP's offer", [_spread(each.waits) for each in found])
