@@ -41,8 +41,10 @@ RECIPES: Final = ("cpu-node", "gpu-node")
 
 @dataclass
 class Measured:
-    """Of one recipe's image. `waits`: seconds for which firmware held an offer of DHCP before it took it. `floor_parts`: of
-    each floor, seconds until stage-1 has its network, from there until the kubelet asks the API server, and to Ready."""
+    """Of one recipe's image. `waits`: seconds for which firmware held an offer of DHCP before it took it.
+
+    `floor_parts`: of each floor, seconds until stage-1 has its network, then until the kubelet asks, then to Ready.
+    """
 
     recipe: str
     root_bytes: int
@@ -114,7 +116,7 @@ def measure(state: DemoState, recipe: str, options: argparse.Namespace) -> Measu
 
 @contextmanager
 def _sniffed(tools: Tools, *what: str) -> Iterator[list[tuple[float, str]]]:
-    """Packets that match a filter of tcpdump, with their times in seconds since 1970: there when the block has ended."""
+    """Packets that match a filter of tcpdump, with their seconds since 1970; there when the block has ended."""
     packets: list[tuple[float, str]] = []
     command = tools.command(["tcpdump", "-lnqtt", "-i", "boot0", *what])
     sniffer = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
