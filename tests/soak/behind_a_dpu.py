@@ -99,7 +99,7 @@ class Journey:
             "Start PXE over IPv4",
             "NBP filename is snponly.efi",
             "iPXE",
-            f"{HOST} boots gpu-node-",
+            f"{HOST} boots cpu-node-",
             "root verified",
         ):
             assert words in console, words
