@@ -222,8 +222,7 @@ class VerificationSettings:
     )
     expected: ExpectedInventory = described("What each server must have.", default_factory=ExpectedInventory)
     gpus: GpuSettings | None = described(
-        "How its GPUs must be, by NVML. If absent, what GpuSettings has by default, where NVIDIA's driver is bound to "
-        "them.",
+        "How its GPUs must be, by NVML. If absent, each setting's default, where NVIDIA's driver is bound to them.",
         default=None,
     )
     root_free_mib: int = described(

@@ -133,7 +133,8 @@ class RackSpec:
     )
     least_rate_bytes_per_second: int | None = described(
         "A source of images that gives a server less, over 15 s, is left for the next one; "
-        f"{LEAST_RATE_BYTES_PER_SECOND} if absent. An image at this rate must come within the stage time-out Root.",
+        f"{LEAST_RATE_BYTES_PER_SECOND} if absent. An image at this rate should come within the pool's "
+        "stageTimeoutSeconds.root.",
         default=None,
         minimum=1024,
         maximum=1_000_000_000,

@@ -71,7 +71,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option(
     "--image-slots", type=click.IntRange(1, 100_000), help="Files of images sent at once; more must wait [by its link]."
 )
-@click.option("--cache", "caches", multiple=True, help="Network of racks' caches, which need no slot.")
+@click.option("--cache", "caches", multiple=True, help="Network of racks' caches, which need no slot; may be repeated.")
 @click.option(
     "--tools-root", type=_FOLDER, default=None, hidden=True, help="Chroot with nginx, dnsmasq and iPXE (the lab's)."
 )

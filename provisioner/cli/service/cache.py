@@ -12,7 +12,13 @@ GIGABYTE = 10**9
 
 
 @click.command("cache")
-@click.option("--address", "addresses", required=True, multiple=True, help="IPv4 address under which servers reach it.")
+@click.option(
+    "--address",
+    "addresses",
+    required=True,
+    multiple=True,
+    help="IPv4 address under which servers reach it; may be repeated.",
+)
 @click.option("--port", default=80, show_default=True, help="Port of images.")
 @click.option(
     "--boot-host",
@@ -20,7 +26,7 @@ GIGABYTE = 10**9
     required=True,
     multiple=True,
     metavar="URL",
-    help="Where images come from, such as http://10.80.0.1; the next one is asked while those before it fail.",
+    help="Where images come from, such as http://10.80.0.1; may be repeated: the next is asked while one fails.",
 )
 @click.option(
     "--state",
