@@ -14,6 +14,7 @@ from provisioner.image.gates.request import GateReport, GateRequest
 from provisioner.image.gates.run import run_gates
 from provisioner.image.recipe import Recipe
 from provisioner.image.request import Request, made
+from provisioner.image.toolkit.build import MODULE as TOOLKIT
 
 _SIZES = "sizes"
 
@@ -55,6 +56,7 @@ def judge(request: Request, finished: Finished, foreign: Foreign, folder: Path) 
             previous=previous.read_bytes() if previous.exists() else None,
             vulnerabilities=request.vulnerabilities,
             today=datetime.datetime.now(datetime.UTC).date(),
+            go_versions={TOOLKIT.path: TOOLKIT.version},
         )
     )
     made(folder)

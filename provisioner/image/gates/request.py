@@ -24,7 +24,8 @@ class GateRequest:
     for an image of one layer). `versions` are the manifest's. `records`: packages of all layers and the kernel.
     `previous`: the document `sizes` of the image that was built before, None if there is none. `purposes`: package that
     the recipe names → why. `vulnerabilities`: a file of OSV records, if one is given; `today` decides which of the
-    recipe's exceptions have ended.
+    recipe's exceptions have ended. `go_versions`: of modules that the build made programs of, by path, where these
+    cannot tell.
     """
 
     recipe: str
@@ -44,6 +45,7 @@ class GateRequest:
     previous: bytes | None = None
     vulnerabilities: Path | None = None
     today: datetime.date = datetime.date.max
+    go_versions: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,6 +33,7 @@ from provisioner.image.gates.modules import (
     probe_modules,
     read_modules,
 )
+from provisioner.image.gates.packages.go_binary import GoBuild, versioned
 from provisioner.image.gates.packages.osv import read_vulnerabilities
 from provisioner.image.gates.packages.purposes import purposes
 from provisioner.image.gates.paths import check_paths
@@ -105,10 +106,15 @@ def _judge(
     yield from check_licences(request.records)
 
 
+def _programs(request: GateRequest, tree: Tree) -> dict[str, GoBuild]:
+    """Those that Go built, by path."""
+    return {entry.path: versioned(entry.go, request.go_versions) for entry in tree.files() if entry.go is not None}
+
+
 def _hits(request: GateRequest, tree: Tree) -> list[Hit]:
     if request.vulnerabilities is None:
         return []
-    programs = {entry.path: entry.go for entry in tree.files() if entry.go is not None}
+    programs = _programs(request, tree)
     parts = parts_of(request.distribution, request.records.packages, programs)
     return find_hits(parts, read_vulnerabilities(request.vulnerabilities))
 
@@ -179,7 +185,7 @@ def _contents(request: GateRequest, tree: Tree, packed: Mapping[str, Squashfs], 
         if package.unpacked_for in request.files:
             placed.setdefault(package.name, set()).add(package.unpacked_for)
     names = {package.name for package in request.records.packages}
-    programs = {entry.path: entry.go for entry in tree.files() if entry.go is not None}
+    programs = _programs(request, tree)
     return Contents(
         recipe=request.recipe,
         distribution=request.distribution,

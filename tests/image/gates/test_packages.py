@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from provisioner.api.errors import Refused
 from provisioner.image.gates.licences import check_licences
-from provisioner.image.gates.packages.go_binary import GoBuild, GoModule, read_go_build
+from provisioner.image.gates.packages.go_binary import GoBuild, GoModule, read_go_build, versioned
 from provisioner.image.gates.packages.installed import InstalledPackage, package_of, read_paragraphs, read_status
 from provisioner.image.gates.packages.purposes import ESSENTIAL, purposes
 from provisioner.image.gates.packages.records import (
@@ -215,3 +215,12 @@ def test_a_record_that_claims_more_than_there_is_is_none() -> None:
     head = b"\xff Go buildinf:\x08\x02" + bytes(16)
     assert read_go_build(head + b"\x08go1.26.8" + b"\xff\xff\xff\x7f" + b"x" * 100) is None
     assert read_go_build(head + b"\xff" * 10) is None
+
+
+def test_a_program_that_was_built_in_its_modules_own_folder_has_the_version_that_the_build_knows() -> None:
+    built_here = GoBuild("go1.26", "example.com/tool/cmd/tool", GoModule("example.com/tool", "(devel)"), ())
+    told = versioned(built_here, {"example.com/tool": "v1.2.3"})
+    assert told.main == GoModule("example.com/tool", "v1.2.3")
+    assert versioned(built_here, {"example.com/other": "v1.2.3"}) == built_here
+    released = GoBuild("go1.26", "example.com/tool/cmd/tool", GoModule("example.com/tool", "v1.0.0"), ())
+    assert versioned(released, {"example.com/tool": "v1.2.3"}) == released, "what Go itself knows counts"

@@ -5,10 +5,12 @@ Source: Go, debug/buildinfo (the inline format, since Go 1.18) and runtime/debug
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 MAGIC: Final = b"\xff Go buildinf:"
+_NO_VERSION: Final = "(devel)"
 _ALIGNED: Final = 16
 _HEADER: Final = 32
 _INLINE: Final = 0b10
@@ -35,6 +37,14 @@ class GoBuild:
     package: str
     main: GoModule | None
     modules: tuple[GoModule, ...]
+
+
+def versioned(build: GoBuild, known: Mapping[str, str]) -> GoBuild:
+    """With the version of its main module out of `known` (by path), if Go knew none: what is built in a module's own
+    folder says `(devel)`."""
+    if build.main is None or build.main.version != _NO_VERSION or build.main.path not in known:
+        return build
+    return replace(build, main=replace(build.main, version=known[build.main.path]))
 
 
 def read_go_build(content: bytes) -> GoBuild | None:

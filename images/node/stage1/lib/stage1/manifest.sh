@@ -58,7 +58,7 @@ read_manifest() {
     fi
     if [ "$kernel_release" != "$(uname -r)" ]; then
         complain "kernel of this boot" "$(uname -r)" "$kernel_release, which the image has modules for" \
-            "serve vmlinuz and stage1.img of the same image (a cache in between may be stale)"
+            "serve kernel and stage-1 of the same image (a cache in between may be stale)"
         return 1
     fi
 }
