@@ -153,6 +153,10 @@ LIES: dict[str, tuple[Callable[[dict[str, Any]], dict[str, Any]], str]] = {
         lambda pod: with_spec(pod, automountServiceAccountToken=True),
         r"automountServiceAccountToken\)",
     ),
+    "that outlives its end": (
+        lambda pod: with_spec(pod, terminationGracePeriodSeconds=86400),
+        r"not one \(terminationGracePeriodSeconds\)",
+    ),
     "that starts again": (lambda pod: with_spec(pod, restartPolicy="Always"), r"not one \(restartPolicy\)"),
 }
 

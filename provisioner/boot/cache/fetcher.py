@@ -190,11 +190,14 @@ class _Part:
 
     def continue_from(self, url: str) -> None:
         """Get the rest. Raises: what Answer raises, OSError if it was cut or is of another size, _WrittenNot."""
-        limit = self._size if self._size is not None else _LARGEST
+        largest = MANIFEST_BYTES if self.asked.name == "manifest" else _LARGEST
+        limit = self._size if self._size is not None else largest
         with Answer(url + self.asked.path, self.have, size_bytes=limit, least_rate=self._least_rate) as answer:
             if answer.left_bytes is None:
                 raise OSError("it does not say how much it sends")
             size = self.have + answer.left_bytes
+            if size > largest:  # before room is made for it: that would cost what is kept
+                raise OSError(f"it has {size} bytes, more than {largest}")
             if self._size is None:
                 self._begin(size)
             elif size != self._size:

@@ -128,7 +128,7 @@ def _fate_of_rest(
     used, age = _words_of(uses, digest), now - (written or now)
     if used:
         goes, why = False, f"it has no Image, but is {used}"
-    elif begun:
+    elif begun and (written is None or age >= rules.grace):  # else it was published again since
         goes, why = True, "its Image was deleted by an earlier run, which did not get to its end"
     elif age < rules.grace:
         goes, why = False, f"it has no Image; perhaps it is being published: it came {_age(age)} ago"

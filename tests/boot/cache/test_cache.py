@@ -333,3 +333,18 @@ def test_a_machine_alone_does_not_take_all_slots(programs: Programs, hosts: tupl
     with running_cache(programs, [hosts[0].url], answers_per_client=2) as cache, ExitStack() as stack:
         assert [stack.enter_context(holding(cache)) for _ in range(3)] == [200, 200, 503]
         assert stack.enter_context(holding(cache, "127.0.0.3")) == 200
+
+
+def test_a_manifest_that_is_said_to_be_large_drives_out_nothing_that_is_kept(
+    programs: Programs, hosts: tuple[FakeBootHost, FakeBootHost]
+) -> None:
+    """Room is made before a byte of it is known to be right."""
+    large, small = bytes(len(PART)), b"provisioner-image 2\n"
+    folder = f"/images/sha256-{hashlib.sha256(small).hexdigest()}"
+    hosts[0].files[f"{IMAGE}/manifest"] = large
+    hosts[0].files[f"{folder}/manifest"] = small
+    with running_cache(programs, [hosts[0].url], kept_bytes=len(PART) + 1000) as cache:
+        assert cache.get(PATH).body == PART
+        assert cache.get(f"{folder}/manifest").body == small, "the honest twin"
+        assert cache.get(f"{IMAGE}/manifest").status == 502
+        assert cache.kept(PATH).exists()

@@ -86,10 +86,12 @@ def test_a_folder_without_an_image_waits_for_its_publication() -> None:
 
 
 def test_what_an_earlier_run_has_begun_waits_for_nothing_but_is_used_all_the_same() -> None:
-    young = [StoredImage(digest(7), NOON)]
-    assert gone(decided([], stored=young, begun={digest(7), digest(9)})) == {digest(7), digest(9)}
+    old = [StoredImage(digest(7), NOON - timedelta(days=9))]
+    assert gone(decided([], stored=old, begun={digest(7), digest(9)})) == {digest(7), digest(9)}
+    again = [StoredImage(digest(7), NOON)]
+    assert gone(decided([], stored=again, begun={digest(7)})) == set(), "published again: its Image is about to come"
     uses = {digest(7): {"Server status.imageDigest": {"r1"}}}
-    assert gone(decided([], uses, stored=young, begun={digest(7)})) == set()
+    assert gone(decided([], uses, stored=old, begun={digest(7)})) == set()
     published_again = decided([image(1), image(2, 20)], {"i2": {"NodePool spec.imageRef": {"gpu"}}}, begun={digest(2)})
     assert gone(published_again) == set()
 

@@ -93,3 +93,19 @@ def test_a_kubelet_that_says_nothing_is_not_waited_for_and_one_that_is_not_there
 def test_no_message_raises_anything_but_what_it_promises(message: bytes) -> None:
     with suppress(ValueError):
         assert all(isinstance(each["device"], str) for each in read_pods(message))
+
+
+def test_names_are_searched_for_once_and_not_for_each_of_many_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has the kubelet's socket leaves them out: each search would go through the whole message."""
+    searches: list[int] = []
+    search = pod_resources._text
+
+    def counted(message: bytes, number: int) -> str:
+        searches.append(number)
+        return search(message, number)
+
+    monkeypatch.setattr(pod_resources, "_text", counted)
+    devices = field(2, b"GPU-1") * 1000
+    found = list(read_pods(field(1, field(3, field(2, devices)))))
+    assert len(found) == 1000
+    assert len(searches) == 4, "pod, namespace, container and resource"

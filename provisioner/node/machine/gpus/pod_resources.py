@@ -138,13 +138,16 @@ def read_pods(message: bytes) -> Iterator[dict[str, Any]]:
     for pod in _messages(message, 1):
         name, namespace = _text(pod, 1), _text(pod, 2)
         for container in _messages(pod, 3):
+            container_name = _text(container, 1)
             for devices in _messages(container, 2):
+                # Once, not for each device: where the name is missing, the whole message is searched for it.
+                resource = _text(devices, 1)
                 for device in _messages(devices, 2):
                     yield {
                         "namespace": namespace,
                         "pod": name,
-                        "container": _text(container, 1),
-                        "resource": _text(devices, 1),
+                        "container": container_name,
+                        "resource": resource,
                         "device": device.decode("utf-8", "replace"),
                     }
 
