@@ -46,7 +46,7 @@ def check_image(folder: Path, key: PublicKey, *, contents: bool = True) -> Check
         if contents and (observed := store.measure(file).sha256) != expected.sha256:
             raise Refused(
                 f"{file} is altered: its sha256 is {observed}, the manifest says {expected.sha256}",
-                hint=f"delete {file}, and publish the image again from its build",
+                hint="publish the image again from its build",
             )
     return Checked(digest, manifest, signature)
 

@@ -135,13 +135,14 @@ def put_image(store: Path, manifest: bytes, signature: str, files: Mapping[str, 
 
 
 def put_part(store: Path, source: Path, expected: File) -> Path:
-    """Copy one part into `store`, whose lock the caller holds. One of its name and size that is there stays.
+    """Copy one part into `store`, whose lock the caller holds. One that is there and whole stays.
 
     Raises: Refused if `source` is not what is expected.
     """
     target = store / part_path(expected.sha256)
     try:
-        if target.stat().st_size == expected.size_bytes:
+        # Read as well: what the disk has spoiled is mended by publishing the image again, as everybody is told.
+        if target.stat().st_size == expected.size_bytes and measure(target) == expected:
             return target
     except FileNotFoundError:
         (store / PARTS).mkdir(mode=0o755, exist_ok=True)

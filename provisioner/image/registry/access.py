@@ -25,7 +25,7 @@ class Limits:
     least_bytes_per_second: int = 256 * 1024
     """As of a server's source of images: what is slower is given up, and tried again."""
     attempts: int = 5
-    """In a row, without a byte of progress between them."""
+    """In a row, without a MiB of progress between them."""
     first_wait_seconds: float = 1.0
     """Before the second attempt; it doubles, unless the registry names a time (Retry-After)."""
     longest_wait_seconds: float = 60.0

@@ -102,9 +102,10 @@ def _once_each(manifest: Manifest) -> list[Part]:
 
 
 def _is_there(folder: Path, manifest: Manifest, part: Part) -> bool:
-    """By its size: parts and folders appear whole, under the name of their digest."""
+    """Whole: one that the disk has spoiled is fetched again."""
+    file = stores.part_file(folder, manifest, part)
     try:
-        return stores.part_file(folder, manifest, part).stat().st_size == part.file.size_bytes
+        return file.stat().st_size == part.file.size_bytes and stores.measure(file) == part.file
     except FileNotFoundError:
         return False
 

@@ -30,6 +30,8 @@ T = TypeVar("T")
 
 SHORT_BYTES: Final = 64 * 1024
 """Of an answer that is not said to be longer."""
+PROGRESS_BYTES: Final = 1 << 20
+"""An attempt that brought as much is none that failed: slow links end no transfer, and single bytes keep none going."""
 _HOPS: Final = 3
 _REDIRECTS: Final = (301, 302, 303, 307, 308)
 
@@ -92,7 +94,8 @@ class Transport:
         self._session.close()
 
     def attempt(self, work: Callable[[], T], progress: Callable[[], int] = lambda: 0) -> T:
-        """Do `work`, and again when that may help: so often in a row as the limits say, without `progress`.
+        """Do `work`, and again when that may help: so often in a row as the limits say, without PROGRESS_BYTES more of
+        `progress`.
 
         Raises: Retryable of the last attempt.
         """
@@ -103,8 +106,9 @@ class Transport:
                 return work()
             except Retryable as error:
                 now = progress()
-                failures = 1 if now > before else failures + 1
-                before = max(before, now)
+                failures += 1
+                if now - before >= PROGRESS_BYTES:
+                    failures, before = 1, now
                 backoff = limits.first_wait_seconds * 2.0 ** (failures - 1) * (0.5 + self._spread() / 2)
                 wait = max(error.after_seconds, backoff)
                 if failures >= limits.attempts or error.after_seconds > limits.longest_wait_seconds:

@@ -25,6 +25,7 @@ from provisioner.image.registry.client import Registry
 from provisioner.image.registry.pull import pull_image
 from provisioner.image.registry.push import push_image
 from provisioner.image.registry.reference import parse_repository
+from provisioner.image.registry.transport import PROGRESS_BYTES
 from tests.image.registry.conftest import LIMITS, Reach
 from tests.image.registry.fake_registry import Asked, FakeRegistry, cut, drip, fake_registry, flood, say
 
@@ -527,6 +528,27 @@ def test_a_registry_that_is_not_there_is_named_and_asked_again(tmp_path: Path, r
     with reach(address, sleeps=sleeps) as client, pytest.raises(Retryable, match="Connection refused"):
         client.find_manifest("image-x")
     assert sleeps == [0.01, 0.02, 0.04, 0.08]
+
+
+@pytest.mark.parametrize(("bytes_each", "calls"), [(1, 5), (PROGRESS_BYTES, 50)], ids=["single bytes", "a slow link"])
+def test_single_bytes_keep_no_transfer_going_and_a_slow_link_ends_none(
+    bytes_each: int, calls: int, reach: Reach
+) -> None:
+    came = 0
+
+    def cut() -> None:
+        nonlocal came
+        came += bytes_each
+        if came < 50 * bytes_each:
+            raise Retryable("the connection ended")
+
+    with reach("oci://127.0.0.1:1/images", sleeps=[]) as client:
+        if calls == 50:
+            client._transport.attempt(cut, lambda: came)
+        else:
+            with pytest.raises(Retryable, match="the connection ended"):
+                client._transport.attempt(cut, lambda: came)
+    assert came == calls * bytes_each
 
 
 def test_a_password_is_not_sent_where_anybody_could_read_it(configuration: Callable[..., Path]) -> None:
