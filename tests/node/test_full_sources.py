@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -48,7 +49,9 @@ def mirrors() -> Iterator[Mirrors]:
         yield running
 
 
-def fetch(mirrors: Mirrors, target: io.BytesIO) -> tuple[list[str], list[float]]:
+def fetch(
+    mirrors: Mirrors, target: io.BytesIO, clock: Callable[[], float] = lambda: 0.0
+) -> tuple[list[str], list[float]]:
     """What was wrong with sources, and the pauses; each is the longest that it may be."""
     pauses: list[float] = []
     sources = [f"{mirrors.url}/cache/images", f"{mirrors.url}/images"]
@@ -60,6 +63,7 @@ def fetch(mirrors: Mirrors, target: io.BytesIO) -> tuple[list[str], list[float]]
         check=lambda: None,
         sleep=lambda seconds: pauses.append(seconds),
         spread=lambda least, most: most,
+        clock=clock,
     )
     return faults, pauses
 
@@ -103,6 +107,14 @@ def test_a_source_that_is_full_for_ever_is_given_up_after_an_hour_and_what_came_
     with pytest.raises(Unfinished, match=r"has been full \(HTTP 503\) for 60 minutes"):
         fetch(mirrors, target)
     assert len(mirrors.requests) <= 2 * (MOST_WAITED_SECONDS / 12 + 2)
+
+
+def test_what_another_source_stalls_while_one_is_full_counts_as_waiting(mirrors: Mirrors) -> None:
+    mirrors.behaviours["cache", FILE.file_name] = GONE
+    minutes = itertools.count(step=60)
+    with pytest.raises(Unfinished, match=r"has been full \(HTTP 503\) for"):
+        fetch(mirrors, io.BytesIO(), lambda: float(next(minutes)))
+    assert len(mirrors.requests) <= 2 * (MOST_WAITED_SECONDS / 60 + 2)
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,7 @@ def fetch_file(
     check: Callable[[], None],
     sleep: Callable[[float], object] = time.sleep,
     spread: Callable[[float, float], float] = random.uniform,
+    clock: Callable[[], float] = time.monotonic,
 ) -> tuple[list[str], int]:
     """Append exactly the wanted file to `target`, which may hold its beginning already (from `target.tell()` on).
 
@@ -81,8 +82,11 @@ def fetch_file(
     failures, spare = 0, wanted.size_bytes // PROGRESS_BYTES
     full: SourceFull | None = None
     in_vain, waited = 0, 0.0
+    began: float | None = None  # when a source was full first: what others stall meanwhile is waiting, too
     while turns and failures < TRIES:
         if full is not None and in_vain >= len(turns):
+            began = clock() if began is None else began
+            waited = max(waited, clock() - began)
             if waited >= MOST_WAITED_SECONDS:
                 raise Unfinished(
                     f"{turns[0]} has been full (HTTP 503) for {waited / 60:.0f} minutes; it is asked again"
