@@ -127,7 +127,8 @@ def _sniffed(tools: Tools, *what: str) -> Iterator[list[tuple[float, str]]]:
         said, _ = sniffer.communicate(timeout=30)
     for line in said.splitlines():
         when, _, words = line.partition(" ")
-        packets.append((float(when), words))
+        if when:  # else the rest of what is told of the packet before
+            packets.append((float(when), words))
 
 
 def _firmware_wait(packets: Sequence[tuple[float, str]]) -> list[float]:
