@@ -59,10 +59,11 @@ def pull_image(
     with stores.locked(store), _alone(store, f"image-{digest.removeprefix('sha256:')}"):
         lacking = [part for part in _once_each(manifest) if not _is_there(folder, manifest, part)]
         _need_room(store, digest, lacking, free_bytes)
+        wanted = {part.path for part in lacking}
         files: dict[str, Path] = {}
         for part in manifest.parts():
             final = stores.part_file(folder, manifest, part)
-            if _is_there(folder, manifest, part):
+            if part.path not in wanted:
                 files[part.name] = final
                 report(part.name, part.file.size_bytes, True)
                 continue
