@@ -6,6 +6,8 @@ REPEAT ?= 1
 BUSY ?= 0
 KEEP ?=
 MINUTES ?= 10
+MIRROR ?=
+MACHINES ?=
 VENV = $(shell bin/setup $(SETUP))
 PYTHON = PYTHONPATH=$(CURDIR) $(VENV)/bin/python
 
@@ -15,7 +17,7 @@ PYTHON = PYTHONPATH=$(CURDIR) $(VENV)/bin/python
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST = env PYTHONPATH=$(CURDIR) $(VENV)/bin/python -m pytest --durations=20
 
-.PHONY: help setup demo demo-shell demo-rollout demo-reimage demo-down demo-vpc test test-fast chaos soak lint format golden bench requirements
+.PHONY: help setup demo demo-shell demo-rollout demo-reimage demo-down demo-vpc test test-fast chaos soak lint format golden bench docs package package-ansible chart requirements
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -80,9 +82,24 @@ format: ## Format the code
 golden: ## Write the golden files anew; read the diff before you commit it
 	@GOLDEN=write $(PYTHON) -m pytest -q tests -k golden
 
+chart: SETUP = --python
+chart: ## Write anew what the Helm chart has from elsewhere: kinds, rights, alerts, dashboards
+	@$(PYTHON) -m charts.write
+
 bench: ## Measure against peers and bounds in the same run; writes tests/benchmarks/RESULTS.md
 	@bin/setup --benchmarks >/dev/null
 	@$(PYTHON) -m tests.benchmarks $(BENCH)
+
+package: ## Make what is installed, in dist/: wheel, container images, chart; the same bytes from the same files
+	@$(PYTHON) -m provisioner.packages $(if $(MIRROR),--mirror $(MIRROR)) $(foreach machine,$(MACHINES),--machine $(machine))
+
+package-ansible: SETUP = --python
+package-ansible: ## Make the Ansible collection, in dist/
+	@mkdir -p dist && $(VENV)/bin/ansible-galaxy collection build --force --output-path dist ansible
+
+docs: SETUP = --python
+docs: ## Build the documentation's site into dist/site; every broken link is an error
+	@$(PYTHON) -m mkdocs build --quiet --config-file website/mkdocs.yml
 
 requirements: ## Resolve and hash the pinned requirements anew
 	@for set in runtime development; do \

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 HERE: Final = Path(__file__).parent
-REAL_PARTS: Final = frozenset({"binaries", "tools", "programs", "network", "namespace"})
+REAL_PARTS: Final = frozenset({"binaries", "tools", "programs", "network", "namespace", "browser"})
 """Fixtures that start real programs, or need root."""
 REAL_HELPERS: Final = frozenset(
     {"need_root", "lab_tools", "installed", "namespaces", "fake_server", "ipmi_sim", "real_registry"}
@@ -36,7 +36,7 @@ REAL_HELPERS: Final = frozenset(
 """Functions that do; a module that has one is about real parts as a whole."""
 BOOT_A_RACK: Final = frozenset({"journey"})
 """The folder whose real part is a rack of machines; nothing takes longer."""
-WAIT_OR_BUILD: Final = frozenset({"maintenance", "health", "inventory", "image"})
+WAIT_OR_BUILD: Final = frozenset({"maintenance", "health", "inventory", "image", "upgrade"})
 """Folders whose tests wait for controllers most of the time, or build images: they get a control plane of their own in
 `make test`."""
 

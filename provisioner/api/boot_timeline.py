@@ -76,6 +76,18 @@ def stage_moments(status: ServerStatus) -> tuple[tuple[BootStage, datetime], ...
     return tuple(rising)
 
 
+def is_proven(stage: BootStage, status: ServerStatus) -> bool:
+    """Whether the moment of `stage_moments` is by the word of ours, the BMC or the join service, and not a report that
+    anybody can send."""
+    if stage not in HEARD_STAGES:
+        return True
+    order, power = status.order, status.power
+    is_accepted = (
+        order is not None and power is not None and power.order_id == order.id and power.order_time is not None
+    )
+    return stage == "Firmware" and is_accepted
+
+
 def boot_timeline(status: ServerStatus) -> BootTimeline:
     """The phases of the current boot with their durations.
 

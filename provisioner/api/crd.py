@@ -9,16 +9,40 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import yaml
 
+from provisioner import __version__
 from provisioner.api import KINDS
 from provisioner.api.meta import Resource
 from provisioner.api.schema import GROUP, VERSION, Column, FieldSchema, Kind, Rule, json_name
 
 CATEGORY: Final = "provisioner"
 """`kubectl get provisioner` lists every kind of the project."""
+
+VERSION_ANNOTATION: Final = f"{GROUP}/version"
+"""Of a CustomResourceDefinition: the provisioner whose kinds it describes. The chart refuses to go ahead of it."""
+
+
+@dataclass(frozen=True)
+class ApiVersion:
+    """A version of the API under which the kinds can be read and written. docs/api-versions.md tells its life.
+
+    All versions have one schema, and the API server changes nothing but `apiVersion` between them (`conversion: None`):
+    no webhook, which every boot and every join would depend on. `deprecation`: what `kubectl` shows to who uses it.
+    """
+
+    name: str
+    served: bool = True
+    storage: bool = True
+    deprecation: str | None = None
+
+
+VERSIONS: Final = (ApiVersion(VERSION),)
+"""Newest first. Exactly one is what etcd holds (`storage`)."""
 
 _SCALARS: Final[dict[type, dict[str, Any]]] = {
     str: {"type": "string"},
@@ -42,7 +66,10 @@ _CONSTRAINTS: Final = {
 
 def all_crds() -> list[dict[str, Any]]:
     """One CustomResourceDefinition (apiextensions.k8s.io/v1) for each kind, in the order of KINDS."""
-    return [crd_of(kind) for kind in KINDS]
+    crds = [crd_of(kind) for kind in KINDS]
+    for crd in crds:
+        crd["metadata"]["annotations"] = {VERSION_ANNOTATION: __version__}
+    return crds
 
 
 def crds_yaml() -> str:
@@ -50,19 +77,11 @@ def crds_yaml() -> str:
     return yaml.safe_dump_all(all_crds(), sort_keys=False, width=120, allow_unicode=True, explicit_start=True)
 
 
-def crd_of(resource: type[Resource]) -> dict[str, Any]:
-    """The CustomResourceDefinition of one kind."""
+def crd_of(resource: type[Resource], versions: Sequence[ApiVersion] = VERSIONS) -> dict[str, Any]:
+    """The CustomResourceDefinition of one kind. Raises: ValueError unless exactly one version is stored."""
     kind = resource.KIND
-    version: dict[str, Any] = {
-        "name": VERSION,
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": _root_schema(resource, kind)},
-        "subresources": {"status": {}},
-        "additionalPrinterColumns": [_printer_column(column) for column in kind.columns],
-    }
-    if kind.selectable:
-        version["selectableFields"] = [{"jsonPath": path} for path in kind.selectable]
+    if sum(version.storage for version in versions) != 1:
+        raise ValueError(f"{kind.kind}: one version is stored, not {[each.name for each in versions if each.storage]}")
     names: dict[str, Any] = {"kind": kind.kind, "listKind": f"{kind.kind}List", "plural": kind.plural}
     names["singular"] = kind.singular
     if kind.short != kind.singular:
@@ -76,9 +95,23 @@ def crd_of(resource: type[Resource]) -> dict[str, Any]:
             "group": GROUP,
             "names": names,
             "scope": "Namespaced" if kind.namespaced else "Cluster",
-            "versions": [version],
+            "versions": [_version(resource, kind, version) for version in versions],
         },
     }
+
+
+def _version(resource: type[Resource], kind: Kind, version: ApiVersion) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": version.name, "served": version.served, "storage": version.storage}
+    if version.deprecation is not None:
+        found |= {"deprecated": True, "deprecationWarning": version.deprecation}
+    found |= {
+        "schema": {"openAPIV3Schema": _root_schema(resource, kind)},
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": [_printer_column(column) for column in kind.columns],
+    }
+    if kind.selectable:
+        found["selectableFields"] = [{"jsonPath": path} for path in kind.selectable]
+    return found
 
 
 def _root_schema(resource: type[Resource], kind: Kind) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from provisioner.api.errors import Refused
 from provisioner.api.meta import ObjectMeta, rfc3339
 from provisioner.api.rack import Rack
 from provisioner.api.server import Architecture, Discovery, Server, ServerSpec, ServerStatus
+from provisioner.api.trace import TRACE_ANNOTATION
 from provisioner.api.values import MacAddress, parse_mac
 
 MAX_WAITING_IN_SUBNET: Final = 128
@@ -161,12 +162,14 @@ def place_of(server: Mapping[str, Any]) -> Place:
 
 
 def is_untouched(server: Mapping[str, Any]) -> bool:
-    """Whether the Server (its JSON) is as discovery made it: nobody accepted, changed or labelled it."""
+    """Whether the Server (its JSON) is as discovery made it: nobody accepted, changed or labelled it. Somebody may have
+    looked at its boot."""
     metadata = server["metadata"]
     return (
         is_waiting(server)
         and metadata.get("generation") == 1
-        and not any(metadata.get(key) for key in ("labels", "annotations", "finalizers", "ownerReferences"))
+        and not any(metadata.get(key) for key in ("labels", "finalizers", "ownerReferences"))
+        and not metadata.get("annotations", {}).keys() - {TRACE_ANNOTATION}
     )
 
 

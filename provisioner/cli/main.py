@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import click
@@ -16,10 +16,13 @@ import structlog
 
 from provisioner import __version__
 from provisioner.api.errors import NeedsHuman, ProvisionerError
+from provisioner.cli.environment import SERVICES, name_variables, unknown_variables
+
+log = structlog.get_logger(__name__)
 
 COMMANDS: Final[Mapping[str, str]] = {
     "accept": "provisioner.cli.kubectl.accept:accept",
-    "boot": "provisioner.cli.service.boot:boot",
+    "boot": "provisioner.cli.boot.group:boot",
     "cache": "provisioner.cli.service.cache:cache",
     "controller": "provisioner.cli.service.controller:controller",
     "crds": "provisioner.cli.service.manifests:crds",
@@ -29,13 +32,16 @@ COMMANDS: Final[Mapping[str, str]] = {
     "manifests": "provisioner.cli.service.manifests:manifests",
     "rack": "provisioner.cli.service.rack:rack",
     "reflector": "provisioner.cli.service.reflector:reflector",
+    "restore": "provisioner.cli.restore.command:restore",
     "rollout": "provisioner.cli.service.rollout:rollout",
+    "web": "provisioner.cli.service.web:web",
 }
 
 KUBECTL_COMMANDS: Final[Mapping[str, str]] = {
     "accept": "provisioner.cli.kubectl.accept:accept",
     "cancel": "provisioner.cli.kubectl.condition_commands:cancel",
     "drain": "provisioner.cli.kubectl.request_commands:drain",
+    "explain": "provisioner.cli.boot.explain_command:explain",
     "hold": "provisioner.cli.kubectl.condition_commands:hold",
     "move": "provisioner.cli.kubectl.move_command:move",
     "power-cycle": "provisioner.cli.kubectl.request_commands:power_cycle",
@@ -46,17 +52,22 @@ KUBECTL_COMMANDS: Final[Mapping[str, str]] = {
     "rollout": "provisioner.cli.rollout.group:rollout",
     "shell": "provisioner.cli.kubectl.shell_command:shell",
     "status": "provisioner.cli.kubectl.status_command:status",
+    "trace": "provisioner.cli.boot.trace_command:trace",
     "vpc": "provisioner.cli.vpc.group:vpc",
     "why": "provisioner.cli.why.command:why",
 }
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are named by `module:attribute` and imported on use."""
+    """A group whose commands are named by `module:attribute` and imported on use.
 
-    def __init__(self, *args: Any, targets: Mapping[str, str], **kwargs: Any) -> None:
+    services: those whose options may be given as environment variables, too.
+    """
+
+    def __init__(self, *args: Any, targets: Mapping[str, str], services: Collection[str] = (), **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._targets = targets
+        self._services = services
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({*self._targets, *super().list_commands(ctx)})
@@ -68,6 +79,8 @@ class LazyGroup(click.Group):
         module, attribute = target.split(":")
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)  # noqa: S101 - a wrong table entry is a programming error
+        if cmd_name in self._services:
+            name_variables(command, cmd_name)
         return command
 
 
@@ -91,21 +104,40 @@ def configure_logging(*, json: bool, verbose: bool) -> None:
 
 
 @click.group(
-    cls=LazyGroup, targets=COMMANDS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+    cls=LazyGroup,
+    targets=COMMANDS,
+    services=SERVICES,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.version_option(__version__, prog_name="provisioner")
-@click.option("--log-json", is_flag=True, help="Log as JSON, a line each.")
-@click.option("-v", "--verbose", is_flag=True, help="Log what is done in detail.")
-def provisioner(log_json: bool, verbose: bool) -> None:
+@click.option(
+    "--log-json", is_flag=True, envvar="PROVISIONER_LOG_JSON", show_envvar=True, help="Log as JSON, a line each."
+)
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    envvar="PROVISIONER_VERBOSE",
+    show_envvar=True,
+    help="Log what is done in detail.",
+)
+@click.pass_context
+def provisioner(ctx: click.Context, log_json: bool, verbose: bool) -> None:
     """Turn servers without an operating system into Kubernetes nodes.
 
     \b
-    Set up:    manifests, crds, image build, image publish
-    Serve:     boot (on each boot host), cache (in a rack), controller (anywhere)
-    Operate:   rack register, accept, and kubectl
+    Set up:    manifests, crds, image keygen, image build, image publish
+    Serve:     boot (on each boot host), cache (in a rack), controller and web (anywhere)
+    Operate:   rack register, accept, and kubectl (the same as kubectl provision)
+    See:       boot explain, boot trace, boot replay (why a machine does not boot)
+    Later:     crds migrate, image keys, restore, rack retire
     Try:       lab up
     """
     configure_logging(json=log_json, verbose=verbose)
+    if (service := ctx.invoked_subcommand) in SERVICES:
+        command = provisioner.get_command(ctx, service)
+        for name in unknown_variables(command, service) if command is not None else ():
+            log.warning("environment variable names no option", variable=name, remedy=f"provisioner {service} --help")
 
 
 @click.group(
@@ -119,7 +151,7 @@ def kubectl() -> None:
     \b
     Ask:       reboot, reimage, power-cycle, drain, hold, move
     Withdraw:  release, cancel
-    See:       status, why
+    See:       status, why, explain (what it would boot), trace (its boot, live)
     Pools:     rollout start, status, pause, resume, undo, history, plan
     Tenants:   vpc attach, detach, quarantine, release, status, why
     Other:     retry (checks before use), accept (new servers), shell (break-glass)

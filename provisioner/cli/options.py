@@ -32,6 +32,17 @@ def kubeconfig_option(function: F) -> F:
     )(function)
 
 
+def signers_option(function: F) -> F:
+    """`--key`: whose signature an image must bear, as `key_file`."""
+    return click.option(
+        "--key",
+        "key_file",
+        type=click.Path(dir_okay=False, path_type=Path),
+        required=True,
+        help="Public keys, of which one must have signed the image.",
+    )(function)
+
+
 def stop_on_signals() -> threading.Event:
     """An event that SIGTERM and SIGINT set."""
     stop = threading.Event()

@@ -13,9 +13,11 @@ from typing import Any, Final, TypeVar
 from provisioner.api.codec import decode
 from provisioner.api.errors import Conflict, Forbidden, NotFound, Refused
 from provisioner.api.meta import Resource
+from provisioner.api.schema import GROUP, VERSION
 from provisioner.cluster.failures import Busy, Expired, Inapplicable
 from provisioner.cluster.json_patch import operations
 from provisioner.cluster.patience import ForbiddenPatience
+from provisioner.cluster.request_name import RequestObserver
 from provisioner.cluster.resources import KNOWN, PODS, SELF_REVIEWS, ResourceType, of
 from provisioner.cluster.transport import READ_SECONDS, Stream, Transport
 
@@ -69,16 +71,19 @@ class Cluster:
         as_groups: Sequence[str] = (),
         patient: bool = False,
         busy_seconds: float = 0.0,
+        meter: RequestObserver | None = None,
     ) -> Cluster:
         """By `kubeconfig`; without one, as the pod in which this runs. Raises: NeedsHuman. Sends nothing yet.
 
         `context`: which of the kubeconfig's. `as_user`, `as_groups`: as whom, for who may impersonate. `patient`: what
         is forbidden is Retryable for a while, for a service that outlives restarts of the API server. `busy_seconds`:
         how long a request of which a busy API server takes nothing in is asked again, for a command, which nobody calls
-        again.
+        again. `meter`: counts what is asked, by whichever account.
         """
         return cls(
-            Transport.connect(kubeconfig, user_agent=user_agent, context=context, as_user=as_user, as_groups=as_groups),
+            Transport.connect(
+                kubeconfig, user_agent=user_agent, context=context, as_user=as_user, as_groups=as_groups, meter=meter
+            ),
             patience=ForbiddenPatience() if patient else None,
             busy_seconds=busy_seconds,
         )
@@ -107,6 +112,11 @@ class Cluster:
     def ca_pem(self) -> str | None:
         """The authority that the API server's certificate is checked with; None if it is the system's."""
         return self._transport.ca_pem
+
+    @property
+    def client_certificate_pem(self) -> str | None:
+        """The certificate by which the caller proves who it is; None if it has a token."""
+        return self._transport.client_certificate_pem
 
     def get(self, type: ResourceType, name: str, *, namespace: str | None = None) -> Object:  # noqa: A002
         """One object as it is now. Raises: NotFound."""
@@ -158,6 +168,10 @@ class Cluster:
         body = {"apiVersion": SELF_REVIEWS.api_version, "kind": SELF_REVIEWS.kind}
         answer = self._request("POST", SELF_REVIEWS.path, what="ASK who I am", body=body)
         return str(answer["status"]["userInfo"]["username"])
+
+    def served_schemas(self) -> Object:
+        """What the API server says of the project's kinds: an OpenAPI 3 document. Raises: NotFound if it knows none."""
+        return self._request("GET", f"/openapi/v3/apis/{GROUP}/{VERSION}", what="the schemas of our kinds")
 
     def replace(self, type: ResourceType, body: Mapping[str, Any], *, subresource: str | None = None) -> Object:  # noqa: A002
         """Write the whole object (or its subresource) back. Raises: Conflict if it changed since it was read."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, Protocol
 
 import structlog
 
 from provisioner.api.errors import Conflict, NeedsHuman, Retryable
-from provisioner.cluster.work_queue import WorkQueue
+from provisioner.cluster.work_queue import QueueObserver, WorkQueue
 from provisioner.outbound.bulkhead import NoRoom
 from provisioner.outbound.lanes import NeedsLane
 
@@ -19,6 +20,14 @@ log = structlog.get_logger()
 
 Reconcile = Callable[[str], float | None]
 """Brings the object of that key closer to what is wanted; returns after how many seconds to look again, or None."""
+
+
+class ReconcileObserver(QueueObserver, Protocol):
+    """Is told what becomes of keys, and of each reconcile."""
+
+    def reconciled(self, seconds: float, error: str | None) -> None:
+        """One has ended. error: Conflict, Retryable, NeedsHuman, or Failed for what nobody foresaw; None if none."""
+
 
 RESYNC_SECONDS: Final = 3600.0
 """Every object is looked at so often, should a change of it ever have been missed: at 10,000 servers three a second."""
@@ -73,16 +82,36 @@ class Controller:
         self._workers = workers
         self._changed = threading.Condition()
         self._in_lanes = 0
+        self._threads: tuple[threading.Thread, ...] = ()
+        self._under_way: dict[int, float] = {}  # thread → since when it reconciles
+        self._observer: ReconcileObserver | None = None
         self._log = log.bind(controller=name)
+
+    def observe(self, observer: ReconcileObserver) -> None:
+        """Tell `observer` from now on."""
+        self._observer = self.queue.observer = observer
+
+    def dead_workers(self) -> int:
+        """Workers that have ended before they were to: what nobody foresaw and no reconcile may raise."""
+        with self._changed:
+            threads = self._threads
+        return 0 if self.queue.is_shut_down else sum(not thread.is_alive() for thread in threads)
+
+    def longest_seconds(self) -> float:
+        """For how long the reconcile has lasted that is under way longest, in whichever thread; 0 if there is none."""
+        with self._changed:
+            return max(0.0, time.monotonic() - min(self._under_way.values())) if self._under_way else 0.0
 
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set and the reconciles that were under way have ended (30 s at most)."""
-        threads = [
+        threads = tuple(
             threading.Thread(target=self._work, name=f"{self.name}-{number}", daemon=True)
             for number in range(self._workers)
-        ]
+        )
         for thread in threads:
             thread.start()
+        with self._changed:
+            self._threads = threads
         stop.wait()
         self.queue.shut_down()
         deadline = time.monotonic() + STOP_SECONDS
@@ -132,23 +161,52 @@ class Controller:
                 self._changed.notify_all()
 
     def _reconcile_one(self, key: str) -> None:
+        with self._timed() as failed:
+            try:
+                again_in_seconds = self._reconcile(key)
+            except NeedsLane:
+                raise
+            except Conflict as error:
+                failed("Conflict")
+                wait = self.queue.retry(key, error.after_seconds)
+                self._log.debug(
+                    "reconcile met another writer", key=key, error=str(error), retry_in_seconds=round(wait, 2)
+                )
+            except Retryable as error:
+                failed("Retryable")
+                wait = self.queue.retry(key, error.after_seconds)
+                self._log.info("reconcile put off", key=key, error=str(error), retry_in_seconds=round(wait, 2))
+            except NeedsHuman as error:
+                failed("NeedsHuman")
+                wait = self.queue.retry(key, NEEDS_HUMAN_RETRY_SECONDS)
+                self._log.warning(
+                    "reconcile needs a person", key=key, error=str(error), retry_in_seconds=round(wait, 2)
+                )
+            except Exception:
+                failed("Failed")
+                wait = self.queue.retry(key)
+                self._log.exception("reconcile failed", key=key, retry_in_seconds=round(wait, 2))
+            else:
+                self.queue.forget(key)
+                if again_in_seconds is not None:
+                    self.queue.add_after(key, again_in_seconds)
+
+    @contextmanager
+    def _timed(self) -> Iterator[Callable[[str], None]]:
+        """Measure what is done inside. It is given what to call with the kind of its error; what only learns that it
+        has to begin anew in a lane is no reconcile."""
+        errors: list[str] = []
+        me, began = threading.get_ident(), time.monotonic()
+        with self._changed:
+            self._under_way[me] = began
+        is_over = True
         try:
-            again_in_seconds = self._reconcile(key)
+            yield errors.append
         except NeedsLane:
+            is_over = False
             raise
-        except Conflict as error:
-            wait = self.queue.retry(key, error.after_seconds)
-            self._log.debug("reconcile met another writer", key=key, error=str(error), retry_in_seconds=round(wait, 2))
-        except Retryable as error:
-            wait = self.queue.retry(key, error.after_seconds)
-            self._log.info("reconcile put off", key=key, error=str(error), retry_in_seconds=round(wait, 2))
-        except NeedsHuman as error:
-            wait = self.queue.retry(key, NEEDS_HUMAN_RETRY_SECONDS)
-            self._log.warning("reconcile needs a person", key=key, error=str(error), retry_in_seconds=round(wait, 2))
-        except Exception:
-            wait = self.queue.retry(key)
-            self._log.exception("reconcile failed", key=key, retry_in_seconds=round(wait, 2))
-        else:
-            self.queue.forget(key)
-            if again_in_seconds is not None:
-                self.queue.add_after(key, again_in_seconds)
+        finally:
+            with self._changed:
+                self._under_way.pop(me, None)
+            if is_over and self._observer is not None:
+                self._observer.reconciled(time.monotonic() - began, errors[0] if errors else None)

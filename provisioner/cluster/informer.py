@@ -92,7 +92,34 @@ class Informer:
         self._synced = threading.Event()
         self._position: str | None = None  # the moment up to which the copy is complete; None: list first
         self._stream: Stream | None = None
+        self._thread: threading.Thread | None = None
+        self._turned = self._heard = time.monotonic()
+        self.heard_time: float | None = None
+        """Seconds since 1970 when the API server last said anything of the kind; None if it never did."""
+        self.lists = 0
+        self.failures = 0
         self._log = log.bind(kind=type.kind)
+
+    @property
+    def kind(self) -> str:
+        return self._type.kind
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether the thread that follows has ended: it never does by itself."""
+        return self._thread is not None and not self._thread.is_alive()
+
+    def turned_seconds(self) -> float:
+        """How long ago it last began something anew, with or without success: long ago, and it hangs."""
+        return time.monotonic() - self._turned
+
+    def heard_seconds(self) -> float:
+        """How long ago the API server last said anything: how old the copy is at most."""
+        return time.monotonic() - self._heard
+
+    def __len__(self) -> int:
+        with self._store_lock:
+            return len(self._objects)
 
     @property
     def has_synced(self) -> bool:
@@ -142,12 +169,16 @@ class Informer:
     def start(self, stop: threading.Event) -> None:
         """Follow the API server in the background until `stop` is set."""
         name = f"informer-{self._type.plural}"
-        threading.Thread(target=self._follow, args=(stop,), name=name, daemon=True).start()
+        self._turned = self._heard = time.monotonic()
+        thread = threading.Thread(target=self._follow, args=(stop,), name=name, daemon=True)
+        thread.start()
+        self._thread = thread  # not before it lives: `is_dead` is asked from other threads
         threading.Thread(target=self._abort_on, args=(stop,), name=f"{name}-stop", daemon=True).start()
 
     def _follow(self, stop: threading.Event) -> None:
         backoff = Backoff(first=0.2, cap=30.0, jitter=self._jitter)
         while not stop.is_set():
+            self._turned = time.monotonic()
             try:
                 if self._position is None:
                     self._position = self._list()
@@ -163,11 +194,13 @@ class Informer:
                 wait = max(backoff.failed(), error.after_seconds if isinstance(error, Retryable) else 0.0)
                 if backoff.failures > FAILED_WATCHES_BEFORE_LIST:
                     self._position = None
+                self.failures += 1
                 if not stop.is_set():
                     self._log.warning("watch failed", error=str(error), retry_in_seconds=round(wait, 2))
                 stop.wait(wait)
             except Exception:
                 self._log.exception("informer failed")
+                self.failures += 1
                 self._position = None
                 stop.wait(backoff.failed())
 
@@ -182,6 +215,8 @@ class Informer:
                 self._put(key, None)
             for key, object_ in now.items():
                 self._put(key, object_)
+        self.lists += 1
+        self._hear()
         if not self._synced.is_set():
             self._synced.set()
             self._log.debug("informer synced", objects=len(now))
@@ -199,6 +234,7 @@ class Informer:
             **self._where,
         ) as stream:
             self._stream = stream
+            self._hear()
             try:
                 if stop.is_set():
                     return
@@ -208,12 +244,18 @@ class Informer:
                     backoff.succeeded()
             finally:
                 self._stream = None
+        self._hear()
         lasted = self._clock() - began
         if lasted < min(SHORT_WATCH_SECONDS, seconds / 2) and self._position == position:
             raise Retryable(f"WATCH {self._type} ended after {lasted:.1f} s without a change")
         backoff.succeeded()
 
+    def _hear(self) -> None:
+        self._heard = self._turned = time.monotonic()
+        self.heard_time = time.time()
+
     def _take(self, change: Change) -> None:
+        self._hear()
         if change.type == "BOOKMARK":
             return
         key, new = self._key(change.object), None if change.type == "DELETED" else self._keep(change.object)

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import structlog
 
@@ -37,6 +37,16 @@ def boot_time() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+class LeaseObserver(Protocol):
+    """Is told what becomes of a candidate."""
+
+    def lease_acquired(self, lease: str) -> None:
+        """It leads."""
+
+    def lease_ended(self, lease: str, *, lost: bool) -> None:
+        """It does no more. lost: the Lease was not renewed in time, or taken by another; else it was handed back."""
+
+
 class LeaderElector:
     """One candidate. `identity` must be its own: unique to this process, not only to its host or pod name.
 
@@ -56,6 +66,7 @@ class LeaderElector:
         clock: Callable[[], float] = boot_time,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         jitter: Callable[[], float] = random.random,
+        observer: LeaseObserver | None = None,
     ) -> None:
         if not retry_seconds < renew_deadline_seconds < lease_seconds:
             raise ValueError(
@@ -68,18 +79,39 @@ class LeaderElector:
         self._renew_deadline_seconds = renew_deadline_seconds
         self._retry_seconds = retry_seconds
         self._clock, self._now, self._jitter = clock, now, jitter
+        self.name = name
+        self._turned = time.monotonic()
+        self._runs = self._leads = False
+        self._observer = observer
         self._seen: tuple[Any, ...] | None = None
         self._seen_at = 0.0
         self._log = log.bind(lease=f"{namespace}/{name}", identity=identity)
+
+    @property
+    def leads(self) -> bool:
+        return self._leads
+
+    def turned_seconds(self) -> float:
+        """How long ago the API server was last asked for the Lease, or to renew it, and had answered or had not; 0
+        while it does not stand for election."""
+        return time.monotonic() - self._turned if self._runs else 0.0
 
     def run(self, stop: threading.Event, lead: Lead) -> None:
         """Stand for election until `stop` is set; call `lead` each time it is won.
 
         Returns after `lead` has returned and, if it was leading, the lease has been handed back.
         """
+        self._turned, self._runs = time.monotonic(), True
+        try:
+            self._stand(stop, lead)
+        finally:
+            self._runs = False
+
+    def _stand(self, stop: threading.Event, lead: Lead) -> None:
         while not stop.is_set():
             asked_at = self._clock()
             lease = self._attempt(self._acquire)
+            self._turned = time.monotonic()
             if lease is None:
                 stop.wait(self._retry_seconds * (0.5 + self._jitter() / 2))
                 continue
@@ -93,13 +125,19 @@ class LeaderElector:
         watching = threading.Thread(target=self._watch_over, args=(term, lost, stop), name="leader-watch", daemon=True)
         renewing.start()
         watching.start()
+        self._leads = True
+        if self._observer is not None:
+            self._observer.lease_acquired(self.name)
         try:
             lead(lost)
         finally:
+            self._leads = False
             lost.set()
             renewing.join(self._renew_deadline_seconds)
             if term.held and not renewing.is_alive():
                 self._attempt(lambda: self._release(term.lease))
+            if self._observer is not None:
+                self._observer.lease_ended(self.name, lost=not term.held)
 
     def _watch_over(self, term: _Term, lost: threading.Event, stop: threading.Event) -> None:
         while not lost.is_set():
@@ -126,6 +164,7 @@ class LeaderElector:
                 self._log.warning("lease not renewed", error=str(error))
             else:
                 term.lease, term.renewed_at = lease, asked_at
+            self._turned = time.monotonic()
 
     def _attempt(self, step: Callable[[], dict[str, Any] | None]) -> dict[str, Any] | None:
         try:

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, get_args
 from urllib.parse import urlsplit
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
@@ -37,9 +37,18 @@ from provisioner.api.maintenance import (
 )
 from provisioner.api.meta import parse_time
 from provisioner.api.server_status import OrderReason
+from provisioner.cluster.certificate_ends import CertificateCollector
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.controller_meter import ControllerMeter, LeaseMeter, ProcessCollector
 from provisioner.cluster.events import EventType
+from provisioner.cluster.fleet_state import ImageCollector, LateBootCollector
+from provisioner.cluster.health.process import Process
+from provisioner.cluster.metrics_server import serve_in_background
+from provisioner.cluster.network_metrics import NetworkCollector
+from provisioner.cluster.outcome_meter import OutcomeMeter
+from provisioner.cluster.request_meter import RequestMeter
 from provisioner.cluster.rollout_metrics import RolloutCollector, RolloutMeter
-from provisioner.cluster.series import PREFIX, born, gauge
+from provisioner.cluster.series import PREFIX, born, gauge, tell_process
 from provisioner.cluster.source import Source
 from provisioner.outbound.bulkhead import Bulkhead
 
@@ -298,6 +307,11 @@ class Meters:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.registry = CollectorRegistry()
+        tell_process(self.registry, "controller")
+        self.requests = RequestMeter(self.registry)
+        self.controllers = ControllerMeter(self.registry)
+        self.leases = LeaseMeter(self.registry)
+        self.outcomes = OutcomeMeter(self.registry)
         self.maintenance = MaintenanceMeter(self.registry, causes)
         self.fleet = FleetMeter(self.registry, checks)
         self.rollouts = RolloutMeter(self.registry)
@@ -331,17 +345,37 @@ class Meters:
         """This replica leads all the groups that it runs."""
         self._tell_who_leads(1)
 
-    def follow(self, servers: Source, maintenances: Source, pools: Source, racks: Source) -> None:
+    def tell_of(self, process: Process, cluster: Cluster) -> None:
+        """Tell of the parts of this process, and of the certificates by which it reaches the API server."""
+        self.registry.register(ProcessCollector(process))
+        ends = {"api-server-ca": lambda: cluster.ca_pem, "client": lambda: cluster.client_certificate_pem}
+        self.registry.register(CertificateCollector(ends))
+
+    def follow(
+        self, servers: Source, maintenances: Source, pools: Source, racks: Source, images: Source | None = None
+    ) -> None:
         """Count what is in these caches until `yield_lead`; one leader among all does."""
-        with self._lock:
-            self._collectors = (
-                FleetCollector(servers, maintenances, racks, self._now),
-                RolloutCollector(pools, self._now),
-            )
-            for collector in self._collectors:
-                self.registry.register(collector)
+        self._register(FleetCollector(servers, maintenances, racks, self._now), RolloutCollector(pools, self._now))
+        self._register(LateBootCollector(servers))
+        if images is not None:
+            self._register(ImageCollector(images, pools, servers))
         self.fleet.follow(servers, pools)
         self.rollouts.follow(pools)
+        self.outcomes.follow_servers(servers)
+
+    def follow_network(self, servers: Source, attachments: Source, networks: Source, pools: Source) -> None:
+        """The same of what makes tenant networks: VPCAttachments, DPUNetworks, NetworkPools."""
+        self._register(NetworkCollector(servers, attachments, networks, pools, self._now))
+
+    def follow_certificates(self, requests: Source) -> None:
+        """The same of CertificateSigningRequests."""
+        self.outcomes.follow_certificates(requests)
+
+    def _register(self, *collectors: Collector) -> None:
+        with self._lock:
+            self._collectors += collectors
+            for collector in collectors:
+                self.registry.register(collector)
 
     def yield_lead(self) -> None:
         """It no longer does: counts of the fleet would be stale."""
@@ -361,5 +395,4 @@ class Meters:
 
     def serve(self, address: str, port: int) -> int:
         """Answer `GET /metrics` in the background; returns the port. Raises: OSError if it is taken."""
-        server, _ = start_http_server(port, addr=address, registry=self.registry)
-        return int(server.server_port)
+        return serve_in_background(make_wsgi_app(self.registry), address, port).server_port

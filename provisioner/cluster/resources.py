@@ -72,6 +72,8 @@ CLUSTER_ROLES: Final = ResourceType("rbac.authorization.k8s.io", "v1", "ClusterR
 CLUSTER_ROLE_BINDINGS: Final = ResourceType(
     "rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings"
 )
+TOKEN_REVIEWS: Final = ResourceType("authentication.k8s.io", "v1", "TokenReview", "tokenreviews")
+ACCESS_REVIEWS: Final = ResourceType("authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews")
 SELF_REVIEWS: Final = ResourceType("authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews")
 
 NODE_LEASES: Final = "kube-node-lease"

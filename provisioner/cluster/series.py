@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping
 from itertools import product
 from typing import Final
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.core import GaugeMetricFamily
+
+from provisioner import __version__
 
 PREFIX: Final = "provisioner"
 
@@ -24,3 +26,11 @@ def gauge(name: str, words: str, labels: tuple[str, ...], values: Mapping[tuple[
     for key in sorted(values):
         family.add_metric(key, values[key])
     return family
+
+
+def tell_process(registry: CollectorRegistry, component: str) -> None:
+    """What every service tells of its own process: version and component, processor time, memory, open files."""
+    words = "1; which version of which service this is."
+    built = Gauge(f"{PREFIX}_build_info", words, ("version", "component"), registry=registry)
+    built.labels(__version__, component).set(1)
+    ProcessCollector(registry=registry)

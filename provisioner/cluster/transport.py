@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import copy
 import json
-import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from pathlib import Path
@@ -19,11 +18,14 @@ from urllib.parse import urlencode
 
 import structlog
 import urllib3
+import yaml
 
 from provisioner.api.errors import NeedsHuman, Retryable
+from provisioner.cluster.access import Access
 from provisioner.cluster.failures import raise_failure
+from provisioner.cluster.request_name import RequestObserver, verb_and_resource
 from provisioner.outbound.deadline import bounded_call
-from provisioner.outbound.sockets import BoundedSocket, bound, read_body
+from provisioner.outbound.sockets import BoundedSocket, read_body
 
 log = structlog.get_logger()
 
@@ -36,17 +38,6 @@ OBJECT_BYTES: Final = 16 * 1024 * 1024
 """An answer about one object. etcd takes 1.5 MiB."""
 MANY_BYTES: Final = 1024 * 1024 * 1024
 """One about many: the Pods of a large fleet, in one piece."""
-CONNECTIONS: Final = 64
-"""Kept open: each worker of each controller, and a watch of each kind."""
-
-_KEEPALIVE: Final = [
-    # A host that vanished without a word (power, cable) is noticed after about 25 s even on an idle watch.
-    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
-]
 
 
 class Stream:
@@ -88,18 +79,18 @@ class Transport:
     """One API server and the credentials for it. Usable from several threads."""
 
     def __init__(
-        self, configuration: Any, *, user_agent: str, as_user: str | None = None, as_groups: Sequence[str] = ()
+        self,
+        configuration: Any,
+        *,
+        user_agent: str,
+        as_user: str | None = None,
+        as_groups: Sequence[str] = (),
+        meter: RequestObserver | None = None,
     ) -> None:
-        from kubernetes.client.rest import RESTClientObject
-
-        self._configuration = configuration
-        self._host: str = configuration.host.rstrip("/")
+        self._access = configuration if isinstance(configuration, Access) else Access(lambda: configuration)
         self._user_agent = user_agent
         self._as_user, self._as_groups = as_user, tuple(as_groups)
-        # The package's pool honours proxies, client certificates, tls-server-name; only its verbs are not ours.
-        self._pool: urllib3.PoolManager = RESTClientObject(configuration).pool_manager
-        self._pool.connection_pool_kw |= {"socket_options": _KEEPALIVE, "maxsize": CONNECTIONS}
-        bound(self._pool)
+        self._meter = meter
 
     @classmethod
     def connect(
@@ -110,24 +101,14 @@ class Transport:
         context: str | None = None,
         as_user: str | None = None,
         as_groups: Sequence[str] = (),
+        meter: RequestObserver | None = None,
     ) -> Transport:
-        """From `kubeconfig`; without one, from the pod's service account. Raises: NeedsHuman if neither is usable."""
-        from kubernetes import config
-        from kubernetes.client import Configuration
+        """From `kubeconfig`; without one, from the pod's service account. Raises: NeedsHuman if neither is usable.
 
-        configuration = Configuration()
-        try:
-            if kubeconfig is not None:
-                load: Any = config.load_kube_config
-                load(config_file=str(kubeconfig), context=context, client_configuration=configuration)
-            else:
-                load = config.load_incluster_config
-                load(client_configuration=configuration)
-        except (config.ConfigException, OSError) as error:
-            where = f"kubeconfig {kubeconfig}" if kubeconfig else "the pod's service account"
-            message = f"no access to the cluster by {where}: {error}"
-            raise NeedsHuman(message, hint="name a kubeconfig that exists") from error
-        return cls(configuration, user_agent=user_agent, as_user=as_user, as_groups=as_groups)
+        A kubeconfig that changes, or a file that it names, is read again: see `Access`.
+        """
+        access = Access(lambda: _load(kubeconfig, context), kubeconfig)
+        return cls(access, user_agent=user_agent, as_user=as_user, as_groups=as_groups, meter=meter)
 
     def acting_as(self, user: str) -> Transport:
         """The same connections, each request as `user`: for who may impersonate it."""
@@ -137,12 +118,18 @@ class Transport:
 
     @property
     def server_url(self) -> str:
-        return self._host
+        return str(self._access.configuration.host).rstrip("/")
 
     @property
     def ca_pem(self) -> str | None:
         """The authority that the API server's certificate is checked with; None if it is the system's."""
-        file: str | None = self._configuration.ssl_ca_cert
+        file: str | None = self._access.configuration.ssl_ca_cert
+        return Path(file).read_text() if file else None
+
+    @property
+    def client_certificate_pem(self) -> str | None:
+        """The certificate by which the caller proves who it is; None if it has a token."""
+        file: str | None = self._access.configuration.cert_file
         return Path(file).read_text() if file else None
 
     def request(
@@ -161,10 +148,15 @@ class Transport:
 
         It takes `timeout_seconds` at most, and has `OBJECT_BYTES`. `many`: about many objects; more of both.
         """
+        self._access.renew()
         headers, seconds = self._headers(content_type), timeout_seconds * (MANY_TIMES if many else 1)
+        asked = verb_and_resource(method, path, query, content_type)
         try:
-            with bounded_call("the API server", seconds=seconds, max_bytes=MANY_BYTES if many else OBJECT_BYTES):
-                response = self._pool.request(
+            with (
+                self._measured(*asked) as answered,
+                bounded_call("the API server", seconds=seconds, max_bytes=MANY_BYTES if many else OBJECT_BYTES),
+            ):
+                response = self._access.pool.request(
                     method,
                     self._url(path, query),
                     body=None if body is None else json.dumps(body).encode(),
@@ -175,8 +167,9 @@ class Transport:
                     preload_content=False,
                 )
                 data = read_body(response)
+                answered(response.status)
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise Retryable(f"{what}: no answer from {self._host}: {error}") from error
+            raise Retryable(f"{what}: no answer from {self.server_url}: {error}") from error
         for warning in response.headers.getlist("Warning"):
             log.warning("api server warned", request=what, warning=warning)
         if response.status >= HTTPStatus.MULTIPLE_CHOICES:
@@ -184,9 +177,9 @@ class Transport:
         try:
             answer = json.loads(data)
         except ValueError as error:
-            raise Retryable(f"{what}: {self._host} answered no JSON: {data[:200]!r}") from error
+            raise Retryable(f"{what}: {self.server_url} answered no JSON: {data[:200]!r}") from error
         if not isinstance(answer, dict):
-            raise Retryable(f"{what}: {self._host} answered no object: {data[:200]!r}")
+            raise Retryable(f"{what}: {self.server_url} answered no object: {data[:200]!r}")
         return answer
 
     @contextmanager
@@ -194,10 +187,14 @@ class Transport:
         """A GET whose answer comes bit by bit; it is broken off `silence_seconds` after its beginning, by which the
         API server was to end it.
         """
+        self._access.renew()
         headers = self._headers(None)
         try:
-            with bounded_call("the API server", seconds=READ_SECONDS + silence_seconds, max_bytes=OBJECT_BYTES):
-                response = self._pool.request(
+            with (
+                self._measured(*verb_and_resource("GET", path, query)) as answered,
+                bounded_call("the API server", seconds=READ_SECONDS + silence_seconds, max_bytes=OBJECT_BYTES),
+            ):
+                response = self._access.pool.request(
                     "GET",
                     self._url(path, query),
                     headers=headers,
@@ -207,8 +204,9 @@ class Transport:
                     preload_content=False,
                 )
                 refusal = read_body(response) if response.status >= HTTPStatus.MULTIPLE_CHOICES else None
+                answered(response.status)
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise Retryable(f"{what}: no answer from {self._host}: {error}") from error
+            raise Retryable(f"{what}: no answer from {self.server_url}: {error}") from error
         try:
             if refusal is not None:
                 raise_failure(response.status, response.headers, refusal, what)
@@ -216,9 +214,20 @@ class Transport:
         finally:
             response.close()  # not back into the pool: what is left of the answer would be read by the next request
 
+    @contextmanager
+    def _measured(self, verb: str, resource: str) -> Iterator[Callable[[int], None]]:
+        """Count a request when it is over; it is given what to call with the answer's status, if there is one."""
+        statuses: list[int] = []
+        began = time.monotonic()
+        try:
+            yield statuses.append
+        finally:
+            if self._meter is not None:
+                self._meter.seen(verb, resource, statuses[0] if statuses else None, time.monotonic() - began)
+
     def _url(self, path: str, query: Mapping[str, Any] | None) -> str:
         given = {key: value for key, value in (query or {}).items() if value is not None}
-        return f"{self._host}{path}?{urlencode(given)}" if given else f"{self._host}{path}"
+        return f"{self.server_url}{path}?{urlencode(given)}" if given else f"{self.server_url}{path}"
 
     def _headers(self, content_type: str | None) -> urllib3.HTTPHeaderDict:
         headers = urllib3.HTTPHeaderDict({"Accept": "application/json", "User-Agent": self._user_agent})
@@ -229,7 +238,26 @@ class Transport:
         if content_type:
             headers["Content-Type"] = content_type
         # Asks the exec plugin or the service account's file for a fresh token where the old one is about to expire.
-        token = self._configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
+        token = self._access.configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
         if token:
             headers["Authorization"] = token
         return headers
+
+
+def _load(kubeconfig: Path | None, context: str | None) -> Any:
+    from kubernetes import config
+    from kubernetes.client import Configuration
+
+    configuration = Configuration()
+    try:
+        if kubeconfig is not None:
+            load: Any = config.load_kube_config
+            load(config_file=str(kubeconfig), context=context, client_configuration=configuration)
+        else:
+            load = config.load_incluster_config
+            load(client_configuration=configuration)
+    except (config.ConfigException, OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
+        where = f"kubeconfig {kubeconfig}" if kubeconfig else "the pod's service account"
+        message = f"no access to the cluster by {where}: {error}"
+        raise NeedsHuman(message, hint="name a kubeconfig that exists") from error
+    return configuration

@@ -13,7 +13,7 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from provisioner.cluster.backoff import backoff_seconds
 
@@ -21,6 +21,16 @@ FIRST_RETRY_SECONDS: Final = 0.2
 LAST_RETRY_SECONDS: Final = 300.0
 BACKLOG_SHARE: Final = 8
 """Of so many keys one is of the backlog, however much changes; and one of the others, however much goes first."""
+
+
+class QueueObserver(Protocol):
+    """Is told what becomes of keys, with the queue's lock held: it must be quick, and ask the queue nothing."""
+
+    def taken(self, waited_seconds: float) -> None:
+        """A worker took a key that could have been taken so long ago."""
+
+    def retried(self) -> None:
+        """A key failed, and comes back."""
 
 
 class WorkQueue:
@@ -48,6 +58,9 @@ class WorkQueue:
         self._watched: float | None = None  # the moment at which one of the idle workers wakes up by itself
         self._failures: dict[str, int] = {}
         self._shut_down = False
+        self._since: dict[str, float] = {}  # keys that wait for a worker, and since when; the oldest is the first
+        self._taken_at = clock()
+        self.observer: QueueObserver | None = None
 
     def add(self, key: str) -> None:
         """Work on `key` soon."""
@@ -82,6 +95,8 @@ class WorkQueue:
         """Work on `key` again after its backoff, and not before `at_least_seconds`; returns the seconds."""
         with self._changed:
             failures = self._failures[key] = self._failures.get(key, 0) + 1
+            if self.observer is not None:
+                self.observer.retried()
         seconds = backoff_seconds(failures, first=FIRST_RETRY_SECONDS, cap=LAST_RETRY_SECONDS, jitter=self._jitter)
         seconds = max(seconds, at_least_seconds)
         self.add_after(key, seconds)
@@ -101,7 +116,8 @@ class WorkQueue:
         """The next key, to be handed back by `done`; None after `timeout` seconds or when the queue is shut down."""
         deadline = None if timeout is None else self._clock() + timeout
         with self._changed:
-            self._started = True
+            if not self._started:  # what waited while nobody was to work does not stand
+                self._started, self._taken_at = True, self._clock()
             while not self._shut_down:
                 now = self._clock()
                 self._promote(now)
@@ -109,6 +125,7 @@ class WorkQueue:
                     key = self._take()
                     self._dirty.discard(key)
                     self._working.add(key)
+                    self._tell_taken(key, now)
                     self._ask_for_a_watch()
                     return key
                 if deadline is not None and now >= deadline:
@@ -142,6 +159,23 @@ class WorkQueue:
             self._promote(self._clock())
             return len(self._first) + len(self._ready) + len(self._backlog)
 
+    def oldest_seconds(self) -> float:
+        """How long the key has waited that has waited longest for a worker; 0 if none does."""
+        with self._changed:
+            since = next(iter(self._since.values()), None)
+            return 0.0 if since is None else max(0.0, self._clock() - since)
+
+    def standing_seconds(self) -> float:
+        """For how long keys have waited of which no worker took any; 0 if none waits."""
+        with self._changed:
+            since = next(iter(self._since.values()), None)
+            return 0.0 if since is None else max(0.0, self._clock() - max(since, self._taken_at))
+
+    def _tell_taken(self, key: str, now: float) -> None:
+        since, self._taken_at = self._since.pop(key, now), now
+        if self.observer is not None:
+            self.observer.taken(max(0.0, now - since))
+
     def _add(self, key: str) -> None:
         if self._shut_down:
             return
@@ -159,10 +193,12 @@ class WorkQueue:
             self._line_up(key)
         else:
             self._backlog[key] = None
+            self._since.setdefault(key, self._clock())
         self._changed.notify()
 
     def _line_up(self, key: str) -> None:
         (self._first if key in self._urgent else self._ready).append(key)
+        self._since.setdefault(key, self._clock())
         self._urgent.discard(key)
 
     def _hurry(self, key: str) -> None:

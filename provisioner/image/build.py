@@ -191,7 +191,7 @@ def _trees(request: Request, base: Base, driver: DriverTree | None, work: Path, 
     kubelet, site = LayerTree("kubelet", work / "kubelet"), LayerTree("site", work / "site")
     assemble_kubelet(request.ingredients.kubelet, kubelet.root)
     add(kubelet)
-    assemble_site(recipe, merged, request.ingredients, request.key.public, site.root)
+    assemble_site(recipe, merged, request.ingredients, request.trusted, site.root)
     add(site)
     compile_agents(recipe, merged, site.root, foreign)
     return trees

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from provisioner.image.driver.sign import ModuleKey
-from provisioner.image.finished.sign import SecretKey
+from provisioner.image.finished.sign import PublicKey, PublicKeys, SecretKey
 from provisioner.image.plan import Choices
 from provisioner.image.recipe import Recipe
 from provisioner.image.root import Ingredients
@@ -19,6 +19,8 @@ Report = Callable[[str, str, float], None]
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """One build.
+
+    `also_trusted`: public keys, beside that of `key`, whose images the agent of this one stages as well.
 
     `module_key` signs kernel modules that are built here; without it they stay unsigned. `vulnerabilities`: a list of
     known ones that the gates look into. `interpreter`: the qemu-user by which programs of another architecture are
@@ -35,6 +37,12 @@ class Request:
     interpreter: Path | None = None
     module_key: ModuleKey | None = None
     vulnerabilities: Path | None = None
+    also_trusted: tuple[PublicKey, ...] = ()
+
+    @property
+    def trusted(self) -> PublicKeys:
+        """Keys of the images that the agent stages. stage-1 has that of its own image, the only one it meets."""
+        return PublicKeys.of(self.key.public, *self.also_trusted)
 
 
 class Phases:

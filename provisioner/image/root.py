@@ -14,7 +14,7 @@ from provisioner.image.command import clean_environment
 from provisioner.image.containerd.archive import PinnedArchive, read_archive
 from provisioner.image.containerd.pause import PauseImage, pause_image
 from provisioner.image.containerd.state import write_state
-from provisioner.image.finished.sign import PublicKey
+from provisioner.image.finished.sign import PublicKeys
 from provisioner.image.foreign import Foreign
 from provisioner.image.recipe import Recipe
 
@@ -49,9 +49,9 @@ def assemble_kubelet(kubelet: Path, tree: Path) -> None:
     _install(kubelet, tree / "usr/bin/kubelet", 0o755)
 
 
-def assemble_site(recipe: Recipe, lower: Path, ingredients: Ingredients, key: PublicKey, tree: Path) -> None:
+def assemble_site(recipe: Recipe, lower: Path, ingredients: Ingredients, keys: PublicKeys, tree: Path) -> None:
     """Fill `tree` with what the site and this project put over packages. `lower`: the merged layers beneath, unchanged.
-    `key` checks the images that the agent stages.
+    `keys` check the images that the agent stages.
 
     Byte-code of the agents comes later (`compile_agents`), as it needs the Python that lies beneath.
     """
@@ -59,7 +59,7 @@ def assemble_site(recipe: Recipe, lower: Path, ingredients: Ingredients, key: Pu
     for each in recipe.trees:
         copy_tree(each, tree)
     _install(ingredients.join_ca, tree / "etc/provisioner/join-ca.pem", 0o644)
-    (tree / "etc/provisioner/image.pub").write_text(key.encode())
+    (tree / "etc/provisioner/image.pub").write_text(keys.encode())
     state = tree / "usr/share/provisioner/containerd"
     state.mkdir(parents=True)
     write_state(ingredients.pause(), recipe.source_date_epoch, state)

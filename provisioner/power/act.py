@@ -32,7 +32,8 @@ class PowerSettings:
 
     `http_boot_uris` says per architecture which first-stage program UefiHttp servers are told to load; a server whose
     architecture is not in it learns the URL by DHCP. A server that is power-cycled is looked at again `off_seconds`
-    after it was seen off, and powered on then. `workers` are those of each queue (see `standing`).
+    after it was seen off, and powered on then. `workers` are those of each queue (see `standing`). `failed` is told the
+    reason of each look that failed.
     """
 
     http_boot_uris: Mapping[Architecture, str] = field(default_factory=dict)
@@ -40,6 +41,7 @@ class PowerSettings:
     poll_seconds: float = 10.0
     off_seconds: float = 2.0
     workers: Mapping[QueueName, int] = field(default_factory=lambda: dict(WORKERS))
+    failed: Callable[[str], None] = lambda _reason: None
 
 
 class Act:

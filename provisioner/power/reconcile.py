@@ -161,6 +161,7 @@ class ServerPowerReconciler:
         return self._spread(min(_LEFT_ON_SECONDS, self._settings.poll_seconds))
 
     def _record_failure(self, name: str, reason: str, message: str) -> None:
+        self._settings.failed(reason)
         server = self._cluster.read(Server, name)
         self._record.tell_once(server, reason, message)
         power = after_look(server.status.power, "Unknown", server.spec.power_state, self._now())

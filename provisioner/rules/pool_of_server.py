@@ -8,12 +8,23 @@ stands in `status.assignedNodePoolRef`, which the rollout alone writes, together
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from provisioner.api.maintenance import FINAL_PHASES, Maintenance
 from provisioner.api.server import Server
 from provisioner.cluster.source import spec_of
 from provisioner.rules.boot_order import is_settled
+
+PoolRule = Literal["BootOrder", "Running", "Assigned", "Spec", "NoNodePool"]
+"""Whose word it is for which NodePool a server boots: its boot order's, what runs there, what the rollout has assigned,
+or the wish in its spec."""
+
+
+class ChosenPool(NamedTuple):
+    """Name of a NodePool, and which rule names it; None: the server is in none."""
+
+    name: str | None
+    rule: PoolRule
 
 
 def current_pool_name(server: Server) -> str | None:
@@ -50,11 +61,23 @@ def ordered_pool_in(server: Mapping[str, Any] | None) -> str | None:
     return _first(spec_of(server).get("nodePoolRef"), order.get("nodePoolRef"), current_pool_in(server))
 
 
-def booting_pool_name(server: Server) -> str | None:
+def booting_pool(server: Server) -> ChosenPool:
     """The NodePool of a machine that boots now: that of the boot order until its boot is over, and then the one that an
-    order would name."""
-    order = server.status.order
-    return ordered_pool_name(server) if order is not None and not is_settled(server) else next_pool_name(server)
+    order would name. Of an order that names none it is that of what runs."""
+    spec, status, order = server.spec, server.status, server.status.order
+    if spec.node_pool_ref is None:
+        return ChosenPool(None, "NoNodePool")
+    assigned = ChosenPool(status.assigned_node_pool_ref, "Assigned")
+    by_order: tuple[ChosenPool, ...] = ()
+    if order is not None and not is_settled(server):
+        by_order = (ChosenPool(order.node_pool_ref, "BootOrder"), ChosenPool(status.node_pool_ref, "Running"))
+    named = (each for each in (*by_order, assigned) if each.name is not None)
+    return next(named, ChosenPool(spec.node_pool_ref, "Spec"))
+
+
+def booting_pool_name(server: Server) -> str | None:
+    """The name that `booting_pool` tells."""
+    return booting_pool(server).name
 
 
 def pools_in(server: Mapping[str, Any] | None) -> frozenset[str]:

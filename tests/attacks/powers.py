@@ -23,6 +23,7 @@ from provisioner.api.meta import rfc3339
 from provisioner.cli.service.groups import GROUPS, account_of
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import (
+    ACCESS_REVIEWS,
     BMC_SECRETS,
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -563,6 +564,11 @@ def _the_rest(scene: Scene) -> Iterator[Power]:
     lease = scene.admin.get(LEASES, "provisioner-controller", namespace=SYSTEM)
     yield Power(section, "take the Lease of the process that runs all controllers", (
         sent("PUT", LEASES.item("provisioner-controller", SYSTEM), lease | held),
+    ))  # fmt: skip
+    review = {"apiVersion": ACCESS_REVIEWS.api_version, "kind": ACCESS_REVIEWS.kind, "metadata": {"name": ""}}
+    asked = {"user": "ada", "resourceAttributes": {"verb": "list", "resource": "secrets"}}
+    yield Power(section, "ask whose a token is, and what somebody may do", (
+        sent("POST", ACCESS_REVIEWS.collection(), review | {"spec": asked}),
     ))  # fmt: skip
     for namespace, words in (("default", "write Events"), ("kube-system", "write Events of pods")):
         involved = {"kind": "Pod", "namespace": namespace, "name": "x"}

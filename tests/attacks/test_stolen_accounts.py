@@ -56,7 +56,7 @@ from tests.people import IN_FORCE_SECONDS, kubeconfig_of, until
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "stolen-accounts.md"
 BEGIN, END = "<!-- begin of what the tests write -->\n", "<!-- end of what the tests write -->\n"
-COLUMNS = ("boot", *GROUPS, "controller")
+COLUMNS = ("boot", *GROUPS, "web", "controller")
 Outcomes = dict[tuple[str, str], dict[str, bool]]
 """By section and words of the power: who has it."""
 

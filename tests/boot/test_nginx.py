@@ -29,6 +29,8 @@ from provisioner.boot.host.nginx import NginxSite, nginx_command, render_nginx
 from provisioner.boot.host.nginx_upkeep import follow_certificate, stamp_of
 from provisioner.boot.host.peer import RealPeer
 from provisioner.boot.host.processes import Child
+from provisioner.boot.metrics.nginx_status import read_connections
+from provisioner.boot.metrics.requests import read_line
 from provisioner.lab.control_plane.ports import free_port
 from tests.boot.conftest import Programs
 from tests.golden_files import assert_golden
@@ -271,10 +273,39 @@ def test_more_images_than_the_link_carries_are_asked_for_again_and_a_racks_cache
         assert [ask("127.0.0.9") for _ in range(2)] == [(200, None), (200, None)]
         assert ask("127.0.0.4", f"/images/{IMAGE}/manifest") == (200, None)
         assert ask("127.0.0.4", "/boot.ipxe") == (200, None)
+        assert read_connections(nginx.state / "nginx/status.sock").writing >= 5, "what is sent is seen to be"
     deadline = time.monotonic() + SECONDS
     while nginx.get(f"/images/{IMAGE}/root.squashfs")[0] != 200:  # it is noticed a little later that they are gone
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_what_is_counted_has_no_word_of_who_asked(nginx: Running) -> None:
+    """Each request is a line of nginx's own words, whatever is in its path and its headers."""
+    log = nginx.state / "log/requests.log"
+    part = f"parts/{IMAGE}"
+    hostile = "x 200 9 0.0 -\\nscript 200 9 0.0 -"
+    asked = [
+        ("/boot.ipxe", "first_script 200 18"), ("/ipxe/52-54-00-00-00-01.ipxe?a=b", "script 200 16"),
+        ("/ipxe/52-54-00-00-00-09.ipxe?serial=a%20b", "waiting_script 200 9"), ("/snponly.efi", "firmware 200 11"),
+        ("/tftp//snponly.efi", "firmware 200 11"), (f"/images/{part}", "part 200 18"), ("/v1/broken", "other 500 9"),
+        (f"/images/{IMAGE}/manifest", "manifest 200 8"), (f"/images/{IMAGE}/root.squashfs", "layer 200 262144"),
+        ("/healthz", "health 200 9"), ("/images/parts/sha256-no", "part 404"), (f"/images/{part}%0ax", "part 404"),
+        ("/x%20200%209%200.0%20-%0ascript%20200%209%200.0%20-", "other 404"), ("/starting.ipxe", "starting_script 404"),
+        ("/ipxe/%0ascript%20200", "script 200 9"),
+    ]  # fmt: skip
+    for path, _ in asked:
+        nginx.get(path, **{"User-Agent": hostile, "X-Real-IP": hostile, "Referer": hostile, "Origin": hostile})
+    deadline = time.monotonic() + SECONDS
+    while len(lines := log.read_text().splitlines()) < len(asked):
+        assert time.monotonic() < deadline, lines
+        time.sleep(0.1)
+    assert [line.split(" ")[: len(said.split(" "))] for line, (_, said) in zip(lines, asked, strict=True)] == [
+        said.split(" ") for _, said in asked
+    ]
+    assert [line.split(" ")[4] for line in lines if "parts/" in line] == [part]
+    assert all(read_line(line.encode()) is not None for line in lines)
+    assert hostile not in log.read_text()
 
 
 @pytest.mark.parametrize(
@@ -404,6 +435,19 @@ def test_one_source_that_asks_without_end_is_slowed_down_and_firmware_still_gets
     assert status == 200
     assert body in (b"answered\n", b"#!ipxe\necho starting\n")
     assert nginx.get("/ipxe/52-54-00-00-00-01.ipxe")[0] == 200, "files are not limited"
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+def test_a_neighbour_who_asks_for_health_without_end_does_not_keep_the_service_busy(nginx: Running, path: str) -> None:
+    answers: list[int] = []
+    while 429 not in answers and len(answers) < 5000:
+        answers.append(nginx.get(path)[0])
+    assert set(answers) == {200, 429}
+    asked = len(nginx.seen)
+    refused = [nginx.get(path)[0] for _ in range(50)].count(429)
+    assert refused > 0
+    assert len(nginx.seen) - asked == 50 - refused, "nobody behind nginx hears of the others"
+    assert nginx.ask("POST", "/v1/progress", body=b"{}")[0] == 200, "the same machine's boot is not slowed down"
 
 
 def test_while_the_service_is_away_machines_are_told_to_wait(nginx: Running) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.boot.host import processes
-from provisioner.boot.host.nginx_upkeep import rotate_access_log
+from provisioner.boot.host.nginx_upkeep import rotate_access_logs
 from provisioner.boot.host.processes import Child
 from tests.tools import is_running, need_root
 
@@ -141,7 +141,7 @@ def test_a_full_access_log_makes_room(tmp_path: Path) -> None:
         def wait(self, timeout: float | None = None) -> bool:
             return stop.is_set()
 
-    rotate_access_log(path, FakeNginx(), Soon(), largest_bytes=99)  # type: ignore[arg-type]
+    rotate_access_logs([path], FakeNginx(), Soon(), largest_bytes=99)  # type: ignore[arg-type]
     assert not path.exists()
     assert (tmp_path / "access.json.1").stat().st_size == 100
     assert signals == [signal.SIGUSR1]

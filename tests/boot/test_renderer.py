@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from provisioner.api.dpu import DPU
 from provisioner.api.server import BootOrder, Server, ServerStatus
+from provisioner.boot.metrics.scripts import ScriptMeter
 from provisioner.boot.observe.server_index import ServerIndex
 from provisioner.boot.script import renderer
 from provisioner.boot.script.choose import choose_boot_target
@@ -23,12 +26,12 @@ from tests.boot.objects import URLS, at, condition, image, pool, rack, server
 class World:
     """Caches, an index and a renderer over them."""
 
-    def __init__(self, folder: Path, *servers: object, synced: bool = True) -> None:
+    def __init__(self, folder: Path, *servers: object, synced: bool = True, meter: ScriptMeter | None = None) -> None:
         self.servers = FakeSource(*servers, synced=synced)  # type: ignore[arg-type]
         self.pools, self.images, self.racks = FakeSource(pool()), FakeSource(image()), FakeSource(rack())
         index = ServerIndex(self.servers)
         self.renderer = ScriptRenderer(
-            index, pools=self.pools, images=self.images, racks=self.racks, urls=URLS, folder=folder
+            index, pools=self.pools, images=self.images, racks=self.racks, urls=URLS, folder=folder, meter=meter
         )
         index.attach()
         self.renderer.attach()
@@ -198,6 +201,62 @@ def test_a_full_disk_is_survived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         world.renderer.wake()
         thread.join(120)
     assert "kernel" in world.text()
+
+
+def test_what_waits_for_a_full_disk_is_told_and_how_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = CollectorRegistry()
+    world = World(tmp_path, server(), meter=ScriptMeter(registry))
+    real, is_full = Path.write_text, False
+
+    def write_text(self: Path, text: str) -> int:
+        if is_full:
+            raise OSError(28, "No space left on device")
+        return real(self, text)
+
+    def value(name: str, **labels: str) -> float:
+        return registry.get_sample_value(f"provisioner_{name}", labels) or 0.0
+
+    def wait_until(true: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 120
+        while not true():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    monkeypatch.setattr(Path, "write_text", write_text)
+    monkeypatch.setattr(renderer, "_FIRST_PAUSE_SECONDS", 0.01)
+    stop = threading.Event()
+    thread = threading.Thread(target=world.renderer.run, args=(stop,))
+    thread.start()
+    try:
+        wait_until(lambda: world.renderer.ready and world.renderer.pending() == (0, 0.0))
+        assert world.renderer.scripts == 1
+        assert value("scripts_rendered_total", result="written") == 1
+        is_full = True
+        world.servers.put(server(acceptance="Rejected"))
+        wait_until(lambda: value("script_write_failures_total") >= 2)
+        count, seconds = world.renderer.pending()
+        assert count == 1
+        wait_until(lambda: world.renderer.pending()[1] > seconds)
+        is_full = False
+        wait_until(lambda: world.renderer.pending() == (0, 0.0))
+        assert "Rejected" in world.text()
+        world.servers.remove("r01-u01")
+        wait_until(lambda: value("scripts_rendered_total", result="removed") == 1)
+    finally:
+        stop.set()
+        world.renderer.wake()
+        thread.join(120)
+    assert world.renderer.scripts == 0
+    assert value("script_render_seconds_count") >= 3
+
+
+def test_a_script_of_what_cannot_be_read_is_counted_apart(tmp_path: Path) -> None:
+    registry = CollectorRegistry()
+    world = World(tmp_path, server(), meter=ScriptMeter(registry))
+    world.servers.objects["r01-u01"]["spec"]["rackRef"] = 7
+    world.renderer.render_all()
+    assert "Unreadable" in world.text()
+    assert registry.get_sample_value("provisioner_scripts_rendered_total", {"result": "unreadable"}) == 1
 
 
 def test_a_fault_while_rendering_does_not_end_the_renderer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,6 +87,7 @@ CODE: Final[dict[str, tuple[str, ...]]] = {
         *("network/infiniband/controller.py", "network/infiniband/pkey_controller.py", "network/infiniband/ufm/"),
         "cluster/leader.py",
     ),
+    "web": ("web/",),
 }
 """Files and folders by account."""
 

@@ -72,6 +72,7 @@ PLACES: dict[str, dict[Right, set[str]]] = {
     "infiniband": OWN_LEASE | {("get", "secrets"): {FABRIC_SECRETS}},
     "power": OWN_LEASE | OWN_EVENTS | {("get", "leases"): {NODE_LEASES, SYSTEM}, ("get", "secrets"): {BMC_SECRETS}},
     "network": OWN_LEASE,
+    "web": {("list", "events"): {DEFAULT}},
 }
 """Where a right is enough in some namespaces; any other is needed in all of them."""
 
@@ -121,7 +122,7 @@ def test_the_kind_of_every_call_can_be_told(name: str) -> None:
 
 
 def test_there_is_an_account_for_each_group_of_controllers() -> None:
-    assert set(PLACES) == {"boot", "controller", *GROUPS} == set(ACCOUNTS)
+    assert set(PLACES) == {"boot", "controller", "web", *GROUPS} == set(ACCOUNTS)
     assert tuple(GROUPS) == NAMES
 
 

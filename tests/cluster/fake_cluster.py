@@ -38,6 +38,7 @@ class FakeCluster:
 
     server_url = "https://fake.invalid"
     ca_pem: str | None = None
+    client_certificate_pem: str | None = None
 
     def __init__(self, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._store = FakeStore(now)

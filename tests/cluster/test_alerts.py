@@ -330,6 +330,7 @@ def test_no_series_of_a_counter_is_born_by_its_first_event() -> None:
     gauges = (
         "provisioner_backend",
         "provisioner_bmcs",
+        "provisioner_boots_late",
         "provisioner_servers",
         "provisioner_racks_with_cache_out",
         "provisioner_maintenances_active",

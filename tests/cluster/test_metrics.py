@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import urllib.request
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-import yaml
 from prometheus_client import generate_latest
 
 from provisioner.api import Condition, NodePool, ObjectMeta
@@ -381,23 +379,3 @@ def test_a_change_of_leader_keeps_the_counts_and_follows_anew() -> None:
         meters.yield_lead()
     meters.follow(FakeCache(server()), FakeCache(), FakeCache(), FakeCache())
     assert scrape(meters)['provisioner_servers{lifecycle="InProduction",pool="gpu"}'] == 1
-
-
-def test_every_metric_of_an_alert_and_of_the_guide_is_one_that_is_served() -> None:
-    meters = new_meters()
-    waiting = FakeCache(maintenance("m", "Waiting", blockers=[{"kind": "Pod"}]))
-    test_sources = FakeCache(server()), waiting, FakeCache(), FakeCache()
-    meters.follow(*test_sources)
-    families = {family.name for family in meters.registry.collect()}
-    for document in (ALERTS, ROOT / "docs" / "operator-guide.md"):
-        named = set(re.findall(r"\bprovisioner_[a-z_]+", document.read_text()))
-        unknown = {n for n in named if re.sub(r"_(total|count|sum|bucket)$", "", n) not in families}
-        assert unknown == set(), document
-
-
-def test_every_alert_names_an_entry_of_the_runbook() -> None:
-    runbook = (ROOT / "docs" / "runbook.md").read_text()
-    for rule in yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]:
-        words = rule["annotations"]["description"]
-        entry = re.search(r"Runbook: (.*)\.$", words)
-        assert entry is None or re.search(rf"^#+ {re.escape(entry[1])}", runbook, re.MULTILINE), words

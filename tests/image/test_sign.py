@@ -8,7 +8,14 @@ import pytest
 
 from provisioner.api.errors import NeedsHuman, NotFound, Refused
 from provisioner.api.values import Secret
-from provisioner.image.finished.sign import PublicKey, SecretKey, read_public_key, read_secret_key, write_keys
+from provisioner.image.finished.sign import (
+    PublicKey,
+    PublicKeys,
+    SecretKey,
+    read_public_key,
+    read_secret_key,
+    write_keys,
+)
 from tests.tools import signify
 
 MESSAGE = b"provisioner-image 1\n"
@@ -84,3 +91,43 @@ def test_signify_accepts_our_signatures_and_we_accept_its(tmp_path: Path) -> Non
     message.write_bytes(MESSAGE + b"x")
     done = subprocess.run([*program, "-V", "-q", "-p", public, "-m", message, "-x", ours], capture_output=True)
     assert done.returncode != 0
+
+
+def other_key() -> SecretKey:
+    return SecretKey.generate(lambda size: b"o" * size)
+
+
+def test_while_keys_are_exchanged_signatures_of_both_are_believed() -> None:
+    both = PublicKeys.decode(fixed_key().public.encode() + other_key().public.encode())
+    for key in (fixed_key(), other_key()):
+        both.verify(b"manifest", key.sign(b"manifest"))
+        with pytest.raises(Refused, match="not one of this manifest"):
+            both.verify(b"another manifest", key.sign(b"manifest"))
+
+
+def test_a_revoked_key_is_refused_by_its_number_and_a_forger_who_takes_the_new_number_too() -> None:
+    new_alone = PublicKeys.decode(other_key().public.encode())
+    with pytest.raises(Refused, match=f"signed with key {fixed_key().number.hex()}, not with"):
+        new_alone.verify(b"manifest", fixed_key().sign(b"manifest"))
+    forger = SecretKey(other_key().number, fixed_key().seed)
+    with pytest.raises(Refused, match="not one of this manifest"):
+        new_alone.verify(b"manifest", forger.sign(b"manifest"))
+
+
+def test_a_file_of_keys_that_is_none_is_refused() -> None:
+    line = fixed_key().public.encode()
+    twin = SecretKey(fixed_key().number, other_key().seed).public.encode()
+    for text, words in (
+        ("", "not in signify's format"),
+        (line + "x\n", "not in signify's format"),
+        (line + twin, "one number"),
+    ):
+        with pytest.raises(Refused, match=words):
+            PublicKeys.decode(text)
+    many = "".join(SecretKey.generate().public.encode() for _ in range(5))
+    with pytest.raises(Refused, match="5 public keys, more than 4"):
+        PublicKeys.decode(many)
+
+
+def test_the_same_key_twice_is_one() -> None:
+    assert PublicKeys.decode(fixed_key().public.encode() * 2).keys == (fixed_key().public,)

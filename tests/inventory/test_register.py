@@ -263,9 +263,25 @@ def test_a_new_rack_gets_a_discovery_range(register: Register, cluster: Cluster,
     assert "0 written" in register(text, *options, "10.80.0.240-10.80.0.250", name="list.csv").output
 
 
+@pytest.mark.usefixtures("tidy")
+def test_a_new_rack_gives_servers_addresses_of_a_range_alone(
+    register: Register, cluster: Cluster, unique: str, digits: str
+) -> None:
+    text = f"Name,MAC\n{unique}-u01,{mac(digits, 1)}\n"
+    options = ["--rack", unique, "--subnet", "10.80.0.0/24", "--range"]
+    outside = register(text, *options, "10.80.1.20-10.80.1.200", name="list.csv")
+    assert outside.exit_code == 2
+    done = register(text, *options, "10.80.0.20-10.80.0.200", name="list.csv")
+    assert done.exit_code == 0, done.output
+    (subnet,) = cluster.read(Rack, unique).spec.subnets
+    assert (subnet.range_start, subnet.range_end) == ("10.80.0.20", "10.80.0.200")
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
+        (["--range", "10.80.0.20-10.80.0.30"], "give --subnet CIDR too"),
+        (["--subnet", "10.80.0.0/24", "--range", "10.80.0.20"], "it has no end"),
         (["--subnet", "10.80.0.0/24", "--discovery-range", "10.80.0.240"], "it has no end"),
         (["--subnet", "10.80.0.0/24", "--discovery-range", "10.80.0.9-10.80.0.8"], "its start comes after its end"),
         (["--subnet", "10.80.0.0/24", "--discovery-range", "240-250"], "write START-END, such as"),

@@ -30,7 +30,11 @@ SEEN_MIB = 900
 @pytest.fixture(scope="module")
 def slurm(rack: VirtualRack) -> Iterator[SlurmSite]:
     with slurm_beside(rack) as site:
-        yield site
+        try:
+            yield site
+        finally:
+            # Who cannot know what runs on a server waits: the journeys after this one need no Slurm that is gone.
+            configure(rack, {"jobs": None})
 
 
 def another_image(rack: VirtualRack, *arguments: str) -> str:

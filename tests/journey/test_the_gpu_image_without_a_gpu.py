@@ -62,8 +62,6 @@ def image(rack: VirtualRack, binaries: Binaries) -> str:
 
 
 def test_it_comes_by_kexec_with_all_its_layers_and_waits_for_no_gpu(rack: VirtualRack, image: str) -> None:
-    # The Slurm of other tests is gone, and who cannot know what runs there waits.
-    rack.kubectl("patch", "nodepool", "gpu", "--type=merge", "-p", '{"spec":{"jobs":null}}')
     spec = dict(rack.get("nodepool", "gpu")["spec"])
     spec |= {"imageRef": image, "verification": {"expected": {"nics": 1}, "attempts": 1}}
     rack.create({"apiVersion": API_VERSION, "kind": "NodePool", "metadata": {"name": POOL}, "spec": spec})

@@ -69,6 +69,18 @@ class VirtualRack:
             check=False,
         )
 
+    def shell(self, command: str, *, folder: Path) -> subprocess.CompletedProcess[str]:
+        """Run a command line as typed in the lab's shell (`make demo-shell`), in `folder`; errors among its output."""
+        return subprocess.run(
+            LabNetwork(self.state.name).command(["bash", "-c", command]),
+            cwd=folder,
+            env=lab_environment(self.state),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+
     def create(self, document: Mapping[str, Any]) -> None:
         """`kubectl create -f -`."""
         ran = self.try_kubectl("create", "-f", "-", stdin=json.dumps(document))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from provisioner.image.finished.store import part_files
+from provisioner.api.errors import Refused
+from provisioner.image.finished.store import part_files, read_manifest
 from provisioner.lab.machine import kvm
 from provisioner.lab.tools import Tools
 from tests.tools import CACHE, missing
@@ -74,9 +76,18 @@ def test_what_does_not_boot_is_no_working_accelerator(kernel: Path, tools: Tools
 
 def test_a_kernel_that_boots_is_recognised(tools: Tools) -> None:
     """The probe itself, under emulation, where every kernel boots."""
-    images = sorted(file.parent for file in (CACHE / "images").glob("*/manifest"))
-    x86_64 = [each for each in images if "architecture x86_64" in (each / "manifest").read_text().splitlines()]
-    kernels = [part_files(each)["kernel"] for each in x86_64]
-    if not kernels:
+    kernel = next(_kernels_for_x86_64(), None)
+    if kernel is None:
         missing("a built image, whose kernel could boot,")
-    assert kvm.boots(kernels[0], tools, "tcg", timeout_seconds=240)
+    assert kvm.boots(kernel, tools, "tcg", timeout_seconds=240)
+
+
+def _kernels_for_x86_64() -> Iterator[Path]:
+    """Of the images in the cache that this version reads: other versions leave theirs there, too."""
+    for manifest in sorted((CACHE / "images").glob("*/manifest")):
+        try:
+            architecture = read_manifest(manifest.parent).architecture
+        except Refused:
+            continue
+        if architecture == "x86_64":
+            yield part_files(manifest.parent)["kernel"]

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.image.finished.sign import SecretKey
+from provisioner.image.finished.sign import PublicKeys, SecretKey
+from provisioner.node.image.manifest import MAX_KEYS, PUBLIC_KEY
 from provisioner.node.image.stage import FOLDER, RECORD, close_folder, hash_key, read_record, stage
 from tests.node.fake_image_store import FakeImageStore
 from tests.node.made_machine import write
@@ -81,8 +82,44 @@ def test_a_signature_by_another_key_is_refused(root: Path, store: FakeImageStore
     forger = SecretKey(number, SecretKey.generate(lambda size: b"f" * size).seed)
     forged = layered_image(LAYERS, key=forger, kernel=KERNEL, stage1=STAGE1, architecture=MACHINE)
     store.files = in_store(forged)
-    assert "not signed by the key of the running image" in refusal(root, forged.digest)
+    assert "not signed by a key of the running image" in refusal(root, forged.digest)
     assert not [path for path, _ in store.asked if "/parts/" in path], "nothing more was fetched"
+
+
+OTHER_KEY = SecretKey.generate(lambda size: b"o" * size)
+SIGNED_ANEW = layered_image(LAYERS, key=OTHER_KEY, kernel=KERNEL, stage1=STAGE1, architecture=MACHINE)
+
+
+@pytest.mark.parametrize("image", [IMAGE, SIGNED_ANEW], ids=["the old key's", "the new key's"])
+def test_while_keys_are_exchanged_images_of_both_are_staged(
+    root: Path, store: FakeImageStore, image: SignedImage
+) -> None:
+    write(root, PUBLIC_KEY[1:], PublicKeys.of(KEY.public, OTHER_KEY.public).encode())
+    store.files = in_store(image)
+    kexec = FakeKexec()
+    assert image.name in stage(str(root), image.digest, [], kexec.load)
+    assert kexec.kernel == KERNEL
+
+
+def test_a_key_that_was_revoked_signs_nothing_that_is_staged(root: Path, store: FakeImageStore) -> None:
+    write(root, PUBLIC_KEY[1:], OTHER_KEY.public.encode())
+    store.files = in_store(IMAGE)
+    assert "not signed by a key of the running image" in refusal(root, IMAGE.digest)
+    assert not [path for path, _ in store.asked if "/parts/" in path], "nothing more was fetched"
+
+
+def test_of_many_keys_in_the_file_only_so_many_are_tried(root: Path, store: FakeImageStore) -> None:
+    strangers = [SecretKey.generate(lambda size, n=number: bytes([n]) * size).public for number in range(MAX_KEYS)]  # type: ignore[misc]
+    write(root, PUBLIC_KEY[1:], "".join(key.encode() for key in [*strangers, KEY.public]))
+    store.files = in_store(IMAGE)
+    assert "not signed by a key of the running image" in refusal(root, IMAGE.digest)
+
+
+@pytest.mark.parametrize("content", ["", "\n", "untrusted comment: x\n", "no key\nat all\n" * 100])
+def test_without_a_key_nothing_is_staged(root: Path, store: FakeImageStore, content: str) -> None:
+    write(root, PUBLIC_KEY[1:], content)
+    store.files = in_store(IMAGE)
+    assert "not signed by a key of the running image" in refusal(root, IMAGE.digest)
 
 
 @pytest.mark.parametrize("name", ["kernel", "stage1", "layer base", "layer driver", "layer site"])

@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import http.client
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import BinaryIO, Final
 
 import structlog
@@ -27,6 +28,8 @@ AT_ONCE: Final = 16
 MOST_UNDER_WAY: Final = 1000
 _CHUNK: Final = 1 << 18
 _LARGEST: Final = 1 << 40
+RESULTS: Final = ("kept", "false", "not_found", "full", "failed")
+"""How a fetch ends. false: a boot host gave what is not the file; full: all boot hosts ask to come again."""
 _ROUNDS: Final = 3
 """So often all boot hosts are asked in turn for the rest of a file."""
 
@@ -40,6 +43,18 @@ class Fetcher:
         self._under_way: dict[Asked, Growing] = {}
         self._room = threading.BoundedSemaphore(AT_ONCE)
         self._reserved_bytes = 0
+        self._counts = Counter[str]()
+        self._fetched_bytes = 0
+
+    def counts(self) -> Mapping[str, int]:
+        """How many fetches ended in each of RESULTS since the start."""
+        with self._lock:
+            return {result: self._counts[result] for result in RESULTS}
+
+    @property
+    def fetched_bytes(self) -> int:
+        """All that came from boot hosts since the start, whatever became of it."""
+        return self._fetched_bytes
 
     @property
     def under_way(self) -> list[str]:
@@ -78,6 +93,7 @@ class Fetcher:
         finally:
             with self._lock:
                 self._under_way.pop(asked, None)
+                self._counts[_result_of(failure)] += 1
             growing.end(failure)
             if failure is not None:
                 log.warning("file was not fetched", path=asked.path, error=failure.why, status=failure.status)
@@ -85,7 +101,7 @@ class Fetcher:
     def _fetch(self, asked: Asked, growing: Growing, expected: str) -> Failure | None:
         """None if it is kept now. Raises: OSError of the disk."""
         with self._kept.new() as file:
-            part = _Part(asked, growing, file, self._least_rate, self._reserve)
+            part = _Part(asked, growing, file, self._least_rate, self._reserve, self._came)
             try:
                 if (failure := self._fill(part)) is not None:
                     return failure
@@ -96,6 +112,10 @@ class Fetcher:
                 self._reserve(-part.size_bytes)
         log.info("file was kept", path=asked.path, boot_hosts=part.givers)
         return None
+
+    def _came(self, size_bytes: int) -> None:
+        with self._lock:
+            self._fetched_bytes += size_bytes
 
     def _reserve(self, size_bytes: int) -> None:
         """Have room on disk for what is under way. Raises: NoPlace, and nothing is reserved."""
@@ -154,7 +174,13 @@ class Fetcher:
             expected=expected,
             remedy="check its store (provisioner image verify), and who stands between it and this cache",
         )
-        return Failure(502, f"{url} gave sha256 {part.observed}")
+        return Failure(502, f"{url} gave sha256 {part.observed}", is_false=True)
+
+
+def _result_of(failure: Failure | None) -> str:
+    if failure is None:
+        return "kept"
+    return "false" if failure.is_false else {404: "not_found", 503: "full"}.get(failure.status, "failed")
 
 
 class _WrittenNot(Exception):
@@ -169,10 +195,16 @@ class _Part:
     """What has come of a file. givers: the boot hosts that gave some of it, in order."""
 
     def __init__(
-        self, asked: Asked, growing: Growing, file: BinaryIO, least_rate: int, reserve: Callable[[int], None]
+        self,
+        asked: Asked,
+        growing: Growing,
+        file: BinaryIO,
+        least_rate: int,
+        reserve: Callable[[int], None],
+        came: Callable[[int], None],
     ) -> None:
         self.asked, self._growing, self._file, self._least_rate = asked, growing, file, least_rate
-        self._reserve = reserve
+        self._reserve, self._came = reserve, came
         self._digest = hashlib.sha256()
         self._size: int | None = None
         self.have = 0
@@ -208,6 +240,7 @@ class _Part:
                 piece = answer.read(_CHUNK)
                 if not piece:
                     raise OSError(f"it was cut after {self.have} of {size} bytes")
+                self._came(len(piece))
                 self._digest.update(piece)
                 self._write(piece)
 

@@ -16,10 +16,11 @@ HELD_BACK_BYTES: Final = 64 * 1024
 
 @dataclass(frozen=True)
 class Failure:
-    """Why there is no file. status: as HTTP says it."""
+    """Why there is no file. status: as HTTP says it. is_false: what a boot host gave is not the file of that name."""
 
     status: int
     why: str
+    is_false: bool = False
 
 
 class Failed(OSError):

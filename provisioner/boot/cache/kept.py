@@ -43,6 +43,8 @@ class Kept:
         self._folder = folder
         self._lock = threading.RLock()
         self.most_bytes = most_bytes
+        self.evicted = 0
+        """Files that made room for others, since the start."""
 
     def prepare(self) -> None:
         """Make the folder; take away what an earlier run left half done."""
@@ -118,6 +120,7 @@ class Kept:
                 if used + size_bytes <= self.most_bytes:
                     return
                 self.discard(file.asked)
+                self.evicted += 1
                 used -= file.size_bytes
                 log.info("file made room for others", path=file.asked.path)
 

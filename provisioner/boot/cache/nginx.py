@@ -122,6 +122,21 @@ class CacheSite:
         return self.run / "status.json"
 
     @property
+    def ready(self) -> Path:
+        """What /readyz answers with, while it is there."""
+        return self.run / "ready"
+
+    @property
+    def nginx_status_socket(self) -> Path:
+        """Where nginx says how many connections there are."""
+        return self.run / "nginx-status.sock"
+
+    @property
+    def request_log(self) -> Path:
+        """What is counted: a line for each file asked for, without a word of who asked."""
+        return self.state / "log/requests.log"
+
+    @property
     def access_log(self) -> Path:
         return self.state / "log/access.json"
 

@@ -23,8 +23,14 @@ from provisioner.boot.cache.nginx import CacheSite, cache_nginx_command, render_
 from provisioner.boot.cache.paths import read_path
 from provisioner.boot.cache.recheck import Rechecker
 from provisioner.boot.cache.signatures import Signatures
-from provisioner.boot.host.nginx_upkeep import rotate_access_log
+from provisioner.boot.health.rack_cache import CacheHealth
+from provisioner.boot.host.nginx_upkeep import rotate_access_logs
 from provisioner.boot.host.processes import Child, Enter, run_here
+from provisioner.boot.metrics.families import Asked
+from provisioner.boot.metrics.log_tail import LogTail
+from provisioner.boot.metrics.meters import log_families
+from provisioner.boot.metrics.programs import health_families, nginx_families, program_families
+from provisioner.boot.metrics.rack_cache import CacheMeters, cache_families
 
 log = structlog.get_logger(__name__)
 
@@ -42,11 +48,28 @@ class CacheService:
         self.fetcher = Fetcher(self.kept, self.boot_hosts, least_rate=least_rate, clock=time.time)
         self.rechecker = Rechecker(self.kept)
         self._signatures = Signatures(site.signatures, self.boot_hosts, time.time)
+        self.meters = CacheMeters()
+        self._threads: list[threading.Thread] = []
+        self.health = CacheHealth(
+            nginx_status=site.nginx_status_socket,
+            fetcher=site.fetcher_socket,
+            folder=site.run,
+            threads=lambda: tuple(self._threads),
+        )
 
     def run(self, stop: threading.Event) -> None:
         """Serve until `stop`. Raises: NeedsHuman if a program, a right or a port is missing at the start."""
         self.prepare()
-        nginx = Child("nginx", cache_nginx_command(self._site, self._configuration), enter=self._enter)
+        site = self._site
+        nginx = Child(
+            "nginx",
+            cache_nginx_command(site, self._configuration),
+            enter=self._enter,
+            # One that was killed leaves it behind, and the next one could not have it.
+            before=lambda: site.nginx_status_socket.unlink(missing_ok=True),
+        )
+        tail = LogTail(site.request_log, self.meters.count)
+        self._tell(nginx, tail)
         halt = threading.Event()
         server = answer_server(self._site.fetcher_socket, self.fetcher.open, self._signatures.read)
         with self._listen() as asked, server:
@@ -56,13 +79,14 @@ class CacheService:
                 ("answers", lambda _: server.serve_forever()),
                 ("recheck", self.rechecker.run),
                 ("status", self._say),
-                ("access-log", lambda halt: rotate_access_log(self._site.access_log, nginx, halt)),
+                ("access-log", lambda halt: rotate_access_logs((site.access_log, site.request_log), nginx, halt)),
+                ("requests", tail.run),
+                *((f"probe-{probe.name}", probe.run) for probe in self.health.probes),
             ]
-            threads = [
-                threading.Thread(target=run, args=(halt,), name=f"cache-{name}", daemon=True) for name, run in work
-            ]
-            for thread in threads:
+            for name, run in work:
+                thread = threading.Thread(target=run, args=(halt,), name=f"cache-{name}", daemon=True)
                 thread.start()
+                self._threads.append(thread)
             log.info(
                 "cache was started", addresses=self._site.addresses, boot_hosts=[u.url for u in self._site.upstreams]
             )
@@ -71,9 +95,21 @@ class CacheService:
             finally:
                 halt.set()
                 server.shutdown()
-                for thread in threads:
+                for thread in self._threads:
                     thread.join(15)
         log.info("cache was stopped")
+
+    def _tell(self, nginx: Child, tail: LogTail) -> None:
+        """Have the meters tell what stands, whenever they are asked."""
+        self.meters.tell(
+            [
+                Asked(lambda: cache_families(self.kept, self.fetcher, self.rechecker.thrown_away, self._site.kept)),
+                Asked(lambda: nginx_families(self.health.nginx.connections, self._site.slots)),
+                Asked(lambda: program_families([nginx])),
+                Asked(lambda: health_families(self.health.liveness, self.health.readiness)),
+                Asked(lambda: log_families(tail)),
+            ]
+        )
 
     def prepare(self) -> None:
         """Lay out the state folder and nginx's configuration, which nginx checks."""
@@ -81,6 +117,7 @@ class CacheService:
         for folder in (site.state, site.run, site.signatures, site.access_log.parent):
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(0o755)  # nginx's workers are somebody else
+        site.ready.unlink(missing_ok=True)
         self.kept.prepare()
         self._write_status()
         self._configuration.write_text(render_cache_nginx(site))
@@ -120,6 +157,12 @@ class CacheService:
     def _say(self, halt: threading.Event) -> None:
         while not halt.wait(STATUS_SECONDS):
             self._write_status()
+            with suppress(OSError):
+                if not self.health.is_ready:
+                    self._site.ready.unlink(missing_ok=True)
+                elif not self._site.ready.exists():
+                    self._site.ready.write_text("ready\n")
+                    self._site.ready.chmod(0o644)
 
     def _write_status(self) -> None:
         files = self.kept.all()

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from provisioner.boot.dhcp.discovery import Discovery
 from provisioner.boot.dhcp.sighting import Sighting, SightingKind
 from provisioner.boot.dhcp.table import Link, Table, TableSubnet
+from provisioner.boot.dhcp.tally import Received
 from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.dhcp.wire.client import Client, Identity, identify
 from provisioner.boot.dhcp.wire.packet import NO_ADDRESS, Malformed, Packet, decode, read_options, relay_link
@@ -50,22 +51,34 @@ class _Request(NamedTuple):
     table: Table
 
 
-def respond(data: bytes, arrival: Arrival, table: Table, discovery: Discovery | None, now: float) -> Outcome:
-    """Answer one datagram. `discovery` is None in workers that do not keep the discovery ranges. `now` is monotonic."""
+def respond(
+    data: bytes,
+    arrival: Arrival,
+    table: Table,
+    discovery: Discovery | None,
+    now: float,
+    received: Received | None = None,
+) -> Outcome:
+    """Answer one datagram. `discovery` is None in workers that do not keep the discovery ranges. `now` is monotonic.
+
+    `received`: where it is counted as what it is, if it can be read; None for one that was counted before.
+    """
     if not table.synced:
         return Outcome("dropped-not-synced")
     packet = decode(data)
     if not isinstance(packet, Packet):
         return _infiniband(data, arrival, table) if packet is Malformed.INFINIBAND else Outcome(packet)
     options = packet.options
+    identity = identify(
+        options.get(opt.VENDOR_CLASS), options.get(opt.CLIENT_ARCHITECTURE), options.get(opt.USER_CLASS)
+    )
+    if received is not None:
+        received[packet.message_type][identity.client * 2 + (packet.giaddr != NO_ADDRESS)] += 1
     if options.get(opt.SERVER_IDENTIFIER, table.server_identifier) != table.server_identifier:
         return Outcome("dropped-for-another-server")
     link = _link(packet.giaddr, packet.ciaddr, options, arrival, table)
     if link is None:
         return Outcome("dropped-no-subnet" if packet.giaddr == NO_ADDRESS else "dropped-unknown-relay")
-    identity = identify(
-        options.get(opt.VENDOR_CLASS), options.get(opt.CLIENT_ARCHITECTURE), options.get(opt.USER_CLASS)
-    )
     request: _Request = _new(_Request, (packet, arrival, link, identity, table))
     machine = table.machines.get(packet.mac)
     if machine is not None and machine.drop_reason is not None:

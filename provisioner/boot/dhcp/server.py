@@ -8,7 +8,6 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable
 
 import structlog
@@ -18,8 +17,9 @@ from provisioner.api.server import Server
 from provisioner.boot.dhcp.config import DhcpConfig
 from provisioner.boot.dhcp.inventory import Delta, Inventory
 from provisioner.boot.dhcp.sighting import Observation, observe
-from provisioner.boot.dhcp.workers.protocol import Report
-from provisioner.boot.dhcp.workers.supervisor import WorkerSupervisor
+from provisioner.boot.dhcp.tally import Tally
+from provisioner.boot.dhcp.workers.protocol import Report, Traced, TracedPacket
+from provisioner.boot.dhcp.workers.supervisor import WorkerStates, WorkerSupervisor
 
 log = structlog.get_logger()
 
@@ -42,12 +42,13 @@ class DhcpServer:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._on_observation = on_observation
+        self._on_traced: Callable[[TracedPacket], None] = lambda packet: None
         self._clock = clock
         self._lock = threading.Lock()
         self._inventory = Inventory()
         self._synced = False
         self._reported_problems: dict[str, str] = {}
-        self._counters: Counter[str] = Counter()
+        self._tally = Tally()
         self._waiting: queue.Queue[Observation | None] = queue.Queue(_MOST_WAITING_OBSERVATIONS)
         self._supervisor = WorkerSupervisor(config, snapshot=self._snapshot, on_report=self._take_report)
         self._dispatcher: threading.Thread | None = None
@@ -91,10 +92,21 @@ class DhcpServer:
         with self._lock:
             self._publish(self._inventory.remove_server(name))
 
+    def trace(self, macs: Iterable[str], on_packet: Callable[[TracedPacket], None]) -> None:
+        """Have `on_packet` called, from a thread of the server's own, with packets of these MAC addresses from now on;
+        of none: with no more. It must not wait, and what it raises is logged."""
+        self._on_traced = on_packet
+        self._supervisor.tell(Traced(frozenset(bytes.fromhex(mac.replace(":", "")) for mac in macs)))
+
     def counters(self) -> dict[str, int]:
         """How often each thing happened since the start (`offered`, `dropped-…`), as the workers last reported it."""
         with self._lock:
-            return dict(self._counters)
+            return dict(self._tally.counters)
+
+    def tally(self) -> Tally:
+        """All that the workers counted since the start."""
+        with self._lock:
+            return self._tally.copy()
 
     def problems(self) -> dict[str, str]:
         """Objects that cannot be served as they are, and why: `Rack/r01` or `Server/r01-u01`, and a sentence."""
@@ -104,6 +116,11 @@ class DhcpServer:
     def worker_pids(self) -> list[int]:
         """Process ids of the workers that run."""
         return self._supervisor.pids()
+
+    @property
+    def workers(self) -> WorkerStates:
+        """How the workers fare."""
+        return self._supervisor.states()
 
     def _publish(self, delta: Delta) -> None:
         problems = dict(self._inventory.problems)
@@ -121,14 +138,19 @@ class DhcpServer:
     def _take_report(self, report: Report) -> None:
         now = self._clock()
         with self._lock:
-            self._counters.update(report.counters)
+            self._tally.add(report.tally)
             observations = [observe(seen, self._inventory.server_of(seen.mac), now) for seen in report.sightings]
+        for packet in report.traced:
+            try:
+                self._on_traced(packet)
+            except Exception:
+                log.exception("traced packet was not told")
         for observation in observations:
             try:
                 self._waiting.put_nowait(observation)
             except queue.Full:
                 with self._lock:
-                    self._counters["observations-dropped"] += 1
+                    self._tally.counters["observations-dropped"] += 1
 
     def _dispatch(self) -> None:
         while (observation := self._waiting.get()) is not None:

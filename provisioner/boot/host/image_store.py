@@ -74,7 +74,7 @@ def judge_image(
     `sizes`: size in bytes of each file in this host's store, None where there is none. `waits_for`: what this host, if
     it pulls images itself, waits for with this one.
     """
-    problem = next((words for file in files_of(image) if (words := _problem(file, sizes.get(file.path)))), None)
+    problem = next((words for file in files_of(image) if (words := file_problem(file, sizes.get(file.path)))), None)
     stores = [report for report in image.status.stores if report.host != host and _age(report, now) < FORGET_SECONDS]
     if problem is None:
         stores.append(_own_report(image, host, now))
@@ -121,7 +121,8 @@ def _age(report: StoreReport, now: datetime) -> float:
     return abs((now - parse_time(report.time)).total_seconds())
 
 
-def _problem(file: StoredFile, size: int | None) -> str | None:
+def file_problem(file: StoredFile, size: int | None) -> str | None:
+    """What is wrong with a file of that size in a store; None if nothing is."""
     if size is None:
         return f"{file.path} is missing"
     if size == 0 or file.size_bytes not in (None, size):
@@ -151,10 +152,22 @@ class StoreWatch:
         self._waits_for = waits_for
         self._now = now
         self._wake = threading.Event()
+        self._complete: dict[str, bool] = {}
 
     def attach(self) -> None:
         """Follow the Images."""
-        self._images.subscribe(lambda name, old, new: self.wake() if old is None else None)
+        self._images.subscribe(self._changed)
+
+    def _changed(self, name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
+        if new is None:
+            self._complete.pop(name, None)
+        elif old is None:
+            self.wake()
+
+    def count(self) -> tuple[int, int]:
+        """How many Images this host has every file of, and of how many it lacks some, as it looked last."""
+        found = list(self._complete.values())
+        return sum(found), len(found) - sum(found)
 
     def run(self, stop: threading.Event) -> None:
         """Look until `stop`."""
@@ -178,6 +191,7 @@ class StoreWatch:
         """Bring one Image's condition up to date. Raises: Conflict and the other errors of the cluster."""
         image = decode(Image, body)
         sizes = {file.path: self._size(file.path) for file in files_of(image)}
+        self._complete[image.name] = all(file_problem(file, sizes.get(file.path)) is None for file in files_of(image))
         availability = judge_image(image, sizes, self._host, self._now(), self._waits_for(image.name))
         if availability is None:
             return

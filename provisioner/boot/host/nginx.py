@@ -80,6 +80,16 @@ class NginxSite:
             ) from error
 
     @property
+    def request_log(self) -> Path:
+        """What is counted: a line for each request, without a word of the client's."""
+        return self.access_log.with_name("requests.log")
+
+    @property
+    def status_socket(self) -> Path:
+        """Where nginx says how many connections there are."""
+        return self.run / "status.sock"
+
+    @property
     def join_listeners(self) -> tuple[tuple[int, str], ...]:
         """Port of each encrypted server, and the path that it asks the join service by; empty: as it came."""
         if self.certificate is None:

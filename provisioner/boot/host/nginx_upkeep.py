@@ -75,17 +75,20 @@ def follow_certificate(
         log.info("renewed certificate was loaded", files=[str(file) for file in files])
 
 
-def rotate_access_log(path: Path, nginx: Child, stop: threading.Event, *, largest_bytes: int = LARGEST_BYTES) -> None:
-    """Look at the log's size until `stop`; what is full becomes `<path>.1`, and nginx opens a new one."""
+def rotate_access_logs(
+    paths: Sequence[Path], nginx: Child, stop: threading.Event, *, largest_bytes: int = LARGEST_BYTES
+) -> None:
+    """Look at the logs' sizes until `stop`; what is full becomes `<path>.1`, and nginx opens a new one."""
     while not stop.wait(LOOK_SECONDS):
-        try:
-            if path.stat().st_size > largest_bytes:
-                path.rename(path.with_name(path.name + ".1"))
-                nginx.send_signal(signal.SIGUSR1)
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            log.warning("access log was not rotated", path=str(path), error=str(error))
+        for path in paths:
+            try:
+                if path.stat().st_size > largest_bytes:
+                    path.rename(path.with_name(path.name + ".1"))
+                    nginx.send_signal(signal.SIGUSR1)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                log.warning("access log was not rotated", path=str(path), error=str(error))
 
 
 def _stamp(file: Path) -> tuple[int, int, int] | None:

@@ -9,7 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import IO, Final
 
 import structlog
 
@@ -21,6 +21,7 @@ FIRST_PAUSE_SECONDS: Final = 0.5
 LONGEST_PAUSE_SECONDS: Final = 30.0
 SETTLED_SECONDS: Final = 60.0
 """A child that ran this long is started again at once when it ends."""
+MOST_LINE_BYTES: Final = 4096
 
 _IF_PARENT_LIVES: Final = '[ "$PPID" = "$0" ] && exec "$@"'
 
@@ -34,7 +35,11 @@ def run_here(command: Sequence[str]) -> list[str]:
 
 
 class Child:
-    """One program, kept running between `run` and `stop`."""
+    """One program, kept running between `run` and `stop`.
+
+    `heard`: given each line that the program writes to its standard error, which is ours where it is absent; what it
+    does not say to have dealt with is logged. `before`: done before each start.
+    """
 
     def __init__(
         self,
@@ -44,8 +49,13 @@ class Child:
         privileges: Sequence[str] = (),
         enter: Enter = run_here,
         stop_seconds: float = 10,
+        heard: Callable[[str], bool] | None = None,
+        before: Callable[[], None] = lambda: None,
     ) -> None:
         self.name = name
+        self.restarts = 0
+        """How often it was started after it had ended."""
+        self._heard, self._before = heard, before
         # The kernel ends the child when the thread that started it is gone, however that came about; a parent that was
         # gone before it was asked to is noticed by its number. `privileges`, which change the user, stand in front: the
         # kernel forgets it with that. What `enter` puts in front must exec, not fork.
@@ -73,13 +83,22 @@ class Child:
         while not stop.is_set():
             began = time.monotonic()
             try:
-                process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, process_group=0)
+                self._before()
+                process = subprocess.Popen(
+                    self.command,
+                    stdin=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE if self._heard is not None else None,
+                    process_group=0,
+                )
             except OSError as error:
                 log.error("program was not started", program=self.name, error=str(error), again_in_seconds=pause)
             else:
                 with self._lock:
                     self._process = process
                 log.info("program was started", program=self.name, pid=process.pid)
+                if process.stderr is not None:
+                    name = f"{self.name}-log"
+                    threading.Thread(target=self._hear, args=(process.stderr,), name=name, daemon=True).start()
                 self._watch(process, stop)
                 if stop.is_set():
                     break
@@ -96,6 +115,7 @@ class Child:
                 )
             stop.wait(pause)
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            self.restarts += 1
         self._end()
 
     def _watch(self, process: subprocess.Popen[bytes], stop: threading.Event) -> None:
@@ -103,6 +123,19 @@ class Child:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=0.2)
                 return
+
+    def _hear(self, said: IO[bytes]) -> None:
+        """Read to the end, whatever comes: a program whose pipe is full waits."""
+        with said:
+            while line := said.readline(MOST_LINE_BYTES):
+                text = line.decode(errors="replace").rstrip("\n")
+                try:
+                    is_dealt_with = self._heard is not None and self._heard(text)
+                except Exception:
+                    log.exception("line of a program was not read", program=self.name)
+                    continue
+                if not is_dealt_with:
+                    log.info("program said", program=self.name, said=text)
 
     def _end(self) -> None:
         process = self._process

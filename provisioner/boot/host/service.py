@@ -4,7 +4,7 @@ DHCP            worker processes (provisioner.boot.dhcp)
 TFTP            dnsmasq           first-stage files
 HTTP, TLS       nginx             scripts, images, first-stage files; passes the rest on to
 a unix socket   waitress + Flask  progress, unknown machines, and the blueprints that are given (the join)
-threads         renderer, recorder, discoverer, image store and what fills it, looks at the racks' caches
+threads         renderer, recorder, discoverer, image store and what fills it, looks at the racks' caches, probes
 """
 
 from __future__ import annotations
@@ -27,19 +27,26 @@ from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.api.errors import NeedsHuman
 from provisioner.boot.dhcp import DhcpConfig
 from provisioner.boot.dhcp.feed import DhcpFeed
+from provisioner.boot.health.boot_host import BootHostHealth
 from provisioner.boot.host.cache_watch import CacheWatch
 from provisioner.boot.host.firmware import SERVED_FILES, collect_firmware
 from provisioner.boot.host.image_slots import link_megabits, slots_of_link
 from provisioner.boot.host.image_store import StoreWatch
 from provisioner.boot.host.nginx import NginxSite, nginx_command, render_nginx
-from provisioner.boot.host.nginx_upkeep import follow_certificate, most_open_files, rotate_access_log, stamp_of
+from provisioner.boot.host.nginx_upkeep import follow_certificate, most_open_files, rotate_access_logs, stamp_of
 from provisioner.boot.host.peer import RealPeer
 from provisioner.boot.host.processes import Child, Enter, run_here
-from provisioner.boot.host.tftp import dnsmasq_command, run_as
+from provisioner.boot.host.tftp import PROBE_FILE, dnsmasq_command, run_as
 from provisioner.boot.host.web import boot_blueprint
+from provisioner.boot.metrics.boot_host import told_of_boot_host
+from provisioner.boot.metrics.inventory import InventoryMeter
+from provisioner.boot.metrics.log_tail import LogTail
+from provisioner.boot.metrics.meters import BootMeters
+from provisioner.boot.metrics.requests import PartClasses
 from provisioner.boot.observe.discover import Discoverer
 from provisioner.boot.observe.recorder import ProgressRecorder
 from provisioner.boot.observe.server_index import ServerIndex
+from provisioner.boot.observe.trace.tracer import BootTracer
 from provisioner.boot.script.kernel_arguments import BootUrls
 from provisioner.boot.script.render import render_first_script
 from provisioner.boot.script.renderer import ScriptRenderer
@@ -123,7 +130,8 @@ class Filler(Protocol):
 class BootService:
     """One boot host.
 
-    `filler`: None where people fill the image store. `enter` puts the commands of nginx and dnsmasq into the place
+    `filler`: None where people fill the image store. `meters` are told what happens, and when `run` has begun, what
+    stands. `enter` puts the commands of nginx and dnsmasq into the place
     where these programs are.
     """
 
@@ -136,6 +144,7 @@ class BootService:
         caches: BootCaches | None = None,
         blueprints: Sequence[Blueprint] = (),
         filler: Filler | None = None,
+        meters: BootMeters | None = None,
         enter: Enter = run_here,
     ) -> None:
         self._settings = settings
@@ -145,6 +154,9 @@ class BootService:
         self._servers, self._racks, self._pools, self._images = (
             caches.servers, caches.racks, caches.pools, caches.images
         )  # fmt: skip
+        self.meters = meters or BootMeters(settings.state / "tftp")
+        self._threads: list[threading.Thread] = []
+        self._programs: list[Child] = []
         self._index = ServerIndex(self._servers)
         self.renderer = ScriptRenderer(
             self._index,
@@ -153,8 +165,9 @@ class BootService:
             racks=self._racks,
             urls=settings.urls,
             folder=settings.state / "scripts",
+            meter=self.meters.scripts,
         )
-        self.recorder = ProgressRecorder(cluster, self._index, events)
+        self.recorder = ProgressRecorder(cluster, self._index, events, meter=self.meters.progress)
         self._discoverer = Discoverer(cluster, self._index, self._racks, events)
         self._filler = filler
         self._store = StoreWatch(
@@ -174,10 +187,28 @@ class BootService:
             store=settings.images,
             host=settings.host,
         )
+        self._tracer = BootTracer(
+            self._servers,
+            self._racks,
+            events,
+            host=settings.host,
+            access_log=settings.state / "log/access.json",
+            watch=self._watch_packets,
+        )
         self._dhcp = (
             DhcpFeed(settings.dhcp, self.recorder, self._discoverer, self._servers, self._racks, events)
             if settings.dhcp is not None
             else None
+        )
+        self.health = BootHostHealth(
+            address=settings.address,
+            caches=(self._servers, self._racks, self._pools, self._images),
+            scripts=self.renderer,
+            dhcp=(lambda dhcp: lambda: dhcp.workers)(self._dhcp.dhcp) if self._dhcp is not None else None,
+            nginx_status=settings.state / "nginx/status.sock",
+            tftp=(lambda: self._pid("dnsmasq")) if settings.tftp else None,
+            images=settings.images,
+            threads=lambda: tuple(self._threads),
         )
 
     @property
@@ -191,7 +222,13 @@ class BootService:
         application.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
         application.register_blueprint(
             boot_blueprint(
-                index=self._index, recorder=self.recorder, discoverer=self._discoverer, ready=lambda: self.ready
+                index=self._index,
+                recorder=self.recorder,
+                discoverer=self._discoverer,
+                ready=lambda: self.ready,
+                liveness=self.health.liveness,
+                readiness=self.health.readiness,
+                meter=self.meters.progress,
             )
         )
         for blueprint in self._blueprints:
@@ -203,7 +240,7 @@ class BootService:
         files = [file for file in (self._settings.certificate, self._settings.key) if file is not None]
         loaded = stamp_of(files)
         site = self.prepare()
-        threads: list[threading.Thread] = []
+        threads = self._threads
         halt = threading.Event()  # what runs inside ends only once nothing more comes from outside
 
         def background(name: str, work: Callable[[threading.Event], None]) -> None:
@@ -214,10 +251,14 @@ class BootService:
         server = self._listen(site)
         web = threading.Thread(target=server.run, name="boot-web", daemon=True)
         nginx, children = self._children(site)
+        self._programs.extend(children)
+        tail = LogTail(site.request_log, self.meters.requests.count)
+        self._tell(site, tail)
         try:
             self._index.attach()
             self.renderer.attach()
             self._store.attach()
+            self._tracer.attach()
             if self._filler is not None:
                 self._filler.attach(self._store.wake)
             for informer in (self._racks, self._pools, self._images, self._servers):
@@ -228,7 +269,10 @@ class BootService:
                 ("discoverer", self._discoverer.run),
                 ("store", self._store.run),
                 ("caches", self._cache_watch.run),
-                ("access-log", lambda halt: rotate_access_log(site.access_log, nginx, halt)),
+                ("tracer", self._tracer.run),
+                ("access-log", lambda halt: rotate_access_logs((site.access_log, site.request_log), nginx, halt)),
+                ("requests", tail.run),
+                *((f"probe-{probe.name}", probe.run) for probe in self.health.probes),
                 ("certificate", lambda halt: follow_certificate(files, loaded, self._test_nginx(site), nginx, halt)),
             ):
                 background(name, work)
@@ -248,7 +292,7 @@ class BootService:
             halt.set()
             if self._filler is not None:
                 self._filler.wake()
-            for waker in (self.renderer, self.recorder, self._discoverer, self._store, self._cache_watch):
+            for waker in (self.renderer, self.recorder, self._discoverer, self._store, self._cache_watch, self._tracer):
                 waker.wake()
             for thread in threads:
                 thread.join(STOP_SECONDS)
@@ -257,12 +301,46 @@ class BootService:
             server.task_dispatcher.shutdown(timeout=2)
             log.info("boot service was stopped")
 
+    def _watch_packets(self, macs: frozenset[str]) -> None:
+        if self._dhcp is not None:
+            self._dhcp.dhcp.trace(macs, self._tracer.heard_dhcp)
+
+    def _tell(self, site: NginxSite, tail: LogTail) -> None:
+        """Have the meters tell what stands, whenever they are asked."""
+        self.meters.requests.class_of_part = PartClasses(self._images).get
+        inventory = InventoryMeter((self._servers, self._racks, self._pools, self._images))
+        settings = self._settings
+        self.meters.tell(
+            [
+                inventory.families,
+                *told_of_boot_host(
+                    renderer=self.renderer,
+                    recorder=self.recorder,
+                    index=self._index,
+                    store=self._store,
+                    folders={"image_store": settings.images, "state": settings.state},
+                    dhcp=self._dhcp.dhcp if self._dhcp is not None else None,
+                    health=self.health,
+                    programs=self._programs,
+                    slots=site.image_slots,
+                    certificate=site.certificate,
+                    tail=tail,
+                ),
+            ]
+        )
+
+    def _pid(self, program: str) -> int | None:
+        return next((child.pid for child in self._programs if child.name == program), None)
+
     def prepare(self) -> NginxSite:
         """Lay out the state folder: first-stage files, fixed scripts, and nginx's configuration, which nginx checks."""
         settings = self._settings
         state = settings.state
         as_root = os.geteuid() == 0
         collect_firmware(settings.firmware, state / "tftp", render_first_script(settings.urls))
+        (state / "tftp" / PROBE_FILE).write_text("ok\n")
+        if self._filler is not None:
+            settings.images.mkdir(parents=True, exist_ok=True)
         self.renderer.write_fixed()
         for name in ("scripts", "scripts/ipxe", "tftp", "nginx", "run", "log"):
             (state / name).mkdir(parents=True, exist_ok=True)
@@ -314,14 +392,25 @@ class BootService:
             os.chown(site.socket, 0, grp.getgrnam(site.user).gr_gid)
         return server
 
+    def _heard_of_tftp(self, line: str) -> bool:
+        self._tracer.heard_tftp(line)
+        return self.meters.tftp.heard(line)
+
     def _test_nginx(self, site: NginxSite) -> list[str]:
         return self._enter(nginx_command(site, self._settings.state / "nginx/nginx.conf", test=True))
 
     def _children(self, site: NginxSite) -> tuple[Child, list[Child]]:
         settings = self._settings
-        nginx = Child("nginx", nginx_command(site, settings.state / "nginx/nginx.conf"), enter=self._enter)
+        nginx = Child(
+            "nginx",
+            nginx_command(site, settings.state / "nginx/nginx.conf"),
+            enter=self._enter,
+            # One that was killed leaves it behind, and the next one could not have it.
+            before=lambda: site.status_socket.unlink(missing_ok=True),
+        )
         children = [nginx]
         if settings.tftp:
             command = dnsmasq_command(settings.state / "tftp", settings.address)
-            children.append(Child("dnsmasq", command, privileges=run_as(site.user), enter=self._enter))
+            heard = self._heard_of_tftp
+            children.append(Child("dnsmasq", command, privileges=run_as(site.user), enter=self._enter, heard=heard))
         return nginx, children

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, Final, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol, cast
 
 from flask import Blueprint, Response, request
+from prometheus_client import CollectorRegistry
 from werkzeug.exceptions import BadRequest, RequestEntityTooLarge
 
 from provisioner.api.boot_stage import BootStage
 from provisioner.api.discovery import Claims, read_claims
 from provisioner.api.errors import Refused
 from provisioner.api.values import parse_mac
+from provisioner.boot.metrics.progress import ProgressMeter
 from provisioner.boot.observe.discover import Discoverer
 from provisioner.boot.observe.progress import Report
 from provisioner.boot.observe.recorder import ProgressRecorder
@@ -21,6 +23,8 @@ from provisioner.boot.observe.server_index import ServerIndex
 from provisioner.boot.script.choose import Wait
 from provisioner.boot.script.render import render_script
 from provisioner.boot.script.renderer import STARTING
+from provisioner.cluster.health.checks import Check, Verdict, answer
+from provisioner.cluster.source import Object
 from provisioner.rules.rate import SourceLimit
 
 REPORTED_STAGES: Final = ("Stage1", "Root", "System", "Token")
@@ -48,9 +52,17 @@ def boot_blueprint(
     recorder: ProgressRecorder,
     discoverer: Discoverer,
     ready: Callable[[], bool],
+    liveness: Sequence[Check] = (),
+    readiness: Sequence[Check] = (),
+    meter: ProgressMeter | None = None,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Blueprint:
-    """The routes. `ready`: whether the inventory is known and all scripts are written."""
+    """The routes. `ready`: whether the inventory is known and all scripts are written.
+
+    Of the checks this network, on which anybody may be, learns names and which failed; why, the metrics' address says.
+    """
+    meter = meter or ProgressMeter(CollectorRegistry())
+    readiness = readiness or (Check("inventory", lambda: Verdict(ready())),)
     blueprint = Blueprint("boot", __name__)
     limit = SourceLimit(rate_per_second=REPORTS_PER_SECOND, burst=REPORTS_AT_ONCE, max_sources=MAX_SOURCES)
     # Of its own: what a system reports must not keep the firmware at the same address from its script.
@@ -61,14 +73,18 @@ def boot_blueprint(
     def progress() -> Response:
         request.max_content_length = MAX_BODY_BYTES
         if limit.wait_seconds(request.remote_addr or "", monotonic()):
+            meter.reported("rate_limited")
             return _plain(429, "too many reports\n")
         try:
             report = read_report(_sent())
         except RequestEntityTooLarge:
+            meter.reported("too_large")
             return _plain(413, f"a report has at most {MAX_BODY_BYTES} bytes\n")
         except (BadRequest, Refused) as error:
+            meter.reported("malformed")
             return _plain(400, f"{error}\n")
-        recorder.observe(report)  # known or not, the answer is the same: it tells nothing about the inventory
+        # Known or not, the answer is the same: it tells nothing about the inventory.
+        meter.reported("accepted" if recorder.observe(report) else "unknown_machine")
         return Response(status=204)
 
     @blueprint.get("/v1/ipxe")
@@ -99,16 +115,33 @@ def boot_blueprint(
 
     @blueprint.get("/healthz")
     def healthz() -> Response:
-        return _plain(200, "alive\n")
+        return _health("healthz", liveness, "alive")
 
     @blueprint.get("/readyz")
     def readyz() -> Response:
-        return _plain(200, "ready\n") if ready() else _plain(503, "the inventory is not known yet\n")
+        return _health("readyz", readiness, "ready")
 
     return blueprint
 
 
-def wait_for_claims(claims: Claims, index: ServerIndex, discoverer: Discoverer) -> Wait:
+class KnownServers(Protocol):
+    """Which Server a MAC address is (ServerIndex)."""
+
+    def booting_from(self, mac: str) -> Object | None: ...
+
+    def having(self, mac: str) -> Object | None: ...
+
+
+class Recording(Protocol):
+    """What takes note of unknown machines (Discoverer)."""
+
+    def offer(self, claims: Claims) -> str: ...
+
+    @property
+    def trouble(self) -> str | None: ...
+
+
+def wait_for_claims(claims: Claims, index: KnownServers, discoverer: Recording) -> Wait:
     """What a machine without a script waits for."""
     known = index.booting_from(claims.mac)
     if known is not None:
@@ -173,6 +206,18 @@ def _sent() -> Mapping[str, Any]:
     if request.mimetype == "application/x-www-form-urlencoded":
         return request.form.to_dict()
     raise Refused("the report is neither JSON nor a form", hint="set Content-Type")
+
+
+def _health(title: str, checks: Sequence[Check], word: str) -> Response:
+    """`word` alone if all is well and nobody asks for more."""
+    verbose = "verbose" in request.args
+    status, body = answer(title, [without_words(check) for check in checks], verbose=verbose)
+    return _plain(status, body if status != 200 or verbose else f"{word}\n")
+
+
+def without_words(check: Check) -> Check:
+    """The same, of which nothing is told but whether it is well."""
+    return Check(check.name, lambda: Verdict(check.look().is_well))
 
 
 def _script(wait: Wait) -> Response:

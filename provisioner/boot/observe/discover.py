@@ -123,21 +123,7 @@ class Discoverer:
         address = claims.source_address
         if self._subnets is None:  # under the lock, as `_rack_changed`: what is made of older racks does not stay
             self._subnets = DiscoverySubnets(decode(Rack, rack) for rack in self._racks.items())
-        place = self._subnets.find(address)
-        if place is None:
-            raise Refused(
-                f"this machine ({claims.mac}) is not registered, and is not recorded: it asks from "
-                f"{address or 'nowhere'}, which is in no subnet with a discovery range",
-                hint="register it, or give its subnet in the Rack a discovery range",
-            )
-        if address is not None and self._index.holds(address):
-            # A system that runs there would ask so for others, not the machine that boots.
-            raise Refused(
-                f"this machine ({claims.mac}) is not registered, and is not recorded: it asks from {address}, which is "
-                f"a registered server's",
-                hint="register it; if its interface was replaced, correct spec.bootMACAddress",
-            )
-        return place
+        return find_place(claims, self._subnets, is_held=address is not None and self._index.holds(address))
 
     def _made_unseen(self) -> list[Place]:
         """Where the machines are whose Servers were made a moment ago: the cache does not count them yet."""
@@ -256,6 +242,29 @@ class Discoverer:
             )
         except (Conflict, NotFound):
             return  # it asks again soon
+
+
+def find_place(claims: Claims, subnets: DiscoverySubnets, *, is_held: bool) -> Place:
+    """Where an unknown machine is recorded that asks so. is_held: whether the address is a registered server's. Pure.
+
+    Raises: Refused if it is not recorded there.
+    """
+    address = claims.source_address
+    place = subnets.find(address)
+    if place is None:
+        raise Refused(
+            f"this machine ({claims.mac}) is not registered, and is not recorded: it asks from "
+            f"{address or 'nowhere'}, which is in no subnet with a discovery range",
+            hint="register it, or give its subnet in the Rack a discovery range",
+        )
+    if is_held:
+        # A system that runs there would ask so for others, not the machine that boots.
+        raise Refused(
+            f"this machine ({claims.mac}) is not registered, and is not recorded: it asks from {address}, which is "
+            f"a registered server's",
+            hint="register it; if its interface was replaced, correct spec.bootMACAddress",
+        )
+    return place
 
 
 def _lacks_discovery(server: Mapping[str, Any], name: str) -> bool:

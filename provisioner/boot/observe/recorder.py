@@ -12,12 +12,14 @@ from datetime import UTC, datetime
 from typing import Final
 
 import structlog
+from prometheus_client import CollectorRegistry
 
 from provisioner.api import Server
 from provisioner.api.boot_stage import BootStage
 from provisioner.api.codec import decode, to_json
 from provisioner.api.errors import NotFound, ProvisionerError, Retryable
 from provisioner.api.server import BootProgress
+from provisioner.boot.metrics.progress import ProgressMeter
 from provisioner.boot.observe.progress import Report, record_report
 from provisioner.boot.observe.server_index import ServerIndex
 from provisioner.cluster.client import Cluster
@@ -53,12 +55,14 @@ class ProgressRecorder:
         index: ServerIndex,
         events: Events,
         *,
+        meter: ProgressMeter | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cluster = cluster
         self._index = index
         self._events = events
+        self._meter = meter or ProgressMeter(CollectorRegistry())
         self._now = now
         self._monotonic = monotonic
         self._written: dict[str, tuple[int, BootProgress | None]] = {}  # our last write
@@ -66,6 +70,12 @@ class ProgressRecorder:
         self._pending: OrderedDict[str, list[tuple[Report, datetime]]] = OrderedDict()
         self._not_before: dict[str, float] = {}
         self._writing: set[str] = set()
+
+    @property
+    def pending(self) -> int:
+        """Servers of which reports are not written yet."""
+        with self._changed:
+            return len(self._pending.keys() | self._writing)
 
     def observe(self, report: Report) -> bool:
         """Take a report in. Returns: whether a Server boots from that MAC address; if none does, it is forgotten."""
@@ -96,15 +106,19 @@ class ProgressRecorder:
                 continue
             name, reports = taken
             try:
-                self._write(name, reports)
+                is_news = self._write(name, reports)
+                self._meter.wrote("written" if is_news else "unchanged")
                 pause = 0.0
             except Retryable as error:
+                self._meter.wrote("put_off")
                 self._put_back(name, reports)
                 pause = min(LONGEST_PAUSE_SECONDS, max(2 * pause, error.after_seconds, 0.2))
                 log.warning("progress was not written", server=name, error=str(error), again_in_seconds=pause)
             except ProvisionerError as error:
+                self._meter.wrote("dropped")
                 log.error("progress was dropped", server=name, error=str(error))
             except Exception:
+                self._meter.wrote("dropped")
                 log.exception("progress was dropped", server=name)
             finally:
                 with self._changed:
@@ -145,26 +159,29 @@ class ProgressRecorder:
         with self._changed:
             self._pending[name] = [*reports, *self._pending.get(name, [])][-MAX_REPORTS_PER_SERVER:]
 
-    def _write(self, name: str, reports: list[tuple[Report, datetime]]) -> None:
+    def _write(self, name: str, reports: list[tuple[Report, datetime]]) -> bool:
+        """Returns: whether there was anything to write."""
         cached = self._index.servers.get(name)
         if cached is None:
-            return
+            return False
         server = decode(Server, cached)
         version, written = self._written.pop(name, (0, server.status.progress))
         if version > version_of(cached):  # the cache does not show our last write yet
             server = replace(server, status=replace(server.status, progress=written))
         progress, stages = _fold(server, reports)
         if progress is None:
-            return
+            return False
         try:
             # Whatever else was written of the Server meanwhile: progress is ours alone, and for display alone.
             answer = self._cluster.apply_status(Server, name, {"progress": to_json(progress)}, manager=MANAGER)
             self._written[name] = version_of(answer), progress
         except NotFound:
-            return  # deleted meanwhile
+            return False  # deleted meanwhile
         for stage in stages:
+            self._meter.stage_began(stage)
             if stage in STAGE_WORDS:
                 self._events.record(cached, "Normal", f"BootStage{stage}", STAGE_WORDS[stage])
+        return True
 
 
 def _fold(server: Server, reports: list[tuple[Report, datetime]]) -> tuple[BootProgress | None, list[BootStage]]:

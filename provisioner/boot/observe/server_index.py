@@ -48,6 +48,12 @@ class ServerIndex:
         with self._lock:
             return self._waiting_in[place], len(self._waiting)
 
+    @property
+    def waiting(self) -> int:
+        """How many unknown machines wait for a person."""
+        with self._lock:
+            return len(self._waiting)
+
     def _changed(self, name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
         with self._lock:
             before = self._waiting.pop(name, None)

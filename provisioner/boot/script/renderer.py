@@ -8,16 +8,19 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import structlog
+from prometheus_client import CollectorRegistry
 
 from provisioner.api import Image, NodePool, Rack, Server
 from provisioner.api.codec import decode
 from provisioner.api.errors import ProvisionerError
 from provisioner.api.meta import Resource
+from provisioner.boot.metrics.scripts import RenderResult, ScriptMeter
 from provisioner.boot.observe.server_index import ServerIndex
 from provisioner.boot.orders.informers import refers_to
 from provisioner.boot.rack_cache import verdict_on_cache
@@ -50,15 +53,28 @@ class ScriptRenderer:
     """Writes `<folder>/ipxe/<mac with hyphens>.ipxe`, `<folder>/boot.ipxe` and `<folder>/starting.ipxe`."""
 
     def __init__(
-        self, index: ServerIndex, *, pools: Source, images: Source, racks: Source, urls: BootUrls, folder: Path
+        self,
+        index: ServerIndex,
+        *,
+        pools: Source,
+        images: Source,
+        racks: Source,
+        urls: BootUrls,
+        folder: Path,
+        meter: ScriptMeter | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._index = index
         self._pools, self._images, self._racks = pools, images, racks
         self._urls = urls
         self.folder = folder
+        self._meter = meter or ScriptMeter(CollectorRegistry())
+        self._monotonic = monotonic
+        self._behind_since: float | None = None
         self._written: dict[str, str] = {}
         self._awaited = index.servers.index(awaiting)
         self._changed: set[str] = set()
+        self._rendering: set[str] = set()
         self._wake = threading.Condition()
         self._rebuilt = threading.Event()
 
@@ -66,6 +82,19 @@ class ScriptRenderer:
     def ready(self) -> bool:
         """Whether every server's script has been written since the start."""
         return self._rebuilt.is_set()
+
+    @property
+    def scripts(self) -> int:
+        """How many there are."""
+        return len(self._written)
+
+    def pending(self) -> tuple[int, float]:
+        """How many scripts are to be written, and for how many seconds the first of these changes has waited."""
+        with self._wake:
+            since = self._behind_since
+            return len(self._changed | self._rendering), max(
+                0.0, self._monotonic() - since
+            ) if since is not None else 0.0
 
     def attach(self) -> None:
         """Follow the caches; the ServerIndex must have been attached before."""
@@ -95,27 +124,39 @@ class ScriptRenderer:
                 if self._rebuilt.is_set() and not self._changed:
                     self._wake.wait(timeout=RESYNC_SECONDS)
                 macs, self._changed = self._changed, set()
+                self._rendering = macs
             if stop.is_set():
                 return
             if not self._synced():
-                with self._wake:
-                    self._changed |= macs
+                self._put_back(macs)
                 stop.wait(0.1)
                 continue
             try:
                 # Nothing changed for a while, or nothing was written yet: everything, and the disk is looked at, too.
                 self.render_all() if not macs or not self._rebuilt.is_set() else self.render(macs)
                 pause = _FIRST_PAUSE_SECONDS
+                self._caught_up()
             except Exception as error:
                 # Whatever it was: a service that serves yesterday's scripts and does not know it is the worst of all.
                 expected = isinstance(error, OSError)
                 log.warning(
                     "scripts were not written", folder=str(self.folder), error=repr(error), exc_info=not expected
                 )
-                with self._wake:
-                    self._changed |= macs
+                self._meter.failed()
+                self._put_back(macs)
                 stop.wait(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+    def _put_back(self, macs: set[str]) -> None:
+        with self._wake:
+            self._changed |= macs
+            self._rendering = set()
+            self._behind_since = self._monotonic() if self._behind_since is None else self._behind_since
+
+    def _caught_up(self) -> None:
+        with self._wake:
+            self._rendering = set()
+            self._behind_since = self._monotonic() if self._changed else None
 
     def wake(self) -> None:
         """Let `run` notice that it should stop."""
@@ -139,48 +180,49 @@ class ScriptRenderer:
     def render(self, macs: set[str]) -> int:
         """Bring the scripts of `macs` up to date. Returns: how many files were written or removed."""
         read = _Reader()
-        return sum(self._render_one(mac, read) for mac in macs)
+        touched = 0
+        for mac in macs:
+            began = self._monotonic()
+            result = self._render_one(mac, read)
+            self._meter.rendered(result, self._monotonic() - began)
+            touched += result in ("written", "removed", "unreadable")
+        return touched
 
-    def _render_one(self, mac: str, read: _Reader) -> bool:
+    def _render_one(self, mac: str, read: _Reader) -> RenderResult:
         path = self.folder / "ipxe" / f"{mac.replace(':', '-')}.ipxe"
         found = self._index.booting_from(mac)
         if found is None:
             self._written.pop(mac, None)
             existed = path.exists()
             path.unlink(missing_ok=True)
-            return existed
-        text = self._script(found, read)
+            return "removed" if existed else "unchanged"
+        text, is_readable = self._script(found, read)
         if self._written.get(mac) == text:
-            return False
+            return "unchanged"
         _write_atomically(path, text)
         self._written[mac] = text
-        return True
+        return "written" if is_readable else "unreadable"
 
-    def _script(self, found: dict[str, Any], read: _Reader) -> str:
+    def _script(self, found: dict[str, Any], read: _Reader) -> tuple[str, bool]:
+        """The script, and whether all objects that it is made of could be read."""
         try:
             server = decode(Server, found)
             rack = read.object(Rack, self._racks, server.spec.rack_ref)
             pool = read.object(NodePool, self._pools, booting_pool_name(server))
             image = read.object(Image, self._images, current_image_name(server, pool))
             awaited = [str(each["metadata"]["name"]) for each in self._awaited.get(server.name)]
-            return render_script(choose_boot_target(server, pool, image, rack, self._urls, awaited))
+            return render_script(choose_boot_target(server, pool, image, rack, self._urls, awaited)), True
         except ProvisionerError as error:  # an object of a newer version, say: the machine waits, the others go on
             name = found["metadata"]["name"]
             log.warning("server's script cannot be rendered", server=name, error=str(error))
-            return render_script(
-                Wait(server=name, reason="Unreadable", message=str(error), remedy="look at the boot service's log")
-            )
+            wait = Wait(server=name, reason="Unreadable", message=str(error), remedy="look at the boot service's log")
+            return render_script(wait), False
         except Exception:  # a fault of ours that one server's data meets must not cost the others their scripts
             name = found["metadata"]["name"]
             log.exception("server's script cannot be rendered", server=name)
-            return render_script(
-                Wait(
-                    server=name,
-                    reason="Unreadable",
-                    message="the boot service has a fault",
-                    remedy="look at the boot service's log",
-                )
-            )
+            words = "the boot service has a fault"
+            wait = Wait(server=name, reason="Unreadable", message=words, remedy="look at the boot service's log")
+            return render_script(wait), False
 
     def _synced(self) -> bool:
         return all(source.has_synced for source in (self._index.servers, self._pools, self._images, self._racks))
@@ -205,6 +247,7 @@ class ScriptRenderer:
         if macs:
             with self._wake:
                 self._changed |= macs
+                self._behind_since = self._monotonic() if self._behind_since is None else self._behind_since
                 self._wake.notify_all()
 
 

@@ -173,10 +173,9 @@ def confirm(targets: list[Target], words: str, *, yes: bool, everything: bool) -
         raise BadInput("nothing was asked for", hint="name the nodes that are meant")
 
 
-def file_all(cluster: Cluster, ask: Ask, targets: list[Target], now: datetime, dry_run: str) -> list[Filed]:
-    """Every request, first as a dry run of all of them, so that a refusal of one comes before any is written."""
-    user = cluster.ask_who_i_am()
-    wanted = Requestor(
+def requestor_of(ask: Ask, user: str, now: datetime) -> Requestor:
+    """The entry of a Maintenance by which `user` asks."""
+    return Requestor(
         name=requestor_name(user),
         user=user,
         action=ask.action,
@@ -186,6 +185,12 @@ def file_all(cluster: Cluster, ask: Ask, targets: list[Target], now: datetime, d
         message=ask.message,
         requested_time=rfc3339(now),
     )
+
+
+def file_all(cluster: Cluster, ask: Ask, targets: list[Target], now: datetime, dry_run: str) -> list[Filed]:
+    """Every request, first as a dry run of all of them, so that a refusal of one comes before any is written."""
+    user = cluster.ask_who_i_am()
+    wanted = requestor_of(ask, user, now)
     answers = [file_request(cluster, target.name, wanted, dry_run=True) for target in targets]
     if dry_run != "none":
         return answers

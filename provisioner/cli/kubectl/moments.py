@@ -7,7 +7,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from provisioner.api.meta import parse_time
+from provisioner.api.wording import ago, span
 from provisioner.cli.kubectl.failing import BadInput
+
+__all__ = ["LONGEST", "ago", "read_deadline", "read_span", "span"]
 
 _SPAN: Final = re.compile(r"\+?((\d+)d)?((\d+)h)?((\d+)m)?((\d+)s)?")
 _EXPECTED: Final = "write a span, such as 30m, 2h or 1d, or RFC 3339, such as 2026-01-31T18:00:00Z"
@@ -41,23 +44,3 @@ def read_deadline(text: str, now: datetime) -> datetime:
             f"--deadline {text} {side}", hint="name a later moment, or use --now" if moment <= now else _EXPECTED
         )
     return moment
-
-
-def ago(moment: datetime, now: datetime) -> str:
-    """How long ago (or ahead) in the one or two units that matter: `4 s`, `12 min`, `3 h 5 min`, `2 d 4 h`."""
-    return span(abs((now - moment).total_seconds()))
-
-
-def span(length_seconds: float) -> str:
-    """The same of a length of time."""
-    seconds = int(length_seconds)
-    days, rest = divmod(seconds, 86400)
-    hours, rest = divmod(rest, 3600)
-    minutes, seconds = divmod(rest, 60)
-    if days:
-        return f"{days} d {hours} h" if hours else f"{days} d"
-    if hours:
-        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
-    if minutes:
-        return f"{minutes} min {seconds} s" if minutes < 5 and seconds else f"{minutes} min"
-    return f"{seconds} s"

@@ -13,16 +13,15 @@ from typing import Any, Final, TypeVar
 import click
 import yaml
 
+from provisioner.api.wording import clip, plain
+
+__all__ = ["clip", "output_option", "plain", "print_objects", "screen", "table"]
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 WIDTH: Final = 110
 LABEL: Final = 12
-
-
-def plain(words: str) -> str:
-    """One line, whose characters all show themselves: others, such as ESC and marks of direction, are shown as �."""
-    return "".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in words)
 
 
 def output_option(*formats: str) -> Callable[[F], F]:
@@ -50,11 +49,6 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str | None]]) -> str:
     lines = [tuple(header), *(tuple(plain(cell or "-") for cell in row) for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
     return "".join("   ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() + "\n" for line in lines)
-
-
-def clip(words: str, length: int) -> str:
-    """At most `length` characters."""
-    return words if len(words) <= length else words[: length - 1] + "…"
 
 
 def screen(headline: str, sections: Iterable[tuple[str, Iterable[str]]]) -> str:

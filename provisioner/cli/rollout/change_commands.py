@@ -123,7 +123,7 @@ def _carry_out(options: dict[str, Any], decide: Decide) -> None:
         seconds = read_span(timeout, "--timeout").total_seconds() if timeout is not None else None
         yes, form, name = options.pop("yes", False), options.pop("output"), options.pop("pool")
         cluster = connection_of(options).open()
-        body, change = _write(cluster, name, decide, yes=yes)
+        body, change = write_change(cluster, name, decide, yes=yes)
         pool = body["metadata"]["name"]
         _show(body, change, form)
         if wait:
@@ -134,7 +134,8 @@ def _carry_out(options: dict[str, Any], decide: Decide) -> None:
                 sys.exit(code)
 
 
-def _write(cluster: Cluster, name: str, decide: Decide, *, yes: bool) -> tuple[Mapping[str, Any], changes.Change]:
+def write_change(cluster: Cluster, name: str, decide: Decide, *, yes: bool) -> tuple[Mapping[str, Any], changes.Change]:
+    """The pool, and what was changed of it; nothing if it is so already. Raises: BadInput, Refused; Conflict."""
     for attempt in range(ATTEMPTS):
         body = read_pool_body(cluster, name)
         change = decide(cluster, read_view(cluster, decode(NodePool, body), datetime.now(UTC)))

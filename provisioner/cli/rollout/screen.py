@@ -70,7 +70,7 @@ WAIT_WORDS: Final[Mapping[str, str]] = {
     "Absent": "without a Node",
 }
 """By the reason of a WaitCount."""
-_ORDER: Final = ("Failed", "Updating", "Outdated", "Down", "Absent", "Excluded", "Updated")
+ORDER: Final = ("Failed", "Updating", "Outdated", "Down", "Absent", "Excluded", "Updated")
 
 
 def state_of(standing: Standing) -> str:
@@ -86,7 +86,13 @@ def count_looks(standings: Iterable[Standing]) -> Counter[str]:
 
 def render_rollout(view: PoolView, *, everything: bool = False) -> str:
     """The screen; ends with a newline. everything: all servers, not the first of them."""
-    sections: tuple[tuple[str, Iterable[str]], ...] = (
+    shown = ((label, [*entries, *_bar(view)] if label == "servers" else entries) for label, entries in sections(view))
+    return screen(headline(view), shown) + "\n" + _table(view, everything=everything)
+
+
+def sections(view: PoolView) -> tuple[tuple[str, Iterable[str]], ...]:
+    """All there is to say under the headline; what has no entries is not shown."""
+    return (
         ("stage", _stage(view)),
         ("servers", _servers(view)),
         ("expected", _expected(view)),
@@ -95,7 +101,6 @@ def render_rollout(view: PoolView, *, everything: bool = False) -> str:
         ("failed", _failures(view)),
         ("you can", what_one_can_do(view)),
     )
-    return screen(headline(view), sections) + "\n" + _table(view, everything=everything)
 
 
 def headline(view: PoolView) -> str:
@@ -147,8 +152,11 @@ def count_words(counts: Mapping[str, int]) -> str:
 
 
 def _servers(view: PoolView) -> Iterable[str]:
+    yield count_words(count_looks(view.standings.values()))
+
+
+def _bar(view: PoolView) -> Iterable[str]:
     counts = count_looks(view.standings.values())
-    yield count_words(counts)
     if counts:
         yield f"[{draw_bar(counts)}]"
 
@@ -245,7 +253,7 @@ def what_one_can_do(view: PoolView) -> Iterable[str]:
 
 
 def _table(view: PoolView, *, everything: bool) -> str:
-    ordered = sorted(view.standings.values(), key=lambda standing: _ORDER.index(state_of(standing)))
+    ordered = sorted(view.standings.values(), key=lambda standing: ORDER.index(state_of(standing)))
     shown = ordered if everything else ordered[:SHOWN_SERVERS]
     rows = [server_row(view, standing) for standing in shown]
     if not rows:

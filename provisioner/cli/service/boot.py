@@ -14,6 +14,7 @@ from provisioner.cli.service.registry_options import access_of, registry_options
 
 if TYPE_CHECKING:
     from provisioner.boot.host.service import BootCaches
+    from provisioner.boot.metrics.store import PullMeter
     from provisioner.image.registry.fill import StoreFiller
     from provisioner.image.registry.wanted import Policy
 
@@ -40,7 +41,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     metavar="oci://HOST/REPOSITORY",
     help="Pull images that servers need, and the store lacks, from there; its folder may be empty then.",
 )
-@click.option("--image-key", type=_FILE, help="With it: public key that images must be signed with.")
+@click.option("--image-key", type=_FILE, help="With it: public keys, of which one must have signed an image.")
 @click.option(
     "--image-pull",
     type=click.Choice(["needed", "all"]),
@@ -73,6 +74,12 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 )
 @click.option("--cache", "caches", multiple=True, help="Network of racks' caches, which need no slot; may be repeated.")
 @click.option(
+    "--metrics-address",
+    metavar="ADDRESS:PORT",
+    default=None,
+    help="Where Prometheus reads metrics and /readyz gives reasons: in the management network, port 9465 [nowhere].",
+)
+@click.option(
     "--tools-root", type=_FOLDER, default=None, hidden=True, help="Chroot with nginx, dnsmasq and iPXE (the lab's)."
 )
 def boot(
@@ -99,19 +106,25 @@ def boot(
     trusted_proxy: tuple[str, ...],
     image_slots: int | None,
     caches: tuple[str, ...],
+    metrics_address: str | None,
     tools_root: Path | None,
     **registry: Any,
 ) -> None:
     """Serve booting machines: DHCP, TFTP, scripts, images, progress, and the join. Any number of replicas."""
     from provisioner.boot.dhcp import DhcpConfig
     from provisioner.boot.host.service import DEBIAN_IPXE, BootCaches, BootService, BootSettings
+    from provisioner.boot.metrics.meters import BootMeters
     from provisioner.cli.service.join_service import build_join_blueprint
+    from provisioner.cli.service.listening import serve_telemetry
+    from provisioner.cli.service.served_kinds import warn_of_kinds
     from provisioner.cluster.client import Cluster
     from provisioner.cluster.events import EventRecorder
+    from provisioner.join.admission.meter import JoinMeter
 
     state, image_store = state.absolute(), image_store.absolute()
     state.mkdir(parents=True, exist_ok=True)
-    cluster = Cluster.connect(kubeconfig, user_agent="provisioner-boot", patient=True)
+    meters = BootMeters(state / "tftp")
+    cluster = Cluster.connect(kubeconfig, user_agent="provisioner-boot", patient=True, meter=meters.api)
     recorder = EventRecorder(cluster, "provisioner-boot")
     web = f"http://{address}" + ("" if http_port == 80 else f":{http_port}")
     settings = BootSettings(
@@ -138,18 +151,37 @@ def boot(
         caches=caches,
     )
     stop = stop_on_signals()
+    warn_of_kinds(cluster)
     informers = BootCaches.over(cluster)
     join = build_join_blueprint(
-        cluster, recorder, informers, api_server_url=api_server, api_server_ca=api_server_ca, cluster_dns=cluster_dns
+        cluster,
+        recorder,
+        informers,
+        api_server_url=api_server,
+        api_server_ca=api_server_ca,
+        cluster_dns=cluster_dns,
+        meter=JoinMeter(meters.registry),
     )
     filler = (
-        _filler(informers, image_store, image_registry, image_key, image_pull, image_pulls, registry)
+        _filler(informers, image_store, image_registry, image_key, image_pull, image_pulls, meters.pulls, registry)
         if image_registry is not None
         else None
     )
     binds = (state, image_store, settings.certificate.parent) if settings.certificate else (state, image_store)
     enter = enter_tools(tools_root, binds)
-    BootService(settings, cluster, recorder, caches=informers, blueprints=[join], filler=filler, enter=enter).run(stop)
+    service = BootService(
+        settings,
+        cluster,
+        recorder,
+        caches=informers,
+        blueprints=[join],
+        filler=filler,
+        meters=meters,
+        enter=enter,
+    )
+    if metrics_address is not None:
+        serve_telemetry(meters.registry, service.health.liveness, service.health.readiness, metrics_address)
+    service.run(stop)
     recorder.close()
 
 
@@ -160,9 +192,10 @@ def _filler(
     key_file: Path | None,
     policy: Policy,
     pulls: int,
+    meter: PullMeter,
     options: Mapping[str, Any],
 ) -> StoreFiller:
-    from provisioner.image.finished.sign import read_public_key
+    from provisioner.image.finished.sign import read_public_keys
     from provisioner.image.registry.fill import StoreFiller
     from provisioner.image.registry.reference import parse_repository
 
@@ -175,11 +208,12 @@ def _filler(
         servers=caches.servers,
         pools=caches.pools,
         store=store,
-        key=read_public_key(key_file),
+        key=read_public_keys(key_file),
         access=lambda: access_of(repository, **options),
         registry=str(repository),
         parallel=pulls,
         policy=policy,
+        meter=meter,
     )
 
 

@@ -43,6 +43,12 @@ GIGABYTE = 10**9
 )
 @click.option("--user", default="www-data", show_default=True, help="Whom nginx's workers run as, if started by root.")
 @click.option(
+    "--metrics-address",
+    metavar="ADDRESS:PORT",
+    default=None,
+    help="Where Prometheus reads metrics and /readyz gives reasons: in the management network, port 9466 [nowhere].",
+)
+@click.option(
     "--tools-root", type=click.Path(path_type=Path, file_okay=False), hidden=True, help="Chroot with nginx (the lab's)."
 )
 def cache(
@@ -54,6 +60,7 @@ def cache(
     image_slots: int | None,
     least_rate: int,
     user: str,
+    metrics_address: str | None,
     tools_root: Path | None,
 ) -> None:
     """Serve images to a rack: each byte is fetched from a boot host once, and kept once it is known to be right.
@@ -67,6 +74,7 @@ def cache(
     from provisioner.boot.host.image_slots import link_megabits, slots_of_link
     from provisioner.boot.host.nginx_upkeep import most_open_files
     from provisioner.cli.service.boot import enter_tools
+    from provisioner.cli.service.listening import serve_telemetry
 
     if disk < 1:
         raise click.BadParameter(f"{disk} GB hold no image", param_hint="--disk")
@@ -82,4 +90,7 @@ def cache(
         open_files=most_open_files(),
     )
     stop = stop_on_signals()
-    CacheService(site, kept_bytes=whole, least_rate=least_rate, enter=enter_tools(tools_root, (state,))).run(stop)
+    service = CacheService(site, kept_bytes=whole, least_rate=least_rate, enter=enter_tools(tools_root, (state,)))
+    if metrics_address is not None:
+        serve_telemetry(service.meters.registry, service.health.liveness, service.health.readiness, metrics_address)
+    service.run(stop)

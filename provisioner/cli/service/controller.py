@@ -16,7 +16,9 @@ from provisioner.cli.options import kubeconfig_option, stop_on_signals
 
 if TYPE_CHECKING:
     from provisioner.cluster.client import Cluster
+    from provisioner.cluster.health.process import Process
     from provisioner.cluster.metrics import Meters
+    from provisioner.cluster.tracing.tracer import BootTracer
 
 NAMES: Final = (
     "inventory",
@@ -54,6 +56,18 @@ NAMES: Final = (
     default=None,
     help="Where Prometheus reads metrics, such as 127.0.0.1:9464 or [::]:9464 [nowhere].",
 )
+@click.option(
+    "--health-address",
+    metavar="ADDRESS:PORT",
+    default=None,
+    help="Where /healthz and /readyz are answered, such as 0.0.0.0:8081 in a pod [nowhere].",
+)
+@click.option(
+    "--trace-endpoint",
+    metavar="URL",
+    default=None,
+    help="OpenTelemetry collector that gets a trace of each boot by OTLP/HTTP, such as http://collector:4318 [none].",
+)
 def controller(
     kubeconfig: Path | None,
     boot_url: str,
@@ -62,20 +76,31 @@ def controller(
     identity: str | None,
     power_poll_seconds: float,
     metrics_address: str | None,
+    health_address: str | None,
+    trace_endpoint: str | None,
 ) -> None:
     """Run the controllers: addresses, boots, power, Nodes, checks, maintenance, rollouts, tenant networks. Of any
     replicas one leads."""
     from provisioner.cli.service.controllers import connect_groups, run_controllers
+    from provisioner.cli.service.listening import serve_health, serve_metrics
+    from provisioner.cli.service.served_kinds import wait_for_kinds
     from provisioner.cluster.client import Cluster
+    from provisioner.cluster.health.process import Process
     from provisioner.cluster.metrics import Meters
     from provisioner.health.checks.look import ALL_CHECKS
     from provisioner.maintenance.phases.verdict import FINAL_PHASE_OF
 
     groups = _groups(chosen)
     meters = Meters(causes=FINAL_PHASE_OF.items(), checks=ALL_CHECKS, groups=groups)
+    candidate = identity or f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
+    tracer = _tracer(trace_endpoint, candidate, meters)
     if metrics_address is not None:
-        _serve(meters, metrics_address)
-    cluster = Cluster.connect(kubeconfig, user_agent="provisioner-controller", patient=True)
+        serve_metrics(meters.registry, metrics_address)
+    process = Process(meters.requests.answered_ago)
+    if health_address is not None:
+        serve_health(process.liveness(), process.readiness(), health_address)
+    cluster = Cluster.connect(kubeconfig, user_agent="provisioner-controller", patient=True, meter=meters.requests)
+    meters.tell_of(process, cluster)
     stop = stop_on_signals()
 
     def work(lost: threading.Event) -> None:
@@ -87,14 +112,28 @@ def controller(
             clock=lambda: datetime.now(UTC),
             meters=meters,
             groups=groups,
+            process=process,
+            tracer=tracer,
         )
 
     # Before a Lease is taken: what may not act would hold it, and keep out who may.
-    if connect_groups(cluster, groups, stop) is None:
+    if connect_groups(cluster, groups, stop) is None or not wait_for_kinds(cluster, stop):
         return
+    process.may_act()
     leases = ("provisioner-controller",) if chosen is None else tuple(f"provisioner-{group}" for group in groups)
-    candidate = identity or f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
-    _lead(cluster, namespace, leases, candidate, stop, work)
+    _lead(cluster, namespace, leases, candidate, stop, work, process, meters)
+    if tracer is not None:
+        tracer.close()
+
+
+def _tracer(endpoint: str | None, identity: str, meters: Meters) -> BootTracer | None:
+    """Raises: NeedsHuman, Refused."""
+    if endpoint is None:
+        return None
+    from provisioner.cluster.tracing.otlp import otlp_sender
+    from provisioner.cluster.tracing.tracer import BootTracer
+
+    return BootTracer(otlp_sender(endpoint, service="provisioner-controller", instance=identity), meters.registry)
 
 
 def _groups(chosen: str | None) -> tuple[str, ...]:
@@ -117,6 +156,8 @@ def _lead(
     identity: str,
     stop: threading.Event,
     work: Callable[[threading.Event], None],
+    process: Process | None = None,
+    meters: Meters | None = None,
 ) -> None:
     """Work while all `leases` are held, until `stop` is set."""
     from provisioner.cluster.leader import LeaderElector
@@ -124,22 +165,10 @@ def _lead(
     if not leases:
         work(stop)
         return
-    elector = LeaderElector(cluster, namespace=namespace, name=leases[0], identity=identity)
-    elector.run(stop, lambda lost: _lead(cluster, namespace, leases[1:], identity, lost, work))
-
-
-def _serve(meters: Meters, where: str) -> None:
-    """Raises: click.BadParameter, NeedsHuman if nothing can be served there."""
-    from provisioner.api.errors import NeedsHuman
-
-    address, colon, port = where.rpartition(":")
-    if not colon or not port.isdigit() or not 0 < int(port) < 65536:
-        raise click.BadParameter(
-            f"{where!r} is not ADDRESS:PORT, such as 127.0.0.1:9464", param_hint="--metrics-address"
-        )
-    try:
-        meters.serve(address.strip("[]") or "0.0.0.0", int(port))  # noqa: S104 - `:9464` asks for it
-    except OSError as error:
-        raise NeedsHuman(
-            f"metrics cannot be served at {where}: {error}", hint="name another address or port"
-        ) from error
+    observer = meters.leases if meters is not None else None
+    if observer is not None:
+        observer.stand(leases[0])
+    elector = LeaderElector(cluster, namespace=namespace, name=leases[0], identity=identity, observer=observer)
+    if process is not None:
+        process.stand(elector)
+    elector.run(stop, lambda lost: _lead(cluster, namespace, leases[1:], identity, lost, work, process, meters))

@@ -15,8 +15,10 @@ from provisioner.cli.service.informers import SharedInformers
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.controller import Controller
 from provisioner.cluster.events import EventRecorder
+from provisioner.cluster.health.process import Process
 from provisioner.cluster.metrics import Meters
 from provisioner.cluster.source import Source
+from provisioner.cluster.tracing.tracer import BootTracer
 from provisioner.jobs.slurm.workloads import share_slurm
 
 log = structlog.get_logger(__name__)
@@ -35,6 +37,8 @@ def run_controllers(
     clock: Callable[[], datetime],
     meters: Meters,
     groups: Sequence[str] = ALL,
+    process: Process | None = None,
+    tracer: BootTracer | None = None,
 ) -> None:
     """Run the controllers of `groups` until `stop` is set; returns when their work under way has ended.
 
@@ -57,22 +61,51 @@ def run_controllers(
     controllers: list[Controller] = []
     for group, client in clients.items():
         controllers += GROUPS[group](client, recorder.written_by(client), shared)
+    process = process if process is not None else Process(meters.requests.answered_ago)
+    meters.controllers.observe(controllers)
     informers.start(stop)
+    with process.following(informers.made):
+        _work(controllers, informers, stop, meters, groups, process, tracer)
+    recorder.close()
+
+
+def _work(
+    controllers: Sequence[Controller],
+    informers: SharedInformers,
+    stop: threading.Event,
+    meters: Meters,
+    groups: Sequence[str],
+    process: Process,
+    tracer: BootTracer | None,
+) -> None:
     # A decision made on half an inventory would be a wrong one: nothing is reconciled before everything is known.
     while not informers.wait_for_sync(LOOK_FOR_STOP_SECONDS):
         if stop.is_set():
             return
-    if "health" in groups:  # of all groups the one that follows what the meters count
-        meters.follow(informers.servers, informers.maintenances, informers.pools, informers.racks)
+    _count(meters, informers, groups)
+    if tracer is not None and "health" in groups:
+        tracer.follow(informers.servers)
     meters.lead()
     _hurry_unseen(informers.servers, controllers)
     threads = [threading.Thread(target=each.run, args=(stop,), name=each.name, daemon=True) for each in controllers]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    with process.working(controllers):
+        for thread in threads:
+            thread.join()
     meters.yield_lead()
-    recorder.close()
+
+
+def _count(meters: Meters, informers: SharedInformers, groups: Sequence[str]) -> None:
+    """Of each cache once in the fleet: by who runs the one group that follows it anyway."""
+    if "health" in groups:
+        meters.follow(
+            informers.servers, informers.maintenances, informers.pools, informers.racks, images=informers.images
+        )
+    if "approver" in groups:
+        meters.follow_certificates(informers.csrs)
+    if "network" in groups:
+        meters.follow_network(informers.servers, informers.attachments, informers.dpu_networks, informers.network_pools)
 
 
 def _hurry_unseen(servers: Source, controllers: Sequence[Controller]) -> None:

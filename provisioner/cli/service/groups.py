@@ -154,6 +154,7 @@ def _power(cluster: Cluster, events: Events, shared: Surroundings) -> list[Contr
     settings = PowerSettings(
         poll_seconds=shared.power_poll_seconds,
         http_boot_uris={"x86_64": f"{tftp}/snponly.efi", "arm64": f"{tftp}/ipxe-arm64.efi"},
+        failed=shared.meters.outcomes.bmc_failed,
     )
     pool = BmcPool(cluster, clock=time.monotonic, namespace=BMC_SECRETS)
     servers = shared.informers.servers

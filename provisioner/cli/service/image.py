@@ -11,10 +11,11 @@ import click
 
 import provisioner
 from provisioner.api.server import Architecture
-from provisioner.cli.options import kubeconfig_option
+from provisioner.cli.options import kubeconfig_option, signers_option
 from provisioner.cli.progress import Progress
 from provisioner.cli.service.image_diff import diff
 from provisioner.cli.service.image_gc import gc
+from provisioner.cli.service.image_keys import keys
 from provisioner.cli.service.image_registry import pull, push
 from provisioner.image.build import PHASES, Request, build_image
 from provisioner.image.containerd.archive import parse_pinned
@@ -22,7 +23,7 @@ from provisioner.image.driver.plan import plan_driver
 from provisioner.image.driver.sign import generate_module_key, read_module_key, write_module_key
 from provisioner.image.finished.check import check_image
 from provisioner.image.finished.publish import publish_image
-from provisioner.image.finished.sign import SecretKey, read_public_key, read_secret_key, write_keys
+from provisioner.image.finished.sign import SecretKey, read_public_keys, read_secret_key, write_keys
 from provisioner.image.mirror import choose_archives, read_sources
 from provisioner.image.plan import Choices, bootstrap_command, describe
 from provisioner.image.recipe import read_recipe
@@ -38,6 +39,7 @@ def image() -> None:
 
 
 image.add_command(diff)
+image.add_command(keys)
 
 
 @image.command()
@@ -54,6 +56,14 @@ image.add_command(diff)
 )
 @click.option(
     "--key", "key_file", type=_FILE, required=True, help="Secret key that signs the image (provisioner image keygen)."
+)
+@click.option(
+    "--also-trust",
+    "trusted_files",
+    multiple=True,
+    type=_FILE,
+    help="Public key, or file of several, whose images the nodes of this one may be brought to as well, while keys are "
+    "exchanged; may be repeated.",
 )
 @click.option(
     "--module-key",
@@ -86,6 +96,7 @@ def build(
     kubelet: Path,
     join_ca: Path,
     key_file: Path,
+    trusted_files: tuple[Path, ...],
     module_key_file: Path | None,
     output: Path,
     cache: Path,
@@ -120,7 +131,9 @@ def build(
         cache=cache.expanduser(),
         force=force,
         vulnerabilities=vulnerabilities,
+        also_trusted=tuple(key for file in trusted_files for key in read_public_keys(file).keys),
     )
+    _ = request.trusted  # what is wrong with the keys is said at the start
     started = time.monotonic()
     with Progress() as progress:
         progress.begin(f"building: {PHASES[0]}")
@@ -141,10 +154,10 @@ def build(
 
 @image.command()
 @click.argument("folder", type=_FOLDER)
-@click.option("--key", "key_file", type=_FILE, required=True, help="Public key that the image must be signed with.")
+@signers_option
 def verify(folder: Path, key_file: Path) -> None:
     """Check signature, sizes and digests of the image in FOLDER."""
-    checked = check_image(folder, read_public_key(key_file))
+    checked = check_image(folder, read_public_keys(key_file))
     click.echo(f"{checked.digest} is whole and signed: {checked.manifest.recipe}, {checked.manifest.distribution}")
 
 
@@ -164,13 +177,13 @@ def keygen(folder: Path) -> None:
 @click.option(
     "--store", type=_FOLDER, required=True, help="Image store of the boot host, as `provisioner boot` serves it."
 )
-@click.option("--key", "key_file", type=_FILE, required=True, help="Public key that the image must be signed with.")
+@signers_option
 @kubeconfig_option
 def publish(folder: Path, store: Path, key_file: Path, kubeconfig: Path | None) -> None:
     """Copy the image in FOLDER into the store and create its Image object. Doing it again changes nothing."""
     from provisioner.cluster.client import Cluster
 
-    published = publish_image(folder, store, read_public_key(key_file), Cluster.connect(kubeconfig))
+    published = publish_image(folder, store, read_public_keys(key_file), Cluster.connect(kubeconfig))
     click.echo(f"image {published.name} published: {published.folder}")
     click.echo(f"next: name it in a NodePool's spec.imageRef: {published.name}")
 

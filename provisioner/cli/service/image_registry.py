@@ -10,11 +10,10 @@ import click
 
 from provisioner.api.errors import Refused
 from provisioner.api.values import Sha256Digest
-from provisioner.cli.options import kubeconfig_option
+from provisioner.cli.options import kubeconfig_option, signers_option
 from provisioner.cli.progress import Progress
 from provisioner.cli.service.registry_options import access_of, opened, registry_options
 
-_FILE = click.Path(path_type=Path, dir_okay=False)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
@@ -25,18 +24,18 @@ def _line(progress: Progress, name: str, size_bytes: int, was_there: bool) -> No
 @click.command()
 @click.argument("folder", type=_FOLDER)
 @click.argument("registry", metavar="oci://HOST/REPOSITORY")
-@click.option("--key", "key_file", type=_FILE, required=True, help="Public key that the image must be signed with.")
+@signers_option
 @registry_options
 def push(folder: Path, registry: str, key_file: Path, **options: Any) -> None:
     """Push the image in FOLDER, a folder sha256-… of a store, into an OCI registry. What is there is not sent again."""
-    from provisioner.image.finished.sign import read_public_key
+    from provisioner.image.finished.sign import read_public_keys
     from provisioner.image.registry.push import push_image
     from provisioner.image.registry.reference import parse_repository
 
     repository, started = parse_repository(registry), time.monotonic()
     with Progress() as progress, opened(access_of(repository, **options)) as client:
         progress.begin(f"pushing to {repository}")
-        pushed = push_image(folder, client, read_public_key(key_file), lambda *part: _line(progress, *part))
+        pushed = push_image(folder, client, read_public_keys(key_file), lambda *part: _line(progress, *part))
     said = "was there" if pushed.was_there else f"pushed, {pushed.sent_bytes / 1e6:.1f} MB sent"
     click.echo(f"image {pushed.digest} {said} in {time.monotonic() - started:.1f} s")
     click.echo(f"{repository}@{pushed.digest}")
@@ -45,7 +44,7 @@ def push(folder: Path, registry: str, key_file: Path, **options: Any) -> None:
 @click.command()
 @click.argument("image", metavar="oci://HOST/REPOSITORY@sha256:…|IMAGE")
 @click.option("--store", type=_FOLDER, required=True, help="Image store to pull into.")
-@click.option("--key", "key_file", type=_FILE, required=True, help="Public key that the image must be signed with.")
+@signers_option
 @click.option("--registry", metavar="oci://HOST/REPOSITORY", help="Where to pull from the Image object that is named.")
 @registry_options
 @kubeconfig_option
@@ -53,11 +52,11 @@ def pull(
     image: str, store: Path, key_file: Path, registry: str | None, kubeconfig: Path | None, **options: Any
 ) -> None:
     """Pull an image into a store: by its digest, or the one of an Image object. All of it is checked first."""
-    from provisioner.image.finished.sign import read_public_key
+    from provisioner.image.finished.sign import read_public_keys
     from provisioner.image.registry.pull import pull_image
     from provisioner.image.registry.reference import SCHEME, parse_reference, parse_repository
 
-    key = read_public_key(key_file)
+    key = read_public_keys(key_file)
     if image.startswith(SCHEME):
         reference = parse_reference(image)
         repository, digest = reference.repository, reference.digest

@@ -14,9 +14,11 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.resources import of
 from provisioner.join.admission.configuration import JoinSettings
+from provisioner.join.admission.meter import JoinMeter
 from provisioner.join.admission.service import JoinService, find_dpus_in, find_server_in
 from provisioner.join.admission.source import TrustedProxies
 from provisioner.join.admission.web import join_blueprint
+from provisioner.join.mint import mint_token
 
 
 def build_join_blueprint(
@@ -27,6 +29,7 @@ def build_join_blueprint(
     api_server_url: str,
     api_server_ca: Path | None,
     cluster_dns: Sequence[str],
+    meter: JoinMeter,
 ) -> Blueprint:
     """The join service. `caches` are those of the boot host.
 
@@ -50,6 +53,7 @@ def build_join_blueprint(
         find_server=find_server_in(caches.servers),
         find_dpus=find_dpus_in(caches.servers),
         recorder=recorder,
+        mint=meter.minted(mint_token),
         sources={of(NodePool): caches.pools, of(Image): caches.images},
     )
-    return join_blueprint(service, TrustedProxies())
+    return join_blueprint(meter.around(service), TrustedProxies())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any, Final
 
@@ -11,11 +12,12 @@ import yaml
 
 from provisioner.api.crd import all_crds, crds_yaml
 from provisioner.cli.service.controller import NAMES
+from provisioner.cli.service.crds_migrate import migrate_command
 
-ACCOUNTS: Final = ("boot", "controller", *NAMES)
+ACCOUNTS: Final = ("boot", "controller", "web", *NAMES)
 DATA: Final = (
     *("namespaces.yaml", "checks.yaml", "people.yaml", "requests.yaml", "nodes.yaml", "server_status.yaml"),
-    *("node_limits.yaml", "boot_joins.yaml", "leases.yaml", "break_glass.yaml", "former.yaml"),
+    *("node_limits.yaml", "boot_joins.yaml", "leases.yaml", "break_glass.yaml", "traces.yaml", "former.yaml"),
     *(f"accounts/{account}.yaml" for account in ACCOUNTS),
 )
 """What holds for several comes first; then what each account has and is held to."""
@@ -28,13 +30,31 @@ def all_manifests() -> list[dict[str, Any]]:
     return [*all_crds(), *itertools.chain.from_iterable(rights)]
 
 
+def names_alone(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """What names the object. Who applies it, and applied more before, owns none of the object's fields any more."""
+    metadata = {key: value for key, value in manifest["metadata"].items() if key in ("name", "namespace")}
+    return {"apiVersion": manifest["apiVersion"], "kind": manifest["kind"], "metadata": metadata}
+
+
 @click.command("manifests")
-def manifests() -> None:
+@click.option(
+    "--names-only",
+    is_flag=True,
+    help="Names, and nothing in them: applied once Helm has taken the objects over, so that kubectl owns no field of "
+    "theirs any more.",
+)
+def manifests(names_only: bool) -> None:
     """Print what to apply first: CRDs, accounts, rights. provisioner manifests | kubectl apply --server-side -f -"""
-    click.echo(yaml.safe_dump_all(all_manifests(), sort_keys=False, width=120), nl=False)
+    shown = [names_alone(each) for each in all_manifests()] if names_only else all_manifests()
+    click.echo(yaml.safe_dump_all(shown, sort_keys=False, width=120), nl=False)
 
 
-@click.command("crds")
-def crds() -> None:
+@click.group("crds", invoke_without_command=True)
+@click.pass_context
+def crds(context: click.Context) -> None:
     """Print the CustomResourceDefinitions as YAML: provisioner crds | kubectl apply --server-side -f -"""
-    click.echo(crds_yaml(), nl=False)
+    if context.invoked_subcommand is None:
+        click.echo(crds_yaml(), nl=False)
+
+
+crds.add_command(migrate_command)

@@ -16,6 +16,7 @@ from provisioner.api import Rack
 from provisioner.api.server import Acceptance
 from provisioner.cli.options import kubeconfig_option
 from provisioner.cli.progress import Progress
+from provisioner.cli.service.rack_leaves import export, retire
 from provisioner.cluster.client import Cluster
 from provisioner.inventory.lists.entries import BadPackingList, Entry, Origin, PackingList
 from provisioner.inventory.lists.headers import field_of, known_headers
@@ -48,7 +49,11 @@ def _read_range(context: click.Context, option: click.Parameter, value: str | No
 
 @click.group("rack")
 def rack() -> None:
-    """Register racks and their servers."""
+    """Register racks and their servers, and let them go."""
+
+
+rack.add_command(export)
+rack.add_command(retire)
 
 
 @rack.command("register")
@@ -61,6 +66,14 @@ def rack() -> None:
 @click.option("--gateway", metavar="ADDRESS", help="Gateway of that subnet.")
 @click.option("--dns", metavar="ADDRESS", multiple=True, help="DNS server of that subnet; may be repeated.")
 @click.option("--relay", metavar="ADDRESS", multiple=True, help="DHCP relay of that subnet; may be repeated.")
+@click.option(
+    "--range",
+    "server_range",
+    metavar="START-END",
+    callback=_read_range,
+    help="Addresses of that subnet that servers get, such as 10.80.0.10-10.80.0.200 [all but the gateway's]. Leave out "
+    "those of boot hosts and caches.",
+)
 @click.option(
     "--discovery-range",
     metavar="START-END",
@@ -91,6 +104,7 @@ def register(
     gateway: str | None,
     dns: tuple[str, ...],
     relay: tuple[str, ...],
+    server_range: tuple[str, str] | None,
     discovery_range: tuple[str, str] | None,
     pool: str | None,
     given_columns: tuple[str, ...],
@@ -110,17 +124,20 @@ def register(
     """
     if subnet and not rack_name:
         raise click.UsageError("--subnet describes the Rack that --rack names: give --rack NAME too")
+    first, last = server_range or (None, None)
     start, end = discovery_range or (None, None)
     fields = {
         "gateway": gateway,
         "dnsServers": [*dns],
         "relays": [*relay],
+        "rangeStart": first,
+        "rangeEnd": last,
         "discoveryRangeStart": start,
         "discoveryRangeEnd": end,
     }
     if any(fields.values()) and not subnet:
         raise click.UsageError(
-            "--gateway, --dns, --relay and --discovery-range describe a new subnet: give --subnet CIDR too "
+            "--gateway, --dns, --relay, --range and --discovery-range describe a new subnet: give --subnet CIDR too "
             "(of a Rack that exists: kubectl edit rack NAME)"
         )
     data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()

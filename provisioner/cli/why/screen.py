@@ -22,7 +22,12 @@ from provisioner.cli.why.subject import Subject
 
 def render_why(subject: Subject) -> str:
     """The screen; ends with a newline."""
-    sections: tuple[tuple[str, Iterable[str]], ...] = (
+    return screen(f"{subject.server.name} {headline(subject)}", sections(subject))
+
+
+def sections(subject: Subject) -> tuple[tuple[str, Iterable[str]], ...]:
+    """All there is to say under the headline; what has no entries is not shown."""
+    return (
         ("why", reasons(subject)),
         ("asked", pending_requests(subject)),
         ("waits for", waits_for(subject)),
@@ -38,4 +43,3 @@ def render_why(subject: Subject) -> str:
         ("last time", last_maintenance(subject)),
         ("events UTC", events(subject)),
     )
-    return screen(f"{subject.server.name} {headline(subject)}", sections)

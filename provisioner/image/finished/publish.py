@@ -13,7 +13,7 @@ from provisioner.api.meta import ObjectMeta
 from provisioner.image.finished import store
 from provisioner.image.finished.check import Checked, check_image
 from provisioner.image.finished.manifest import MANIFEST, Part
-from provisioner.image.finished.sign import PublicKey
+from provisioner.image.finished.sign import Verifier
 
 FIELD_MANAGER: Final = "provisioner-image"
 
@@ -74,7 +74,7 @@ def _named(parts: Mapping[str, Part], prefix: str) -> tuple[NamedArtifact, ...]:
     )
 
 
-def publish_image(source: Path, destination: Path, key: PublicKey, cluster: Applies) -> Published:
+def publish_image(source: Path, destination: Path, key: Verifier, cluster: Applies) -> Published:
     """Copy the image into the store at `destination` (a no-op if it lies there) and apply its Image object.
 
     Doing it again changes nothing. Raises: Refused or NotFound, before anything was written, for an image that is not

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -26,6 +26,20 @@ _ALGORITHM: Final = b"Ed"
 _COMMENT: Final = "untrusted comment: "
 _NO_KDF: Final = b"BK" + (0).to_bytes(4, "big")
 _KEY_NUMBER_BYTES: Final = 8
+MOST_KEYS: Final = 4
+"""In one file: the old and the new one while they are exchanged, and room for a second site's."""
+
+
+class Verifier(Protocol):
+    """Who can tell whether a manifest was signed by somebody who is believed: a key, or several of them."""
+
+    def verify(self, message: bytes, signature: str) -> None:
+        """Raises: Refused unless `signature` is one of `message`."""
+
+
+def signing_key_number(signature: str) -> bytes:
+    """Number of the key that a signature says it is by: a claim, which `verify` proves. Raises: Refused."""
+    return _payload(signature, 2 + _KEY_NUMBER_BYTES + 64, "signature")[2:10]
 
 
 @dataclass(frozen=True)
@@ -47,11 +61,7 @@ class PublicKey:
     def verify(self, message: bytes, signature: str) -> None:
         """Raises: Refused unless `signature` is one of `message` by this key."""
         data = _payload(signature, 2 + _KEY_NUMBER_BYTES + 64, "signature")
-        if data[2:10] != self.number:
-            raise Refused(
-                f"the manifest is signed with key {data[2:10].hex()}, not with {self.number.hex()}",
-                hint="sign it with the key that this image's stage-1 has, or name that key",
-            )
+        _require_number(data[2:10], (self,))
         try:
             Ed25519PublicKey.from_public_bytes(self.key).verify(data[10:], message)
         except InvalidSignature as error:
@@ -59,6 +69,47 @@ class PublicKey:
                 "the signature is not one of this manifest: either was altered",
                 hint="publish the image again from its build",
             ) from error
+
+
+@dataclass(frozen=True)
+class PublicKeys:
+    """Keys of which each is believed, while one takes the place of another. docs/rotation.md."""
+
+    keys: tuple[PublicKey, ...]
+
+    def encode(self) -> str:
+        return "".join(key.encode() for key in self.keys)
+
+    @classmethod
+    def decode(cls, text: str) -> PublicKeys:
+        """The keys of a file, one after the other. Raises: Refused if one is none, or for too many; as `of`."""
+        lines = text.splitlines()
+        pairs = ["\n".join(lines[at : at + 2]) for at in range(0, max(len(lines), 1), 2)]
+        if len(pairs) > MOST_KEYS:
+            raise Refused(f"the file has {len(pairs)} public keys, more than {MOST_KEYS}", hint="take old ones out")
+        return cls.of(*(PublicKey.decode(pair) for pair in pairs))
+
+    @classmethod
+    def of(cls, *keys: PublicKey) -> PublicKeys:
+        """Each once. Raises: Refused for two different keys of one number, of which a signature could mean either."""
+        once = tuple(dict.fromkeys(keys))
+        if len({key.number for key in once}) < len(once):
+            raise Refused("two public keys have one number", hint="make another key: provisioner image keygen")
+        return cls(once)
+
+    def verify(self, message: bytes, signature: str) -> None:
+        """Raises: Refused unless `signature` is one of `message` by one of the keys."""
+        number = signing_key_number(signature)
+        _require_number(number, self.keys)
+        next(key for key in self.keys if key.number == number).verify(message, signature)
+
+
+def _require_number(number: bytes, keys: tuple[PublicKey, ...]) -> None:
+    if number not in {key.number for key in keys}:
+        raise Refused(
+            f"the manifest is signed with key {number.hex()}, not with {' or '.join(key.number.hex() for key in keys)}",
+            hint="sign it with the key that this image's stage-1 has, or name that key",
+        )
 
 
 @dataclass(frozen=True)
@@ -136,8 +187,17 @@ def read_secret_key(file: Path) -> SecretKey:
 
 def read_public_key(file: Path) -> PublicKey:
     """Raises: NotFound without the file; Refused if it is no key."""
+    return PublicKey.decode(_read_public(file))
+
+
+def read_public_keys(file: Path) -> PublicKeys:
+    """All keys of a file, `cat old.pub new.pub`. Raises: as `read_public_key`."""
+    return PublicKeys.decode(_read_public(file))
+
+
+def _read_public(file: Path) -> str:
     try:
-        return PublicKey.decode(file.read_text())
+        return file.read_text()
     except FileNotFoundError as error:
         raise NotFound(
             f"public key {file} does not exist", hint="it was written beside the secret key: image.pub"

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import structlog
 
@@ -19,7 +19,7 @@ from provisioner.api.codec import decode
 from provisioner.api.errors import ProvisionerError, Refused, Retryable
 from provisioner.api.values import Sha256Digest, parse_digest
 from provisioner.cluster.source import Lookup, Source
-from provisioner.image.finished.sign import PublicKey
+from provisioner.image.finished.sign import Verifier
 from provisioner.image.registry.access import Access
 from provisioner.image.registry.client import Registry
 from provisioner.image.registry.pull import pull_image
@@ -40,7 +40,16 @@ log = structlog.get_logger(__name__)
 LOOK_SECONDS: Final = 15.0
 _WORDS_LENGTH: Final = 500
 
-Pull = Callable[[Sha256Digest], object]
+Pull = Callable[[Sha256Digest], int | None]
+"""Returns: how many bytes were fetched, where that is known."""
+
+
+class PullObserver(Protocol):
+    """Told of each pull."""
+
+    def began(self) -> None: ...
+
+    def ended(self, *, succeeded: bool, fetched_bytes: int, seconds: float) -> None: ...
 
 
 class StoreFiller:
@@ -53,7 +62,7 @@ class StoreFiller:
         servers: Source,
         pools: Source,
         store: Path,
-        key: PublicKey,
+        key: Verifier,
         access: Callable[[], Access],
         registry: str,
         parallel: int = 2,
@@ -61,12 +70,13 @@ class StoreFiller:
         pull: Pull | None = None,
         clock: Callable[[], float] = time.monotonic,
         spread: Callable[[], float] = random.random,
+        meter: PullObserver | None = None,
     ) -> None:
         self._images, self._servers, self._pools = images, servers, pools
         self._store, self._key, self._access, self._registry = store, key, access, registry
         self._parallel, self._policy = parallel, policy
         self._pull = pull or self._pull_from_registry
-        self._clock, self._spread = clock, spread
+        self._clock, self._spread, self._meter = clock, spread, meter
         self._lock = threading.Lock()
         self._attempts: dict[str, Attempts] = {}
         self._wanted: frozenset[str] | None = None
@@ -137,11 +147,15 @@ class StoreFiller:
     def pull(self, name: str) -> None:
         """Pull one image; what goes wrong is said in its words, and tried again later."""
         error: Exception | None = None
+        fetched, began = 0, self._clock()
         body = self._images.get(name)
+        meter = self._meter if body is not None else None
+        if meter is not None:
+            meter.began()
         try:
             if body is not None:
                 log.info("image is being pulled", image=name, registry=self._registry)
-                self._pull(parse_digest(body["spec"]["digest"]))
+                fetched = self._pull(parse_digest(body["spec"]["digest"])) or 0
                 if self._lacks(body):
                     raise Refused(
                         f"Image {name!r} names files that its manifest does not have",
@@ -149,6 +163,8 @@ class StoreFiller:
                     )
         except Exception as caught:  # one image must not end the pulls of all others
             error = caught
+        if meter is not None:
+            meter.ended(succeeded=error is None, fetched_bytes=fetched, seconds=self._clock() - began)
         with self._lock:
             if error is None:
                 self._attempts.pop(name, None)
@@ -169,9 +185,9 @@ class StoreFiller:
             log.error("image was not pulled", image=name, registry=self._registry, exc_info=error)
         self._stored()
 
-    def _pull_from_registry(self, digest: Sha256Digest) -> None:
+    def _pull_from_registry(self, digest: Sha256Digest) -> int:
         with Transport(self._access()) as transport:
-            pull_image(digest, Registry(transport), self._store, self._key)
+            return pull_image(digest, Registry(transport), self._store, self._key).fetched_bytes
 
     def _lacks(self, body: Mapping[str, Any]) -> bool:
         spec = decode(Image, body).spec

@@ -19,7 +19,7 @@ from provisioner.api.errors import NeedsHuman, NotFound, Refused
 from provisioner.api.values import Sha256Digest
 from provisioner.image.finished import store as stores
 from provisioner.image.finished.manifest import MAX_BYTES, Manifest, Part, decode, digest_of
-from provisioner.image.finished.sign import PublicKey
+from provisioner.image.finished.sign import Verifier
 from provisioner.image.registry.artifact import MAX_SIGNATURE_BYTES, decode_artifact, tag_of
 from provisioner.image.registry.client import Registry
 
@@ -43,7 +43,7 @@ def pull_image(
     digest: Sha256Digest,
     registry: Registry,
     store: Path,
-    key: PublicKey,
+    key: Verifier,
     *,
     free_bytes: Callable[[Path], int] = lambda folder: _free_bytes(folder),
     report: Report = lambda name, size, there: None,
@@ -84,7 +84,7 @@ def pull_image(
     return Pulled(folder, fetched)
 
 
-def fetch_manifest(digest: Sha256Digest, registry: Registry, key: PublicKey) -> tuple[bytes, str, Manifest]:
+def fetch_manifest(digest: Sha256Digest, registry: Registry, key: Verifier) -> tuple[bytes, str, Manifest]:
     """The image's manifest and its signature, checked. Raises: NotFound; Refused."""
     found = registry.find_manifest(tag_of(digest))
     if found is None:

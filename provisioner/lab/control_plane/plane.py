@@ -94,6 +94,23 @@ class ControlPlane:
     def audit_log(self) -> Path:
         return self.directory / "logs" / "audit.log"
 
+    @property
+    def etcd_data(self) -> Path:
+        """Where etcd keeps everything; `snapshot.py` saves and restores it."""
+        return self.directory / "etcd"
+
+    @property
+    def etcd_url(self) -> str:
+        """Where etcd listens for the API server; another port after each new ControlPlane."""
+        prefix = "--listen-client-urls="
+        return next(word for word in self._processes["etcd"].command if word.startswith(prefix)).removeprefix(prefix)
+
+    @property
+    def etcd_client(self) -> tuple[str, ...]:
+        """Options of etcdctl: the address, and the API server's certificate for etcd."""
+        files = {"cacert": "etcd-ca.crt", "cert": "apiserver-etcd.crt", "key": "apiserver-etcd.key"}
+        return (f"--endpoints={self.etcd_url}", *(f"--{option}={self._pki / name}" for option, name in files.items()))
+
     def start(self) -> None:
         """Start what does not run and wait until it is ready. Raises: NeedsHuman with the last lines of the log."""
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -174,7 +191,7 @@ class ControlPlane:
         files.authentication.write_text(yaml.safe_dump(AUTHENTICATION))
         files.audit_policy.write_text(yaml.safe_dump(AUDIT_POLICY))
         commands = {
-            "etcd": etcd_command(self._binaries.etcd, self.directory / "etcd", etcd_port, peer_port, keys),
+            "etcd": etcd_command(self._binaries.etcd, self.etcd_data, etcd_port, peer_port, keys),
             "kube-apiserver": api_server_command(
                 self._binaries.kube_apiserver, self.address, self.port, etcd_port, keys, files
             ),

@@ -6,9 +6,11 @@ import hashlib
 import os
 import re
 import subprocess
+from contextlib import suppress
 
 MAX_BYTES = 65536
 MAX_LAYERS = 16
+MAX_KEYS = 4
 PUBLIC_KEY = "/etc/provisioner/image.pub"
 SIGNIFY = "signify-openbsd"
 
@@ -106,22 +108,41 @@ def _file(values: dict[str, str], key: str, folder: str) -> ImageFile:
     return ImageFile(name, path, match[1], int(match[2]))
 
 
-def verify_signature(folder: str, public_key: str) -> None:
-    """Check folder/manifest against folder/manifest.sig. Raises: ImageError."""
+def verify_signature(folder: str, public_keys: str) -> None:
+    """Check folder/manifest against folder/manifest.sig, by any key of the file `public_keys`. Raises: ImageError.
+
+    signify takes one key in a file: each is written into a file of its own in `folder`, and taken away.
+    """
     manifest = os.path.join(folder, "manifest")  # noqa: PTH118
+    one = os.path.join(folder, "image.pub")  # noqa: PTH118
+    said = "no key"
     try:
-        done = subprocess.run(
-            [SIGNIFY, "-V", "-q", "-p", public_key, "-x", f"{manifest}.sig", "-m", manifest],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        for key in _read_keys(public_keys):
+            with open(one, "w") as file:  # noqa: PTH123
+                file.write(key)
+            done = subprocess.run(
+                [SIGNIFY, "-V", "-q", "-p", one, "-x", f"{manifest}.sig", "-m", manifest],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+            if done.returncode == 0:
+                return
+            said = (done.stderr or done.stdout).strip()[-300:] or f"status {done.returncode}"
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ImageError(f"the signature could not be checked ({error}); build the running image again") from error
-    if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip()[-300:] or f"status {done.returncode}"
-        raise ImageError(
-            f"the manifest is not signed by the key of the running image ({said}); publish an image signed with that "
-            "key, or boot the server by its firmware"
-        )
+    finally:
+        with suppress(OSError):
+            os.unlink(one)  # noqa: PTH108
+    raise ImageError(
+        f"the manifest is not signed by a key of the running image ({said}); publish an image signed with such a "
+        "key, or boot the server by its firmware"
+    )
+
+
+def _read_keys(file: str) -> list[str]:
+    """Two lines each: a comment, and the key. Raises: OSError."""
+    with open(file) as lines:  # noqa: PTH123
+        words = lines.read(MAX_BYTES).splitlines()
+    return ["\n".join(words[at : at + 2]) + "\n" for at in range(0, min(len(words), 2 * MAX_KEYS), 2)]

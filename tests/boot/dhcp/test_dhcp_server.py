@@ -20,6 +20,7 @@ from provisioner.api.rack import Rack
 from provisioner.api.server import Server
 from provisioner.boot.dhcp import DhcpConfig, DhcpServer, Observation
 from provisioner.boot.dhcp.wire import options as opt
+from provisioner.boot.dhcp.wire.client import Client
 from provisioner.boot.dhcp.workers import sockets
 from provisioner.boot.dhcp.workers.steer import worker_of
 from tests.boot.dhcp.messages import mac_bytes, message, rack, request_of, server, subnet, yiaddr
@@ -163,6 +164,19 @@ def test_unknown_machines_of_all_workers_share_one_discovery_range_without_colli
             lent[mac] = offered
         assert set(lent.values()) == {f"127.80.0.{n}" for n in range(200, 210)}
         wait_until(lambda: run.server.counters().get("forwarded-unknown-machine", 0) >= 10, "nothing was forwarded")
+
+
+def test_a_message_that_one_worker_hands_to_another_is_counted_once_and_answers_have_their_time() -> None:
+    with running(RACK) as (run, relay):
+        for xid in range(20):
+            relay.send(discover(mac_for(1, xid % 5), 300 + xid, PXE))
+        wait_until(lambda: run.server.counters().get("offered-lent", 0) == 20, "not all were answered")
+        wait_until(lambda: run.server.counters().get("forwarded-unknown-machine", 0) == 20, "none was handed over")
+        relay.exchange(request_of("127.80.0.200", mac_for(0), server=SERVER_ADDRESS, giaddr=RELAY_ADDRESS, xid=7))  # type: ignore[arg-type]
+        wait_until(lambda: sum(run.server.tally().waits) >= 1, "no time was noted")
+        found = {(number, relayed, client): n for number, relayed, client, n in run.server.tally().messages() if n}
+        assert found[opt.DISCOVER, True, Client.X64_PXE] == 20
+        assert run.server.workers[:3] == (2, 2, 0)
 
 
 def test_what_is_seen_of_a_boot_is_told_once_for_each_exchange() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from provisioner.api import Image
 from provisioner.api.errors import NeedsHuman, Retryable
+from provisioner.api.image import Artifact
 from provisioner.api.values import Sha256Digest
 from provisioner.boot.host.image_store import files_of, judge_image
 from provisioner.image.finished.check import check_image
@@ -45,6 +47,45 @@ class Site:
 
     def come(self) -> None:
         self.stored += 1
+
+
+@dataclass
+class FakeMeter:
+    """What it was told, in order."""
+
+    told: list[object] = field(default_factory=list)
+
+    def began(self) -> None:
+        self.told.append("began")
+
+    def ended(self, *, succeeded: bool, fetched_bytes: int, seconds: float) -> None:
+        self.told.append((succeeded, fetched_bytes, seconds))
+
+
+def test_a_pull_is_told_to_who_counts_with_its_bytes_and_its_end(
+    tmp_path: Path, key: SecretKey, built: Path, reach: Reach
+) -> None:
+    meter = FakeMeter()
+    with fake_registry() as registry:
+        with reach(registry.address) as client:
+            push_image(built, client, key.public)
+        site = Site(tmp_path / "store", key, registry.address, meter=meter)
+        image = published(built, key)
+        site.filler.pull(image.name)
+        assert meter.told == [], "there is no such image"
+        site.images.put(image)
+        site.filler.pull(image.name)
+    assert meter.told == ["began", (True, sum(part.size_bytes for part in parts_of(image)), 0.0)]
+    failing = Site(tmp_path / "other", key, meter=(meter := FakeMeter()))
+    failing.images.put(image)
+    failing.filler.pull(image.name)
+    assert meter.told == ["began", (False, 0, 0.0)]
+
+
+def parts_of(image: Image) -> list[Artifact]:
+    """Once each, as they are fetched: all but the manifest, which comes with the artifact."""
+    found = {part.path: part for part in (*image.spec.served, *image.spec.documents) if part != image.spec.manifest}
+    return [*found.values()]
 
 
 def published(folder: Path, key: SecretKey) -> Image:

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from provisioner.boot.dhcp.config import DhcpConfig
 from provisioner.boot.dhcp.inventory import Delta
 from provisioner.boot.dhcp.sighting import Sighting
+from provisioner.boot.dhcp.tally import Tally
 
 
 class Queue(NamedTuple):
@@ -24,6 +25,12 @@ class Addresses(NamedTuple):
     by_interface: dict[str, tuple[bytes, ...]]
 
 
+class Traced(NamedTuple):
+    """The MAC addresses whose packets are handed over, whatever becomes of them."""
+
+    macs: frozenset[bytes] = frozenset()
+
+
 class Setup(NamedTuple):
     """The first message to a worker, once it has sent its first, empty Report."""
 
@@ -35,16 +42,28 @@ class Setup(NamedTuple):
     addresses: Addresses
     known: Delta | None
     """The whole inventory; None while it is not known."""
+    traced: Traced = Traced()
 
 
-ToWorker = Setup | Addresses | Delta
+ToWorker = Setup | Addresses | Delta | Traced
+
+
+class TracedPacket(NamedTuple):
+    """A packet of a traced MAC address, as long as MOST_TRACED_BYTES, what the responder decided, and its answer."""
+
+    data: bytes
+    verdict: str
+    reply: bytes | None
+    left_out: int = 0
+    """How many more of the same MAC address came in the time of its report, and are not in it."""
 
 
 class Report(NamedTuple):
-    """From a worker: what it saw, and by how much each counter rose."""
+    """From a worker: what it saw, and what it counted since its last one."""
 
     sightings: tuple[Sighting, ...]
-    counters: dict[str, int]
+    tally: Tally
+    traced: tuple[TracedPacket, ...] = ()
 
 
 HEARTBEAT_SECONDS: Final = 3.0
@@ -52,3 +71,8 @@ HEARTBEAT_SECONDS: Final = 3.0
 
 MOST_SIGHTINGS: Final = 200
 """In one report: small enough (50 KB) that a socket which reports itself writable takes it without blocking."""
+
+MOST_TRACED: Final = 16
+"""MAC addresses that are traced at a time, and packets of theirs in one report: who floods is not told whole."""
+MOST_TRACED_OF_ONE: Final = 4
+MOST_TRACED_BYTES: Final = 700

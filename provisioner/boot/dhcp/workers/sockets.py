@@ -26,6 +26,7 @@ IP_PKTINFO: Final = 8
 _IP_FREEBIND: Final = 15
 _SO_RCVBUFFORCE: Final = 33
 _SIOCGIFCONF: Final = 0x8912
+_SIOCGSTAMPNS: Final = 0x8907
 _IFREQ_BYTES: Final = 40
 _MOST_ADDRESSES: Final = 256
 
@@ -143,3 +144,20 @@ def interface_addresses(sock: socket.socket) -> dict[str, tuple[bytes, ...]]:
 def pack_pktinfo(interface_index: int, source: str) -> bytes:
     """struct in_pktinfo for a datagram that is to leave by this interface, from this address."""
     return struct.pack("@I4s4s", interface_index, socket.inet_aton(source), bytes(4))
+
+
+_timespec: Final = struct.Struct("@ll")
+_stamp: Final = bytearray(_timespec.size)
+
+
+def received_time(sock: socket.socket) -> float | None:
+    """When the kernel received the datagram that was read last, in seconds since 1970: waiting in the queue counts.
+
+    The first call turns that on: it is None before. Not for several threads.
+    """
+    try:
+        fcntl.ioctl(sock, _SIOCGSTAMPNS, _stamp)
+    except OSError:
+        return None
+    seconds, nanoseconds = _timespec.unpack_from(_stamp)
+    return float(seconds + nanoseconds / 1e9)

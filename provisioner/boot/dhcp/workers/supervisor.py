@@ -14,14 +14,14 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
 from provisioner.boot.dhcp.config import DhcpConfig
 from provisioner.boot.dhcp.inventory import Delta
 from provisioner.boot.dhcp.workers import sockets
-from provisioner.boot.dhcp.workers.protocol import Addresses, Queue, Report, Setup, ToWorker
+from provisioner.boot.dhcp.workers.protocol import Addresses, Queue, Report, Setup, ToWorker, Traced
 
 log = structlog.get_logger()
 
@@ -51,6 +51,19 @@ class _Worker:
     heard: float = 0.0
     start_at: float = 0.0
     pause_seconds: float = 0.0
+    away_since: float = 0.0
+    """Since when it has not been ready, if it is not."""
+    launches: int = 0
+
+
+class WorkerStates(NamedTuple):
+    """How the workers fare. `restarts`: since the start of the service. `away_seconds`: how long the one that has been
+    away longest has been; 0 if all are ready."""
+
+    workers: int
+    ready: int
+    restarts: int
+    away_seconds: float
 
 
 class WorkerSupervisor:
@@ -67,7 +80,8 @@ class WorkerSupervisor:
         self._on_report = on_report
         self._workers = [_Worker(index) for index in range(config.workers)]
         self._listeners: list[list[sockets.Listener]] = []
-        self._to_tell: deque[Delta] = deque()
+        self._to_tell: deque[Delta | Traced] = deque()
+        self._traced = Traced()
         self._addresses: dict[str, tuple[bytes, ...]] = {}
         self._stopping = threading.Event()
         self._next_check = 0.0
@@ -86,6 +100,7 @@ class WorkerSupervisor:
         self._selector.register(self._wake_receiver, selectors.EVENT_READ, None)
         self._addresses = sockets.interface_addresses(self._listeners[0][-1].sock)
         for worker in self._workers:
+            worker.away_since = time.monotonic()
             self._launch(worker)
         self._thread = threading.Thread(target=self._run, name="dhcp-supervisor", daemon=True)
         self._thread.start()
@@ -98,14 +113,23 @@ class WorkerSupervisor:
         self._thread.join()
         self._thread = None
 
-    def tell(self, delta: Delta) -> None:
+    def tell(self, change: Delta | Traced) -> None:
         """Pass a change on to every worker, in order."""
-        self._to_tell.append(delta)
+        if isinstance(change, Traced):
+            self._traced = change
+        self._to_tell.append(change)
         if self._thread is not None:
             self._wake()
 
     def pids(self) -> list[int]:
         return [process.pid for worker in self._workers if (process := worker.process) is not None]
+
+    def states(self) -> WorkerStates:
+        """May be called from any thread."""
+        now = time.monotonic()
+        away = [now - worker.away_since for worker in self._workers if not worker.ready]
+        restarts = sum(max(0, worker.launches - 1) for worker in self._workers)
+        return WorkerStates(len(self._workers), len(self._workers) - len(away), restarts, max(away, default=0.0))
 
     def _wake(self) -> None:
         with contextlib.suppress(BlockingIOError):  # it has been woken often enough
@@ -154,6 +178,7 @@ class WorkerSupervisor:
     def _launch(self, worker: _Worker) -> None:
         """Start the worker's process; if the system has no room for one now, plan to try again."""
         worker.started = worker.heard = time.monotonic()
+        worker.launches += 1
         try:
             self._start_process(worker)
         except (OSError, subprocess.SubprocessError) as error:
@@ -191,7 +216,8 @@ class WorkerSupervisor:
         keeps = index == 0
         forward_fd = (self._supervisor_end if keeps else self._others_end).fileno()
         # The inventory goes with it: a successor must not take the packets that wait for those of strangers.
-        return Setup(self._config, queues, forward_fd, keeps, Addresses(self._addresses), self._snapshot())
+        addresses, known = Addresses(self._addresses), self._snapshot()
+        return Setup(self._config, queues, forward_fd, keeps, addresses, known, self._traced)
 
     def _tell_all(self, message: ToWorker) -> None:
         for worker in self._workers:
@@ -234,7 +260,8 @@ class WorkerSupervisor:
         process.kill()
         status = process.wait()
         worker.process = worker.control = None
-        worker.ready = False
+        if worker.ready:
+            worker.ready, worker.away_since = False, time.monotonic()
         self._plan_start(worker)
         log.warning(
             "DHCP worker was lost",

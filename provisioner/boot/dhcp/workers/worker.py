@@ -11,7 +11,6 @@ import signal
 import socket
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from multiprocessing.connection import Connection
@@ -19,13 +18,25 @@ from typing import Final
 
 from provisioner.boot.dhcp.discovery import Discovery
 from provisioner.boot.dhcp.inventory import Delta
-from provisioner.boot.dhcp.respond import FORWARDED, respond
+from provisioner.boot.dhcp.respond import FORWARDED, Outcome, respond
 from provisioner.boot.dhcp.sighting import Sighting
 from provisioner.boot.dhcp.table import Table
+from provisioner.boot.dhcp.tally import Received, Tally
 from provisioner.boot.dhcp.wire.options import LONGEST_MESSAGE
 from provisioner.boot.dhcp.wire.reply import Arrival, Destination
-from provisioner.boot.dhcp.workers.protocol import HEARTBEAT_SECONDS, MOST_SIGHTINGS, Addresses, Report, Setup
-from provisioner.boot.dhcp.workers.sockets import IP_PKTINFO, pack_pktinfo
+from provisioner.boot.dhcp.workers.protocol import (
+    HEARTBEAT_SECONDS,
+    MOST_SIGHTINGS,
+    MOST_TRACED,
+    MOST_TRACED_BYTES,
+    MOST_TRACED_OF_ONE,
+    Addresses,
+    Report,
+    Setup,
+    Traced,
+    TracedPacket,
+)
+from provisioner.boot.dhcp.workers.sockets import IP_PKTINFO, pack_pktinfo, received_time
 
 _DATAGRAM_BYTES: Final = LONGEST_MESSAGE + 1
 """One more than is answered, so that a longer message is known for one. What is not filled is not kept."""
@@ -35,6 +46,8 @@ _MOST_REMEMBERED: Final = 8192
 _BATCH_BEGUN: Final = 64
 _BATCH_DISCOVERS: Final = 32
 """DISCOVERs taken before the queue of exchanges that have begun is looked at again."""
+_BATCHES_TO_A_CLOCK: Final = 16
+"""Of so many batches that are read the waits of one are noted: to ask the kernel costs a tenth of an answer."""
 _BUSY_SECONDS: Final = 0.005
 _PAUSE_SECONDS: Final = 0.01
 """Under load packets are let gather for a moment, as network cards do it with interrupts: to wake for each single one
@@ -52,8 +65,19 @@ class Reporter:
         self._writable.register(control.fileno(), select.POLLOUT)
         self._sightings: dict[tuple[bytes, str], Sighting] = {}
         self._last_exchange: dict[tuple[bytes, str], bytes] = {}
-        self.counters: Counter[str] = Counter()
+        self._count_anew()
+        self._traced: list[TracedPacket] = []
         self._due = 0.0
+
+    def trace(self, packet: TracedPacket) -> None:
+        """Hand a packet over with the next report, if there is room for one more of its MAC address."""
+        mac = packet.data[28:34]
+        of_one = [at for at, each in enumerate(self._traced) if each.data[28:34] == mac]
+        if len(of_one) < MOST_TRACED_OF_ONE and len(self._traced) < MOST_TRACED:
+            self._traced.append(packet)
+        elif of_one:
+            last = self._traced[of_one[-1]]
+            self._traced[of_one[-1]] = last._replace(left_out=last.left_out + 1)
 
     def see(self, sighting: Sighting) -> None:
         """Note a sighting: one for each machine, kind and exchange; an OFFER and its ACK are one exchange."""
@@ -61,12 +85,16 @@ class Reporter:
         if self._last_exchange.get(key) == sighting.xid:
             return
         if len(self._sightings) >= _MOST_PENDING:
-            self.counters["sightings-dropped"] += 1
+            self.tally.counters["sightings-dropped"] += 1
             return
         if len(self._last_exchange) >= _MOST_REMEMBERED:
             self._last_exchange.clear()
         self._last_exchange[key] = sighting.xid
         self._sightings.setdefault(key, sighting)
+
+    def _count_anew(self) -> None:
+        self.tally = Tally()
+        self.received = self.tally.received()
 
     def flush(self, now: float) -> float:
         """Report if it is time to and the parent listens. Returns: seconds after which it should be called again.
@@ -75,12 +103,13 @@ class Reporter:
         """
         if now < self._due and len(self._sightings) < MOST_SIGHTINGS:
             return self._due - now
-        if not self._sightings and not self.counters and now < self._due + HEARTBEAT_SECONDS:
+        if not self._sightings and not self.tally.counters and now < self._due + HEARTBEAT_SECONDS:
             return self._due + HEARTBEAT_SECONDS - now
         if self._writable.poll(0):
             taken = [self._sightings.pop(key) for key in list(self._sightings)[:MOST_SIGHTINGS]]
-            self._control.send(Report(tuple(taken), dict(self.counters)))
-            self.counters.clear()
+            self._control.send(Report(tuple(taken), self.tally, tuple(self._traced)))
+            self._count_anew()
+            self._traced = []
         self._due = now + _REPORT_SECONDS
         return _REPORT_SECONDS
 
@@ -97,8 +126,12 @@ class Worker:
         self._forward = socket.socket(fileno=setup.forward_fd)
         self._reporter = Reporter(control)
         self._parent_lives = True
+        self._batches = -1  # so that the first one is looked at
+        self._traced = setup.traced.macs
         self._queues = [(socket.socket(fileno=queue.fd), queue) for queue in setup.queues]
         self._sender = self._queues[-1][0]
+        for sock, _ in self._queues:
+            received_time(sock)  # turns it on
         self._arrivals = {queue.interface_index: Arrival(queue.interface_index) for queue in setup.queues}
         self._interfaces = {queue.interface: queue.interface_index for queue in setup.queues if queue.interface}
         self._ancillary = {
@@ -156,8 +189,10 @@ class Worker:
             self._parent_lives = False
         return 0
 
-    def _take(self, message: Addresses | Delta) -> None:
-        if isinstance(message, Addresses):
+    def _take(self, message: Addresses | Delta | Traced) -> None:
+        if isinstance(message, Traced):
+            self._traced = message.macs
+        elif isinstance(message, Addresses):
             for name, index in self._interfaces.items():
                 self._arrivals[index] = Arrival(index, message.by_interface.get(name, ()))
         else:
@@ -167,15 +202,22 @@ class Worker:
         """Handle up to `most` packets of a queue. Returns: how many there were."""
         arrival, receive = self._arrivals[interface_index], sock.recv
         packets: list[bytes] = []
+        self._batches += 1
+        came: float | None = None
         try:
+            packets.append(receive(_DATAGRAM_BYTES))
+            if not self._batches % _BATCHES_TO_A_CLOCK:
+                came = received_time(sock)  # of the one that has waited longest
             while len(packets) < most:
                 packets.append(receive(_DATAGRAM_BYTES))
         except BlockingIOError:
             pass
         except OSError:
             # Such as ENETDOWN while an interface goes; the next read tells again if it lasts.
-            self._reporter.counters["receive-failed"] += 1
-        self._handle(packets, arrival)
+            self._reporter.tally.counters["receive-failed"] += 1
+        answered = self._handle(packets, arrival, self._reporter.received)
+        if answered and came is not None:
+            self._reporter.tally.note_wait(time.time() - came, answered)
         return len(packets)
 
     def _drain_forwarded(self) -> int:
@@ -186,20 +228,24 @@ class Worker:
                 return handled
             arrival = self._arrivals.get(int.from_bytes(frame[:4], "big"))
             if arrival is not None:
-                self._handle([frame[4:]], arrival)
+                self._handle([frame[4:]], arrival, None)
         return _BATCH_DISCOVERS
 
-    def _handle(self, packets: list[bytes], arrival: Arrival) -> None:
-        """Decide on all of a batch, then send: either is quicker while its code stays in the processor's caches."""
+    def _handle(self, packets: list[bytes], arrival: Arrival, received: Received | None) -> int:
+        """Decide on all of a batch, then send: either is quicker while its code stays in the processor's caches.
+
+        Returns: how many were answered. `received`: where they are counted, if they were not before.
+        """
         table, discovery, now = self._table, self._discovery, time.monotonic()
-        outcomes = [respond(data, arrival, table, discovery, now) for data in packets]
-        counters = self._reporter.counters
+        outcomes = [respond(data, arrival, table, discovery, now, received) for data in packets]
+        counters, answered = self._reporter.tally.counters, 0
         for data, outcome in zip(packets, outcomes, strict=True):
             verdict, reply, destination, sighting = outcome
             counters[verdict] += 1
             if reply is not None and destination is not None:
                 try:
                     self._send(reply, destination)
+                    answered += 1
                 except OSError:
                     counters["send-failed"] += 1
             elif outcome is FORWARDED:
@@ -209,6 +255,14 @@ class Worker:
                     counters["forward-failed"] += 1
             if sighting is not None:
                 self._reporter.see(sighting)
+        if self._traced:
+            self._trace(packets, outcomes)
+        return answered
+
+    def _trace(self, packets: list[bytes], outcomes: list[Outcome]) -> None:
+        for data, outcome in zip(packets, outcomes, strict=True):
+            if data[28:34] in self._traced:
+                self._reporter.trace(TracedPacket(data[:MOST_TRACED_BYTES], str(outcome.verdict), outcome.reply))
 
     def _send(self, reply: bytes, destination: Destination) -> None:
         host, port, interface_index = destination
@@ -223,7 +277,7 @@ def main(control_fd: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     control = Connection(control_fd)
     try:
-        control.send(Report((), {}))
+        control.send(Report((), Tally()))
         setup = control.recv()
     except (EOFError, ConnectionError):
         return

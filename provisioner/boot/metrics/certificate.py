@@ -1,0 +1,38 @@
+"""When a certificate ends, read from its file."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+
+from cryptography import x509
+from prometheus_client.core import Metric
+
+from provisioner.boot.host.nginx_upkeep import stamp_of
+from provisioner.cluster.series import gauge
+
+
+class CertificateEnd:
+    """`file`: PEM, the certificate itself first. It is read again once it has changed."""
+
+    def __init__(self, purpose: str, file: Path) -> None:
+        self._purpose, self._file = purpose, file
+        self._lock = threading.Lock()
+        self._stamp: object = None
+        self._ends = 0.0
+
+    def families(self) -> Iterable[Metric]:
+        """0, long ago, for a file that is no certificate."""
+        with self._lock:
+            if (stamp := stamp_of([self._file])) != self._stamp:
+                self._stamp, self._ends = stamp, self._read()
+            ends = self._ends
+        words = "When the certificate that is served for this purpose ends."
+        yield gauge("certificate_expiry_timestamp_seconds", words, ("purpose",), {(self._purpose,): ends})
+
+    def _read(self) -> float:
+        try:
+            return x509.load_pem_x509_certificate(self._file.read_bytes()).not_valid_after_utc.timestamp()
+        except (OSError, ValueError):
+            return 0.0

@@ -1,0 +1,1 @@
+"""`provisioner boot explain`, `trace` and `replay`: one machine's boot, looked at from outside."""

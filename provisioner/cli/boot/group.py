@@ -1,0 +1,65 @@
+"""`provisioner boot`: the service itself, and beside it the commands that look at one machine's boot.
+
+With options alone, or the environment of its unit, it serves, as it always did. A command is told by the first word: it
+has its own options, and none of the service's is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+import click
+
+from provisioner.cli.service.boot import boot as serve
+
+BOOT_COMMANDS: Final[Mapping[str, str]] = {
+    "explain": "provisioner.cli.boot.explain_command:explain",
+    "replay": "provisioner.cli.boot.replay_command:replay_",
+    "trace": "provisioner.cli.boot.trace_command:trace",
+}
+_IS_COMMAND: Final = "provisioner.boot.is_command"
+
+
+class BootGroup(click.Group):
+    """The service's command, with its options, and commands."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(BOOT_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in BOOT_COMMANDS:
+            return None
+        module, attribute = BOOT_COMMANDS[cmd_name].split(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)  # noqa: S101 - a wrong table entry is a programming error
+        return command
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        if not ctx.meta.get(_IS_COMMAND):
+            return super().get_params(ctx)
+        own = self.get_help_option(ctx)
+        return [own] if own is not None else []
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] in BOOT_COMMANDS:
+            ctx.meta[_IS_COMMAND] = True
+        return super().parse_args(ctx, args)
+
+
+def _serve(**options: Any) -> None:
+    """Nothing where a command was called instead."""
+    if click.get_current_context().invoked_subcommand is None and serve.callback is not None:
+        serve.callback(**options)
+
+
+boot: Final = BootGroup(
+    serve.name,
+    callback=_serve,
+    params=serve.params,
+    help=serve.help,
+    short_help=serve.short_help,
+    invoke_without_command=True,
+    subcommand_metavar="[COMMAND [ARGS]...]",
+)

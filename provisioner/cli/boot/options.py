@@ -1,0 +1,51 @@
+"""Options that the commands beside the boot service share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import click
+
+from provisioner.boot.explain.facts import BootHost
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+SOME_ADDRESS: Final = "192.0.2.1"
+"""Stands for a boot host's where nobody said one: of a network that is for examples (RFC 5737)."""
+
+
+def boot_host_options(function: F) -> F:
+    """How the boot host is configured; from the environment of its unit, if that is there."""
+    options: tuple[Callable[[Any], Any], ...] = (
+        click.option(
+            "--join-port",
+            default=8443,
+            show_default=True,
+            envvar="PROVISIONER_BOOT_JOIN_PORT",
+            help="Its port of the join service.",
+        ),
+        click.option(
+            "--http-port",
+            default=80,
+            show_default=True,
+            envvar="PROVISIONER_BOOT_HTTP_PORT",
+            help="Its port of scripts and images.",
+        ),
+        click.option(
+            "--address",
+            envvar="PROVISIONER_BOOT_ADDRESS",
+            metavar="ADDRESS",
+            help=f"--address of the boot service, or its PROVISIONER_BOOT_ADDRESS [{SOME_ADDRESS} stands for it].",
+        ),
+    )
+    for option in options:
+        function = option(function)
+    return function
+
+
+def boot_host_of(options: dict[str, Any]) -> tuple[BootHost, bool]:
+    """The boot host that the options describe, and whether its address was said. Raises: Refused."""
+    address = options.pop("address")
+    host = BootHost.at(address or SOME_ADDRESS, options.pop("http_port"), options.pop("join_port"))
+    return host, address is not None

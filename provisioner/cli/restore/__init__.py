@@ -1,0 +1,1 @@
+"""After etcd was put back to a snapshot: what the past that came back with it would do."""

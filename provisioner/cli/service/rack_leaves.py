@@ -1,0 +1,141 @@
+"""`provisioner rack export` and `provisioner rack retire`: a rack leaves this cluster. See docs/retire-and-move.md."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Final
+
+import click
+import yaml
+
+from provisioner.api import AddressBlock, Maintenance, Rack, Server, VPCAttachment
+from provisioner.api.codec import decode
+from provisioner.api.errors import Refused
+from provisioner.cli.options import kubeconfig_option
+from provisioner.cluster.client import BUSY_SECONDS, Cluster, Object
+from provisioner.cluster.resources import BMC_SECRETS, NODES, SECRETS, ResourceType, of
+from provisioner.inventory.retire import Contents, Deletion, claims_of, deletions, obstacles, portable
+
+_TYPES: Final[dict[str, ResourceType]] = {
+    "Maintenance": of(Maintenance),
+    "Node": NODES,
+    "Secret": SECRETS,
+    "Server": of(Server),
+    "Rack": of(Rack),
+}
+MOST_LINES: Final = 20
+
+
+@click.command("export")
+@click.argument("name", metavar="RACK")
+@kubeconfig_option
+def export(name: str, kubeconfig: Path | None) -> None:
+    """Print RACK and its servers as another cluster takes them, for kubectl apply --server-side -f - there.
+
+    What is wanted of them, without what was observed. Each server's address is pinned, and all are Pending: they boot
+    there once they are accepted. NodePools, Images and Secrets are not printed: the last lines name what it needs.
+    """
+    found = _read(_connect(kubeconfig), name)
+    click.echo(yaml.safe_dump_all(portable(found), sort_keys=False, width=120, explicit_start=True), nl=False)
+    bmcs = [server.spec.bmc.credentials_name for server in found.servers if server.spec.bmc is not None]
+    pools = [server.spec.node_pool_ref for server in found.servers]
+    for what, names in (("NodePools", pools), (f"Secrets of {BMC_SECRETS}", bmcs)):
+        click.echo(f"# {what} that it names: {', '.join(sorted({each for each in names if each})) or 'none'}")
+
+
+@click.command("retire")
+@click.argument("name", metavar="RACK")
+@click.option("--dry-run", is_flag=True, help="Say what keeps the rack, or what would be deleted, and delete nothing.")
+@click.option(
+    "--wait", "wait_seconds", default=120.0, show_default=True, help="Seconds for what controllers have to let go of."
+)
+@kubeconfig_option
+def retire(name: str, dry_run: bool, wait_seconds: float, kubeconfig: Path | None) -> None:
+    """Delete RACK with its Servers, their Nodes, Maintenances, addresses, and the Secrets of their BMCs.
+
+    Only once every server is off, has nothing under way and no tenant: what keeps the rack is listed. Run again, it
+    goes on where it was interrupted. Exits with 1 if something is left after --wait.
+    """
+    cluster = _connect(kubeconfig)
+    found = _read(cluster, name)
+    if kept := obstacles(found):
+        shown = "\n  ".join([*kept[:MOST_LINES], *([f"… {len(kept) - MOST_LINES} more"] * (len(kept) > MOST_LINES))])
+        raise Refused(f"rack {name} is in use:\n  {shown}\n", hint="see to these first, then run it again")
+    steps = deletions(found)
+    if dry_run:
+        for step in steps:
+            click.echo(f"- {step.kind} {step.name}")
+        click.echo(f"dry run: {len(steps)} objects would be deleted; nothing was")
+        return
+    for step in steps:
+        _delete(cluster, step)
+        click.echo(f"- {step.kind} {step.name}")
+    left = _left(cluster, steps)
+    until = time.monotonic() + wait_seconds
+    while left and time.monotonic() < until:
+        time.sleep(min(1.0, wait_seconds / 10))
+        left = _left(cluster, steps)
+    if left:
+        for each in left[:MOST_LINES]:
+            click.echo(f"left: {each}", err=True)
+        raise Refused(
+            f"{len(left)} things of rack {name} are left", hint="see whether the controllers run, and run it again"
+        )
+    click.echo(f"rack {name} is gone: {len(steps)} objects deleted, nothing left")
+
+
+def _connect(kubeconfig: Path | None) -> Cluster:
+    return Cluster.connect(kubeconfig, user_agent="provisioner-rack", busy_seconds=BUSY_SECONDS)
+
+
+def _read(cluster: Cluster, name: str) -> Contents:
+    """Raises: NotFound without the rack."""
+    rack = cluster.read(Rack, name)
+    servers = cluster.read_all(Server)
+    attached = {}
+    for item in cluster.list(of(VPCAttachment)).items:
+        metadata = item["metadata"]
+        attached[str(item["spec"]["serverRef"])] = f"-n {metadata['namespace']} {metadata['name']}"
+    nodes = cluster.list(NODES).items
+    # A DPU goes before the server that it sits in, as names of Servers: r01-u01-dpu names r01-u01.
+    own = sorted((s for s in servers if s.spec.rack_ref == name), key=lambda s: (s.spec.dpu is None, s.name))
+    return Contents(
+        rack=rack,
+        servers=tuple(own),
+        others=tuple(server for server in servers if server.spec.rack_ref != name),
+        maintenances=tuple(cluster.read_all(Maintenance)),
+        nodes=frozenset(node["metadata"]["name"] for node in nodes),
+        attached=attached,
+        ready=frozenset(node["metadata"]["name"] for node in nodes if _is_ready(node)),
+    )
+
+
+def _is_ready(node: Object) -> bool:
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+
+
+def _delete(cluster: Cluster, step: Deletion) -> None:
+    namespace = BMC_SECRETS if step.kind == "Secret" else None
+    cluster.delete(_TYPES[step.kind], step.name, namespace=namespace)
+
+
+def _left(cluster: Cluster, steps: list[Deletion]) -> list[str]:
+    """What is there yet of what was deleted, and what was claimed for it."""
+    left = []
+    for kind, type_ in _TYPES.items():
+        names = {step.name for step in steps if step.kind == kind}
+        namespace = BMC_SECRETS if kind == "Secret" else None
+        if kind == "Secret":
+            left += [f"Secret {each}" for each in names if cluster.find(type_, each, namespace=namespace) is not None]
+        elif names:
+            there = {item["metadata"]["name"] for item in cluster.list(type_, trim=_name).items}
+            left += [f"{kind} {each}" for each in sorted(names & there)]
+    servers = {step.name for step in steps if step.kind == "Server"}
+    blocks = [decode(AddressBlock, item) for item in cluster.list(of(AddressBlock)).items]
+    return left + [f"claim of {each}" for each in claims_of(servers, blocks)]
+
+
+def _name(item: dict[str, object]) -> dict[str, object]:
+    return {"metadata": item["metadata"]}

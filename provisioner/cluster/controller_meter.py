@@ -1,0 +1,169 @@
+"""What is measured of the parts of a process of controllers: queues, reconciles, watches, Leases, its own checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from provisioner.cluster.health.checks import Check
+from provisioner.cluster.health.process import Cache, Process, Worker
+from provisioner.cluster.series import PREFIX, born, gauge
+
+SECONDS: Final = (0.005, 0.02, 0.1, 0.5, 1, 5, 15, 60, 300)
+ERRORS: Final = ("Conflict", "Retryable", "NeedsHuman", "Failed")
+"""Another writer was faster; it is tried again; a person has to act; a fault of ours."""
+
+Values = dict[tuple[str, ...], float]
+
+
+class ControllerMeter:
+    """Of controllers, by their name: each leadership has new ones, and the series go on."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.waits = Histogram(
+            f"{PREFIX}_queue_wait_seconds",
+            "How long keys waited for a worker that could have been worked on.",
+            ("controller",),
+            buckets=SECONDS,
+            registry=registry,
+        )
+        self.retries = Counter(
+            f"{PREFIX}_queue_retries",
+            "Keys that were put back, to be tried again after a pause.",
+            ("controller",),
+            registry=registry,
+        )
+        self.reconciles = Histogram(
+            f"{PREFIX}_reconcile_seconds",
+            "How long reconciles took, with or without success.",
+            ("controller",),
+            buckets=SECONDS,
+            registry=registry,
+        )
+        self.errors = Counter(
+            f"{PREFIX}_reconcile_errors",
+            "Reconciles that did not succeed, by what came of it.",
+            ("controller", "error"),
+            registry=registry,
+        )
+
+    def observe(self, controllers: Iterable[Worker]) -> None:
+        """Measure these, from now on."""
+        for controller in controllers:
+            controller.observe(_OfController(self, controller.name))
+
+
+class _OfController:
+    """Is a ReconcileObserver. Its metrics are looked up once: it is told several times for each key."""
+
+    def __init__(self, meter: ControllerMeter, name: str) -> None:
+        born(meter.errors, (name,), ERRORS)
+        self._wait = meter.waits.labels(name)
+        self._retry = meter.retries.labels(name)
+        self._reconcile = meter.reconciles.labels(name)
+        self._errors = {error: meter.errors.labels(name, error) for error in ERRORS}
+
+    def taken(self, waited_seconds: float) -> None:
+        self._wait.observe(waited_seconds)
+
+    def retried(self) -> None:
+        self._retry.inc()
+
+    def reconciled(self, seconds: float, error: str | None) -> None:
+        self._reconcile.observe(seconds)
+        if error is not None:
+            self._errors[error].inc()
+
+
+class LeaseMeter:
+    """Is a LeaseObserver."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._changes = Counter(
+            f"{PREFIX}_lease_transitions",
+            "How often this replica began and ceased to lead; Lost: without having handed the Lease back.",
+            ("lease", "change"),
+            registry=registry,
+        )
+
+    def stand(self, lease: str) -> None:
+        """It stands for election there."""
+        born(self._changes, (lease,), ("Acquired", "Released", "Lost"))
+
+    def lease_acquired(self, lease: str) -> None:
+        self._changes.labels(lease, "Acquired").inc()
+
+    def lease_ended(self, lease: str, *, lost: bool) -> None:
+        self._changes.labels(lease, "Lost" if lost else "Released").inc()
+
+
+class ProcessCollector(Collector):
+    """How the parts of the process stand, told when Prometheus asks. Cheap: nothing in it grows with the fleet."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    def describe(self) -> Iterable[Metric]:
+        return []
+
+    def collect(self) -> Iterable[Metric]:
+        yield from _queues(self._process.controllers)
+        yield from watches(self._process.caches)
+        words = "1 if the check of /readyz passes, else 0."
+        yield gauge("readiness_check", words, ("check",), _passed(self._process.readiness()))
+        words = "1 if the check of /healthz passes, else 0."
+        yield gauge("liveness_check", words, ("check",), _passed(self._process.liveness()))
+
+
+def _passed(checks: Sequence[Check]) -> Values:
+    return {(check.name,): float(check.look().is_well) for check in checks}
+
+
+def _queues(controllers: Sequence[Worker]) -> Iterable[Metric]:
+    def of_each(value: Callable[[Worker], float]) -> Values:
+        """Of several of one name the largest: the BMC queues are such."""
+        values: Values = {}
+        for each in controllers:
+            values[(each.name,)] = max(values.get((each.name,), 0.0), value(each))
+        return values
+
+    words = "Keys that wait for a worker."
+    yield gauge("queue_depth", words, ("controller",), of_each(lambda each: len(each.queue)))
+    words = "How long the key has waited for a worker that has waited longest."
+    yield gauge("queue_oldest_seconds", words, ("controller",), of_each(lambda each: each.queue.oldest_seconds()))
+    words = "How long the reconcile has lasted that is under way longest."
+    yield gauge("reconcile_longest_seconds", words, ("controller",), of_each(lambda each: each.longest_seconds()))
+
+
+def watches(caches: Sequence[Cache]) -> Iterable[Metric]:
+    """Of copies of collections, by kind; of several of one kind the worst, and their sum."""
+    synced: Values = {}
+    heard: Values = {}
+    objects: Values = {}
+    lists: Values = {}
+    failures: Values = {}
+    for cache in caches:
+        kind = (cache.kind,)
+        synced[kind] = min(synced.get(kind, 1.0), float(cache.has_synced))
+        heard[kind] = max(heard.get(kind, 0.0), cache.heard_seconds())
+        objects[kind] = objects.get(kind, 0.0) + len(cache)
+        lists[kind] = lists.get(kind, 0.0) + cache.lists
+        failures[kind] = failures.get(kind, 0.0) + cache.failures
+    yield gauge("watch_synced", "1 once the copy of that kind has been complete.", ("kind",), synced)
+    words = "How long ago the API server was last heard of that kind: how old the copy may be. Up to 60 s is usual."
+    yield gauge("watch_age_seconds", words, ("kind",), heard)
+    yield gauge("watch_objects", "Objects in the copy.", ("kind",), objects)
+    words = "How often the kind was listed whole: once, and again after what a watch could not go on from."
+    yield _counter("watch_lists", words, lists)
+    yield _counter("watch_failures", "Lists and watches that failed; they are tried again.", failures)
+
+
+def _counter(name: str, words: str, values: Values) -> CounterMetricFamily:
+    family = CounterMetricFamily(f"{PREFIX}_{name}", words, labels=("kind",))
+    for key in sorted(values):
+        family.add_metric(key, values[key])
+    return family

@@ -1,0 +1,78 @@
+"""The HTTP server of metrics: a thread for each request, and few of them.
+
+Whoever reaches the port may connect and say nothing. Of one address there are few connections at a time, and of all
+together so many that neither threads nor descriptors run out: one more is closed, and so is the one that has been there
+longest, of the address that has most. Who asks from elsewhere is answered meanwhile.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections import Counter
+from contextlib import suppress
+from socketserver import ThreadingMixIn
+from typing import Any, Final
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+from wsgiref.types import WSGIApplication
+
+MOST_CONNECTIONS: Final = 64
+MOST_OF_ONE: Final = 8
+REQUEST_SECONDS: Final = 15.0
+"""For which a client may be silent."""
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        self._lock = threading.Lock()
+        self._open: dict[socket.socket, str] = {}
+        super().__init__(*args, **more)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._admits(request, str(client_address[0])):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def _admits(self, request: socket.socket, source: str) -> bool:
+        with self._lock:
+            counts = Counter(self._open.values())
+            if counts[source] < MOST_OF_ONE and len(self._open) < MOST_CONNECTIONS:
+                self._open[request] = source
+                return True
+            busiest = source if counts[source] >= MOST_OF_ONE else counts.most_common(1)[0][0]
+            with suppress(OSError):  # it may be gone already
+                next(each for each, who in self._open.items() if who == busiest).shutdown(socket.SHUT_RDWR)
+            return False
+
+
+class _Server6(_Server):
+    address_family = socket.AF_INET6
+
+
+class _Quiet(WSGIRequestHandler):
+    timeout = int(REQUEST_SECONDS)
+
+    def log_message(self, *_: Any) -> None:
+        """Prometheus asks every few seconds."""
+
+
+def bounded_server(application: WSGIApplication, address: str, port: int) -> WSGIServer:
+    """Answers by `application` once it is made to. Raises: OSError if the address is taken."""
+    server = _Server6 if ":" in address else _Server
+    return make_server(address, port, application, server_class=server, handler_class=_Quiet)
+
+
+def serve_in_background(application: WSGIApplication, address: str, port: int) -> WSGIServer:
+    """The same, and answers from now on. Raises: OSError."""
+    server = bounded_server(application, address, port)
+    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
+    return server

@@ -1,0 +1,138 @@
+"""What came of boots, certificates and BMCs, counted from what is written into objects, and as it happens.
+
+Reasons come from objects, which others write: whatever is none of those known here is counted as `Other`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry, Counter
+
+from provisioner.api.boot_stage import BOOT_STAGES
+from provisioner.cluster.series import PREFIX, born
+from provisioner.cluster.source import Source
+
+OTHER: Final = "Other"
+STAGES: Final = tuple(stage for stage in BOOT_STAGES if stage != "Ready")
+SIGNERS: Final[Mapping[str, str]] = {
+    "kubernetes.io/kube-apiserver-client-kubelet": "client",
+    "kubernetes.io/kubelet-serving": "serving",
+}
+CERTIFICATE_OUTCOMES: Final = (
+    "Approved",
+    "NameTaken",
+    "ServerDeleted",
+    "Malformed",
+    "WrongSubject",
+    "WeakKey",
+    "WrongUsages",
+    "WrongExpiration",
+    "UnknownServer",
+    "NotAccepted",
+    "UnknownRequester",
+    "WrongSigner",
+    "WrongToken",
+    "TokenSpent",
+    "NotItsOwnName",
+    "UnknownCertificate",
+    "OldCertificate",
+    "BootEnds",
+    "WrongNames",
+    OTHER,
+)
+"""Approved, and why one was denied, as `join.certificates.approve` words it."""
+BMC_ERRORS: Final = (
+    "BMCUnreachable",
+    "BMCCutOff",
+    "ForeignLink",
+    "CredentialsMissing",
+    "CredentialsRefused",
+    "CredentialsUnusable",
+    "PlainHTTP",
+    "CertificateRefused",
+    "CertificateInvalid",
+    "SystemNotFound",
+    "PrivilegeRefused",
+    "NotSupported",
+    "ResetNotSupported",
+    "RequestRefused",
+    OTHER,
+)
+"""Reasons of condition PoweredOn for which a BMC could not be made use of (docs/runbook.md, BMCs)."""
+
+Json = Mapping[str, Any]
+
+
+class OutcomeMeter:
+    """`follow` the caches anew for each leadership; what is there already was counted by who led before."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._late = Counter(
+            f"{PREFIX}_boot_stage_timeouts",
+            "Boots that were found to be in a stage for longer than it may take.",
+            ("stage",),
+            registry=registry,
+        )
+        self._certificates = Counter(
+            f"{PREFIX}_certificates",
+            "Certificate requests of kubelets that were decided, by signer and outcome.",
+            ("signer", "outcome"),
+            registry=registry,
+        )
+        self._bmcs = Counter(
+            f"{PREFIX}_bmc_errors", "Looks at BMCs that failed, by how.", ("error",), registry=registry
+        )
+        born(self._late, STAGES)
+        born(self._certificates, SIGNERS.values(), CERTIFICATE_OUTCOMES)
+        born(self._bmcs, BMC_ERRORS)
+
+    def follow_servers(self, servers: Source) -> None:
+        servers.subscribe(self._server_changed)
+
+    def follow_certificates(self, requests: Source) -> None:
+        requests.subscribe(self._request_changed)
+
+    def bmc_failed(self, reason: str) -> None:
+        """A look at a BMC failed for a reason of condition PoweredOn."""
+        self._bmcs.labels(_known(reason, BMC_ERRORS)).inc()
+
+    def _server_changed(self, _key: str, old: Json | None, new: Json | None) -> None:
+        if old is None or new is None:
+            return
+        stage = late_stage(new)
+        if stage is not None and stage != late_stage(old):
+            self._late.labels(stage).inc()
+
+    def _request_changed(self, _key: str, old: Json | None, new: Json | None) -> None:
+        signer = SIGNERS.get(str(((new or {}).get("spec") or {}).get("signerName")))
+        if old is None or new is None or signer is None:
+            return
+        before, after = _decision(old), _decision(new)
+        if before is None and after is not None:
+            self._certificates.labels(signer, after).inc()
+
+
+def late_stage(server: Json) -> str | None:
+    """The stage in which its boot is late, or in which it was given up until it is booted again; None if neither."""
+    status = server.get("status") or {}
+    conditions = status.get("conditions") or ()
+    ready: Json = next((each for each in conditions if each.get("type") == "Ready"), {})
+    if ready.get("status") != "False" or ready.get("reason") != "StageTimedOut":
+        return None
+    return _known(str(status.get("bootStage") or "Ordered"), STAGES, "Ordered")
+
+
+def _decision(request: Json) -> str | None:
+    """One of CERTIFICATE_OUTCOMES; None while it is not decided."""
+    for condition in (request.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == "Approved":
+            return "Approved"
+        if condition.get("type") == "Denied":
+            return _known(str(condition.get("reason")), CERTIFICATE_OUTCOMES)
+    return None
+
+
+def _known(word: str, words: Iterable[str], otherwise: str = OTHER) -> str:
+    return word if word in words else otherwise

@@ -1,0 +1,118 @@
+"""What the pages read: copies that follow the API server, and Events, which are asked for when somebody looks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import structlog
+
+from provisioner.api import Image, Maintenance, NodePool, Rack, Server
+from provisioner.api.codec import decode_shared
+from provisioner.api.errors import ProvisionerError
+from provisioner.api.maintenance import FINAL_PHASES, holding_maintenance
+from provisioner.api.meta import Resource
+from provisioner.api.node_contract import BOOT_REPORT_ANNOTATION, NODE_FACTS_ANNOTATION
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.informer import Informer, without_managed_fields
+from provisioner.cluster.resources import NODES, of
+from provisioner.cluster.source import Lookup, Source, phase_of, spec_of
+
+log = structlog.get_logger()
+
+R = TypeVar("R", bound=Resource)
+Object = dict[str, Any]
+_KEPT_ANNOTATIONS: Final = (BOOT_REPORT_ANNOTATION, NODE_FACTS_ANNOTATION)
+
+
+def trim_node(node: Object) -> Object:
+    """What is shown of a Node, without what its kubelet writes every few minutes though nothing has changed."""
+    metadata, status = node["metadata"], node.get("status") or {}
+    annotations = metadata.get("annotations") or {}
+    kept = {key: metadata[key] for key in ("name", "uid", "resourceVersion") if key in metadata}
+    kept["annotations"] = {key: annotations[key] for key in _KEPT_ANNOTATIONS if key in annotations}
+    spec = node.get("spec") or {}
+    conditions = [
+        {key: value for key, value in condition.items() if key != "lastHeartbeatTime"}
+        for condition in status.get("conditions") or ()
+    ]
+    return {
+        "metadata": kept,
+        "spec": {key: spec[key] for key in ("taints", "unschedulable") if key in spec},
+        "status": {"conditions": conditions, "nodeInfo": {"bootID": (status.get("nodeInfo") or {}).get("bootID", "")}},
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Caches:
+    """A copy of each kind. by_server: Maintenances by the server that they are of, those that are over, too."""
+
+    racks: Source
+    servers: Source
+    pools: Source
+    images: Source
+    maintenances: Source
+    nodes: Source
+    by_server: Lookup
+
+    @property
+    def are_complete(self) -> bool:
+        """Whether each has been complete once."""
+        return all(source.has_synced for source in self.all())
+
+    def all(self) -> tuple[Source, ...]:
+        return self.racks, self.servers, self.pools, self.images, self.maintenances, self.nodes
+
+    def maintenances_of(self, server: str) -> tuple[Maintenance, ...]:
+        """All of that server, by name."""
+        found = readable(Maintenance, self.by_server.get(server))
+        return tuple(sorted(found, key=lambda each: (len(each.name), each.name)))
+
+    def holding(self, server: str) -> Maintenance | None:
+        """The one that holds the server."""
+        bodies = [body for body in self.by_server.get(server) if phase_of(body) not in FINAL_PHASES]
+        return holding_maintenance(readable(Maintenance, bodies), server) if bodies else None
+
+
+def readable(kind: type[R], bodies: Iterable[Object]) -> list[R]:
+    """Those that can be read: one that cannot, which an older CRD let in, is no reason to show none."""
+    found = []
+    for body in bodies:
+        try:
+            found.append(decode_shared(kind, body))
+        except (ProvisionerError, ValueError) as error:
+            log.warning("object is left out, as it cannot be read", name=body["metadata"]["name"], error=str(error))
+    return found
+
+
+def server_of(maintenance: Mapping[str, Any]) -> tuple[str, ...]:
+    """Key of the index, of a Maintenance's JSON."""
+    named = spec_of(maintenance).get("serverRef")
+    return (named,) if named else ()
+
+
+def caches_of(*sources: Source) -> Caches:
+    """In the order of `Caches.all`."""
+    racks, servers, pools, images, maintenances, nodes = sources
+    return Caches(
+        racks=racks,
+        servers=servers,
+        pools=pools,
+        images=images,
+        maintenances=maintenances,
+        nodes=nodes,
+        by_server=maintenances.index(server_of),
+    )
+
+
+def follow_cluster(cluster: Cluster) -> tuple[Caches, list[Informer]]:
+    """The copies, and what has to be started (once everybody has subscribed) for them to follow the API server."""
+    racks = Informer(cluster, of(Rack), trim=without_managed_fields)
+    servers = Informer(cluster, of(Server), trim=without_managed_fields)
+    pools = Informer(cluster, of(NodePool), trim=without_managed_fields)
+    images = Informer(cluster, of(Image), trim=without_managed_fields)
+    maintenances = Informer(cluster, of(Maintenance), trim=without_managed_fields)
+    nodes = Informer(cluster, NODES, trim=trim_node)
+    informers = [racks, servers, pools, images, maintenances, nodes]
+    return caches_of(*informers), informers

@@ -1,0 +1,75 @@
+"""What the eye needs of a server: one state, with a word, a mark and a pattern: colour is never the only sign."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+StateKey = Literal[
+    "failed", "pending", "blocked", "booting", "checking", "kept", "maintenance", "held", "production", "off"
+]
+
+
+@dataclass(frozen=True)
+class State:
+    """How it is shown: in words, of several servers, and in one character. `waits`: whether somebody may want to know
+    what for."""
+
+    key: StateKey
+    word: str
+    many: str
+    mark: str
+    waits: bool = True
+
+
+STATES: Final[Mapping[StateKey, State]] = {
+    state.key: state
+    for state in (
+        State("failed", "failed", "failed", "!"),
+        State("blocked", "cannot boot", "cannot boot", "×"),
+        State("pending", "waits to be accepted", "wait to be accepted", "?"),
+        State("booting", "boots", "boot", "▲"),
+        State("checking", "is checked before use", "are checked before use", "◐"),
+        State("maintenance", "in maintenance", "in maintenance", "◆"),
+        State("held", "held by a person", "held by a person", "="),
+        State("kept", "verified, kept out of use", "verified, kept out of use", "○"),
+        State("production", "in production", "in production", "✓", waits=False),
+        State("off", "retired or off", "retired or off", "–", waits=False),
+    )
+}
+"""In the order in which somebody looks at them."""
+
+LOST: Final = frozenset(("StageTimedOut", "NodeNotReady"))
+"""Reasons of a Ready condition that say that the boot, or the system, was lost."""
+
+
+def conditions_of(body: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """By type, of an object's JSON."""
+    return {c["type"]: c for c in (body.get("status") or {}).get("conditions") or ()}
+
+
+def state_of(body: Mapping[str, Any]) -> StateKey:
+    """Of a Server's JSON: by its lifecycle, and by the conditions that say how that goes."""
+    spec, status, told = body.get("spec") or {}, body.get("status") or {}, conditions_of(body)
+    lifecycle, acceptance = status.get("lifecycle"), spec.get("acceptance", "Pending")
+    ready = told.get("Ready") or {}
+    if acceptance == "Rejected" or lifecycle == "Retired":
+        return "off"
+    if lifecycle == "Maintenance":
+        return "maintenance"
+    if lifecycle == "Held":
+        return "held"
+    if acceptance != "Accepted":
+        return "pending"
+    if ready.get("status") != "True" and ready.get("reason") in LOST:
+        return "failed"
+    if lifecycle == "InProduction":
+        return "production"
+    if lifecycle == "Verified":
+        return "kept"
+    if lifecycle == "Booted":
+        return "failed" if (told.get("Verified") or {}).get("status") == "False" else "checking"
+    if status.get("order") is not None:
+        return "booting"
+    return "blocked"

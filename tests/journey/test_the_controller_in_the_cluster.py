@@ -1,0 +1,80 @@
+"""The controllers run as pods on the nodes that they manage, and one is asked to reboot the node that it stands on.
+
+Real: the servers, their kubelets and containerd, a registry, the image of `make package`, the chart's Deployment. By
+hand: what kube-proxy would do for the API server's address (see controllers_in_pods.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from provisioner.api.codec import decode
+from provisioner.api.maintenance import FINAL_PHASES, Maintenance
+from provisioner.api.meta import parse_time
+from provisioner.cluster.resources import of
+from provisioner.lab.demo.maintenance import find_latest
+from tests.journey.controllers_in_pods import ControllersInPods, controllers_in_pods
+from tests.journey.virtual_rack import VirtualRack
+
+pytestmark = pytest.mark.timeout(2400)
+
+SERVERS = ("r01-u01", "r01-u02", "r01-u03")
+
+
+@pytest.fixture(scope="module")
+def controllers(rack: VirtualRack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControllersInPods]:
+    folder: Path = tmp_path_factory.mktemp("controllers")
+    with controllers_in_pods(rack, folder) as found:
+        yield found
+
+
+def test_a_pod_reboots_another_node_then_gives_up_its_leadership_for_its_own_and_the_job_is_done(
+    rack: VirtualRack, controllers: ControllersInPods
+) -> None:
+    asked = datetime.now(UTC)
+    first = controllers.leader()
+    assert first is not None
+    own = controllers.pods()[first]
+    other = next(name for name in SERVERS if name not in controllers.pods().values())
+    before = {name: rack.node_boot_id(name) for name in (own, other)}
+
+    rack.kubectl("provision", "reimage", other, "-m", "by a pod")
+    rack.wait(f"{other} is on its way", lambda: _latest(rack, other, asked).status.reboot is not None)
+    assert controllers.leader() == first, "the pod that stands on another node does this one"
+    # Asked while it is busy: this request is carried over to whoever leads next.
+    rack.kubectl("provision", "reimage", own, "-m", "where the leader stands")
+    for name in (other, own):
+        rack.wait(f"the maintenance of {name} has ended", lambda name=name: _has_ended(rack, name, asked))  # type: ignore[misc]
+
+    for name in (other, own):
+        done = _latest(rack, name, asked)
+        for entry in done.status.timeline:
+            print(name, entry.time, entry.phase, entry.reason, entry.message)
+        assert done.status.phase == "Completed"
+        assert rack.node_boot_id(name) != before[name]
+    reboot = _latest(rack, own, asked).status.reboot
+    assert reboot is not None
+    # Leadership went from one pod to the other before anything happened to the node.
+    rack.wait("another pod leads", lambda: controllers.leader() not in (None, first))
+    second = str(controllers.leader())
+    assert controllers.pods()[second] != own
+    led = [each["timestamp"] for each in controllers.log(second) if each.get("event") == "leadership acquired"]
+    assert parse_time(led[0]) <= parse_time(reboot.started_time)
+
+    rack.wait("two are ready again", lambda: len(controllers.pods()) == 2)
+    assert first not in controllers.pods()
+
+
+def _latest(rack: VirtualRack, server: str, since: datetime) -> Maintenance:
+    found = rack.ask(lambda cluster: cluster.list(of(Maintenance))).items
+    latest = find_latest([decode(Maintenance, item) for item in found], server, since)
+    assert latest is not None
+    return latest
+
+
+def _has_ended(rack: VirtualRack, server: str, since: datetime) -> bool:
+    return _latest(rack, server, since).status.phase in FINAL_PHASES

@@ -1,0 +1,1 @@
+"""The documentation's site: the pages of docs/, and those that are generated from the code."""

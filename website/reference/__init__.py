@@ -1,0 +1,1 @@
+"""Reference pages, generated from what the code says of itself."""
