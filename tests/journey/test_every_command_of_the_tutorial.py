@@ -7,7 +7,7 @@ import pytest
 from tests.journey.tutorial import PAGE, first_missing, steps
 from tests.journey.virtual_rack import VirtualRack
 
-pytestmark = pytest.mark.timeout(2400)
+pytestmark = [pytest.mark.timeout(2400), pytest.mark.long]
 
 
 def test_every_command_of_the_tutorial_prints_what_its_reader_is_shown(rack: VirtualRack) -> None:

@@ -11,7 +11,7 @@ from provisioner.api.boot_stage import BOOT_STAGES, BootStage
 from provisioner.api.boot_timeline import stage_moments
 from tests.journey.virtual_rack import VirtualRack
 
-pytestmark = pytest.mark.timeout(2400)
+pytestmark = [pytest.mark.timeout(2400), pytest.mark.long]
 
 NEEDS_NOBODY: frozenset[BootStage] = frozenset({"Firmware", "System"})
 """Stages in which the server asks nothing of us: it stands still while it is without services, lest it passes on."""

@@ -20,7 +20,7 @@ from provisioner.lab.demo.maintenance import find_latest
 from tests.journey.controllers_in_pods import ControllersInPods, controllers_in_pods
 from tests.journey.virtual_rack import VirtualRack
 
-pytestmark = pytest.mark.timeout(2400)
+pytestmark = [pytest.mark.timeout(2400), pytest.mark.long]
 
 SERVERS = ("r01-u01", "r01-u02", "r01-u03")
 
