@@ -6,7 +6,6 @@ import errno
 import json
 import ssl
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 from provisioner.node import retry
 from provisioner.node.http_post import Answer, post
@@ -24,32 +23,23 @@ class SealError(Exception):
     """A sealed configuration does not open; the message says why, and nothing of what is in it."""
 
 
-class Prover(Protocol):
-    """What a machine proves of itself, one request after the other."""
-
-    def evidence(self) -> dict[str, object]:
-        """What a request begins with."""
-
-    def answer(self, challenge: object) -> dict[str, object] | None:
-        """Evidence for the next request, by the challenge of an HTTP 401; None when this prover cannot meet it."""
-
-    def open(self, sealed: object, server: str) -> dict[str, object]:
-        """The configuration that was sealed to what `answer` proved. Raises: SealError."""
-
-
 class NoProver:
-    """The machine proves nothing of itself. `why`: for the service and its record."""
+    """The machine proves nothing of itself; `why`: for the service and its record. A prover with a TPM takes this one's
+    place (`tpm/prover.py`)."""
 
     def __init__(self, why: str = "") -> None:
         self._why = why
 
     def evidence(self) -> dict[str, object]:
+        """What a request begins with."""
         return why_nothing_is_proven(self._why)
 
     def answer(self, challenge: object) -> dict[str, object] | None:
+        """Evidence for the next request, or None when this prover cannot meet the challenge."""
         return None
 
     def open(self, sealed: object, server: str) -> dict[str, object]:
+        """The configuration that was sealed to what `answer` proved. Raises: SealError."""
         raise SealError("this machine proved nothing to which it could be sealed")
 
 
@@ -116,7 +106,7 @@ def read_outcome(answer: Answer) -> Outcome:
     return Outcome(retry.REFUSED, message)
 
 
-def take(answered: dict[str, object], server: str, prover: Prover, *, is_proven: bool) -> Outcome:
+def take(answered: dict[str, object], server: str, prover: NoProver, *, is_proven: bool) -> Outcome:
     """What a service's configuration comes to, sealed or not.
 
     A proof is answered for this machine's eyes only. What comes in the clear then comes from a service that was talked
@@ -127,8 +117,8 @@ def take(answered: dict[str, object], server: str, prover: Prover, *, is_proven:
             return Outcome("Joined", "the join configuration is here", configuration=answered)
         return Outcome(
             retry.REFUSED,
-            "the join service answered a proof by the TPM with a configuration that is not sealed to this machine; it is "
-            "not used. Does the boot host run a version that verifies TPMs?",
+            "the join service answered a proof by the TPM with a configuration that is not sealed to this machine; "
+            "it is not used. Does the boot host run a version that verifies TPMs?",
         )
     try:
         opened = prover.open(answered["sealed"], server)
@@ -159,7 +149,7 @@ def fetch_configuration(
     tell: Callable[[str], None],
     sleep: Callable[[float], object],
     chance: Callable[[], float],
-    prover: Prover,
+    prover: NoProver,
 ) -> dict[str, object]:
     """Try for ever; return the configuration.
 

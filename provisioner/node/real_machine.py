@@ -72,7 +72,7 @@ class RealMachine:
         kexec.reboot()
 
     def _measure(self) -> None:
-        """Extend the TPM by what is loaded. Raises: ImageError, as the next boot's proof would be refused without it."""
+        """Extend the TPM by what is loaded: without that the next boot's proof is refused. Raises: ImageError."""
         record = stage.read_record(self._root)
         if record is None:
             raise ImageError(f"the loaded kernel was not started: {stage.FOLDER} has no record of what it is")

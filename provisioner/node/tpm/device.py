@@ -49,10 +49,15 @@ class TpmDevice:
         self._descriptor = descriptor
         self._name = name
         self._clock = clock
+        self._limit: float | None = None
 
     @property
     def is_open(self) -> bool:
         return self._descriptor >= 0
+
+    def limit(self, seconds: float) -> None:
+        """So long may all calls from now on take together, beside each one's own deadline."""
+        self._limit = self._clock() + seconds
 
     def call(self, what: str, command: bytes, seconds: float = COMMAND_SECONDS) -> bytes:
         """What follows the header of a successful answer. `what`: the command's name, for errors.
@@ -60,7 +65,10 @@ class TpmDevice:
         A TPM that says that it is busy is asked again until the deadline. One that misses it is given up: the device is
         closed, and every later call fails at once. Raises: TpmError.
         """
-        deadline = self._clock() + seconds
+        now = self._clock()
+        if self._limit is not None:
+            seconds = max(min(seconds, self._limit - now), 0.0)
+        deadline = now + seconds
         while True:
             body, code = self._read_answer(what, self._transmit(what, command, deadline, seconds))
             if code == 0:

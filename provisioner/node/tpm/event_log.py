@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-
 FOLDER = "/sys/kernel/security"
 PATH = f"{FOLDER}/tpm0/binary_bios_measurements"
 MAX_BYTES = 128 << 10
@@ -32,6 +30,8 @@ def read_event_log(root: str) -> tuple[bytes, str]:
 
 def _mount() -> bool:
     """systemd mounts it on most systems."""
+    import subprocess  # costs start-up time
+
     command = ["mount", "-t", "securityfs", "-o", "nosuid,nodev,noexec", "securityfs", FOLDER]
     try:
         return subprocess.run(command, capture_output=True, timeout=_MOUNT_SECONDS, check=False).returncode == 0

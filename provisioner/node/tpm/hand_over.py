@@ -1,9 +1,8 @@
 """What is measured before a kexec: PCR 14 of the next boot's quote tells which system this one has started.
 
-A kexec passes by the firmware. PCRs 0 to 9 go on saying what the firmware measured at power-on, whatever runs now. So the
-agent extends PCR 14 of the bank sha256, just before it starts the loaded kernel, by
-
-    SHA-256 of the text
+A kexec passes by the firmware. PCRs 0 to 9 go on saying what the firmware measured at power-on, whatever runs now. So
+the agent extends PCR 14 of the bank sha256, just before it starts the loaded kernel, by the SHA-256 of this text, each
+line ended by a line feed:
 
     provisioner kexec 1
     kernel sha256:<64 hexadecimal digits>
@@ -12,25 +11,26 @@ agent extends PCR 14 of the bank sha256, just before it starts the loaded kernel
     request-key sha256:<…>
     command-line sha256:<…>
 
-each line ended by a line feed. Kernel, stage-1 and manifest are the files as they were verified: the manifest's digest is
-the image's, and names all layers, so that with it, stage-1 and the request key the whole initramfs is said, but for the
-manifest's signature, which stage-1 verifies. The request key is hashed as its 64 digits, as the cluster keeps it; the command line
-is what kexec was given. The digest is in the boot report (`nextHandOverSHA256`), which is written by the certificate of
-the old boot before the act.
+Kernel, stage-1 and manifest are the files as they were verified. The manifest's digest is the image's, and it names all
+layers: with stage-1 and the request key it says the whole initramfs, but for the manifest's signature, which stage-1
+verifies. The request key is hashed as its 64 digits, as the cluster keeps it; the command line as kexec was given it.
+The digest is in the boot report (`nextHandOverSHA256`), which the old boot's certificate writes before the act.
 
-A verifier that knows PCR 14 of the boot before expects SHA-256(PCR 14 || digest). After a start by the firmware PCR 14 is
-what the firmware and shim (its MOK lists) made it.
+A verifier that knows PCR 14 of the boot before expects SHA-256(PCR 14 || digest). After a start by the firmware PCR 14
+is what the firmware and shim (its MOK lists) made it. A hand-over that was measured and did not come stays measured
+until the firmware starts the machine.
 
-What this stops: nothing takes an extension back but a reset by the firmware. A system that was started by a kexec
-cannot pass for one that the firmware started, nor for one that another hand-over started: not when the image has
-a hole and its tenant has become root, and not with a key for the next request that the attested agent did not choose. A
-kexec that was made by hand, by another program, or into another kernel, command line or key leaves PCR 14 without the
-digest that was reported, and its proof is refused.
+What this stops: nothing but a reset takes an extension back. A system that was started by a measured kexec cannot pass
+for one that the firmware started, nor for what another hand-over started, even when its image has a hole and a tenant
+has become root in it; nor can it ask by another request key than the one that was handed to it. A kexec into another
+kernel, image or command line, or by hand, or by another program, leaves PCR 14 without the digest that was reported, and
+its proof does not fit.
 
-What it does not stop: who is root in the kernel of the old system, where the kernel is not locked down. The measurement is
-made by software; that root can measure what the service expects and start something else, without this agent. Against it
-stand lockdown (kexec_file_load then takes signed kernels alone), verified boot, and a start by the firmware, which
-makes PCRs 0 to 9 and 14 anew: a server whose tenant may have been root is booted by its firmware, not by kexec.
+What this does not stop: root in the old system, where its kernel is not locked down. Software measures here; that root
+can extend PCR 14 by the digest that is expected, and then start something of its own. One that measures nothing stays
+unmeasured: its PCRs are those of the boot before, and tell nothing of what runs. Against it stand lockdown, under which
+the kernel starts signed kernels alone, and a start by the firmware, after which PCRs 0 to 9 and 14 are made anew: a
+server on which a tenant may have been root is booted by its firmware, not by kexec.
 """
 
 from __future__ import annotations
@@ -57,10 +57,7 @@ def hand_over_digest(
 
 
 def measure(root: str, digest: str) -> bool:
-    """Extend PCR 14 by a hand-over's digest; False where the machine has no TPM. Raises: TpmError.
-
-    What was measured and then did not happen stays measured until the firmware starts the machine.
-    """
+    """Extend PCR 14 by a hand-over's digest; False where the machine has no TPM. Raises: TpmError."""
     try:
         device = open_tpm(root, appear_seconds=0.0)
     except NoTpmError:

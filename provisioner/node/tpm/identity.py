@@ -52,6 +52,10 @@ class TpmIdentity:
             self.close()
             raise
 
+    def limit(self, seconds: float) -> None:
+        """So long may all that is asked from now on take together."""
+        self._device.limit(seconds)
+
     def activate(self, blob: bytes, secret: bytes) -> Secret:
         """The secret of a credential that was made for these two keys. Raises: TpmError."""
         nonce = self._random_bytes(16)

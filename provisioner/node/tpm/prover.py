@@ -16,7 +16,7 @@ import hmac
 import json
 from collections.abc import Callable
 
-from provisioner.node.join import NoProver, Prover, SealError, why_nothing_is_proven
+from provisioner.node.join import NoProver, SealError, why_nothing_is_proven
 from provisioner.node.tpm.aead import NONCE_BYTES, AeadError, hkdf_sha256, open_sealed
 from provisioner.node.tpm.commands import PCRS
 from provisioner.node.tpm.device import NoTpmError, TpmDevice, TpmError, open_tpm
@@ -30,6 +30,10 @@ SECRET_BYTES = 32
 MAX_BLOB_BYTES = 512
 MAX_STATE_BYTES = 2048
 MAX_SEALED_BYTES = 1 << 20
+KEYS_SECONDS = 120.0
+"""For all commands by which the keys are found or made."""
+PROOF_SECONDS = 60.0
+"""For all commands of an answer."""
 
 
 class Challenge:
@@ -68,10 +72,11 @@ def read_challenge(challenge: object) -> Challenge:
     )
 
 
-class TpmProver:
+class TpmProver(NoProver):
     """Proves by the TPM that `open_device` opens. The keys stay loaded from the evidence to the configuration."""
 
     def __init__(self, open_device: Callable[[], TpmDevice], root: str, say: Callable[[str], None]) -> None:
+        super().__init__()
         self._open_device = open_device
         self._root = root
         self._say = say
@@ -135,7 +140,9 @@ class TpmProver:
 
     def _keys(self) -> dict[str, object]:
         if self._identity is None:
-            self._identity = TpmIdentity(self._open_device())
+            device = self._open_device()
+            device.limit(KEYS_SECONDS)
+            self._identity = TpmIdentity(device)
         return {
             "type": "TPM2",
             "endorsementKey": _encode(self._identity.endorsement_public),
@@ -148,6 +155,7 @@ class TpmProver:
         identity = self._identity
         if identity is None:
             raise TpmError("the TPM was given back")
+        identity.limit(PROOF_SECONDS)
         secret = identity.activate(asked.blob, asked.secret)
         if len(secret.value) != SECRET_BYTES:
             raise TpmError(f"the credential's secret has {len(secret.value)} bytes, not {SECRET_BYTES}")
@@ -178,13 +186,12 @@ class TpmProver:
             self._say(message)
 
 
-def choose_prover(root: str, say: Callable[[str], None]) -> Prover:
+def choose_prover(root: str, say: Callable[[str], None]) -> NoProver:
     """By whether the machine has a TPM. One that does not open may do so later, and is tried at each request."""
     first: list[TpmDevice] = []
     try:
         first.append(open_tpm(root))
     except NoTpmError as error:
-        say(str(error))
         return NoProver(str(error))
     except TpmError:
         pass  # said by the first evidence
@@ -204,9 +211,12 @@ def _decode(fields: dict[str, object], name: str, most: int) -> bytes:
     if not isinstance(text, str) or len(text) > (most + 2) // 3 * 4:
         raise ValueError(f"{name} is no text of {(most + 2) // 3 * 4} characters at most")
     try:
-        return base64.b64decode(text, validate=True)
+        content = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
         raise ValueError(f"{name} is not base64") from error
+    if len(content) > most:
+        raise ValueError(f"{name} has {len(content)} bytes, {most} at most are taken")
+    return content
 
 
 def _decode_sized(fields: dict[str, object], name: str) -> bytes:

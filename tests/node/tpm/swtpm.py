@@ -1,4 +1,4 @@
-"""A real software TPM in a process of its own, and how often it was asked what."""
+"""A real software TPM in a process of its own."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from typing import Self
 from provisioner.node.tpm.device import TpmDevice
 from tests.tools import installed
 
+START_SECONDS = 30.0
+
 
 class Swtpm:
-    """A TPM whose seeds follow from nothing else: each is another machine's. No resource manager is before it, so what
-    is not flushed stays."""
+    """Each folder is another TPM. No resource manager is before it, so what is not flushed stays."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -29,19 +30,20 @@ class Swtpm:
         self.stop()
 
     def start(self) -> None:
-        """As a machine's power-on: seeds and NV stay, PCRs begin anew."""
+        """As a machine's power-on: seeds and NV are as they were, PCRs begin anew."""
         path = self._socket
         path.unlink(missing_ok=True)
-        self._process = subprocess.Popen(
-            [installed("swtpm"), "socket", "--tpm2", "--tpmstate", f"dir={self._folder}",
-             "--server", f"type=unixio,path={path}", "--flags", "not-need-init,startup-clear"],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )
-        for _ in range(200):
-            if path.exists():
+        program = [installed("swtpm"), "socket", "--tpm2", "--tpmstate", f"dir={self._folder}"]
+        speaks = ["--server", f"type=unixio,path={path}", "--flags", "not-need-init,startup-clear"]
+        self._process = subprocess.Popen([*program, *speaks], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                self.open().close()
                 return
-            time.sleep(0.05)
-        raise TimeoutError("swtpm made no socket in 10 s")
+            except (FileNotFoundError, ConnectionRefusedError):
+                assert time.monotonic() < deadline, "swtpm did not listen"
+                time.sleep(0.02)
 
     def stop(self) -> None:
         if self._process is not None:
@@ -53,8 +55,39 @@ class Swtpm:
         """One connection; the next is taken when this one is closed."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.settimeout(10)
-        connection.connect(str(self._socket))
+        try:
+            connection.connect(str(self._socket))
+        except OSError:
+            connection.close()
+            raise
         return TpmDevice(connection.detach(), "swtpm")
+
+    def ask(self, command: str) -> bytes:
+        """What follows the header of the answer. `command`: hexadecimal digits."""
+        device = self.open()
+        try:
+            return device.call("a command of the test", bytes.fromhex(command))
+        finally:
+            device.close()
+
+    def loaded(self) -> int:
+        """How many keys and sessions are in its memory."""
+        counts = 0
+        for first in ("80000000", "02000000", "03000000"):  # transient objects, sessions by HMAC, by policy
+            answer = self.ask("8001 00000016 0000017a 00000001" + first + "00000040")
+            counts += int.from_bytes(answer[5:9], "big")
+        return counts
+
+    def write_nv(self, index: int, content: bytes) -> None:
+        """As a manufacturer does: anybody may read it, by an empty password."""
+        password = "00000009 40000009 0000 00 0000"
+        public = f"{index:08x} 000b 00060006 0000 {len(content):04x}"  # written and read by owner and password
+        body = f"40000001 {password} 0000 000e {public}"
+        self.ask(f"8002 {10 + len(bytes.fromhex(body)):08x} 0000012a {body}")
+        for offset in range(0, len(content), 512):
+            piece = content[offset : offset + 512]
+            body = f"{index:08x} {index:08x} {password} {len(piece):04x} {piece.hex()} {offset:04x}"
+            self.ask(f"8002 {10 + len(bytes.fromhex(body)):08x} 00000137 {body}")
 
     @property
     def _socket(self) -> Path:
