@@ -23,7 +23,7 @@ until the firmware starts the machine.
 What this stops: nothing but a reset takes an extension back. A system that was started by a measured kexec cannot pass
 for one that the firmware started, nor for what another hand-over started, even when its image has a hole and a tenant
 has become root in it; nor can it ask by another request key than the one that was handed to it. A kexec into another
-kernel, image or command line, or by hand, or by another program, leaves PCR 14 without the digest that was reported, and
+kernel, image or command line, or by hand, or by another program, leaves PCR 14 without the digest that was reported:
 its proof does not fit.
 
 What this does not stop: root in the old system, where its kernel is not locked down. Software measures here; that root
