@@ -25,6 +25,7 @@ POLICY_A: Final = bytes.fromhex("837197674484b3f81a90cc8d46a5d724fd52d76e06520b6
 EK_ATTRIBUTES: Final = Attribute(0x000300B2)
 AK_ATTRIBUTES: Final = Attribute(0x00050072)
 ENDORSEMENT: Final = 0x4000000B
+OWNER: Final = 0x40000001
 _RETRY: Final = 0x922
 """TPM_RC_RETRY: what Linux answers by sending the command again."""
 _PASSWORD: Final = struct.pack(">IHBH", 0x40000009, 0, 0, 0)
@@ -99,9 +100,9 @@ class RealTpm:
             received += more
         return received
 
-    def create_primary(self, template: bytes) -> Loaded:
+    def create_primary(self, template: bytes, hierarchy: int = ENDORSEMENT) -> Loaded:
         parameters = sized(struct.pack(">HH", 0, 0)) + sized(template) + sized(b"") + struct.pack(">I", 0)
-        answer = self.command(0x131, [ENDORSEMENT], parameters, _PASSWORD)
+        answer = self.command(0x131, [hierarchy], parameters, _PASSWORD)
         handle, _, size = struct.unpack(">IIH", answer[:10])
         return Loaded(handle, answer[10 : 10 + size])
 
@@ -159,8 +160,8 @@ def _selection(pcrs: Iterable[int]) -> bytes:
 
 @contextmanager
 def real_tpm(authority: Path | None = None) -> Iterator[RealTpm]:
-    """A new TPM that nobody has measured into. authority: folder of a CA that certifies its endorsement keys, made if it
-    is not there (`issuercert.pem`, `swtpm-localca-rootca-cert.pem`)."""
+    """A new TPM that nobody has measured into. authority: folder of a CA that certifies its endorsement keys, made if
+    it is not there (`issuercert.pem`, `swtpm-localca-rootca-cert.pem`)."""
     program = installed("swtpm")
     # A path of pytest's is longer than a Unix socket's may be.
     folder = Path(tempfile.mkdtemp(prefix="tpm-"))
@@ -203,7 +204,7 @@ def _certify(folder: Path, authority: Path) -> None:
         f"issuercert = {authority}/issuercert.pem\ncertserial = {authority}/certserial\n"
     )
     (authority / "localca.options").write_text(
-        "--platform-manufacturer Made-up\n--platform-version 1\n--platform-model 1\n"
+        "".join(f"--platform-{option}\n" for option in ("manufacturer Made-up", "version 1", "model 1"))
     )
     (authority / "setup.conf").write_text(
         f"create_certs_tool = {installed('swtpm_localca')}\ncreate_certs_tool_config = {authority}/localca.conf\n"
