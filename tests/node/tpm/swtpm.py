@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 from typing import Self
@@ -19,6 +20,9 @@ class Swtpm:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        # A path of pytest's is longer than a Unix socket's may be.
+        self._sockets = tempfile.TemporaryDirectory(prefix="swtpm-")
+        self._socket = Path(self._sockets.name) / "s"
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -28,6 +32,7 @@ class Swtpm:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+        self._sockets.cleanup()
 
     def start(self) -> None:
         """As a machine's power-on: seeds and NV are as they were, PCRs begin anew."""
@@ -88,7 +93,3 @@ class Swtpm:
             piece = content[offset : offset + 512]
             body = f"{index:08x} {index:08x} {password} {len(piece):04x} {piece.hex()} {offset:04x}"
             self.ask(f"8002 {10 + len(bytes.fromhex(body)):08x} 00000137 {body}")
-
-    @property
-    def _socket(self) -> Path:
-        return self._folder / "s"
