@@ -191,3 +191,6 @@ class BootReport:
     time: str
     next_request_key_sha256: str | None = None
     """With state Rebooting by kexec: SHA-256 of the request key that only the system that is started next knows."""
+    next_hand_over_sha256: str | None = None
+    """With state Rebooting by kexec: by what the agent extends PCR 14 before it starts the next system;
+    provisioner/node/tpm/hand_over.py says how it is made up."""

@@ -58,6 +58,7 @@ def _join(root: str) -> int:
     )
     from provisioner.node.machine.boot_facts import BootFactsError, read_boot_facts, request_key
     from provisioner.node.machine.numa import numa_nodes
+    from provisioner.node.tpm.prover import choose_prover
 
     if is_joined(root):
         remove_secrets(root)
@@ -76,6 +77,7 @@ def _join(root: str) -> int:
         return 1
     key = request_key(root, os.urandom)
     join.report_progress(facts, "Token")
+    prover = choose_prover(root, _say)
     while True:
         configuration = join.fetch_configuration(
             facts,
@@ -85,7 +87,7 @@ def _join(root: str) -> int:
             tell=lambda message: join.report_progress(facts, "Token", message),
             sleep=time.sleep,
             chance=lambda: os.urandom(1)[0] / 256,
-            prover=join.NoProver(),
+            prover=prover,
         )
         try:
             files = render_files(configuration, numa_nodes(root))

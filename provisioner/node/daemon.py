@@ -14,7 +14,7 @@ from provisioner.node import ending
 from provisioner.node import intent as intents
 from provisioner.node.api_server import NotJoinedError
 from provisioner.node.image import stage
-from provisioner.node.intent import Intent, IntentError, StagedImage
+from provisioner.node.intent import Intent, IntentError, StagedImage, Successor
 from provisioner.node.machine import facts as node_facts
 from provisioner.node.machine.boot_facts import BootFacts, write_file
 from provisioner.node.machine.gpus import exposition
@@ -108,7 +108,7 @@ class Daemon:
             except IntentError as error:
                 if error.id:
                     self._report(error.id, "", intents.FAILED, str(error))
-        self._ending.look(intent, self._key_sha256)
+        self._ending.look(intent, self._successor)
         if self._ending.is_under_way:
             return
         self._follow_staging(intent)
@@ -118,9 +118,9 @@ class Daemon:
         elif step == intents.FETCH and intent is not None:
             self._fetch(intent)
         elif step == intents.ACT_KEXEC and intent is not None:
-            self._ending.begin(intent, self._key_sha256)
+            self._ending.begin(intent, self._successor)
         elif step == intents.ACT_REBOOT and intent is not None:
-            self._ending.begin(intent, "")
+            self._ending.begin(intent)
             self._held = None
         elif intent is not None and intent.boot_id_before == self._boot.boot_id:
             self._tell_held(intent)
@@ -141,7 +141,7 @@ class Daemon:
                 self._clock(),
             )
             if record is not None:
-                held.request_key_sha256 = record["requestKeySHA256"]
+                held.successor = _named(record)["successor"]
             else:
                 self._machine.drop_staged()
         elif held.state == intents.STAGED and (why := self._machine.memory_is_short()):
@@ -187,14 +187,21 @@ class Daemon:
         return self._held is None and Path(self._root + stage.FOLDER).exists()
 
     @property
-    def _key_sha256(self) -> str:
-        """Of the request key that the loaded kernel knows."""
-        return self._held.request_key_sha256 if self._held is not None else ""
+    def _successor(self) -> Successor:
+        """What the loaded kernel becomes."""
+        return self._held.successor if self._held is not None else intents.NOBODY
 
-    def _report_on(self, intent: Intent, state: str, words: str, key_sha256: str) -> None:
-        self._report(intent.id, intent.image_digest, state, words, key_sha256)
+    def _report_on(self, intent: Intent, state: str, words: str, successor: Successor) -> None:
+        self._report(intent.id, intent.image_digest, state, words, successor)
 
-    def _report(self, intent_id: str, image_digest: str, state: str, message: str, key_sha256: str = "") -> None:
+    def _report(
+        self,
+        intent_id: str,
+        image_digest: str,
+        state: str,
+        message: str,
+        successor: Successor = intents.NOBODY,
+    ) -> None:
         if self._reported == (intent_id, state, message):
             return
         report = intents.render_report(
@@ -204,7 +211,7 @@ class Daemon:
             boot_id=self._boot.boot_id,
             message=message,
             time=node_facts.rfc3339(self._clock()),
-            next_request_key_sha256=key_sha256,
+            successor=successor,
         )
         self._node.annotate({intents.REPORT_ANNOTATION: report})
         self._reported = (intent_id, state, message)
@@ -238,5 +245,5 @@ def _named(record: dict[str, Any]) -> dict[str, Any]:
     return {
         "image_digest": record["imageDigest"],
         "arguments": record["arguments"],
-        "request_key_sha256": record["requestKeySHA256"],
+        "successor": Successor(record["requestKeySHA256"], record["handOverSHA256"]),
     }

@@ -13,15 +13,15 @@ from typing import Protocol
 from provisioner.node import intent as intents
 from provisioner.node.api_server import NotJoinedError
 from provisioner.node.image.manifest import ImageError
-from provisioner.node.intent import Intent
+from provisioner.node.intent import NOBODY, Intent, Successor
 from provisioner.node.machine.boot_facts import write_file
 
 FINISHED = "/run/provisioner/finished-intent"
 GOING_DOWN_SECONDS = 120.0
 """A system that still runs so long after it was told to end will not."""
 
-Report = Callable[[Intent, str, str, str], None]
-"""Writes the boot report: intent, state, words, SHA-256 of the next boot's request key.
+Report = Callable[[Intent, str, str, Successor], None]
+"""Writes the boot report: intent, state, words, what of the next system.
 
 Raises: OSError, NotJoinedError.
 """
@@ -40,7 +40,7 @@ class Machine(Protocol):
         """Start the kubelet, if it does not run."""
 
     def kexec(self) -> None:
-        """Start the loaded kernel. Raises: ImageError."""
+        """Measure what is loaded, and start it. Raises: ImageError."""
 
     def reboot(self) -> None:
         """Reboot by the firmware. Raises: ImageError."""
@@ -64,8 +64,8 @@ class Ending:
         self._tell_not_ready = tell_not_ready
         self._say = say
         self._clock = clock
-        self._begun: tuple[Intent, str, float] | None = None
-        self._failed: tuple[Intent, str, str] | None = None
+        self._begun: tuple[Intent, Successor, float] | None = None
+        self._failed: tuple[Intent, str, Successor] | None = None
         self._before = self.finished = _first_line(self._path)
         if self._before:
             machine.start_kubelet()  # the agent before this one may have died after it had ended the kubelet
@@ -80,15 +80,15 @@ class Ending:
         self.finished = intent.id
         write_file(self._path, intent.id + "\n", mode=0o600)
 
-    def begin(self, intent: Intent, key_sha256: str) -> None:
+    def begin(self, intent: Intent, successor: Successor = NOBODY) -> None:
         """Do it. Raises: OSError, NotJoinedError if it could not be said; then nothing was done."""
         by_kexec = intent.action == intents.KEXEC
         words = "starting the staged image" if by_kexec else "rebooting by the firmware"
         # Both before the act, which is not done twice in one boot, and not without a word.
-        self._report(intent, intents.REBOOTING, words, key_sha256)
+        self._report(intent, intents.REBOOTING, words, successor)
         self.finish(intent)
         self._say(f"{words}, as intent {intent.id} says")
-        self._begun = (intent, key_sha256, self._clock())
+        self._begun = (intent, successor, self._clock())
         try:
             if by_kexec:
                 self._kexec()
@@ -99,20 +99,20 @@ class Ending:
             self._fail(str(error))
             self._tell_failure()
 
-    def look(self, intent: Intent | None, key_sha256: str) -> None:
+    def look(self, intent: Intent | None, successor: Successor) -> None:
         """Says what did not come, at each look until it is written. Raises: OSError, NotJoinedError."""
         if self._begun is not None and self._clock() - self._begun[2] > GOING_DOWN_SECONDS:
             self._fail(f"the system did not go down in {GOING_DOWN_SECONDS:.0f} s")
         elif self._before and intent is not None and (intent.id, intent.action) == (self._before, intents.KEXEC):
             words = "it was begun before the agent was started anew, and has not led to another boot"
-            self._failed, self._before = (intent, words, key_sha256), ""
+            self._failed, self._before = (intent, words, successor), ""
         self._tell_failure()
 
     def _tell_failure(self) -> None:
         if self._failed is not None:
-            failed, words, key = self._failed
+            failed, words, successor = self._failed
             # The key stays: until the kubelet is heard of again, nobody else shall take the old boot for a new one.
-            self._report(failed, intents.FAILED, words, key)
+            self._report(failed, intents.FAILED, words, successor)
             self._failed = None
 
     def _kexec(self) -> None:
@@ -131,10 +131,10 @@ class Ending:
     def _fail(self, words: str) -> None:
         if self._begun is None:
             return
-        intent, key, _ = self._begun
+        intent, successor, _ = self._begun
         self._say(words)
         self._machine.start_kubelet()
-        self._begun, self._failed = None, (intent, words, key)
+        self._begun, self._failed = None, (intent, words, successor)
 
 
 def _first_line(path: str) -> str:

@@ -52,6 +52,21 @@ class Intent:
         self.arguments = arguments
 
 
+class Successor:
+    """The system that the loaded kernel becomes, as far as it may be told.
+
+    `request_key_sha256`: of the key by which it will ask to join. `hand_over_sha256`: as `tpm.hand_over` says.
+    """
+
+    def __init__(self, request_key_sha256: str = "", hand_over_sha256: str = "") -> None:
+        self.request_key_sha256 = request_key_sha256
+        self.hand_over_sha256 = hand_over_sha256
+
+
+NOBODY = Successor()
+"""After a start by the firmware."""
+
+
 class StagedImage:
     """An image that this machine stages or has staged, for the intent of that id."""
 
@@ -64,7 +79,7 @@ class StagedImage:
         intent_id: str,
         message: str,
         since: float,
-        request_key_sha256: str = "",
+        successor: Successor = NOBODY,
     ) -> None:
         self.image_digest = image_digest
         self.arguments = arguments
@@ -72,7 +87,7 @@ class StagedImage:
         self.intent_id = intent_id
         self.message = message
         self.since = since
-        self.request_key_sha256 = request_key_sha256
+        self.successor = successor
 
     def is_for(self, intent: Intent) -> bool:
         return (self.image_digest, self.arguments) == (intent.image_digest, intent.arguments)
@@ -151,7 +166,7 @@ def render_report(
     boot_id: str,
     message: str,
     time: str,
-    next_request_key_sha256: str = "",
+    successor: Successor = NOBODY,
 ) -> str:
     """The annotation's text, as `provisioner.api.codec.to_json` would write a BootReport."""
     report = {
@@ -161,6 +176,7 @@ def render_report(
         "bootID": boot_id,
         "message": message[:1024],
         "time": time,
-        **({"nextRequestKeySHA256": next_request_key_sha256} if next_request_key_sha256 else {}),
+        **({"nextRequestKeySHA256": successor.request_key_sha256} if successor.request_key_sha256 else {}),
+        **({"nextHandOverSHA256": successor.hand_over_sha256} if successor.hand_over_sha256 else {}),
     }
     return json.dumps(report, separators=(",", ":"))

@@ -14,19 +14,38 @@ from provisioner.node.machine.boot_facts import BootFacts
 MAX_PROOFS_IN_A_ROW = 3
 """Challenges that are answered before what asks them counts as a refusal."""
 
+MAX_WHY_LETTERS = 200
+
 _NO_ROUTE_ERRORS = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EADDRNOTAVAIL, errno.ENETDOWN)
 
 
+class SealError(Exception):
+    """A sealed configuration does not open; the message says why, and nothing of what is in it."""
+
+
 class NoProver:
-    """The machine proves nothing of itself. A prover with a TPM takes this one's place: `evidence` begins, and
-    `answer` replies to the challenge of an HTTP 401."""
+    """The machine proves nothing of itself; `why`: for the service and its record. A prover with a TPM takes this one's
+    place (`tpm/prover.py`)."""
+
+    def __init__(self, why: str = "") -> None:
+        self._why = why
 
     def evidence(self) -> dict[str, object]:
-        return {"type": "None"}
+        """What a request begins with."""
+        return why_nothing_is_proven(self._why)
 
     def answer(self, challenge: object) -> dict[str, object] | None:
         """Evidence for the next request, or None when this prover cannot meet the challenge."""
         return None
+
+    def open(self, sealed: object, server: str) -> dict[str, object]:
+        """The configuration that was sealed to what `answer` proved. Raises: SealError."""
+        raise SealError("this machine proved nothing to which it could be sealed")
+
+
+def why_nothing_is_proven(why: str) -> dict[str, object]:
+    """Evidence of type None, with 200 printable characters of `why` at most."""
+    return {"type": "None", **({"why": _printable(why)[:MAX_WHY_LETTERS]} if why else {})}
 
 
 class Outcome:
@@ -87,6 +106,27 @@ def read_outcome(answer: Answer) -> Outcome:
     return Outcome(retry.REFUSED, message)
 
 
+def take(answered: dict[str, object], server: str, prover: NoProver, *, is_proven: bool) -> Outcome:
+    """What a service's configuration comes to, sealed or not.
+
+    A proof is answered for this machine's eyes only. What comes in the clear then comes from a service that was talked
+    out of it, or from somebody who has its certificate and cannot seal.
+    """
+    if "sealed" not in answered:
+        if not is_proven:
+            return Outcome("Joined", "the join configuration is here", configuration=answered)
+        return Outcome(
+            retry.REFUSED,
+            "the join service answered a proof by the TPM with a configuration that is not sealed to this machine; "
+            "it is not used. Does the boot host run a version that verifies TPMs?",
+        )
+    try:
+        opened = prover.open(answered["sealed"], server)
+    except SealError as error:
+        return Outcome(retry.REFUSED, f"the join configuration does not open: {error}")
+    return Outcome("Joined", "the join configuration is here", configuration=opened)
+
+
 def read_failure(error: OSError) -> Outcome:
     """Judge a connection that failed. Pure."""
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -114,6 +154,7 @@ def fetch_configuration(
     """Try for ever; return the configuration.
 
     The first challenge is answered at once, those after it with a growing wait; a service that goes on asking refuses.
+    Who has proven something takes only what is sealed to it; who has not, only what is not sealed.
 
     `say` prints on the console; `tell` reports a message to the boot service. Both hear of a change only once.
     """
@@ -126,7 +167,9 @@ def fetch_configuration(
         except OSError as error:
             outcome = read_failure(error)
         if outcome.configuration is not None:
-            return outcome.configuration
+            outcome = take(outcome.configuration, facts.server, prover, is_proven=proofs > 0)
+            if outcome.configuration is not None:
+                return outcome.configuration
         if outcome.challenge is not None:
             proof = prover.answer(outcome.challenge) if proofs < MAX_PROOFS_IN_A_ROW else None
             if proof is not None:
@@ -136,7 +179,7 @@ def fetch_configuration(
                 continue
             if proofs:
                 outcome.message += f" (after {proofs} answered challenges)"
-        if proofs:
+        if proofs or outcome.kind == retry.REFUSED:
             evidence, proofs = prover.evidence(), 0
         failures = failures + 1 if outcome.kind == last_kind else 1
         if outcome.message != last_message:

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 from provisioner.node.image import kexec, stage
 from provisioner.node.image.manifest import ImageError
+from provisioner.node.tpm.device import TpmError
+from provisioner.node.tpm.hand_over import measure
 
 SYSTEMCTL_SECONDS = 15.0
 
@@ -62,11 +64,22 @@ class RealMachine:
 
     def kexec(self) -> None:
         self._must_be_real()
+        self._measure()
         kexec.start_loaded()
 
     def reboot(self) -> None:
         self._must_be_real()
         kexec.reboot()
+
+    def _measure(self) -> None:
+        """Extend the TPM by what is loaded: without that the next boot's proof is refused. Raises: ImageError."""
+        record = stage.read_record(self._root)
+        if record is None:
+            raise ImageError(f"the loaded kernel was not started: {stage.FOLDER} has no record of what it is")
+        try:
+            measure(self._root, record["handOverSHA256"])
+        except TpmError as error:
+            raise ImageError(f"the loaded kernel was not started: the TPM did not measure it ({error})") from error
 
     def _control(self, verb: str, unit: str) -> None:
         """What systemd makes of it is seen in the Node; a kexec does not wait for it any longer."""

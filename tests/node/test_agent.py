@@ -76,7 +76,10 @@ def test_a_booted_machine_gets_what_its_kubelet_starts_with(
         "systemUUID": SYSTEM_UUID,
         "bootID": BOOT_ID,
         "imageDigest": "sha256:" + "9f" * 32,
-        "evidence": {"type": "None"},
+        "evidence": {
+            "type": "None",
+            "why": "this machine has no TPM: neither its firmware nor its kernel names one",
+        },
     }
     assert [request.body for request in boot_service.asked] == [
         {"mac": "52:54:00:12:34:56", "stage": "Token", "bootID": BOOT_ID}
@@ -198,7 +201,12 @@ def test_the_agent_imports_no_module_that_is_slow_to_start(python: Path) -> None
     import subprocess
 
     listing = subprocess.run(
-        [python, "-I", "-c", "import provisioner.node.join, sys; print(*sorted(sys.modules))"],
+        [
+            python,
+            "-I",
+            "-c",
+            "import provisioner.node.join, provisioner.node.tpm.prover, sys; print(*sorted(sys.modules))",
+        ],
         check=True,
         capture_output=True,
         text=True,

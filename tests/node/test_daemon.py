@@ -21,6 +21,7 @@ from tests.node.test_facts import boot
 
 KEXEC = ["stop kubelet", "not ready", "kexec"]
 KEY_SHA256 = "sha256:" + "5e" * 32
+HAND_OVER_SHA256 = "sha256:" + "14" * 32
 DIGEST, OTHER_DIGEST = "sha256:" + "0a" * 32, "sha256:" + "1b" * 32
 
 
@@ -138,7 +139,12 @@ def stage_record(agent: Agent, key_sha256: str) -> None:
     """What the fetching process leaves once the image is loaded."""
     folder = agent.root / "run/provisioner/next"
     folder.mkdir(exist_ok=True)
-    record = {"imageDigest": DIGEST, "arguments": [], "requestKeySHA256": key_sha256}
+    record = {
+        "imageDigest": DIGEST,
+        "arguments": [],
+        "requestKeySHA256": key_sha256,
+        "handOverSHA256": HAND_OVER_SHA256,
+    }
     (folder / "staged.json").write_text(json.dumps(record))
 
 
@@ -326,7 +332,7 @@ def test_an_image_staged_by_the_daemon_before_is_started(agent: Agent) -> None:
     assert agent.node.report["nextRequestKeySHA256"] == KEY_SHA256
 
 
-def test_whoever_started_the_next_system_says_by_which_key_it_is_known(agent: Agent) -> None:
+def test_whoever_started_the_next_system_says_by_which_key_it_is_known_and_what_was_measured(agent: Agent) -> None:
     """As the join service reads it. The report that the image is staged says nothing of it yet."""
     agent.node.intend("Stage", "stage-1")
     agent.look()
@@ -338,6 +344,7 @@ def test_whoever_started_the_next_system_says_by_which_key_it_is_known(agent: Ag
     agent.look()
     report = from_json(BootReport, agent.node.report)
     assert (report.id, report.state, report.next_request_key_sha256) == ("try-1", "Rebooting", KEY_SHA256)
+    assert report.next_hand_over_sha256 == HAND_OVER_SHA256
 
 
 def test_a_reboot_by_the_firmware_knows_of_no_key(agent: Agent) -> None:
@@ -346,7 +353,7 @@ def test_a_reboot_by_the_firmware_knows_of_no_key(agent: Agent) -> None:
     agent.node.intend("Reboot", "try-1")
     agent.look()
     assert agent.node.report["state"] == "Rebooting"
-    assert "nextRequestKeySHA256" not in agent.node.report
+    assert not {"nextRequestKeySHA256", "nextHandOverSHA256"} & set(agent.node.report)
 
 
 def test_a_kexec_goes_on_when_the_node_cannot_be_told_not_ready(agent: Agent) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from provisioner.node import retry
 from provisioner.node.http_post import Answer, AnswerError, pinned_context, read_answer, split_url
-from provisioner.node.join import NoProver, fetch_configuration, read_failure, read_outcome
+from provisioner.node.join import NoProver, SealError, fetch_configuration, read_failure, read_outcome
 from provisioner.node.join_files import JoinConfigurationError, render_files
 from provisioner.node.machine.boot_facts import BootFactsError, read_boot_facts, request_key
 from tests.node import fake_join_server
@@ -102,12 +102,20 @@ class Reversing(NoProver):
         assert isinstance(challenge, dict)
         return {"type": "Reverse", "proof": challenge["nonce"][::-1]}
 
+    def open(self, sealed: object, server: str) -> dict[str, object]:
+        if not isinstance(sealed, str) or not sealed.endswith(server[::-1]):
+            raise SealError("it is not for this server")
+        return dict(json.loads(sealed.removesuffix(server[::-1])[::-1]))
+
 
 CHALLENGE = fake_join_server.Answer(401, {"reason": "Challenge", "message": "prove it", "challenge": {"nonce": "abc"}})
+SEALED = fake_join_server.Answer(200, {"sealed": json.dumps(CONFIGURATION)[::-1] + "10u-10r"})
 BEGINNING, PROOF = {"type": "Reverse"}, {"type": "Reverse", "proof": "cba"}
 
 
-def ask_as_reversing(folder: Path, answers: list[fake_join_server.Answer]) -> tuple[list[Any], list[float], list[str]]:
+def ask_as_reversing(
+    folder: Path, answers: list[fake_join_server.Answer], prover: NoProver | None = None
+) -> tuple[list[Any], list[float], list[str]]:
     """The evidence that was sent until the configuration came, the waits between, and what the console said."""
     authority = Authority.create()
     waits: list[float] = []
@@ -122,13 +130,13 @@ def ask_as_reversing(folder: Path, answers: list[fake_join_server.Answer]) -> tu
             tell=lambda _: None,
             sleep=waits.append,
             chance=lambda: 1.0,
-            prover=Reversing(),
+            prover=prover or Reversing(),
         )
     return [request.body["evidence"] for request in service.asked], waits, said
 
 
 def test_a_prover_answers_the_challenge_in_the_next_request_at_once(tmp_path: Path) -> None:
-    sent, waits, _ = ask_as_reversing(tmp_path, [CHALLENGE, fake_join_server.Answer(200, CONFIGURATION)])
+    sent, waits, _ = ask_as_reversing(tmp_path, [CHALLENGE, SEALED])
     assert sent == [BEGINNING, PROOF]
     assert waits == []
 
@@ -138,6 +146,35 @@ def test_a_service_that_challenges_without_end_is_asked_ever_more_slowly_and_cou
     assert sent == [*[BEGINNING, PROOF, PROOF, PROOF] * 2, BEGINNING]
     assert waits == [0.5, 1.0, 15.0, 0.5, 1.0, 30.0]
     assert said == ["JOIN REFUSED for r01-u01: Challenge: prove it (after 3 answered challenges). Trying again slowly."]
+
+
+def test_who_has_proven_itself_takes_nothing_that_is_not_sealed_to_it(tmp_path: Path) -> None:
+    unsealed = fake_join_server.Answer(200, CONFIGURATION)
+    sent, waits, said = ask_as_reversing(tmp_path, [CHALLENGE, unsealed, CHALLENGE, SEALED])
+    assert sent == [BEGINNING, PROOF, BEGINNING, PROOF]
+    assert waits == [15.0]
+    (words,) = said
+    assert (
+        "answered a proof by the TPM with a configuration that is not sealed to this machine; it is not used" in words
+    )
+    assert TOKEN not in words
+
+
+def test_what_was_sealed_to_another_machine_is_not_taken(tmp_path: Path) -> None:
+    foreign = fake_join_server.Answer(200, {"sealed": json.dumps(CONFIGURATION)[::-1] + "20u-10r"})
+    sent, waits, said = ask_as_reversing(tmp_path, [CHALLENGE, foreign, CHALLENGE, SEALED])
+    assert sent == [BEGINNING, PROOF, BEGINNING, PROOF]
+    assert waits == [15.0]
+    assert "the join configuration does not open: it is not for this server" in said[0]
+
+
+def test_who_has_proven_nothing_takes_nothing_that_is_sealed(tmp_path: Path) -> None:
+    sent, waits, said = ask_as_reversing(
+        tmp_path, [SEALED, fake_join_server.Answer(200, CONFIGURATION)], NoProver("no TPM\x1b[2J" + "x" * 300)
+    )
+    assert waits == [15.0]
+    assert "this machine proved nothing to which it could be sealed" in said[0]
+    assert sent == [{"type": "None", "why": "no TPM [2J" + "x" * 190}] * 2
 
 
 @pytest.mark.parametrize(

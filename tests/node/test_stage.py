@@ -10,6 +10,7 @@ import pytest
 from provisioner.image.finished.sign import PublicKeys, SecretKey
 from provisioner.node.image.manifest import MAX_KEYS, PUBLIC_KEY
 from provisioner.node.image.stage import FOLDER, RECORD, close_folder, hash_key, read_record, stage
+from provisioner.node.tpm.hand_over import hand_over_digest
 from tests.node.fake_image_store import FakeImageStore
 from tests.node.made_machine import write
 from tests.node.staged import (
@@ -28,7 +29,7 @@ from tests.node.staged import (
     refusal,
     starts,
 )
-from tests.signed_image import SignedImage, layered_image
+from tests.signed_image import SignedImage, digest, layered_image
 
 
 @pytest.mark.parametrize("image", [IMAGE, OF_FORMAT_1], ids=["layers", "format 1"])
@@ -51,6 +52,13 @@ def test_an_image_is_verified_put_behind_its_stage_1_and_loaded(
         "imageDigest": image.digest,
         "arguments": ("panic=30",),
         "requestKeySHA256": hash_key(key_in(kexec.initrd)),
+        "handOverSHA256": hand_over_digest(
+            kernel_sha256="sha256:" + digest(KERNEL),
+            stage1_sha256="sha256:" + digest(STAGE1),
+            image_digest=image.digest,
+            request_key_sha256=hash_key(key_in(kexec.initrd)),
+            command_line=kexec.command_line,
+        ),
     }
     assert not any(key_in(kexec.initrd).encode() in file.read_bytes() for file in folder.iterdir())
     assert sorted(path for path, _ in store.asked) == sorted(store.files), "each once, and no document"

@@ -32,6 +32,7 @@ from provisioner.node.image.running_layers import read_running_layers
 from provisioner.node.image.sources import Sources
 from provisioner.node.machine.hardware import memory_bytes
 from provisioner.node.machine.running import lockdown, why_no_kexec
+from provisioner.node.tpm.hand_over import hand_over_digest
 
 FOLDER = "/run/provisioner/next"
 RECORD = "staged.json"
@@ -103,7 +104,18 @@ def stage(root: str, image_digest: str, arguments: Sequence[str], load: Callable
     load(str(folder / "vmlinuz"), str(folder / "initrd"), command_line, lockdown(root))
     for name in ("vmlinuz", "initrd"):
         (folder / name).unlink()
-    record = {"imageDigest": image_digest, "arguments": list(arguments), "requestKeySHA256": hash_key(key)}
+    record = {
+        "imageDigest": image_digest,
+        "arguments": list(arguments),
+        "requestKeySHA256": hash_key(key),
+        "handOverSHA256": hand_over_digest(
+            kernel_sha256="sha256:" + contents.kernel.sha256,
+            stage1_sha256="sha256:" + contents.stage1.sha256,
+            image_digest=image_digest,
+            request_key_sha256=hash_key(key),
+            command_line=command_line,
+        ),
+    }
     (folder / RECORD).write_text(json.dumps(record))
     return f"{image} is verified and loaded ({size / 1e6:.0f} MB): {sources.describe()}"
 
@@ -148,6 +160,7 @@ def read_record(root: str) -> dict[str, Any] | None:
             "imageDigest": str(record["imageDigest"]),
             "arguments": tuple(record["arguments"]),
             "requestKeySHA256": str(record["requestKeySHA256"]),
+            "handOverSHA256": str(record["handOverSHA256"]),
         }
     except (OSError, ValueError, KeyError, TypeError):
         return None
