@@ -110,7 +110,7 @@ class FirmwareMeasurements:
                     f"firmware profile {name!r} judges other PCRs, or has more events, than can be", hint=_HINT
                 )
             read = tuple(
-                ExpectedEvent(each["pcr"], bytes.fromhex(parse_digest(each["sha256"])[7:]), str(each["what"]))
+                ExpectedEvent(each["pcr"], bytes.fromhex(parse_digest(each["sha256"])[7:]), str(each["what"])[:LONGEST_WORDS])
                 for each in events
             )
         except (KeyError, TypeError, AttributeError) as error:
