@@ -70,6 +70,7 @@ def describe_rack(
     boot_methods: Mapping[int, BootMethod] | None = None,
     memory_mib: int = 1024,
     cpus: int = 2,
+    tpms: bool = True,
 ) -> RackDescription:
     """A rack with one server for each of `kinds`: `r01-u01`, `r01-u02`…, at BMC addresses 10.90.0.11, .12… A DPU that
     comes first sits in `r01-host`, which is not part of the rack.
@@ -102,6 +103,7 @@ def describe_rack(
             memory_mib=memory_mib,
             cpus=cpus,
             host_port_mac=parse_mac("525401" + digest[:2].hex() + f"{unit:02x}") if proxies else None,
+            has_tpm=tpms,
             boot_attempts=_PATIENT_ATTEMPTS if kinds[unit : unit + 1] == ("ProxyDPU",) else 1,
         )
         servers.append(
