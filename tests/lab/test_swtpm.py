@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
@@ -174,4 +173,4 @@ def test_a_tpm_that_cannot_be_made_says_why(tools: Tools, files: MachineFiles, s
     with pytest.raises(NeedsHuman, match="TPM of r01-u01 was not made: swtpm_setup ended with 1"):
         manufacture_tpm("r01-u01", files, authority, tools)
     assert not files.tpm_state.exists()
-    assert os.listdir(files.directory) == [".tpm.unfinished"]
+    assert [path.name for path in files.directory.iterdir()] == [".tpm.unfinished"]

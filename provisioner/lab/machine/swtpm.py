@@ -1,7 +1,7 @@
 """A virtual server's TPM 2.0: one swtpm beside one QEMU, with a state that lasts as the chip's does.
 
-swtpm ends when QEMU closes its data channel, so that a power cut takes both, and the next power-on begins as a chip does
-that had no power: registers empty, keys and counters as they were. QEMU's reset initialises it anew by the control
+swtpm ends when QEMU closes its data channel, so that a power cut takes both, and the next power-on begins as a chip
+does that had no power: registers empty, keys and counters as they were. QEMU's reset initialises it anew by the control
 channel. Source: swtpm(8), and its man page of the control channel, swtpm_ioctls(3).
 """
 

@@ -1,8 +1,8 @@
-"""What a TPM's vendor does once: endorsement keys, their certificates by a vendor's CA, and the digest on a packing list.
+"""What a TPM's vendor does once: endorsement keys, their certificates by a vendor's CA, the digest for a packing list.
 
 swtpm_setup makes the keys by the default templates of the TCG's EK credential profile (RSA-2048 at 0x81010001, ECC
-P-384 at 0x81010016) and writes the certificates into the TPM's NVRAM; swtpm_localca is the CA, with its files in the lab. No
-network. Source: swtpm_setup(8), swtpm_localca(8); TCG EK Credential Profile for TPM Family 2.0.
+P-384 at 0x81010016) and writes the certificates into the TPM's NVRAM; swtpm_localca is the CA, with its files in the
+lab. No network. Source: swtpm_setup(8), swtpm_localca(8); TCG EK Credential Profile for TPM Family 2.0.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def manufacture_tpm(name: str, files: MachineFiles, authority: Path, tools: Tool
 
 
 def endorsement_key_sha256(files: MachineFiles) -> str:
-    """`sha256:` and the digest of the RSA endorsement key's SubjectPublicKeyInfo in DER, as `spec.endorsementKeySHA256`.
+    """Of a machine's RSA endorsement key: `sha256:` and the digest of its SubjectPublicKeyInfo in DER, for a Server.
 
     Raises: FileNotFoundError if the TPM was not made.
     """
