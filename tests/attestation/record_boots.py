@@ -1,4 +1,4 @@
-"""Records what real firmware, iPXE and kernel measure: `python -m tests.attestation.record_boots --kernel FILE`, as root.
+"""Records what real firmware, iPXE and kernel measure: `python -m tests.attestation.record_boots --help`, as root.
 
 Writes event logs, and what they are of, into tests/attestation/recorded. Each boot takes half a minute.
 """
@@ -6,7 +6,6 @@ Writes event logs, and what they are of, into tests/attestation/recorded. Each b
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import re
 import sys
@@ -14,6 +13,8 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
+from provisioner.attestation.authenticode import authenticode_sha256
+from provisioner.attestation.measurements import initrd_sha256
 from provisioner.cli.lab.parts import demo_state
 from provisioner.lab.machine.machine import Firmware
 from provisioner.lab.tools import Tools, obtain_tools
@@ -42,8 +43,10 @@ def main() -> int:
                 told = bare.boot(network, by_http=by_http)
             found["boots"][name] = {"pcrs": {str(pcr): value for pcr, value in told.pcrs.items()}}
             (RECORDED / f"{name}.eventlog").write_bytes(told.event_log)
-            found["initrdSHA256"] = hashlib.sha256(bare.initramfs()).hexdigest()
+            found["initrd"] = initrd_sha256(bare.initramfs())
     found["kernelName"], found["arguments"] = "vmlinuz", ARGUMENTS
+    found["kernel"] = authenticode_sha256(options.kernel.read_bytes())
+    found["ipxe"] = authenticode_sha256(tools.path("/usr/lib/ipxe/snponly.efi").read_bytes())
     (RECORDED / "boots.json").write_text(json.dumps(found, indent=1) + "\n")
     return 0
 

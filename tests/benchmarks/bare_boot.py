@@ -144,14 +144,17 @@ class BareBoot:
 
     def _wait(self, machine: QemuMachine, files: MachineFiles, network: LabNetwork, deadline: float) -> float:
         """Until init has said all. Returns the processor seconds of what the machine consists of."""
+        pids = [pid for pid in network.process_ids() if _is_machine(pid)]
+        spent = 0.0
         while machine.running:
+            spent = max(spent, sum(map(_processor_seconds, pids)))
             said = files.console_log.read_text(errors="replace") if files.console_log.exists() else ""
             if _MARKS[2] in said:
                 break
             if time.monotonic() > deadline:
                 sys.exit(f"bare boot: no end after {LONGEST_BOOT_SECONDS:.0f} s; the console ends with {said[-500:]}")
             time.sleep(0.05)
-        return sum(_processor_seconds(pid) for pid in network.process_ids() if _is_machine(pid))
+        return spent
 
     def _write_files(self) -> None:
         for folder in (self.folder / "tftp", self.folder / "web"):
