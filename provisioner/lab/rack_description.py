@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from ipaddress import IPv4Address
 from typing import Any, Final, Literal
 
 from provisioner.api.server import BootMethod
 from provisioner.api.values import Secret, parse_mac
-from provisioner.lab.machine.machine import Accelerator, MachineSpec
+from provisioner.lab.machine.machine import Accelerator, Firmware, MachineSpec
 
 ServerKind = Literal["BIOS", "UEFI", "DPU", "ProxyDPU"]
 """A server by its firmware, or a DPU: an arm64 machine with UEFI, in the server that is described before it. Through a
@@ -70,13 +70,15 @@ def describe_rack(
     boot_methods: Mapping[int, BootMethod] | None = None,
     memory_mib: int = 1024,
     cpus: int = 2,
-    tpms: bool = True,
+    tpms: Collection[Firmware] = ("UEFI",),
 ) -> RackDescription:
     """A rack with one server for each of `kinds`: `r01-u01`, `r01-u02`…, at BMC addresses 10.90.0.11, .12… A DPU that
     comes first sits in `r01-host`, which is not part of the rack.
 
     Raises: ValueError for a rack that cannot be.
 
+    `tpms`: the firmwares whose servers have a TPM. With a BIOS one would prove no image: nothing measures the kernel
+    there (docs/attestation.md).
     `boot_methods` says for a unit (1, 2…) how it is booted if not by PXE. The same arguments give the same rack:
     MAC addresses, serial numbers and UUIDs are computed from rack and unit.
     """
@@ -103,7 +105,7 @@ def describe_rack(
             memory_mib=memory_mib,
             cpus=cpus,
             host_port_mac=parse_mac("525401" + digest[:2].hex() + f"{unit:02x}") if proxies else None,
-            has_tpm=tpms,
+            has_tpm="BIOS" in tpms if kind == "BIOS" else "UEFI" in tpms,
             boot_attempts=_PATIENT_ATTEMPTS if kinds[unit : unit + 1] == ("ProxyDPU",) else 1,
         )
         servers.append(
