@@ -18,6 +18,8 @@ ProxyDPU that server boots, and has no other way."""
 DPU_KINDS: Final[tuple[ServerKind, ...]] = ("DPU", "ProxyDPU")
 BMC_NETWORK_START: Final = IPv4Address("10.90.0.10")
 BMC_PORT: Final = 443
+MEASURING: Final[tuple[Firmware, ...]] = ("UEFI",)
+"""Firmware that measures what it starts into a TPM."""
 _PATIENT_ATTEMPTS: Final = 20
 """Of a server whose DPU has to boot first. Firmware of real servers tries for ever."""
 
@@ -70,7 +72,7 @@ def describe_rack(
     boot_methods: Mapping[int, BootMethod] | None = None,
     memory_mib: int = 1024,
     cpus: int = 2,
-    tpms: Collection[Firmware] = ("UEFI",),
+    tpms: Collection[Firmware] = MEASURING,
 ) -> RackDescription:
     """A rack with one server for each of `kinds`: `r01-u01`, `r01-u02`…, at BMC addresses 10.90.0.11, .12… A DPU that
     comes first sits in `r01-host`, which is not part of the rack.
