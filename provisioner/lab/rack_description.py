@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from provisioner.api.server import BootMethod
 from provisioner.api.values import Secret, parse_mac
-from provisioner.lab.machine.machine import Accelerator, Firmware, MachineSpec
+from provisioner.lab.machine.machine import Accelerator, MachineSpec
 
 ServerKind = Literal["BIOS", "UEFI", "DPU", "ProxyDPU"]
 """A server by its firmware, or a DPU: an arm64 machine with UEFI, in the server that is described before it. Through a
@@ -18,8 +18,8 @@ ProxyDPU that server boots, and has no other way."""
 DPU_KINDS: Final[tuple[ServerKind, ...]] = ("DPU", "ProxyDPU")
 BMC_NETWORK_START: Final = IPv4Address("10.90.0.10")
 BMC_PORT: Final = 443
-MEASURING: Final[tuple[Firmware, ...]] = ("UEFI",)
-"""Firmware that measures what it starts into a TPM."""
+MEASURED_KINDS: Final[tuple[ServerKind, ...]] = ("UEFI",)
+"""Whose firmware measures what it starts into a TPM, and whose system sees that TPM."""
 _PATIENT_ATTEMPTS: Final = 20
 """Of a server whose DPU has to boot first. Firmware of real servers tries for ever."""
 
@@ -72,15 +72,15 @@ def describe_rack(
     boot_methods: Mapping[int, BootMethod] | None = None,
     memory_mib: int = 1024,
     cpus: int = 2,
-    tpms: Collection[Firmware] = MEASURING,
+    tpms: Collection[ServerKind] = MEASURED_KINDS,
 ) -> RackDescription:
     """A rack with one server for each of `kinds`: `r01-u01`, `r01-u02`…, at BMC addresses 10.90.0.11, .12… A DPU that
     comes first sits in `r01-host`, which is not part of the rack.
 
     Raises: ValueError for a rack that cannot be.
 
-    `tpms`: the firmwares whose servers have a TPM. With a BIOS one would prove no image: nothing measures the kernel
-    there (docs/attestation.md).
+    `tpms`: the kinds that have a TPM. With a BIOS, or in a virtual DPU, one would prove no image: nothing measures the
+    kernel there (docs/attestation.md).
     `boot_methods` says for a unit (1, 2…) how it is booted if not by PXE. The same arguments give the same rack:
     MAC addresses, serial numbers and UUIDs are computed from rack and unit.
     """
@@ -107,7 +107,7 @@ def describe_rack(
             memory_mib=memory_mib,
             cpus=cpus,
             host_port_mac=parse_mac("525401" + digest[:2].hex() + f"{unit:02x}") if proxies else None,
-            has_tpm="BIOS" in tpms if kind == "BIOS" else "UEFI" in tpms,
+            has_tpm=kind in tpms,
             boot_attempts=_PATIENT_ATTEMPTS if kinds[unit : unit + 1] == ("ProxyDPU",) else 1,
         )
         servers.append(

@@ -60,9 +60,7 @@ def test_an_arm64_machine_is_another_board_and_never_under_the_kvm_of_this_one(a
 
 
 @pytest.mark.parametrize(("architecture", "device"), [("x86_64", "tpm-crb"), ("arm64", "tpm-tis-device")])
-def test_the_tpm_is_what_the_boards_firmware_drives_and_can_be_left_out(
-    architecture: Architecture, device: str
-) -> None:
+def test_the_tpm_is_the_boards_kind_and_can_be_left_out(architecture: Architecture, device: str) -> None:
     having = spec("UEFI", architecture)
     with_tpm, without = (
         qemu_command(each, NETWORK_BOOT, FILES, tap="t", accelerator="tcg")

@@ -26,7 +26,7 @@ class Board:
     firmware: str
     variables: str
     tpm: str
-    """The interface of its TPM; both firmwares drive it and measure."""
+    """The interface of its TPM."""
 
 
 BOARDS: Final[dict[Architecture, Board]] = {
