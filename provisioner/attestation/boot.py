@@ -126,6 +126,8 @@ def _compare(
         return fitting, EvidenceRefused(Reason.FIRMWARE_MISMATCH, faults[0])
     known = {_raw(digest): name for digest, name in expected.boot_programs.items()}
     known |= {event.digest: event.what for event in profile.of(PROGRAMS_PCR)}
+    # iPXE has firmware load a kernel to see whether it is one (an image without a path), and again to start it.
+    known[_raw(expected.image.kernel)] = "the kernel"
     return fitting, _unknown_program(programs, known)
 
 

@@ -132,7 +132,7 @@ def learn_firmware(
     programs = programs_started(log)
     if not programs or programs[-1].digest.hex() != kernel[7:]:
         raise Refused(f"the log's last program is not the kernel {kernel}", hint="learn from a boot of that image")
-    kept = {event.digest: event for event in programs[:-1]}
+    kept = {event.digest: event for event in programs if event.digest != programs[-1].digest}
     events = [event for pcr in sorted(judged) for event in measured(log, pcr)] + list(kept.values())
     if len(events) > MOST_EVENTS:
         raise Refused(

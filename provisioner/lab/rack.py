@@ -9,6 +9,7 @@ import socket
 import sys
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -20,13 +21,21 @@ from provisioner.lab.bmc.certificate import obtain_certificate
 from provisioner.lab.bmc.rack_of_bmcs import CONTROL_SOCKET, RACK_FILE
 from provisioner.lab.child_process import LabProcess
 from provisioner.lab.machine.machine import Accelerator, MachineFiles
+from provisioner.lab.machine.tpm_manufacture import (
+    endorsement_authorities,
+    endorsement_key_sha256,
+    manufacture_tpm,
+)
 from provisioner.lab.network import LabNetwork, host_port_tap_name, tap_name
 from provisioner.lab.rack_description import RackDescription, VirtualServer, to_json
 from provisioner.lab.tools import Tools
 
 Fault = Literal["PowerCut", "ResetButton", "Slow", "ResetsUnavailable", "None"]
 
+TPM_AUTHORITY: Final = "tpm-authority"
+"""Folder of the CA that certifies the TPMs' endorsement keys."""
 _START_SECONDS: Final = 60.0
+_TPMS_AT_ONCE: Final = 4
 
 
 class VirtualRack:
@@ -101,12 +110,21 @@ class VirtualRack:
         return MachineFiles(directory=self.directory / server)
 
     def prepare(self, now: datetime) -> None:
-        """Write the rack's description and make the BMCs' certificates; run again, certificates stay."""
+        """Write the rack's description, make the BMCs' certificates and the TPMs; run again, both stay.
+
+        A TPM takes about 2 s. Raises: NeedsHuman if one cannot be made.
+        """
         for server in self.description.servers:
             obtain_certificate(self.directory / server.name, server.name, server.bmc_address, now)
+        with ThreadPoolExecutor(max_workers=_TPMS_AT_ONCE) as at_once:
+            list(at_once.map(self._manufacture_tpm, self.description.servers))
         path = self.directory / RACK_FILE
         path.touch(mode=0o600)
         path.write_text(json.dumps(to_json(self.description), indent=1))
+
+    def _manufacture_tpm(self, server: VirtualServer) -> None:
+        if server.machine.has_tpm:
+            manufacture_tpm(server.name, self.files(server.name), self.directory / TPM_AUTHORITY, self._tools)
 
     def start(self) -> None:
         """Start the BMCs, with the servers off; returns when they answer. Raises: NeedsHuman with their log."""
@@ -139,7 +157,8 @@ class VirtualRack:
         inject_fault(self.directory, server, fault, seconds=seconds)
 
     def packing_list(self) -> str:
-        """The rack as a vendor's packing list (CSV), without passwords and certificates (`bmc_secret`, `servers`)."""
+        """The rack as a vendor's packing list (CSV), without passwords and certificates (`bmc_secret`, `servers`).
+        Needs `prepare`."""
         out = io.StringIO()
         writer = csv.DictWriter(out, fieldnames=PACKING_LIST_COLUMNS, lineterminator="\n")
         writer.writeheader()
@@ -156,9 +175,17 @@ class VirtualRack:
                     "bmc_address": str(server.bmc_address),
                     "bmc_credentials": self.description.credentials_name,
                     "dpu_of": server.host or "",
+                    "ek_sha256": self._endorsement_key(server) or "",
                 }
             )
         return out.getvalue()
+
+    def _endorsement_key(self, server: VirtualServer) -> str | None:
+        return endorsement_key_sha256(self.files(server.name)) if server.machine.has_tpm else None
+
+    def endorsement_authorities(self) -> str:
+        """PEM of the CA that certified the TPMs' endorsement keys, as a vendor publishes it. Needs `prepare`."""
+        return endorsement_authorities(self.directory / TPM_AUTHORITY)
 
     def bmc_of(self, server: str) -> dict[str, Any]:
         """`spec.bmc` of a server, with its pinned certificate. Needs `prepare`."""
@@ -185,6 +212,7 @@ class VirtualRack:
     def servers(self, node_pool: str | None = None, dpu_pool: str | None = None) -> list[dict[str, Any]]:
         """The servers as objects, accepted, for `rack register` or `kubectl apply`. Needs `prepare`."""
         pools = {server.name: dpu_pool if server.host else node_pool for server in self.description.servers}
+        keys = {server.name: self._endorsement_key(server) for server in self.description.servers}
         return [
             {
                 "apiVersion": "provisioner.dev/v1alpha1",
@@ -200,6 +228,7 @@ class VirtualRack:
                     "bmc": self.bmc_of(server.name),
                     **({"nodePoolRef": pools[server.name]} if pools[server.name] else {}),
                     **({"dpu": _dpu(server)} if server.host else {}),
+                    **({"endorsementKeySHA256": keys[server.name]} if keys[server.name] else {}),
                     "acceptance": "Accepted",
                 },
             }
@@ -213,7 +242,7 @@ def _dpu(server: VirtualServer) -> dict[str, Any]:
 
 PACKING_LIST_COLUMNS: Final = (
     *("rack", "position", "serial", "uuid", "architecture", "mac"),
-    *("bmc_address", "bmc_credentials", "dpu_of"),
+    *("bmc_address", "bmc_credentials", "dpu_of", "ek_sha256"),
 )
 
 

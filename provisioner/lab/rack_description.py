@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from ipaddress import IPv4Address
 from typing import Any, Final, Literal
@@ -18,6 +18,8 @@ ProxyDPU that server boots, and has no other way."""
 DPU_KINDS: Final[tuple[ServerKind, ...]] = ("DPU", "ProxyDPU")
 BMC_NETWORK_START: Final = IPv4Address("10.90.0.10")
 BMC_PORT: Final = 443
+MEASURED_KINDS: Final[tuple[ServerKind, ...]] = ("UEFI",)
+"""Whose firmware measures what it starts into a TPM, and whose system sees that TPM."""
 _PATIENT_ATTEMPTS: Final = 20
 """Of a server whose DPU has to boot first. Firmware of real servers tries for ever."""
 
@@ -70,12 +72,15 @@ def describe_rack(
     boot_methods: Mapping[int, BootMethod] | None = None,
     memory_mib: int = 1024,
     cpus: int = 2,
+    tpms: Collection[ServerKind] = MEASURED_KINDS,
 ) -> RackDescription:
     """A rack with one server for each of `kinds`: `r01-u01`, `r01-u02`…, at BMC addresses 10.90.0.11, .12… A DPU that
     comes first sits in `r01-host`, which is not part of the rack.
 
     Raises: ValueError for a rack that cannot be.
 
+    `tpms`: the kinds that have a TPM. With a BIOS, or in a virtual DPU, one would prove no image: nothing measures the
+    kernel there (docs/attestation.md).
     `boot_methods` says for a unit (1, 2…) how it is booted if not by PXE. The same arguments give the same rack:
     MAC addresses, serial numbers and UUIDs are computed from rack and unit.
     """
@@ -102,6 +107,7 @@ def describe_rack(
             memory_mib=memory_mib,
             cpus=cpus,
             host_port_mac=parse_mac("525401" + digest[:2].hex() + f"{unit:02x}") if proxies else None,
+            has_tpm=kind in tpms,
             boot_attempts=_PATIENT_ATTEMPTS if kinds[unit : unit + 1] == ("ProxyDPU",) else 1,
         )
         servers.append(

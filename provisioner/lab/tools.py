@@ -44,6 +44,8 @@ PACKAGES: Final = (
     "seabios",
     "signify-openbsd",
     "squashfs-tools",
+    "swtpm",
+    "swtpm-tools",
     "tcpdump",
 )
 ARM64_PACKAGES: Final = ("iproute2", "qemu-efi-aarch64", "qemu-system-arm", "qemu-user")

@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks [NAME…] [-- ARGUMENT…]
 
-Names: dhcp, scripts, register, boot, kexec, layers, scale, hung, bmc, rollout, rollout_scale, network, vpc, evpn,
-swarm, web, attestation; all of them if none is given. What follows `--` goes to each (see their --help).
+Names: dhcp, scripts, register, boot, tpm_boot, kexec, layers, scale, hung, bmc, rollout, rollout_scale, network, vpc,
+evpn, swarm, web, attestation; all of them if none is given. What follows `--` goes to each (see their --help).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ NAMES: Final = (
     "scripts",
     "register",
     "boot",
+    "tpm_boot",
     "kexec",
     "layers",
     "scale",

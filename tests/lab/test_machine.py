@@ -59,6 +59,22 @@ def test_an_arm64_machine_is_another_board_and_never_under_the_kvm_of_this_one(a
     assert_golden("lab/arm64-pxe-tcg.txt", "".join(lines).strip() + "\n")
 
 
+@pytest.mark.parametrize(("architecture", "device"), [("x86_64", "tpm-crb"), ("arm64", "tpm-tis-device")])
+def test_the_tpm_is_the_boards_kind_and_can_be_left_out(architecture: Architecture, device: str) -> None:
+    having = spec("UEFI", architecture)
+    with_tpm, without = (
+        qemu_command(each, NETWORK_BOOT, FILES, tap="t", accelerator="tcg")
+        for each in (having, replace(having, has_tpm=False))
+    )
+    assert [word for word in with_tpm if word not in without] == [
+        "socket,id=tpm,path=/lab/r01-u01/tpm.sock",
+        "-tpmdev",
+        "emulator,id=tpm0,chardev=tpm",
+        f"{device},tpmdev=tpm0",
+    ]
+    assert not [word for word in without if "tpm" in word]
+
+
 def test_a_dpu_has_a_second_card_that_leads_to_its_host_and_is_not_booted_from() -> None:
     dpu = replace(spec("UEFI", "arm64"), host_port_mac=parse_mac("52:54:01:a2:65:01"))
     plain, argv = (

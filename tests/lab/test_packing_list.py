@@ -16,10 +16,8 @@ from provisioner.lab.rack_description import describe_rack, processors_of_each
 from provisioner.lab.tools import Tools
 
 
-def test_the_packing_list_says_the_same_as_the_objects(tmp_path: Path) -> None:
-    rack = VirtualRack(
-        describe_rack(Secret("x")), network=LabNetwork("none"), tools=Tools(tmp_path), directory=tmp_path / "rack"
-    )
+def test_the_packing_list_says_the_same_as_the_objects(tools: Tools, tmp_path: Path) -> None:
+    rack = VirtualRack(describe_rack(Secret("x")), network=LabNetwork("none"), tools=tools, directory=tmp_path / "rack")
     rack.prepare(datetime.now(UTC))
     read = read_packing_list(rack.packing_list().encode(), "r01.csv", pool="gpu")
     wanted = {body["metadata"]["name"]: body["spec"] for body in rack.servers("gpu")}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -16,12 +18,17 @@ from provisioner.lab.machine.machine import NETWORK_BOOT, MachineFiles, MachineS
 from provisioner.lab.machine.qemu import QemuMachine, trim_log
 from provisioner.lab.network import LabNetwork, tap_name
 from provisioner.lab.tools import Tools
+from tests.tools import is_running
 
 
 @pytest.fixture
 def launcher() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(max_workers=1) as made:
         yield made
+
+
+def runs(pid: int, program: bytes) -> bool:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].endswith(program)
 
 
 class InNamespace(Tools):
@@ -68,8 +75,10 @@ def test_a_machine_is_on_until_it_is_off_and_can_be_on_again(machine: QemuMachin
         assert machine.running
         machine.power_on(NETWORK_BOOT)
         assert machine.pid == first, "a machine that is on stays as it is"
+        (tpm,) = (pid for pid in network.process_ids() if runs(pid, b"swtpm"))
         machine.power_off()
         assert (machine.running, machine.pid) == (False, None)
+        assert not is_running(tpm), "its TPM ends with it"
     machine.power_off()
     machine.press_power_button()
 
@@ -80,6 +89,20 @@ def test_a_machine_that_cannot_start_says_why_in_qemus_words(machine: QemuMachin
     with pytest.raises(Retryable, match=r"r01-u01 did not start.*cannot set up guest memory"):
         machine.power_on(NETWORK_BOOT)
     assert not machine.running
+    assert not network.process_ids(), "nor is its TPM left"
+
+
+def test_a_qemu_that_crashed_takes_its_tpm_along_and_starts_again(machine: QemuMachine, network: LabNetwork) -> None:
+    network.create(taps=[tap_name("r01-u01")])
+    machine.power_on(NETWORK_BOOT)
+    assert machine.pid is not None
+    os.kill(machine.pid, signal.SIGKILL)
+    deadline = time.monotonic() + 60
+    while network.process_ids():
+        assert time.monotonic() < deadline, "something is left"
+        time.sleep(0.05)
+    machine.power_on(NETWORK_BOOT)
+    assert machine.running
 
 
 def test_a_console_that_says_too_much_keeps_its_end(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from provisioner.api.server import Server
 from provisioner.api.values import Secret
 from provisioner.lab.child_process import LabProcess
 from provisioner.lab.demo.up import registration
+from provisioner.lab.machine.tpm_manufacture import endorsement_key_sha256
 from provisioner.lab.network import LabNetwork, tap_name
 from provisioner.lab.rack import VirtualRack
 from provisioner.lab.rack_description import RackDescription, ServerKind, describe_rack, from_json, to_json
@@ -48,7 +49,7 @@ def test_a_rack_is_the_same_every_time_and_its_servers_are_told_apart() -> None:
 
 
 def test_a_dpu_is_an_arm64_machine_in_the_server_before_it(tmp_path: Path) -> None:
-    rack = describe_rack(Secret("x"), kinds=("DPU", "BIOS", "DPU", "UEFI", "DPU"))
+    rack = describe_rack(Secret("x"), kinds=("DPU", "BIOS", "DPU", "UEFI", "DPU"), tpms=())
     assert [server.host for server in rack.servers] == ["r01-host", None, "r01-u02", None, "r01-u04"]
     assert [server.machine.architecture for server in rack.servers] == ["arm64", "x86_64", "arm64", "x86_64", "arm64"]
     assert from_json(to_json(rack)) == rack
@@ -116,10 +117,16 @@ def test_what_the_rack_is_registered_with_is_what_its_machines_are(rack: Virtual
         assert server.spec.bmc is not None
         assert (server.spec.bmc.boot_method, server.spec.bmc.credentials_name) == (virtual.boot_method, "r01-bmc")
         assert machine.mac in rack.packing_list()
+        has_tpm = machine.firmware == "UEFI"
+        assert server.spec.endorsement_key_sha256 == (
+            endorsement_key_sha256(rack.files(server.name)) if has_tpm else None
+        )
     assert rack.bmc_secret()["stringData"] == {"username": "provisioner", "password": "lab password"}
     before = rack.bmc_of("r01-u01")["certificate"]
     rack.prepare(datetime.now(UTC))
     assert rack.bmc_of("r01-u01")["certificate"] == before, "what was pinned once stays true"
+    assert [decode(Server, body) for body in rack.servers("gpu")] == servers, "and a TPM stays the one it is"
+    assert rack.endorsement_authorities().count("BEGIN CERTIFICATE") == 2
 
 
 class Namespace:
@@ -274,7 +281,7 @@ def test_when_the_bmcs_are_killed_no_machine_is_left(rack: VirtualRack, network:
             client = bmc_client(rack, server)
             inside.run(client.power_on)
             inside.run(client.close)
-        assert len(network.process_ids()) == 3
+        assert len(network.process_ids()) == 4, "the BMCs, and two machines, of which one has a TPM"
         subprocess.run(["kill", "-9", str(rack.pid)], check=True)
         wait_until("all processes gone", lambda: network.process_ids() == [])
 

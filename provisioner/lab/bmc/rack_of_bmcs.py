@@ -81,6 +81,7 @@ class RackBmcs:
             accelerator=self._accelerator,
             launcher=self._launcher,
             host_port_tap=host_port_tap_name(server.name),
+            tpm_tools=self._tools["x86_64"],
         )
         power = ServerPower(server.name, server.machine.firmware, machine, files.directory / "boot-override.json")
         machine.on_guest_reset = power.guest_reset

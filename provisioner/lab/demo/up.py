@@ -126,7 +126,7 @@ def tell_underlay_addresses(cluster: Cluster, rack: VirtualRack, *, timeout_seco
 
 
 def node_pool(image: str, *, name: str = POOL, kernel_arguments: Sequence[str] = ()) -> dict[str, Any]:
-    """A pool of the demo. A virtual server has no TPM yet, hence Optional."""
+    """A pool of the demo. Optional: a server with a BIOS has no TPM (lab/rack_description.py)."""
     return {
         "apiVersion": "provisioner.dev/v1alpha1",
         "kind": "NodePool",

@@ -25,6 +25,8 @@ class Board:
     """The model that is emulated; under KVM it is this machine's own."""
     firmware: str
     variables: str
+    tpm: str
+    """The interface of its TPM."""
 
 
 BOARDS: Final[dict[Architecture, Board]] = {
@@ -35,6 +37,7 @@ BOARDS: Final[dict[Architecture, Board]] = {
         processor="qemu64,-cx16",
         firmware="/usr/share/OVMF/OVMF_CODE_4M.fd",
         variables="/usr/share/OVMF/OVMF_VARS_4M.fd",
+        tpm="tpm-crb",
     ),
     "arm64": Board(
         emulator="qemu-system-aarch64",
@@ -43,6 +46,7 @@ BOARDS: Final[dict[Architecture, Board]] = {
         processor="max,pauth=off",
         firmware="/usr/share/AAVMF/AAVMF_CODE.no-secboot.fd",
         variables="/usr/share/AAVMF/AAVMF_VARS.fd",
+        tpm="tpm-tis-device",
     ),
 }
 IPXE_ROM: Final = "/usr/share/qemu/pxe-virtio.rom"
@@ -64,6 +68,8 @@ class MachineSpec:
     product: str = "Virtual Server"
     host_port_mac: MacAddress | None = None
     """Of a second NIC, which leads to its host, of a DPU through which that boots."""
+    has_tpm: bool = True
+    """A TPM 2.0 (swtpm.py)."""
     boot_attempts: int = 1
     """How often UEFI tries the network before it gives up; each takes about a minute when nobody answers."""
 
@@ -105,6 +111,27 @@ class MachineFiles:
     @property
     def qemu_log(self) -> Path:
         return self.directory / "qemu.log"
+
+    @property
+    def tpm_state(self) -> Path:
+        """What the TPM keeps without power: seeds, keys, counters, NVRAM."""
+        return self.directory / "tpm"
+
+    @property
+    def tpm_certificates(self) -> Path:
+        return self.directory / "tpm-certificates"
+
+    @property
+    def tpm_socket(self) -> Path:
+        return self.directory / "tpm.sock"
+
+    @property
+    def tpm_pid(self) -> Path:
+        return self.directory / "tpm.pid"
+
+    @property
+    def tpm_log(self) -> Path:
+        return self.directory / "tpm.log"
 
 
 def qemu_command(
@@ -148,6 +175,7 @@ def qemu_command(
         *("-qmp", _options("unix:" + _escape(str(files.qmp_socket)) + ",server=on,wait=off")),
         *("-netdev", _options("tap,id=net0", ifname=tap, script="no", downscript="no")),
         *(_host_port(spec.host_port_mac, host_port_tap) if spec.host_port_mac and host_port_tap else ()),
+        *(_tpm(spec, files) if spec.has_tpm else ()),
         *_firmware(spec, plan, files),
     ]
 
@@ -199,6 +227,14 @@ def _host_port(mac: MacAddress, tap: str) -> list[str]:
     nic = ["virtio-net-pci", "netdev=net1", f"mac={mac}", f"addr={nvram.HOST_PORT_PCI_SLOT}", "disable-legacy=on"]
     nic += ["romfile=", "ctrl_rx=off"]
     return ["-netdev", _options("tap,id=net1", ifname=tap, script="no", downscript="no"), "-device", ",".join(nic)]
+
+
+def _tpm(spec: MachineSpec, files: MachineFiles) -> list[str]:
+    return [
+        *("-chardev", _options("socket,id=tpm", path=str(files.tpm_socket))),
+        *("-tpmdev", "emulator,id=tpm0,chardev=tpm"),
+        *("-device", f"{BOARDS[spec.architecture].tpm},tpmdev=tpm0"),
+    ]
 
 
 def _no_network_boot() -> list[str]:

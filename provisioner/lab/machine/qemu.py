@@ -23,6 +23,7 @@ from provisioner.lab.machine.machine import (
     qemu_command,
 )
 from provisioner.lab.machine.qmp import MonitorGone, QmpClient
+from provisioner.lab.machine.swtpm import SoftwareTpm
 from provisioner.lab.tools import Tools
 
 log = structlog.get_logger()
@@ -55,7 +56,8 @@ class QemuMachine:
     """A `Machine` made of QEMU, which dies with this process.
 
     `on_guest_reset` is called, in a thread of its own, when the system inside reset itself. Its console is appended to
-    files.console_log, the last 4 to 8 MiB of it kept (console.log and console.log.1).
+    files.console_log, the last 4 to 8 MiB of it kept (console.log and console.log.1). `tpm_tools`: where swtpm is, if
+    not where QEMU is.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class QemuMachine:
         accelerator: Accelerator,
         launcher: ThreadPoolExecutor,
         host_port_tap: str | None = None,
+        tpm_tools: Tools | None = None,
     ) -> None:
         self.on_guest_reset: Callable[[], None] = lambda: None
         self._spec = spec
@@ -77,6 +80,7 @@ class QemuMachine:
         self._host_port_tap = host_port_tap
         self._accelerator = accelerator
         self._launcher = launcher
+        self._tpm = SoftwareTpm(spec.name, files, tools=tpm_tools or tools, launcher=launcher) if spec.has_tpm else None
         self._process: LabProcess | None = None
         self._monitor: QmpClient | None = None
 
@@ -89,7 +93,7 @@ class QemuMachine:
         return self._process.pid if self.running and self._process else None
 
     def power_on(self, plan: BootPlan) -> None:
-        """See Machine. Raises: Retryable with QEMU's own words if it does not start."""
+        """See Machine. Raises: Retryable with QEMU's own words, or swtpm's, if it does not start."""
         if self.running:
             return
         self._files.directory.mkdir(parents=True, exist_ok=True)
@@ -109,6 +113,8 @@ class QemuMachine:
         process = LabProcess(
             self._spec.name, self._tools.command(command, [self._files.directory]), self._files.qemu_log
         )
+        if self._tpm is not None:
+            self._tpm.start()
         # The kernel ends a child when the thread that made it ends, so it is made by a thread that stays.
         self._launcher.submit(process.start).result()
         self._process = process
@@ -124,6 +130,8 @@ class QemuMachine:
         if self._process is not None and self._process.running:
             self._process.kill()
             log.info("machine was powered off", server=self._spec.name)
+        if self._tpm is not None:
+            self._tpm.stop()
         if self._monitor is not None:
             self._monitor.close()
 
@@ -149,6 +157,8 @@ class QemuMachine:
                     time.sleep(0.02)
                     continue
                 process.kill()
+                if self._tpm is not None:
+                    self._tpm.stop()
                 raise Retryable(
                     f"machine {self._spec.name} did not start: {error}; QEMU said: {process.log_tail()}"
                 ) from error
