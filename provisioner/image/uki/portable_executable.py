@@ -1,7 +1,7 @@
 """EFI programs as files: their sections, more sections for one, and the digest that firmware takes of one. Pure.
 
-What is read here comes from a distribution's package or an administrator's disk; it is bounded and checked all the same, as what
-is written here is signed afterwards.
+What is read here comes from a distribution's package or an administrator's disk; it is bounded and checked all the
+same, as what is written here is signed afterwards.
 Source: Microsoft, PE Format; Microsoft, Windows Authenticode Portable Executable Signature Format.
 """
 
@@ -32,17 +32,8 @@ MACHINES: Final = {0x8664: "x86_64", 0xAA64: "arm64"}
 
 
 @dataclass(frozen=True)
-class Section:
-    """A part of the program with a name of eight bytes at most, loaded at `address` (bytes from the program's begin)."""
-
-    name: str
-    address: int
-    content: bytes
-
-
-@dataclass(frozen=True)
 class Layout:
-    """Where things lie in a file, in bytes from its begin. `alignment` is of addresses, `file_alignment` of the file."""
+    """Where things lie in a file, in bytes from its begin. `alignment`: of addresses; `file_alignment`: in the file."""
 
     optional: int
     architecture: str
@@ -123,7 +114,7 @@ def add_sections(program: bytes, contents: Sequence[tuple[str, bytes]]) -> bytes
             f"the EFI program has no room for the headers of {len(contents)} sections",
             hint="use systemd's stub, of systemd-boot-efi 252 or newer",
         )
-    # Behind the sections a linker leaves its symbols. Firmware takes the digest as if there were no gap between sections.
+    # Behind the sections a linker leaves its symbols. Firmware takes the digest as if sections followed one another.
     used = max((raw + raw_size for *_, raw, raw_size in layout.sections), default=layout.headers)
     result, address = bytearray(program[:used]), layout.end
     struct.pack_into("<II", result, layout.optional - _HEADER_BYTES + 12, 0, 0)

@@ -1,4 +1,4 @@
-"""A site's own Secure Boot keys in a copy of OVMF's variable store, as an administrator enrols them in firmware's setup.
+"""A site's own Secure Boot keys in a copy of OVMF's variable store, as an administrator enrols them in its setup.
 
 Once a platform key (PK) is there, OVMF starts in user mode and enforces: what is signed by a certificate of `db`, or
 stands in it by its digest, runs; what stands in `dbx` never does, by whomever it is signed.
