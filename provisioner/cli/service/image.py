@@ -18,6 +18,7 @@ from provisioner.cli.service.image_gc import gc
 from provisioner.cli.service.image_keys import keys
 from provisioner.cli.service.image_registry import pull, push
 from provisioner.cli.service.image_trust import revoke, sign
+from provisioner.cli.service.image_uki import uki
 from provisioner.image.build import PHASES, Request, build_image
 from provisioner.image.containerd.archive import parse_pinned
 from provisioner.image.driver.plan import plan_driver
@@ -114,6 +115,8 @@ def build(
     plan: bool,
 ) -> None:
     """Build the image of RECIPE, such as images/gpu-node, into a store. What was built before is not built again."""
+    if (key_file is None) == (public_file is None):
+        raise click.UsageError("give --key, or --sign-elsewhere with the public key, and not both")
     recipe = read_recipe(recipe_folder)
     chosen = recipe.distribution(distribution, architecture)
     choices = Choices(
@@ -123,8 +126,6 @@ def build(
         driver = plan_driver(recipe.driver, choices) if recipe.driver else []
         click.echo(describe([bootstrap_command(recipe, choices, Path("root")), *driver]), nl=False)
         return
-    if (key_file is None) == (public_file is None):
-        raise click.UsageError("give --key, or --sign-elsewhere with the public key, and not both")
     request = Request(
         recipe=recipe,
         choices=choices,
@@ -208,5 +209,5 @@ def publish(folder: Path, store: Path, key_file: Path, kubeconfig: Path | None) 
     click.echo(f"next: name it in a NodePool's spec.imageRef: {published.name}")
 
 
-for command in (push, pull, gc, sign, revoke):
+for command in (push, pull, gc, sign, revoke, uki):
     image.add_command(command)

@@ -26,6 +26,8 @@ _CERTIFICATES_AT: Final = 144
 _SECTION: Final = struct.Struct("<8sIIIIIIHHI")
 _MOST_SECTIONS: Final = 32
 _PAGE: Final = 4096
+_MOST_ALIGNMENT: Final = 1 << 22
+_MOST_FILE_ALIGNMENT: Final = 1 << 16
 _INITIALIZED_AND_READABLE: Final = 0x4000_0040
 MACHINES: Final = {0x8664: "x86_64", 0xAA64: "arm64"}
 """Processor architectures as the API calls them, by the number that the header has."""
@@ -74,12 +76,13 @@ def _read_layout(program: bytes) -> Layout:
     (headers,) = struct.unpack_from("<I", program, optional + 60)
     (directories,) = struct.unpack_from("<I", program, optional + 108)
     table = optional + optional_size
-    if directories < 5 or not _is_power(alignment) or not _is_power(file_alignment) or headers > len(program):
+    aligned = _is_power(alignment, _MOST_ALIGNMENT) and _is_power(file_alignment, _MOST_FILE_ALIGNMENT)
+    if directories < 5 or not aligned or not table <= headers <= len(program):
         raise _not_one("its header contradicts itself")
     sections = []
     for number in range(count):
         name, size, address, raw_size, raw, *_ = _SECTION.unpack_from(program, table + number * _SECTION.size)
-        if raw + raw_size > len(program):
+        if raw + raw_size > len(program) or address + size > MOST_BYTES:
             raise _not_one("a section is cut off")
         sections.append((name.rstrip(b"\0").decode("latin-1"), address, size, raw, raw_size))
     certificates = struct.unpack_from("<II", program, optional + _CERTIFICATES_AT)
@@ -115,7 +118,7 @@ def add_sections(program: bytes, contents: Sequence[tuple[str, bytes]]) -> bytes
             hint="use systemd's stub, of systemd-boot-efi 252 or newer",
         )
     # Behind the sections a linker leaves its symbols. Firmware takes the digest as if sections followed one another.
-    used = max((raw + raw_size for *_, raw, raw_size in layout.sections), default=layout.headers)
+    used = max(layout.headers, *(raw + raw_size for *_, raw, raw_size in layout.sections), 0)
     result, address = bytearray(program[:used]), layout.end
     struct.pack_into("<II", result, layout.optional - _HEADER_BYTES + 12, 0, 0)
     for number, (name, content) in enumerate(contents):
@@ -133,6 +136,8 @@ def add_sections(program: bytes, contents: Sequence[tuple[str, bytes]]) -> bytes
         result[at : at + _SECTION.size] = header
         result += content + b"\0" * (-len(content) % layout.file_alignment)
         address += len(content)
+    if len(result) > MOST_BYTES:
+        raise Refused(f"the EFI program has {len(result)} bytes, more than {MOST_BYTES}", hint="leave sections out")
     count_at = layout.optional - _HEADER_BYTES + 6
     struct.pack_into("<H", result, count_at, len(layout.sections) + len(contents))
     struct.pack_into("<I", result, layout.optional + 56, _aligned(address, layout.alignment))
@@ -159,8 +164,8 @@ def _aligned(value: int, alignment: int) -> int:
     return (value + alignment - 1) // alignment * alignment
 
 
-def _is_power(value: int) -> bool:
-    return value > 0 and value & (value - 1) == 0
+def _is_power(value: int, most: int) -> bool:
+    return 0 < value <= most and value & (value - 1) == 0
 
 
 def _not_one(why: str) -> Refused:
