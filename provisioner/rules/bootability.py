@@ -49,8 +49,8 @@ def find_obstacle(server: Server, pool: NodePool | None, image: Image | None, ra
     )
 
 
-def availability_of(image: Mapping[str, Any] | None) -> tuple[bool, list[tuple[str, str]]]:
-    """What of an Image's JSON the words of an obstacle depend on: whether it is there, what is said of its files."""
+def availability_of(image: Mapping[str, Any] | None) -> tuple[bool, list[tuple[str, str, str]]]:
+    """What of an Image's JSON the words of an obstacle depend on: whether it is there, what is said of it."""
     conditions = ((image or {}).get("status") or {}).get("conditions") or ()
     told = ("Available", "Verified")
     return image is None, [
