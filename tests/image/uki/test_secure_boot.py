@@ -1,7 +1,7 @@
 """Firmware with a site's own Secure Boot keys, in a machine: what it starts, and what it refuses.
 
 OVMF tries one disk after the other and says on the console what became of each. Kernel and stage-1 are those of the
-built image. It takes half a minute on a busy machine.
+built image. It takes a minute and a half on a machine with much else to do.
 """
 
 from __future__ import annotations
