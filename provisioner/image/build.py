@@ -28,6 +28,7 @@ from provisioner.image.elf import read_architecture
 from provisioner.image.finished import store
 from provisioner.image.finished.check import check_image
 from provisioner.image.finished.manifest import File, Layer, Manifest, digest_of
+from provisioner.image.finished.sign import SecretKey
 from provisioner.image.foreign import Foreign, find_foreign
 from provisioner.image.inputs import base_fingerprint, image_fingerprint
 from provisioner.image.judge import Finished, joined, judge, remember
@@ -100,7 +101,7 @@ def build_image(request: Request, report: Report, clock: Callable[[], float] = t
         phases.end("layers", describe_layers(layers))
         files = {f"layer.{layer.name}": layer.file for layer in layers}
         files |= {"kernel": base.kernel, "stage1": work / "stage1.img"}
-        files["stage1"].write_bytes(pack_stage1(request.recipe, base, request.key.public, foreign))
+        files["stage1"].write_bytes(pack_stage1(request.recipe, base, request.public_key, foreign))
         phases.end("stage-1", f"{_megabytes(files['stage1'])}, kernel {_megabytes(base.kernel)}")
         versions = base.versions | {"kubelet": kubelet_version(request.ingredients.kubelet, foreign)}
         versions |= driver.versions if driver is not None else {}
@@ -110,9 +111,11 @@ def build_image(request: Request, report: Report, clock: Callable[[], float] = t
         phases.end("gates", f"passed; documents: {', '.join(judged.documents)}")
         text = _manifest(request, files | documents, versions).encode()
         digest = digest_of(text)
-        folder = store.put_image(request.output, text, request.key.sign(text), files | documents)
+        signature = request.key.sign(text) if isinstance(request.key, SecretKey) else None
+        folder = store.put_image(request.output, text, signature, files | documents)
         remember(request, documents)
-        phases.end("manifest", f"signed with key {request.key.number.hex()}")
+        state = "signed with" if signature is not None else "not signed; to be signed with"
+        phases.end("manifest", f"{state} key {request.key.number.hex()}")
     forget_old(request.cache / "layers")
     made(record.parent)
     record.write_text(store.folder_name(digest) + "\n")
@@ -122,7 +125,7 @@ def build_image(request: Request, report: Report, clock: Callable[[], float] = t
 def _find_built(record: Path, request: Request) -> Built | None:
     try:
         folder = request.output / record.read_text().strip()
-        checked = check_image(folder, request.key.public, contents=False)
+        checked = check_image(folder, request.public_key, contents=False)
     except (OSError, NeedsHuman):
         return None  # never built, or what was built is not whole any more: build it again
     return Built(folder, checked.digest, checked.manifest, reused=True)

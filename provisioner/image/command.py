@@ -16,6 +16,8 @@ PACKAGES = {
     "unsquashfs": "squashfs-tools",
     "dpkg-deb": "dpkg",
     "zstd": "zstd",
+    "sbsign": "sbsigntool",
+    "sbverify": "sbsigntool",
     "chroot": "coreutils",
     "unshare": "util-linux",
 }

@@ -82,7 +82,7 @@ def image_fingerprint(request: Request, base: str) -> str:
     fingerprint, recipe, ingredients = Fingerprint("image"), request.recipe, request.ingredients
     fingerprint.add("base", base.encode())
     fingerprint.add("architecture", request.choices.architecture.encode())
-    fingerprint.add("key", request.key.public.encode().encode())
+    fingerprint.add("key", request.public_key.encode().encode())
     fingerprint.add("trusted keys", request.trusted.encode().encode())
     fingerprint.add("module key", request.module_key.certificate if request.module_key is not None else b"")
     fingerprint.add_file("kubelet", ingredients.kubelet)

@@ -20,7 +20,9 @@ Report = Callable[[str, str, float], None]
 class Request:
     """One build.
 
-    `also_trusted`: public keys, beside that of `key`, whose images the agent of this one stages as well.
+    `key`: what signs the image; its public half alone where that is done elsewhere (docs/publishing.md): the image has
+    no signature then. `also_trusted`: public keys, beside that of `key`, whose images the agent of this one stages as
+    well.
 
     `module_key` signs kernel modules that are built here; without it they stay unsigned. `vulnerabilities`: a list of
     known ones that the gates look into. `interpreter`: the qemu-user by which programs of another architecture are
@@ -30,7 +32,7 @@ class Request:
     recipe: Recipe
     choices: Choices
     ingredients: Ingredients
-    key: SecretKey
+    key: SecretKey | PublicKey
     output: Path
     cache: Path
     force: bool = False
@@ -40,9 +42,14 @@ class Request:
     also_trusted: tuple[PublicKey, ...] = ()
 
     @property
+    def public_key(self) -> PublicKey:
+        """By which the image's own stage-1 checks it."""
+        return self.key.public if isinstance(self.key, SecretKey) else self.key
+
+    @property
     def trusted(self) -> PublicKeys:
         """Keys of the images that the agent stages. stage-1 has that of its own image, the only one it meets."""
-        return PublicKeys.of(self.key.public, *self.also_trusted)
+        return PublicKeys.of(self.public_key, *self.also_trusted)
 
 
 class Phases:

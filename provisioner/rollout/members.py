@@ -19,6 +19,7 @@ from provisioner.rollout.course import Course, stages_of
 from provisioner.rollout.fleet import Fleet, Member, Occupancy
 from provisioner.rollout.interrupting import may_be_ended_from
 from provisioner.rollout.standing import Standing
+from provisioner.rules.bootability import find_distrusted
 
 _Order = tuple[bool, str, str]
 
@@ -96,6 +97,9 @@ def halted_by(pool: NodePool, course: Course, image: Image | None) -> str | None
         return course.rollout.stopped.message
     if image is None:
         return f"Image '{pool.spec.image_ref}' does not exist: publish it, or correct spec.imageRef of the NodePool"
+    distrusted = find_distrusted(image)
+    if distrusted is not None:
+        return distrusted.words
     available = find_condition(image.status.conditions, "Available")
     if available is not None and available.status == "False":
         return f"Image '{image.name}' cannot be booted: {available.message}; publish it again, or name another one"

@@ -49,10 +49,13 @@ def find_obstacle(server: Server, pool: NodePool | None, image: Image | None, ra
     )
 
 
-def availability_of(image: Mapping[str, Any] | None) -> tuple[bool, list[tuple[str, str]]]:
-    """What of an Image's JSON the words of an obstacle depend on: whether it is there, what is said of its files."""
+def availability_of(image: Mapping[str, Any] | None) -> tuple[bool, list[tuple[str, str, str]]]:
+    """What of an Image's JSON the words of an obstacle depend on: whether it is there, what is said of it."""
     conditions = ((image or {}).get("status") or {}).get("conditions") or ()
-    return image is None, [(c.get("status"), c.get("message")) for c in conditions if c.get("type") == "Available"]
+    told = ("Available", "Verified")
+    return image is None, [
+        (c.get("type"), c.get("status"), c.get("message")) for c in conditions if c.get("type") in told
+    ]
 
 
 def find_unaccepted(server: Server) -> Obstacle | None:
@@ -174,6 +177,9 @@ def find_without_image(server: Server, wanted: str | None, image: Image | None) 
             f"Server '{server.name}' is {server.spec.architecture}",
             "name an Image of the server's architecture, or another NodePool in the Server",
         )
+    distrusted = find_distrusted(image)
+    if distrusted is not None:
+        return distrusted
     available = find_condition(image.status.conditions, "Available")
     if available is None:
         return Obstacle(
@@ -188,3 +194,22 @@ def find_without_image(server: Server, wanted: str | None, image: Image | None) 
             f"copy the image into the image store of the boot host: {PUBLISH}",
         )
     return None
+
+
+def find_distrusted(image: Image) -> Obstacle | None:
+    """It is not signed by whom the cluster believes, or was revoked: nothing boots it, and nobody joins with it.
+
+    An Image of which nothing is said yet, or of which nothing can be said as the site names no keys, is none of these.
+    """
+    verified = find_condition(image.status.conditions, "Verified")
+    if verified is None or verified.status != "False":
+        return None
+    if verified.reason == "Revoked":
+        return Obstacle(
+            "ImageRevoked", f"Image '{image.name}' is not booted: {verified.message}", "assign another Image"
+        )
+    return Obstacle(
+        "ImageNotVerified",
+        f"Image '{image.name}' is not booted: {verified.message}",
+        "publish an image that is signed by a key of ConfigMap provisioner-image-trust, or add its key there",
+    )

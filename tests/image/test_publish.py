@@ -58,7 +58,7 @@ def alter(file: Path) -> None:
 MANIFEST_DAMAGES = [
     ("manifest", Path.unlink, NotFound, "does not exist"),
     ("manifest", alter, Refused, "either was altered"),
-    ("manifest.sig", Path.unlink, NotFound, "does not exist"),
+    ("manifest.sig", Path.unlink, Refused, "is not signed"),
     ("manifest.sig", append, Refused, "the signature is not"),
 ]
 

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from provisioner.api import Condition, Image
 from provisioner.api.dpu import DPU
+from provisioner.api.image import ImageStatus
 from provisioner.api.meta import rfc3339_micro
 from provisioner.api.server import BootOrder, PowerStatus, Server
 from provisioner.join.admission.admit import Admitted, Challenged, Decision, Denied, JoinFacts, NotYet, admit
@@ -91,6 +93,12 @@ def lease(age_seconds: float, **spec: Any) -> dict[str, Any]:
 
 def fetched_by(key: str, **changes: Any) -> JoinFacts:
     return of(lambda s: with_status(s, join=fetched(key, **changes)))
+
+
+def judged(reason: str, status: Any = "False") -> Image:
+    """The ordered image, with what the controller says of its signature."""
+    said = Condition(type="Verified", status=status, reason=reason, message="…", last_transition_time=ago(60))
+    return replace(image(), status=ImageStatus(conditions=(said,)))
 
 
 ROWS = [
@@ -233,6 +241,18 @@ ROWS = [
     ),
     Row("the image is gone", "NoImage", replace(FACTS, image=None), kind=NotYet),
     Row("it booted another image", "WrongImage", request=request(imageDigest="sha256:" + "00" * 32), recorded=True),
+    Row(
+        "its image is signed by nobody who is believed",
+        "ImageNotVerified",
+        replace(FACTS, image=judged("SignatureInvalid")),
+        recorded=True,
+    ),
+    Row(
+        "an old image, rightly signed and on purpose assigned, that was revoked",
+        "ImageNotVerified",
+        replace(FACTS, image=judged("Revoked")),
+        recorded=True,
+    ),
     Row("the Node is somebody else's", "NodeNameTaken", replace(FACTS, node=node(uid="other")), recorded=True),
     Row("the Node was made by hand", "NodeNameTaken", replace(FACTS, node=node(uid=None)), recorded=True),
     Row("there is no Node yet", "NodeNotPrepared", replace(FACTS, node=None), kind=NotYet),
@@ -354,3 +374,9 @@ def test_the_kexecd_machine_may_repeat_its_request_while_its_own_kubelet_starts(
     decision = admit(replace(order_of, lease=lease(1)), request(requestKey=KEY), ADDRESS, NOW)
     assert isinstance(decision, Admitted)
     assert decision.repeat is True
+
+
+@pytest.mark.parametrize(("reason", "status"), [("Signed", "True"), ("NoTrustedKeys", "Unknown")])
+def test_an_old_image_that_was_assigned_on_purpose_is_admitted(reason: str, status: str) -> None:
+    facts = replace(FACTS, image=judged(reason, status))
+    assert isinstance(admit(facts, REQUEST, ADDRESS, NOW), Admitted)

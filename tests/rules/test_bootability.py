@@ -7,9 +7,15 @@ from typing import Any
 
 import pytest
 
-from provisioner.api import Server
+from provisioner.api import Image, Server
 from provisioner.api.server import ServerStatus
-from provisioner.rules.bootability import find_obstacle, find_without_image, find_without_pool, runs_as_other_node
+from provisioner.rules.bootability import (
+    availability_of,
+    find_obstacle,
+    find_without_image,
+    find_without_pool,
+    runs_as_other_node,
+)
 from tests.boot.objects import condition, image, pool, rack, server
 
 DUPLICATE = condition("Accepted", "False", "Duplicate", "r01-u01 claims what r01-u02 has already")
@@ -22,6 +28,12 @@ def having(*conditions: Any, **status: Any) -> Server:
 
 UNHEARD = replace(image(), status=replace(image().status, conditions=()))
 ARM64 = image(architecture="arm64")
+
+
+def judged(reason: str, status: str = "False") -> Image:
+    known = image()
+    said = condition("Verified", status, reason, "as it was signed")
+    return replace(known, status=replace(known.status, conditions=(*known.status.conditions, said)))
 
 
 @pytest.mark.parametrize(
@@ -42,6 +54,10 @@ ARM64 = image(architecture="arm64")
         ("no such image", "ImageMissing", {"image": None}, "image publish"),
         ("an image of another architecture", "ImageWrongArchitecture", {"image": ARM64}, "name an Image"),
         ("an image that no boot host has", "ImageUnavailable", {"image": image(available="False")}, "copy the image"),
+        ("an image that nobody signed who is believed", "ImageNotVerified", {"image": judged("Altered")}, "its key"),
+        ("an image that was revoked", "ImageRevoked", {"image": judged("Revoked")}, "assign another"),
+        ("an image that is believed", None, {"image": judged("Signed", "True")}, ""),
+        ("an image of a site without trusted keys", None, {"image": judged("NoTrustedKeys", "Unknown")}, ""),
         ("an image that no boot host spoke of", "ImageUnavailable", {"image": UNHEARD}, "boot service"),
     ],
 )
@@ -53,6 +69,13 @@ def test_it_cannot_boot(sentence: str, reason: str | None, what: dict[str, Any],
         assert remedy in found.remedy
         assert found.words == f"{found.message}; remedy: {found.remedy}"
         assert found.unwanted == (reason in ("PendingAcceptance", "Rejected", "PoweredOff"))
+
+
+@pytest.mark.parametrize("type_", ["Available", "Verified"])
+def test_who_follows_an_image_hears_of_what_its_words_depend_on(type_: str) -> None:
+    body = {"status": {"conditions": [{"type": type_, "status": "True", "message": "…"}]}}
+    changed = {"status": {"conditions": [{"type": type_, "status": "False", "message": "…"}]}}
+    assert availability_of(body) != availability_of(changed)
 
 
 def test_the_image_that_is_named_is_the_one_that_is_missing() -> None:

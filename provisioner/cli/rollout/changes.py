@@ -17,7 +17,7 @@ from provisioner.cli.rollout.pool_view import PoolView, with_image
 from provisioner.cli.rollout.screen import failed_of
 from provisioner.rollout.course import set_course
 from provisioner.rollout.standing import Standing
-from provisioner.rules.bootability import PUBLISH
+from provisioner.rules.bootability import PUBLISH, find_distrusted
 
 IMAGE_REF: Final = "/spec/imageRef"
 PAUSED: Final = "/spec/upgradeStrategy/paused"
@@ -42,6 +42,9 @@ def check_image(pool: NodePool, name: str, image: Image | None, standings: Itera
             f"{unchanged}: there is no Image {name}, expected one that is published",
             hint=f"kubectl get images; or {PUBLISH}",
         )
+    distrusted = find_distrusted(image)
+    if distrusted is not None:
+        raise BadInput(f"{unchanged}: {distrusted.message}", hint=distrusted.remedy)
     available = find_condition(image.status.conditions, "Available")
     if available is not None and available.status == "False":
         raise BadInput(

@@ -18,6 +18,7 @@ from provisioner.cluster.events import Events
 from provisioner.cluster.metrics import Meters
 from provisioner.cluster.resources import BMC_SECRETS, FABRIC_SECRETS, SLURM_SECRETS, SYSTEM
 from provisioner.health.controller import HealthInformers, build_health_controllers
+from provisioner.image.trust.controller import build_image_trust_controllers
 from provisioner.inventory.controller import InventoryInformers, build_inventory_controllers
 from provisioner.jobs.cluster_workloads import ClusterWorkloads
 from provisioner.jobs.slurm.workloads import SharedSlurm
@@ -73,7 +74,10 @@ def _orders(cluster: Cluster, events: Events, shared: Surroundings) -> list[Cont
         leases=caches.leases,
         maintenances=caches.maintenances,
     )
-    return build_boot_controllers(cluster, follow, events, shared.clock)
+    return [
+        *build_boot_controllers(cluster, follow, events, shared.clock),
+        *build_image_trust_controllers(cluster, caches.images, events, shared.clock),
+    ]
 
 
 def _join(cluster: Cluster, events: Events, shared: Surroundings) -> list[Controller]:

@@ -17,13 +17,16 @@ from provisioner.cli.service.image_diff import diff
 from provisioner.cli.service.image_gc import gc
 from provisioner.cli.service.image_keys import keys
 from provisioner.cli.service.image_registry import pull, push
+from provisioner.cli.service.image_trust import revoke, sign
+from provisioner.cli.service.image_uki import uki
 from provisioner.image.build import PHASES, Request, build_image
 from provisioner.image.containerd.archive import parse_pinned
 from provisioner.image.driver.plan import plan_driver
 from provisioner.image.driver.sign import generate_module_key, read_module_key, write_module_key
 from provisioner.image.finished.check import check_image
+from provisioner.image.finished.manifest import SIGNATURE
 from provisioner.image.finished.publish import publish_image
-from provisioner.image.finished.sign import SecretKey, read_public_keys, read_secret_key, write_keys
+from provisioner.image.finished.sign import SecretKey, read_public_key, read_public_keys, read_secret_key, write_keys
 from provisioner.image.mirror import choose_archives, read_sources
 from provisioner.image.plan import Choices, bootstrap_command, describe
 from provisioner.image.recipe import read_recipe
@@ -54,8 +57,13 @@ image.add_command(keys)
     required=True,
     help="CA certificate (PEM) that the join service's certificate is checked with.",
 )
+@click.option("--key", "key_file", type=_FILE, help="Secret key that signs the image (provisioner image keygen).")
 @click.option(
-    "--key", "key_file", type=_FILE, required=True, help="Secret key that signs the image (provisioner image keygen)."
+    "--sign-elsewhere",
+    "public_file",
+    type=_FILE,
+    help="In place of --key: public key by which the image is checked; it is signed where the secret one is "
+    "(provisioner image sign).",
 )
 @click.option(
     "--also-trust",
@@ -95,7 +103,8 @@ def build(
     mirror: str | None,
     kubelet: Path,
     join_ca: Path,
-    key_file: Path,
+    key_file: Path | None,
+    public_file: Path | None,
     trusted_files: tuple[Path, ...],
     module_key_file: Path | None,
     output: Path,
@@ -106,6 +115,8 @@ def build(
     plan: bool,
 ) -> None:
     """Build the image of RECIPE, such as images/gpu-node, into a store. What was built before is not built again."""
+    if (key_file is None) == (public_file is None):
+        raise click.UsageError("give --key, or --sign-elsewhere with the public key, and not both")
     recipe = read_recipe(recipe_folder)
     chosen = recipe.distribution(distribution, architecture)
     choices = Choices(
@@ -125,7 +136,7 @@ def build(
             agent=Path(provisioner.__file__).parent,
             pause_archive=parse_pinned(pause_archive) if pause_archive is not None else None,
         ),
-        key=read_secret_key(key_file),
+        key=read_secret_key(key_file) if key_file is not None else read_public_key(_given(public_file)),
         module_key=read_module_key(module_key_file) if module_key_file else None,
         output=output,
         cache=cache.expanduser(),
@@ -150,6 +161,16 @@ def build(
         click.echo(line)
     click.echo(f"image {recipe.name} ({chosen.identifier}) {state}: {sizes}")
     click.echo(str(built.folder))
+    if public_file is not None and not (built.folder / SIGNATURE).exists():
+        click.echo(
+            "next: sign its manifest where the key is, and copy manifest.sig back: "
+            f"provisioner image sign MANIFEST --key image.sec --digest {built.digest}"
+        )
+
+
+def _given(file: Path | None) -> Path:
+    assert file is not None  # noqa: S101 (one of two options was given)
+    return file
 
 
 @image.command()
@@ -188,5 +209,5 @@ def publish(folder: Path, store: Path, key_file: Path, kubeconfig: Path | None) 
     click.echo(f"next: name it in a NodePool's spec.imageRef: {published.name}")
 
 
-for command in (push, pull, gc):
+for command in (push, pull, gc, sign, revoke, uki):
     image.add_command(command)

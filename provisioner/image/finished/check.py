@@ -26,7 +26,13 @@ def check_image(folder: Path, key: Verifier, *, contents: bool = True) -> Checke
 
     Raises: NotFound if a file is missing; Refused with what was observed and expected.
     """
-    text, signature = _read(folder / MANIFEST), _read(folder / SIGNATURE).decode(errors="replace")
+    text = _read(folder / MANIFEST)
+    if not (folder / SIGNATURE).exists():
+        raise Refused(
+            f"image {digest_of(text)} is not signed: {folder / SIGNATURE} does not exist",
+            hint="where the key is: provisioner image sign MANIFEST --key image.sec; copy manifest.sig into the folder",
+        )
+    signature = _read(folder / SIGNATURE).decode(errors="replace")
     key.verify(text, signature)
     manifest, digest = decode(text), digest_of(text)
     named = store.digest_of_folder(folder)

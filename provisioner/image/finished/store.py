@@ -99,10 +99,11 @@ def put(source: Path, store: Path, digest: Sha256Digest) -> Path:
     return put_image(store, text, signature, part_files(source))
 
 
-def put_image(store: Path, manifest: bytes, signature: str, files: Mapping[str, Path]) -> Path:
+def put_image(store: Path, manifest: bytes, signature: str | None, files: Mapping[str, Path]) -> Path:
     """Write an image into `store` from its manifest, that one's signature, and its parts' files by name.
 
-    Returns: its folder. Raises: as put.
+    signature: None if it is to be signed elsewhere; until then it lies there without one, and nothing takes it for an
+    image. Returns: its folder. Raises: as put.
     """
     known, folder = decode(manifest), store / folder_name(digest_of(manifest))
     with locked(store):
@@ -114,6 +115,8 @@ def put_image(store: Path, manifest: bytes, signature: str, files: Mapping[str, 
             beside = {FILES[part.name]: files[part.name] for part in known.parts()}
         if folder.is_dir():
             os.utime(folder)  # who collects garbage takes it for new: its Image object may be about to be written
+            if signature is not None and not (folder / SIGNATURE).exists():
+                write_signature(folder, signature)  # it was signed elsewhere meanwhile
             return folder
         partial = store / f".{folder.name}.{uuid.uuid4().hex}"
         partial.mkdir(mode=0o755)
@@ -121,7 +124,8 @@ def put_image(store: Path, manifest: bytes, signature: str, files: Mapping[str, 
             for name, file in beside.items():
                 write_whole(partial / name, _pieces(file))
             write_whole(partial / MANIFEST, [manifest])
-            write_whole(partial / SIGNATURE, [signature.encode()])
+            if signature is not None:
+                write_whole(partial / SIGNATURE, [signature.encode()])
             _sync_folder(partial)
             try:
                 partial.rename(folder)
@@ -132,6 +136,19 @@ def put_image(store: Path, manifest: bytes, signature: str, files: Mapping[str, 
         finally:
             shutil.rmtree(partial, ignore_errors=True)
     return folder
+
+
+def write_signature(folder: Path, signature: str) -> Path:
+    """Put the signature beside a manifest, whole or not at all. Returns: its file."""
+    target = folder / SIGNATURE
+    partial = folder / f".{SIGNATURE}.{uuid.uuid4().hex}"
+    try:
+        write_whole(partial, [signature.encode()])
+        partial.rename(target)
+        _sync_folder(folder)
+    finally:
+        partial.unlink(missing_ok=True)
+    return target
 
 
 def put_part(store: Path, source: Path, expected: File) -> Path:

@@ -26,7 +26,7 @@ from provisioner.join.admission.successor import find_successor
 from provisioner.join.node_object import SERVER_UID_ANNOTATION
 from provisioner.rules.assigned_image import next_image_name
 from provisioner.rules.boot_order import is_by_agent, is_by_bmc
-from provisioner.rules.bootability import find_unaccepted, find_without_pool
+from provisioner.rules.bootability import find_distrusted, find_unaccepted, find_without_pool
 from provisioner.rules.liveness import read_heartbeat
 from provisioner.rules.stage_timeouts import time_to_join
 
@@ -215,6 +215,9 @@ def _judge_image(facts: JoinFacts, server: Server, order: BootOrder, request: Jo
             f"{name} ({facts.image.spec.digest}); it must boot again",
             recorded=True,
         )
+    distrusted = find_distrusted(facts.image)
+    if distrusted is not None:
+        return Denied("ImageNotVerified", distrusted.words, recorded=True)
     return None
 
 

@@ -24,7 +24,7 @@ REASONS: Final = {
     ),
     "denied": (
         "UnknownMachine", "WrongAddress", "NotAccepted", "SystemUUIDMismatch", "NoPool", "AttestationRequired",
-        "AlreadyFetched", "OrderExpired", "WrongImage", "NodeNameTaken", "Other",
+        "AlreadyFetched", "OrderExpired", "WrongImage", "ImageNotVerified", "NodeNameTaken", "Other",
     ),
     "unavailable": ("",),
 }  # fmt: skip

@@ -1,28 +1,18 @@
 """UEFI boot options written into a copy of OVMF's variable store, as a BMC does it on a real machine.
 
 QEMU can say "boot this NIC first" but not "by HTTP, from this URL"; a Boot#### variable can. Sources: UEFI 2.10,
-chapters 3.1.3 (load options), 8.2 (variables) and 10.3 (device paths); EDK2,
-MdeModulePkg/Include/Guid/VariableFormat.h.
+chapters 3.1.3 (load options) and 10.3 (device paths).
 """
 
 from __future__ import annotations
 
 import struct
-import uuid
 from collections.abc import Sequence
 from typing import Final
 
 from provisioner.api.values import MacAddress
+from provisioner.lab.machine.variable_store import Variable, append_variables
 
-_GLOBAL_VARIABLE: Final = uuid.UUID("8be4df61-93ca-11d2-aa0d-00e098032b8c").bytes_le
-_AUTHENTICATED_STORE: Final = uuid.UUID("aaf32c78-947b-439a-a180-2e144ec37792").bytes_le
-_FIRMWARE_VOLUME_SIGNATURE: Final = b"_FVH"
-_STORE_HEADER: Final = struct.Struct("<16sIBBHI")
-_STORE_FORMATTED, _STORE_HEALTHY = 0x5A, 0xFE
-_VARIABLE_HEADER: Final = struct.Struct("<HBxIQ16sIII16s")
-_VARIABLE_START, _VARIABLE_ADDED = 0x55AA, 0x3F
-_NON_VOLATILE_BOOT_RUNTIME: Final = 0x07
-_ERASED: Final = b"\xff"
 _LOAD_OPTION_ACTIVE: Final = 0x01
 
 NIC_PCI_SLOT: Final = 2
@@ -47,46 +37,9 @@ def write_boot_order(template: bytes, options: Sequence[bytes]) -> bytes:
     Options that the firmware finds by itself come after these. Raises: ValueError if the template is no variable store
     of the authenticated format, or is full.
     """
-    if template[40:44] != _FIRMWARE_VOLUME_SIGNATURE:
-        raise ValueError("the template is not a firmware volume")
-    (start,) = struct.unpack_from("<H", template, 48)
-    guid, size, store_format, state, _, _ = _STORE_HEADER.unpack_from(template, start)
-    if (guid, store_format, state) != (_AUTHENTICATED_STORE, _STORE_FORMATTED, _STORE_HEALTHY):
-        raise ValueError("the template is not a healthy store of authenticated variables")
-    variables = {f"Boot{number:04X}": option for number, option in enumerate(options)}
-    variables["BootOrder"] = struct.pack(f"<{len(options)}H", *range(len(options)))
-    offset = _end_of_variables(template, start + _STORE_HEADER.size)
-    appended = bytearray()
-    for name, data in variables.items():
-        appended += _variable(name, data)
-        appended += _ERASED * (-(offset + len(appended)) % 4)
-    if offset + len(appended) > start + size:
-        raise ValueError("the template has no room for the boot options")
-    return template[:offset] + bytes(appended) + template[offset + len(appended) :]
-
-
-def _end_of_variables(store: bytes, offset: int) -> int:
-    while store[offset : offset + 2] == struct.pack("<H", _VARIABLE_START):
-        *_, name_size, data_size, _ = _VARIABLE_HEADER.unpack_from(store, offset)
-        offset += _VARIABLE_HEADER.size + name_size + data_size
-        offset += -offset % 4
-    return offset
-
-
-def _variable(name: str, data: bytes) -> bytes:
-    encoded = (name + "\0").encode("utf-16-le")
-    header = _VARIABLE_HEADER.pack(
-        _VARIABLE_START,
-        _VARIABLE_ADDED,
-        _NON_VOLATILE_BOOT_RUNTIME,
-        0,
-        bytes(16),
-        0,
-        len(encoded),
-        len(data),
-        _GLOBAL_VARIABLE,
-    )
-    return header + encoded + data
+    variables = [Variable(f"Boot{number:04X}", option) for number, option in enumerate(options)]
+    order = struct.pack(f"<{len(options)}H", *range(len(options)))
+    return append_variables(template, [*variables, Variable("BootOrder", order)])
 
 
 def _load_option(description: str, path: bytes) -> bytes:

@@ -1,0 +1,106 @@
+"""The effects of `judge`: reads whom the cluster believes, and writes the condition Verified of each Image."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+import structlog
+
+from provisioner.api import Image
+from provisioner.api.codec import decode, to_json
+from provisioner.api.errors import Refused
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.controller import Controller
+from provisioner.cluster.events import Events
+from provisioner.cluster.resources import CONFIG_MAPS, SYSTEM
+from provisioner.cluster.source import Source, spec_of, when_changed
+from provisioner.image.trust.document import NAME, Trust, parse_trust
+from provisioner.image.trust.judge import VERIFIED, judge
+
+log = structlog.get_logger(__name__)
+
+MANAGER: Final = "provisioner-image-trust"
+READ_SECONDS: Final = 15.0
+"""The ConfigMap is read no more often, and each Image looked at so often: what somebody changes in whom the cluster
+believes counts after this time."""
+
+
+class TrustReader:
+    """Whom the cluster believes, read every 15 s by whoever asks. Raises: what `Cluster.find` raises."""
+
+    def __init__(self, cluster: Cluster, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._cluster = cluster
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._read: tuple[float, Trust | Refused] | None = None
+
+    def read(self) -> Trust | Refused:
+        """The document, or why it cannot be understood. Nothing that is there is an empty one."""
+        with self._lock:
+            now = self._monotonic()
+            if self._read is None or now - self._read[0] >= READ_SECONDS:
+                self._read = now, read_trust(self._cluster.find(CONFIG_MAPS, NAME, namespace=SYSTEM))
+            return self._read[1]
+
+
+def read_trust(config_map: Mapping[str, Any] | None) -> Trust | Refused:
+    """Of the ConfigMap's JSON; None if there is none. Refused, as a value, with what is wrong in it."""
+    try:
+        if (config_map or {}).get("binaryData"):
+            raise Refused(f"ConfigMap '{NAME}' has binary data", hint="make it from text files")
+        return parse_trust((config_map or {}).get("data") or {})
+    except Refused as error:
+        return error
+
+
+class ImageTrustController:
+    """Reconciles one Image at a time, by name."""
+
+    def __init__(
+        self, cluster: Cluster, images: Source, trust: TrustReader, events: Events, *, now: Callable[[], datetime]
+    ) -> None:
+        self._cluster = cluster
+        self._images = images
+        self._trust = trust
+        self._events = events
+        self._now = now
+
+    def reconcile(self, name: str) -> float | None:
+        """Write what is to be said of the Image's signature, if it is new. Raises: Retryable, NeedsHuman."""
+        body = self._images.get(name)
+        if body is None or body["metadata"].get("deletionTimestamp"):
+            return None
+        said = judge(decode(Image, body), self._trust.read(), self._now())
+        if said is None:
+            return READ_SECONDS
+        self._cluster.apply_status(
+            Image,
+            name,
+            {"conditions": [to_json(said)]},
+            manager=MANAGER,
+            resource_version=body["metadata"]["resourceVersion"],
+        )
+        log.info("image was judged", image=name, status=said.status, reason=said.reason)
+        if said.status == "False":
+            self._events.record(body, "Warning", f"Image{said.reason}", f"not booted: {said.message}")
+        return READ_SECONDS
+
+
+def build_image_trust_controllers(
+    cluster: Cluster, images: Source, events: Events, clock: Callable[[], datetime]
+) -> list[Controller]:
+    """Build it anew for each leadership, run it while leading."""
+    judging = ImageTrustController(cluster, images, TrustReader(cluster), events, now=clock)
+    controller = Controller("image-trust", judging.reconcile)
+    images.subscribe(when_changed(_judged, controller.queue.add))
+    return [controller]
+
+
+def _judged(image: Mapping[str, Any] | None) -> tuple[Any, Any]:
+    """What of an Image's JSON the verdict depends on, and the verdict: somebody else may have written it."""
+    conditions = ((image or {}).get("status") or {}).get("conditions") or ()
+    return spec_of(image), [each for each in conditions if each.get("type") == VERIFIED]

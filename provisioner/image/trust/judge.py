@@ -1,0 +1,115 @@
+"""What the condition Verified of an Image says. Pure.
+
+Everything that a manifest says stands in the Image, too, so that the signed text can be written again from the object
+alone: without a store, and so that not one word of it, such as a kernel argument, can differ from what was signed.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final, Literal
+
+from provisioner.api.conditions import find_condition, settle_condition
+from provisioner.api.errors import Refused
+from provisioner.api.image import Image, ImageSpec
+from provisioner.api.meta import Condition, rfc3339
+from provisioner.api.values import Sha256Digest
+from provisioner.image.finished.check import Checked
+from provisioner.image.finished.manifest import File, Layer, Manifest, digest_of
+from provisioner.image.finished.publish import image_object
+from provisioner.image.finished.sign import signing_key_number
+from provisioner.image.trust.document import KEYS, NAME, Trust
+
+VERIFIED: Final = "Verified"
+
+
+def judge(image: Image, trust: Trust | Refused, now: datetime) -> Condition | None:
+    """What Verified shall say; None if it stays as it is. trust: Refused, with the reason, if it cannot be read.
+
+    While it cannot be read, what was found before stays, and a new Image is not believed.
+    """
+    before = find_condition(image.status.conditions, VERIFIED)
+    if isinstance(trust, Refused):
+        if before is not None:
+            return None
+        said = _false("TrustUnreadable", f"whom to believe cannot be read: {trust}")
+    else:
+        said = _judge(image, trust)
+    status, reason, message = said
+    if before is not None and (before.status, before.reason, before.message) == said:
+        return None
+    wanted = Condition(
+        type=VERIFIED,
+        status=status,
+        reason=reason,
+        message=message,
+        last_transition_time=rfc3339(now),
+        observed_generation=image.metadata.generation,
+    )
+    return settle_condition(image.status.conditions, wanted)
+
+
+_Said = tuple[Literal["True", "False", "Unknown"], str, str]
+
+
+def _judge(image: Image, trust: Trust) -> _Said:
+    revoked = trust.revoked.get(Sha256Digest(image.spec.digest))
+    if revoked is not None:
+        return _false("Revoked", f"it was revoked: {revoked}")
+    if trust.keys is None:
+        return (
+            "Unknown",
+            "NoTrustedKeys",
+            f"nobody has said by which keys Images must be signed; to say it: kubectl -n provisioner-system create "
+            f"configmap {NAME} --from-file={KEYS}",
+        )
+    try:
+        text = signed_text(image.spec)
+    except Refused as error:
+        return _false("Altered", str(error))
+    try:
+        trust.keys.verify(text, image.spec.signature)
+    except Refused as error:
+        return _false("SignatureInvalid", str(error))
+    return "True", "Signed", f"signed with key {signing_key_number(image.spec.signature).hex()}"
+
+
+def signed_text(spec: ImageSpec) -> bytes:
+    """The manifest that an Image says it has. Raises: Refused if the Image is not what publishing makes of that."""
+    manifest = Manifest(
+        recipe=spec.recipe,
+        distribution=spec.distribution,
+        architecture=spec.architecture,
+        kernel=_file(spec.kernel.sha256, spec.kernel.size_bytes),
+        stage1=_file(spec.stage1.sha256, spec.stage1.size_bytes),
+        layers=(
+            tuple(Layer(each.name, _file(each.sha256, each.size_bytes)) for each in spec.layers)
+            if spec.root is None
+            else (Layer("root", _file(spec.root.sha256, spec.root.size_bytes)),)
+        ),
+        documents={each.name: _file(each.sha256, each.size_bytes) for each in spec.documents},
+        kernel_arguments=spec.kernel_arguments,
+        versions=spec.versions,
+        format=2 if spec.root is None else 1,
+    )
+    text = manifest.encode()
+    digest = digest_of(text)
+    if digest != spec.digest:
+        raise Refused(
+            f"the object says something else than a manifest with {spec.digest}: what it says has {digest}",
+            hint="delete it, and publish the image again: provisioner image publish",
+        )
+    if image_object(Checked(digest, manifest, spec.signature)).spec != spec:
+        raise Refused(
+            "the object names its files elsewhere than its manifest does",
+            hint="delete it, and publish the image again: provisioner image publish",
+        )
+    return text
+
+
+def _file(sha256: str, size_bytes: int) -> File:
+    return File(sha256.removeprefix("sha256:"), size_bytes)
+
+
+def _false(reason: str, message: str) -> _Said:
+    return "False", reason, message[:1024]
