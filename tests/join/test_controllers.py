@@ -1,4 +1,4 @@
-"""The three controllers on real informers: nobody calls them, they see what changes."""
+"""The four controllers on real informers: nobody calls them, they see what changes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from provisioner.api.rack import Rack
 from provisioner.api.server import Server
 from provisioner.api.values import MacAddress
 from provisioner.cluster.informer import Informer
-from provisioner.cluster.resources import CSRS, NODES, of
+from provisioner.cluster.resources import CREDENTIALS, CSRS, NODES, ROLE_BINDINGS, ROLES, of
 from provisioner.join.admission.configuration import JoinConfiguration
 from provisioner.join.admission.service import find_server_in
 from provisioner.join.controller import (
@@ -48,6 +48,8 @@ def informers(accounts: Accounts) -> Iterator[CertificateInformers]:
         servers=Informer(accounts.approver, of(Server)),
         nodes=Informer(accounts.approver, NODES),
         csrs=Informer(accounts.approver, CSRS),
+        roles=Informer(accounts.approver, ROLES, namespace=CREDENTIALS),
+        bindings=Informer(accounts.approver, ROLE_BINDINGS, namespace=CREDENTIALS),
     )
     stop = threading.Event()
     controllers = [
