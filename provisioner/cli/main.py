@@ -128,7 +128,7 @@ def provisioner(ctx: click.Context, log_json: bool, verbose: bool) -> None:
 
     \b
     Set up:    manifests, crds, image keygen, image build, image publish
-    Serve:     boot (on each boot host), cache (in a rack), controller and web (anywhere), authorizer (API servers' hosts)
+    Serve:     boot (on each boot host), cache (in a rack), controller, web, authorizer (anywhere)
     Operate:   rack register, accept, and kubectl (the same as kubectl provision)
     See:       boot explain, boot trace, boot replay (why a machine does not boot)
     Later:     crds migrate, image keys, restore, rack retire

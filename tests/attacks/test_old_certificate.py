@@ -15,7 +15,6 @@ from provisioner.api.meta import rfc3339_micro
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import (
     CREDENTIALS,
-    CSRS,
     EVENTS,
     LEASES,
     NODE_LEASES,
@@ -107,7 +106,9 @@ def tries_to_write(node: Cluster, name: str) -> dict[str, Callable[[], object]]:
         "its Node's status": lambda: node.strategic_patch(NODES, name, status, subresource="status"),
         "its Lease": lambda: node.apply(lease, manager="kubelet"),
         "a mirror pod": lambda: node.create(PODS, pod, dry_run=True),
-        "a pod's status": lambda: node.patch(PODS, name, {"status": {"message": now}}, subresource="status"),
+        "a pod's status": lambda: node.patch(
+            PODS, name, {"status": {"message": now}}, namespace="default", subresource="status"
+        ),
         "an Event": lambda: node.create(EVENTS, event),
         "a request for its certificate": lambda: ask(node, certificate_pem(key, f"system:node:{name}")),
     }
@@ -264,6 +265,15 @@ def test_nodes_that_no_server_of_ours_has_joined_are_left_alone(
         assert not is_out(stranger, name)
 
 
+def test_open_without_the_webhook_it_reads_until_it_expires(world: World, accounts: Accounts) -> None:
+    """Admission sees writes alone; see test_old_certificate_reads."""
+    thief = world.become_node()
+    boot_again(world)
+    list_credentials(world, accounts.approver)
+    until(lambda: is_out(thief, world.name))
+    assert thief.get(NODES, world.name)["metadata"]["name"] == world.name
+
+
 def test_who_acts_as_a_node_without_its_certificate_writes_nothing(
     world: World, accounts: Accounts, control_plane: ControlPlane
 ) -> None:
@@ -294,4 +304,4 @@ def test_the_list_gives_a_node_no_right_to_read_or_write_it(world: World, accoun
     with pytest.raises(Refused, match="forbidden"):
         node.delete(ROLES, shard, namespace=CREDENTIALS)
     with pytest.raises(Refused, match="forbidden"):
-        node.list(CSRS)
+        node.list(ROLES, namespace=CREDENTIALS)

@@ -1,8 +1,8 @@
 """What the authorization webhook answers: a Node's request by a certificate that is not on the list is denied. Pure.
 
 It never allows anything: who is not denied is for the authorizers after it. Nor does it deny on a list that may be old:
-certificates that were issued since would be shut out, and with them all Nodes. What is left then is the policy, for which
-the API server needs nobody.
+certificates that were issued since would be shut out, and with them all Nodes. What is left then is the policy, for
+which the API server needs nobody.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import json
 import socket
 import socketserver
 import ssl
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -142,8 +143,16 @@ class AuthorizerServer(socketserver.ThreadingTCPServer):
             self._open.pop(request, None)
         super().shutdown_request(request)
 
+    def server_close(self) -> None:
+        """Also of the connections that API servers keep: no answer comes any more."""
+        super().server_close()
+        with self._lock:
+            for each in self._open:
+                _cut(each)
+
     def handle_error(self, request: Any, client_address: Any) -> None:
-        log.exception("authorization review failed", source=client_address[0])
+        if not isinstance(sys.exception(), OSError):  # who is gone, in whichever moment, is no fault
+            log.exception("authorization review failed", source=client_address[0])
 
     def is_known(self, request: socket.socket) -> None:
         """The client of that connection has shown its certificate."""
