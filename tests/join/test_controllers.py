@@ -140,6 +140,8 @@ def test_a_certificate_is_listed_by_itself_so_that_it_writes_and_the_one_before_
     current = boots("order-2", samples.OTHER_KEY)
     wait_until(lambda: writes(current), "the next boot's kubelet writes")
     assert not writes(earlier)
+    for account in ("approver", "authorizer", "controller"):  # whose rights on the list are Roles beside it
+        assert world.admin.get(ROLES, f"provisioner-{account}", namespace=CREDENTIALS)["rules"]
 
 
 def test_the_token_of_a_server_that_is_deleted_while_it_joins_goes_with_it(

@@ -9,6 +9,7 @@ import pytest
 
 from provisioner.api.meta import rfc3339
 from provisioner.join.credentials.listed import (
+    ALL_SHARDS,
     PIN,
     REMOVED_ANNOTATION,
     REMOVED_SECONDS,
@@ -116,5 +117,6 @@ def test_what_others_write_beside_it_is_no_difference_and_a_rule_of_theirs_is() 
 
 def test_servers_are_spread_over_all_shards() -> None:
     found = [shard_of(f"r{rack:02}-u{unit:02}") for rack in range(100) for unit in range(40)]
-    assert len(set(found)) == SHARDS
+    assert set(found) == ALL_SHARDS
+    assert len(ALL_SHARDS) == SHARDS
     assert max(found.count(shard) for shard in set(found)) < 2 * len(found) / SHARDS

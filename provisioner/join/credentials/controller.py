@@ -21,6 +21,7 @@ from provisioner.cluster.own_writes import BEHIND_SECONDS, OwnWrites
 from provisioner.cluster.resources import CREDENTIALS, ROLE_BINDINGS, ROLES, ResourceType
 from provisioner.cluster.source import Lookup, Source
 from provisioner.join.credentials.listed import (
+    ALL_SHARDS,
     binding_of,
     next_end,
     read_entries,
@@ -105,7 +106,9 @@ def build_credential_controller(
             controller.queue.add(shard_of(name))
 
     def list_changed(key: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
-        controller.queue.add(key.partition("/")[2])
+        shard = key.partition("/")[2]
+        if shard in ALL_SHARDS:
+            controller.queue.add(shard)
 
     sources.servers.subscribe(server_changed)
     sources.roles.subscribe(list_changed)

@@ -51,7 +51,15 @@ class Entry:
 
 def shard_of(server: str) -> str:
     """Name of the Role that holds the server of that name."""
-    return f"servers-{hashlib.sha256(server.encode()).digest()[0] % SHARDS:02x}"
+    return _shard(hashlib.sha256(server.encode()).digest()[0] % SHARDS)
+
+
+def _shard(number: int) -> str:
+    return f"servers-{number:02x}"
+
+
+ALL_SHARDS: Final = frozenset(_shard(number) for number in range(SHARDS))
+"""Other Roles of the namespace give the accounts the right to read and write these."""
 
 
 def entry_of(server: Mapping[str, Any]) -> Entry | None:
