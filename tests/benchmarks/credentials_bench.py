@@ -322,8 +322,8 @@ def write_table(rows: Sequence[str], asked: Sequence[str], worst: float) -> int:
         [
             "## Certificates of earlier boots are refused: what it costs",
             "",
-            "A Node renews its Lease, with the policy's binding and without, by turns. Policy: the mean of what the API",
-            "server itself measures for it. Then median and 99th percentile of a write, as the client sees it, and the API",
+            "A Node renews its Lease, with the policy's binding and without, by turns. Policy: the mean of what the",
+            "API server itself measures for it. Then median and 99th percentile of a write at the client, and the API",
             "server's processor time for one, both without and with the policy.",
             "",
             "| servers listed | largest Role | policy | write, without | write, with | processor, without and with |",
