@@ -100,7 +100,6 @@ def tries_to_write(node: Cluster, name: str) -> dict[str, Callable[[], object]]:
         "reason": "Tried",
         "type": "Normal",
     }
-    key = ec.generate_private_key(ec.SECP256R1())
     return {
         "its Node": lambda: node.patch(NODES, name, {"metadata": {"annotations": {"example.com/tried": now}}}),
         "its Node's status": lambda: node.strategic_patch(NODES, name, status, subresource="status"),
@@ -110,7 +109,6 @@ def tries_to_write(node: Cluster, name: str) -> dict[str, Callable[[], object]]:
             PODS, name, {"status": {"message": now}}, namespace="default", subresource="status"
         ),
         "an Event": lambda: node.create(EVENTS, event),
-        "a request for its certificate": lambda: ask(node, certificate_pem(key, f"system:node:{name}")),
     }
 
 
@@ -165,6 +163,9 @@ def test_a_certificate_of_an_earlier_boot_writes_nothing_and_the_current_one_wri
     until(lambda: is_out(thief, world.name))
     for what, write in tries_to_write(thief, world.name).items():
         assert OUT in refusal(write), f"{what} was written by the certificate of an earlier boot"
+    for node, verdict in ((thief, "OldCertificate"), (current, "Approved")):
+        request = certificate_pem(ec.generate_private_key(ec.SECP256R1()), f"system:node:{world.name}")
+        assert world.decide(ask(node, request)) == verdict
     for what, write in tries_to_write(current, world.name).items():
         assert write(), f"{what} of the current boot"
 
