@@ -16,7 +16,7 @@ from typing import Final
 import click
 
 PREFIX: Final = "PROVISIONER"
-SERVICES: Final = ("boot", "cache", "controller", "infiniband", "reflector", "web")
+SERVICES: Final = ("authorizer", "boot", "cache", "controller", "infiniband", "reflector", "web")
 """Commands that run for years. Those that people run, and which change something once, heed no forgotten variable."""
 
 _OF_KUBERNETES: Final = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)$")

@@ -22,6 +22,7 @@ log = structlog.get_logger(__name__)
 
 COMMANDS: Final[Mapping[str, str]] = {
     "accept": "provisioner.cli.kubectl.accept:accept",
+    "authorizer": "provisioner.cli.service.authorizer:authorizer",
     "boot": "provisioner.cli.boot.group:boot",
     "cache": "provisioner.cli.service.cache:cache",
     "controller": "provisioner.cli.service.controller:controller",
@@ -127,7 +128,7 @@ def provisioner(ctx: click.Context, log_json: bool, verbose: bool) -> None:
 
     \b
     Set up:    manifests, crds, image keygen, image build, image publish
-    Serve:     boot (on each boot host), cache (in a rack), controller and web (anywhere)
+    Serve:     boot (on each boot host), cache (in a rack), controller, web, authorizer (anywhere)
     Operate:   rack register, accept, and kubectl (the same as kubectl provision)
     See:       boot explain, boot trace, boot replay (why a machine does not boot)
     Later:     crds migrate, image keys, restore, rack retire

@@ -72,6 +72,8 @@ CLUSTER_ROLES: Final = ResourceType("rbac.authorization.k8s.io", "v1", "ClusterR
 CLUSTER_ROLE_BINDINGS: Final = ResourceType(
     "rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings"
 )
+ROLES: Final = ResourceType("rbac.authorization.k8s.io", "v1", "Role", "roles", namespaced=True)
+ROLE_BINDINGS: Final = ResourceType("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings", namespaced=True)
 TOKEN_REVIEWS: Final = ResourceType("authentication.k8s.io", "v1", "TokenReview", "tokenreviews")
 ACCESS_REVIEWS: Final = ResourceType("authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews")
 SELF_REVIEWS: Final = ResourceType("authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews")
@@ -84,6 +86,8 @@ BMC_SECRETS: Final = "provisioner-bmcs"
 """Namespace of the Secrets with BMCs' passwords, which the account of the power controller alone reads."""
 SLURM_SECRETS: Final = "provisioner-slurm"
 """Namespace of the Secrets with Slurm's tokens, which the account of the maintenance controller alone reads."""
+CREDENTIALS: Final = "provisioner-credentials"
+"""Namespace of the Roles that list which client certificates are of the current boot of their server."""
 FABRIC_SECRETS: Final = "provisioner-fabrics"
 """Namespace of the Secrets with UFMs' passwords, which the account of the InfiniBand controller alone reads."""
 
@@ -101,6 +105,8 @@ BUILT_IN: Final = (
     POD_DISRUPTION_BUDGETS,
     CLUSTER_ROLES,
     CLUSTER_ROLE_BINDINGS,
+    ROLES,
+    ROLE_BINDINGS,
 )
 
 

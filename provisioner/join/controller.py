@@ -17,6 +17,7 @@ from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import CSRS, NODES, of
 from provisioner.join.certificates.approve import MAX_EXPIRATION_SECONDS
 from provisioner.join.certificates.controller import Approver, concerns_us
+from provisioner.join.credentials.controller import CredentialSources, build_credential_controller
 from provisioner.join.node_controller import NodePreparer
 from provisioner.join.node_object import SERVER_UID_ANNOTATION
 from provisioner.join.stale_tokens import SETTLE_SECONDS, TokenCleaner, left_over
@@ -38,11 +39,13 @@ class NodeInformers:
 
 @dataclass(frozen=True, kw_only=True)
 class CertificateInformers:
-    """What the approver follows."""
+    """What the approver follows, and who lists what came of it: Roles and RoleBindings are those of the list."""
 
     servers: Informer
     nodes: Informer
     csrs: Informer
+    roles: Informer
+    bindings: Informer
 
 
 def build_node_controllers(
@@ -105,7 +108,7 @@ def build_certificate_controllers(
     max_expiration_seconds: int = MAX_EXPIRATION_SECONDS,
     settle_seconds: float = SETTLE_SECONDS,
 ) -> list[Controller]:
-    """Two controllers: certificates, left-over tokens. The caller runs and stops them."""
+    """Three controllers: certificates, their list, left-over tokens. The caller runs and stops them."""
     caches = {of(Server): informers.servers, NODES: informers.nodes, CSRS: informers.csrs}
     approver = Approver(
         cluster=cluster, recorder=recorder, now=now, max_expiration_seconds=max_expiration_seconds, sources=caches
@@ -124,7 +127,8 @@ def build_certificate_controllers(
 
     informers.servers.subscribe(server_changed)
     informers.csrs.subscribe(csr_changed)
-    return [certificates, tokens]
+    listed = CredentialSources(servers=informers.servers, roles=informers.roles, bindings=informers.bindings)
+    return [certificates, build_credential_controller(cluster, listed, now), tokens]
 
 
 def _of_interest(server: dict[str, Any]) -> tuple[Any, Any]:

@@ -60,11 +60,3 @@ def test_it_does_not_take_the_pools_taints_off_its_own_node(world: World) -> Non
     thief = world.become_node()
     with pytest.raises(Refused, match="is not allowed to modify taints"):
         thief.patch(NODES, world.name, {"spec": {"taints": None}})
-
-
-def test_open_until_pinned_it_works_until_it_expires(world: World) -> None:
-    """X.509 is not revoked: the next boot stops its renewal, not its use. Its life is --cluster-signing-duration."""
-    thief = world.become_node()
-    world.order("order-2")
-    world.joined(requestKey=OTHER_KEY)
-    assert thief.get(NODES, world.name)["metadata"]["name"] == world.name

@@ -77,7 +77,7 @@ CODE: Final[dict[str, tuple[str, ...]]] = {
     "inventory": ("inventory/", *OF_GROUPS),
     "orders": ("boot/orders/", *OF_GROUPS),
     "join": ("join/controller.py", "join/node_controller.py", "join/node_object.py", *OF_GROUPS),
-    "approver": ("join/certificates/", "join/stale_tokens.py", *OF_GROUPS),
+    "approver": ("join/certificates/", "join/credentials/controller.py", "join/stale_tokens.py", *OF_GROUPS),
     "health": ("health/", *OF_GROUPS),
     "maintenance": ("maintenance/", "jobs/", *OF_GROUPS),
     "rollout": ("rollout/", "jobs/slurm/", *OF_GROUPS),
@@ -88,6 +88,7 @@ CODE: Final[dict[str, tuple[str, ...]]] = {
         "cluster/leader.py",
     ),
     "web": ("web/",),
+    "authorizer": ("cli/service/authorizer.py",),
 }
 """Files and folders by account."""
 

@@ -15,6 +15,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import (
     BMC_SECRETS,
     BUILT_IN,
+    CREDENTIALS,
     FABRIC_SECRETS,
     LEASES,
     NODE_LEASES,
@@ -26,24 +27,28 @@ from provisioner.lab.control_plane.plane import ControlPlane
 from tests.cli.calls_of_accounts import Right, rights_needed, unreadable_calls
 
 RULES_REVIEWS = ResourceType("authorization.k8s.io", "v1", "SelfSubjectRulesReview", "selfsubjectrulesreviews")
-NAMESPACED = {kind.plural for kind in BUILT_IN if kind.namespaced} | {"serviceaccounts"}
+NAMESPACED = {kind.plural for kind in BUILT_IN if kind.namespaced} | {"serviceaccounts", "bootcredentials"}
 TOKENS, CHECKS, DEFAULT = "kube-system", "provisioner-checks", "default"
-NAMESPACES = (SYSTEM, BMC_SECRETS, FABRIC_SECRETS, SLURM_SECRETS, TOKENS, NODE_LEASES, CHECKS, DEFAULT)
+NAMESPACES = (CREDENTIALS, SYSTEM, BMC_SECRETS, FABRIC_SECRETS, SLURM_SECRETS, TOKENS, NODE_LEASES, CHECKS, DEFAULT)
 CHECKED_BY_OTHERS: dict[str, set[Right]] = {
-    "approver": {("approve", "signers")},
+    "approver": {("approve", "signers"), ("pin", "bootcredentials"), ("use", "bootcredentials")},
     "maintenance": {("disrupt-now", "maintenances")},
     "controller": {("impersonate", "serviceaccounts")},
     "network": {("get", "dpunetworks"), ("patch", "dpunetworks/status")},
 }
-"""What the API server looks for when one approves, carries a request under Now over, acts as another, or gives a DPU
-its rights."""
+"""What the API server looks for when one approves, lists a credential, carries a request under Now over, acts as
+another, or gives a DPU its rights."""
 OWN_LEASE: dict[Right, set[str]] = {(verb, "leases"): {SYSTEM} for verb in ("get", "create", "update")}
+THE_LIST: dict[Right, set[str]] = {
+    (verb, kind): {CREDENTIALS} for verb in ("list", "watch") for kind in ("roles", "rolebindings")
+}
 OWN_EVENTS: dict[Right, set[str]] = {(verb, "events"): {DEFAULT} for verb in ("get", "create", "patch")}
 
 PLACES: dict[str, dict[Right, set[str]]] = {
     "boot": OWN_EVENTS
     | {("get", "leases"): {NODE_LEASES}, ("create", "secrets"): {TOKENS}, ("delete", "secrets"): {TOKENS}},
     "controller": OWN_LEASE
+    | THE_LIST
     | {
         ("list", "leases"): {NODE_LEASES},
         ("watch", "leases"): {NODE_LEASES},
@@ -58,7 +63,18 @@ PLACES: dict[str, dict[Right, set[str]]] = {
         ("watch", "leases"): {NODE_LEASES},
     },
     "join": OWN_LEASE | OWN_EVENTS,
-    "approver": OWN_LEASE | OWN_EVENTS | {("delete", "secrets"): {TOKENS}},
+    "approver": OWN_LEASE
+    | OWN_EVENTS
+    | THE_LIST
+    | {
+        ("create", "roles"): {CREDENTIALS},
+        ("update", "roles"): {CREDENTIALS},
+        ("create", "rolebindings"): {CREDENTIALS},
+        ("pin", "bootcredentials"): {CREDENTIALS},
+        ("use", "bootcredentials"): {CREDENTIALS},
+        ("delete", "secrets"): {TOKENS},
+    },
+    "authorizer": {("list", "roles"): {CREDENTIALS}, ("watch", "roles"): {CREDENTIALS}},
     "health": OWN_LEASE
     | OWN_EVENTS
     | {
@@ -122,7 +138,7 @@ def test_the_kind_of_every_call_can_be_told(name: str) -> None:
 
 
 def test_there_is_an_account_for_each_group_of_controllers() -> None:
-    assert set(PLACES) == {"boot", "controller", "web", *GROUPS} == set(ACCOUNTS)
+    assert set(PLACES) == {"boot", "controller", "web", "authorizer", *GROUPS} == set(ACCOUNTS)
     assert tuple(GROUPS) == NAMES
 
 

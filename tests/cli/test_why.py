@@ -17,7 +17,7 @@ from provisioner.api.node_facts import NodeFacts
 from provisioner.api.node_pool import KubeletSettings, NodePoolStatus
 from provisioner.api.numa_alignment import NumaAlignment
 from provisioner.api.rollout_status import RolloutStatus
-from provisioner.api.server_status import CheckResult, UpgradeFailure
+from provisioner.api.server_status import CheckResult, JoinStatus, UpgradeFailure
 from provisioner.cli.kubectl.printing import WIDTH
 from provisioner.cli.kubectl.status_command import render_status
 from provisioner.cli.kubectl.targets import Target
@@ -75,6 +75,29 @@ def test_the_first_line_says_what_it_does(situation: str, words: str) -> None:
 def test_a_refused_request_is_told_with_its_remedy() -> None:
     refused = node_condition("provisioner.dev/RequestRefused", "True", "Unreadable", "write the deadline as +2h")
     assert "refused: write the deadline as +2h" in render_why(subject(None, node(refused)))
+
+
+@pytest.mark.parametrize(
+    ("what", "acceptance", "credentials", "minutes", "words"),
+    [
+        ("noted", "Accepted", ("X509SHA256=a",), 10, None),
+        ("approved a moment ago", "Accepted", (), 0, None),
+        ("never noted", "Accepted", (), 10, "approved 10 min ago is not on record, so it writes nothing"),
+        ("Rejected", "Rejected", ("X509SHA256=a",), 10, "is Rejected, so its certificate writes nothing"),
+    ],
+)
+def test_a_certificate_that_does_not_count_is_told(
+    what: str, acceptance: Any, credentials: tuple[str, ...], minutes: int, words: str | None
+) -> None:
+    join = JoinStatus(certificate_token_id="abcdef", certificate_time=before(minutes=minutes), credentials=credentials)
+    made = subject(None, node())
+    found = replace(
+        made.server,
+        spec=replace(made.server.spec, acceptance=acceptance),
+        status=replace(made.server.status, join=join),
+    )
+    told = " ".join(render_why(replace(made, server=found)).split())
+    assert words in told if words is not None else "writes nothing" not in told
 
 
 def test_conditions_with_nonsense_in_them_are_no_obstacle() -> None:

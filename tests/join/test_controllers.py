@@ -1,4 +1,4 @@
-"""The three controllers on real informers: nobody calls them, they see what changes."""
+"""The four controllers on real informers: nobody calls them, they see what changes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from provisioner.api.codec import encode
+from provisioner.api.errors import Refused
 from provisioner.api.node_pool import NodePool
 from provisioner.api.rack import Rack
 from provisioner.api.server import Server
 from provisioner.api.values import MacAddress
+from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
-from provisioner.cluster.resources import CSRS, NODES, of
+from provisioner.cluster.resources import CREDENTIALS, CSRS, NODES, ROLE_BINDINGS, ROLES, of
 from provisioner.join.admission.configuration import JoinConfiguration
 from provisioner.join.admission.service import find_server_in
 from provisioner.join.controller import (
@@ -48,6 +50,8 @@ def informers(accounts: Accounts) -> Iterator[CertificateInformers]:
         servers=Informer(accounts.approver, of(Server)),
         nodes=Informer(accounts.approver, NODES),
         csrs=Informer(accounts.approver, CSRS),
+        roles=Informer(accounts.approver, ROLES, namespace=CREDENTIALS),
+        bindings=Informer(accounts.approver, ROLE_BINDINGS, namespace=CREDENTIALS),
     )
     stop = threading.Event()
     controllers = [
@@ -102,6 +106,42 @@ def test_an_order_becomes_a_node_and_a_request_a_certificate(
 
     world.admin.delete(NODES, world.name)
     wait_until(lambda: informers.nodes.get(world.name) is not None, "a deleted Node is made again")
+
+
+def test_a_certificate_is_listed_by_itself_so_that_it_writes_and_the_one_before_does_not(
+    informers: CertificateInformers, make_world: Callable[..., World]
+) -> None:
+    world = make_world()
+    world.prepare_node = lambda: None  # type: ignore[method-assign]
+
+    def boots(order: str, request_key: str) -> Cluster:
+        world.order(order)
+        answers: list[object] = []
+
+        def joins() -> bool:
+            answers.append(world.join(requestKey=request_key))
+            return isinstance(answers[-1], JoinConfiguration)
+
+        wait_until(joins, f"{order} joins")
+        assert isinstance(answers[-1], JoinConfiguration)
+        key = ec.generate_private_key(ec.SECP256R1())
+        csr = ask(world.with_token(answers[-1]), certificate_pem(key, f"system:node:{world.name}"))
+        return world.as_node(key, world.wait_for_certificate(csr))
+
+    def writes(node: Cluster) -> bool:
+        try:
+            node.patch(NODES, world.name, {"metadata": {"annotations": {"example.com/a": "b"}}})
+        except Refused:
+            return False
+        return True
+
+    earlier = boots("order-1", samples.KEY)
+    wait_until(lambda: writes(earlier), "the kubelet writes")
+    current = boots("order-2", samples.OTHER_KEY)
+    wait_until(lambda: writes(current), "the next boot's kubelet writes")
+    assert not writes(earlier)
+    for account in ("approver", "authorizer", "controller"):  # whose rights on the list are Roles beside it
+        assert world.admin.get(ROLES, f"provisioner-{account}", namespace=CREDENTIALS)["rules"]
 
 
 def test_the_token_of_a_server_that_is_deleted_while_it_joins_goes_with_it(

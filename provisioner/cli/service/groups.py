@@ -90,7 +90,13 @@ def _join(cluster: Cluster, events: Events, shared: Surroundings) -> list[Contro
 
 def _approver(cluster: Cluster, events: Events, shared: Surroundings) -> list[Controller]:
     caches = shared.informers
-    follow = CertificateInformers(servers=caches.servers, nodes=caches.nodes, csrs=caches.csrs)
+    follow = CertificateInformers(
+        servers=caches.servers,
+        nodes=caches.nodes,
+        csrs=caches.csrs,
+        roles=caches.credential_roles,
+        bindings=caches.credential_bindings,
+    )
     return build_certificate_controllers(cluster, follow, events, shared.clock)
 
 

@@ -27,12 +27,15 @@ from provisioner.cluster.informer import Informer, without_managed_fields
 from provisioner.cluster.resources import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
+    CREDENTIALS,
     CSRS,
     JOBS,
     LEASES,
     NODE_LEASES,
     NODES,
     PODS,
+    ROLE_BINDINGS,
+    ROLES,
     ResourceType,
     of,
 )
@@ -98,6 +101,15 @@ class SharedInformers:
     @cached_property
     def csrs(self) -> Informer:
         return self._make(CSRS)
+
+    @cached_property
+    def credential_roles(self) -> Informer:
+        """The list of the certificates that count."""
+        return self._make(ROLES, namespace=CREDENTIALS, trim=without_managed_fields)
+
+    @cached_property
+    def credential_bindings(self) -> Informer:
+        return self._make(ROLE_BINDINGS, namespace=CREDENTIALS, trim=without_managed_fields)
 
     @cached_property
     def pods(self) -> Informer:

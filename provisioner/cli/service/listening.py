@@ -20,21 +20,21 @@ T = TypeVar("T")
 
 
 def serve_metrics(registry: CollectorRegistry, where: str, option: str = "--metrics-address") -> int:
-    """Answer `GET /metrics` at `where` in the background; returns the port. Raises: as `_listen`."""
+    """Answer `GET /metrics` at `where` in the background; returns the port. Raises: as `listen_at`."""
     application = make_wsgi_app(registry)
-    server = _listen(where, option, lambda address, port: serve_in_background(application, address, port))
+    server = listen_at(where, option, lambda address, port: serve_in_background(application, address, port))
     return server.server_port
 
 
 def serve_health(
     liveness: Sequence[Check], readiness: Sequence[Check], where: str, option: str = "--health-address"
 ) -> HealthServer:
-    """Answer `/healthz` and `/readyz` at `where` in the background. Raises: as `_listen`."""
+    """Answer `/healthz` and `/readyz` at `where` in the background. Raises: as `listen_at`."""
     pages = {
         "/healthz": lambda verbose, excluded: answer("healthz", liveness, verbose=verbose, excluded=excluded),
         "/readyz": lambda verbose, excluded: answer("readyz", readiness, verbose=verbose, excluded=excluded),
     }
-    return _listen(where, option, lambda address, port: HealthServer(address, port, pages))
+    return listen_at(where, option, lambda address, port: HealthServer(address, port, pages))
 
 
 def serve_telemetry(
@@ -44,17 +44,17 @@ def serve_telemetry(
     where: str,
     option: str = "--metrics-address",
 ) -> WSGIServer:
-    """Answer `/metrics`, `/healthz` and `/readyz` at `where` in the background. Raises: as `_listen`."""
+    """Answer `/metrics`, `/healthz` and `/readyz` at `where` in the background. Raises: as `listen_at`."""
     from provisioner.boot.metrics.server import telemetry_server
 
-    server = _listen(
+    server = listen_at(
         where, option, lambda address, port: telemetry_server(registry, liveness, readiness, address, port)
     )
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
     return server
 
 
-def _listen(where: str, option: str, listen: Callable[[str, int], T]) -> T:
+def listen_at(where: str, option: str, listen: Callable[[str, int], T]) -> T:
     """Raises: click.BadParameter if `where` is no ADDRESS:PORT, NeedsHuman if nothing can be served there."""
     address, colon, port = where.rpartition(":")
     if not colon or not port.isdigit() or not 0 < int(port) < 65536:

@@ -14,10 +14,11 @@ from provisioner.api.crd import all_crds, crds_yaml
 from provisioner.cli.service.controller import NAMES
 from provisioner.cli.service.crds_migrate import migrate_command
 
-ACCOUNTS: Final = ("boot", "controller", "web", *NAMES)
+ACCOUNTS: Final = ("boot", "controller", "web", "authorizer", *NAMES)
 DATA: Final = (
     *("namespaces.yaml", "checks.yaml", "people.yaml", "requests.yaml", "nodes.yaml", "server_status.yaml"),
-    *("node_limits.yaml", "boot_joins.yaml", "leases.yaml", "break_glass.yaml", "traces.yaml", "former.yaml"),
+    *("node_limits.yaml", "boot_joins.yaml", "leases.yaml", "credentials.yaml", "break_glass.yaml"),
+    *("traces.yaml", "former.yaml"),
     *(f"accounts/{account}.yaml" for account in ACCOUNTS),
 )
 """What holds for several comes first; then what each account has and is held to."""

@@ -24,6 +24,8 @@ from provisioner.cli.why.subject import Subject, event_time
 from provisioner.rules.assigned_image import next_image_name
 
 SHOWN_EVENTS: Final = 6
+UNNOTED_SECONDS: Final = 30.0
+"""After so long a certificate that was approved is on record, if anybody is there to note it."""
 OUR_TAINTS: Final = (MAINTENANCE_TAINT, VERIFICATION_TAINT, HOLD_TAINT)
 
 
@@ -70,7 +72,23 @@ def node_notes(subject: Subject) -> Iterable[str]:
             lines.append(f"taint {key}, the provisioner's own")
         elif not taint["key"].startswith("node.kubernetes.io/"):
             lines.append(f"taint {key}, not one of a disturbance")
-    return [*lines, *_alignment(subject)]
+    return [*lines, *_credentials(subject), *_alignment(subject)]
+
+
+def _credentials(subject: Subject) -> Iterable[str]:
+    """That the kubelet's certificate does not count, so that all that it writes is refused. docs/credentials.md"""
+    join = subject.server.status.join
+    if join is None or join.certificate_token_id is None or join.certificate_time is None:
+        return []
+    if subject.server.spec.acceptance == "Rejected":
+        return [f"it is Rejected, so its certificate writes nothing: kubectl provision accept {subject.server.name}"]
+    approved = parse_time(join.certificate_time)
+    if join.credentials or (subject.now - approved).total_seconds() < UNNOTED_SECONDS:
+        return []
+    return [
+        f"the certificate that was approved {ago(approved, subject.now)} ago is not on record, so it writes nothing: "
+        "does somebody lead group approver? Without its request it is booted anew"
+    ]
 
 
 def _alignment(subject: Subject) -> Iterable[str]:

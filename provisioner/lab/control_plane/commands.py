@@ -37,6 +37,8 @@ class ServerFiles:
     authentication: Path
     audit_policy: Path
     audit_log: Path
+    authorization: Path | None = None
+    """In place of the modes of production's flags."""
 
 
 def etcd_command(etcd: Sequence[str], data: Path, port: int, peer_port: int, keys: Keys) -> Command:
@@ -72,7 +74,7 @@ def api_server_command(
     }
     return (
         str(program),
-        *_production_flags("kube-apiserver", {name: str(path) for name, path in places.items()}),
+        *_authorization(_production_flags("kube-apiserver", {k: str(path) for k, path in places.items()}), files),
         f"--bind-address={address}",
         f"--advertise-address={address}",
         f"--secure-port={port}",
@@ -91,6 +93,13 @@ def api_server_command(
         f"--service-account-signing-key-file={keys.service_accounts}",
         "--endpoint-reconciler-type=none",  # the other ones refuse a loopback address
     )
+
+
+def _authorization(flags: list[str], files: ServerFiles) -> list[str]:
+    if files.authorization is None:
+        return flags
+    others = [flag for flag in flags if not flag.startswith("--authorization-mode=")]
+    return [*others, f"--authorization-config={files.authorization}"]
 
 
 def controller_manager_command(

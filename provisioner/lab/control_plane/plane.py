@@ -51,6 +51,7 @@ class ControlPlane:
 
     `address` is where the API server listens; it must exist in this network namespace (`lo` must be up too: etcd is on
     loopback). `port` None means a free one. `server_names` are further names or addresses under which clients reach it.
+    `authorization`: an AuthorizationConfiguration in place of the modes Node and RBAC.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class ControlPlane:
         scheduler: bool = False,
         certificate_duration: str | None = None,
         node_grace: str | None = None,
+        authorization: Path | None = None,
     ) -> None:
         self.directory = directory.absolute()
         self.address = address
@@ -73,6 +75,7 @@ class ControlPlane:
         self._with_scheduler = scheduler
         self._certificate_duration = certificate_duration
         self._node_grace = node_grace
+        self._authorization = authorization
         self._pki = self.directory / "pki"
         self._processes: dict[str, LabProcess] = {}
 
@@ -187,6 +190,7 @@ class ControlPlane:
             authentication=self.directory / "authentication.yaml",
             audit_policy=self.directory / "audit-policy.yaml",
             audit_log=self.audit_log,
+            authorization=self._authorization,
         )
         files.authentication.write_text(yaml.safe_dump(AUTHENTICATION))
         files.audit_policy.write_text(yaml.safe_dump(AUDIT_POLICY))
