@@ -6,13 +6,14 @@ changed or made without the keys. That each is used once is left to the caller, 
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import json
 import os
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -20,7 +21,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from provisioner.api.errors import Refused
 from provisioner.api.values import SecretBytes
 from provisioner.attestation.credential import make_credential
-from provisioner.attestation.outcome import EvidenceRefused
+from provisioner.attestation.outcome import EvidenceRefused, Reason
 from provisioner.attestation.tpm.public import PublicArea
 
 LIFE_SECONDS: Final = 60
@@ -36,7 +37,16 @@ _SECRET_BYTES: Final = 32
 _ID_BYTES: Final = 16
 _SEAL_NONCE_BYTES: Final = 12
 _PURPOSE: Final = b"provisioner/join/challenge/1"
+"""Authenticated with what is sealed: another layout has another number, so that what opens can be read."""
 _ACTIVATION: Final = b"provisioner/join/activation"
+_WORDS: Final = {
+    "server_uid": "Server",
+    "order_id": "order",
+    "boot_id": "boot",
+    "request_key_sha256": "request key",
+    "endorsement_key_sha256": "endorsement key",
+    "attestation_key_sha256": "attestation key",
+}
 
 
 class ChallengeKeys:
@@ -93,12 +103,17 @@ class ChallengeKeys:
         raise TypeError("ChallengeKeys are not pickled")
 
 
+def public_area_sha256(public: PublicArea) -> str:
+    """Digest of a TPMT_PUBLIC as it was sent, by which a challenge names the keys that it is for."""
+    return f"sha256:{hashlib.sha256(public.marshal()).hexdigest()}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Challenged:
     """For whom a challenge is: all of it must be the same when the answer comes.
 
     server_uid, order_id, boot_id: at most LARGEST_TEXT characters each. request_key_sha256: of the request's key.
-    endorsement_key_sha256, attestation_key_sha256: of the two TPMT_PUBLIC as they were sent.
+    endorsement_key_sha256, attestation_key_sha256: public_area_sha256 of each.
     """
 
     server_uid: str
@@ -175,7 +190,37 @@ def open_(keys: ChallengeKeys, state: bytes, challenged: Challenged, *, now: flo
 
     Refused otherwise, as ChallengeForged, ChallengeExpired or ChallengeMismatch.
     """
-    raise NotImplementedError
+    plain = keys.unseal(state) if len(state) <= LARGEST_STATE_BYTES else None
+    if plain is None:
+        return EvidenceRefused(
+            Reason.CHALLENGE_FORGED, "the challenge's state was sealed by none of our keys; ask for a new challenge"
+        )
+    opened = _read(plain)
+    age = now - opened.issued_at
+    if not -CLOCK_SKEW_SECONDS <= age <= LIFE_SECONDS:
+        return EvidenceRefused(
+            Reason.CHALLENGE_EXPIRED,
+            f"the challenge was issued {age:.0f} s ago, expected at most {LIFE_SECONDS} s; ask for a new one",
+        )
+    sealed = asdict(opened.challenged)
+    for name, value in asdict(challenged).items():
+        if sealed[name] != value:
+            return EvidenceRefused(
+                Reason.CHALLENGE_MISMATCH,
+                f"the challenge was issued for another {_WORDS[name]}; ask for one with what you are now",
+            )
+    return opened
+
+
+def _read(plain: bytes) -> ChallengeState:
+    document: dict[str, Any] = json.loads(plain)
+    return ChallengeState(
+        challenge_id=b64decode(document.pop("id")),
+        secret=SecretBytes(b64decode(document.pop("secret"))),
+        nonce=b64decode(document.pop("nonce")),
+        issued_at=float(document.pop("issuedAt")),
+        challenged=Challenged(**document),
+    )
 
 
 def activation_proof(secret: SecretBytes, nonce: bytes) -> bytes:

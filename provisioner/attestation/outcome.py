@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from provisioner.attestation.measurements import FirmwareMeasurements
+
 
 class Reason(StrEnum):
     """In the order in which it is looked at. Each is a condition's reason and a metric's label."""
@@ -24,18 +26,23 @@ class Reason(StrEnum):
     QUOTE_SELECTION_MISMATCH = "QuoteSelectionMismatch"
     QUOTE_DIGEST_MISMATCH = "QuoteDigestMismatch"
     EVENT_LOG_MISMATCH = "EventLogMismatch"
-    FIRMWARE_NOT_APPROVED = "FirmwareNotApproved"
-    FIRMWARE_MISMATCH = "FirmwareMismatch"
-    BOOT_PROGRAM_MISMATCH = "BootProgramMismatch"
     KERNEL_MISMATCH = "KernelMismatch"
     COMMAND_LINE_MISMATCH = "CommandLineMismatch"
     INITRD_MISMATCH = "InitrdMismatch"
     MEASUREMENT_UNEXPECTED = "MeasurementUnexpected"
+    FIRMWARE_NOT_APPROVED = "FirmwareNotApproved"
+    FIRMWARE_MISMATCH = "FirmwareMismatch"
+    BOOT_PROGRAM_MISMATCH = "BootProgramMismatch"
 
 
 @dataclass(frozen=True)
 class EvidenceRefused:
-    """The evidence does not hold. message: object, observed, expected; no secret is in it, and it is bounded."""
+    """The evidence does not hold. message: object, observed, expected; no secret is in it, and it is bounded.
+
+    learned: where all holds but that no approved firmware fits: what this machine's measures, named `learned`, which an
+    administrator may approve under another name.
+    """
 
     reason: Reason
     message: str
+    learned: FirmwareMeasurements | None = None

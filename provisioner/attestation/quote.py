@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from collections.abc import Mapping, Sequence
 
-from provisioner.attestation.outcome import EvidenceRefused
-from provisioner.attestation.tpm.attest import Quote
+from provisioner.attestation.outcome import EvidenceRefused, Reason
+from provisioner.attestation.tpm.algorithms import SHA256_BYTES, Algorithm, name_of
+from provisioner.attestation.tpm.attest import Quote, parse_quote
 from provisioner.attestation.tpm.public import PublicArea
+from provisioner.attestation.tpm.signature import verify_signature
+from provisioner.attestation.tpm.wire import MalformedTpmData
 
 
 def verify_quote(
@@ -22,4 +27,38 @@ def verify_quote(
 
     attestation: a key that check_attestation_key has found right. quote: TPMS_ATTEST. signature: TPMT_SIGNATURE.
     """
-    raise NotImplementedError
+    try:
+        parsed = parse_quote(quote)
+        signed = verify_signature(attestation, quote, signature)
+    except MalformedTpmData as error:
+        return EvidenceRefused(Reason.EVIDENCE_MALFORMED, str(error))
+    if not signed:
+        return EvidenceRefused(
+            Reason.QUOTE_SIGNATURE_INVALID, "the quote's signature is not the offered attestation key's"
+        )
+    if not hmac.compare_digest(parsed.extra_data, nonce):
+        return EvidenceRefused(
+            Reason.QUOTE_NONCE_MISMATCH, "the quote was made for another nonce than this challenge's; quote anew"
+        )
+    wanted = ((int(Algorithm.SHA256), frozenset(pcrs)),)
+    if parsed.selection != wanted:
+        return EvidenceRefused(
+            Reason.QUOTE_SELECTION_MISMATCH,
+            f"the quote is over {_words(parsed.selection)}, expected {_words(wanted)}",
+        )
+    if values.keys() != wanted[0][1] or any(len(value) != SHA256_BYTES for value in values.values()):
+        return EvidenceRefused(
+            Reason.EVIDENCE_MALFORMED, f"the PCR values sent are not those of {_words(wanted)}, of 32 bytes each"
+        )
+    digest = hashlib.sha256(b"".join(values[pcr] for pcr in sorted(values))).digest()
+    if not hmac.compare_digest(digest, parsed.pcr_digest):
+        return EvidenceRefused(
+            Reason.QUOTE_DIGEST_MISMATCH, "the PCR values sent are not those that the TPM signed; read them anew"
+        )
+    return parsed
+
+
+def _words(selection: Sequence[tuple[int, frozenset[int]]]) -> str:
+    """Such as `PCRs 0, 1, 7 of SHA256`."""
+    banks = (f"PCRs {', '.join(map(str, sorted(pcrs))) or 'none'} of {name_of(bank)}" for bank, pcrs in selection)
+    return " and ".join(banks) or "no PCR"
