@@ -1,4 +1,4 @@
-"""What a Server's status says of who its machine is: what was proved, what waits for a person, who got which credential."""
+"""What a Server's status says of who its machine is: what was proved, what waits for a person, who got which token."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KnownBy = Literal["Registered", "Approved", "Certificate"]
 EvidenceType = Literal["None", "TPM2"]
 
 CREDENTIAL_CONTESTED: Final = "CredentialContested"
-"""Condition of a Server: two machines asked for the credential of its boot, and nothing was proved. A new boot ends it."""
+"""Condition of a Server: two machines asked for the credential of its boot, and nothing was proved. A boot ends it."""
 MAX_CREDENTIALS: Final = 16
 """Of a Server, that are on record."""
 

@@ -12,8 +12,8 @@ from provisioner.api.schema import Column, FieldSchema, Kind, Rule, described
 LEARNED_PREFIX: Final = "learned-"
 """Of the names of profiles that boot hosts write; they are not approved."""
 MAX_EVENTS: Final = 512
-FIRMWARE_PCRS: Final = (0, 1, 2, 3, 4, 5, 6, 7)
-"""What the firmware extends before a kernel runs."""
+MAX_JUDGED: Final = 8
+_JUDGED: Final = "[0, 1, 2, 3, 7]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,8 +23,8 @@ class FirmwareEvent:
     pcr: int = described(
         "Platform configuration register that it extends: 0 firmware, 1 its settings, 2 and 3 option ROMs, 4 programs "
         "that it starts, such as iPXE, 7 Secure Boot.",
-        minimum=FIRMWARE_PCRS[0],
-        maximum=FIRMWARE_PCRS[-1],
+        minimum=0,
+        maximum=7,
     )
     digest: str = described("SHA-256 of what was measured, 64 hexadecimal digits.", pattern="^[0-9a-f]{64}$")
     what: str = described(
@@ -38,10 +38,9 @@ class FirmwareProfileSpec:
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            "!has(self.approved) || !self.approved || has(self.judged) && self.judged.exists(p, p == 0) && "
-            "self.judged.exists(p, p == 4)",
-            "a profile that does not judge registers 0 and 4 would let any firmware or any boot program in: name them "
-            "in spec.judged before you approve it",
+            "!has(self.approved) || !self.approved || has(self.judged) && self.judged.exists(p, p == 0)",
+            "a profile that does not judge register 0 would let any firmware in: name it in spec.judged before you "
+            "approve the profile",
             field=".judged",
         ),
     )
@@ -51,12 +50,19 @@ class FirmwareProfileSpec:
         default=False,
     )
     judged: tuple[int, ...] = described(
-        "Registers whose events must all be these, in their order. Leave out those that differ from server to server "
-        "of the model, such as 1.",
+        "Registers whose events must all be these, in their order: of 0, 1, 2, 3 and 7. Leave out those that differ "
+        "from server to server of the model, such as 1. The programs of 4 are always judged.",
         default=(),
-        max_items=len(FIRMWARE_PCRS),
+        max_items=MAX_JUDGED,
         list_set=True,
-        item=FieldSchema(doc="Number of a register.", minimum=FIRMWARE_PCRS[0], maximum=FIRMWARE_PCRS[-1]),
+        item=FieldSchema(doc="Number of a register.", minimum=0, maximum=7),
+        rules=(
+            Rule(
+                f"self.all(p, p in {_JUDGED})",
+                f"registers that a profile judges are of {_JUDGED}: what others hold differs from boot to boot, and "
+                "the programs of 4 are always judged",
+            ),
+        ),
     )
     startup_locality: int = described("Locality by which register 0 begins.", default=0, minimum=0, maximum=4)
     events: tuple[FirmwareEvent, ...] = described(

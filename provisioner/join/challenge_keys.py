@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import structlog
 
-from provisioner.api.errors import Conflict, Refused, Retryable
+from provisioner.api.errors import Retryable
 from provisioner.api.meta import read_time, rfc3339
 from provisioner.api.values import SecretBytes
 from provisioner.attestation.challenge import KEY_BYTES, ChallengeKeys
@@ -47,7 +47,8 @@ class KeyRotator:
         now = self.now()
         found = self.cluster.find(SECRETS, name, namespace=ATTESTATION_SECRETS)
         if found is None:
-            self.cluster.create(SECRETS, _secret(name, self.random(KEY_BYTES), None, now), namespace=ATTESTATION_SECRETS)
+            body = _secret(name, self.random(KEY_BYTES), None, now)
+            self.cluster.create(SECRETS, body, namespace=ATTESTATION_SECRETS)
             log.info("challenge key made")
             return LIFE.total_seconds()
         rotated = read_time(_text(found, "rotated"))

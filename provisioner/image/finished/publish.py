@@ -11,7 +11,7 @@ from provisioner.api.codec import encode
 from provisioner.api.errors import Refused
 from provisioner.api.image import Artifact, Image, ImageSpec, Measurements, NamedArtifact
 from provisioner.api.meta import ObjectMeta
-from provisioner.attestation.measurements import authenticode_sha256
+from provisioner.attestation.authenticode import authenticode_sha256
 from provisioner.image.finished import store
 from provisioner.image.finished.check import Checked, check_image
 from provisioner.image.finished.manifest import MANIFEST, Part

@@ -146,8 +146,11 @@ def question_of(facts: JoinFacts, admitted: Admitted, request: JoinRequest, addr
 
 
 def judge_proof(facts: JoinFacts, admitted: Admitted) -> Decision:
-    """Judge what the machine proves of itself. What was offered and fails is refused in every pool; a machine of which a
-    TPM is known is not believed without it; a pool with attestation Required takes no less than a proof."""
+    """Judge what the machine proves of itself.
+
+    What was offered and fails is refused in every pool; a machine of which a TPM is known is not believed without it; a
+    pool with attestation Required takes no less than a proof.
+    """
     proof, pool = facts.proof, admitted.pool
     is_required = pool.spec.attestation == "Required"
     if isinstance(proof, Challenge):

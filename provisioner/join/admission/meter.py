@@ -21,7 +21,8 @@ REASONS: Final = {
     "challenged": ("",),
     "not_yet": (
         "NotSynced", "NoAddress", "NotOrdered", "OrderNotCarriedOut", "StillOldBoot", "OtherBootAwaited", "OldBootRuns",
-        "NoImage", "NodeNotPrepared", "Superseded", "EndorsementKeyUnknown", "FirmwareNotApproved", "ImageNotMeasured",
+        "NoImage", "NodeNotPrepared", "Superseded", "EndorsementKeyUnknown", "FirmwareNotApproved",
+        "ImageNotMeasured", "PredecessorUnproven",
         "TooManyChallenges", "Other",
     ),
     "denied": (

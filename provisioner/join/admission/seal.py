@@ -14,7 +14,7 @@ from provisioner.attestation.sealing import ALGORITHM, seal_configuration
 
 @dataclass(frozen=True)
 class Seal:
-    """What the machine that answered the challenge shares with us: the secret that its TPM has opened, and the nonce."""
+    """What the machine that answered the challenge shares with us: the secret that its TPM opened, and the nonce."""
 
     secret: SecretBytes
     nonce: bytes

@@ -54,9 +54,7 @@ def claim(
     )
     credentials = (*server.status.credentials, _credential(join, order, proof, address))[-MAX_CREDENTIALS:]
     contested = find_condition(server.status.conditions, CREDENTIAL_CONTESTED) if admitted.repeat else None
-    return _status(
-        server, join, joined, _attested(server, proof, now), contested, _record(server, proof), credentials
-    )
+    return _status(server, join, joined, _attested(server, proof, now), contested, _record(server, proof), credentials)
 
 
 def _credential(join: JoinStatus, order: BootOrder, proof: Proof | None, address: str) -> IssuedCredential:
@@ -84,7 +82,7 @@ def evidence_words(proof: Proof | None) -> str:
 
 
 def _record(server: Server, proof: Proof | None) -> AttestationStatus | None:
-    """What is proved lasts until something else is; what waits for approval, until another is seen or it is approved."""
+    """What is proved lasts until something else is; what waits for approval, until another is seen or it is proved."""
     if isinstance(proof, Proven):
         return proof.record
     if isinstance(proof, Pending):

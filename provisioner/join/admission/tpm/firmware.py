@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Final
 
 from provisioner.api.firmware_profile import (
     LEARNED_PREFIX,
-    MAX_EVENTS,
     FirmwareEvent,
     FirmwareProfile,
     FirmwareProfileSpec,
 )
 from provisioner.api.meta import ObjectMeta
 from provisioner.attestation.event_log.compare import ExpectedEvent
-from provisioner.attestation.measurements import FirmwareMeasurements
+from provisioner.attestation.measurements import PROGRAMS_PCR, FirmwareMeasurements
 
 MAX_LEARNED: Final = 64
 """Profiles that wait for approval; more are not written: whoever has a TPM can show any firmware."""
@@ -24,28 +22,28 @@ _WHAT: Final = 160
 
 def approved(profiles: Iterable[FirmwareProfile]) -> tuple[FirmwareMeasurements, ...]:
     """What machines may have measured, in the order of the profiles' names."""
-    return tuple(
-        measurements_of(each) for each in sorted(profiles, key=lambda each: each.name) if each.spec.approved
-    )
+    return tuple(measurements_of(each) for each in sorted(profiles, key=lambda each: each.name) if each.spec.approved)
 
 
 def measurements_of(profile: FirmwareProfile) -> FirmwareMeasurements:
-    """The profile as evidence is compared with it."""
+    """The profile as evidence is compared with it: events of registers that are not judged do not count."""
+    counted = {*profile.spec.judged, PROGRAMS_PCR}
     return FirmwareMeasurements(
         name=profile.name,
-        events=tuple(ExpectedEvent(each.pcr, bytes.fromhex(each.digest), each.what) for each in profile.spec.events),
+        events=tuple(
+            ExpectedEvent(each.pcr, bytes.fromhex(each.digest), each.what)
+            for each in profile.spec.events
+            if each.pcr in counted
+        ),
         judged=frozenset(profile.spec.judged),
         startup_locality=profile.spec.startup_locality,
     )
 
 
-def learned_profile(learned: FirmwareMeasurements) -> FirmwareProfile | None:
-    """The profile to approve, named after its content; None of a firmware that measures more than a profile holds."""
-    if len(learned.events) > MAX_EVENTS:
-        return None
-    named = replace(learned, name=LEARNED_PREFIX)
+def learned_profile(learned: FirmwareMeasurements) -> FirmwareProfile:
+    """The profile to approve, named after its content."""
     return FirmwareProfile(
-        metadata=ObjectMeta(name=LEARNED_PREFIX + named.digest().removeprefix("sha256:")[:20]),
+        metadata=ObjectMeta(name=LEARNED_PREFIX + learned.digest().removeprefix("sha256:")[:20]),
         spec=FirmwareProfileSpec(
             judged=tuple(sorted(learned.judged)),
             startup_locality=learned.startup_locality,

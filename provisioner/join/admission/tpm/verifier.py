@@ -1,17 +1,17 @@
 """Evidence of type TPM2 against what the cluster knows: the registered key, the Image, approved firmware.
 
-Two requests: the first shows the keys and gets a challenge; the second answers it. Nothing is remembered in between: the
-state that the machine brings back is sealed, and bound to this fetch. A fetch is an order together with the token that
-was handed out before it, so each answer counts once: what it brought the machine makes its state one of another fetch.
-Who repeats an answer, or brings one of another fetch, gets a new challenge and nothing else.
+Two requests: the first shows the keys and gets a challenge; the second answers it. Nothing is remembered in between:
+the state that the machine brings back is sealed, and bound to this fetch. A fetch is an order together with the token
+that was handed out before it, so each answer counts once: what it brought the machine makes its state one of another
+fetch. Who repeats an answer, or brings one of another fetch, gets a new challenge and nothing else.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from cryptography import x509
@@ -24,14 +24,21 @@ from provisioner.api.meta import rfc3339_micro
 from provisioner.api.node_pool import NodePool
 from provisioner.api.server import BootOrder, Server
 from provisioner.api.values import Sha256Digest
-from provisioner.attestation.challenge import Challenged, ChallengeKeys, ChallengeState, issue, open_
+from provisioner.attestation.boot import ExpectedBoot
+from provisioner.attestation.challenge import (
+    Challenged,
+    ChallengeKeys,
+    ChallengeState,
+    issue,
+    open_,
+    public_area_sha256,
+)
 from provisioner.attestation.endorsement import Vouched, check_certificates, endorsement_key_sha256
-from provisioner.attestation.event_log.parse import EventLog
 from provisioner.attestation.judge import (
     ChainPolicy,
+    ConfirmedLog,
     Evidence,
     EvidenceAccepted,
-    ExpectedBoot,
     KnownIdentity,
     OfferedKeys,
     confirm_log,
@@ -52,7 +59,7 @@ from provisioner.join.admission.attestation import (
     known_endorsement_key,
 )
 from provisioner.join.admission.seal import Seal
-from provisioner.join.admission.tpm.firmware import approved, learned_profile
+from provisioner.join.admission.tpm.firmware import MAX_LEARNED, approved, learned_profile
 from provisioner.join.admission.tpm.wire import Answer, TpmEvidence, challenge_to_wire, read_evidence
 
 _UNKNOWN_FIRMWARE: Final = frozenset(
@@ -66,14 +73,17 @@ _OTHER_SYSTEM: Final = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class TpmVerifier:
-    """keys: those that seal challenges now. profiles: all FirmwareProfiles. authorities: of vendors' TPMs; none means that
-    a key must be registered or approved. load_options: digests of the command lines that the server may have been given.
+    """Judges for every server.
+
+    keys: those that seal challenges now. profiles: all FirmwareProfiles. authorities: of vendors' TPMs; without any a
+    key must be registered or approved. load_options: digests of the command lines that the server may have been given.
     """
 
     keys: Callable[[], ChallengeKeys]
     profiles: Callable[[], Sequence[FirmwareProfile]]
     load_options: Callable[[Server, NodePool, Image], Sequence[Sha256Digest]]
     authorities: tuple[x509.Certificate, ...] = ()
+    boot_programs: Mapping[Sha256Digest, str] = field(default_factory=dict)
     random: Callable[[int], bytes] = os.urandom
 
     def verify(self, question: Question) -> Proof:
@@ -91,12 +101,12 @@ class TpmVerifier:
         ):
             if unfit is not None:
                 return _refused(EvidenceRefused(reason, unfit))
-        identity = self._identity(question.server)
+        identity = self._identity(question, keys)
         judged = judge_keys(keys, identity, question.now)
         is_unknown = isinstance(judged, EvidenceRefused) and judged.reason is Reason.ENDORSEMENT_KEY_UNKNOWN
         if isinstance(judged, EvidenceRefused) and not is_unknown:
             return _refused(judged)
-        challenged = _challenged(question, offered)
+        challenged = _challenged(question, keys)
         state = self._open(offered, challenged, question)
         if state is None or offered.answer is None:
             issued = issue(
@@ -111,11 +121,14 @@ class TpmVerifier:
         shown = _Shown(question, keys, _evidence(keys, offered.answer), state, identity, self.authorities)
         return shown.pending_key(self.profiles()) if is_unknown else self._judge(shown)
 
-    def _identity(self, server: Server) -> KnownIdentity:
+    def _identity(self, question: Question, keys: OfferedKeys) -> KnownIdentity:
+        """A certificate counts where no key is known yet. One that leads nowhere is as none: a person decides."""
+        registered = known_endorsement_key(question.server)
+        counts = registered is None and _authority(self.authorities, keys, question) is not None
         return KnownIdentity(
-            registered=known_endorsement_key(server),
+            registered=registered,
             authorities=self.authorities,
-            chain=ChainPolicy.SUFFICES if self.authorities else ChainPolicy.IGNORED,
+            chain=ChainPolicy.SUFFICES if counts else ChainPolicy.IGNORED,
         )
 
     def _open(self, offered: TpmEvidence, challenged: Challenged, question: Question) -> ChallengeState | None:
@@ -138,14 +151,22 @@ class TpmVerifier:
             Reason.COMMAND_LINE_MISMATCH, f"no command line can be made for server {question.server.name}"
         )
         for options in self.load_options(question.server, question.pool, question.image):
-            expected = ExpectedBoot(image=image, load_options=options, firmware=firmware)
+            expected = ExpectedBoot(
+                image=image, load_options=options, firmware=firmware, boot_programs=self.boot_programs
+            )
             outcome = judge_evidence(shown.evidence, shown.identity, shown.state, expected, question.now)
             if not isinstance(outcome, EvidenceRefused) or outcome.reason is not Reason.COMMAND_LINE_MISMATCH:
                 break
         if isinstance(outcome, EvidenceAccepted):
             return shown.proven(outcome.firmware, outcome.firmware_digest)
-        if outcome.reason in _OTHER_SYSTEM and _continues(question):
-            return shown.continued()
+        if outcome.reason in _OTHER_SYSTEM and question.is_successor:
+            if _continues(question):
+                return shown.continued()
+            return shown.pending(
+                "PredecessorUnproven",
+                f"the system that started this one by kexec on server {question.server.name} had proved nothing; have "
+                "the server booted by its BMC",
+            )
         if outcome.reason in _UNKNOWN_FIRMWARE and not _was_proven(question.server):
             return shown.pending_firmware(outcome, image, profiles)
         return _refused(outcome)
@@ -180,7 +201,7 @@ class _Shown:
 
     def continued(self) -> Proof:
         """Of a kexec: the same firmware's start, of which the log tells, and the key of the system that was proved."""
-        log = confirm_log(self.evidence, self.state)
+        log = self._confirmed()
         if isinstance(log, EvidenceRefused):
             return _refused(log)
         before = self.question.server.status.attestation or AttestationStatus()
@@ -202,7 +223,10 @@ class _Shown:
     ) -> Proof:
         def message(profile: str | None) -> str:
             if profile is None:
-                return f"{refused.message}; its firmware measures more than a FirmwareProfile holds"
+                return (
+                    f"{refused.message}; {MAX_LEARNED} FirmwareProfiles wait for approval already: look at them, and "
+                    "delete those that are nobody's"
+                )
             return (
                 f"{refused.message}; look at FirmwareProfile {profile}, which was learned of it, then: "
                 f"kubectl provision attestation approve {self.question.server.name}"
@@ -217,39 +241,43 @@ class _Shown:
         image: ImageMeasurements,
         profiles: Sequence[FirmwareProfile],
     ) -> Proof:
-        log = confirm_log(self.evidence, self.state)
+        log = self._confirmed()
         if isinstance(log, EvidenceRefused):
             return _refused(log)
+        if self.question.is_successor:
+            # What started by kexec is in no log; its firmware was looked at when it booted.
+            return Pending(reason, message(None), self._seen(None), seal=self._seal())
         try:
-            learned = learned_profile(learn_firmware("learned", _log(log), image.kernel))
+            learned = learned_profile(learn_firmware("learned", log.log, image.kernel))
         except Refused as error:
-            return Unproven(str(error), offered=True, reason=Reason.KERNEL_MISMATCH.value)
-        present = next((each for each in profiles if learned is not None and each.name == learned.name), None)
-        is_approved = present is not None and present.spec.approved
-        name = learned.name if learned is not None and not is_approved else None
+            return Unproven(str(error), offered=True, reason=Reason.MEASUREMENT_UNEXPECTED.value)
+        present = next((each for each in profiles if each.name == learned.name), None)
+        waiting = sum(not each.spec.approved for each in profiles)
+        is_kept = present is not None or waiting < MAX_LEARNED
+        name = learned.name if is_kept and not (present is not None and present.spec.approved) else None
         return Pending(
             reason,
             message(name),
             self._seen(name),
-            learned=learned if present is None else None,
+            learned=learned if present is None and is_kept else None,
             seal=self._seal(),
         )
 
     def pending(self, reason: str, message: str) -> Proof:
-        log = confirm_log(self.evidence, self.state)
+        log = self._confirmed()
         if isinstance(log, EvidenceRefused):
             return _refused(log)
         return Pending(reason, message, self._seen(None), seal=self._seal())
 
+    def _confirmed(self) -> ConfirmedLog | EvidenceRefused:
+        """The log, if the TPM of the shown keys confirms it, whether they are known or not."""
+        shown = KnownIdentity(registered=endorsement_key_sha256(self.keys.endorsement))
+        return confirm_log(self.evidence, shown, self.state, self.question.now)
+
     def _seen(self, profile: str | None) -> SeenMachine:
-        vouched = (
-            check_certificates(self.keys.endorsement, self.keys.certificates, self.authorities, self.question.now)
-            if self.authorities and self.keys.certificates
-            else None
-        )
         return SeenMachine(
             endorsement_key_sha256=endorsement_key_sha256(self.keys.endorsement),
-            authority=vouched.authority[:256] if isinstance(vouched, Vouched) else None,
+            authority=_authority(self.authorities, self.keys, self.question),
             firmware_profile=profile,
             time=rfc3339_micro(self.question.now),
         )
@@ -274,23 +302,23 @@ def fetch_id(server: Server, order: BootOrder) -> str:
     return f"{order.id}/{(join.token_id if join is not None else None) or ''}"
 
 
-def _challenged(question: Question, offered: TpmEvidence) -> Challenged:
+def _challenged(question: Question, keys: OfferedKeys) -> Challenged:
     return Challenged(
         server_uid=question.server.metadata.uid or "",
         order_id=fetch_id(question.server, question.order),
         boot_id=question.request.boot_id,
         request_key_sha256=question.request.request_key_sha256,
-        endorsement_key_sha256=_sha256(offered.endorsement_key),
-        attestation_key_sha256=_sha256(offered.attestation_key),
+        endorsement_key_sha256=public_area_sha256(keys.endorsement),
+        attestation_key_sha256=public_area_sha256(keys.attestation),
     )
 
 
 def _continues(question: Question) -> bool:
-    """Whether the system before this one was proved, and handed its identity over to this one."""
+    """Whether the system that handed its identity over to this one had proved it."""
     attested, order = question.server.status.attestation, question.order
     if attested is None or attested.boot_id is None or order.boot_id_before is None:
         return False
-    return question.is_successor and attested.boot_id.lower() == order.boot_id_before.lower()
+    return attested.boot_id.lower() == order.boot_id_before.lower()
 
 
 def _was_proven(server: Server) -> bool:
@@ -316,10 +344,12 @@ def _evidence(keys: OfferedKeys, answer: Answer) -> Evidence:
     )
 
 
-def _log(confirmed: object) -> EventLog:
-    if not isinstance(confirmed, EventLog):
-        raise TypeError(f"a confirmed log is {type(confirmed).__name__}")
-    return confirmed
+def _authority(authorities: Sequence[x509.Certificate], keys: OfferedKeys, question: Question) -> str | None:
+    """The vendor's authority that vouches for the endorsement key."""
+    if not authorities or not keys.certificates:
+        return None
+    vouched = check_certificates(keys.endorsement, keys.certificates, authorities, question.now)
+    return vouched.authority[:256] if isinstance(vouched, Vouched) else None
 
 
 def _digest_of(evidence: Evidence) -> Sha256Digest:
