@@ -116,7 +116,9 @@ def note(server: Server, decision: Denied | NotYet, now: datetime) -> dict[str, 
         if pending is not None:
             attested = _attested(server, pending, now)
     if isinstance(decision, Denied) and decision.contested:
-        contested = _condition(server, CREDENTIAL_CONTESTED, "SecondMachine", contested_words(join), now, status="True")
+        contested = _condition(
+            server, CREDENTIAL_CONTESTED, "SecondMachine", contested_words(server.name, join), now, status="True"
+        )
     refused = isinstance(decision, Denied) and _is_news(join, decision, now)
     if refused:
         join = replace(join, refused_time=rfc3339_micro(now), refused_reason=decision.reason)
@@ -130,13 +132,13 @@ def note(server: Server, decision: Denied | NotYet, now: datetime) -> dict[str, 
     return _status(server, join, joined, attested, contested, record, server.status.credentials)
 
 
-def contested_words(join: JoinStatus) -> str:
+def contested_words(name: str, join: JoinStatus) -> str:
     """What is known of it, and what a person can do."""
     return (
         f"two machines asked for the credential of boot order {join.order_id}: the one that got it at "
         f"{join.fetched_time} as boot {join.boot_id}, and another, with another key, from the same address; the Node "
-        "is not let in by its checks: find out who has the address, then have the server booted again, or release the "
-        "Node (kubectl provision release)"
+        "is not let in by its checks: find out who has the address, then have the server booted again; or let it in: "
+        f"kubectl provision release {name} --verification -m WHY"
     )
 
 
