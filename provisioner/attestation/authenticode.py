@@ -1,4 +1,4 @@
-"""The Authenticode digest of a PE program: what firmware measures into PCR 4, and what Secure Boot's signatures sign."""
+"""The Authenticode digest of a PE program: what firmware measures into PCR 4, and what Secure Boot signs."""
 
 from __future__ import annotations
 

@@ -39,7 +39,8 @@ class ExpectedBoot:
 
     load_options: digest of its command line. firmware: the approved profiles, of which one must fit. boot_programs:
     with their names, those that the boot host serves (iPXE), beside those of a profile. later: digests that the system
-    extends after the log, by PCR.
+    extends after the log, by PCR. reset_count_above: where the boot must have begun by a reset, the TPM's reset count
+    on record of the boot before; None where nothing is on record, or the boot begins by kexec.
     """
 
     image: ImageMeasurements
@@ -47,6 +48,7 @@ class ExpectedBoot:
     firmware: Sequence[FirmwareMeasurements]
     boot_programs: Mapping[Sha256Digest, str] = field(default_factory=dict)
     later: Mapping[int, Sequence[bytes]] = field(default_factory=dict)
+    reset_count_above: int | None = None
 
 
 def judge_boot(log: EventLog, expected: ExpectedBoot) -> FirmwareMeasurements | EvidenceRefused:

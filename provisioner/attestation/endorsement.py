@@ -110,7 +110,7 @@ def _climb(
     """Up the chain, an issuer at a time; the words for why not are of the last issuer that was looked at."""
     current, below, unused = leaf, 0, list(others)
     while True:
-        why = f"{_words(current.issuer)}, which issued {_subject(current)}, is no configured authority and did not come along"
+        why = f"{_words(current.issuer)}, issuer of {_subject(current)}, is no configured authority, and was not sent"
         for authority in authorities:
             if authority.subject == current.issuer:
                 fault = _why_no_issuer(authority, current, below, now)

@@ -25,7 +25,7 @@ from provisioner.attestation.event_log.replay import extend, replay
 from provisioner.attestation.keys import check_attestation_key, check_endorsement_key
 from provisioner.attestation.measurements import ImageMeasurements
 from provisioner.attestation.outcome import EvidenceRefused, Reason
-from provisioner.attestation.quote import verify_quote
+from provisioner.attestation.quote import counts_true_resets, verify_quote
 from provisioner.attestation.tpm.attest import Quote
 from provisioner.attestation.tpm.public import PublicArea, parse_public
 from provisioner.attestation.tpm.wire import MalformedTpmData
@@ -88,7 +88,8 @@ class Evidence:
 class EvidenceAccepted:
     """The record of what was proved. firmware: name and digest of the profile that fits. pcr_values: hexadecimal.
     not_judged: PCRs that were quoted and replayed, but compared with nothing. tpm_clock_safe, tpm_reset_count,
-    tpm_restart_count, tpm_firmware_version: as the quote has them."""
+    tpm_restart_count, tpm_firmware_version: as the quote has them; true only with tpm_counts_are_true, see
+    counts_true_resets."""
 
     keys: KeysAccepted
     challenge_id: bytes
@@ -102,6 +103,7 @@ class EvidenceAccepted:
     tpm_restart_count: int
     tpm_clock_safe: bool
     tpm_firmware_version: int
+    tpm_counts_are_true: bool
 
 
 @dataclass(frozen=True)
@@ -159,6 +161,16 @@ def judge_evidence(
     confirmed = confirm_log(evidence, identity, challenge, now, later=expected.later)
     if isinstance(confirmed, EvidenceRefused):
         return confirmed
+    keys, clock = evidence.keys, confirmed.quote.clock
+    is_true = counts_true_resets(confirmed.quote, keys.endorsement, keys.attestation)
+    least = expected.reset_count_above
+    if least is not None and not (is_true and clock.reset_count > least):
+        shown = f"is {clock.reset_count}" if is_true else "is hidden: the attestation key is of another hierarchy"
+        return EvidenceRefused(
+            Reason.TPM_NOT_RESET,
+            f"the TPM's reset count {shown}, expected more than {least}, which the boot before had; this is that boot, "
+            f"or the TPM was cleared",
+        )
     firmware = judge_boot(confirmed.log, expected)
     if isinstance(firmware, EvidenceRefused):
         return firmware
@@ -172,10 +184,11 @@ def judge_evidence(
         firmware_digest=firmware.digest(),
         pcr_values={pcr: evidence.pcr_values[pcr].hex() for pcr in sorted(quoted)},
         not_judged=tuple(sorted(quoted - firmware.judged - BOOT_PCRS)),
-        tpm_reset_count=confirmed.quote.clock.reset_count,
-        tpm_restart_count=confirmed.quote.clock.restart_count,
-        tpm_clock_safe=confirmed.quote.clock.safe,
+        tpm_reset_count=clock.reset_count,
+        tpm_restart_count=clock.restart_count,
+        tpm_clock_safe=clock.safe,
         tpm_firmware_version=confirmed.quote.firmware_version,
+        tpm_counts_are_true=is_true,
     )
 
 

@@ -25,6 +25,7 @@ class Reason(StrEnum):
     QUOTE_NONCE_MISMATCH = "QuoteNonceMismatch"
     QUOTE_SELECTION_MISMATCH = "QuoteSelectionMismatch"
     QUOTE_DIGEST_MISMATCH = "QuoteDigestMismatch"
+    TPM_NOT_RESET = "TpmNotReset"
     EVENT_LOG_MISMATCH = "EventLogMismatch"
     KERNEL_MISMATCH = "KernelMismatch"
     COMMAND_LINE_MISMATCH = "CommandLineMismatch"

@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from provisioner.attestation.outcome import EvidenceRefused, Reason
 from provisioner.attestation.tpm.algorithms import SHA256_BYTES, Algorithm, name_of
 from provisioner.attestation.tpm.attest import Quote, parse_quote
 from provisioner.attestation.tpm.public import PublicArea
 from provisioner.attestation.tpm.signature import verify_signature
-from provisioner.attestation.tpm.wire import MalformedTpmData
+from provisioner.attestation.tpm.wire import MalformedTpmData, uint16, uint32
+
+_ENDORSEMENT_HIERARCHY: Final = 0x4000000B
 
 
 def verify_quote(
@@ -56,6 +59,22 @@ def verify_quote(
             Reason.QUOTE_DIGEST_MISMATCH, "the PCR values sent are not those that the TPM signed; read them anew"
         )
     return parsed
+
+
+def counts_true_resets(quote: Quote, endorsement: PublicArea, attestation: PublicArea) -> bool:
+    """Whether the quote's reset and restart counts, and its firmware version, are the TPM's own numbers.
+
+    They are if the key is in the endorsement hierarchy, as a primary key or a child of `endorsement`: for a key of any
+    other hierarchy the TPM hides them behind a number of that key (Part 1, section 36.7), and what looks like a later
+    boot may be none. By the key's qualified name, which the TPM signs.
+    """
+    hierarchy = uint32(_ENDORSEMENT_HIERARCHY)
+    names = (_qualified(hierarchy, attestation), _qualified(_qualified(hierarchy, endorsement), attestation))
+    return quote.qualified_signer in names
+
+
+def _qualified(parent: bytes, key: PublicArea) -> bytes:
+    return uint16(Algorithm.SHA256) + hashlib.sha256(parent + key.name()).digest()
 
 
 def _words(selection: Sequence[tuple[int, frozenset[int]]]) -> str:
