@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import ClassVar, Final
+from dataclasses import MISSING, Field, dataclass, fields
+from typing import Any, ClassVar, Final
 
 from provisioner.api.meta import Condition, ObjectMeta, Resource
 from provisioner.api.rules import DIGEST_RULES, KERNEL_ARGUMENT
@@ -138,11 +138,15 @@ class ImageStatus:
     conditions: tuple[Condition, ...] = described("Observations.", default=(), max_items=32, list_map_keys=("type",))
 
 
-_THE_REST_STAYS: Final = " && ".join(
-    f"oldSelf.spec.?{name} == self.spec.?{name}"
-    for name in (json_name(each.name) for each in fields(ImageSpec))
-    if name != "measurements"
-)
+def _stays(field: Field[Any]) -> str:
+    name = json_name(field.name)
+    same = f"oldSelf.spec.{name} == self.spec.{name}"
+    if field.default is MISSING and field.default_factory is MISSING:
+        return same
+    return f"has(oldSelf.spec.{name}) == has(self.spec.{name}) && (!has(self.spec.{name}) || {same})"
+
+
+_THE_REST_STAYS: Final = " && ".join(_stays(each) for each in fields(ImageSpec) if each.name != "measurements")
 """What is computed from the kernel may be added to an Image that has none."""
 
 
