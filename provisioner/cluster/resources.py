@@ -90,6 +90,8 @@ CREDENTIALS: Final = "provisioner-credentials"
 """Namespace of the Roles that list which client certificates are of the current boot of their server."""
 FABRIC_SECRETS: Final = "provisioner-fabrics"
 """Namespace of the Secrets with UFMs' passwords, which the account of the InfiniBand controller alone reads."""
+ATTESTATION_SECRETS: Final = "provisioner-attestation"
+"""Namespace of the Secret with the keys that seal challenges, which boot hosts and the join controller read."""
 
 BUILT_IN: Final = (
     NODES,

@@ -35,8 +35,8 @@ NAMES: Final = (
     "evpn",
     "swarm",
     "web",
-Names: dhcp, scripts, register, boot, tpm_boot, kexec, layers, scale, hung, bmc, rollout, rollout_scale, network, vpc,
-evpn, swarm, web, attestation, credentials; all of them if none is given. What follows `--` goes to each (see their --help).
+    "attestation",
+    "credentials",
 )
 
 

@@ -1,0 +1,96 @@
+"""FirmwareProfile: what the firmware of a model of servers measures when it boots as it shall."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from provisioner.api.meta import ObjectMeta, Resource
+from provisioner.api.rules import PRINTABLE_RULES
+from provisioner.api.schema import Column, FieldSchema, Kind, Rule, described
+
+LEARNED_PREFIX: Final = "learned-"
+"""Of the names of profiles that boot hosts write; they are not approved."""
+MAX_EVENTS: Final = 512
+MAX_JUDGED: Final = 8
+_JUDGED: Final = "[0, 1, 2, 3, 7]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirmwareEvent:
+    """One measurement of the firmware."""
+
+    pcr: int = described(
+        "Platform configuration register that it extends: 0 firmware, 1 its settings, 2 and 3 option ROMs, 4 programs "
+        "that it starts, such as iPXE, 7 Secure Boot.",
+        minimum=0,
+        maximum=7,
+    )
+    digest: str = described("SHA-256 of what was measured, 64 hexadecimal digits.", pattern="^[0-9a-f]{64}$")
+    what: str = described(
+        "What it is, for a person; nothing is decided on it.", max_length=160, default="", rules=PRINTABLE_RULES
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirmwareProfileSpec:
+    """What was learned of one machine, and whether a person has approved it."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!has(self.approved) || !self.approved || has(self.judged) && self.judged.exists(p, p == 0)",
+            "a profile that does not judge register 0 would let any firmware in: name it in spec.judged before you "
+            "approve the profile",
+            field=".judged",
+        ),
+    )
+    approved: bool = described(
+        "Whether machines whose firmware measures this are let in. Boot hosts write what they learn with false; an "
+        "administrator who has compared it with the vendor's values, or trusts the machine, sets it.",
+        default=False,
+    )
+    judged: tuple[int, ...] = described(
+        "Registers whose events must all be these, in their order: of 0, 1, 2, 3 and 7. Leave out those that differ "
+        "from server to server of the model, such as 1. The programs of 4 are always judged.",
+        default=(),
+        max_items=MAX_JUDGED,
+        list_set=True,
+        item=FieldSchema(doc="Number of a register.", minimum=0, maximum=7),
+        rules=(
+            Rule(
+                f"self.all(p, p in {_JUDGED})",
+                f"registers that a profile judges are of {_JUDGED}: what others hold differs from boot to boot, and "
+                "the programs of 4 are always judged",
+            ),
+        ),
+    )
+    startup_locality: int = described("Locality by which register 0 begins.", default=0, minimum=0, maximum=4)
+    events: tuple[FirmwareEvent, ...] = described(
+        "What is measured, in its order; of register 4 the boot programs alone, as the kernel is the Image's.",
+        default=(),
+        max_items=MAX_EVENTS,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirmwareProfileStatus:
+    """Nothing is observed of it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirmwareProfile(Resource):
+    KIND: ClassVar[Kind] = Kind(
+        kind="FirmwareProfile",
+        plural="firmwareprofiles",
+        short="fwp",
+        description="What the firmware of servers measures into their TPMs when it is as it shall be.",
+        columns=(
+            Column("Approved", ".spec.approved", type="boolean"),
+            Column("Judged", ".spec.judged"),
+            Column("Age", ".metadata.creationTimestamp", type="date"),
+        ),
+        rules=(Rule("self.metadata.name.size() <= 63", "the name of a profile has at most 63 characters"),),
+    )
+    metadata: ObjectMeta
+    spec: FirmwareProfileSpec
+    status: FirmwareProfileStatus = FirmwareProfileStatus()
