@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
 
 def _join(root: str) -> int:
     from provisioner.node import join
-    from provisioner.node.http_post import pinned_context
+    from provisioner.node.authorities import JOIN_CA, Authorities
     from provisioner.node.join_files import (
         ALIGNMENT_FILE,
         JoinConfigurationError,
@@ -68,24 +68,25 @@ def _join(root: str) -> int:
     except BootFactsError as error:
         _say(str(error))
         return 1
-    authority = f"{root}/etc/provisioner/join-ca.pem"
     try:
-        context = pinned_context(authority)
+        authorities = Authorities(root, facts.boot_url)
     except OSError as error:
-        _say(f"{authority} is not a PEM certificate ({error}); build the image with the join service's CA")
+        _say(f"{root}{JOIN_CA} is not a PEM certificate ({error}); build the image with the join service's CA")
         return 1
     key = request_key(root, os.urandom)
-    join.report_progress(facts, "Token")
+    context = authorities.context
+    join.report_progress(facts, "Token", context=context)
     while True:
         configuration = join.fetch_configuration(
             facts,
             key,
             context,
             say=_say,
-            tell=lambda message: join.report_progress(facts, "Token", message),
+            tell=lambda message: join.report_progress(facts, "Token", message, context=context),
             sleep=time.sleep,
             chance=lambda: os.urandom(1)[0] / 256,
             prover=join.NoProver(),
+            learn=authorities.learn,
         )
         try:
             files = render_files(configuration, numa_nodes(root))
