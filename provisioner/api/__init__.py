@@ -2,6 +2,7 @@
 
 from provisioner.api.address_block import AddressBlock
 from provisioner.api.dpu_network import DPUNetwork
+from provisioner.api.firmware_profile import FirmwareProfile
 from provisioner.api.image import Image
 from provisioner.api.infiniband_fabric import InfiniBandFabric
 from provisioner.api.infiniband_network import InfiniBandNetwork
@@ -31,6 +32,7 @@ KINDS: tuple[type[Resource], ...] = (
     DPUNetwork,
     InfiniBandFabric,
     InfiniBandNetwork,
+    FirmwareProfile,
 )
 
 __all__ = [
@@ -39,6 +41,7 @@ __all__ = [
     "AddressBlock",
     "Condition",
     "DPUNetwork",
+    "FirmwareProfile",
     "Image",
     "InfiniBandFabric",
     "InfiniBandNetwork",

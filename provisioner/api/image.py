@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, fields
+from typing import ClassVar, Final
 
 from provisioner.api.meta import Condition, ObjectMeta, Resource
 from provisioner.api.rules import DIGEST_RULES, KERNEL_ARGUMENT
-from provisioner.api.schema import Column, FieldSchema, Kind, Rule, described
+from provisioner.api.schema import Column, FieldSchema, Kind, Rule, described, json_name
 from provisioner.api.server import Architecture
 
 
@@ -31,6 +31,18 @@ class NamedArtifact(Artifact):
 
     name: str = described(
         "Name within the image, such as base or site.", pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=32
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurements:
+    """What a machine's firmware measures when it starts the image, beside the digests of the files themselves."""
+
+    kernel_authenticode_sha256: str = described(
+        "Authenticode SHA-256 of the kernel, which the firmware measures when it starts it. Stage-1 is measured by its "
+        "own digest.",
+        max_length=71,
+        rules=DIGEST_RULES,
     )
 
 
@@ -83,6 +95,11 @@ class ImageSpec:
         item=FieldSchema(doc="A version.", max_length=253),
     )
     signature: str = described("Signature of the manifest, in signify's format.", max_length=1024)
+    measurements: Measurements | None = described(
+        "What TPMs are to show of a machine that booted it; absent of an Image that was published before there were "
+        "such: publish it again.",
+        default=None,
+    )
 
     @property
     def file_systems(self) -> tuple[Artifact, ...]:
@@ -121,6 +138,14 @@ class ImageStatus:
     conditions: tuple[Condition, ...] = described("Observations.", default=(), max_items=32, list_map_keys=("type",))
 
 
+_THE_REST_STAYS: Final = " && ".join(
+    f"oldSelf.spec.?{name} == self.spec.?{name}"
+    for name in (json_name(each.name) for each in fields(ImageSpec))
+    if name != "measurements"
+)
+"""What is computed from the kernel may be added to an Image that has none."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Image(Resource):
     KIND: ClassVar[Kind] = Kind(
@@ -139,7 +164,7 @@ class Image(Resource):
         ),
         rules=(
             Rule(
-                "oldSelf.spec == self.spec",
+                f"oldSelf.spec == self.spec || !has(oldSelf.spec.measurements) && {_THE_REST_STAYS}",
                 "an Image never changes: publish another one, and point the NodePool's imageRef at it",
             ),
             Rule("self.metadata.name.size() <= 63", "an Image's name is also a label value: at most 63 characters"),

@@ -263,7 +263,8 @@ class ServerSpec:
         server_default="Pending",
     )
     endorsement_key_sha256: str | None = described(
-        "SHA-256 of the TPM's endorsement public key; no two Servers have the same. Nothing verifies it yet.",
+        "SHA-256 of the TPM's endorsement public key, as the subjectPublicKeyInfo of its certificate; no two Servers "
+        "have the same. Only the machine whose TPM holds the key joins as this server then.",
         default=None,
         max_length=71,
         rules=DIGEST_RULES,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from provisioner.api.attestation import MAX_CREDENTIALS, AttestationStatus, IssuedCredential
 from provisioner.api.boot_stage import BootStage
 from provisioner.api.maintenance import RebootMethod
 from provisioner.api.meta import Condition
@@ -253,6 +254,13 @@ class ServerStatus:
         "When the Node of the current order first was Ready.", default=None, format="date-time"
     )
     join: JoinStatus | None = described("What was handed out for the order.", default=None)
+    attestation: AttestationStatus | None = described("What the machine proved of itself.", default=None)
+    credentials: tuple[IssuedCredential, ...] = described(
+        "Bootstrap tokens that were handed out, from the oldest on record to the newest. Nothing is changed in it: "
+        "what is new is added, and of more than can be kept the oldest goes.",
+        default=(),
+        max_items=MAX_CREDENTIALS,
+    )
     verification: Verification | None = described("The checks of the running boot.", default=None)
     lifecycle: Lifecycle | None = described(
         "Where the server is, the first of these that holds: Retired (Rejected, or wanted Off without a Maintenance), "

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from provisioner.api.codec import encode
-from provisioner.api.image import Artifact, Image, ImageSpec, NamedArtifact
+from provisioner.api.image import Artifact, Image, ImageSpec, Measurements, NamedArtifact
 from provisioner.api.meta import ObjectMeta
 from provisioner.image.finished import store
+from provisioner.image.finished.authenticode import authenticode_sha256
 from provisioner.image.finished.check import Checked, check_image
 from provisioner.image.finished.manifest import MANIFEST, Part
 from provisioner.image.finished.sign import Verifier
@@ -37,8 +38,8 @@ def image_name(checked: Checked) -> str:
     return f"{checked.manifest.recipe}-{checked.digest.removeprefix('sha256:')[:12]}"
 
 
-def image_object(checked: Checked) -> Image:
-    """The Image that describes what was checked."""
+def image_object(checked: Checked, kernel: bytes | None = None) -> Image:
+    """The Image that describes what was checked. kernel: the file; without it nothing is said of its measurement."""
     manifest, folder = checked.manifest, store.folder_name(checked.digest)
     parts = {part.name: part for part in manifest.parts()}
     text_bytes = len(manifest.encode())
@@ -58,8 +59,15 @@ def image_object(checked: Checked) -> Image:
             kernel_arguments=manifest.kernel_arguments,
             versions=dict(manifest.versions),
             signature=checked.signature,
+            measurements=_measurements(kernel) if kernel is not None else None,
         ),
     )
+
+
+def _measurements(kernel: bytes) -> Measurements | None:
+    """None of a kernel that firmware does not start by itself."""
+    digest = authenticode_sha256(kernel)
+    return Measurements(kernel_authenticode_sha256=digest) if digest is not None else None
 
 
 def _artifact(part: Part) -> Artifact:
@@ -83,6 +91,8 @@ def publish_image(source: Path, destination: Path, key: Verifier, cluster: Appli
     checked = check_image(source, key)
     folder = store.put(source, destination, checked.digest)
     # What lies in the store may be older than this publication, or be damaged: servers will read that copy.
-    check_image(folder, key)
-    cluster.apply(encode(image_object(checked)), manager=FIELD_MANAGER)
+    kept = check_image(folder, key)
+    kernel = next(part.path for part in kept.manifest.parts() if part.name == "kernel")
+    described = image_object(checked, (destination / kernel).read_bytes())
+    cluster.apply(encode(described), manager=FIELD_MANAGER)
     return Published(image_name(checked), folder)
