@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -23,6 +23,7 @@ from provisioner.join.admission.attestation import Challenge, Proof, Proven
 from provisioner.join.admission.origin import find_elsewhere
 from provisioner.join.admission.request import JoinRequest
 from provisioner.join.admission.successor import find_successor
+from provisioner.join.admission.vouched import vouch
 from provisioner.join.node_object import SERVER_UID_ANNOTATION
 from provisioner.rules.assigned_image import next_image_name
 from provisioner.rules.boot_order import is_by_agent, is_by_bmc
@@ -102,6 +103,8 @@ def admit(
     elsewhere = find_elsewhere(server, server.status.address, facts.dpus, source_address, by_dpu=by_dpu)
     if elsewhere is not None:
         return Denied("WrongAddress", elsewhere)
+    proof = vouch(facts.proof, request, server, facts.pool, facts.dpus, source_address, by_dpu=by_dpu)
+    facts = replace(facts, proof=proof)
     return _judge_identity(facts, server, request) or _judge_order(facts, server, request, now)
 
 
