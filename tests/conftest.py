@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 
 HERE: Final = Path(__file__).parent
-REAL_PARTS: Final = frozenset({"binaries", "tools", "programs", "network", "namespace", "browser"})
+REAL_PARTS: Final = frozenset(
+    {"binaries", "tools", "programs", "network", "namespace", "browser", "booted_machine", "other_machine"}
+)
 """Fixtures that start real programs, or need root."""
 REAL_HELPERS: Final = frozenset(
     {"need_root", "lab_tools", "installed", "namespaces", "fake_server", "ipmi_sim", "real_registry"}

@@ -1,4 +1,4 @@
-"""What a Server's status says of who its machine is: what was proved, what waits for a person, who got which credential."""
+"""What a Server's status says of who its machine is: what was proved, what waits for a person, who got which token."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from provisioner.api.rules import DIGEST_RULES
-from provisioner.api.schema import FieldSchema, described
+from provisioner.api.schema import described
 
 KnownBy = Literal["Registered", "Approved", "Certificate"]
 """How an endorsement key is known: from registration, by a person who approved it, by a vendor's certificate."""
 EvidenceType = Literal["None", "TPM2"]
 
-PCR_PATTERN: Final = "^[0-9a-f]{64}$"
-PCR_VALUE: Final = FieldSchema(doc="Value in the SHA-256 bank, 64 hexadecimal digits.", pattern=PCR_PATTERN)
-MAX_BOOT_PROGRAMS: Final = 16
-BOOT_PROGRAM: Final = FieldSchema(doc="Authenticode SHA-256 of a program.", max_length=71, rules=DIGEST_RULES)
+CREDENTIAL_CONTESTED: Final = "CredentialContested"
+"""Condition of a Server: two machines asked for the credential of its boot, and nothing was proved. A boot ends it."""
 MAX_CREDENTIALS: Final = 16
 """Of a Server, that are on record."""
 
@@ -29,20 +27,11 @@ class SeenMachine:
         max_length=71,
         rules=DIGEST_RULES,
     )
-    certificate_issuer: str | None = described(
-        "Who issued the endorsement key's certificate, by the certificate's own words.", default=None, max_length=256
+    authority: str | None = described(
+        "Vendor's authority that vouches for the key, where the boot hosts know it.", default=None, max_length=256
     )
-    pcrs: dict[str, str] = described(
-        "Platform configuration registers that the firmware extended, as the TPM quoted them, by their numbers.",
-        default_factory=dict,
-        max_properties=24,
-        item=PCR_VALUE,
-    )
-    boot_programs: tuple[str, ...] = described(
-        "Programs that the firmware started before the kernel, such as iPXE, by the event log.",
-        default=(),
-        max_items=MAX_BOOT_PROGRAMS,
-        item=BOOT_PROGRAM,
+    firmware_profile: str | None = described(
+        "FirmwareProfile that was learned of it, and is not approved.", default=None, max_length=253
     )
     time: str = described("When it was seen last.", format="date-time")
 
@@ -68,8 +57,14 @@ class AttestationStatus:
     firmware_profile: str | None = described(
         "FirmwareProfile that the quoted registers agreed with.", default=None, max_length=253
     )
+    firmware_digest: str | None = described(
+        "Digest of what that profile judged then.", default=None, max_length=71, rules=DIGEST_RULES
+    )
     pcr_digest: str | None = described(
-        "Digest of the quoted registers, as the TPM signed it.", default=None, max_length=71, rules=DIGEST_RULES
+        "SHA-256 over the quoted registers, from the lowest to the highest.",
+        default=None,
+        max_length=71,
+        rules=DIGEST_RULES,
     )
     order_id: str | None = described("Boot order for which it was proved.", default=None, max_length=63)
     boot_id: str | None = described("Kernel boot id that the machine named then.", default=None, max_length=63)

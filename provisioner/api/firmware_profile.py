@@ -3,52 +3,72 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
-from provisioner.api.attestation import BOOT_PROGRAM, MAX_BOOT_PROGRAMS, PCR_VALUE
 from provisioner.api.meta import ObjectMeta, Resource
-from provisioner.api.schema import Column, Kind, Rule, described
+from provisioner.api.rules import PRINTABLE_RULES
+from provisioner.api.schema import Column, FieldSchema, Kind, Rule, described
 
-FIRMWARE_PCRS = ("0", "1", "2", "3", "5", "6", "7")
-"""Registers that a profile may speak of. What the firmware starts is in 4, and differs with the Image: see
-`boot_programs`; what the kernel extends is in 8 and above."""
+LEARNED_PREFIX: Final = "learned-"
+"""Of the names of profiles that boot hosts write; they are not approved."""
+MAX_EVENTS: Final = 512
+MAX_JUDGED: Final = 8
+_JUDGED: Final = "[0, 1, 2, 3, 7]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirmwareEvent:
+    """One measurement of the firmware."""
+
+    pcr: int = described(
+        "Platform configuration register that it extends: 0 firmware, 1 its settings, 2 and 3 option ROMs, 4 programs "
+        "that it starts, such as iPXE, 7 Secure Boot.",
+        minimum=0,
+        maximum=7,
+    )
+    digest: str = described("SHA-256 of what was measured, 64 hexadecimal digits.", pattern="^[0-9a-f]{64}$")
+    what: str = described(
+        "What it is, for a person; nothing is decided on it.", max_length=160, default="", rules=PRINTABLE_RULES
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class FirmwareProfileSpec:
-    """Values that a person has looked at, or has to look at yet."""
+    """What was learned of one machine, and whether a person has approved it."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            "has(self.pcrs) && self.pcrs.size() > 0 || !has(self.approved) || !self.approved",
-            "a profile without registers would approve any firmware: write the registers that must agree in spec.pcrs",
-            field=".pcrs",
+            "!has(self.approved) || !self.approved || has(self.judged) && self.judged.exists(p, p == 0)",
+            "a profile that does not judge register 0 would let any firmware in: name it in spec.judged before you "
+            "approve the profile",
+            field=".judged",
         ),
     )
     approved: bool = described(
-        "Whether machines whose firmware measures this are let in. An administrator sets it.", default=False
+        "Whether machines whose firmware measures this are let in. Boot hosts write what they learn with false; an "
+        "administrator who has compared it with the vendor's values, or trusts the machine, sets it.",
+        default=False,
     )
-    pcrs: dict[str, str] = described(
-        "Value of each register that must agree, by its number: of 0 (firmware), 1 (its settings), 2 and 3 (option "
-        "ROMs), 5, 6 and 7 (Secure Boot's keys and whether it is on). Leave out those that differ from server to "
-        "server of the model.",
-        default_factory=dict,
-        max_properties=len(FIRMWARE_PCRS),
-        item=PCR_VALUE,
+    judged: tuple[int, ...] = described(
+        "Registers whose events must all be these, in their order: of 0, 1, 2, 3 and 7. Leave out those that differ "
+        "from server to server of the model, such as 1. The programs of 4 are always judged.",
+        default=(),
+        max_items=MAX_JUDGED,
+        list_set=True,
+        item=FieldSchema(doc="Number of a register.", minimum=0, maximum=7),
         rules=(
             Rule(
-                f"self.all(k, k in {list(FIRMWARE_PCRS)})",
-                f"registers are named by their numbers, of {', '.join(FIRMWARE_PCRS)}: what is started is in 4, see "
-                "spec.bootPrograms",
+                f"self.all(p, p in {_JUDGED})",
+                f"registers that a profile judges are of {_JUDGED}: what others hold differs from boot to boot, and "
+                "the programs of 4 are always judged",
             ),
         ),
     )
-    boot_programs: tuple[str, ...] = described(
-        "Programs beside the Image's kernel that the firmware may start, such as iPXE: their Authenticode SHA-256.",
+    startup_locality: int = described("Locality by which register 0 begins.", default=0, minimum=0, maximum=4)
+    events: tuple[FirmwareEvent, ...] = described(
+        "What is measured, in its order; of register 4 the boot programs alone, as the kernel is the Image's.",
         default=(),
-        max_items=MAX_BOOT_PROGRAMS,
-        list_set=True,
-        item=BOOT_PROGRAM,
+        max_items=MAX_EVENTS,
     )
 
 
@@ -66,8 +86,7 @@ class FirmwareProfile(Resource):
         description="What the firmware of servers measures into their TPMs when it is as it shall be.",
         columns=(
             Column("Approved", ".spec.approved", type="boolean"),
-            Column("PCR0", ".spec.pcrs.0", priority=1),
-            Column("PCR7", ".spec.pcrs.7", priority=1),
+            Column("Judged", ".spec.judged"),
             Column("Age", ".metadata.creationTimestamp", type="date"),
         ),
         rules=(Rule("self.metadata.name.size() <= 63", "the name of a profile has at most 63 characters"),),

@@ -92,3 +92,33 @@ class Secret:
 
     def __reduce__(self) -> str | tuple[object, ...]:
         raise TypeError("a Secret is not pickled")
+
+
+class SecretBytes:
+    """Bytes that never show themselves: `repr` and `str` are `***`; comparison takes constant time."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: bytes) -> None:
+        self._value = value
+
+    def reveal(self) -> bytes:
+        """The secret itself, for the one place that must use it."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return "***"
+
+    __str__ = __repr__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SecretBytes) and hmac.compare_digest(self._value, other._value)
+
+    def __hash__(self) -> int:
+        return hash((SecretBytes, self._value))
+
+    def __bool__(self) -> bool:
+        return bool(self._value)
+
+    def __reduce__(self) -> str | tuple[object, ...]:
+        raise TypeError("SecretBytes are not pickled")

@@ -39,6 +39,7 @@ COMMANDS: Final[Mapping[str, str]] = {
 
 KUBECTL_COMMANDS: Final[Mapping[str, str]] = {
     "accept": "provisioner.cli.kubectl.accept:accept",
+    "attestation": "provisioner.cli.kubectl.attestation_command:attestation",
     "cancel": "provisioner.cli.kubectl.condition_commands:cancel",
     "drain": "provisioner.cli.kubectl.request_commands:drain",
     "explain": "provisioner.cli.boot.explain_command:explain",

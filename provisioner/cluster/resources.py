@@ -86,6 +86,8 @@ SLURM_SECRETS: Final = "provisioner-slurm"
 """Namespace of the Secrets with Slurm's tokens, which the account of the maintenance controller alone reads."""
 FABRIC_SECRETS: Final = "provisioner-fabrics"
 """Namespace of the Secrets with UFMs' passwords, which the account of the InfiniBand controller alone reads."""
+ATTESTATION_SECRETS: Final = "provisioner-attestation"
+"""Namespace of the Secret with the keys that seal challenges, which boot hosts and the join controller read."""
 
 BUILT_IN: Final = (
     NODES,

@@ -17,6 +17,7 @@ from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import CSRS, NODES, of
 from provisioner.join.certificates.approve import MAX_EXPIRATION_SECONDS
 from provisioner.join.certificates.controller import Approver, concerns_us
+from provisioner.join.challenge_keys import SECRET_NAME, KeyRotator
 from provisioner.join.node_controller import NodePreparer
 from provisioner.join.node_object import SERVER_UID_ANNOTATION
 from provisioner.join.stale_tokens import SETTLE_SECONDS, TokenCleaner, left_over
@@ -51,7 +52,7 @@ def build_node_controllers(
     recorder: Events,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> list[Controller]:
-    """The controller of the servers' Nodes. The caller runs and stops it."""
+    """Two controllers: the servers' Nodes, the keys of challenges. The caller runs and stops them."""
     caches = {of(Server): informers.servers, of(NodePool): informers.node_pools, of(Rack): informers.racks}
     caches[NODES] = informers.nodes
     preparer = NodePreparer(cluster=cluster, recorder=recorder, now=now, sources=caches)
@@ -93,7 +94,9 @@ def build_node_controllers(
     informers.nodes.subscribe(node_changed)
     informers.node_pools.subscribe(of_all_servers(ordered_pool_in))
     informers.racks.subscribe(of_all_servers(lambda server: server["spec"].get("rackRef")))
-    return [nodes]
+    keys = Controller("join-challenge-keys", KeyRotator(cluster=cluster, now=now).reconcile)
+    keys.queue.add(SECRET_NAME)
+    return [nodes, keys]
 
 
 def build_certificate_controllers(

@@ -44,7 +44,6 @@ def find_obstacle(server: Server, pool: NodePool | None, image: Image | None, ra
         or find_duplicate(server)
         or _without_place(server, rack)
         or find_without_pool(server, pool)
-        or _without_proof(pool)
         or find_without_image(server, current_image_name(server, pool), image)
     )
 
@@ -149,16 +148,6 @@ def find_without_pool(server: Server, pool: NodePool | None, named: str | None =
             remedy = "create it again: what runs on a server is known by the NodePool that it was booted for"
         return Obstacle("NodePoolMissing", f"NodePool '{missing}' of Server '{name}' does not exist", remedy)
     return None
-
-
-def _without_proof(pool: NodePool | None) -> Obstacle | None:
-    if pool is None or pool.spec.attestation != "Required":
-        return None
-    return Obstacle(
-        "AttestationRequired",
-        f"NodePool '{pool.name}' admits only servers that prove who they are by TPM; no proof can be verified yet",
-        f"""kubectl patch nodepool {pool.name} --type=merge -p '{{"spec":{{"attestation":"Optional"}}}}'""",
-    )
 
 
 def find_without_image(server: Server, wanted: str | None, image: Image | None) -> Obstacle | None:

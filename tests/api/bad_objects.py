@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.api.bad_attestation import ATTESTATION
 from tests.api.bad_cards import CARDS
 from tests.api.bad_images import IMAGES
 from tests.api.bad_infiniband import INFINIBAND
@@ -449,4 +450,5 @@ ROWS = (
     *ADDRESS_BLOCKS,
     *NETWORKS,
     *INFINIBAND,
+    *ATTESTATION,
 )

@@ -134,12 +134,6 @@ WAITING = [
     Row("one whose pool is gone is not booted", "NodePoolMissing", no_pool=True, status=status(order=None)),
     Row("one without an address is not booted", "NoAddress", status=ServerStatus()),
     Row(
-        "one whose pool wants proof is not booted",
-        "AttestationRequired",
-        pool=pool(attestation="Required"),
-        status=status(order=None),
-    ),
-    Row(
         "one whose image has no files is not booted",
         "ImageUnavailable",
         next_image=image(available="False"),

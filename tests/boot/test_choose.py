@@ -26,7 +26,6 @@ WAITS: list[tuple[str, Server, NodePool | None, Image | None, Rack | None, str]]
     ("one without an address", server(status=ServerStatus()), pool(), image(), rack(), "NoAddress"),
     ("one in no pool", server(node_pool_ref=None), None, image(), rack(), "NoNodePool"),
     ("one whose pool is gone", server(), None, image(), rack(), "NodePoolMissing"),
-    ("one that must prove itself", server(), pool(attestation="Required"), image(), rack(), "AttestationRequired"),
     ("one whose image is gone", server(), pool(), None, rack(), "ImageMissing"),
     ("an arm64 one with an x86 image", server(architecture="arm64"), pool(), image(), rack(), "ImageWrongArchitecture"),
     ("one whose image nobody looked for", server(), pool(), image(available=None), rack(), "ImageUnavailable"),

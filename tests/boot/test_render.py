@@ -35,7 +35,6 @@ TARGETS: dict[str, BootTarget] = {
     ),
     "wait-pending.ipxe": choose_boot_target(server(acceptance="Pending"), pool(), image(), rack(), URLS),
     "wait-pool-missing.ipxe": choose_boot_target(server(), None, image(), rack(), URLS),
-    "wait-attestation.ipxe": choose_boot_target(server(), pool(attestation="Required"), image(), rack(), URLS),
     "starting.ipxe": STARTING,
 }
 

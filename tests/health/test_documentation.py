@@ -46,6 +46,6 @@ def test_every_built_in_check_every_request_and_every_reason_is_told_of() -> Non
     requests = (HOLD_REQUESTED, VERIFICATION_RELEASE_REQUESTED, VERIFICATION_RETRY_REQUESTED)
     sources = "".join(path.read_text() for path in (Path(__file__).parents[2] / "provisioner" / "health").glob("*.py"))
     reasons = re.findall(r'NoBoot\(\s*"(\w+)"', sources) + re.findall(r'"(Verification\w+)"', sources)
-    assert len(names) == 19
+    assert len(names) == 20
     assert {"WaitsForBoot", "WaitsForNode", "WaitsForPool", "Adopted", "VerificationStarted"} <= set(reasons)
     assert [each for each in (*names, *requests, *reasons) if each not in TEXT] == []

@@ -10,9 +10,9 @@ from provisioner.api import Server
 from provisioner.api.boot_timeline import stage_moments
 from provisioner.api.codec import decode, encode
 from provisioner.api.meta import parse_time
-from provisioner.join.admission.admit import Denied
+from provisioner.join.admission.admit import Admitted, Denied
 from provisioner.join.admission.status import claim, note
-from tests.join.samples import NOW, order, request, server
+from tests.join.samples import NOW, order, pool, request, server
 
 FETCHED = NOW + timedelta(microseconds=678_901)
 
@@ -20,7 +20,7 @@ FETCHED = NOW + timedelta(microseconds=678_901)
 def claimed() -> Server:
     """A server whose configuration was handed out a part of a second after noon, as it is read again."""
     written = encode(server())
-    written["status"] |= claim(server(), order(), request(), "abc123", FETCHED)
+    written["status"] |= claim(server(), Admitted(order(), pool(), repeat=False), request(), "abc123", FETCHED)
     return decode(Server, written)
 
 

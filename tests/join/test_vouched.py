@@ -11,9 +11,10 @@ import pytest
 from provisioner.api import Condition
 from provisioner.api.attestation import AttestationStatus
 from provisioner.api.dpu import DPU
+from provisioner.api.node_pool import NodePool
 from provisioner.api.server import BootOrder, Server
-from provisioner.join.admission.admit import Admitted, Denied, JoinFacts, admit
-from provisioner.join.admission.attestation import Challenge, Proof, Proven, Unproven
+from provisioner.join.admission.admit import Admitted, Decision, Denied, JoinFacts, judge_claim, judge_proof
+from provisioner.join.admission.attestation import Challenge, Proof, Proven, Question, Unproven
 from provisioner.join.admission.request import JoinRequest
 from provisioner.join.admission.vouched import find_unattested, vouch
 from tests.join import samples
@@ -54,36 +55,42 @@ class Asked:
 
     server: Server = server()
     dpus: tuple[Server, ...] = (card(),)
-    proof: Proof | None = NOTHING_OFFERED
+    proof: Proof = NOTHING_OFFERED
     request: JoinRequest = request()
     attestation: Any = "Required"
     without_tpm: Any = "VouchedByDPU"
     source: str = DPU_ADDRESS
     by_dpu: bool = True
 
-    def vouched(self) -> Proof | None:
-        made = pool(attestation=self.attestation, without_tpm=self.without_tpm)
-        return vouch(self.proof, self.request, self.server, made, self.dpus, self.source, by_dpu=self.by_dpu)
+    @property
+    def pool(self) -> NodePool:
+        return pool(attestation=self.attestation, without_tpm=self.without_tpm)
 
-    def admitted(self) -> object:
-        facts = JoinFacts(
-            server=self.server, pool=pool(attestation=self.attestation, without_tpm=self.without_tpm), image=image(),
-            node=node(), proof=self.proof, dpus=self.dpus,
+    def vouched(self) -> Proof:
+        question = Question(
+            server=self.server, request=self.request, order=samples.order(), pool=self.pool, image=image(),
+            address=self.source, now=NOW,
         )  # fmt: skip
-        return admit(facts, self.request, self.source, NOW, by_dpu=self.by_dpu)
+        return vouch(self.proof, question, self.dpus, by_dpu=self.by_dpu)
+
+    def decision(self) -> Decision:
+        """As the join service decides: the claim first, then the proof."""
+        facts = JoinFacts(server=self.server, pool=self.pool, image=image(), node=node(), dpus=self.dpus)
+        claimed = judge_claim(facts, self.request, self.source, NOW, by_dpu=self.by_dpu)
+        return judge_proof(replace(facts, proof=self.vouched()), claimed) if isinstance(claimed, Admitted) else claimed
 
 
 def test_an_attested_dpu_vouches_for_the_host_whose_request_it_passed_on() -> None:
     proof = Asked().vouched()
     assert isinstance(proof, Proven)
     assert "DPU r01-u01-dpu" in proof.how
-    assert isinstance(Asked().admitted(), Admitted)
+    assert isinstance(Asked().decision(), Admitted)
 
 
 def test_of_two_dpus_in_it_the_one_that_passed_it_on_counts() -> None:
     silent = card("a-dpu", spec={"boot_mac_address": "52:54:00:dd:dd:02"}, address="10.80.0.33", attestation=None)
-    assert isinstance(Asked(dpus=(silent, card())).admitted(), Admitted)
-    assert isinstance(Asked(dpus=(silent, card()), source="10.80.0.33").admitted(), Denied)
+    assert isinstance(Asked(dpus=(silent, card())).decision(), Admitted)
+    assert isinstance(Asked(dpus=(silent, card()), source="10.80.0.33").decision(), Denied)
 
 
 KNOWN_TPM = AttestationStatus(endorsement_key_sha256="sha256:" + "ab" * 32, order_id="older", boot_id=samples.OLD_BOOT_ID)
@@ -118,12 +125,10 @@ REFUSED: list[tuple[str, Asked, str]] = [
     ("nobody knows which boot its DPU runs", Asked(dpus=(card(boot_id=None),)), "its Node reports none"),
     ("its DPU is down, and somebody has its address", Asked(dpus=(card(conditions=ready("False")),)), "not Ready"),
     ("nobody knows whether its DPU is up", Asked(dpus=(card(conditions=()),)), "not Ready"),
-    ("it is known by a TPM", Asked(server=with_spec(server(), endorsement_key_sha256="sha256:" + "ab" * 32)), "known to have"),
-    ("it has proved itself by a TPM before", Asked(server=with_status(server(), attestation=KNOWN_TPM)), "known to have"),
     (
-        "it offers a proof that fails",
-        Asked(proof=Unproven("the quote is of another nonce"), request=request(evidence={"type": "TPM2"})),
-        "another nonce",
+        "its DPU was itself vouched for",
+        Asked(dpus=(card(attestation=replace(PROVED, endorsement_key_sha256=None)),)),
+        "proved nothing",
     ),
 ]
 
@@ -133,7 +138,7 @@ def test_nobody_vouches_for_it_and_it_is_told_why(why: str, asked: Asked, says: 
     proof = asked.vouched()
     assert isinstance(proof, Unproven), why
     assert says in proof.why
-    decision = asked.admitted()
+    decision = asked.decision()
     assert isinstance(decision, Denied)
     assert decision.reason == "AttestationRequired"
     assert says in decision.message
@@ -153,20 +158,44 @@ ELSEWHERE: list[tuple[str, Asked]] = [
 @pytest.mark.parametrize(("why", "asked"), ELSEWHERE, ids=[row[0] for row in ELSEWHERE])
 def test_what_comes_from_elsewhere_is_vouched_for_by_nobody(why: str, asked: Asked) -> None:
     assert isinstance(asked.vouched(), Unproven), "by this rule alone"
-    decision = asked.admitted()
+    decision = asked.decision()
     assert isinstance(decision, Denied), why
     assert decision.reason == "WrongAddress"
 
 
 def test_without_a_card_a_host_by_its_own_address_is_vouched_for_by_nobody() -> None:
-    decision = Asked(dpus=(), source=ADDRESS, by_dpu=False).admitted()
+    decision = Asked(dpus=(), source=ADDRESS, by_dpu=False).decision()
     assert isinstance(decision, Denied)
     assert decision.reason == "AttestationRequired"
 
 
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        (Asked(server=with_spec(server(), endorsement_key_sha256="sha256:" + "ab" * 32)), "ProofMissing"),
+        (Asked(server=with_status(server(), attestation=KNOWN_TPM)), "ProofMissing"),
+        (Asked(proof=Unproven("the quote is of another nonce", offered=True)), "ProofRefused"),
+    ],
+    ids=["it is registered with a TPM", "it has proved itself by a TPM before", "it offers a proof that fails"],
+)
+def test_a_dpus_word_is_no_way_around_a_tpm(asked: Asked, reason: str) -> None:
+    assert asked.vouched() is asked.proof
+    decision = asked.decision()
+    assert isinstance(decision, Denied)
+    assert decision.reason == reason
+
+
 @pytest.mark.parametrize("proof", [Proven("its TPM"), Challenge({"type": "TPM2"})], ids=["proven", "challenged"])
 def test_a_proof_of_its_own_stands(proof: Proof) -> None:
-    assert Asked(proof=proof, request=request(evidence={"type": "TPM2"})).vouched() is proof
+    assert Asked(proof=proof).vouched() is proof
+
+
+def test_what_is_on_record_of_it_names_no_key() -> None:
+    proof = Asked().vouched()
+    assert isinstance(proof, Proven)
+    assert (proof.record.order_id, proof.record.boot_id) == (samples.ORDER, samples.BOOT_ID)
+    assert proof.record.endorsement_key_sha256 is None
+    assert proof.seal is None
 
 
 def test_where_attestation_is_optional_nothing_changes() -> None:

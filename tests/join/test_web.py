@@ -13,6 +13,7 @@ from provisioner.api.values import Secret
 from provisioner.join.admission.admit import Challenged, Denied, NotYet
 from provisioner.join.admission.configuration import JoinConfiguration
 from provisioner.join.admission.kubelet_configuration import kubelet_configuration
+from provisioner.join.admission.request import MAX_REQUEST_BYTES
 from tests.join.front import post_as_nginx, serve
 from tests.join.samples import ADDRESS, body, request
 
@@ -117,7 +118,7 @@ def test_every_answer_has_its_status(
         (body(requestKey="x"), {}, 400),
         (body(), {"Content-Type": "text/plain"}, 415),
         (body(), {"Content-Type": "application/x-www-form-urlencoded"}, 415),
-        (b"x" * 65_537, {}, 413),
+        (b"x" * (MAX_REQUEST_BYTES + 1), {}, 413),
     ],
 )
 def test_what_is_malformed_does_not_reach_the_service(

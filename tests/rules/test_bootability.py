@@ -38,7 +38,7 @@ ARM64 = image(architecture="arm64")
         ("without an address", "NoAddress", {"server": server(status=ServerStatus())}, "kubectl describe"),
         ("in no pool", "NoNodePool", {"server": server(node_pool_ref=None), "pool": None}, "nodePoolRef"),
         ("in a pool that is gone", "NodePoolMissing", {"pool": None}, "create it"),
-        ("it cannot prove who it is", "AttestationRequired", {"pool": pool(attestation="Required")}, "Optional"),
+        ("its TPM is looked at when it joins", None, {"pool": pool(attestation="Required")}, ""),
         ("no such image", "ImageMissing", {"image": None}, "image publish"),
         ("an image of another architecture", "ImageWrongArchitecture", {"image": ARM64}, "name an Image"),
         ("an image that no boot host has", "ImageUnavailable", {"image": image(available="False")}, "copy the image"),

@@ -58,7 +58,7 @@ from provisioner.cluster.resources import of
 log = structlog.get_logger(__name__)
 
 STOP_SECONDS: Final = 15.0
-MAX_BODY_BYTES: Final = 64 * 1024
+MAX_BODY_BYTES: Final = 256 * 1024
 RECORDERS: Final = 4
 DEBIAN_IPXE: Final = (Path("/usr/lib/ipxe"),)
 

@@ -15,6 +15,8 @@ from provisioner.boot.rack_cache import usable_cache
 
 SERIAL_CONSOLE: Final = {"x86_64": "ttyS0,115200", "arm64": "ttyAMA0"}
 INITRD_NAME: Final = "stage1.img"
+KERNEL_NAME: Final = "vmlinuz"
+"""By which iPXE's script calls the kernel: the first word of what a TPM shows of the command line."""
 
 _UNSAFE = re.compile(r"[^\x21-\x7e]|\$\{|;|&&|\|\||\\")
 

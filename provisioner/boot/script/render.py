@@ -7,7 +7,7 @@ import textwrap
 from typing import Final
 
 from provisioner.boot.script.choose import Boot, BootTarget, Wait
-from provisioner.boot.script.kernel_arguments import INITRD_NAME, BootUrls
+from provisioner.boot.script.kernel_arguments import INITRD_NAME, KERNEL_NAME, BootUrls
 from provisioner.boot.template import load_template
 
 CONSOLE_COLUMNS: Final = 78
@@ -25,7 +25,7 @@ def render_script(target: BootTarget) -> str:
     """The script of one server."""
     match target:
         case Boot():
-            return load_template("boot.ipxe.j2").render(target=target, initrd=INITRD_NAME)
+            return load_template("boot.ipxe.j2").render(target=target, kernel_name=KERNEL_NAME, initrd=INITRD_NAME)
         case Wait():
             return load_template("wait.ipxe.j2").render(target=target, console=console_lines)
 

@@ -56,6 +56,13 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 )
 @click.option("--tls-key", type=_FILE, required=True, help="Its key.")
 @click.option(
+    "--endorsement-authorities",
+    type=_FILE,
+    default=None,
+    help="Certificates of TPM vendors' authorities (PEM): a machine whose endorsement key has one of theirs needs no "
+    "approval [none].",
+)
+@click.option(
     "--api-server", required=True, help="URL of the API server as nodes reach it, such as https://10.80.0.1:6443."
 )
 @click.option("--api-server-ca", type=_FILE, default=None, help="CA of the API server (PEM) [the kubeconfig's].")
@@ -100,6 +107,7 @@ def boot(
     image_pulls: int,
     tls_certificate: Path,
     tls_key: Path,
+    endorsement_authorities: Path | None,
     api_server: str,
     api_server_ca: Path | None,
     cluster_dns: tuple[str, ...],
@@ -174,6 +182,9 @@ def boot(
         api_server_ca=api_server_ca,
         cluster_dns=cluster_dns,
         meter=JoinMeter(meters.registry),
+        urls=settings.urls,
+        firmware=settings.firmware,
+        endorsement_authorities=endorsement_authorities,
     )
     filler = (
         _filler(informers, image_store, image_registry, image_key, image_pull, image_pulls, meters.pulls, registry)

@@ -9,15 +9,23 @@ from flask import Blueprint
 
 from provisioner.api import Image, NodePool
 from provisioner.api.errors import NeedsHuman
+from provisioner.attestation.endorsement import load_authorities
 from provisioner.boot.host.service import BootCaches
+from provisioner.boot.script.kernel_arguments import BootUrls
+from provisioner.cli.service.expected_boots import load_options_of, served_programs
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import EventRecorder
 from provisioner.cluster.resources import of
+from provisioner.join.admission.attestation import VERIFIERS
 from provisioner.join.admission.configuration import JoinSettings
 from provisioner.join.admission.meter import JoinMeter
 from provisioner.join.admission.service import JoinService, find_dpus_in, find_server_in
 from provisioner.join.admission.source import TrustedProxies
+from provisioner.join.admission.tpm.profiles import ProfileSource
+from provisioner.join.admission.tpm.verifier import TpmVerifier
+from provisioner.join.admission.tpm.wire import TYPE
 from provisioner.join.admission.web import join_blueprint
+from provisioner.join.challenge_keys import ChallengeKeySource
 from provisioner.join.mint import mint_token
 
 
@@ -30,8 +38,12 @@ def build_join_blueprint(
     api_server_ca: Path | None,
     cluster_dns: Sequence[str],
     meter: JoinMeter,
+    urls: BootUrls,
+    firmware: Sequence[Path] = (),
+    endorsement_authorities: Path | None = None,
 ) -> Blueprint:
-    """The join service. `caches` are those of the boot host.
+    """The join service. `caches` are those of the boot host, `urls` what its scripts name, `firmware` the folders with
+    what it serves to firmware. endorsement_authorities: certificates of TPM vendors, PEM.
 
     The addresses that it believes are those of the WSGI server's own peer: the boot service puts the client's address
     there itself (see provisioner.boot.host.peer), and no header counts here.
@@ -47,6 +59,13 @@ def build_join_blueprint(
         cluster_ca=ca,
         cluster_dns=tuple(cluster_dns),
     )
+    tpm = TpmVerifier(
+        keys=ChallengeKeySource(cluster),
+        profiles=ProfileSource(cluster),
+        load_options=load_options_of(caches.racks, urls),
+        authorities=load_authorities(endorsement_authorities.read_bytes()) if endorsement_authorities else (),
+        boot_programs=served_programs(firmware),
+    )
     service = JoinService(
         cluster,
         settings,
@@ -54,6 +73,7 @@ def build_join_blueprint(
         find_dpus=find_dpus_in(caches.servers),
         recorder=recorder,
         mint=meter.minted(mint_token),
+        verifiers={**VERIFIERS, TYPE: tpm},
         sources={of(NodePool): caches.pools, of(Image): caches.images},
     )
     return join_blueprint(meter.around(service), TrustedProxies())

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 from provisioner.cli.kubectl.printing import screen
 from provisioner.cli.why.headline import headline
+from provisioner.cli.why.identity import identity
 from provisioner.cli.why.maintenance import attempts, next_step, reasons, record, waiting_behind, waits_for
 from provisioner.cli.why.remedies import remedies
 from provisioner.cli.why.rollout import rollout_notes
@@ -39,6 +40,7 @@ def sections(subject: Subject) -> tuple[tuple[str, Iterable[str]], ...]:
         ("behind it", waiting_behind(subject)),
         ("node", node_notes(subject)),
         ("boot", boot(subject)),
+        ("identity", identity(subject)),
         ("checks", checks(subject)),
         ("last time", last_maintenance(subject)),
         ("events UTC", events(subject)),

@@ -7,6 +7,7 @@ from typing import Final
 
 from provisioner.api import Image, NodePool, Server
 from provisioner.health.checked_node import CheckedNode
+from provisioner.health.checks.credential import check_credential
 from provisioner.health.checks.facts import read_facts
 from provisioner.health.checks.finding import Finding
 from provisioner.health.checks.gpu.look import check_gpus
@@ -16,6 +17,7 @@ from provisioner.health.checks.system import check_system
 ALL_CHECKS: Final = (
     "Facts",
     "ImageDigest",
+    "Credential",
     "Clock",
     "Root",
     "Kubelet",
@@ -75,7 +77,8 @@ def look_at(
     )
     hardware = check_hardware(server, settings.expected, facts)
     return Look(
-        findings=(finding, *system, *hardware, *check_gpus(settings, facts)), image_digest=facts.image_digest[:71]
+        findings=(finding, check_credential(server), *system, *hardware, *check_gpus(settings, facts)),
+        image_digest=facts.image_digest[:71],
     )
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from provisioner.api.codec import encode
+from provisioner.api.errors import Refused
 from provisioner.api.image import Artifact, Image, ImageSpec, Measurements, NamedArtifact
 from provisioner.api.meta import ObjectMeta
+from provisioner.attestation.authenticode import authenticode_sha256
 from provisioner.image.finished import store
-from provisioner.image.finished.authenticode import authenticode_sha256
 from provisioner.image.finished.check import Checked, check_image
 from provisioner.image.finished.manifest import MANIFEST, Part
 from provisioner.image.finished.sign import Verifier
@@ -66,8 +67,10 @@ def image_object(checked: Checked, kernel: bytes | None = None) -> Image:
 
 def _measurements(kernel: bytes) -> Measurements | None:
     """None of a kernel that firmware does not start by itself."""
-    digest = authenticode_sha256(kernel)
-    return Measurements(kernel_authenticode_sha256=digest) if digest is not None else None
+    try:
+        return Measurements(kernel_authenticode_sha256=authenticode_sha256(kernel))
+    except Refused:
+        return None
 
 
 def _artifact(part: Part) -> Artifact:

@@ -3,6 +3,9 @@
 A boot that the controller ordered arms one fetch. The fetch may be repeated by the machine that made it (it alone
 knows the key that it invented), because answers get lost and services die between two writes; until the certificate
 is out, after which nobody needs the token any more.
+
+A proof is asked for last: a machine that would be told to wait anyway costs nobody a challenge, and who speaks from
+another address learns of none. Where nothing is proved, first use wins; who comes second with another key contests it.
 """
 
 from __future__ import annotations
@@ -19,11 +22,17 @@ from provisioner.api.node_contract import PREPARED_ORDER_ANNOTATION
 from provisioner.api.node_pool import NodePool
 from provisioner.api.server import BootOrder, JoinStatus, Server
 from provisioner.api.values import normal_system_uuid
-from provisioner.join.admission.attestation import Challenge, Proof, Proven
+from provisioner.join.admission.attestation import (
+    Challenge,
+    Pending,
+    Proof,
+    Question,
+    Unproven,
+    known_endorsement_key,
+)
 from provisioner.join.admission.origin import find_elsewhere
 from provisioner.join.admission.request import JoinRequest
 from provisioner.join.admission.successor import find_successor
-from provisioner.join.admission.vouched import vouch
 from provisioner.join.node_object import SERVER_UID_ANNOTATION
 from provisioner.rules.assigned_image import next_image_name
 from provisioner.rules.boot_order import is_by_agent, is_by_bmc
@@ -34,29 +43,33 @@ from provisioner.rules.stage_timeouts import time_to_join
 
 @dataclass(frozen=True)
 class Admitted:
-    """Hand it out. `repeat`: the same machine asks again for what it was given."""
+    """Hand it out. `repeat`: the same machine asks again for what it was given. proof: what it proved of itself."""
 
     order: BootOrder
     pool: NodePool
     repeat: bool
+    proof: Proof | None = None
 
 
 @dataclass(frozen=True)
 class Denied:
-    """No. `recorded`: the server's status shall say so (the asker speaks from the server's own address)."""
+    """No. `recorded`: the server's status shall say so (the asker speaks from the server's own address). contested: two
+    machines ask for one boot's credential, and neither has proved anything."""
 
     reason: str
     message: str
     recorded: bool = False
+    contested: bool = False
 
 
 @dataclass(frozen=True)
 class NotYet:
-    """Come again in `retry_after_seconds`."""
+    """Come again in `retry_after_seconds`. pending: what a person has to approve first."""
 
     reason: str
     message: str
     retry_after_seconds: float = 5.0
+    pending: Pending | None = None
 
 
 @dataclass(frozen=True)
@@ -73,7 +86,8 @@ Decision = Admitted | Denied | NotYet | Challenged
 class JoinFacts:
     """What is known when a request is judged. Objects that do not exist are None.
 
-    lease: the Node's, needed only where no BMC carries the order out. dpus: the cards that are in the server.
+    lease: the Node's, needed only where no BMC carries the order out. dpus: the cards that are in the server. proof: is
+    asked for once everything else is right; see `judge_claim`.
     """
 
     server: Server | None
@@ -88,7 +102,15 @@ class JoinFacts:
 def admit(
     facts: JoinFacts, request: JoinRequest, source_address: str, now: datetime, *, by_dpu: bool = False
 ) -> Decision:
-    """Judge one request. by_dpu: it came to the listener for what DPUs pass on for their hosts.
+    """Judge one request, whose proof is among the facts. by_dpu: it came to the listener for what DPUs pass on."""
+    claimed = judge_claim(facts, request, source_address, now, by_dpu=by_dpu)
+    return judge_proof(facts, claimed) if isinstance(claimed, Admitted) else claimed
+
+
+def judge_claim(
+    facts: JoinFacts, request: JoinRequest, source_address: str, now: datetime, *, by_dpu: bool = False
+) -> Decision:
+    """Judge all but the proof: whether the machine would be admitted if it is the one that it claims to be.
 
     The order of the rules matters: until the origin is right, nothing about the request reaches the server's
     status (an Event tells of it), and the answer tells no more than the server's boot script, which anybody may read.
@@ -103,9 +125,66 @@ def admit(
     elsewhere = find_elsewhere(server, server.status.address, facts.dpus, source_address, by_dpu=by_dpu)
     if elsewhere is not None:
         return Denied("WrongAddress", elsewhere)
-    proof = vouch(facts.proof, request, server, facts.pool, facts.dpus, source_address, by_dpu=by_dpu)
-    facts = replace(facts, proof=proof)
     return _judge_identity(facts, server, request) or _judge_order(facts, server, request, now)
+
+
+def question_of(facts: JoinFacts, admitted: Admitted, request: JoinRequest, address: str, now: datetime) -> Question:
+    """What a verifier is asked, once the claim was found right. Raises: ValueError for facts that admit nobody."""
+    if facts.server is None or facts.image is None:
+        raise ValueError("a claim was admitted without a server or an Image")
+    successor = find_successor(facts.node, admitted.order)
+    return Question(
+        server=facts.server,
+        request=request,
+        order=admitted.order,
+        pool=admitted.pool,
+        image=facts.image,
+        address=address,
+        now=now,
+        is_successor=successor is not None and successor.asks(request.request_key_sha256),
+    )
+
+
+def judge_proof(facts: JoinFacts, admitted: Admitted) -> Decision:
+    """Judge what the machine proves of itself.
+
+    What was offered and fails is refused in every pool; a machine of which a TPM is known is not believed without it; a
+    pool with attestation Required takes no less than a proof.
+    """
+    proof, pool = facts.proof, admitted.pool
+    is_required = pool.spec.attestation == "Required"
+    if isinstance(proof, Challenge):
+        return Challenged(proof.challenge)
+    if isinstance(proof, Pending):
+        if is_required:
+            return NotYet(proof.reason, proof.message, 15.0, pending=proof)
+    elif isinstance(proof, Unproven) and proof.offered:
+        return Denied(proof.reason, proof.why, recorded=True)
+    elif proof is None or isinstance(proof, Unproven):
+        refused = _without_proof(facts.server, pool, proof)
+        if refused is not None:
+            return refused
+    return replace(admitted, proof=proof)
+
+
+def _without_proof(server: Server | None, pool: NodePool, proof: Unproven | None) -> Denied | None:
+    known = known_endorsement_key(server) if server is not None else None
+    if server is not None and known is not None:
+        return Denied(
+            "ProofMissing",
+            f"server {server.name} has a TPM, endorsement key {known}, and the machine proved nothing by it; boot an "
+            "image whose agent does, or see docs/registration.md for a server that has lost its TPM",
+            recorded=True,
+        )
+    if pool.spec.attestation == "Required":
+        why = proof.why if proof is not None else "nothing was offered"
+        return Denied(
+            "AttestationRequired",
+            f"NodePool {pool.name} admits only servers that prove their identity: {why}; "
+            "set the pool's attestation to Optional where servers have no TPM",
+            recorded=True,
+        )
+    return None
 
 
 def _judge_identity(facts: JoinFacts, server: Server, request: JoinRequest) -> Decision | None:
@@ -124,17 +203,6 @@ def _judge_identity(facts: JoinFacts, server: Server, request: JoinRequest) -> D
     poolless = find_without_pool(server, facts.pool)
     if poolless is not None:
         return Denied("NoPool", poolless.words, recorded=True)
-    if facts.pool is not None and facts.pool.spec.attestation == "Required":
-        if isinstance(facts.proof, Challenge):
-            return Challenged(facts.proof.challenge)
-        if not isinstance(facts.proof, Proven):
-            why = facts.proof.why if facts.proof else "nothing was offered"
-            return Denied(
-                "AttestationRequired",
-                f"NodePool {facts.pool.name} admits only servers that prove their identity: {why}; "
-                "set the pool's attestation to Optional where servers have no TPM",
-                recorded=True,
-            )
     return None
 
 
@@ -142,16 +210,21 @@ def _judge_order(facts: JoinFacts, server: Server, request: JoinRequest, now: da
     order, join = server.status.order, server.status.join or JoinStatus()
     if order is None:
         return NotYet("NotOrdered", f"nobody has ordered a boot of server {server.name} yet")
+    power = server.status.power
+    by_bmc = is_by_bmc(server)
+    accepted = by_bmc and power is not None and power.order_id == order.id
+    accepted_time = power.order_time if power is not None and accepted else None
+    armed = parse_time(accepted_time or order.ordered_time)
+    # Armed since the BMC accepted the order; since it was given, where there is no BMC or the agent carries it out.
+    window = time_to_join(facts.pool, by_agent=order.method if is_by_agent(order) else None)
     if join.order_id == order.id and not _may_repeat(join, request):
         return Denied(
             "AlreadyFetched",
             f"the join configuration of boot order {order.id} was handed out at {join.fetched_time}; "
             "the next ordered boot gets the next one",
             recorded=True,
+            contested=_contests(server, join, request) and now <= armed + window,
         )
-    power = server.status.power
-    by_bmc = is_by_bmc(server)
-    accepted = by_bmc and power is not None and power.order_id == order.id
     if by_bmc and not accepted:
         return NotYet(
             "OrderNotCarriedOut",
@@ -161,14 +234,10 @@ def _judge_order(facts: JoinFacts, server: Server, request: JoinRequest, now: da
         return NotYet(
             "StillOldBoot", f"boot {request.boot_id} ran before order {order.id} was given; the ordered boot is awaited"
         )
-    accepted_time = power.order_time if power is not None and accepted else None
-    armed = parse_time(accepted_time or order.ordered_time)
     if not by_bmc and join.order_id != order.id:
         obstacle = _judge_predecessor(facts, server, order, request, armed, now)
         if obstacle is not None:
             return obstacle
-    # Armed since the BMC accepted the order; since it was given, where there is no BMC or the agent carries it out.
-    window = time_to_join(facts.pool, by_agent=order.method if is_by_agent(order) else None)
     if now > armed + window:
         return Denied(
             "OrderExpired",
@@ -240,8 +309,19 @@ def _judge_node(facts: JoinFacts, server: Server, order: BootOrder, admitted: Ad
 
 def _may_repeat(join: JoinStatus, request: JoinRequest) -> bool:
     spent = join.token_id is not None and join.certificate_token_id == join.token_id
+    return not spent and _has_key(join, request)
+
+
+def _has_key(join: JoinStatus, request: JoinRequest) -> bool:
     known = (join.request_key_sha256 or "").encode()
-    return not spent and hmac.compare_digest(known, request.request_key_sha256.encode())
+    return hmac.compare_digest(known, request.request_key_sha256.encode())
+
+
+def _contests(server: Server, join: JoinStatus, request: JoinRequest) -> bool:
+    """Whether another machine than the one that got it asks: it has not that one's key, and that one proved nothing."""
+    attested = server.status.attestation
+    was_proven = attested is not None and attested.order_id == join.order_id
+    return not was_proven and not _has_key(join, request)
 
 
 def _present(pool: NodePool | None) -> NodePool:

@@ -1,33 +1,71 @@
-"""What a machine proves of itself before it may join.
+"""What a machine proves of itself before it may join: the seam between the decision and a kind of proof.
 
-Nothing yet: only evidence of type None is known, and it proves nothing. The seam is made for a TPM, which needs two
-steps: the first request names endorsement and attestation keys, the answer is a challenge (credential activation and a
-nonce to quote), the second request carries the activated secret and the quote. A challenge must be verifiable by any
-replica, so a verifier seals what it has to remember into the challenge itself.
+A proof takes two requests. The first names keys, the answer is a challenge; the second answers it. A challenge must be
+verifiable by any replica, so a verifier seals what it has to remember into the challenge itself. Nobody is asked before
+the request is known to come from the server's own address, for an order that is armed: see `admit`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final, Protocol
 
-from provisioner.api.server import Server
+from provisioner.api.attestation import AttestationStatus, SeenMachine
+from provisioner.api.firmware_profile import FirmwareProfile
+from provisioner.api.image import Image
+from provisioner.api.node_pool import NodePool
+from provisioner.api.server import BootOrder, Server
+from provisioner.api.values import Sha256Digest
 from provisioner.join.admission.request import JoinRequest
+from provisioner.join.admission.seal import Seal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """Whose proof is asked for. address: where the request came from, which was found right. is_successor: it has the
+    request key that the attested system before it was given for this boot (a kexec)."""
+
+    server: Server
+    request: JoinRequest
+    order: BootOrder
+    pool: NodePool
+    image: Image
+    address: str
+    now: datetime
+    is_successor: bool = False
 
 
 @dataclass(frozen=True)
 class Proven:
-    """The machine is this server; `how` says by what, for the record."""
+    """The machine is this server; `how` says by what. record: what was proved, for the status. seal: to whom alone the
+    configuration is readable."""
 
     how: str
+    record: AttestationStatus = field(default_factory=AttestationStatus)
+    seal: Seal | None = None
+
+
+@dataclass(frozen=True)
+class Pending:
+    """All that was shown holds together, and a person has to approve it. learned: what is to be approved, if it is to
+    be written down first."""
+
+    reason: str
+    message: str
+    seen: SeenMachine
+    learned: FirmwareProfile | None = None
+    seal: Seal | None = None
 
 
 @dataclass(frozen=True)
 class Unproven:
-    """Nothing is proven; `why` says what was missing or wrong."""
+    """Nothing is proven; `why` says what was missing or wrong. offered: a proof was offered, and does not hold."""
 
     why: str
+    offered: bool = False
+    reason: str = "ProofRefused"
 
 
 @dataclass(frozen=True)
@@ -37,19 +75,19 @@ class Challenge:
     challenge: Mapping[str, Any]
 
 
-Proof = Proven | Unproven | Challenge
+Proof = Proven | Pending | Unproven | Challenge
 
 
 class Verifier(Protocol):
-    """Judges one type of evidence. Has no effects."""
+    """Judges one type of evidence. Changes nothing. Raises: Retryable where it cannot judge now."""
 
-    def verify(self, server: Server, request: JoinRequest) -> Proof: ...
+    def verify(self, question: Question) -> Proof: ...
 
 
 class NoEvidence:
     """Evidence of type None."""
 
-    def verify(self, server: Server, request: JoinRequest) -> Proof:
+    def verify(self, question: Question) -> Proof:
         return Unproven("the machine offered no evidence")
 
 
@@ -57,9 +95,20 @@ VERIFIERS: Final[Mapping[str, Verifier]] = {"None": NoEvidence()}
 """By the type of evidence. Another kind of proof is another entry."""
 
 
-def prove(server: Server, request: JoinRequest, verifiers: Mapping[str, Verifier]) -> Proof:
-    """Let the verifier for the request's type of evidence judge it."""
-    verifier = verifiers.get(request.evidence_type)
+def prove(question: Question, verifiers: Mapping[str, Verifier]) -> Proof:
+    """Let the verifier for the request's type of evidence judge it. What is not known here proves nothing."""
+    kind = question.request.evidence_type
+    verifier = verifiers.get(kind)
     if verifier is None:
-        return Unproven(f"evidence of type {request.evidence_type!r} is not known here")
-    return verifier.verify(server, request)
+        return Unproven(f"evidence of type {kind!r} is not known here", offered=True, reason="EvidenceUnknown")
+    return verifier.verify(question)
+
+
+def known_endorsement_key(server: Server) -> Sha256Digest | None:
+    """The endorsement key by which alone the machine is this server: the registered one, else the one that was proved.
+
+    A machine that has proved one once is not believed without it any more.
+    """
+    attested = server.status.attestation
+    known = server.spec.endorsement_key_sha256 or (attested.endorsement_key_sha256 if attested is not None else None)
+    return Sha256Digest(known) if known else None

@@ -8,6 +8,7 @@ from typing import Any
 
 from provisioner.api.numa_alignment import NumaAlignment
 from provisioner.api.values import Secret
+from provisioner.join.admission.seal import Seal, sealed_to_wire
 from provisioner.join.mint import MAX_TOKEN_TTL_SECONDS
 
 
@@ -53,3 +54,15 @@ class JoinConfiguration:
                 "evictionMemoryBytes": self.numa_alignment.eviction_memory_bytes,
             }
         return wire
+
+
+@dataclass(frozen=True)
+class SealedConfiguration:
+    """A join configuration for the one machine whose TPM has answered."""
+
+    configuration: JoinConfiguration
+    seal: Seal = field(repr=False)
+
+    def to_wire(self) -> dict[str, Any]:
+        """The JSON that the agent reads; only that machine can read what it holds."""
+        return sealed_to_wire(self.seal, self.configuration.node_name, self.configuration.to_wire())

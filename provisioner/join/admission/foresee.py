@@ -11,7 +11,8 @@ from datetime import datetime
 from typing import Final
 
 from provisioner.api.values import MacAddress, Sha256Digest
-from provisioner.join.admission.admit import Decision, JoinFacts, admit
+from provisioner.join.admission.admit import Admitted, Challenged, Decision, JoinFacts, judge_claim
+from provisioner.join.admission.attestation import known_endorsement_key
 from provisioner.join.admission.request import JoinRequest
 from provisioner.rules.dpus import carries_boot_of
 
@@ -45,4 +46,10 @@ def foresee_join(facts: JoinFacts, mac: MacAddress, now: datetime) -> Foreseen:
     by_dpu = next((dpu.status.address for dpu in carriers if dpu.status.address is not None), None)
     own = server.status.address if server is not None else None
     source = by_dpu or own or ""
-    return Foreseen(admit(facts, request, source, now, by_dpu=bool(carriers)), bool(carriers))
+    decision = judge_claim(facts, request, source, now, by_dpu=bool(carriers))
+    if isinstance(decision, Admitted) and server is not None:
+        # What its TPM would say nobody can ask here.
+        known = known_endorsement_key(server)
+        if known is not None or decision.pool.spec.attestation == "Required":
+            decision = Challenged({})
+    return Foreseen(decision, bool(carriers))

@@ -8,6 +8,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
+from provisioner.attestation.outcome import Reason
 from provisioner.cluster.series import PREFIX, born
 from provisioner.join.admission.admit import Challenged, Denied, NotYet
 from provisioner.join.admission.request import JoinRequest
@@ -20,11 +21,14 @@ REASONS: Final = {
     "challenged": ("",),
     "not_yet": (
         "NotSynced", "NoAddress", "NotOrdered", "OrderNotCarriedOut", "StillOldBoot", "OtherBootAwaited", "OldBootRuns",
-        "NoImage", "NodeNotPrepared", "Superseded", "Other",
+        "NoImage", "NodeNotPrepared", "Superseded", "EndorsementKeyUnknown", "FirmwareNotApproved",
+        "ImageNotMeasured", "PredecessorUnproven",
+        "TooManyChallenges", "Other",
     ),
     "denied": (
         "UnknownMachine", "WrongAddress", "NotAccepted", "SystemUUIDMismatch", "NoPool", "AttestationRequired",
-        "AlreadyFetched", "OrderExpired", "WrongImage", "NodeNameTaken", "Other",
+        "ProofMissing", "AlreadyFetched", "OrderExpired", "WrongImage", "NodeNameTaken", "EvidenceUnknown",
+        *(each.value for each in Reason), "Other",
     ),
     "unavailable": ("",),
 }  # fmt: skip

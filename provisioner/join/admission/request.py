@@ -12,8 +12,10 @@ from typing import Any, Final, NoReturn
 from provisioner.api.errors import Refused
 from provisioner.api.values import MacAddress, Sha256Digest, parse_digest, parse_mac
 
-MAX_REQUEST_BYTES: Final = 65_536
-"""Room for the evidence of a TPM (certificates, quote, event log digest); without it a request has 400 bytes."""
+MAX_REQUEST_BYTES: Final = 262_144
+"""Room for the evidence of a TPM, most of it the event log: 128 KiB, in base64."""
+MAX_PLAIN_REQUEST_BYTES: Final = 4096
+"""Of a request without evidence, which has 400 bytes."""
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _KEY = re.compile(r"[0-9a-f]{64}")
@@ -38,6 +40,9 @@ class JoinRequest:
 
 def parse_join_request(body: bytes) -> JoinRequest:
     """Read the body of POST /v1/join. Raises: Refused; its message never repeats the request key."""
+    # What has no evidence is not worth the time that reading it costs. Who lies about it is refused by its reading.
+    if len(body) > MAX_PLAIN_REQUEST_BYTES and b'"TPM2"' not in body:
+        _refuse(f"it is longer than {MAX_PLAIN_REQUEST_BYTES} bytes, and has no evidence")
     data = _strict_object(body)
     unknown = sorted(set(data) - _FIELDS)
     if unknown:
@@ -45,6 +50,8 @@ def parse_join_request(body: bytes) -> JoinRequest:
     evidence = data.get("evidence", {"type": "None"})
     if not isinstance(evidence, dict) or not isinstance(evidence.get("type"), str) or len(evidence["type"]) > 40:
         _refuse("evidence is not an object with a type")
+    if evidence["type"] == "None" and len(body) > MAX_PLAIN_REQUEST_BYTES:
+        _refuse(f"it is longer than {MAX_PLAIN_REQUEST_BYTES} bytes, and has no evidence")
     system_uuid = _text(data, "systemUUID", required=False).lower()
     if system_uuid and not _UUID.fullmatch(system_uuid):
         _refuse("systemUUID is not a UUID")

@@ -14,14 +14,17 @@ works for nobody: the approver asks for the id in the claim; it is removed by th
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import structlog
 
-from provisioner.api.codec import decode
-from provisioner.api.errors import Conflict, Retryable
+from provisioner.api.codec import decode, encode
+from provisioner.api.errors import Conflict, Refused, Retryable
+from provisioner.api.firmware_profile import FirmwareProfile
 from provisioner.api.image import Image
 from provisioner.api.meta import Resource
 from provisioner.api.node_pool import NodePool
@@ -38,13 +41,16 @@ from provisioner.join.admission.admit import (
     Denied,
     JoinFacts,
     NotYet,
-    admit,
+    judge_claim,
+    judge_proof,
+    question_of,
 )
-from provisioner.join.admission.attestation import VERIFIERS, Verifier, prove
-from provisioner.join.admission.configuration import JoinConfiguration, JoinSettings
+from provisioner.join.admission.attestation import VERIFIERS, Pending, Proven, Verifier, prove
+from provisioner.join.admission.configuration import JoinConfiguration, JoinSettings, SealedConfiguration
 from provisioner.join.admission.kubelet_configuration import kubelet_configuration
 from provisioner.join.admission.request import JoinRequest
-from provisioner.join.admission.status import SERVICE_MANAGER, claim, note
+from provisioner.join.admission.status import SERVICE_MANAGER, claim, evidence_words, note
+from provisioner.join.admission.vouched import vouch
 from provisioner.join.mint import (
     TOKEN_NAMESPACE,
     BootstrapToken,
@@ -58,6 +64,7 @@ from provisioner.rules.boot_order import is_by_bmc
 from provisioner.rules.dpus import hosts
 from provisioner.rules.identity import boot_mac, find_server
 from provisioner.rules.pool_of_server import ordered_pool_name
+from provisioner.rules.rate import SourceLimit
 
 log = structlog.get_logger()
 
@@ -77,7 +84,11 @@ class NotSynced(Retryable):
     """The cache of Servers is not filled yet."""
 
 
-Answer = JoinConfiguration | Denied | NotYet | Challenged
+CHALLENGES_PER_SECOND: Final = 0.2
+CHALLENGE_BURST: Final = 6.0
+"""Of one server, at one replica. A boot needs one, and another for each answer that gets lost."""
+
+Answer = JoinConfiguration | SealedConfiguration | Denied | NotYet | Challenged
 
 
 class JoinService:
@@ -86,7 +97,7 @@ class JoinService:
     `find_server` names the Server that boots from a MAC address, `find_dpus` the cards that are in a Server. A cache
     may answer, for what tells who asks is read afresh before a decision; one that is not filled yet raises NotSynced,
     so that no machine is told that nobody knows it. `sources`: caches of NodePools and Images, whose changes no join
-    races with.
+    races with. monotonic: seconds, by which challenges are counted.
     """
 
     def __init__(
@@ -101,6 +112,7 @@ class JoinService:
         mint: Callable[[], BootstrapToken] = mint_token,
         verifiers: Mapping[str, Verifier] = VERIFIERS,
         sources: Mapping[ResourceType, Source] | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cluster = cluster
         self._settings = settings
@@ -111,6 +123,8 @@ class JoinService:
         self._mint = mint
         self._verifiers = verifiers
         self._sources = sources or {}
+        self._monotonic = monotonic
+        self._challenges = SourceLimit(rate_per_second=CHALLENGES_PER_SECOND, burst=CHALLENGE_BURST)
 
     def join(self, request: JoinRequest, source_address: str, *, by_dpu: bool = False) -> Answer:
         """Answer one request. by_dpu: it came to the listener for what DPUs pass on for their hosts.
@@ -124,14 +138,36 @@ class JoinService:
         for _ in range(_ATTEMPTS):
             facts = self._read_facts(name, request)
             now = self._now()
-            decision = admit(facts, request, source_address, now, by_dpu=by_dpu)
+            decision = judge_claim(facts, request, source_address, now, by_dpu=by_dpu)
+            if isinstance(decision, Admitted):
+                decision = self._judge_proof(facts, decision, request, source_address, now, by_dpu=by_dpu)
             if facts.server is None or not isinstance(decision, Admitted):
                 return self._turn_away(facts.server, decision, request, source_address, now)
             try:
-                return self._hand_out(facts.server, decision, request, now)
+                return self._hand_out(facts.server, decision, request, source_address, now)
             except Conflict:
                 continue
         raise Retryable(f"Server {name} is being written by others; the claim did not get through", after_seconds=1)
+
+    def _judge_proof(
+        self,
+        facts: JoinFacts,
+        claimed: Admitted,
+        request: JoinRequest,
+        source_address: str,
+        now: datetime,
+        *,
+        by_dpu: bool,
+    ) -> Decision:
+        """The claim was found right: only now is it worth a look at what is offered as proof."""
+        question = question_of(facts, claimed, request, source_address, now)
+        proof = vouch(prove(question, self._verifiers), question, facts.dpus, by_dpu=by_dpu)
+        decision = judge_proof(replace(facts, proof=proof), claimed)
+        if isinstance(decision, Challenged):
+            wait = self._challenges.wait_seconds(question.server.name, self._monotonic())
+            if wait > 0.0:
+                return NotYet("TooManyChallenges", f"server {question.server.name} gets no challenge so soon", wait)
+        return decision
 
     def _read_facts(self, name: str | None, request: JoinRequest) -> JoinFacts:
         server = self._optional(Server, name)
@@ -146,7 +182,6 @@ class JoinService:
             image=image,
             node=self._cluster.find(NODES, server.name),
             lease=None if is_by_bmc(server) else self._cluster.find(LEASES, server.name, namespace=NODE_LEASES),
-            proof=prove(server, request, self._verifiers),
             dpus=self._read_dpus(server.name),
         )
 
@@ -168,7 +203,9 @@ class JoinService:
         found = cached if cached is not None else self._cluster.find(of(kind), name)
         return decode(kind, found) if found is not None else None
 
-    def _hand_out(self, server: Server, admitted: Admitted, request: JoinRequest, now: datetime) -> Answer:
+    def _hand_out(
+        self, server: Server, admitted: Admitted, request: JoinRequest, source_address: str, now: datetime
+    ) -> Answer:
         before = server.status.join or JoinStatus()
         if before.token_id and before.certificate_token_id != before.token_id:  # else its certificate ended it
             self._delete_token(before.token_id)
@@ -176,7 +213,7 @@ class JoinService:
         self._cluster.apply_status(
             Server,
             server.name,
-            claim(server, admitted.order, request, token.id, now),
+            claim(server, admitted, request, token.id, now, source_address),
             manager=SERVICE_MANAGER,
             resource_version=server.metadata.resource_version,
         )
@@ -193,14 +230,26 @@ class JoinService:
             boot_id=request.boot_id,
             token_id=token.id,
             repeat=admitted.repeat,
+            source=source_address,
+            evidence=evidence_words(admitted.proof),
         )
         self._record(
             server,
             "Normal",
             "JoinConfigurationIssued",
             f"Handed out the join configuration of boot order {admitted.order.id}"
-            + (" again: the same machine repeated its request" if admitted.repeat else ""),
+            + (" again, as the same machine repeated its request," if admitted.repeat else "")
+            + f" with token {token.id} to {source_address}, boot {request.boot_id}: {evidence_words(admitted.proof)}",
         )
+        if isinstance(admitted.proof, Pending):
+            self._learn(admitted.proof)
+        configuration = self._configuration(server, admitted, token)
+        proof = admitted.proof
+        if isinstance(proof, Proven | Pending) and proof.seal is not None:
+            return SealedConfiguration(configuration, proof.seal)
+        return configuration
+
+    def _configuration(self, server: Server, admitted: Admitted, token: BootstrapToken) -> JoinConfiguration:
         return JoinConfiguration(
             node_name=server.name,
             api_server_url=self._settings.api_server_url,
@@ -231,8 +280,19 @@ class JoinService:
         )
         if server is None or decision.reason == "NoAddress":
             return decision
+        if isinstance(decision, NotYet) and decision.pending is not None:
+            self._learn(decision.pending)
+            self._record(server, "Warning", "AttestationPending", f"{decision.reason}: {decision.message}")
         if isinstance(decision, Denied):
             self._record(server, "Warning", "JoinRefused", f"{decision.reason}: {decision.message}")
+        if isinstance(decision, Denied) and decision.contested:
+            self._record(
+                server,
+                "Warning",
+                "CredentialContested",
+                f"Another machine than the one that got it asks from {source_address} for the credential of the boot "
+                "under way; nothing was proved by either: see condition CredentialContested",
+            )
         if isinstance(decision, NotYet) or decision.recorded:
             self._note(server, decision, now)
         return decision
@@ -252,6 +312,18 @@ class JoinService:
         except Retryable as error:
             # The machine learns why from the answer; the record follows with its next try.
             log.info("join refusal not recorded", server=server.name, error=str(error))
+
+    def _learn(self, pending: Pending) -> None:
+        """Write down what a person may approve. It is named after its content: who comes second finds it there."""
+        profile = pending.learned
+        if profile is None:
+            return
+        try:
+            self._cluster.create(of(FirmwareProfile), encode(profile))
+            log.info("firmware learned", profile=profile.name)
+        except (Conflict, Refused) as error:
+            # The machine waits for a person all the same, who sees by its condition what is missing.
+            log.warning("firmware not written down", profile=profile.name, error=str(error))
 
     def _delete_token(self, token_id: str) -> None:
         self._cluster.delete(SECRETS, token_secret_name(token_id), namespace=TOKEN_NAMESPACE)

@@ -1,24 +1,28 @@
 """What the join service writes into a Server's status. Pure: the server and a decision in, a status part out.
 
-The join service owns orderID, bootID, requestKeySHA256, tokenID, fetchedTime, refusedTime and refusedReason; the
-approver owns the certificate's fields. Server-side apply drops what an owner leaves out, so each write carries all of
-the service's fields.
+The join service owns attestation, credentials, and of join orderID, bootID, requestKeySHA256, tokenID, fetchedTime,
+refusedTime and refusedReason; the approver owns the certificate's fields. Server-side apply drops what an owner leaves
+out, so each write carries all of the service's fields.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, Literal
 
+from provisioner.api.attestation import CREDENTIAL_CONTESTED, MAX_CREDENTIALS, AttestationStatus, IssuedCredential
 from provisioner.api.codec import to_json
 from provisioner.api.conditions import find_condition, settle_condition
 from provisioner.api.meta import Condition, parse_time, rfc3339, rfc3339_micro
 from provisioner.api.server import BootOrder, JoinStatus, Server
-from provisioner.join.admission.admit import Denied, NotYet
+from provisioner.join.admission.admit import Admitted, Denied, NotYet
+from provisioner.join.admission.attestation import Pending, Proof, Proven, Unproven
 from provisioner.join.admission.request import JoinRequest
 
 SERVICE_MANAGER: Final = "provisioner-join"
+JOINED: Final = "Joined"
+ATTESTED: Final = "Attested"
 REFUSAL_REFRESH_SECONDS: Final = 15
 """A machine that keeps asking is written down again only after this time."""
 
@@ -29,8 +33,11 @@ def is_joined(server: Server) -> bool:
     return join is not None and join.token_id is not None and join.certificate_token_id == join.token_id
 
 
-def claim(server: Server, order: BootOrder, request: JoinRequest, token_id: str, now: datetime) -> dict[str, Any]:
-    """The status that takes the order's one join configuration for the machine that sent `request`."""
+def claim(
+    server: Server, admitted: Admitted, request: JoinRequest, token_id: str, now: datetime, address: str = ""
+) -> dict[str, Any]:
+    """The status that takes the order's one join configuration for the machine that sent `request` from `address`."""
+    order, proof = admitted.order, admitted.proof
     join = JoinStatus(
         order_id=order.id,
         boot_id=request.boot_id,
@@ -38,44 +45,110 @@ def claim(server: Server, order: BootOrder, request: JoinRequest, token_id: str,
         token_id=token_id,
         fetched_time=rfc3339_micro(now),
     )
-    condition = Condition(
-        type="Joined",
-        status="False",
-        reason="TokenIssued",
-        message=f"the join configuration of boot order {order.id} was handed out; the kubelet's certificate is awaited",
-        last_transition_time=rfc3339(now),
-        observed_generation=server.metadata.generation,
+    joined = _condition(
+        server,
+        JOINED,
+        "TokenIssued",
+        f"the join configuration of boot order {order.id} was handed out; the kubelet's certificate is awaited",
+        now,
     )
-    return _status(server, join, condition)
+    credentials = (*server.status.credentials, _credential(join, order, proof, address))[-MAX_CREDENTIALS:]
+    contested = find_condition(server.status.conditions, CREDENTIAL_CONTESTED) if admitted.repeat else None
+    return _status(server, join, joined, _attested(server, proof, now), contested, _record(server, proof), credentials)
+
+
+def _credential(join: JoinStatus, order: BootOrder, proof: Proof | None, address: str) -> IssuedCredential:
+    seal = proof.seal if isinstance(proof, Proven | Pending) else None
+    return IssuedCredential(
+        token_id=join.token_id or "",
+        order_id=order.id,
+        boot_id=join.boot_id or "",
+        address=address,
+        evidence="TPM2" if seal is not None else "None",
+        endorsement_key_sha256=seal.endorsement_key_sha256 if seal is not None else None,
+        known_by=proof.record.known_by if isinstance(proof, Proven) else None,
+        time=join.fetched_time or "",
+    )
+
+
+def evidence_words(proof: Proof | None) -> str:
+    """For which evidence a credential is handed out, for an Event."""
+    if isinstance(proof, Proven):
+        return f"proved by {proof.how}"
+    if isinstance(proof, Pending):
+        key = proof.seen.endorsement_key_sha256
+        return f"sealed to endorsement key {key}, which proves nothing yet ({proof.reason}); address and order decided"
+    return "nothing was proved: address and order decided"
+
+
+def _record(server: Server, proof: Proof | None) -> AttestationStatus | None:
+    """What is proved lasts until something else is; what waits for approval, until another is seen or it is proved."""
+    if isinstance(proof, Proven):
+        return proof.record
+    if isinstance(proof, Pending):
+        return replace(server.status.attestation or AttestationStatus(), pending=proof.seen)
+    return server.status.attestation
+
+
+def _attested(server: Server, proof: Proof | None, now: datetime) -> Condition:
+    if isinstance(proof, Proven):
+        return _condition(server, ATTESTED, proof.record.known_by or "Proven", proof.how, now, status="True")
+    if isinstance(proof, Pending):
+        return _condition(server, ATTESTED, proof.reason, proof.message, now)
+    why = proof.why if isinstance(proof, Unproven) else "nothing was offered"
+    return _condition(server, ATTESTED, "NothingProved", f"the machine joined by its address and its order: {why}", now)
 
 
 def note(server: Server, decision: Denied | NotYet, now: datetime) -> dict[str, Any] | None:
     """The status that says why the server does not get its configuration; None if it says so already.
 
     A refusal is also written as refusedTime, on which the boot controller acts. A server that has joined keeps its
-    condition: somebody who speaks from its address must not make it look otherwise.
+    condition Joined: somebody who speaks from its address must not make it look otherwise.
     """
     join = _own_fields(server.status.join or JoinStatus())
-    before = find_condition(server.status.conditions, "Joined")
-    condition = before
+    existing = server.status.conditions
+    joined, attested, contested = (find_condition(existing, each) for each in (JOINED, ATTESTED, CREDENTIAL_CONTESTED))
     order = server.status.order
     current = order is None or join.order_id == order.id
     if not (is_joined(server) and current):
-        condition = Condition(
-            type="Joined",
-            status="False",
-            reason=decision.reason,
-            message=decision.message,
-            last_transition_time=rfc3339(now),
-            observed_generation=server.metadata.generation,
+        joined = _condition(server, JOINED, decision.reason, decision.message, now)
+        pending = decision.pending if isinstance(decision, NotYet) else None
+        if pending is not None:
+            attested = _attested(server, pending, now)
+    if isinstance(decision, Denied) and decision.contested:
+        contested = _condition(
+            server, CREDENTIAL_CONTESTED, "SecondMachine", contested_words(server.name, join), now, status="True"
         )
     refused = isinstance(decision, Denied) and _is_news(join, decision, now)
     if refused:
         join = replace(join, refused_time=rfc3339_micro(now), refused_reason=decision.reason)
-    unchanged = before is not None and condition is not None and _says(before) == _says(condition)
-    if not refused and (unchanged or condition is None):
+    record = server.status.attestation
+    if isinstance(decision, NotYet) and decision.pending is not None:
+        record = _still_pending(record, decision.pending)
+    wanted = [each for each in (joined, attested, contested) if each is not None]
+    is_said = all(any(_says(each) == _says(before) for before in existing) for each in wanted)
+    if not refused and is_said and record == server.status.attestation:
         return None
-    return _status(server, join, condition)
+    return _status(server, join, joined, attested, contested, record, server.status.credentials)
+
+
+def contested_words(name: str, join: JoinStatus) -> str:
+    """What is known of it, and what a person can do."""
+    return (
+        f"two machines asked for the credential of boot order {join.order_id}: the one that got it at "
+        f"{join.fetched_time} as boot {join.boot_id}, and another, with another key, from the same address; the Node "
+        "is not let in by its checks: find out who has the address, then have the server booted again; or let it in: "
+        f"kubectl provision release {name} --verification -m WHY"
+    )
+
+
+def _still_pending(record: AttestationStatus | None, pending: Pending) -> AttestationStatus:
+    """Seen again is not news; only something else is."""
+    record = record or AttestationStatus()
+    before = record.pending
+    if before is not None and replace(before, time=pending.seen.time) == pending.seen:
+        return record
+    return replace(record, pending=pending.seen)
 
 
 def _is_news(join: JoinStatus, decision: Denied, now: datetime) -> bool:
@@ -87,8 +160,8 @@ def _is_news(join: JoinStatus, decision: Denied, now: datetime) -> bool:
     return now - refused >= timedelta(seconds=REFUSAL_REFRESH_SECONDS)
 
 
-def _says(condition: Condition) -> tuple[str, str, str]:
-    return condition.status, condition.reason, condition.message
+def _says(condition: Condition) -> tuple[str, str, str, str]:
+    return condition.type, condition.status, condition.reason, condition.message
 
 
 def _own_fields(join: JoinStatus) -> JoinStatus:
@@ -97,6 +170,35 @@ def _own_fields(join: JoinStatus) -> JoinStatus:
     )
 
 
-def _status(server: Server, join: JoinStatus, condition: Condition | None) -> dict[str, Any]:
-    conditions = [] if condition is None else [to_json(settle_condition(server.status.conditions, condition))]
-    return {"join": to_json(join), "conditions": conditions}
+def _condition(
+    server: Server, type_: str, reason: str, message: str, now: datetime, *, status: Literal["True", "False"] = "False"
+) -> Condition:
+    return Condition(
+        type=type_,
+        status=status,
+        reason=reason,
+        message=message,
+        last_transition_time=rfc3339(now),
+        observed_generation=server.metadata.generation,
+    )
+
+
+def _status(
+    server: Server,
+    join: JoinStatus,
+    joined: Condition | None,
+    attested: Condition | None,
+    contested: Condition | None,
+    record: AttestationStatus | None,
+    credentials: tuple[IssuedCredential, ...],
+) -> dict[str, Any]:
+    wanted = [each for each in (joined, attested, contested) if each is not None]
+    status: dict[str, Any] = {
+        "join": to_json(join),
+        "conditions": [to_json(settle_condition(server.status.conditions, each)) for each in wanted],
+    }
+    if record is not None:
+        status["attestation"] = to_json(record)
+    if credentials:
+        status["credentials"] = [to_json(each) for each in credentials]
+    return status

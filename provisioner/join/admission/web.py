@@ -14,7 +14,7 @@ from werkzeug.exceptions import ClientDisconnected, HTTPException, RequestEntity
 from provisioner.api.errors import ProvisionerError, Retryable
 from provisioner.api.errors import Refused as Malformed
 from provisioner.join.admission.admit import Challenged, Denied, NotYet
-from provisioner.join.admission.configuration import JoinConfiguration
+from provisioner.join.admission.configuration import JoinConfiguration, SealedConfiguration
 from provisioner.join.admission.request import MAX_REQUEST_BYTES, JoinRequest, parse_join_request
 from provisioner.join.admission.service import Answer
 from provisioner.join.admission.source import TrustedProxies, source_address
@@ -103,7 +103,7 @@ def _answer(service: Joins, parsed: JoinRequest, source: str, *, by_dpu: bool) -
         # Also what nobody thought of must leave the machine with a reason to try again.
         log.exception("join failed", source=source, mac=parsed.mac_address)
         return _reply(503, "Unavailable", "the join service has a fault; see its log", retry_after_seconds=15.0)
-    if isinstance(answer, JoinConfiguration):
+    if isinstance(answer, JoinConfiguration | SealedConfiguration):
         return _uncached(jsonify(answer.to_wire()), 200)
     if isinstance(answer, Challenged):
         challenged = jsonify(reason="Challenge", message="prove who you are", challenge=dict(answer.challenge))

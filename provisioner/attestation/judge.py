@@ -1,0 +1,242 @@
+"""Whether a machine has proved who it is and what it booted: all checks, in their order.
+
+Two questions at two times. `judge_keys`, before a challenge is issued: is this the server's TPM, and are its keys fit?
+`judge_evidence`, of the answer: did that TPM open the credential, and did it boot what it should?
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from cryptography import x509
+
+from provisioner.api.values import Sha256Digest
+from provisioner.attestation.boot import BOOT_PCRS, judge_boot
+from provisioner.attestation.boot import ExpectedBoot as ExpectedBoot
+from provisioner.attestation.challenge import QUOTED_PCRS, ChallengeState, activation_proof, public_area_sha256
+from provisioner.attestation.endorsement import NotVouched, check_certificates, endorsement_key_sha256
+from provisioner.attestation.event_log.compare import short
+from provisioner.attestation.event_log.parse import EventLog, parse_event_log
+from provisioner.attestation.event_log.replay import extend, replay
+from provisioner.attestation.keys import check_attestation_key, check_endorsement_key
+from provisioner.attestation.measurements import ImageMeasurements
+from provisioner.attestation.outcome import EvidenceRefused, Reason
+from provisioner.attestation.quote import counts_true_resets, verify_quote
+from provisioner.attestation.tpm.attest import Quote
+from provisioner.attestation.tpm.public import PublicArea, parse_public
+from provisioner.attestation.tpm.wire import MalformedTpmData
+
+
+@dataclass(frozen=True)
+class OfferedKeys:
+    """The keys of a request. certificates: of the endorsement key, DER."""
+
+    endorsement: PublicArea
+    attestation: PublicArea
+    certificates: tuple[bytes, ...] = ()
+
+
+class ChainPolicy(StrEnum):
+    """What an endorsement certificate counts for.
+
+    IGNORED: nothing. REQUIRED: a registered key must have one, too. SUFFICES: a key that is not registered is taken if
+    it has one; that proves a vendor's TPM, and not which server's, so let it do no more than pin the key once.
+    """
+
+    IGNORED = "Ignored"
+    REQUIRED = "Required"
+    SUFFICES = "Suffices"
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownIdentity:
+    """What is known of the server's TPM. registered: digest of its endorsement key, see endorsement_key_sha256."""
+
+    registered: Sha256Digest | None
+    authorities: tuple[x509.Certificate, ...] = ()
+    chain: ChainPolicy = ChainPolicy.IGNORED
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeysAccepted:
+    """The keys may be challenged. endorsed_by: Registration or Certificate. authority: subject of the vendor's CA that
+    vouches for the key, where one was asked for."""
+
+    endorsement_key_sha256: Sha256Digest
+    attestation_key_name: str
+    endorsed_by: str
+    authority: str | None = None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The answer to a challenge. quote: TPMS_ATTEST. signature: TPMT_SIGNATURE. pcr_values: 32 bytes each."""
+
+    keys: OfferedKeys
+    activation: bytes
+    quote: bytes
+    signature: bytes
+    pcr_values: Mapping[int, bytes]
+    event_log: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvidenceAccepted:
+    """The record of what was proved. firmware: name and digest of the profile that fits. pcr_values: hexadecimal.
+    not_judged: PCRs that were quoted and replayed, but compared with nothing. tpm_clock_safe, tpm_reset_count,
+    tpm_restart_count, tpm_firmware_version: as the quote has them; true only with tpm_counts_are_true, see
+    counts_true_resets."""
+
+    keys: KeysAccepted
+    challenge_id: bytes
+    image: ImageMeasurements
+    load_options: Sha256Digest
+    firmware: str
+    firmware_digest: Sha256Digest
+    pcr_values: Mapping[int, str]
+    not_judged: tuple[int, ...]
+    tpm_reset_count: int
+    tpm_restart_count: int
+    tpm_clock_safe: bool
+    tpm_firmware_version: int
+    tpm_counts_are_true: bool
+
+
+@dataclass(frozen=True)
+class ConfirmedLog:
+    """A quote that holds, and the log that it confirms: the log's digests are the TPM's word, all else is hearsay."""
+
+    keys: KeysAccepted
+    quote: Quote
+    log: EventLog
+
+
+def parse_keys(endorsement: bytes, attestation: bytes, certificates: Sequence[bytes]) -> OfferedKeys | EvidenceRefused:
+    """The keys as a machine sends them: two TPMT_PUBLIC, and certificates in DER, which are not read yet."""
+    try:
+        return OfferedKeys(parse_public(endorsement), parse_public(attestation), tuple(certificates))
+    except MalformedTpmData as error:
+        return EvidenceRefused(Reason.EVIDENCE_MALFORMED, str(error))
+
+
+def judge_keys(keys: OfferedKeys, identity: KnownIdentity, now: datetime) -> KeysAccepted | EvidenceRefused:
+    """Whether these may be the server's keys; not yet that the machine has them. now: with a time zone."""
+    if why := check_endorsement_key(keys.endorsement):
+        return EvidenceRefused(Reason.ENDORSEMENT_KEY_UNFIT, why)
+    digest = endorsement_key_sha256(keys.endorsement)
+    if identity.registered is not None and not hmac.compare_digest(digest, identity.registered):
+        return EvidenceRefused(
+            Reason.ENDORSEMENT_KEY_MISMATCH,
+            f"the endorsement key is {digest}, registered is {identity.registered}: another TPM or another machine",
+        )
+    if identity.registered is None and identity.chain is not ChainPolicy.SUFFICES:
+        return EvidenceRefused(
+            Reason.ENDORSEMENT_KEY_UNKNOWN,
+            f"no endorsement key is registered; the machine shows {digest}, which an administrator may approve",
+        )
+    authority = None
+    if identity.chain is ChainPolicy.REQUIRED or identity.registered is None:
+        vouched = check_certificates(keys.endorsement, keys.certificates, identity.authorities, now)
+        if isinstance(vouched, NotVouched):
+            return EvidenceRefused(Reason.ENDORSEMENT_CERTIFICATE_REFUSED, vouched.why)
+        authority = vouched.authority
+    if why := check_attestation_key(keys.attestation):
+        return EvidenceRefused(Reason.ATTESTATION_KEY_UNFIT, why)
+    return KeysAccepted(
+        endorsement_key_sha256=digest,
+        attestation_key_name=keys.attestation.name().hex(),
+        endorsed_by="Registration" if identity.registered is not None else "Certificate",
+        authority=authority,
+    )
+
+
+def judge_evidence(
+    evidence: Evidence, identity: KnownIdentity, challenge: ChallengeState, expected: ExpectedBoot, now: datetime
+) -> EvidenceAccepted | EvidenceRefused:
+    """Whether the machine has proved it all. challenge: as `open_` found it. Has no effects."""
+    confirmed = confirm_log(evidence, identity, challenge, now, later=expected.later)
+    if isinstance(confirmed, EvidenceRefused):
+        return confirmed
+    keys, clock = evidence.keys, confirmed.quote.clock
+    is_true = counts_true_resets(confirmed.quote, keys.endorsement, keys.attestation)
+    least = expected.reset_count_above
+    if least is not None and not (is_true and clock.reset_count > least):
+        shown = f"is {clock.reset_count}" if is_true else "is hidden: the attestation key is of another hierarchy"
+        return EvidenceRefused(
+            Reason.TPM_NOT_RESET,
+            f"the TPM's reset count {shown}, expected more than {least}, which the boot before had; this is that boot, "
+            f"or the TPM was cleared",
+        )
+    firmware = judge_boot(confirmed.log, expected)
+    if isinstance(firmware, EvidenceRefused):
+        return firmware
+    quoted = frozenset(QUOTED_PCRS)
+    return EvidenceAccepted(
+        keys=confirmed.keys,
+        challenge_id=challenge.challenge_id,
+        image=expected.image,
+        load_options=expected.load_options,
+        firmware=firmware.name,
+        firmware_digest=firmware.digest(),
+        pcr_values={pcr: evidence.pcr_values[pcr].hex() for pcr in sorted(quoted)},
+        not_judged=tuple(sorted(quoted - firmware.judged - BOOT_PCRS)),
+        tpm_reset_count=clock.reset_count,
+        tpm_restart_count=clock.restart_count,
+        tpm_clock_safe=clock.safe,
+        tpm_firmware_version=confirmed.quote.firmware_version,
+        tpm_counts_are_true=is_true,
+    )
+
+
+def confirm_log(
+    evidence: Evidence,
+    identity: KnownIdentity,
+    challenge: ChallengeState,
+    now: datetime,
+    *,
+    later: Mapping[int, Sequence[bytes]] | None = None,
+) -> ConfirmedLog | EvidenceRefused:
+    """All that can be said before it is known what should have booted: the keys are the server's, its TPM opened the
+    credential and signed this nonce, and the event log is what went into its PCRs.
+
+    later: digests that the system extends after the log, by PCR.
+    """
+    accepted = judge_keys(evidence.keys, identity, now)
+    if isinstance(accepted, EvidenceRefused):
+        return accepted
+    for_keys = (challenge.challenged.endorsement_key_sha256, challenge.challenged.attestation_key_sha256)
+    if for_keys != tuple(map(public_area_sha256, (evidence.keys.endorsement, evidence.keys.attestation))):
+        return EvidenceRefused(Reason.CHALLENGE_MISMATCH, "the challenge was issued for other keys; ask for a new one")
+    if not hmac.compare_digest(evidence.activation, activation_proof(challenge.secret, challenge.nonce)):
+        return EvidenceRefused(
+            Reason.ACTIVATION_FAILED,
+            "the machine did not show what the credential holds: its TPM has not both the endorsement and the "
+            "attestation key",
+        )
+    quote = verify_quote(
+        evidence.keys.attestation,
+        evidence.quote,
+        evidence.signature,
+        nonce=challenge.nonce,
+        pcrs=QUOTED_PCRS,
+        values=evidence.pcr_values,
+    )
+    if isinstance(quote, EvidenceRefused):
+        return quote
+    try:
+        log = parse_event_log(evidence.event_log)
+    except MalformedTpmData as error:
+        return EvidenceRefused(Reason.EVIDENCE_MALFORMED, str(error))
+    for pcr, value in replay(log, QUOTED_PCRS).items():
+        value = extend(value, *(later or {}).get(pcr, ()))
+        if value != evidence.pcr_values[pcr]:
+            return EvidenceRefused(
+                Reason.EVENT_LOG_MISMATCH,
+                f"PCR {pcr}: the event log leads to {short(value)}, the TPM says {short(evidence.pcr_values[pcr])}; "
+                f"something was measured that is not in the log",
+            )
+    return ConfirmedLog(accepted, quote, log)

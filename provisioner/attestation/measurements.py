@@ -1,0 +1,156 @@
+"""What firmware and kernel measure of what we give them, computed from the files; and what was learned of firmware.
+
+PCR 4: firmware measures each program that it starts (iPXE, the kernel) by its Authenticode digest. PCR 9: the kernel's
+EFI stub measures its command line (load options) and its initrd.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from provisioner.api.errors import Refused
+from provisioner.api.values import Sha256Digest, parse_digest
+from provisioner.attestation.authenticode import authenticode_sha256 as authenticode_sha256
+from provisioner.attestation.event_log.compare import ExpectedEvent
+from provisioner.attestation.event_log.parse import Event, EventLog
+from provisioner.attestation.event_log.replay import measured
+from provisioner.attestation.event_log.words import LONGEST_WORDS, describe
+
+PROGRAMS_PCR: Final = 4
+LINUX_PCR: Final = 9
+FIRMWARE_PCRS: Final = frozenset((0, 2, 3, 7))
+"""Judged if nothing else is asked for. PCR 1 holds what differs between machines of one kind (boot entries with MAC
+addresses, serial numbers of the SMBIOS), PCR 5 the partitions of local disks, PCR 6 what a vendor likes."""
+MAY_BE_JUDGED: Final = frozenset((0, 1, 2, 3, 7))
+MOST_EVENTS: Final = 512
+FIRMWARES_OWN: Final = frozenset(
+    hashlib.sha256(text).digest()
+    for text in (
+        bytes(4),
+        b"Calling EFI Application from Boot Option",
+        b"Returning from EFI Application from Boot Option",
+        b"Booting to Shell",
+        b"BOOT ATTEMPTS OMITTED",
+    )
+)
+"""Digests in PCR 4 that are of no program: separator and actions. How often firmware tries an entry says
+nothing."""
+_HINT: Final = "give it as `to_json` wrote it"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageMeasurements:
+    """What an image build computes, and the Image holds. kernel: Authenticode digest. initrd: of stage-1."""
+
+    kernel: Sha256Digest
+    initrd: Sha256Digest
+
+
+def initrd_sha256(initrd: bytes) -> Sha256Digest:
+    """What the EFI stub measures of the one initrd that iPXE hands over: its bytes."""
+    return _sha256(initrd)
+
+
+def load_options_sha256(kernel_name: str, arguments: str) -> Sha256Digest:
+    """What the EFI stub measures of a command line: `NAME ARGUMENTS` in UTF-16LE with its NUL, as iPXE hands it over.
+
+    kernel_name: by which iPXE's script calls the kernel (`kernel --name`). arguments: as the script has them, one blank
+    between each.
+    """
+    return _sha256(f"{kernel_name} {arguments}\0".encode("utf-16-le"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirmwareMeasurements:
+    """What machines of one model, firmware version and settings measure before the kernel: learned from one of them,
+    and approved by an administrator.
+
+    judged: the PCRs, of MAY_BE_JUDGED, whose measurements must be those of `events`, in order. The events of PCR 4 are
+    the boot programs (iPXE), any of which may have run. startup_locality: by which PCR 0 begins.
+    """
+
+    name: str
+    events: tuple[ExpectedEvent, ...]
+    judged: frozenset[int] = FIRMWARE_PCRS
+    startup_locality: int = 0
+
+    def of(self, pcr: int) -> tuple[ExpectedEvent, ...]:
+        """What is expected in a PCR, in order."""
+        return tuple(event for event in self.events if event.pcr == pcr)
+
+    def digest(self) -> Sha256Digest:
+        """Over all that is judged, names and words left out: what an administrator has approved."""
+        events = [[event.pcr, event.digest.hex()] for event in self.events]
+        return _sha256(json.dumps([self.startup_locality, sorted(self.judged), events]).encode())
+
+    def to_json(self) -> dict[str, Any]:
+        """For an object's field."""
+        return {
+            "name": self.name,
+            "startupLocality": self.startup_locality,
+            "judged": sorted(self.judged),
+            "events": [
+                {"pcr": event.pcr, "sha256": f"sha256:{event.digest.hex()}", "what": event.what}
+                for event in self.events
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> FirmwareMeasurements:
+        """Raises: Refused for anything else than `to_json` writes."""
+        try:
+            name, judged, events = str(document["name"]), frozenset(document["judged"]), document["events"]
+            locality = document.get("startupLocality", 0)
+            if not judged <= MAY_BE_JUDGED or len(events) > MOST_EVENTS or locality not in (0, 3, 4):
+                raise Refused(
+                    f"firmware profile {name!r} judges other PCRs, or has more events, than can be", hint=_HINT
+                )
+            read = tuple(
+                ExpectedEvent(each["pcr"], bytes.fromhex(parse_digest(each["sha256"])[7:]), str(each["what"]))
+                for each in events
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise Refused(f"the firmware profile is not written as one: {error!r}", hint=_HINT) from error
+        if not {event.pcr for event in read} <= judged | {PROGRAMS_PCR}:
+            raise Refused(f"firmware profile {name!r} has events of PCRs that it does not judge", hint=_HINT)
+        return cls(name=name, events=read, judged=judged, startup_locality=locality)
+
+
+def learn_firmware(
+    name: str, log: EventLog, kernel: Sha256Digest, *, judged: frozenset[int] = FIRMWARE_PCRS
+) -> FirmwareMeasurements:
+    """What `log`, which a quote has confirmed, says of the firmware of a machine that booted `kernel`.
+
+    Raises: Refused if the kernel is not its last program, or it has more than MOST_EVENTS of what is judged.
+    """
+    programs = programs_started(log)
+    if not programs or programs[-1].digest.hex() != kernel[7:]:
+        raise Refused(f"the log's last program is not the kernel {kernel}", hint="learn from a boot of that image")
+    kept = {event.digest: event for event in programs[:-1]}
+    events = [event for pcr in sorted(judged) for event in measured(log, pcr)] + list(kept.values())
+    if len(events) > MOST_EVENTS:
+        raise Refused(
+            f"the log has {len(events)} events of firmware, at most {MOST_EVENTS} are kept", hint="judge fewer PCRs"
+        )
+    return FirmwareMeasurements(
+        name=name,
+        events=tuple(ExpectedEvent(event.pcr, event.digest, describe(event)[:LONGEST_WORDS]) for event in events),
+        judged=judged,
+        startup_locality=log.startup_locality,
+    )
+
+
+def programs_started(log: EventLog) -> tuple[Event, ...]:
+    """The measurements into PCR 4 that are of a program: all but firmware's own.
+
+    They are told apart by digest and not by type: the type is in the log alone, which nothing signs.
+    """
+    return tuple(event for event in measured(log, PROGRAMS_PCR) if event.digest not in FIRMWARES_OWN)
+
+
+def _sha256(data: bytes) -> Sha256Digest:
+    return Sha256Digest(f"sha256:{hashlib.sha256(data).hexdigest()}")

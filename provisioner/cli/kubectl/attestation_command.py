@@ -1,0 +1,112 @@
+"""`kubectl provision attestation approve SERVER`: what a machine showed of its TPM, and a person vouches for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import click
+
+from provisioner.api import FirmwareProfile, Server
+from provisioner.api.errors import Refused
+from provisioner.cli.kubectl.connection import connection_of, connection_options
+from provisioner.cluster.client import Cluster
+from provisioner.cluster.resources import of
+
+MANAGER: Final = "provisioner-accept"
+"""As who accepts a server: its endorsement key is a part of what it is registered with."""
+
+
+@dataclass(frozen=True)
+class Approval:
+    """What is to be written. key: None if the key is registered already. profile: None if none is to be approved."""
+
+    server: str
+    key: str | None
+    profile: str | None
+
+
+def decide_approval(server: Server, key: str | None, *, firmware: bool) -> Approval:
+    """What approving what the server's machine showed comes to. key: the one that the person expects.
+
+    Raises: Refused where nothing waits, or something else than the person expects.
+    """
+    attested = server.status.attestation
+    seen = attested.pending if attested is not None else None
+    if seen is None:
+        raise Refused(
+            f"nothing of Server {server.name} waits for approval: no machine has shown a TPM that is not known",
+            hint="see its conditions Attested and Joined: kubectl describe server " + server.name,
+        )
+    if key is not None and key != seen.endorsement_key_sha256:
+        raise Refused(
+            f"the machine at Server {server.name} has endorsement key {seen.endorsement_key_sha256}, expected {key}",
+            hint="find out which machine has its address; nothing was approved",
+        )
+    if firmware and seen.firmware_profile is None:
+        raise Refused(
+            f"no FirmwareProfile was learned of the machine at Server {server.name}",
+            hint="leave out --firmware, or see kubectl get firmwareprofiles",
+        )
+    registered = server.spec.endorsement_key_sha256
+    if registered not in (None, seen.endorsement_key_sha256) and key is None:
+        raise Refused(
+            f"Server {server.name} is registered with endorsement key {registered}, and another machine, or a new "
+            f"mainboard, has {seen.endorsement_key_sha256}",
+            hint=f"if the mainboard was replaced: --key {seen.endorsement_key_sha256}",
+        )
+    return Approval(
+        server=server.name,
+        key=None if registered == seen.endorsement_key_sha256 else seen.endorsement_key_sha256,
+        profile=seen.firmware_profile if firmware else None,
+    )
+
+
+@click.group("attestation", short_help="Approve TPMs and firmware that were seen.")
+def attestation() -> None:
+    """Who machines are by their TPMs: what waits for a person's approval."""
+
+
+@attestation.command("approve", short_help="Register the endorsement key that a server's machine has shown.")
+@click.argument("servers", nargs=-1, required=True, metavar="SERVER...")
+@click.option("--key", metavar="DIGEST", help="Approve this key alone, with one server only: from its packing list.")
+@click.option("--firmware", is_flag=True, help="Approve the FirmwareProfile that was learned of it, too.")
+@click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
+@connection_options
+def approve(servers: tuple[str, ...], key: str | None, firmware: bool, dry_run: bool, **options: Any) -> None:
+    """Let only the machine with this TPM be the server from now on; either for all that are named, or for none.
+
+    The machine has proved that its TPM holds the key; that it is the server whose address it has, a person says:
+    compare the key with the vendor's list. With --firmware also all machines whose firmware measures the same are let in.
+    """
+    if key is not None and len(servers) > 1:
+        raise click.UsageError("--key is for one server: approve them one by one")
+    cluster = connection_of(options).open()
+    read = [cluster.read(Server, name) for name in dict.fromkeys(servers)]
+    decided = [(server, decide_approval(server, key, firmware=firmware)) for server in read]
+    for server, approval in decided:
+        if not dry_run:
+            _carry_out(cluster, server, approval)
+        _show(approval, dry_run=dry_run)
+
+
+def _carry_out(cluster: Cluster, server: Server, approval: Approval) -> None:
+    """Raises: Conflict if the server changed since it was read."""
+    if approval.profile is not None:
+        cluster.patch(of(FirmwareProfile), approval.profile, {"spec": {"approved": True}}, manager=MANAGER)
+    if approval.key is not None:
+        patch = {
+            "metadata": {"resourceVersion": server.metadata.resource_version},
+            "spec": {"endorsementKeySHA256": approval.key},
+        }
+        cluster.patch(of(Server), server.name, patch, manager=MANAGER)
+
+
+def _show(approval: Approval, *, dry_run: bool) -> None:
+    done = "would be approved" if dry_run else "approved"
+    if approval.key is not None:
+        click.echo(f"Server {approval.server}: endorsement key {approval.key} {done}")
+    else:
+        click.echo(f"Server {approval.server}: its endorsement key is registered")
+    if approval.profile is not None:
+        click.echo(f"FirmwareProfile {approval.profile} {done}: for all machines that measure the same")

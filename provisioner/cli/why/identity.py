@@ -1,0 +1,48 @@
+"""What `why` tells of who the machine is: what it proved, what waits for a person, who contested. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from provisioner.api.attestation import CREDENTIAL_CONTESTED
+from provisioner.api.conditions import find_condition
+from provisioner.api.meta import parse_time
+from provisioner.cli.kubectl.moments import ago
+from provisioner.cli.kubectl.printing import clip
+from provisioner.cli.why.subject import Subject
+
+
+def identity(subject: Subject) -> Iterable[str]:
+    """Nothing where nothing was proved, contested or shown."""
+    status = subject.server.status
+    lines = []
+    contested = find_condition(status.conditions, CREDENTIAL_CONTESTED)
+    if contested is not None and contested.status == "True":
+        lines.append(f"contested: {clip(contested.message, 400)}")
+    attested = status.attestation
+    if attested is None:
+        return lines
+    if attested.endorsement_key_sha256 is not None and attested.time is not None:
+        of_boot = (
+            "this boot" if status.order is not None and attested.order_id == status.order.id else "an earlier boot"
+        )
+        firmware = f", firmware as in {attested.firmware_profile}" if attested.firmware_profile else ""
+        lines.append(
+            f"proved by TPM for {of_boot}, {ago(parse_time(attested.time), subject.now)} ago: endorsement key "
+            f"{attested.endorsement_key_sha256[:19]}… ({attested.known_by}){firmware}"
+        )
+    seen = attested.pending
+    if seen is not None:
+        known = seen.endorsement_key_sha256 == subject.server.spec.endorsement_key_sha256
+        if not known:
+            by = f", for which {seen.authority} vouches" if seen.authority else ""
+            lines.append(
+                f"a machine showed endorsement key {seen.endorsement_key_sha256}{by}; if it is its own: "
+                f"kubectl provision attestation approve {subject.server.name}"
+            )
+        if seen.firmware_profile is not None:
+            lines.append(
+                f"its firmware is not approved: look at FirmwareProfile {seen.firmware_profile}, then: kubectl "
+                f"provision attestation approve {subject.server.name} --firmware"
+            )
+    return lines

@@ -1,0 +1,60 @@
+"""A FirmwareProfile and what `provisioner.attestation` compares: the same, in two forms. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from provisioner.api.firmware_profile import (
+    LEARNED_PREFIX,
+    FirmwareEvent,
+    FirmwareProfile,
+    FirmwareProfileSpec,
+)
+from provisioner.api.meta import ObjectMeta
+from provisioner.attestation.event_log.compare import ExpectedEvent
+from provisioner.attestation.measurements import PROGRAMS_PCR, FirmwareMeasurements
+
+MAX_LEARNED: Final = 64
+"""Profiles that wait for approval; more are not written: whoever has a TPM can show any firmware."""
+_WHAT: Final = 160
+
+
+def approved(profiles: Iterable[FirmwareProfile]) -> tuple[FirmwareMeasurements, ...]:
+    """What machines may have measured, in the order of the profiles' names."""
+    return tuple(measurements_of(each) for each in sorted(profiles, key=lambda each: each.name) if each.spec.approved)
+
+
+def measurements_of(profile: FirmwareProfile) -> FirmwareMeasurements:
+    """The profile as evidence is compared with it: events of registers that are not judged do not count."""
+    counted = {*profile.spec.judged, PROGRAMS_PCR}
+    return FirmwareMeasurements(
+        name=profile.name,
+        events=tuple(
+            ExpectedEvent(each.pcr, bytes.fromhex(each.digest), each.what)
+            for each in profile.spec.events
+            if each.pcr in counted
+        ),
+        judged=frozenset(profile.spec.judged),
+        startup_locality=profile.spec.startup_locality,
+    )
+
+
+def learned_profile(learned: FirmwareMeasurements) -> FirmwareProfile:
+    """The profile to approve, named after its content."""
+    return FirmwareProfile(
+        metadata=ObjectMeta(name=LEARNED_PREFIX + learned.digest().removeprefix("sha256:")[:20]),
+        spec=FirmwareProfileSpec(
+            judged=tuple(sorted(learned.judged)),
+            startup_locality=learned.startup_locality,
+            events=tuple(
+                FirmwareEvent(pcr=each.pcr, digest=each.digest.hex(), what=_printable(each.what))
+                for each in learned.events
+            ),
+        ),
+    )
+
+
+def _printable(what: str) -> str:
+    """A log's words are whatever the machine says."""
+    return "".join(c if " " <= c <= "~" else "?" for c in what)[:_WHAT].strip() or "?"

@@ -1,0 +1,364 @@
+"""Evidence of type TPM2 against what the cluster knows: the registered key, the Image, approved firmware.
+
+Two requests: the first shows the keys and gets a challenge; the second answers it. Nothing is remembered in between:
+the state that the machine brings back is sealed, and bound to this fetch. A fetch is an order together with the token
+that was handed out before it, so each answer counts once: what it brought the machine makes its state one of another
+fetch. Who repeats an answer, or brings one of another fetch, gets a new challenge and nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from cryptography import x509
+
+from provisioner.api.attestation import AttestationStatus, KnownBy, SeenMachine
+from provisioner.api.errors import Refused
+from provisioner.api.firmware_profile import FirmwareProfile
+from provisioner.api.image import Image
+from provisioner.api.meta import rfc3339_micro
+from provisioner.api.node_pool import NodePool
+from provisioner.api.server import BootOrder, Server
+from provisioner.api.values import Sha256Digest
+from provisioner.attestation.boot import ExpectedBoot
+from provisioner.attestation.challenge import (
+    Challenged,
+    ChallengeKeys,
+    ChallengeState,
+    issue,
+    open_,
+    public_area_sha256,
+)
+from provisioner.attestation.endorsement import Vouched, check_certificates, endorsement_key_sha256
+from provisioner.attestation.judge import (
+    ChainPolicy,
+    ConfirmedLog,
+    Evidence,
+    EvidenceAccepted,
+    KnownIdentity,
+    OfferedKeys,
+    confirm_log,
+    judge_evidence,
+    judge_keys,
+    parse_keys,
+)
+from provisioner.attestation.keys import check_attestation_key, check_endorsement_key
+from provisioner.attestation.measurements import ImageMeasurements, learn_firmware
+from provisioner.attestation.outcome import EvidenceRefused, Reason
+from provisioner.join.admission.attestation import (
+    Challenge,
+    Pending,
+    Proof,
+    Proven,
+    Question,
+    Unproven,
+    known_endorsement_key,
+)
+from provisioner.join.admission.seal import Seal
+from provisioner.join.admission.tpm.firmware import MAX_LEARNED, approved, learned_profile
+from provisioner.join.admission.tpm.wire import Answer, TpmEvidence, challenge_to_wire, read_evidence
+
+_UNKNOWN_FIRMWARE: Final = frozenset(
+    {Reason.FIRMWARE_NOT_APPROVED, Reason.FIRMWARE_MISMATCH, Reason.BOOT_PROGRAM_MISMATCH}
+)
+_OTHER_SYSTEM: Final = frozenset(
+    {Reason.KERNEL_MISMATCH, Reason.COMMAND_LINE_MISMATCH, Reason.INITRD_MISMATCH, Reason.MEASUREMENT_UNEXPECTED}
+)
+"""What the registers of a machine show that was not started by its firmware, but by kexec: the system before."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TpmVerifier:
+    """Judges for every server.
+
+    keys: those that seal challenges now. profiles: all FirmwareProfiles. authorities: of vendors' TPMs; without any a
+    key must be registered or approved. load_options: digests of the command lines that the server may have been given.
+    """
+
+    keys: Callable[[], ChallengeKeys]
+    profiles: Callable[[], Sequence[FirmwareProfile]]
+    load_options: Callable[[Server, NodePool, Image], Sequence[Sha256Digest]]
+    authorities: tuple[x509.Certificate, ...] = ()
+    boot_programs: Mapping[Sha256Digest, str] = field(default_factory=dict)
+    random: Callable[[int], bytes] = os.urandom
+
+    def verify(self, question: Question) -> Proof:
+        """Raises: Retryable while there is no key for challenges."""
+        try:
+            offered = read_evidence(question.request.evidence)
+        except Refused as error:
+            return Unproven(str(error), offered=True, reason=Reason.EVIDENCE_MALFORMED.value)
+        keys = parse_keys(offered.endorsement_key, offered.attestation_key, offered.certificates)
+        if isinstance(keys, EvidenceRefused):
+            return _refused(keys)
+        for reason, unfit in (
+            (Reason.ENDORSEMENT_KEY_UNFIT, check_endorsement_key(keys.endorsement)),
+            (Reason.ATTESTATION_KEY_UNFIT, check_attestation_key(keys.attestation)),
+        ):
+            if unfit is not None:
+                return _refused(EvidenceRefused(reason, unfit))
+        identity = self._identity(question, keys)
+        judged = judge_keys(keys, identity, question.now)
+        is_unknown = isinstance(judged, EvidenceRefused) and judged.reason is Reason.ENDORSEMENT_KEY_UNKNOWN
+        if isinstance(judged, EvidenceRefused) and not is_unknown:
+            return _refused(judged)
+        challenged = _challenged(question, keys)
+        state = self._open(offered, challenged, question)
+        if state is None or offered.answer is None:
+            issued = issue(
+                self.keys(),
+                challenged,
+                keys.endorsement,
+                keys.attestation,
+                now=question.now.timestamp(),
+                random=self.random,
+            )
+            return Challenge(challenge_to_wire(issued))
+        shown = _Shown(question, keys, _evidence(keys, offered.answer), state, identity, self.authorities)
+        return shown.pending_key(self.profiles()) if is_unknown else self._judge(shown)
+
+    def _identity(self, question: Question, keys: OfferedKeys) -> KnownIdentity:
+        """A certificate counts where no key is known yet. One that leads nowhere is as none: a person decides."""
+        registered = known_endorsement_key(question.server)
+        counts = registered is None and _authority(self.authorities, keys, question) is not None
+        return KnownIdentity(
+            registered=registered,
+            authorities=self.authorities,
+            chain=ChainPolicy.SUFFICES if counts else ChainPolicy.IGNORED,
+        )
+
+    def _open(self, offered: TpmEvidence, challenged: Challenged, question: Question) -> ChallengeState | None:
+        if offered.answer is None:
+            return None
+        opened = open_(self.keys(), offered.answer.state, challenged, now=question.now.timestamp())
+        return None if isinstance(opened, EvidenceRefused) else opened
+
+    def _judge(self, shown: _Shown) -> Proof:
+        question = shown.question
+        image = _measurements(question.image)
+        if image is None:
+            return shown.pending(
+                "ImageNotMeasured",
+                f"Image {question.image.name} does not say what a TPM shows of it; publish it again",
+            )
+        profiles = self.profiles()
+        firmware = approved(profiles)
+        outcome: EvidenceAccepted | EvidenceRefused = EvidenceRefused(
+            Reason.COMMAND_LINE_MISMATCH, f"no command line can be made for server {question.server.name}"
+        )
+        for options in self.load_options(question.server, question.pool, question.image):
+            expected = ExpectedBoot(
+                image=image, load_options=options, firmware=firmware, boot_programs=self.boot_programs
+            )
+            outcome = judge_evidence(shown.evidence, shown.identity, shown.state, expected, question.now)
+            if not isinstance(outcome, EvidenceRefused) or outcome.reason is not Reason.COMMAND_LINE_MISMATCH:
+                break
+        if isinstance(outcome, EvidenceAccepted):
+            return shown.proven(outcome.firmware, outcome.firmware_digest)
+        if outcome.reason in _OTHER_SYSTEM and question.is_successor:
+            if _continues(question):
+                return shown.continued()
+            return shown.pending(
+                "PredecessorUnproven",
+                f"the system that started this one by kexec on server {question.server.name} had proved nothing; have "
+                "the server booted by its BMC",
+            )
+        if outcome.reason in _UNKNOWN_FIRMWARE and not _was_proven(question.server):
+            return shown.pending_firmware(outcome, image, profiles)
+        return _refused(outcome)
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """An answer whose challenge was ours, and what comes of it."""
+
+    question: Question
+    keys: OfferedKeys
+    evidence: Evidence
+    state: ChallengeState
+    identity: KnownIdentity
+    authorities: tuple[x509.Certificate, ...]
+
+    def proven(self, profile: str | None, firmware_digest: str | None) -> Proven:
+        known_by = self._known_by()
+        key = endorsement_key_sha256(self.keys.endorsement)
+        record = AttestationStatus(
+            endorsement_key_sha256=key,
+            attestation_key_sha256=self.state.challenged.attestation_key_sha256,
+            known_by=known_by,
+            firmware_profile=profile,
+            firmware_digest=firmware_digest,
+            pcr_digest=_digest_of(self.evidence),
+            order_id=self.question.order.id,
+            boot_id=self.question.request.boot_id,
+            time=rfc3339_micro(self.question.now),
+        )
+        return Proven(f"TPM2, endorsement key {key}, {known_by}", record, self._seal())
+
+    def continued(self) -> Proof:
+        """Of a kexec: the same firmware's start, of which the log tells, and the key of the system that was proved."""
+        log = self._confirmed()
+        if isinstance(log, EvidenceRefused):
+            return _refused(log)
+        before = self.question.server.status.attestation or AttestationStatus()
+        return self.proven(before.firmware_profile, before.firmware_digest)
+
+    def pending_key(self, profiles: Sequence[FirmwareProfile]) -> Proof:
+        key = endorsement_key_sha256(self.keys.endorsement)
+        message = (
+            f"the machine has a TPM with endorsement key {key}, which is not registered; compare it with the packing "
+            f"list, then: kubectl provision attestation approve {self.question.server.name} --key {key}"
+        )
+        image = _measurements(self.question.image)
+        if image is None:
+            return self.pending(Reason.ENDORSEMENT_KEY_UNKNOWN.value, message)
+        return self._pending_log(Reason.ENDORSEMENT_KEY_UNKNOWN.value, lambda _: message, image, profiles)
+
+    def pending_firmware(
+        self, refused: EvidenceRefused, image: ImageMeasurements, profiles: Sequence[FirmwareProfile]
+    ) -> Proof:
+        def message(profile: str | None) -> str:
+            if profile is None:
+                return (
+                    f"{refused.message}; {MAX_LEARNED} FirmwareProfiles wait for approval already: look at them, and "
+                    "delete those that are nobody's"
+                )
+            return (
+                f"{refused.message}; look at FirmwareProfile {profile}, which was learned of it, then: "
+                f"kubectl provision attestation approve {self.question.server.name} --firmware"
+            )
+
+        return self._pending_log(Reason.FIRMWARE_NOT_APPROVED.value, message, image, profiles)
+
+    def _pending_log(
+        self,
+        reason: str,
+        message: Callable[[str | None], str],
+        image: ImageMeasurements,
+        profiles: Sequence[FirmwareProfile],
+    ) -> Proof:
+        log = self._confirmed()
+        if isinstance(log, EvidenceRefused):
+            return _refused(log)
+        if self.question.is_successor:
+            # What started by kexec is in no log; its firmware was looked at when it booted.
+            return Pending(reason, message(None), self._seen(None), seal=self._seal())
+        try:
+            learned = learned_profile(learn_firmware("learned", log.log, image.kernel))
+        except Refused as error:
+            return Unproven(str(error), offered=True, reason=Reason.MEASUREMENT_UNEXPECTED.value)
+        present = next((each for each in profiles if each.name == learned.name), None)
+        waiting = sum(not each.spec.approved for each in profiles)
+        is_kept = present is not None or waiting < MAX_LEARNED
+        name = learned.name if is_kept and not (present is not None and present.spec.approved) else None
+        return Pending(
+            reason,
+            message(name),
+            self._seen(name),
+            learned=learned if present is None and is_kept else None,
+            seal=self._seal(),
+        )
+
+    def pending(self, reason: str, message: str) -> Proof:
+        log = self._confirmed()
+        if isinstance(log, EvidenceRefused):
+            return _refused(log)
+        return Pending(reason, message, self._seen(None), seal=self._seal())
+
+    def _confirmed(self) -> ConfirmedLog | EvidenceRefused:
+        """The log, if the TPM of the shown keys confirms it, whether they are known or not."""
+        shown = KnownIdentity(registered=endorsement_key_sha256(self.keys.endorsement))
+        return confirm_log(self.evidence, shown, self.state, self.question.now)
+
+    def _seen(self, profile: str | None) -> SeenMachine:
+        return SeenMachine(
+            endorsement_key_sha256=endorsement_key_sha256(self.keys.endorsement),
+            authority=_authority(self.authorities, self.keys, self.question),
+            firmware_profile=profile,
+            time=rfc3339_micro(self.question.now),
+        )
+
+    def _known_by(self) -> KnownBy:
+        server = self.question.server
+        before = server.status.attestation or AttestationStatus()
+        registered = server.spec.endorsement_key_sha256
+        if registered is None:
+            return "Certificate"
+        was_shown = before.pending is not None and before.pending.endorsement_key_sha256 == registered
+        was_approved = before.known_by == "Approved" and before.endorsement_key_sha256 == registered
+        return "Approved" if was_shown or was_approved else "Registered"
+
+    def _seal(self) -> Seal:
+        return Seal(self.state.secret, self.state.nonce, endorsement_key_sha256(self.keys.endorsement))
+
+
+def fetch_id(server: Server, order: BootOrder) -> str:
+    """Names one fetch of the join configuration: the order, and the token that was handed out before."""
+    join = server.status.join
+    return f"{order.id}/{(join.token_id if join is not None else None) or ''}"
+
+
+def _challenged(question: Question, keys: OfferedKeys) -> Challenged:
+    return Challenged(
+        server_uid=question.server.metadata.uid or "",
+        order_id=fetch_id(question.server, question.order),
+        boot_id=question.request.boot_id,
+        request_key_sha256=question.request.request_key_sha256,
+        endorsement_key_sha256=public_area_sha256(keys.endorsement),
+        attestation_key_sha256=public_area_sha256(keys.attestation),
+    )
+
+
+def _continues(question: Question) -> bool:
+    """Whether the system that handed its identity over to this one had proved it."""
+    attested, order = question.server.status.attestation, question.order
+    if attested is None or attested.boot_id is None or order.boot_id_before is None:
+        return False
+    return attested.boot_id.lower() == order.boot_id_before.lower()
+
+
+def _was_proven(server: Server) -> bool:
+    return server.status.attestation is not None and server.status.attestation.firmware_profile is not None
+
+
+def _measurements(image: Image) -> ImageMeasurements | None:
+    measured = image.spec.measurements
+    if measured is None:
+        return None
+    kernel = Sha256Digest(measured.kernel_authenticode_sha256)
+    return ImageMeasurements(kernel=kernel, initrd=Sha256Digest(image.spec.stage1.sha256))
+
+
+def _evidence(keys: OfferedKeys, answer: Answer) -> Evidence:
+    return Evidence(
+        keys=keys,
+        activation=answer.activation,
+        quote=answer.quote,
+        signature=answer.signature,
+        pcr_values=answer.pcr_values,
+        event_log=answer.event_log,
+    )
+
+
+def _authority(authorities: Sequence[x509.Certificate], keys: OfferedKeys, question: Question) -> str | None:
+    """The vendor's authority that vouches for the endorsement key."""
+    if not authorities or not keys.certificates:
+        return None
+    vouched = check_certificates(keys.endorsement, keys.certificates, authorities, question.now)
+    return vouched.authority[:256] if isinstance(vouched, Vouched) else None
+
+
+def _digest_of(evidence: Evidence) -> Sha256Digest:
+    return _sha256(b"".join(value for _, value in sorted(evidence.pcr_values.items())))
+
+
+def _sha256(data: bytes) -> Sha256Digest:
+    return Sha256Digest("sha256:" + hashlib.sha256(data).hexdigest())
+
+
+def _refused(refused: EvidenceRefused) -> Unproven:
+    return Unproven(refused.message, offered=True, reason=refused.reason.value)
