@@ -116,7 +116,8 @@ def fetch_configuration(
 
     The first challenge is answered at once, those after it with a growing wait; a service that goes on asking refuses.
 
-    `learn`: asked where the service's certificate is not believed; empty if `context` believes more since, else why not.
+    `learn`: asked where the service's certificate is not believed; empty if `context` believes more since, else why
+    not.
     `say` prints on the console; `tell` reports a message to the boot service. Both hear of a change only once.
     """
     evidence = prover.evidence()
@@ -154,9 +155,7 @@ def fetch_configuration(
         sleep(retry.wait_seconds(outcome.kind, failures, outcome.asked_seconds, chance()))
 
 
-def report_progress(
-    facts: BootFacts, stage: str, message: str = "", *, context: ssl.SSLContext | None = None
-) -> None:
+def report_progress(facts: BootFacts, stage: str, message: str = "", *, context: ssl.SSLContext | None = None) -> None:
     """Tell the boot service how far this boot is, by the TLS of `context`. Nothing depends on it, so nothing is raised:
     a service that is not believed is told nothing."""
     report: Mapping[str, str] = {"mac": facts.mac_address, "stage": stage, "bootID": facts.boot_id}

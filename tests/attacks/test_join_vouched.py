@@ -33,7 +33,13 @@ def site(make_world: Callable[..., World]) -> Site:
 
 def attest(card: World, *, boot_id: str = BOOT, order: str = "order-1") -> None:
     """What the cluster has on record of a DPU that proved the boot which runs on it."""
-    ready = {"type": "Ready", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": "2026-03-01T12:00:00Z"}
+    ready = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "Ready",
+        "message": "",
+        "lastTransitionTime": "2026-03-01T12:00:00Z",
+    }
     proved = {"orderID": order, "bootID": boot_id, "endorsementKeySHA256": "sha256:" + "ee" * 32}
     card.apply_status("provisioner-join", {"attestation": proved, "join": {"orderID": order, "bootID": boot_id}})
     ordered = to_json(card.server().status.order)

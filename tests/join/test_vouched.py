@@ -20,10 +20,19 @@ from provisioner.join.admission.vouched import find_unattested, vouch
 from tests.join import samples
 from tests.join.samples import ADDRESS, NOW, ago, fetched, image, node, pool, request, server, with_spec, with_status
 
-DPU_ADDRESS, DPU_ORDER, DPU_BOOT = "10.80.0.31", "0d5f4a2e-0000-4000-8000-0000000000dd", "dddddddd-8c55-4b57-9f8f-0d8a5a3f1e11"
+DPU_ADDRESS, DPU_ORDER, DPU_BOOT = (
+    "10.80.0.31",
+    "0d5f4a2e-0000-4000-8000-0000000000dd",
+    "dddddddd-8c55-4b57-9f8f-0d8a5a3f1e11",
+)
+HOST, REQUEST = server(), request()
 NOTHING_OFFERED = Unproven("the machine offered no evidence")
 PROVED = AttestationStatus(
-    endorsement_key_sha256="sha256:" + "ee" * 32, known_by="Registered", order_id=DPU_ORDER, boot_id=DPU_BOOT, time=ago(9)
+    endorsement_key_sha256="sha256:" + "ee" * 32,
+    known_by="Registered",
+    order_id=DPU_ORDER,
+    boot_id=DPU_BOOT,
+    time=ago(9),
 )
 
 
@@ -37,7 +46,10 @@ def order_of_the_dpu(identifier: str = DPU_ORDER) -> BootOrder:
 
 def card(name: str = "r01-u01-dpu", *, spec: dict[str, Any] | None = None, **status: Any) -> Server:
     """A DPU that has proved the boot that runs."""
-    given: dict[str, Any] = {"boot_mac_address": "52:54:00:dd:dd:01", "dpu": DPU(host_ref="r01-u01", host_boot="Proxied")}
+    given: dict[str, Any] = {
+        "boot_mac_address": "52:54:00:dd:dd:01",
+        "dpu": DPU(host_ref="r01-u01", host_boot="Proxied"),
+    }
     stands: dict[str, Any] = {
         "address": DPU_ADDRESS,
         "order": order_of_the_dpu(),
@@ -53,10 +65,10 @@ def card(name: str = "r01-u01-dpu", *, spec: dict[str, Any] | None = None, **sta
 class Asked:
     """A request of a host without TPM that its attested DPU has passed on."""
 
-    server: Server = server()
+    server: Server = HOST
     dpus: tuple[Server, ...] = (card(),)
     proof: Proof = NOTHING_OFFERED
-    request: JoinRequest = request()
+    request: JoinRequest = REQUEST
     attestation: Any = "Required"
     without_tpm: Any = "VouchedByDPU"
     source: str = DPU_ADDRESS
@@ -93,7 +105,9 @@ def test_of_two_dpus_in_it_the_one_that_passed_it_on_counts() -> None:
     assert isinstance(Asked(dpus=(silent, card()), source="10.80.0.33").decision(), Denied)
 
 
-KNOWN_TPM = AttestationStatus(endorsement_key_sha256="sha256:" + "ab" * 32, order_id="older", boot_id=samples.OLD_BOOT_ID)
+KNOWN_TPM = AttestationStatus(
+    endorsement_key_sha256="sha256:" + "ab" * 32, order_id="older", boot_id=samples.OLD_BOOT_ID
+)
 
 REFUSED: list[tuple[str, Asked, str]] = [
     ("the pool takes no DPU's word", Asked(without_tpm="Refused"), "offered no evidence"),
@@ -114,7 +128,11 @@ REFUSED: list[tuple[str, Asked, str]] = [
         Asked(dpus=(card(attestation=replace(PROVED, order_id="older")),)),
         "has not proved that boot yet",
     ),
-    ("its DPU's credentials are of an earlier order", Asked(dpus=(card(join=fetched(order_id="older")),)), "not proved"),
+    (
+        "its DPU's credentials are of an earlier order",
+        Asked(dpus=(card(join=fetched(order_id="older")),)),
+        "not proved",
+    ),
     ("its DPU has no credentials", Asked(dpus=(card(join=None),)), "not proved"),
     (
         "who got its DPU's credentials had proved nothing",
@@ -146,7 +164,10 @@ def test_nobody_vouches_for_it_and_it_is_told_why(why: str, asked: Asked, says: 
 
 ELSEWHERE: list[tuple[str, Asked]] = [
     ("a neighbour says that a DPU passes it on", Asked(source="10.80.0.77")),
-    ("another server's DPU passes it on", Asked(dpus=(card(spec={"dpu": DPU(host_ref="r01-u02", host_boot="Proxied")}),))),
+    (
+        "another server's DPU passes it on",
+        Asked(dpus=(card(spec={"dpu": DPU(host_ref="r01-u02", host_boot="Proxied")}),)),
+    ),
     ("it asks past its DPU, by its own address", Asked(source=ADDRESS, by_dpu=False)),
     ("its DPU's address asks where machines ask for themselves", Asked(by_dpu=False)),
     ("nobody has accepted the card", Asked(dpus=(card(spec={"acceptance": "Pending"}),))),

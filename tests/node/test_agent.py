@@ -159,7 +159,9 @@ def test_a_service_that_another_authority_vouches_for_is_told_nothing(
     assert "JOIN REFUSED for r01-u01: the join service's certificate is not the one that this image trusts" in line
     assert "No other authority is believed: join-authorities of the boot host" in line
     assert (service.asked, service.reported) == ([], [])
-    assert said_in_the_clear(boot_service) == ["/images/join-authorities"], "what is signed is asked for; nothing is told"
+    assert said_in_the_clear(boot_service) == ["/images/join-authorities"], (
+        "what is signed is asked for; nothing is told"
+    )
     assert not (root / "run/provisioner/kubelet").exists()
 
 

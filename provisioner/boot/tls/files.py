@@ -1,4 +1,4 @@
-"""Where keys and certificates of boot hosts lie: keys are their owner's alone, and a certificate is never half there."""
+"""Where keys and certificates of boot hosts lie: keys are their owner's alone, and no certificate is half there."""
 
 from __future__ import annotations
 

@@ -241,9 +241,10 @@ def _require_authority(certificate: x509.Certificate) -> None:
 
 
 def _require_outlived(authority: x509.Certificate, ends: datetime) -> None:
-    if authority.not_valid_after_utc < ends:
+    last = authority.not_valid_after_utc
+    if last < ends:
         raise Refused(
-            f"the certificate would end at {ends:%Y-%m-%d}, after its authority ({authority.not_valid_after_utc:%Y-%m-%d})",
+            f"the certificate would end at {ends:%Y-%m-%d}, after its authority ({last:%Y-%m-%d})",
             hint="give fewer --days, or make the next authority: docs/rotation.md",
         )
 
@@ -277,5 +278,7 @@ def _load_key(pem: Secret) -> PrivateKey:
     except (ValueError, TypeError) as error:  # its words may quote the file
         raise Refused("the key is no PEM private key without a passphrase", hint="name its file") from error
     if not isinstance(key, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
-        raise Refused("the key is neither RSA nor of an elliptic curve", hint="provisioner boot tls authority makes one")
+        raise Refused(
+            "the key is neither RSA nor of an elliptic curve", hint="provisioner boot tls authority makes one"
+        )
     return key

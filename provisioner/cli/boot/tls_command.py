@@ -90,7 +90,9 @@ def certificate_(
     key = generate_key("rsa" if is_rsa(signer.certificate) else "ec")
     issued = issue_server_certificate(signer, key, addresses, days, now)
     files.write(to_pem(issued, *behind), key)
-    click.echo(f"certificate {files.certificate}, until {issued.not_valid_after_utc:%Y-%m-%d}; its key {files.key} (0600)")
+    click.echo(
+        f"certificate {files.certificate}, until {issued.not_valid_after_utc:%Y-%m-%d}; its key {files.key} (0600)"
+    )
 
 
 @tls.command("cross-sign")

@@ -40,9 +40,7 @@ def vouch(proof: Proof, question: Question, dpus: Sequence[Server], *, by_dpu: b
     if why_not is not None:
         return Unproven(f"it offered no evidence, and DPU {dpu.name} vouches for nobody: {why_not}")
     # Without an endorsement key: nobody is vouched for by who was vouched for.
-    record = AttestationStatus(
-        order_id=question.order.id, boot_id=question.request.boot_id, time=rfc3339(question.now)
-    )
+    record = AttestationStatus(order_id=question.order.id, boot_id=question.request.boot_id, time=rfc3339(question.now))
     return Proven(f"DPU {dpu.name}, which has proved the boot that it runs and passed the request on", record)
 
 

@@ -74,9 +74,11 @@ def fetch_file(
 ) -> tuple[list[str], int]:
     """Append exactly the wanted file to `target`, which may hold its beginning already (from `target.tell()` on).
 
-    `least_rate`: in bytes/s. `connect`: as of Answer. `check` is called every CHECK_BYTES and may raise. Sources are asked in turn, each from
-    where the last one ended; one that alone gave what is not the wanted file is not asked again. Where one is full
-    (HTTP 503) and no other gives it, they are asked again after what it says, half of that more or less by `spread`.
+    `least_rate`: in bytes/s. `connect`: as of Answer. `check` is called every CHECK_BYTES and may raise.
+
+    Sources are asked in turn, each from where the last one ended; one that alone gave what is not the wanted file is
+    not asked again. Where one is full (HTTP 503) and no other gives it, they are asked again after what it says, half
+    of that more or less by `spread`.
     Returns: what was wrong with sources meanwhile, and how many bytes they gave.
     Raises: Unfinished; ImageError when no source gives the wanted file: nothing of it is in `target` then.
     """

@@ -12,8 +12,8 @@ class BootFactsError(Exception):
 
 
 class BootFacts:
-    """Facts of one boot. `boot_url`: by which stage-1 asked the boot host, in the clear; what runs now asks the two others,
-    by TLS."""
+    """Facts of one boot. `boot_url`: by which stage-1 asked the boot host, in the clear; what runs now asks the two
+    others, by TLS."""
 
     def __init__(
         self,
