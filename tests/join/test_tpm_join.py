@@ -1,0 +1,320 @@
+"""What machines with TPMs get of the join service, from the first request to what they alone can read."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from provisioner.api import FirmwareProfile
+from provisioner.api.attestation import AttestationStatus
+from provisioner.api.codec import to_json
+from provisioner.api.conditions import find_condition
+from provisioner.api.node_contract import BOOT_REPORT_ANNOTATION
+from provisioner.api.node_facts import BootReport
+from provisioner.api.server import PowerStatus
+from provisioner.attestation.endorsement import endorsement_key_sha256
+from provisioner.join.admission.admit import Challenged, Denied, NotYet
+from provisioner.join.admission.configuration import JoinConfiguration, SealedConfiguration
+from provisioner.join.admission.service import CHALLENGE_BURST
+from tests.attestation.fake_tpm import FakeTpm
+from tests.attestation.firmware_log import BootParts, a_boot, sha256
+from tests.attestation.machine import FakeMachine
+from tests.join import samples
+from tests.join.attesting import Agent, Desk, approved_firmware, is_handed_out
+
+OTHER_ORDER = "0d5f4a2e-0000-4000-8000-000000000002"
+
+
+def desk(agent: Agent, attestation: str = "Required") -> Desk:
+    """Everything is known: the machine's key, its Image, its firmware."""
+    return Desk(attestation=attestation, registered=agent, firmware=approved_firmware())
+
+
+def key_of(agent: Agent) -> str:
+    return endorsement_key_sha256(agent.machine.tpm.endorsement)
+
+
+@pytest.mark.parametrize(("endorsement", "attestation"), [("rsa", "rsa"), ("ecc", "ecc"), ("rsa", "ecc")])
+def test_a_machine_that_proves_itself_gets_a_configuration_that_it_alone_can_read(
+    endorsement: str, attestation: str
+) -> None:
+    agent = Agent(FakeMachine(FakeTpm(endorsement, attestation)))
+    before = desk(agent)
+    answer = before.joins(agent)
+    assert isinstance(answer, SealedConfiguration), answer
+    token = answer.configuration.bootstrap_token.reveal()
+    assert token not in str(answer.to_wire())
+    assert token not in repr(answer)
+    assert agent.opened(answer) == answer.configuration.to_wire()
+
+
+def test_what_was_proved_is_on_record_with_its_boot() -> None:
+    agent = Agent()
+    before = desk(agent)
+    assert is_handed_out(before.joins(agent))
+    server = before.server()
+    attested = server.status.attestation
+    assert attested is not None
+    assert (attested.endorsement_key_sha256, attested.known_by) == (key_of(agent), "Registered")
+    assert (attested.order_id, attested.boot_id) == (samples.ORDER, samples.BOOT_ID)
+    assert attested.firmware_profile == approved_firmware().name
+    assert attested.pcr_digest is not None
+    assert attested.pending is None
+    condition = find_condition(server.status.conditions, "Attested")
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("True", "Registered")
+
+
+def test_each_credential_is_told_of_with_its_evidence() -> None:
+    agent = Agent()
+    before = desk(agent)
+    assert is_handed_out(before.joins(agent))
+    (issued,) = before.server().status.credentials
+    assert (issued.evidence, issued.endorsement_key_sha256, issued.known_by) == ("TPM2", key_of(agent), "Registered")
+    assert (issued.address, issued.order_id) == (samples.ADDRESS, samples.ORDER)
+    (told,) = before.events.told
+    assert told.reason == "JoinConfigurationIssued"
+    assert issued.token_id in told.message
+    assert key_of(agent) in told.message
+
+
+def test_what_was_handed_out_without_proof_says_so() -> None:
+    before = Desk(attestation="Optional")
+    assert isinstance(before.ask(), JoinConfiguration)
+    (issued,) = before.server().status.credentials
+    assert (issued.evidence, issued.endorsement_key_sha256, issued.known_by) == ("None", None, None)
+    assert "nothing was proved" in before.events.told[0].message
+    condition = find_condition(before.server().status.conditions, "Attested")
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("False", "NothingProved")
+
+
+def test_the_newest_sixteen_credentials_are_on_record() -> None:
+    before = Desk(attestation="Optional")
+    tokens = []
+    for number in range(18):
+        order = samples.order(id=f"order-{number}")
+        before.change(order=order, power=PowerStatus(order_id=order.id, order_time=samples.ago(50), state="On"))
+        before.cluster.node = samples.node(prepared=order.id)
+        answer = before.ask()
+        assert isinstance(answer, JoinConfiguration)
+        tokens.append(answer.bootstrap_token.reveal()[:6])
+    assert [each.token_id for each in before.server().status.credentials] == tokens[2:]
+
+
+def test_an_answer_that_was_lost_is_made_good_by_another_challenge() -> None:
+    agent = Agent()
+    before = desk(agent)
+    answered = agent.answered(before.challenged(agent))
+    assert is_handed_out(before.ask(answered))
+    again = before.ask(answered)
+    assert isinstance(again, Challenged)
+    second = before.ask(agent.answered(again.challenge))
+    assert isinstance(second, SealedConfiguration)
+    assert agent.opened(second)["bootstrapToken"] == second.configuration.bootstrap_token.reveal()
+    assert len(before.cluster.secrets) == 1
+
+
+def test_another_replica_takes_the_answer_to_a_challenge_also_when_the_key_has_been_rotated() -> None:
+    agent = Agent()
+    before = desk(agent)
+    answered = agent.answered(before.challenged(agent))
+    before.keys, before.replica = before.keys.rotated(), before.new_replica()
+    assert is_handed_out(before.ask(answered))
+
+
+def test_a_key_that_was_rotated_twice_ago_costs_another_challenge_and_no_boot() -> None:
+    agent = Agent()
+    before = desk(agent)
+    answered = agent.answered(before.challenged(agent))
+    before.keys = before.keys.rotated().rotated()
+    again = before.ask(answered)
+    assert isinstance(again, Challenged)
+    assert is_handed_out(before.ask(agent.answered(again.challenge)))
+
+
+def test_challenges_of_a_server_are_bounded_and_come_again() -> None:
+    agent = Agent()
+    before = desk(agent)
+    answers = [before.ask(agent.shown()) for _ in range(int(CHALLENGE_BURST) + 1)]
+    assert [type(each) for each in answers] == [Challenged] * int(CHALLENGE_BURST) + [NotYet]
+    before.passes(10)
+    assert is_handed_out(before.joins(agent))
+
+
+def test_a_machine_whose_boot_is_not_armed_is_told_to_wait_and_not_challenged() -> None:
+    agent = Agent()
+    before = Desk(registered=agent, firmware=approved_firmware(), power=None)
+    answer = before.ask(agent.shown())
+    assert isinstance(answer, NotYet)
+    assert answer.reason == "OrderNotCarriedOut"
+
+
+@pytest.mark.parametrize("firmware", [approved_firmware(), None])
+def test_a_key_that_nobody_knows_waits_for_a_person_and_then_lets_its_machine_in(
+    firmware: FirmwareProfile | None,
+) -> None:
+    agent = Agent()
+    before = Desk(firmware=firmware)
+    answer = before.joins(agent)
+    assert isinstance(answer, NotYet)
+    assert answer.reason == "EndorsementKeyUnknown"
+    assert f"attestation approve r01-u01 --key {key_of(agent)}" in answer.message
+    assert before.cluster.secrets == []
+    attested = before.server().status.attestation
+    assert attested is not None
+    assert attested.pending is not None
+    assert attested.pending.endorsement_key_sha256 == key_of(agent)
+    condition = find_condition(before.server().status.conditions, "Attested")
+    assert condition is not None
+    assert condition.reason == "EndorsementKeyUnknown"
+
+    before.register(key_of(agent))
+    _approve_all(before)
+    before.passes(20)
+    assert is_handed_out(before.joins(agent))
+    proved = before.server().status.attestation
+    assert proved is not None
+    assert (proved.known_by, proved.pending) == ("Approved", None)
+
+
+def _approve_all(before: Desk) -> None:
+    for profile in before.cluster.read_all(FirmwareProfile):
+        before.cluster.objects[("FirmwareProfile", profile.name)]["spec"]["approved"] = True
+
+
+def test_firmware_that_nobody_approved_is_learned_once_and_waits_for_a_person() -> None:
+    agent = Agent()
+    before = Desk(registered=agent)
+    for _ in range(2):
+        answer = before.joins(agent)
+        assert isinstance(answer, NotYet)
+        assert answer.reason == "FirmwareNotApproved"
+        before.passes(20)
+    (learned,) = before.cluster.read_all(FirmwareProfile)
+    assert not learned.spec.approved
+    assert learned.name in answer.message
+    assert learned.spec.events == approved_firmware().spec.events
+    _approve_all(before)
+    assert is_handed_out(before.joins(agent))
+
+
+def test_an_image_that_says_nothing_of_tpms_has_to_be_published_again() -> None:
+    agent = Agent()
+    before = Desk(registered=agent, firmware=approved_firmware(), image=samples.image())
+    answer = before.joins(agent)
+    assert isinstance(answer, NotYet)
+    assert answer.reason == "ImageNotMeasured"
+    assert "publish it again" in answer.message
+
+
+@pytest.mark.parametrize(
+    "before", [Desk(attestation="Optional"), Desk(attestation="Optional", image=samples.image())],
+    ids=["nothing is known of it", "nor of its image"],
+)  # fmt: skip
+def test_an_optional_pool_takes_a_tpm_that_nobody_knows_yet_seals_to_it_and_shows_it(before: Desk) -> None:
+    agent = Agent()
+    answer = before.joins(agent)
+    assert isinstance(answer, SealedConfiguration)
+    assert agent.opened(answer)["nodeName"] == "r01-u01"
+    attested = before.server().status.attestation
+    assert attested is not None
+    assert attested.endorsement_key_sha256 is None, "nothing is trusted because it came first"
+    assert attested.pending is not None
+    assert attested.pending.endorsement_key_sha256 == key_of(agent)
+    (issued,) = before.server().status.credentials
+    assert (issued.endorsement_key_sha256, issued.known_by) == (key_of(agent), None)
+
+
+@pytest.mark.parametrize(
+    ("parts", "reason"),
+    [
+        (BootParts().but(kernel=sha256(b"another kernel")), "KernelMismatch"),
+        (BootParts().but(initrd=sha256(b"another initrd")), "InitrdMismatch"),
+        (BootParts().but(load_options=sha256(b"init=/bin/sh")), "CommandLineMismatch"),
+    ],
+)
+@pytest.mark.parametrize("attestation", ["Required", "Optional"])
+def test_a_machine_that_booted_something_else_is_refused_and_told_what(
+    parts: BootParts, reason: str, attestation: str
+) -> None:
+    agent = Agent.booted(*a_boot(parts))
+    before = desk(agent, attestation)
+    answer = before.joins(agent)
+    assert isinstance(answer, Denied)
+    assert answer.reason == reason
+    assert answer.recorded
+    assert before.cluster.secrets == []
+
+
+def test_firmware_that_changed_since_it_was_proved_is_refused_in_an_optional_pool_too() -> None:
+    agent = Agent()
+    before = desk(agent, "Optional")
+    assert is_handed_out(before.joins(agent))
+    changed = replace(agent, machine=FakeMachine(agent.machine.tpm, a_boot(BootParts().but(firmware=b"implant"))))
+    answer = before.joins(changed)
+    assert isinstance(answer, Denied)
+    assert answer.reason in ("FirmwareNotApproved", "FirmwareMismatch")
+    assert "PCR 0" in answer.message
+
+
+@pytest.mark.parametrize("evidence", [{"type": "TPM2"}, {"type": "TPM2", "endorsementKey": "?"}, {"type": "SEV"}])
+def test_evidence_that_cannot_be_read_is_refused_in_every_pool(evidence: dict[str, str]) -> None:
+    for attestation in ("Required", "Optional"):
+        answer = Desk(attestation=attestation).ask(evidence)
+        assert isinstance(answer, Denied)
+        assert answer.reason in ("EvidenceMalformed", "EvidenceUnknown")
+
+
+OLD_KERNEL = a_boot(BootParts().but(kernel=sha256(b"the kernel before"), load_options=sha256(b"its command line")))
+
+
+def kexeced(agent: Agent, *, proved: bool) -> Desk:
+    """The system before this one was told to start another kernel; its registers go on."""
+    order = samples.order(method="Kexec", reason="Requested", attempt_id="try-1", maintenance_ref="r01-u01-1")
+    report = BootReport(
+        id="try-1",
+        boot_id=samples.OLD_BOOT_ID,
+        state="Rebooting",
+        image_digest=samples.DIGEST,
+        message="",
+        time=samples.ago(20),
+        next_request_key_sha256=samples.key_digest(samples.KEY),
+    )
+    before = Desk(registered=agent, firmware=approved_firmware(), order=order, power=None)
+    if proved:
+        before.change(
+            attestation=AttestationStatus(
+                boot_id=samples.OLD_BOOT_ID, firmware_profile=approved_firmware().name, time=samples.ago(9999)
+            )
+        )
+    annotations = before.cluster.node["metadata"]["annotations"]
+    annotations[BOOT_REPORT_ANNOTATION] = json.dumps(to_json(report))
+    return before
+
+
+def test_a_kernel_that_was_started_by_kexec_is_known_by_its_tpm_and_by_the_key_of_the_proved_system_before() -> None:
+    agent = Agent.booted(*OLD_KERNEL)
+    before = kexeced(agent, proved=True)
+    assert is_handed_out(before.joins(agent))
+    attested = before.server().status.attestation
+    assert attested is not None
+    assert (attested.boot_id, attested.firmware_profile) == (samples.BOOT_ID, approved_firmware().name)
+
+
+def test_without_that_key_it_is_refused_for_what_its_registers_show() -> None:
+    agent = Agent.booted(*OLD_KERNEL, key=samples.OTHER_KEY)
+    before = kexeced(agent, proved=True)
+    before.passes(300)
+    answer = before.joins(agent)
+    assert isinstance(answer, Denied)
+    assert answer.reason == "KernelMismatch"
+
+
+def test_a_system_that_had_proved_nothing_hands_nothing_over() -> None:
+    agent = Agent.booted(*OLD_KERNEL)
+    answer = kexeced(agent, proved=False).joins(agent)
+    assert isinstance(answer, NotYet)
+    assert answer.reason == "PredecessorUnproven"
