@@ -14,6 +14,7 @@ from provisioner.boot.tls import issue
 from provisioner.boot.tls.announcement import render_announcement
 from provisioner.boot.tls.files import ServerFiles, read_authority_of
 from provisioner.cli.boot.tls_command import tls
+from provisioner.cli.service.boot import boot
 from provisioner.image.finished.sign import SecretKey, write_keys
 from provisioner.node.authorities import AuthoritiesError, read_document
 
@@ -198,6 +199,19 @@ def test_a_fleet_goes_over_to_another_authority_by_the_commands_of_the_documenta
     command = ["signify-openbsd", "-V", "-q", "-p", public, "-x", store / "join-authorities.sig", "-m",
                store / "join-authorities"]  # fmt: skip
     subprocess.run(command, check=True, timeout=SECONDS)
+
+
+@pytest.mark.parametrize("key_type", ["ec", "rsa"])
+def test_a_boot_host_whose_certificate_ipxe_cannot_check_does_not_start(tmp_path: Path, key_type: str) -> None:
+    done("authority", tmp_path, "--name", "join CA", "--key-type", key_type)
+    done("certificate", "--authority", tmp_path, "--address", "10.80.0.1", "--output", tmp_path)
+    files = ServerFiles(tmp_path)
+    arguments = ["--ipxe-https", "--address", "10.80.0.1", "--state", tmp_path, "--image-store", tmp_path,
+                 "--api-server", "https://10.80.0.1:6443", "--kubeconfig", tmp_path / "none",
+                 "--tls-certificate", files.certificate, "--tls-key", files.key]  # fmt: skip
+    said = CliRunner().invoke(boot, [str(each) for each in arguments])
+    assert isinstance(said.exception, NeedsHuman), said.output
+    assert ("iPXE cannot check" in str(said.exception)) == (key_type == "ec"), said.exception
 
 
 def test_an_authority_in_use_is_not_overwritten_and_its_key_is_its_owners(tmp_path: Path) -> None:
