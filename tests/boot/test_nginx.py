@@ -442,7 +442,7 @@ def wait_until(true: Callable[[], bool]) -> None:
 
 def test_bodies_are_bounded(nginx: Running) -> None:
     assert nginx.ask("POST", "/v1/progress", body=b"x" * 5000)[0] == 413
-    assert nginx.ask("POST", "/v1/join", body=b"x" * 70_000, tls=True)[0] == 413
+    assert nginx.ask("POST", "/v1/join", body=b"x" * 300_000, tls=True)[0] == 413
     assert nginx.seen == []
 
 
