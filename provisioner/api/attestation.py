@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from provisioner.api.rules import DIGEST_RULES
 from provisioner.api.schema import described
+from provisioner.api.values import DIGEST_PATTERN
 
 KnownBy = Literal["Registered", "Approved", "Certificate"]
 """How an endorsement key is known: from registration, by a person who approved it, by a vendor's certificate."""
@@ -24,8 +24,7 @@ class SeenMachine:
 
     endorsement_key_sha256: str = described(
         "SHA-256 of the endorsement public key. The machine has proved that its TPM holds the key.",
-        max_length=71,
-        rules=DIGEST_RULES,
+        pattern=DIGEST_PATTERN,
     )
     authority: str | None = described(
         "Vendor's authority that vouches for the key, where the boot hosts know it.", default=None, max_length=256
@@ -41,13 +40,12 @@ class AttestationStatus:
     """What the machine proved of itself, for which boot, and what waits for approval."""
 
     endorsement_key_sha256: str | None = described(
-        "SHA-256 of the endorsement public key by which it was known.", default=None, max_length=71, rules=DIGEST_RULES
+        "SHA-256 of the endorsement public key by which it was known.", default=None, pattern=DIGEST_PATTERN
     )
     attestation_key_sha256: str | None = described(
         "SHA-256 of the attestation public key that signed the quote; it is on the TPM of the endorsement key.",
         default=None,
-        max_length=71,
-        rules=DIGEST_RULES,
+        pattern=DIGEST_PATTERN,
     )
     known_by: KnownBy | None = described(
         "How the endorsement key was known: Registered (spec.endorsementKeySHA256), Approved (the same, after the "
@@ -58,13 +56,12 @@ class AttestationStatus:
         "FirmwareProfile that the quoted registers agreed with.", default=None, max_length=253
     )
     firmware_digest: str | None = described(
-        "Digest of what that profile judged then.", default=None, max_length=71, rules=DIGEST_RULES
+        "Digest of what that profile judged then.", default=None, pattern=DIGEST_PATTERN
     )
     pcr_digest: str | None = described(
         "SHA-256 over the quoted registers, from the lowest to the highest.",
         default=None,
-        max_length=71,
-        rules=DIGEST_RULES,
+        pattern=DIGEST_PATTERN,
     )
     order_id: str | None = described("Boot order for which it was proved.", default=None, max_length=63)
     boot_id: str | None = described("Kernel boot id that the machine named then.", default=None, max_length=63)
@@ -87,8 +84,7 @@ class IssuedCredential:
     endorsement_key_sha256: str | None = described(
         "The endorsement key to which the configuration was sealed; absent if it was sent as it is.",
         default=None,
-        max_length=71,
-        rules=DIGEST_RULES,
+        pattern=DIGEST_PATTERN,
     )
     known_by: KnownBy | None = described(
         "How that key was known; absent if nothing was proved: then address and order alone decided.", default=None

@@ -109,10 +109,7 @@ class FirmwareMeasurements:
                 raise Refused(
                     f"firmware profile {name!r} judges other PCRs, or has more events, than can be", hint=_HINT
                 )
-            read = tuple(
-                ExpectedEvent(each["pcr"], bytes.fromhex(parse_digest(each["sha256"])[7:]), str(each["what"]))
-                for each in events
-            )
+            read = tuple(_read_event(each) for each in events)
         except (KeyError, TypeError, AttributeError) as error:
             raise Refused(f"the firmware profile is not written as one: {error!r}", hint=_HINT) from error
         if not {event.pcr for event in read} <= judged | {PROGRAMS_PCR}:
@@ -142,6 +139,11 @@ def learn_firmware(
         judged=judged,
         startup_locality=log.startup_locality,
     )
+
+
+def _read_event(event: Mapping[str, Any]) -> ExpectedEvent:
+    digest = bytes.fromhex(parse_digest(event["sha256"]).removeprefix("sha256:"))
+    return ExpectedEvent(event["pcr"], digest, str(event["what"])[:LONGEST_WORDS])
 
 
 def programs_started(log: EventLog) -> tuple[Event, ...]:

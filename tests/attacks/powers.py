@@ -24,6 +24,7 @@ from provisioner.cli.service.groups import GROUPS, account_of
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import (
     ACCESS_REVIEWS,
+    ATTESTATION_SECRETS,
     BMC_SECRETS,
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -39,8 +40,9 @@ from provisioner.cluster.resources import (
     SYSTEM,
     ResourceType,
 )
+from provisioner.join.challenge_keys import SECRET_NAME
 from provisioner.network.control.grants import binding_of, role_of
-from tests.api import objects
+from tests.api import bad_attestation, objects
 from tests.join.world import certificate_pem
 from tests.network.control import objects as networks
 
@@ -182,9 +184,12 @@ def _secrets(scene: Scene) -> Iterator[Power]:
         (SLURM_SECRETS, "read the token of Slurm"),
     ):
         yield Power(section, words, (sent("GET", SECRETS.item(name, namespace)),))
+    yield Power(section, "read the keys that seal challenges to TPMs", (
+        sent("GET", SECRETS.item(SECRET_NAME, ATTESTATION_SECRETS)),
+    ))  # fmt: skip
     yield Power(section, "list the Secrets of any of these namespaces", tuple(
         sent("GET", SECRETS.collection(namespace))
-        for namespace in ("kube-system", SYSTEM, BMC_SECRETS, SLURM_SECRETS)
+        for namespace in ("kube-system", SYSTEM, BMC_SECRETS, SLURM_SECRETS, ATTESTATION_SECRETS)
     ))  # fmt: skip
     made = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": f"{scene.unique}-made"}, "type": "Opaque"}
     yield Power(section, "make or change a Secret that is no bootstrap token", tuple(
@@ -404,6 +409,18 @@ def _inventory(scene: Scene) -> Iterator[Power]:
     yield Power(
         section, "make an unknown machine, which waits for a person", (sent("POST", f"{OURS}/servers", pending),)
     )
+    learned = bad_attestation.profile() | {"metadata": {"name": f"learned-{scene.unique}"}}
+    approved = bad_attestation.profile(approved=True)
+    yield Power(section, "write down firmware that was learned, which nobody has approved", (
+        sent("POST", f"{OURS}/firmwareprofiles", learned),
+    ))  # fmt: skip
+    profile = f"{OURS}/firmwareprofiles/{scene.unique}"
+    yield Power(section, "approve firmware, or change or delete a FirmwareProfile", (
+        sent("POST", f"{OURS}/firmwareprofiles", approved | {"metadata": {"name": f"learned-{scene.unique}-a"}}),
+        sent("POST", f"{OURS}/firmwareprofiles", learned | {"metadata": {"name": f"{scene.unique}-b"}}),
+        sent("PATCH", profile, {"spec": {"approved": True}}, MERGE),
+        sent("DELETE", profile),
+    ))  # fmt: skip
     yield Power(section, "accept, move, switch off or change a Server", (
         sent("PATCH", server, {"spec": {"powerState": "Off"}}, MERGE),
         sent("PATCH", f"{OURS}/servers/unknown-{scene.unique}", {"spec": {"acceptance": "Accepted"}}, MERGE),
@@ -532,7 +549,18 @@ def _networks(scene: Scene) -> Iterator[Power]:
 
 STATUS = "Status of a Server"
 CURRENT_ORDER = "order-1"
-CONDITIONS = ("Discovered", "Accepted", "Booted", "Ready", "PoweredOn", "Joined", "NodePrepared", "Verified")
+CONDITIONS = (
+    "Discovered",
+    "Accepted",
+    "Booted",
+    "Ready",
+    "PoweredOn",
+    "Joined",
+    "NodePrepared",
+    "Verified",
+    "Attested",
+    "CredentialContested",
+)
 
 
 def _status(scene: Scene) -> Iterator[Power]:

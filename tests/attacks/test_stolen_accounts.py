@@ -19,6 +19,7 @@ from provisioner.api import (
     VPC,
     AddressBlock,
     DPUNetwork,
+    FirmwareProfile,
     Image,
     Maintenance,
     NetworkClaim,
@@ -33,6 +34,7 @@ from provisioner.api.errors import Refused
 from provisioner.cli.service.groups import GROUPS, account_of
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import (
+    ATTESTATION_SECRETS,
     BMC_SECRETS,
     CLUSTER_ROLES,
     CSRS,
@@ -46,9 +48,10 @@ from provisioner.cluster.resources import (
     SYSTEM,
     of,
 )
+from provisioner.join.challenge_keys import SECRET_NAME
 from provisioner.lab.control_plane.plane import ControlPlane
 from provisioner.network.control.grants import grant_name, role_of
-from tests.api import objects
+from tests.api import bad_attestation, objects
 from tests.attacks.powers import CONDITIONS, CURRENT_ORDER, STATUS, Power, Scene, csr_body, job_body, powers, token_body
 from tests.network.control import objects as networks
 from tests.people import IN_FORCE_SECONDS, kubeconfig_of, until
@@ -71,6 +74,10 @@ def scene(control_plane: ControlPlane, cluster: Cluster, tmp_path_factory: pytes
     for namespace in ("kube-system", SYSTEM, BMC_SECRETS, SLURM_SECRETS):
         body = {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "stringData": {"password": "secret"}}
         cluster.create(SECRETS, body | {"metadata": {"name": f"{made.unique}-secret", "namespace": namespace}})
+    if cluster.find(SECRETS, SECRET_NAME, namespace=ATTESTATION_SECRETS) is None:
+        keys = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET_NAME}, "type": "Opaque"}
+        cluster.create(SECRETS, keys, namespace=ATTESTATION_SECRETS)
+    cluster.create(of(FirmwareProfile), bad_attestation.profile() | {"metadata": {"name": made.unique}})
     cluster.create(SECRETS, token_body(f"bootstrap-token-{made.unique[2:8]}", made.server))
     cluster.create(JOBS, job_body(made, {}, {}) | {"metadata": {"name": f"{made.unique}-job"}}, namespace=CHECKS)
     if cluster.find(LEASES, "provisioner-controller", namespace=SYSTEM) is None:
@@ -187,6 +194,7 @@ def _tidy_up(scene: Scene) -> None:
         (AddressBlock, (scene.block,)),
         (NetworkClaim, (f"port.{name}.pf0", f"port.{name}.pf1")),
         (DPUNetwork, (name,)),
+        (FirmwareProfile, (name,)),
     ):
         for each in names:
             cluster.delete(of(kind), each)

@@ -3,7 +3,7 @@
     python -m tests.benchmarks [NAME…] [-- ARGUMENT…]
 
 Names: dhcp, scripts, register, boot, kexec, layers, scale, hung, bmc, rollout, rollout_scale, network, vpc, evpn,
-swarm, web; all of them if none is given. What follows `--` goes to each (see their --help).
+swarm, web, attestation; all of them if none is given. What follows `--` goes to each (see their --help).
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ NAMES: Final = (
     "evpn",
     "swarm",
     "web",
+    "attestation",
 )
 
 

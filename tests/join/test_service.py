@@ -22,9 +22,8 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import NODES, SECRETS, of
 from provisioner.join.admission.admit import Challenged, Denied, NotYet
-from provisioner.join.admission.attestation import Challenge, Proof, Proven
+from provisioner.join.admission.attestation import Challenge, Proof, Proven, Question
 from provisioner.join.admission.configuration import JoinConfiguration
-from provisioner.join.admission.request import JoinRequest
 from provisioner.join.admission.service import find_dpus_in, find_server_in
 from tests.boot.fake_source import FakeSource
 from tests.join import samples
@@ -280,8 +279,8 @@ def test_a_node_that_was_deleted_is_waited_for_and_made_again(world: World) -> N
 
 def test_a_verifier_challenges_and_then_proves(world: World) -> None:
     class Reverse:
-        def verify(self, server: Any, request: JoinRequest) -> Proof:
-            proof = request.evidence.get("proof")
+        def verify(self, question: Question) -> Proof:
+            proof = question.request.evidence.get("proof")
             return Proven("a reversed nonce") if proof == "cba" else Challenge({"nonce": "abc"})
 
     world.admin.patch(of(NodePool), world.name, {"spec": {"attestation": "Required"}})

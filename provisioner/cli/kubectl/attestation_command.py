@@ -77,7 +77,7 @@ def approve(servers: tuple[str, ...], key: str | None, firmware: bool, dry_run: 
     """Let only the machine with this TPM be the server from now on; either for all that are named, or for none.
 
     The machine has proved that its TPM holds the key; that it is the server whose address it has, a person says:
-    compare the key with the vendor's list. With --firmware also all machines whose firmware measures the same are let in.
+    compare the key with the vendor's list. With --firmware all machines whose firmware measures the same are let in.
     """
     if key is not None and len(servers) > 1:
         raise click.UsageError("--key is for one server: approve them one by one")

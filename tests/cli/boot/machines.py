@@ -161,7 +161,9 @@ MACHINES: dict[str, Callable[[], Asked]] = {
     ),
     "maintenance-with-another-image": _other_image,
     "image-missing-from-store": _lacking,
-    "attestation": lambda: Asked(facts=facts(server(status=ordered()), pool=pool(attestation="Required"))),
+    "attestation": lambda: Asked(
+        facts=facts(server(status=ordered()), pool=pool(attestation="Required")), node=prepared()
+    ),
     "without-bmc": lambda: Asked(
         facts=facts(server(status=ordered(power=None), bmc=None)), node=prepared(), lease_known=False
     ),
