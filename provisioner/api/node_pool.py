@@ -144,6 +144,13 @@ class NodePoolSpec:
         default="Required",
         server_default="Required",
     )
+    without_tpm: Literal["Refused", "VouchedByDPU"] = described(
+        "Where attestation is Required, what becomes of a server that has no TPM. Refused: it does not join. "
+        "VouchedByDPU: it joins through a DPU with spec.dpu.hostBoot Proxied that has proved its own boot; that says "
+        "which machine it is, and not what it runs.",
+        default="Refused",
+        server_default="Refused",
+    )
     kubelet: KubeletSettings = described("What the pool's Nodes and kubelets get.", default_factory=KubeletSettings)
     kernel_arguments: tuple[str, ...] = described(
         "Further kernel arguments.", default=(), max_items=64, item=KERNEL_ARGUMENT

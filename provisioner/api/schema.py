@@ -120,6 +120,7 @@ _ACRONYMS: Final = frozenset(
         "bmc",
         "url",
         "dns",
+        "tpm",
         "ntp",
         "cidr",
         "id",

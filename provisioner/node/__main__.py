@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
 
 def _join(root: str) -> int:
     from provisioner.node import join
-    from provisioner.node.http_post import pinned_context
+    from provisioner.node.authorities import JOIN_CA, Authorities
     from provisioner.node.join_files import (
         ALIGNMENT_FILE,
         JoinConfigurationError,
@@ -69,14 +69,14 @@ def _join(root: str) -> int:
     except BootFactsError as error:
         _say(str(error))
         return 1
-    authority = f"{root}/etc/provisioner/join-ca.pem"
     try:
-        context = pinned_context(authority)
+        authorities = Authorities(root, facts.boot_url)
     except OSError as error:
-        _say(f"{authority} is not a PEM certificate ({error}); build the image with the join service's CA")
+        _say(f"{root}{JOIN_CA} is not a PEM certificate ({error}); build the image with the join service's CA")
         return 1
     key = request_key(root, os.urandom)
-    join.report_progress(facts, "Token")
+    context = authorities.context
+    join.report_progress(facts, "Token", context=context)
     prover = choose_prover(root, _say)
     while True:
         configuration = join.fetch_configuration(
@@ -84,10 +84,11 @@ def _join(root: str) -> int:
             key,
             context,
             say=_say,
-            tell=lambda message: join.report_progress(facts, "Token", message),
+            tell=lambda message: join.report_progress(facts, "Token", message, context=context),
             sleep=time.sleep,
             chance=lambda: os.urandom(1)[0] / 256,
             prover=prover,
+            learn=authorities.learn,
         )
         try:
             files = render_files(configuration, numa_nodes(root))

@@ -150,12 +150,15 @@ def fetch_configuration(
     sleep: Callable[[float], object],
     chance: Callable[[], float],
     prover: NoProver,
+    learn: Callable[[], str] = lambda: "this image knows no others",
 ) -> dict[str, object]:
     """Try for ever; return the configuration.
 
     The first challenge is answered at once, those after it with a growing wait; a service that goes on asking refuses.
     Who has proven something takes only what is sealed to it; who has not, only what is not sealed.
 
+    `learn`: asked where the service's certificate is not believed; empty if `context` believes more since, else why
+    not.
     `say` prints on the console; `tell` reports a message to the boot service. Both hear of a change only once.
     """
     evidence = prover.evidence()
@@ -166,6 +169,11 @@ def fetch_configuration(
             outcome = read_outcome(post(facts.join_url, body, context=context, source_address=facts.address))
         except OSError as error:
             outcome = read_failure(error)
+            if isinstance(error, ssl.SSLCertVerificationError):
+                why_not = learn()
+                if not why_not:
+                    continue
+                outcome.message += f". {why_not}"
         if outcome.configuration is not None:
             outcome = take(outcome.configuration, facts.server, prover, is_proven=proofs > 0)
             if outcome.configuration is not None:
@@ -190,13 +198,15 @@ def fetch_configuration(
         sleep(retry.wait_seconds(outcome.kind, failures, outcome.asked_seconds, chance()))
 
 
-def report_progress(facts: BootFacts, stage: str, message: str = "") -> None:
-    """Tell the boot service how far this boot is. Nothing depends on it, so nothing is raised."""
+def report_progress(facts: BootFacts, stage: str, message: str = "", *, context: ssl.SSLContext | None = None) -> None:
+    """Tell the boot service how far this boot is, by the TLS of `context`. Nothing depends on it, so nothing is raised:
+    a service that is not believed is told nothing."""
     report: Mapping[str, str] = {"mac": facts.mac_address, "stage": stage, "bootID": facts.boot_id}
     if message:
         report = {**report, "message": message[:512]}
     try:
-        post(facts.progress_url, json.dumps(report).encode(), source_address=facts.address, timeout_seconds=2.0)
+        body = json.dumps(report).encode()
+        post(facts.progress_url, body, context=context, source_address=facts.address, timeout_seconds=2.0)
     except (OSError, ValueError):
         return
 

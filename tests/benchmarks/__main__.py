@@ -3,7 +3,8 @@
     python -m tests.benchmarks [NAME…] [-- ARGUMENT…]
 
 Names: dhcp, scripts, register, boot, tpm_boot, kexec, layers, scale, hung, bmc, rollout, rollout_scale, network, vpc,
-evpn, swarm, web, attestation, credentials; all of them if none is given. What follows `--` goes to each (see their --help).
+evpn, swarm, web, attestation, credentials; all of them if none is given. What follows `--` goes to each (see
+their --help).
 """
 
 from __future__ import annotations

@@ -374,7 +374,27 @@ def test_the_join_is_answered_over_tls_alone(nginx: Running) -> None:
     assert nginx.seen[0]["body"] == '{"a":1}'
     assert nginx.ask("GET", "/healthz", tls=True)[0] == 200
     assert nginx.ask("GET", "/boot.ipxe", tls=True)[0] == 404
-    assert nginx.ask("POST", "/v1/progress", body=b"{}", tls=True)[0] == 404
+    assert nginx.ask("GET", "/v1/unknown", tls=True)[0] == 404
+
+
+def test_what_runs_reports_and_fetches_images_over_tls(nginx: Running) -> None:
+    assert nginx.ask("POST", "/v1/progress", body=b'{"a":1}', tls=True)[0] == 200
+    assert (nginx.seen[0]["PATH_INFO"], nginx.seen[0]["scheme"]) == ("/v1/progress", "https")
+    for path in (f"/images/parts/{IMAGE}", f"/images/{IMAGE}/manifest"):
+        assert nginx.ask("GET", path, tls=True)[::2] == nginx.get(path)[::2]
+        assert nginx.ask("GET", path, tls=True)[0] == 200
+    for path in ("/images/secret/key", "/images/.lock", f"/images/{IMAGE}/.partial", "/images/join-authorities"):
+        assert nginx.ask("GET", path, tls=True)[0] == 404, path
+
+
+def test_announced_authorities_are_given_in_the_clear_and_never_kept_by_caches(nginx: Running) -> None:
+    assert nginx.get("/images/join-authorities")[0] == 404
+    for name in ("join-authorities", "join-authorities.sig"):
+        (nginx.state / "images" / name).write_text(name)
+        status, headers, body = nginx.get(f"/images/{name}")
+        assert (status, headers["cache-control"], body) == (200, "no-cache", name.encode())
+        (nginx.state / "images" / name).unlink()
+    assert nginx.get("/images/join-authorities.key")[0] == 404
 
 
 def test_a_renewed_certificate_is_served_once_its_key_is_there(nginx: Running) -> None:
@@ -422,7 +442,7 @@ def wait_until(true: Callable[[], bool]) -> None:
 
 def test_bodies_are_bounded(nginx: Running) -> None:
     assert nginx.ask("POST", "/v1/progress", body=b"x" * 5000)[0] == 413
-    assert nginx.ask("POST", "/v1/join", body=b"x" * 70_000, tls=True)[0] == 413
+    assert nginx.ask("POST", "/v1/join", body=b"x" * 300_000, tls=True)[0] == 413
     assert nginx.seen == []
 
 

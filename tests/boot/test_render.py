@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -33,6 +34,7 @@ TARGETS: dict[str, BootTarget] = {
     "boot-arm64.ipxe": choose_boot_target(
         server(architecture="arm64"), pool(), image(architecture="arm64"), rack(), URLS
     ),
+    "boot-https.ipxe": choose_boot_target(server(), pool(), image(), rack(), replace(URLS, ipxe_https=True)),
     "wait-pending.ipxe": choose_boot_target(server(acceptance="Pending"), pool(), image(), rack(), URLS),
     "wait-pool-missing.ipxe": choose_boot_target(server(), None, image(), rack(), URLS),
     "starting.ipxe": STARTING,

@@ -11,8 +11,9 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from provisioner.api.discovery import MAX_WAITING_IN_SUBNET, Claims
+from provisioner.api.dpu import DPU
 from provisioner.api.errors import Refused
-from provisioner.api.server import Interface
+from provisioner.api.server import Interface, ServerStatus
 from provisioner.boot.host.peer import RealPeer
 from provisioner.boot.host.web import REPORTS_AT_ONCE, boot_blueprint
 from provisioner.boot.observe.progress import Report
@@ -113,6 +114,58 @@ def test_one_source_may_not_report_without_end_and_others_still_may() -> None:
     assert other.status_code == 204
     world.clock += 10
     assert client.post("/v1/progress", json=REPORT).status_code == 204
+
+
+CARD = "10.80.0.31"
+
+
+def behind_a_card(world: World, **changes: Any) -> None:
+    """The server boots through the card in it."""
+    card = {"acceptance": "Accepted", "dpu": DPU(host_ref="r01-u01", host_boot="Proxied"), **changes}
+    world.servers.put(server())
+    world.servers.put(
+        server("r01-u01-dpu", boot_mac_address="52:54:00:dd:dd:01", status=ServerStatus(address=CARD), **card)
+    )
+
+
+def test_what_a_dpu_passes_on_is_a_report_of_its_own_host() -> None:
+    world = World()
+    behind_a_card(world)
+    client = world.client()
+    ask = {"json": REPORT, "environ_base": {"REMOTE_ADDR": CARD}}
+    assert client.post("/by-dpu/v1/progress", **ask).status_code == 204
+    assert [report.mac for report in world.reports] == [MAC]
+
+
+@pytest.mark.parametrize(
+    ("why", "changes", "source", "mac"),
+    [
+        ("another server's DPU passes it on", {}, "10.80.0.32", MAC),
+        ("the host reports another server's progress", {}, CARD, "52:54:00:99:99:99"),
+        ("the host reports its DPU's progress", {}, CARD, "52:54:00:dd:dd:01"),
+        ("nobody has accepted the card", {"acceptance": "Pending"}, CARD, MAC),
+        ("the card is in another server", {"dpu": DPU(host_ref="r01-u02", host_boot="Proxied")}, CARD, MAC),
+        ("the host boots past the card", {"dpu": DPU(host_ref="r01-u01")}, CARD, MAC),
+    ],
+)
+def test_what_a_dpu_passes_on_of_another_machine_is_refused(
+    why: str, changes: dict[str, Any], source: str, mac: str
+) -> None:
+    world = World()
+    behind_a_card(world, **changes)
+    ask = {"json": {**REPORT, "mac": mac}, "environ_base": {"REMOTE_ADDR": source}}
+    assert world.client().post("/by-dpu/v1/progress", **ask).status_code == 403, why
+    assert world.reports == []
+
+
+def test_a_host_that_reports_without_end_leaves_its_dpus_own_reports_alone() -> None:
+    world = World()
+    behind_a_card(world)
+    client = world.client()
+    ask = {"json": REPORT, "environ_base": {"REMOTE_ADDR": CARD}}
+    answers = [client.post("/by-dpu/v1/progress", **ask).status_code for _ in range(int(REPORTS_AT_ONCE) + 1)]
+    assert answers[-1] == 429
+    assert client.post("/v1/progress", **ask).status_code == 204
 
 
 def test_the_answer_does_not_tell_whether_a_server_exists() -> None:

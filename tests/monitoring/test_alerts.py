@@ -62,7 +62,8 @@ FIRING: dict[str, tuple[Series, int, str]] = {
         {'provisioner_certificate_expiry_timestamp_seconds{purpose="join"}': f"{13 * DAY}x60"}, 20,
         'severity="warning",purpose="join"'),
     "ProvisionerCertificateEnds": (
-        {'provisioner_certificate_expiry_timestamp_seconds{purpose="join"}': f"{DAY}x60"}, 20,
+        {'provisioner_certificate_expiry_timestamp_seconds{purpose="join"}': f"{DAY}x60",
+         'provisioner_certificate_begin_timestamp_seconds{purpose="join"}': f"{-6 * DAY}x60"}, 20,
         'severity="critical",purpose="join"'),
     "ProvisionerStagesTimeOut": (
         {'provisioner_boot_stage_timeouts_total{stage="Root"}': "0x5 2x5 5x60",
@@ -161,9 +162,15 @@ QUIET: dict[str, tuple[Series, int]] = {
         {'provisioner_watch_age_seconds{kind="Node"}': "60x60", 'provisioner_watch_synced{kind="Node"}': "0x3 1x60"},
         20),
     "ProvisionerCertificateEndsSoon": (
-        {'provisioner_certificate_expiry_timestamp_seconds{purpose="join"}': f"{13 * DAY}x3 {90 * DAY}x60"}, 20),
+        {'provisioner_certificate_expiry_timestamp_seconds{purpose="join"}': f"{13 * DAY}x3 {90 * DAY}x60",
+         'provisioner_certificate_expiry_timestamp_seconds{purpose="join",instance="short-lived"}': f"{5 * DAY}x60",
+         'provisioner_certificate_begin_timestamp_seconds{purpose="join",instance="short-lived"}': f"{-2 * DAY}x60"},
+        20),
     "ProvisionerCertificateEnds": (
-        {'provisioner_certificate_expiry_timestamp_seconds{purpose="join"}': f"{13 * DAY}x60"}, 20),
+        {'provisioner_certificate_expiry_timestamp_seconds{purpose="join"}': f"{13 * DAY}x60",
+         'provisioner_certificate_expiry_timestamp_seconds{purpose="join",instance="short-lived"}': f"{DAY}x60",
+         'provisioner_certificate_begin_timestamp_seconds{purpose="join",instance="short-lived"}': f"{-1 * DAY}x60"},
+        20),
     "ProvisionerStagesTimeOut": (
         {'provisioner_boot_stage_timeouts_total{stage="Root"}': "0x5 2x5 5x60",
          'provisioner_boots_ordered_total{reason="Requested"}': "0x5 200x60"}, 30),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,9 +12,9 @@ Fault = Callable[[str, bytes], bytes]
 
 
 class FakeImageStore:
-    """Serves `files` by path. `asked`: paths with the range asked for."""
+    """Serves `files` by path. `asked`: paths with the range asked for. `tls`: speaks that, at http's address."""
 
-    def __init__(self, files: dict[str, bytes], *, ranges: bool = True) -> None:
+    def __init__(self, files: dict[str, bytes], *, ranges: bool = True, tls: ssl.SSLContext | None = None) -> None:
         self.files = files
         self.ranges = ranges
         self.asked: list[tuple[str, str]] = []
@@ -39,6 +40,8 @@ class FakeImageStore:
             def log_message(self, *_: object) -> None: ...
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
     @property

@@ -1,5 +1,5 @@
 """A real TLS server that plays the join service, and a plain one that plays the boot service: they answer what they
-are told to and remember what they were asked."""
+are told to and remember what they were asked. `files` are given by path to who GETs them."""
 
 from __future__ import annotations
 
@@ -40,17 +40,26 @@ class Answer:
 
 
 class FakeJoinServer:
-    """Answers with `answers` in order, the last one for ever; `asked` holds the requests."""
+    """Answers with `answers` in order, the last one for ever; `asked` holds the requests, `reported` those that report
+    progress, which are answered as they should be."""
 
     def __init__(self, answers: list[Answer], tls: ssl.SSLContext | None = None) -> None:
         self.asked: list[Asked] = []
+        self.reported: list[Asked] = []
         self.answers = answers
         self.answered = threading.Event()
+        self.files: dict[str, bytes] = {}
+        self.fetched: list[str] = []
         owner = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                if self.path == "/v1/progress":
+                    owner.reported.append(Asked(self.path, self.client_address[0], body))
+                    self.send_response(204)
+                    self.end_headers()
+                    return
                 answer = owner.answers[min(len(owner.asked), len(owner.answers) - 1)]
                 owner.asked.append(Asked(self.path, self.client_address[0], body))
                 content = json.dumps(answer.body).encode() if answer.status != 204 else b""
@@ -61,6 +70,14 @@ class FakeJoinServer:
                 self.end_headers()
                 self.wfile.write(content[: len(content) // 2] if answer.cut else content)
                 owner.answered.set()
+
+            def do_GET(self) -> None:
+                owner.fetched.append(self.path)
+                content = owner.files.get(self.path)
+                self.send_response(200 if content is not None else 404)
+                self.send_header("Content-Length", str(len(content or b"")))
+                self.end_headers()
+                self.wfile.write(content or b"")
 
             def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
                 return
@@ -96,8 +113,8 @@ class Authority:
     def pem(self) -> str:
         return self.certificate.public_bytes(Encoding.PEM).decode()
 
-    def server_context(self, folder: Path, address: str = "127.0.0.1") -> ssl.SSLContext:
-        """TLS of a server that this CA vouches for at `address`."""
+    def server_context(self, folder: Path, address: str = "127.0.0.1", *, behind: str = "") -> ssl.SSLContext:
+        """TLS of a server that this CA vouches for at `address`. `behind`: PEM that it sends behind its certificate."""
         key = ec.generate_private_key(ec.SECP256R1())
         names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))])
         issuer = self.certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value
@@ -107,6 +124,7 @@ class Authority:
         pem.write_bytes(
             key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
             + certificate.public_bytes(Encoding.PEM)
+            + behind.encode()
         )
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(pem)

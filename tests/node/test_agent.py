@@ -33,6 +33,11 @@ def authority() -> Authority:
     return Authority.create()
 
 
+def said_in_the_clear(boot_service: FakeJoinServer) -> list[str]:
+    """What came to the port by which stage-1 asks."""
+    return [*boot_service.fetched, *(each.path for each in (*boot_service.asked, *boot_service.reported))]
+
+
 def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
@@ -81,9 +86,10 @@ def test_a_booted_machine_gets_what_its_kubelet_starts_with(
             "why": "this machine has no TPM: neither its firmware nor its kernel names one",
         },
     }
-    assert [request.body for request in boot_service.asked] == [
+    assert [request.body for request in service.reported] == [
         {"mac": "52:54:00:12:34:56", "stage": "Token", "bootID": BOOT_ID}
     ]
+    assert said_in_the_clear(boot_service) == [], "what runs asks by TLS alone"
     for secret in (TOKEN, TOKEN.split(".")[1], key):
         assert secret not in printed
 
@@ -101,7 +107,7 @@ def test_it_speaks_from_the_address_that_stage_1_was_given(
         )
         printed, _ = start_agent(python, "join", "--root", str(root)).communicate(timeout=SECONDS)
     assert [request.source for request in service.asked] == ["127.0.0.77"], printed
-    assert [request.source for request in boot_service.asked] == ["127.0.0.77"]
+    assert [request.source for request in service.reported] == ["127.0.0.77"]
 
 
 def test_it_asks_again_until_it_is_served_and_says_what_it_waits_for(
@@ -122,7 +128,7 @@ def test_it_asks_again_until_it_is_served_and_says_what_it_waits_for(
     assert len(service.asked) == 5
     assert len({request.body["requestKey"] for request in service.asked}) == 1
     assert "r01-u01 waits to join: NotOrdered: nobody has ordered a boot" in printed
-    assert "NotOrdered: nobody has ordered a boot" in [request.body.get("message") for request in boot_service.asked]
+    assert "NotOrdered: nobody has ordered a boot" in [request.body.get("message") for request in service.reported]
 
 
 def test_a_restarted_agent_repeats_the_same_request(
@@ -154,7 +160,11 @@ def test_a_service_that_another_authority_vouches_for_is_told_nothing(
         agent.kill()
         agent.communicate(timeout=SECONDS)
     assert "JOIN REFUSED for r01-u01: the join service's certificate is not the one that this image trusts" in line
-    assert service.asked == []
+    assert "No other authority is believed: join-authorities of the boot host" in line
+    assert (service.asked, service.reported) == ([], [])
+    assert said_in_the_clear(boot_service) == ["/images/join-authorities"], (
+        "what is signed is asked for; nothing is told"
+    )
     assert not (root / "run/provisioner/kubelet").exists()
 
 

@@ -72,7 +72,7 @@ def test_what_is_no_command_line_of_ours_is_refused(running: str, digest: str, a
 
 
 def test_images_come_from_where_the_running_boot_had_its_own() -> None:
-    assert image_sources(RUNNING) == ["http://10.80.0.9/images", "http://10.80.0.1/images"]
+    assert image_sources(RUNNING) == ["http://10.80.0.9/images", "https://10.80.0.1:8443/images"]
     assert image_sources("provisioner.url=http://10.80.0.1") == ["http://10.80.0.1/images"]
     same = "provisioner.url=http://10.80.0.1 provisioner.images=http://10.80.0.1/images"
     assert image_sources(same) == ["http://10.80.0.1/images"]

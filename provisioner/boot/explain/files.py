@@ -51,7 +51,9 @@ def fetched_files(
             FetchedFile(
                 name=names.get(path, "signature"),
                 path=path,
-                sources=tuple(f"{source}/{path}" for source in ((own,) if path in by_ipxe else by_stage1)),
+                sources=tuple(
+                    f"{source}/{path}" for source in ((host.urls.files_of_ipxe,) if path in by_ipxe else by_stage1)
+                ),
                 size_bytes=file.size_bytes,
                 digest=digests.get(path),
                 stored=problem is None if sizes is not None else None,

@@ -17,8 +17,8 @@ from provisioner.boot.template import load_template
 _PLAIN_PATH = re.compile(r"^/[A-Za-z0-9._/+@=-]*$")
 _PLAIN_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
 
-BY_DPU_PATH: Final = "/by-dpu/v1/join"
-"""As the join service has it."""
+BY_DPU_PREFIX: Final = "/by-dpu"
+"""Of the paths by which what DPUs pass on is asked for, as the services behind have them."""
 
 NGINX: Final = "/usr/sbin/nginx"
 
@@ -91,10 +91,10 @@ class NginxSite:
 
     @property
     def join_listeners(self) -> tuple[tuple[int, str], ...]:
-        """Port of each encrypted server, and the path that it asks the join service by; empty: as it came."""
+        """Port of each encrypted server, and what it puts before the paths that it passes on; empty: as they came."""
         if self.certificate is None:
             return ()
-        by_dpu = ((self.dpu_join_port, BY_DPU_PATH),) if self.dpu_join_port is not None else ()
+        by_dpu = ((self.dpu_join_port, BY_DPU_PREFIX),) if self.dpu_join_port is not None else ()
         return ((self.join_port, ""), *by_dpu)
 
 

@@ -71,7 +71,8 @@ class BootSettings:
     store. certificate, key: PEM files for the join. firmware: folders with iPXE's files, in order of preference.
     user: whom nginx's workers and dnsmasq run as; used only where the service runs as root. dhcp: None where another
     DHCP server answers. trusted_proxies: networks whose X-Forwarded-For nginx believes. image_slots: files of images
-    sent at once; None: by the speed of the link. caches: networks of racks' caches, which need no slot.
+    sent at once; None: by the speed of the link. caches: networks of racks' caches, which need no slot. ipxe_https:
+    whether iPXE fetches kernel and stage-1 by TLS.
     """
 
     address: str
@@ -89,6 +90,7 @@ class BootSettings:
     trusted_proxies: tuple[str, ...] = ()
     image_slots: int | None = None
     caches: tuple[str, ...] = ()
+    ipxe_https: bool = False
     host: str = field(default_factory=socket.gethostname)
     threads: int = 8
 
@@ -96,7 +98,8 @@ class BootSettings:
     def urls(self) -> BootUrls:
         """Where booting servers find it."""
         port = "" if self.http_port == 80 else f":{self.http_port}"
-        return BootUrls(boot=f"http://{self.address}{port}", join=f"https://{self.address}:{self.join_port}")
+        join = f"https://{self.address}:{self.join_port}"
+        return BootUrls(boot=f"http://{self.address}{port}", join=join, ipxe_https=self.ipxe_https)
 
 
 @dataclass(frozen=True)

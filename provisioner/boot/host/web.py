@@ -13,7 +13,7 @@ from werkzeug.exceptions import BadRequest, RequestEntityTooLarge
 
 from provisioner.api.boot_stage import BootStage
 from provisioner.api.discovery import Claims, read_claims
-from provisioner.api.errors import Refused
+from provisioner.api.errors import ProvisionerError, Refused
 from provisioner.api.values import parse_mac
 from provisioner.boot.metrics.progress import ProgressMeter
 from provisioner.boot.observe.discover import Discoverer
@@ -29,6 +29,9 @@ from provisioner.rules.rate import SourceLimit
 
 REPORTED_STAGES: Final = ("Stage1", "Root", "System", "Token")
 """What a machine may say of itself; firmware and iPXE are seen in DHCP, the rest is known from the cluster."""
+
+BY_DPU_PATH: Final = "/by-dpu/v1/progress"
+"""Where nginx asks for what came to the listener for DPUs."""
 
 MAX_BODY_BYTES: Final = 4096
 MAX_MESSAGE_BYTES: Final = 2048
@@ -64,13 +67,24 @@ def boot_blueprint(
     meter = meter or ProgressMeter(CollectorRegistry())
     readiness = readiness or (Check("inventory", lambda: Verdict(ready())),)
     blueprint = Blueprint("boot", __name__)
-    limit = SourceLimit(rate_per_second=REPORTS_PER_SECOND, burst=REPORTS_AT_ONCE, max_sources=MAX_SOURCES)
+    limit, passed_on_limit = (
+        SourceLimit(rate_per_second=REPORTS_PER_SECOND, burst=REPORTS_AT_ONCE, max_sources=MAX_SOURCES)
+        for _ in ("machines", "what DPUs pass on for their hosts, from the same addresses")
+    )
     # Of its own: what a system reports must not keep the firmware at the same address from its script.
     unknown_limit = SourceLimit(rate_per_second=REPORTS_PER_SECOND, burst=REPORTS_AT_ONCE, max_sources=MAX_SOURCES)
     too_often = render_script(TOO_OFTEN)
 
     @blueprint.post("/v1/progress")
     def progress() -> Response:
+        return take_report(limit, by_dpu=False)
+
+    @blueprint.post(BY_DPU_PATH)
+    def progress_by_dpu() -> Response:
+        """By TLS, which the DPU cannot read: whose report it is, is looked at here."""
+        return take_report(passed_on_limit, by_dpu=True)
+
+    def take_report(limit: SourceLimit, *, by_dpu: bool) -> Response:
         request.max_content_length = MAX_BODY_BYTES
         if limit.wait_seconds(request.remote_addr or "", monotonic()):
             meter.reported("rate_limited")
@@ -83,9 +97,18 @@ def boot_blueprint(
         except (BadRequest, Refused) as error:
             meter.reported("malformed")
             return _plain(400, f"{error}\n")
+        if by_dpu and not is_of_own_host(report):
+            meter.reported("unknown_machine")
+            return _plain(403, "the report is not of the server whose boot this DPU carries\n")
         # Known or not, the answer is the same: it tells nothing about the inventory.
         meter.reported("accepted" if recorder.observe(report) else "unknown_machine")
         return Response(status=204)
+
+    def is_of_own_host(report: Report) -> bool:
+        try:
+            return index.is_carried_by(request.remote_addr or "", report.mac)
+        except ProvisionerError:
+            return False
 
     @blueprint.get("/v1/ipxe")
     def ipxe() -> Response:

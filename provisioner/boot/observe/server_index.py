@@ -7,8 +7,11 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from provisioner.api import Server
+from provisioner.api.codec import decode
 from provisioner.api.discovery import Place, is_waiting, place_of
 from provisioner.cluster.source import Object, Source
+from provisioner.rules.dpus import carries_boot_of, hosts
 from provisioner.rules.identity import boot_mac, find_server, macs_of
 
 
@@ -19,6 +22,7 @@ class ServerIndex:
         self.servers = servers
         self._by_mac = servers.index(macs_of)
         self._by_address = servers.index(_addresses_of)
+        self._dpus = servers.index(hosts)
         self._lock = threading.Lock()
         self._waiting: dict[str, Place] = {}
         self._waiting_in = Counter[Place]()
@@ -41,6 +45,18 @@ class ServerIndex:
     def holds(self, address: str) -> bool:
         """Whether a Server has this address."""
         return bool(self._by_address.get(address))
+
+    def is_carried_by(self, address: str, mac: str) -> bool:
+        """Whether the Server that boots from `mac` does so by a DPU that has this address.
+
+        Raises: ProvisionerError of a Server that cannot be read.
+        """
+        found = self.booting_from(mac)
+        if found is None:
+            return False
+        carriers = (decode(Server, each) for each in self._dpus.get(found["metadata"]["name"]))
+        server = decode(Server, found)
+        return any(each.status.address == address and carries_boot_of(each, server) for each in carriers)
 
     def count_waiting(self, place: Place) -> tuple[int, int]:
         """How many unknown machines wait for a person, there and in all: kept, not counted, since any stranger may

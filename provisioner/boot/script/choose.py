@@ -63,7 +63,7 @@ def choose_boot_target(
     try:
         arguments = kernel_arguments(server, pool, image, rack, urls)
         kernel_url, stage1_url = (
-            f"{urls.boot}/images/" + check_word(artifact.path, f"Image '{image.name}'")
+            f"{urls.files_of_ipxe}/" + check_word(artifact.path, f"Image '{image.name}'")
             for artifact in (image.spec.kernel, image.spec.stage1)
         )
     except Refused as refused:

@@ -23,10 +23,17 @@ _UNSAFE = re.compile(r"[^\x21-\x7e]|\$\{|;|&&|\|\||\\")
 
 @dataclass(frozen=True, kw_only=True)
 class BootUrls:
-    """Where booting servers find the boot host. `boot` and `join` have no slash at the end."""
+    """Where booting servers find the boot host; without a slash at the end. ipxe_https: whether iPXE fetches kernel and
+    stage-1 by TLS, from `join`."""
 
     boot: str
     join: str
+    ipxe_https: bool = False
+
+    @property
+    def files_of_ipxe(self) -> str:
+        """Below which iPXE finds kernel and stage-1."""
+        return f"{self.join if self.ipxe_https else self.boot}/images"
 
 
 def kernel_arguments(server: Server, pool: NodePool, image: Image, rack: Rack, urls: BootUrls) -> tuple[str, ...]:

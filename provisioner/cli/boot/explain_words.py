@@ -51,7 +51,10 @@ def attestation_words(explained: Explained) -> str | None:
         return None
     if pool.spec.attestation == "Optional":
         return f"NodePool {pool.name} says Optional: MAC address, source address and the ordered boot are enough"
-    return f"NodePool {pool.name} says Required: it must prove who it is by TPM"
+    words = f"NodePool {pool.name} says Required: it must prove who it is by TPM"
+    if pool.spec.without_tpm == "VouchedByDPU":
+        words += ", or, if it has none, boot through a DPU that has proved its own boot"
+    return words
 
 
 def way_words(way: Way) -> str:

@@ -17,6 +17,7 @@ from provisioner.cli.service.boot import boot as serve
 BOOT_COMMANDS: Final[Mapping[str, str]] = {
     "explain": "provisioner.cli.boot.explain_command:explain",
     "replay": "provisioner.cli.boot.replay_command:replay_",
+    "tls": "provisioner.cli.boot.tls_command:tls",
     "trace": "provisioner.cli.boot.trace_command:trace",
 }
 _IS_COMMAND: Final = "provisioner.boot.is_command"

@@ -19,6 +19,12 @@ def boot_host_options(function: F) -> F:
     """How the boot host is configured; from the environment of its unit, if that is there."""
     options: tuple[Callable[[Any], Any], ...] = (
         click.option(
+            "--ipxe-https/--no-ipxe-https",
+            default=False,
+            envvar="PROVISIONER_BOOT_IPXE_HTTPS",
+            help="Whether iPXE fetches kernel and stage-1 by HTTPS there.",
+        ),
+        click.option(
             "--join-port",
             default=8443,
             show_default=True,
@@ -47,5 +53,6 @@ def boot_host_options(function: F) -> F:
 def boot_host_of(options: dict[str, Any]) -> tuple[BootHost, bool]:
     """The boot host that the options describe, and whether its address was said. Raises: Refused."""
     address = options.pop("address")
-    host = BootHost.at(address or SOME_ADDRESS, options.pop("http_port"), options.pop("join_port"))
+    ports = options.pop("http_port"), options.pop("join_port")
+    host = BootHost.at(address or SOME_ADDRESS, *ports, ipxe_https=options.pop("ipxe_https"))
     return host, address is not None

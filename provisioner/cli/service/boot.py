@@ -73,6 +73,12 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option(
     "--dpu-join-port", type=int, help="Port for joins that DPUs pass on for their hosts, 8444; none if absent."
 )
+@click.option(
+    "--ipxe-https/--no-ipxe-https",
+    default=False,
+    show_default=True,
+    help="Have iPXE fetch kernel and stage-1 by HTTPS: one that was built with TRUST= of the authority; RSA alone.",
+)
 @click.option("--dhcp/--no-dhcp", default=True, show_default=True, help="Whether this host answers DHCP.")
 @click.option("--dhcp-workers", default=2, show_default=True, help="Processes that answer DHCP.")
 @click.option("--trusted-proxy", multiple=True, help="Network of proxies in front whose X-Forwarded-For is believed.")
@@ -109,6 +115,7 @@ def boot(
     http_port: int,
     join_port: int,
     dpu_join_port: int | None,
+    ipxe_https: bool,
     dhcp: bool,
     dhcp_workers: int,
     trusted_proxy: tuple[str, ...],
@@ -129,6 +136,11 @@ def boot(
     from provisioner.cluster.events import EventRecorder
     from provisioner.join.admission.meter import JoinMeter
 
+    if ipxe_https:
+        from provisioner.boot.tls.files import read_text
+        from provisioner.boot.tls.issue import read_certificates, require_chain_for_ipxe
+
+        require_chain_for_ipxe(read_certificates(read_text(tls_certificate), "boot host"))
     state, image_store = state.absolute(), image_store.absolute()
     state.mkdir(parents=True, exist_ok=True)
     meters = BootMeters(state / "tftp")
@@ -154,6 +166,7 @@ def boot(
         http_port=http_port,
         join_port=join_port,
         dpu_join_port=dpu_join_port,
+        ipxe_https=ipxe_https,
         trusted_proxies=trusted_proxy,
         image_slots=image_slots,
         caches=caches,

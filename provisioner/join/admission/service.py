@@ -50,6 +50,7 @@ from provisioner.join.admission.configuration import JoinConfiguration, JoinSett
 from provisioner.join.admission.kubelet_configuration import kubelet_configuration
 from provisioner.join.admission.request import JoinRequest
 from provisioner.join.admission.status import SERVICE_MANAGER, claim, evidence_words, note
+from provisioner.join.admission.vouched import vouch
 from provisioner.join.mint import (
     TOKEN_NAMESPACE,
     BootstrapToken,
@@ -139,7 +140,7 @@ class JoinService:
             now = self._now()
             decision = judge_claim(facts, request, source_address, now, by_dpu=by_dpu)
             if isinstance(decision, Admitted):
-                decision = self._judge_proof(facts, decision, request, source_address, now)
+                decision = self._judge_proof(facts, decision, request, source_address, now, by_dpu=by_dpu)
             if facts.server is None or not isinstance(decision, Admitted):
                 return self._turn_away(facts.server, decision, request, source_address, now)
             try:
@@ -149,11 +150,19 @@ class JoinService:
         raise Retryable(f"Server {name} is being written by others; the claim did not get through", after_seconds=1)
 
     def _judge_proof(
-        self, facts: JoinFacts, claimed: Admitted, request: JoinRequest, source_address: str, now: datetime
+        self,
+        facts: JoinFacts,
+        claimed: Admitted,
+        request: JoinRequest,
+        source_address: str,
+        now: datetime,
+        *,
+        by_dpu: bool,
     ) -> Decision:
         """The claim was found right: only now is it worth a look at what is offered as proof."""
         question = question_of(facts, claimed, request, source_address, now)
-        decision = judge_proof(replace(facts, proof=prove(question, self._verifiers)), claimed)
+        proof = vouch(prove(question, self._verifiers), question, facts.dpus, by_dpu=by_dpu)
+        decision = judge_proof(replace(facts, proof=proof), claimed)
         if isinstance(decision, Challenged):
             wait = self._challenges.wait_seconds(question.server.name, self._monotonic())
             if wait > 0.0:

@@ -48,6 +48,14 @@ def read_retry_after(said: str | None) -> float:
     return float(min(max(seconds, 1), 60))
 
 
+Connect = Callable[[str, int, float], socket.socket]
+"""Host, port, and how many seconds each of connecting and the handshake may take."""
+
+
+def _connect_plain(host: str, port: int, timeout_seconds: float) -> socket.socket:
+    return socket.create_connection((host, port), timeout=timeout_seconds)
+
+
 class Pace:
     """What one answer has cost. `least_rate`: in bytes/s; None: all of it must be there within one window."""
 
@@ -115,8 +123,11 @@ class _PacedSocket:
 
 
 class Answer:
-    """The body of a plain HTTP answer from byte `start` on. Raises (also while it is read): OSError,
-    http.client.HTTPException, ValueError; TooSlow among them."""
+    """The body of an HTTP answer from byte `start` on. Raises (also while it is read): OSError,
+    http.client.HTTPException, ValueError; TooSlow among them.
+
+    `connect`: opens TLS to a host that is believed, as `authorities.Authorities.connect`; without it https is refused.
+    """
 
     def __init__(
         self,
@@ -126,12 +137,14 @@ class Answer:
         size_bytes: int,
         least_rate: int | None,
         clock: Callable[[], float] = time.monotonic,
+        connect: Connect | None = None,
     ) -> None:
         tls, host, port, path = split_url(url)
-        if tls:
-            raise ValueError("image sources are plain http")
+        if tls and connect is None:
+            raise ValueError("TLS needs authorities that are believed")
         pace = Pace(OVERHEAD_BYTES, least_rate, clock)
-        self._sock = socket.create_connection((host, port), timeout=WINDOW_SECONDS)
+        opens = connect if tls and connect is not None else _connect_plain
+        self._sock = opens(host, port, WINDOW_SECONDS)
         try:
             # A small window keeps a fetch beside running jobs from filling the way to this machine in bursts.
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)

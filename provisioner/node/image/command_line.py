@@ -56,12 +56,21 @@ LEAST_RATE = 262144
 
 def image_sources(running: str) -> list[str]:
     """Where the running boot had its image from: as the boot service ordered them, the boot host behind all, as in
-    stage-1."""
+    stage-1. The boot host itself is asked by TLS, which stage-1 does not speak, if the boot says where it does."""
     values = _values(running)
     sources = [values.get("provisioner.images", ""), values.get("provisioner.nextimages", "")]
-    if values.get("provisioner.url"):
-        sources.append(values["provisioner.url"] + "/images")
-    return list(dict.fromkeys(source for source in sources if source.startswith("http://")))
+    own = f"{boot_url(running)}/images"
+    if boot_url(running):
+        sources.append(own)
+    join = values.get("provisioner.join", "")
+    if join.startswith("https://"):
+        sources = [f"{join}/images" if source == own else source for source in sources]
+    return list(dict.fromkeys(source for source in sources if source.startswith(("http://", "https://"))))
+
+
+def boot_url(running: str) -> str:
+    """Of the boot host, as stage-1 asked it, in the clear; empty if the boot named none."""
+    return _values(running).get("provisioner.url", "")
 
 
 def least_rate(running: str) -> int:

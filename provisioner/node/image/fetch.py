@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
-from provisioner.node.image.answer import Answer, SourceFull
+from provisioner.node.image.answer import Answer, Connect, SourceFull
 from provisioner.node.image.manifest import ImageError, ImageFile
 
 CHUNK_BYTES = 1 << 18
@@ -34,15 +34,20 @@ class Unfinished(ImageError):
 
 
 def fetch_small(
-    sources: Sequence[str], path: str, limit_bytes: int, check: Callable[[bytes], object] = lambda content: None
+    sources: Sequence[str],
+    path: str,
+    limit_bytes: int,
+    check: Callable[[bytes], object] = lambda content: None,
+    *,
+    connect: Connect | None = None,
 ) -> bytes:
     """A file of at most `limit_bytes` that `check` (which may raise ImageError) lets pass, from the first source that
-    gives it. Raises: ImageError naming each fault."""
+    gives it. `connect`: as of Answer. Raises: ImageError naming each fault."""
     faults = []
     for source in sources:
         try:
             content = b""
-            with Answer(f"{source}/{path}", 0, size_bytes=limit_bytes, least_rate=None) as answer:
+            with Answer(f"{source}/{path}", 0, size_bytes=limit_bytes, least_rate=None, connect=connect) as answer:
                 while len(content) <= limit_bytes and (piece := answer.read(limit_bytes + 1 - len(content))):
                     content += piece
             if len(content) > limit_bytes:
@@ -65,12 +70,15 @@ def fetch_file(
     sleep: Callable[[float], object] = time.sleep,
     spread: Callable[[float, float], float] = random.uniform,
     clock: Callable[[], float] = time.monotonic,
+    connect: Connect | None = None,
 ) -> tuple[list[str], int]:
     """Append exactly the wanted file to `target`, which may hold its beginning already (from `target.tell()` on).
 
-    `least_rate`: in bytes/s. `check` is called every CHECK_BYTES and may raise. Sources are asked in turn, each from
-    where the last one ended; one that alone gave what is not the wanted file is not asked again. Where one is full
-    (HTTP 503) and no other gives it, they are asked again after what it says, half of that more or less by `spread`.
+    `least_rate`: in bytes/s. `connect`: as of Answer. `check` is called every CHECK_BYTES and may raise.
+
+    Sources are asked in turn, each from where the last one ended; one that alone gave what is not the wanted file is
+    not asked again. Where one is full (HTTP 503) and no other gives it, they are asked again after what it says, half
+    of that more or less by `spread`.
     Returns: what was wrong with sources meanwhile, and how many bytes they gave.
     Raises: Unfinished; ImageError when no source gives the wanted file: nothing of it is in `target` then.
     """
@@ -101,7 +109,7 @@ def fetch_file(
         url, before = f"{turns[0]}/{wanted.path}", part.have
         try:
             if part.have < wanted.size_bytes:
-                part.continue_from(url, least_rate, check)
+                part.continue_from(url, least_rate, check, connect)
         except SourceFull as error:
             full, in_vain = error, in_vain + 1
             turns.rotate(-1)
@@ -163,10 +171,12 @@ class Part:
             return f"{wanted.name} is truncated: {self.have} of {wanted.size_bytes} bytes"
         return f"{wanted.name} is altered: sha256 {self._digest.hexdigest()}, expected {wanted.sha256}"
 
-    def continue_from(self, url: str, least_rate: int, check: Callable[[], None]) -> None:
+    def continue_from(
+        self, url: str, least_rate: int, check: Callable[[], None], connect: Connect | None = None
+    ) -> None:
         """Add what is missing. Raises: what Answer and `check` raise; OSError if it was cut."""
         size, checked = self._wanted.size_bytes, self.have
-        with Answer(url, self.have, size_bytes=size, least_rate=least_rate) as answer:
+        with Answer(url, self.have, size_bytes=size, least_rate=least_rate, connect=connect) as answer:
             self.answers += 1
             while self.have < size:
                 piece = answer.read(min(CHUNK_BYTES, size - self.have))

@@ -108,12 +108,12 @@ def _file(values: dict[str, str], key: str, folder: str) -> ImageFile:
     return ImageFile(name, path, match[1], int(match[2]))
 
 
-def verify_signature(folder: str, public_keys: str) -> None:
-    """Check folder/manifest against folder/manifest.sig, by any key of the file `public_keys`. Raises: ImageError.
+def verify_signature(folder: str, public_keys: str, name: str = "manifest") -> None:
+    """Check folder/`name` against folder/`name`.sig, by any key of the file `public_keys`. Raises: ImageError.
 
     signify takes one key in a file: each is written into a file of its own in `folder`, and taken away.
     """
-    manifest = os.path.join(folder, "manifest")  # noqa: PTH118
+    signed = os.path.join(folder, name)  # noqa: PTH118
     one = os.path.join(folder, "image.pub")  # noqa: PTH118
     said = "no key"
     try:
@@ -121,7 +121,7 @@ def verify_signature(folder: str, public_keys: str) -> None:
             with open(one, "w") as file:  # noqa: PTH123
                 file.write(key)
             done = subprocess.run(
-                [SIGNIFY, "-V", "-q", "-p", one, "-x", f"{manifest}.sig", "-m", manifest],
+                [SIGNIFY, "-V", "-q", "-p", one, "-x", f"{signed}.sig", "-m", signed],
                 capture_output=True,
                 text=True,
                 timeout=60,
@@ -136,7 +136,7 @@ def verify_signature(folder: str, public_keys: str) -> None:
         with suppress(OSError):
             os.unlink(one)  # noqa: PTH108
     raise ImageError(
-        f"the manifest is not signed by a key of the running image ({said}); publish an image signed with such a "
+        f"the {name} is not signed by a key of the running image ({said}); publish one that is signed with such a "
         "key, or boot the server by its firmware"
     )
 

@@ -5,26 +5,36 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import BinaryIO
 
+from provisioner.node.image.answer import Connect
 from provisioner.node.image.fetch import fetch_file, fetch_small
 from provisioner.node.image.manifest import ImageFile
 from provisioner.node.image.running_layers import copy_layer
 
 
 class Sources:
-    """`least_rate`: how fast each source must give, in bytes/s. `running`: as `read_running_layers`."""
+    """`least_rate`: how fast each source must give, in bytes/s. `running`: as `read_running_layers`. `connect`: as of
+    Answer."""
 
-    def __init__(self, urls: Sequence[str], least_rate: int, running: Mapping[tuple[str, int], str]) -> None:
-        self._urls, self._least_rate, self._running = urls, least_rate, running
+    def __init__(
+        self,
+        urls: Sequence[str],
+        least_rate: int,
+        running: Mapping[tuple[str, int], str],
+        connect: Connect | None = None,
+    ) -> None:
+        self._urls, self._least_rate, self._running, self._connect = urls, least_rate, running, connect
         self._faults: list[str] = []
         self._fetched_bytes = 0
         self._layers = 0
         self._layers_here = 0
 
     def fetch_small(self, path: str, limit_bytes: int, check: Callable[[bytes], object]) -> bytes:
-        return fetch_small(self._urls, path, limit_bytes, check)
+        return fetch_small(self._urls, path, limit_bytes, check, connect=self._connect)
 
     def fetch_file(self, file: ImageFile, target: BinaryIO, check: Callable[[], None]) -> None:
-        faults, given_bytes = fetch_file(self._urls, file, target, least_rate=self._least_rate, check=check)
+        faults, given_bytes = fetch_file(
+            self._urls, file, target, least_rate=self._least_rate, check=check, connect=self._connect
+        )
         self._faults += faults
         self._fetched_bytes += given_bytes
 

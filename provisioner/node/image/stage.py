@@ -17,8 +17,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from provisioner.node.authorities import JOIN_CA, Authorities
 from provisioner.node.image import initrd
-from provisioner.node.image.command_line import CommandLineError, image_sources, least_rate, next_command_line
+from provisioner.node.image.command_line import CommandLineError, boot_url, image_sources, least_rate, next_command_line
 from provisioner.node.image.manifest import (
     MAX_BYTES,
     PUBLIC_KEY,
@@ -77,7 +78,9 @@ def stage(root: str, image_digest: str, arguments: Sequence[str], load: Callable
     except CommandLineError as error:
         raise ImageError(str(error)) from error
     image = image_digest.replace(":", "-")
-    sources = Sources(tuple(image_sources(running)), least_rate(running), read_running_layers(root))
+    urls = tuple(image_sources(running))
+    connect = _believed(root, running).connect if any(url.startswith("https://") for url in urls) else None
+    sources = Sources(urls, least_rate(running), read_running_layers(root), connect)
     machine = os.uname().machine
     manifest = sources.fetch_small(
         f"{image}/manifest", MAX_BYTES, lambda content: read_manifest(content, image_digest, machine)
@@ -118,6 +121,13 @@ def stage(root: str, image_digest: str, arguments: Sequence[str], load: Callable
     }
     (folder / RECORD).write_text(json.dumps(record))
     return f"{image} is verified and loaded ({size / 1e6:.0f} MB): {sources.describe()}"
+
+
+def _believed(root: str, running: str) -> Authorities:
+    try:
+        return Authorities(root, boot_url(running))
+    except OSError as error:
+        raise ImageError(f"{root}{JOIN_CA} has no certificates ({error}); build the running image again") from error
 
 
 def hash_key(request_key: str) -> str:

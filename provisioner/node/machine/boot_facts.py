@@ -12,7 +12,8 @@ class BootFactsError(Exception):
 
 
 class BootFacts:
-    """Facts of one boot."""
+    """Facts of one boot. `boot_url`: by which stage-1 asked the boot host, in the clear; what runs now asks the two
+    others, by TLS."""
 
     def __init__(
         self,
@@ -25,6 +26,7 @@ class BootFacts:
         address: str | None,
         boot_id: str,
         system_uuid: str,
+        boot_url: str = "",
     ) -> None:
         self.server = server
         self.mac_address = mac_address
@@ -34,6 +36,7 @@ class BootFacts:
         self.address = address
         self.boot_id = boot_id
         self.system_uuid = system_uuid
+        self.boot_url = boot_url
 
 
 def read_boot_facts(root: str) -> BootFacts:
@@ -61,12 +64,13 @@ def read_boot_facts(root: str) -> BootFacts:
     return BootFacts(
         server=server,
         mac_address=mac_address,
-        progress_url=url.rstrip("/") + "/v1/progress",
+        progress_url=join.rstrip("/") + "/v1/progress",
         join_url=join.rstrip("/") + "/v1/join",
         image_digest=image_digest.replace("sha256-", "sha256:", 1),
         address=address or None,
         boot_id=boot_id,
         system_uuid=system_uuid,
+        boot_url=url.rstrip("/"),
     )
 
 

@@ -23,13 +23,13 @@ def services_of_own_boot(root: str) -> BootServices:
     """`root`: below it lie the files of stage-1 and of the kubelet ("" on a real machine). Raises: NotKnown."""
     try:
         facts, access = read_boot_facts(root), read_access(root)
-        url_tls, url_host, url_port, _ = split_url(facts.progress_url)
+        url_tls, url_host, url_port, _ = split_url(facts.boot_url)
         join_tls, join_host, join_port, _ = split_url(facts.join_url)
     except (BootFactsError, NotJoinedError, ValueError) as error:
         raise NotKnown(f"{error}; give --boot-host and --api-server, or boot the DPU over the network") from error
     if (url_tls, join_tls, url_host, url_port) != (False, True, join_host, HTTP_PORT):
         raise NotKnown(
-            f"the DPU booted from {facts.progress_url} and joined at {facts.join_url}, not from one boot host at ports "
+            f"the DPU booted from {facts.boot_url} and joined at {facts.join_url}, not from one boot host at ports "
             f"{HTTP_PORT} and another one with TLS; give --boot-host and --api-server"
         )
     services = BootServices(_address(join_host), _address(access.host), access.port, join_port)

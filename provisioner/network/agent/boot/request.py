@@ -26,6 +26,8 @@ _HEADER: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}):([\t -~]{0,102
 _RANGE: Final = re.compile(r"bytes=([0-9]{1,15})-([0-9]{1,15})?\Z")
 _IMAGE: Final = re.compile(r"/images/sha256-([0-9a-f]{64})/([A-Za-z0-9][A-Za-z0-9._-]{0,63})\Z")
 _PART: Final = re.compile(r"/images/parts/sha256-([0-9a-f]{64})\Z")
+_AUTHORITIES: Final = re.compile(r"/images/join-authorities(\.sig)?\Z")
+"""Small, signed, and not named by a digest: asked for anew each time."""
 _QUERY: Final = re.compile(r"[A-Za-z0-9._~%&=+:/-]{0,1024}\Z")
 _MOST_HEADERS: Final = 64
 
@@ -135,7 +137,7 @@ def judge(head: Head, host: BootingHost, body: bytes = b"") -> Answerable:
         if isinstance(stretch, Refused):
             return stretch
         return ImageFile(image[1], image[2], stretch) if image is not None else PartFile(path[-64:], stretch)
-    if path == "/boot.ipxe":
+    if path == "/boot.ipxe" or _AUTHORITIES.match(path):
         return PassOn(head.method, path)
     name = path.removeprefix("/tftp").removeprefix("/")
     if name in FIRST_STAGE and path in (f"/{name}", f"/tftp/{name}"):

@@ -31,6 +31,8 @@ def posted(body: bytes, content_type: str = FORM, target: str = "/v1/progress") 
     [
         "/boot.ipxe",
         "/autoexec.ipxe",
+        "/images/join-authorities",
+        "/images/join-authorities.sig",
         "/tftp/snponly.efi",
         "/ipxe/52-54-00-00-01-00.ipxe",
         "/ipxe/52-54-00-00-01-00.ipxe?uuid=4c4c&serial=A%20B&buildarch=x86_64",
