@@ -27,8 +27,8 @@ REASONS: Final = {
     ),
     "denied": (
         "UnknownMachine", "WrongAddress", "NotAccepted", "SystemUUIDMismatch", "NoPool", "AttestationRequired",
-        "ProofMissing", "AlreadyFetched", "OrderExpired", "WrongImage", "ImageNotVerified", "NodeNameTaken", "EvidenceUnknown",
-        *(each.value for each in Reason), "Other",
+        "ProofMissing", "AlreadyFetched", "OrderExpired", "WrongImage", "ImageNotVerified", "NodeNameTaken",
+        "EvidenceUnknown", *(each.value for each in Reason), "Other",
     ),
     "unavailable": ("",),
 }  # fmt: skip
