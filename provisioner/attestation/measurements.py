@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 from provisioner.api.errors import Refused
@@ -84,6 +85,10 @@ class FirmwareMeasurements:
 
     def digest(self) -> Sha256Digest:
         """Over all that is judged, names and words left out: what an administrator has approved."""
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> Sha256Digest:
         events = [[event.pcr, event.digest.hex()] for event in self.events]
         return _sha256(json.dumps([self.startup_locality, sorted(self.judged), events]).encode())
 
@@ -109,10 +114,7 @@ class FirmwareMeasurements:
                 raise Refused(
                     f"firmware profile {name!r} judges other PCRs, or has more events, than can be", hint=_HINT
                 )
-            read = tuple(
-                ExpectedEvent(each["pcr"], bytes.fromhex(parse_digest(each["sha256"])[7:]), str(each["what"]))
-                for each in events
-            )
+            read = tuple(_read_event(each) for each in events)
         except (KeyError, TypeError, AttributeError) as error:
             raise Refused(f"the firmware profile is not written as one: {error!r}", hint=_HINT) from error
         if not {event.pcr for event in read} <= judged | {PROGRAMS_PCR}:
@@ -142,6 +144,11 @@ def learn_firmware(
         judged=judged,
         startup_locality=log.startup_locality,
     )
+
+
+def _read_event(event: Mapping[str, Any]) -> ExpectedEvent:
+    digest = bytes.fromhex(parse_digest(event["sha256"]).removeprefix("sha256:"))
+    return ExpectedEvent(event["pcr"], digest, str(event["what"])[:LONGEST_WORDS])
 
 
 def programs_started(log: EventLog) -> tuple[Event, ...]:

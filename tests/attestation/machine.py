@@ -45,9 +45,8 @@ def digest_of(raw: bytes) -> Sha256Digest:
 
 
 IMAGE: Final = ImageMeasurements(kernel=digest_of(KERNEL), initrd=digest_of(INITRD))
-FIRMWARE: Final[FirmwareMeasurements] = learn_firmware(
-    "model-a-1.0", parse_event_log(write_log(a_boot())), IMAGE.kernel
-)
+LOG: Final = parse_event_log(write_log(a_boot()))
+FIRMWARE: Final = learn_firmware("model-a-1.0", LOG, IMAGE.kernel)
 
 
 def expected_boot(*firmware: FirmwareMeasurements) -> ExpectedBoot:

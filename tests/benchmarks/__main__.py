@@ -3,7 +3,7 @@
     python -m tests.benchmarks [NAME…] [-- ARGUMENT…]
 
 Names: dhcp, scripts, register, boot, tpm_boot, kexec, layers, scale, hung, bmc, rollout, rollout_scale, network, vpc,
-evpn, swarm, web; all of them if none is given. What follows `--` goes to each (see their --help).
+evpn, swarm, web, attestation; all of them if none is given. What follows `--` goes to each (see their --help).
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ NAMES: Final = (
     "evpn",
     "swarm",
     "web",
+    "attestation",
 )
 
 

@@ -5,9 +5,10 @@ Source: TCG PC Client Platform Firmware Profile, section 10.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from provisioner.attestation.tpm.algorithms import PCR_COUNT, Algorithm, name_of
 from provisioner.attestation.tpm.wire import MalformedTpmData, Reader
@@ -18,11 +19,11 @@ EV_NO_ACTION: Final = 0x03
 _SPEC_ID: Final = b"Spec ID Event03\0"
 _STARTUP_LOCALITY: Final = b"StartupLocality\0"
 _MOST_BANKS: Final = 8
+_LARGEST_HEAD: Final = 12 + _MOST_BANKS * (2 + 64) + 4
 _DIGEST_BYTES: Final = {Algorithm.SHA1: 20, Algorithm.SHA256: 32, Algorithm.SHA384: 48, Algorithm.SHA512: 64}
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(NamedTuple):
     """One measurement. number: from 1, what is not measured is not counted. digest: of the SHA-256 bank. data: the
     event's own, which the digest need not be of (it is what firmware says, and nothing signs it)."""
 
@@ -47,21 +48,48 @@ def parse_event_log(data: bytes) -> EventLog:
         raise MalformedTpmData(f"the event log has {len(data)} bytes, at most {LARGEST_LOG_BYTES} are expected")
     reader = Reader(data, "the event log", order="little")
     banks = _read_header(reader)
+    layout, order = _layout(reader.peek(_LARGEST_HEAD), banks)
+    at = order.index(Algorithm.SHA256)
+    heads = [len(order), *order]
     events: list[Event] = []
     locality, seen = 0, 0
     while reader.left:
         if (seen := seen + 1) > MOST_EVENTS:
             raise MalformedTpmData(f"the event log has more than {MOST_EVENTS} events")
-        pcr, kind = reader.uint32(), reader.uint32()
-        if pcr >= PCR_COUNT and kind != EV_NO_ACTION:
-            raise MalformedTpmData(f"event {seen} of the log is of PCR {pcr}, there are {PCR_COUNT}")
-        digest = _read_digests(reader, banks)
-        content = reader.take(reader.uint32())
+        pcr, kind, count, *fields, size = reader.unpack(layout)
+        if [count, *fields[::2]] != heads:
+            raise MalformedTpmData(
+                f"event {seen} of the log has not one digest of each bank, in the order of the first event"
+            )
+        content = reader.take(size)
         if kind != EV_NO_ACTION:
-            events.append(Event(len(events) + 1, pcr, kind, digest, content))
+            if pcr >= PCR_COUNT:
+                raise MalformedTpmData(f"event {seen} of the log is of PCR {pcr}, there are {PCR_COUNT}")
+            events.append(Event(len(events) + 1, pcr, kind, fields[2 * at + 1], content))
         elif content.startswith(_STARTUP_LOCALITY) and len(content) > len(_STARTUP_LOCALITY):
             locality = _read_locality(content[len(_STARTUP_LOCALITY)], is_first=not any(e.pcr == 0 for e in events))
     return EventLog(tuple(events), locality)
+
+
+def _layout(event: bytes, banks: Mapping[int, int]) -> tuple[struct.Struct, list[int]]:
+    """How the head of every event is laid out, and the order of the banks in it, by the first event.
+
+    Each has one digest of each bank, in whatever order the firmware likes, always the same one.
+    """
+    order: list[int] = []
+    reader = Reader(event, "the first event of the log", order="little")
+    if event:
+        reader.take(8)
+        if (count := reader.uint32()) != len(banks):
+            raise MalformedTpmData(f"the first event of the log has {count} digests, expected {len(banks)}")
+        for _ in range(count):
+            bank = reader.uint16()
+            if bank not in banks or bank in order:
+                raise MalformedTpmData(f"the first event of the log has a digest of {name_of(bank)} twice, or too many")
+            order.append(bank)
+            reader.take(banks[bank])
+    order = order or list(banks)
+    return struct.Struct("<III" + "".join(f"H{banks[bank]}s" for bank in order) + "I"), order
 
 
 def _read_header(reader: Reader) -> Mapping[int, int]:
@@ -89,19 +117,6 @@ def _read_header(reader: Reader) -> Mapping[int, int]:
     if Algorithm.SHA256 not in banks:
         raise MalformedTpmData(f"the event log has no bank SHA256, but {', '.join(map(name_of, banks))}")
     return banks
-
-
-def _read_digests(reader: Reader, banks: Mapping[int, int]) -> bytes:
-    """The digest of the SHA-256 bank. Every bank has one, once."""
-    if (count := reader.uint32()) != len(banks):
-        raise MalformedTpmData(f"an event of the log has {count} digests, expected {len(banks)}")
-    found: dict[int, bytes] = {}
-    for _ in range(count):
-        bank = reader.uint16()
-        if bank not in banks or bank in found:
-            raise MalformedTpmData(f"an event of the log has a digest of {name_of(bank)} twice, or without such a bank")
-        found[bank] = reader.take(banks[bank])
-    return found[Algorithm.SHA256]
 
 
 def _read_locality(locality: int, *, is_first: bool) -> int:

@@ -31,10 +31,11 @@ def after_reset(pcr: int, startup_locality: int = 0) -> bytes:
 
 def replay(log: EventLog, pcrs: Iterable[int]) -> Mapping[int, bytes]:
     """The values of `pcrs` of the SHA-256 bank; those without a measurement are what they are after a reset."""
-    return {
-        pcr: extend(after_reset(pcr, log.startup_locality), *(event.digest for event in measured(log, pcr)))
-        for pcr in pcrs
-    }
+    values = {pcr: after_reset(pcr, log.startup_locality) for pcr in pcrs}
+    for event in log.events:
+        if event.pcr in values:
+            values[event.pcr] = extend(values[event.pcr], event.digest)
+    return values
 
 
 def measured(log: EventLog, pcr: int) -> tuple[Event, ...]:

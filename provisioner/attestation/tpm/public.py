@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -82,6 +83,10 @@ class PublicArea:
 
     def marshal(self) -> bytes:
         """The bytes that were parsed: every accepted structure has one spelling."""
+        return self._marshalled
+
+    @cached_property
+    def _marshalled(self) -> bytes:
         part = self.part
         kind = Algorithm.RSA if isinstance(part, RsaPart) else Algorithm.ECC
         head = uint16(kind) + uint16(self.name_algorithm) + uint32(self.attributes) + sized(self.auth_policy)
@@ -101,6 +106,10 @@ class PublicArea:
 
     def public_key(self) -> PublicKey:
         """The key for cryptography. Raises: MalformedTpmData if it is no key (a point beside the curve)."""
+        return self._public_key
+
+    @cached_property
+    def _public_key(self) -> PublicKey:
         part = self.part
         try:
             if isinstance(part, RsaPart):

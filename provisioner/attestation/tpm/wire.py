@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import Literal
+from typing import Any, Literal
 
 from provisioner.api.errors import Refused
 
@@ -32,10 +32,20 @@ class Reader:
 
     def take(self, size: int) -> bytes:
         """The next `size` bytes."""
-        if size > self.left:
+        begin = self._at
+        end = begin + size
+        if end > len(self._data):
             raise MalformedTpmData(f"{self._what} ends after {len(self._data)} bytes, {size - self.left} too early")
-        self._at += size
-        return self._data[self._at - size : self._at]
+        self._at = end
+        return self._data[begin:end]
+
+    def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
+        """The next fields, all at once."""
+        return layout.unpack(self.take(layout.size))
+
+    def peek(self, size: int) -> bytes:
+        """The next `size` bytes, which are read again; fewer where there are fewer."""
+        return self._data[self._at : self._at + size]
 
     def uint8(self) -> int:
         return self.take(1)[0]
