@@ -10,7 +10,7 @@ import ssl
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,13 +47,19 @@ class Reply:
 
 @contextmanager
 def serve(
-    service: Any, path: Path, *, behind_real_peer: bool = False, beside: Sequence[Blueprint] = (), **options: Any
+    service: Any,
+    path: Path,
+    *,
+    behind_real_peer: bool = False,
+    beside: Sequence[Blueprint] = (),
+    is_known: Callable[[str], bool] = lambda source: False,
+    **options: Any,
 ) -> Iterator[Path]:
     """waitress with the blueprint on a Unix socket, and with those `beside` it. `behind_real_peer`: with the boot
-    service's middleware."""
+    service's middleware. `is_known`: who is a registered server, which has a share of the rate of its own."""
     application = Flask("join")
     proxies = TrustedProxies() if behind_real_peer else TrustedProxies(unix_socket=True)
-    application.register_blueprint(join_blueprint(service, proxies, **options))
+    application.register_blueprint(join_blueprint(service, proxies, is_known=is_known, **options))
     for blueprint in beside:
         application.register_blueprint(blueprint)
     wsgi: Any = RealPeer(application) if behind_real_peer else application

@@ -19,6 +19,7 @@ from provisioner.join.admission.service import JoinService, find_dpus_in, find_s
 from provisioner.join.admission.source import TrustedProxies
 from provisioner.join.admission.web import join_blueprint
 from provisioner.join.mint import mint_token
+from provisioner.rules.rate import known_by_address
 
 
 def build_join_blueprint(
@@ -56,4 +57,4 @@ def build_join_blueprint(
         mint=meter.minted(mint_token),
         sources={of(NodePool): caches.pools, of(Image): caches.images},
     )
-    return join_blueprint(meter.around(service), TrustedProxies())
+    return join_blueprint(meter.around(service), TrustedProxies(), is_known=known_by_address(caches.servers))
