@@ -31,7 +31,16 @@ HERE: Final = Path(__file__).parent
 REAL_PARTS: Final = frozenset({"binaries", "tools", "programs", "network", "namespace", "browser"})
 """Fixtures that start real programs, or need root."""
 REAL_HELPERS: Final = frozenset(
-    {"need_root", "lab_tools", "installed", "namespaces", "fake_server", "ipmi_sim", "real_registry"}
+    {
+        "need_root",
+        "lab_tools",
+        "installed",
+        "namespaces",
+        "fake_server",
+        "ipmi_sim",
+        "real_registry",
+        "serve_behind_nginx",
+    }
 )
 """Functions that do; a module that has one is about real parts as a whole."""
 BOOT_A_RACK: Final = frozenset({"journey"})

@@ -22,9 +22,8 @@ from flask import Blueprint, Flask
 
 from provisioner.boot.host.nginx import NginxSite, nginx_command, render_nginx
 from provisioner.boot.host.peer import RealPeer
-from provisioner.join.admission.service import JoinService
 from provisioner.join.admission.source import TrustedProxies
-from provisioner.join.admission.web import join_blueprint
+from provisioner.join.admission.web import Joins, join_blueprint
 from provisioner.lab.control_plane.ports import free_port
 from tests.node.fake_join_server import Authority
 from tests.tools import lab_tools
@@ -155,13 +154,22 @@ class Front:
 
 
 @contextmanager
-def serve_behind_nginx(service: JoinService, folder: Path) -> Iterator[Front]:
-    """The whole front as on a boot host. `folder` must be below /tmp (the chroot shares that)."""
+def serve_behind_nginx(
+    service: Joins,
+    folder: Path,
+    *,
+    beside: Sequence[Blueprint] = (),
+    weaken: Callable[[str], str] = lambda configuration: configuration,
+) -> Iterator[Front]:
+    """The whole front as on a boot host. `folder` must be below /tmp (the chroot shares that).
+
+    `weaken`: takes a defence out of nginx's configuration.
+    """
     tools, authority = lab_tools(), Authority.create()
     authority.server_context(folder)
     for name in ("scripts", "firmware", "images", "run"):
         (folder / name).mkdir()
-    with serve(service, folder / "answers.sock", behind_real_peer=True) as path:
+    with serve(service, folder / "answers.sock", behind_real_peer=True, beside=beside) as path:
         site = NginxSite(
             addresses=("127.0.0.1",),
             scripts=folder / "scripts",
@@ -180,7 +188,7 @@ def serve_behind_nginx(service: JoinService, folder: Path) -> Iterator[Front]:
             workers="1",
             open_files=512,
         )
-        (folder / "nginx.conf").write_text(render_nginx(site))
+        (folder / "nginx.conf").write_text(weaken(render_nginx(site)))
         with (folder / "nginx.log").open("w") as log:
             nginx = subprocess.Popen(tools.command(nginx_command(site, folder / "nginx.conf"), [folder]), stderr=log)
         try:
