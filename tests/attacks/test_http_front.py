@@ -1,7 +1,7 @@
 """Requests that two programs may read differently, that never end, or that ask for a file which is none of theirs.
 
-Sent to nginx as the boot host runs it, with the service behind it. docs/threat-model.md, "Whoever reaches the boot host
-by HTTP".
+Sent to nginx as the boot host runs it, with the service behind it. docs/threat-model.md, "Whoever reaches the boot
+host".
 """
 
 from __future__ import annotations
