@@ -70,8 +70,8 @@ attacks: ## Run every attack of the threat model, and print attack, refused by, 
 
 fuzz: SETUP = --python
 fuzz: ## Try every reader of what strangers send for MINUTES (SEED=… repeats it; FUZZ=atheris: by coverage, installed beside)
-	@$(if $(filter atheris,$(FUZZ)),$(VENV)/bin/pip install --quiet --target $(VENV)-atheris atheris)
-	@PYTHONPATH=$(CURDIR):$(VENV)-atheris $(VENV)/bin/python -m tests.fuzz --minutes $(MINUTES) \
+	@$(if $(filter atheris,$(FUZZ)),$(VENV)/bin/pip install --quiet --target $(dir $(VENV))atheris atheris)
+	@PYTHONPATH=$(CURDIR):$(dir $(VENV))atheris $(VENV)/bin/python -m tests.fuzz --minutes $(MINUTES) \
 	  $(if $(SEED),--seed $(SEED)) $(if $(filter atheris,$(FUZZ)),--engine atheris) $(TARGETS)
 
 chaos: ## Kill executor and rollout at every effect, with every trouble, and try histories at random; takes hours

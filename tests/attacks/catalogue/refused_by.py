@@ -31,6 +31,7 @@ REFUSED_BY: Final[Mapping[str, str]] = {
     "tests/attacks/test_join_flood.py::test_a_bomb": "provisioner/join/admission/request.py",
     "tests/attacks/test_join_flood.py::test_slow_bodies": "provisioner/boot/host/service.py",
     "tests/attacks/test_join_kexec.py": "provisioner/join/admission/successor.py",
+    "tests/attacks/test_join_kexec.py::test_a_pod_of_the_old_boot": "provisioner/rules/liveness.py",
     "tests/attacks/test_join_neighbour.py::test_a_header": "provisioner/boot/host/peer.py",
     "tests/attacks/test_join_neighbour.py::test_a_request_in_the_clear": "provisioner/boot/host/nginx.conf.j2",
     "tests/attacks/test_join_secrets.py": "provisioner/api/values.py",
