@@ -6,6 +6,8 @@ REPEAT ?= 1
 BUSY ?= 0
 KEEP ?=
 MINUTES ?= 10
+FUZZ ?=
+VM ?=
 MIRROR ?=
 MACHINES ?=
 VENV = $(shell bin/setup $(SETUP))
@@ -18,7 +20,7 @@ PYTHON = PYTHONPATH=$(CURDIR) $(VENV)/bin/python
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST = env PYTHONPATH=$(CURDIR) $(VENV)/bin/python -m pytest --durations=20
 
-.PHONY: help setup demo demo-shell demo-rollout demo-reimage demo-down demo-vpc test test-fast test-long chaos soak lint format golden bench docs package package-ansible chart requirements
+.PHONY: help setup demo demo-shell demo-rollout demo-reimage demo-down demo-vpc test test-fast test-long attacks fuzz chaos soak lint format golden bench docs package package-ansible chart requirements
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -66,6 +68,17 @@ test-long: ## Run the tests that `make test` leaves out, as each takes minutes: 
 	@bin/setup --tests >/dev/null
 	@$(PYTHON) -m tests.prepare
 	@$(PYTEST) -m long $(TESTS)
+
+attacks: ## Run every attack of the threat model, and print attack, refused by, test and result; VM=1 also on a booting rack
+	@bin/setup --tests >/dev/null
+	@$(PYTHON) -m tests.prepare
+	@$(PYTHON) -m tests.attacks $(if $(VM),--vm) $(TESTS)
+
+fuzz: SETUP = --python
+fuzz: ## Try every reader of what strangers send for MINUTES (SEED=… repeats it; FUZZ=atheris: by coverage, installed beside)
+	@$(if $(filter atheris,$(FUZZ)),$(VENV)/bin/pip install --quiet --target $(dir $(VENV))atheris atheris)
+	@PYTHONPATH=$(CURDIR):$(dir $(VENV))atheris $(VENV)/bin/python -m tests.fuzz --minutes $(MINUTES) \
+	  $(if $(SEED),--seed $(SEED)) $(if $(filter atheris,$(FUZZ)),--engine atheris) $(TARGETS)
 
 chaos: ## Kill executor and rollout at every effect, with every trouble, and try histories at random; takes hours
 	@CHAOS=long $(PYTHON) -m pytest -x -q tests/maintenance/chaos tests/rollout/chaos $(TESTS)

@@ -33,7 +33,16 @@ REAL_PARTS: Final = frozenset(
 )
 """Fixtures that start real programs, or need root."""
 REAL_HELPERS: Final = frozenset(
-    {"need_root", "lab_tools", "installed", "namespaces", "fake_server", "ipmi_sim", "real_registry"}
+    {
+        "need_root",
+        "lab_tools",
+        "installed",
+        "namespaces",
+        "fake_server",
+        "ipmi_sim",
+        "real_registry",
+        "serve_behind_nginx",
+    }
 )
 """Functions that do; a module that has one is about real parts as a whole."""
 BOOT_A_RACK: Final = frozenset({"journey"})

@@ -16,6 +16,7 @@ import structlog
 
 from provisioner import __version__
 from provisioner.api.errors import NeedsHuman, ProvisionerError
+from provisioner.cli.core_dumps import forbid_core_dumps
 from provisioner.cli.environment import SERVICES, name_variables, unknown_variables
 
 log = structlog.get_logger(__name__)
@@ -167,6 +168,7 @@ provisioner.add_command(kubectl)
 
 
 def _run(group: click.Group, name: str) -> None:
+    forbid_core_dumps()
     try:
         group.main(sys.argv[1:], prog_name=name)
     except NeedsHuman as error:

@@ -1,10 +1,19 @@
-"""How often somebody may do something: token buckets, without a clock of their own."""
+"""How often somebody may do something: token buckets, without a clock of their own.
+
+The one limiter of what is asked for over HTTP. nginx has another in front of it, for each address and far above: it
+keeps the service's threads free, and knows nothing of who is registered.
+"""
 
 from __future__ import annotations
 
+import ipaddress
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from provisioner.cluster.source import Object, Source
 
 
 @dataclass(frozen=True)
@@ -33,21 +42,105 @@ class TokenBucket:
         return after, 0.0 if taken else (1.0 - tokens) / self.rate_per_second
 
 
-class SourceLimit:
-    """A bucket per source; of more than `max_sources` the longest silent one is forgotten. Usable from any thread."""
+@dataclass(frozen=True)
+class Rate:
+    """`per_second` on average, `burst` at once."""
 
-    def __init__(self, *, rate_per_second: float, burst: float, max_sources: int = 65_536) -> None:
-        self._rate, self._burst, self._max_sources = rate_per_second, burst, max_sources
+    per_second: float
+    burst: float
+
+
+@dataclass(frozen=True)
+class Shares:
+    """What all clients get together: those that are known, and all others. Neither takes from the other."""
+
+    known: Rate
+    others: Rate
+
+
+class Limited(NamedTuple):
+    """A request that has to wait: so many seconds, and for whose sake."""
+
+    wait_seconds: float
+    by: Literal["client", "total"]
+
+
+class RequestLimit:
+    """How often each client may ask, and all together. Usable from any thread.
+
+    A client is an IPv4 address, or the /64 of an IPv6 address, of which one machine has all. `is_known`: whether an
+    address is one of those that have a share of their own (a registered server's): whoever else asks, and from however
+    many addresses, they do not wait for it. A client that is refused for itself takes nothing from what all have.
+
+    Of more than `max_clients` of each kind the longest silent one is forgotten, and begins anew: what many clients get
+    that way is bounded by `shares` alone. Known clients are forgotten for known ones only.
+    """
+
+    def __init__(
+        self,
+        client: Rate,
+        shares: Shares | None = None,
+        *,
+        is_known: Callable[[str], bool] = lambda source: False,
+        max_clients: int = 65_536,
+    ) -> None:
+        self._client, self._shares = client, shares
+        self._is_known, self._max_clients = is_known, max_clients
         self._lock = threading.Lock()
-        self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
+        self._clients: dict[bool, OrderedDict[str, TokenBucket]] = {True: OrderedDict(), False: OrderedDict()}
+        self._totals: dict[bool, TokenBucket] = {}
 
-    def wait_seconds(self, source: str, now_seconds: float) -> float:
-        """Count one request of `source`; 0.0 if it may pass."""
+    def take(self, source: str, now_seconds: float) -> Limited | None:
+        """Count one request of `source`; None: it may pass. `now_seconds` is monotonic."""
+        known = self._is_known(source)
+        key = client_of(source)
         with self._lock:
-            bucket = self._buckets.pop(source, None) or TokenBucket.full(
-                rate_per_second=self._rate, burst=self._burst, now_seconds=now_seconds
-            )
-            self._buckets[source], wait = bucket.take(now_seconds)
-            if len(self._buckets) > self._max_sources:
-                self._buckets.popitem(last=False)
-        return wait
+            clients = self._clients[known]
+            before = clients.pop(key, None) or _full(self._client, now_seconds)
+            after, wait = before.take(now_seconds)
+            if wait:
+                self._remember(clients, key, after)
+                return Limited(wait, "client")
+            if self._shares is not None:
+                share = self._shares.known if known else self._shares.others
+                total = self._totals.get(known) or _full(share, now_seconds)
+                self._totals[known], wait = total.take(now_seconds)
+            # Who waits for others has not asked too often itself.
+            self._remember(clients, key, before if wait else after)
+            return Limited(wait, "total") if wait else None
+
+    def _remember(self, clients: OrderedDict[str, TokenBucket], key: str, bucket: TokenBucket) -> None:
+        clients[key] = bucket
+        if len(clients) > self._max_clients:
+            clients.popitem(last=False)
+
+
+def client_of(source: str) -> str:
+    """Whom an address is counted as: an IPv4 address by itself, also one written as IPv6; of IPv6 its /64. What is no
+    address (there is one proxy that says none) is one client."""
+    try:
+        address = ipaddress.ip_address(source)
+    except ValueError:
+        return ""
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return f"{ipaddress.IPv6Address(int(address) >> 64 << 64)}/64"
+
+
+def known_by_address(servers: Source) -> Callable[[str], bool]:
+    """Whether an address is that of a Server which was accepted and has a boot order: it may have to boot any time."""
+    by_address = servers.index(_addresses)
+    return lambda source: bool(by_address.get(source))
+
+
+def _addresses(server: Object) -> list[str]:
+    status = server.get("status") or {}
+    address = status.get("address")
+    accepted = (server.get("spec") or {}).get("acceptance") == "Accepted"
+    return [address] if isinstance(address, str) and accepted and status.get("order") else []
+
+
+def _full(rate: Rate, now_seconds: float) -> TokenBucket:
+    return TokenBucket.full(rate_per_second=rate.per_second, burst=rate.burst, now_seconds=now_seconds)

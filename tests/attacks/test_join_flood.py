@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from provisioner.join.admission import web
 from provisioner.join.admission.admit import NotYet
 from provisioner.join.admission.request import MAX_REQUEST_BYTES
+from provisioner.join.admission.web import OF_ALL
 from tests.join.front import SECONDS, connect, post_as_nginx, serve
 from tests.join.samples import ADDRESS, body
 
@@ -67,6 +69,45 @@ def test_a_neighbour_who_asks_all_the_time_waits_and_nobody_else_does(path: Path
     reply = post_as_nginx(path, body(), NEIGHBOUR)
     assert reply.headers["Retry-After"] == "1"
     assert post_as_nginx(path, body(), ADDRESS).status == 425
+
+
+def _flood(path: Path) -> list[int]:
+    """Requests of a neighbour with many addresses, each of which asks once."""
+    many = int(OF_ALL.others.burst) + 30
+    return [post_as_nginx(path, b"{", f"10.9.{number // 250}.{number % 250}").status for number in range(many)]
+
+
+def test_a_flood_from_many_addresses_locks_no_registered_server_out(service: FakeJoinService, tmp_path: Path) -> None:
+    with serve(service, tmp_path / "k", is_known=lambda source: source == ADDRESS, monotonic=lambda: 0.0) as path:
+        statuses = _flood(path)
+        assert statuses == [400] * int(OF_ALL.others.burst) + [429] * 30
+        assert post_as_nginx(path, body(), ADDRESS).status == 425, "its share is its own"
+    assert service.calls == 1
+
+
+def test_a_flood_from_many_addresses_succeeds_without_the_share_of_registered_servers(path: Path) -> None:
+    _flood(path)
+    reply = post_as_nginx(path, body(), ADDRESS)
+    assert (reply.status, reply.reason) == (429, "TooManyRequests")
+
+
+def test_asking_all_the_time_succeeds_without_the_limit_of_each_client(
+    service: FakeJoinService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web, "OF_A_CLIENT", OF_ALL.others)
+    with serve(service, tmp_path / "u", monotonic=lambda: 0.0) as path:
+        assert {post_as_nginx(path, body(), NEIGHBOUR).status for _ in range(60)} == {425}
+    assert service.calls == 60
+
+
+def test_a_bomb_succeeds_without_the_bound_of_its_size(
+    path: Path, service: FakeJoinService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is read, and parsed."""
+    monkeypatch.setattr(web, "MAX_REQUEST_BYTES", 1 << 20)
+    padded = body() + b" " * MAX_REQUEST_BYTES
+    assert post_as_nginx(path, padded, ADDRESS).status == 425
+    assert service.calls == 1
 
 
 def test_malformed_requests_use_up_the_rate_too(path: Path) -> None:

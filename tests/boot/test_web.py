@@ -13,13 +13,13 @@ from flask.testing import FlaskClient
 from provisioner.api.discovery import MAX_WAITING_IN_SUBNET, Claims
 from provisioner.api.dpu import DPU
 from provisioner.api.errors import Refused
-from provisioner.api.server import Interface, ServerStatus
+from provisioner.api.server import BootOrder, Interface, ServerStatus
 from provisioner.boot.host.peer import RealPeer
-from provisioner.boot.host.web import REPORTS_AT_ONCE, boot_blueprint
+from provisioner.boot.host.web import OF_A_CLIENT, OF_ALL, boot_blueprint
 from provisioner.boot.observe.progress import Report
 from provisioner.boot.observe.server_index import ServerIndex
 from tests.boot.fake_source import FakeSource
-from tests.boot.objects import server
+from tests.boot.objects import at, server
 
 MAC, BOOT = "52:54:00:12:34:56", "11111111-1111-4111-8111-111111111111"
 REPORT = {"mac": MAC, "stage": "Stage1", "bootID": BOOT}
@@ -108,8 +108,8 @@ def test_a_large_body_is_not_read() -> None:
 def test_one_source_may_not_report_without_end_and_others_still_may() -> None:
     world = World()
     client = world.client()
-    answers = [client.post("/v1/progress", json=REPORT).status_code for _ in range(int(REPORTS_AT_ONCE) + 5)]
-    assert answers == [204] * int(REPORTS_AT_ONCE) + [429] * 5
+    answers = [client.post("/v1/progress", json=REPORT).status_code for _ in range(int(OF_A_CLIENT.burst) + 5)]
+    assert answers == [204] * int(OF_A_CLIENT.burst) + [429] * 5
     other = client.post("/v1/progress", json=REPORT, environ_base={"REMOTE_ADDR": "10.80.0.99"})
     assert other.status_code == 204
     world.clock += 10
@@ -213,8 +213,8 @@ def test_one_source_may_not_ask_without_end_and_is_told_to_wait() -> None:
         assert answer.status_code == 200, "firmware would give up on an error"
         return answer.text
 
-    answers = [ask("10.80.0.200") for _ in range(int(REPORTS_AT_ONCE) + 5)]
-    assert len(world.offered) == int(REPORTS_AT_ONCE)
+    answers = [ask("10.80.0.200") for _ in range(int(OF_A_CLIENT.burst) + 5)]
+    assert len(world.offered) == int(OF_A_CLIENT.burst)
     assert all("TooOften" in text and "sleep 30" in text for text in answers[-5:])
     assert all(text.startswith("#!ipxe\n") for text in answers)
     assert "kubectl provision accept" in ask("10.80.0.201"), "another machine is another source"
@@ -225,9 +225,27 @@ def test_one_source_may_not_ask_without_end_and_is_told_to_wait() -> None:
 def test_reports_of_a_source_do_not_use_up_its_scripts() -> None:
     world = World()
     client = world.client()
-    for _ in range(int(REPORTS_AT_ONCE) + 5):
+    for _ in range(int(OF_A_CLIENT.burst) + 5):
         client.post("/v1/progress", json=REPORT)
     assert "kubectl provision accept" in client.get("/v1/unknown?mac=52-54-00-12-34-56").text
+
+
+def test_a_flood_from_many_addresses_keeps_no_registered_server_from_reporting_or_from_its_script() -> None:
+    """Each address asks but twice; together they are too many, and the server waits for none of them."""
+    world = World()
+    order = BootOrder(id="o1", reason="FirstBoot", ordered_time=at(0), attempt=1)
+    world.servers.put(server(status=ServerStatus(address="10.80.0.21", subnet_name="boot", order=order)))
+    client = world.client()
+
+    def ask(path: str, source: str) -> str:
+        return client.get(f"{path}?mac=52-54-00-12-34-56", environ_base={"REMOTE_ADDR": source}).text
+
+    flood = [f"10.9.{number // 250}.{number % 250}" for number in range(int(OF_ALL.others.burst) + 50)]
+    answers = {path: [ask(path, source) for source in flood] for path in ("/v1/ipxe", "/v1/unknown")}
+    assert answers["/v1/ipxe"][-50:] == ["too many reports\n"] * 50
+    assert all("TooMany" in text and "sleep 30" in text for text in answers["/v1/unknown"][-50:])
+    assert ask("/v1/ipxe", "10.80.0.21") == "seen\n"
+    assert "TooMany" not in ask("/v1/unknown", "10.80.0.21")
 
 
 def test_before_the_inventory_is_known_nobody_is_unknown() -> None:

@@ -10,7 +10,7 @@ import ssl
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,9 +22,8 @@ from flask import Blueprint, Flask
 
 from provisioner.boot.host.nginx import NginxSite, nginx_command, render_nginx
 from provisioner.boot.host.peer import RealPeer
-from provisioner.join.admission.service import JoinService
 from provisioner.join.admission.source import TrustedProxies
-from provisioner.join.admission.web import join_blueprint
+from provisioner.join.admission.web import Joins, join_blueprint
 from provisioner.lab.control_plane.ports import free_port
 from tests.node.fake_join_server import Authority
 from tests.tools import lab_tools
@@ -47,13 +46,19 @@ class Reply:
 
 @contextmanager
 def serve(
-    service: Any, path: Path, *, behind_real_peer: bool = False, beside: Sequence[Blueprint] = (), **options: Any
+    service: Any,
+    path: Path,
+    *,
+    behind_real_peer: bool = False,
+    beside: Sequence[Blueprint] = (),
+    is_known: Callable[[str], bool] = lambda source: False,
+    **options: Any,
 ) -> Iterator[Path]:
     """waitress with the blueprint on a Unix socket, and with those `beside` it. `behind_real_peer`: with the boot
-    service's middleware."""
+    service's middleware. `is_known`: who is a registered server, which has a share of the rate of its own."""
     application = Flask("join")
     proxies = TrustedProxies() if behind_real_peer else TrustedProxies(unix_socket=True)
-    application.register_blueprint(join_blueprint(service, proxies, **options))
+    application.register_blueprint(join_blueprint(service, proxies, is_known=is_known, **options))
     for blueprint in beside:
         application.register_blueprint(blueprint)
     wsgi: Any = RealPeer(application) if behind_real_peer else application
@@ -149,13 +154,22 @@ class Front:
 
 
 @contextmanager
-def serve_behind_nginx(service: JoinService, folder: Path) -> Iterator[Front]:
-    """The whole front as on a boot host. `folder` must be below /tmp (the chroot shares that)."""
+def serve_behind_nginx(
+    service: Joins,
+    folder: Path,
+    *,
+    beside: Sequence[Blueprint] = (),
+    weaken: Callable[[str], str] = lambda configuration: configuration,
+) -> Iterator[Front]:
+    """The whole front as on a boot host. `folder` must be below /tmp (the chroot shares that).
+
+    `weaken`: takes a defence out of nginx's configuration.
+    """
     tools, authority = lab_tools(), Authority.create()
     authority.server_context(folder)
     for name in ("scripts", "firmware", "images", "run"):
         (folder / name).mkdir()
-    with serve(service, folder / "answers.sock", behind_real_peer=True) as path:
+    with serve(service, folder / "answers.sock", behind_real_peer=True, beside=beside) as path:
         site = NginxSite(
             addresses=("127.0.0.1",),
             scripts=folder / "scripts",
@@ -174,7 +188,7 @@ def serve_behind_nginx(service: JoinService, folder: Path) -> Iterator[Front]:
             workers="1",
             open_files=512,
         )
-        (folder / "nginx.conf").write_text(render_nginx(site))
+        (folder / "nginx.conf").write_text(weaken(render_nginx(site)))
         with (folder / "nginx.log").open("w") as log:
             nginx = subprocess.Popen(tools.command(nginx_command(site, folder / "nginx.conf"), [folder]), stderr=log)
         try:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from provisioner.cluster.resources import PODS
 from provisioner.image.containerd.pause import REFERENCE
+from provisioner.lab.bmc.rack_of_bmcs import RACK_FILE
+from tests.attacks.leaks import Sought, core_bytes_allowed, dumped_cores, secret_of_key
 from tests.journey.virtual_rack import VirtualRack
 
 SERVERS = ("r01-u01", "r01-u02", "r01-u03")
@@ -73,6 +78,30 @@ def test_no_secret_is_in_a_script_or_on_a_console(rack: VirtualRack) -> None:
     for text in texts:
         for word in ("PRIVATE KEY", "password", *tokens):
             assert word not in text  # type: ignore[operator]
+
+
+def test_after_the_boot_no_secret_is_in_a_log_a_script_a_process_an_event_or_a_cache(rack: VirtualRack) -> None:
+    """All that the lab wrote is searched, but for the files that secrets are kept in."""
+    directory = rack.state.directory
+    kubeconfigs = [rack.state.kubeconfig, *directory.glob("*.kubeconfig")]
+    secrets = {path.name: _key_of(path) for path in kubeconfigs}
+    secrets["join.key"] = secret_of_key((rack.state.keys / "join.key").read_text())
+    secrets["BMC password"] = (rack.state.keys / "bmc-password").read_text()
+    assert {"provisioner-boot.kubeconfig", "provisioner-controller.kubeconfig"} <= secrets.keys()
+    sought = Sought(secrets)
+    kept = (directory / "control-plane", directory / "rack" / RACK_FILE, *kubeconfigs)
+    leaks = sought.in_folder(directory, kept=kept) | sought.in_processes(rack.processes(""))
+    for kind in ("events", "servers", "nodes", "racks", "images", "maintenances"):
+        leaks |= sought.in_bytes(rack.kubectl("get", kind, "--all-namespaces", "-o", "json").encode(), kind)
+    assert leaks == set()
+    assert dumped_cores(directory) == []
+    for service in ("boot", "controller"):
+        assert core_bytes_allowed(rack.pid(service)) == 0
+
+
+def _key_of(kubeconfig: Path) -> str:
+    user = yaml.safe_load(kubeconfig.read_text())["users"][0]["user"]
+    return secret_of_key(base64.b64decode(user["client-key-data"]).decode())
 
 
 def test_a_pod_runs_on_each_node_and_the_api_server_reaches_its_kubelet(rack: VirtualRack) -> None:

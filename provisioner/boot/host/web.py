@@ -25,7 +25,7 @@ from provisioner.boot.script.render import render_script
 from provisioner.boot.script.renderer import STARTING
 from provisioner.cluster.health.checks import Check, Verdict, answer
 from provisioner.cluster.source import Object
-from provisioner.rules.rate import SourceLimit
+from provisioner.rules.rate import Rate, RequestLimit, Shares, known_by_address
 
 REPORTED_STAGES: Final = ("Stage1", "Root", "System", "Token")
 """What a machine may say of itself; firmware and iPXE are seen in DHCP, the rest is known from the cluster."""
@@ -35,14 +35,22 @@ BY_DPU_PATH: Final = "/by-dpu/v1/progress"
 
 MAX_BODY_BYTES: Final = 4096
 MAX_MESSAGE_BYTES: Final = 2048
-REPORTS_PER_SECOND: Final = 2.0
-REPORTS_AT_ONCE: Final = 30.0
-MAX_SOURCES: Final = 16_384
+OF_A_CLIENT: Final = Rate(per_second=2.0, burst=30.0)
+"""Reports, and, counted apart, scripts of machines that have no file."""
+OF_ALL: Final = Shares(known=Rate(per_second=2000.0, burst=10_000.0), others=Rate(per_second=200.0, burst=1000.0))
+"""A boot sends some six reports. What nobody has registered waits when it is too many."""
+MAX_CLIENTS: Final = 16_384
 
 TOO_OFTEN: Final = Wait(
     reason="TooOften",
     message="this address asked too often what to boot",
     remedy="none is needed, unless several machines share the address",
+    retry_seconds=30,
+)
+TOO_MANY: Final = Wait(
+    reason="TooMany",
+    message="too many machines that nobody has registered ask at once what to boot",
+    remedy="none is needed, unless it goes on: see in the boot host's access log who asks",
     retry_seconds=30,
 )
 
@@ -67,13 +75,15 @@ def boot_blueprint(
     meter = meter or ProgressMeter(CollectorRegistry())
     readiness = readiness or (Check("inventory", lambda: Verdict(ready())),)
     blueprint = Blueprint("boot", __name__)
+    # Who is registered does not wait for others.
+    is_known = known_by_address(index.servers)
     limit, passed_on_limit = (
-        SourceLimit(rate_per_second=REPORTS_PER_SECOND, burst=REPORTS_AT_ONCE, max_sources=MAX_SOURCES)
+        RequestLimit(OF_A_CLIENT, OF_ALL, is_known=is_known, max_clients=MAX_CLIENTS)
         for _ in ("machines", "what DPUs pass on for their hosts, from the same addresses")
     )
     # Of its own: what a system reports must not keep the firmware at the same address from its script.
-    unknown_limit = SourceLimit(rate_per_second=REPORTS_PER_SECOND, burst=REPORTS_AT_ONCE, max_sources=MAX_SOURCES)
-    too_often = render_script(TOO_OFTEN)
+    unknown_limit = RequestLimit(OF_A_CLIENT, OF_ALL, is_known=is_known, max_clients=MAX_CLIENTS)
+    too_often = {"client": render_script(TOO_OFTEN), "total": render_script(TOO_MANY)}
 
     @blueprint.post("/v1/progress")
     def progress() -> Response:
@@ -84,9 +94,9 @@ def boot_blueprint(
         """By TLS, which the DPU cannot read: whose report it is, is looked at here."""
         return take_report(passed_on_limit, by_dpu=True)
 
-    def take_report(limit: SourceLimit, *, by_dpu: bool) -> Response:
+    def take_report(limit: RequestLimit, *, by_dpu: bool) -> Response:
         request.max_content_length = MAX_BODY_BYTES
-        if limit.wait_seconds(request.remote_addr or "", monotonic()):
+        if limit.take(request.remote_addr or "", monotonic()):
             meter.reported("rate_limited")
             return _plain(429, "too many reports\n")
         try:
@@ -113,7 +123,7 @@ def boot_blueprint(
     @blueprint.get("/v1/ipxe")
     def ipxe() -> Response:
         """iPXE runs on the firmware's lease; with one of its own, DHCP has seen it."""
-        if limit.wait_seconds(request.remote_addr or "", monotonic()):
+        if limit.take(request.remote_addr or "", monotonic()):
             return _plain(429, "too many reports\n")
         try:
             recorder.observe(Report(mac=parse_mac(request.args.get("mac", "")[:32]), stage="IPXE"))
@@ -124,8 +134,8 @@ def boot_blueprint(
     @blueprint.get("/v1/unknown")
     def unknown() -> Response:
         source = request.remote_addr
-        if unknown_limit.wait_seconds(source or "", monotonic()):
-            return _plain(200, too_often)  # a script all the same: firmware would give up on an error
+        if limited := unknown_limit.take(source or "", monotonic()):
+            return _plain(200, too_often[limited.by])  # a script all the same: firmware would give up on an error
         sent = {name: request.args.get(name, "") for name in ("uuid", "serial", "manufacturer", "product", "buildarch")}
         sent["mac"] = request.args.get("mac", "")
         if not ready():

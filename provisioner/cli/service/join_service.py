@@ -27,6 +27,7 @@ from provisioner.join.admission.tpm.wire import TYPE
 from provisioner.join.admission.web import join_blueprint
 from provisioner.join.challenge_keys import ChallengeKeySource
 from provisioner.join.mint import mint_token
+from provisioner.rules.rate import known_by_address
 
 
 def build_join_blueprint(
@@ -76,4 +77,4 @@ def build_join_blueprint(
         verifiers={**VERIFIERS, TYPE: tpm},
         sources={of(NodePool): caches.pools, of(Image): caches.images},
     )
-    return join_blueprint(meter.around(service), TrustedProxies())
+    return join_blueprint(meter.around(service), TrustedProxies(), is_known=known_by_address(caches.servers))

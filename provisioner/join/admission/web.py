@@ -18,16 +18,17 @@ from provisioner.join.admission.configuration import JoinConfiguration, SealedCo
 from provisioner.join.admission.request import MAX_REQUEST_BYTES, JoinRequest, parse_join_request
 from provisioner.join.admission.service import Answer
 from provisioner.join.admission.source import TrustedProxies, source_address
-from provisioner.rules.rate import SourceLimit
+from provisioner.rules.rate import Rate, RequestLimit, Shares
 
 log = structlog.get_logger()
 
 BY_DPU_PATH: Final = "/by-dpu/v1/join"
 """No listener of nginx leads here but the one for what DPUs pass on."""
 
-REQUESTS_PER_SECOND: Final = 1.0
-BURST: Final = 20.0
-"""Per source. An agent asks once a boot, and then a few times a minute while it has to wait."""
+OF_A_CLIENT: Final = Rate(per_second=1.0, burst=20.0)
+"""An agent asks once a boot, and then a few times a minute while it has to wait."""
+OF_ALL: Final = Shares(known=Rate(per_second=1000.0, burst=5000.0), others=Rate(per_second=50.0, burst=200.0))
+"""Who asks from an address that is no server's gets nothing but a refusal, which costs questions to the API server."""
 
 
 class Joins(Protocol):
@@ -40,11 +41,11 @@ def join_blueprint(
     service: Joins,
     trusted_proxies: TrustedProxies,
     *,
+    is_known: Callable[[str], bool],
     monotonic: Callable[[], float] = time.monotonic,
-    requests_per_second: float = REQUESTS_PER_SECOND,
-    burst: float = BURST,
 ) -> Blueprint:
     """The Flask blueprint: /v1/join, and the same for what DPUs pass on, which nginx has on a port of its own.
+    `is_known`: whether an address is a registered server's, which does not wait for others.
 
     Answers carry tokens: they are never cached, and never logged.
 
@@ -52,9 +53,9 @@ def join_blueprint(
     Behind a middleware that has put the client's address into REMOTE_ADDR already, trust nobody: TrustedProxies().
     """
     blueprint = Blueprint("join", __name__)
-    own_limit = SourceLimit(rate_per_second=requests_per_second, burst=burst)
+    own_limit = RequestLimit(OF_A_CLIENT, OF_ALL, is_known=is_known)
     # Of its own: what a host asks must not keep its DPU, which has the same address here, from its join.
-    passed_on_limit = SourceLimit(rate_per_second=requests_per_second, burst=burst)
+    passed_on_limit = RequestLimit(OF_A_CLIENT, OF_ALL, is_known=is_known)
 
     @blueprint.post("/v1/join")
     def join() -> Response:
@@ -64,16 +65,16 @@ def join_blueprint(
     def join_by_dpu() -> Response:
         return answer(passed_on_limit, by_dpu=True)
 
-    def answer(limit: SourceLimit, *, by_dpu: bool) -> Response:
+    def answer(limit: RequestLimit, *, by_dpu: bool) -> Response:
         source = source_address(
             request.environ.get("REMOTE_ADDR"), request.headers.get("X-Forwarded-For"), trusted_proxies
         )
         if source is None:
             log.error("join request came without a source address", peer=request.environ.get("REMOTE_ADDR"))
             return _reply(400, "NoSourceAddress", "the proxy in front of the join service sent no usable address")
-        wait = limit.wait_seconds(source, monotonic())
-        if wait > 0.0:
-            return _reply(429, "TooManyRequests", f"{source} asks too often", retry_after_seconds=wait)
+        if limited := limit.take(source, monotonic()):
+            whose = f"{source} asks too often" if limited.by == "client" else "too many ask at once"
+            return _reply(429, "TooManyRequests", whose, retry_after_seconds=limited.wait_seconds)
         if request.mimetype != "application/json":
             return _reply(415, "Malformed", "join request is not application/json")
         request.max_content_length = MAX_REQUEST_BYTES

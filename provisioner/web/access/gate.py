@@ -20,7 +20,7 @@ from provisioner.api.schema import GROUP
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import CLUSTER_SCOPED_NAMESPACE
 from provisioner.cluster.resources import ACCESS_REVIEWS, TOKEN_REVIEWS
-from provisioner.rules.rate import SourceLimit
+from provisioner.rules.rate import Rate, RequestLimit
 
 SHOWN: Final[tuple[Mapping[str, str], ...]] = (
     {"group": GROUP, "resource": "servers"},
@@ -69,9 +69,7 @@ class Gate:
         self._lock = threading.Lock()
         self._answers: OrderedDict[bytes, tuple[float, Viewer | NeedsHuman]] = OrderedDict()
         self._reviews = threading.BoundedSemaphore(REVIEWS_AT_ONCE)
-        self._sources = SourceLimit(
-            rate_per_second=REVIEWS_PER_SECOND, burst=REVIEWS_OF_A_SOURCE, max_sources=4 * ANSWERS
-        )
+        self._sources = RequestLimit(Rate(REVIEWS_PER_SECOND, REVIEWS_OF_A_SOURCE), max_clients=4 * ANSWERS)
 
     def admit(self, token: str, source: str) -> Viewer:
         """source: address of who asks; each may have so many tokens looked at.
@@ -100,8 +98,8 @@ class Gate:
     def _ask(self, digest: bytes, token: str, source: str) -> Viewer | NeedsHuman:
         # Whom it knows already is asked about whatever others send from that address, which may be a proxy's: so that
         # nobody shuts viewers out, or keeps a right that was taken away, by sending tokens of nobody.
-        if not self._was_admitted(digest) and (wait := self._sources.wait_seconds(source, self._clock())):
-            raise Retryable("too many tokens were sent from this address", after_seconds=wait)
+        if not self._was_admitted(digest) and (limited := self._sources.take(source, self._clock())):
+            raise Retryable("too many tokens were sent from this address", after_seconds=limited.wait_seconds)
         if not self._reviews.acquire(timeout=REVIEW_SECONDS):
             raise Retryable("the API server is asked about other tokens")
         answer: Viewer | NeedsHuman

@@ -12,7 +12,7 @@ import pytest
 from flask import Flask
 from prometheus_client import CollectorRegistry
 
-from provisioner.boot.host.web import MAX_BODY_BYTES, REPORTS_AT_ONCE, boot_blueprint
+from provisioner.boot.host.web import MAX_BODY_BYTES, OF_A_CLIENT, boot_blueprint
 from provisioner.boot.metrics.certificate import CertificateEnd
 from provisioner.boot.metrics.families import Asked
 from provisioner.boot.metrics.inventory import InventoryMeter
@@ -150,7 +150,7 @@ def test_a_report_is_counted_by_what_became_of_it(sent: dict[str, Any], is_known
 def test_reports_that_come_too_often_are_counted_as_that() -> None:
     registry = CollectorRegistry()
     client = answering(registry, True)
-    for _ in range(int(REPORTS_AT_ONCE) + 7):
+    for _ in range(int(OF_A_CLIENT.burst) + 7):
         client.post("/v1/progress", json=REPORT)
     assert samples(registry)['provisioner_progress_reports_total{result="rate_limited"}'] >= 5
 

@@ -112,9 +112,12 @@ def destination(packet: Packet, arrival: Arrival, config: DhcpConfig, *, refused
     """Where the reply to this packet goes (RFC 2131, section 4.1)."""
     if packet.giaddr != NO_ADDRESS:
         return _at(packet.giaddr, config.server_port)
-    if packet.ciaddr != NO_ADDRESS and not (refused and arrival.interface_index):
-        # It has an address and answers ARP. A NAK is broadcast, as that address is wrong; but where the request was
-        # unicast from afar only unicast reaches it.
+    if packet.ciaddr != NO_ADDRESS and not (
+        arrival.interface_index and (refused or packet.message_type == opt.DISCOVER)
+    ):
+        # It has an address and answers ARP. A NAK is broadcast, as that address is wrong; so is an OFFER: who discovers
+        # has none, and what it writes there may be anybody's, to whom we would send for the asking. But where the
+        # request was unicast from afar only unicast reaches it.
         return _at(packet.ciaddr, config.client_port)
     # A client without an address answers no ARP: a unicast reply would need a raw socket or a forged ARP entry for each
     # packet. RFC 2131 lets a server broadcast in this case whatever the client's flag says, and every client listens.

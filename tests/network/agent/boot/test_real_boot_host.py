@@ -110,7 +110,7 @@ def _serve(made: Far, stack: ExitStack) -> None:
     """The boot service's routes and the join's, on the socket that nginx asks."""
     application: Any = made.boot.client().application
     assert isinstance(application, Flask)
-    application.register_blueprint(join_blueprint(made.join, TrustedProxies()))
+    application.register_blueprint(join_blueprint(made.join, TrustedProxies(), is_known=lambda source: False))
     server = waitress.create_server(
         RealPeer(application), unix_socket=str(made.folder / "run/answers.sock"), unix_socket_perms="666",
         clear_untrusted_proxy_headers=False,

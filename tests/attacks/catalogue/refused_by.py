@@ -1,0 +1,93 @@
+"""What refuses an attack: the module, or folder, by the longest beginning of its test's name that stands here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+REFUSED_BY: Final[Mapping[str, str]] = {
+    "tests/ansible/": "ansible/roles/boot_host",
+    "tests/api/": "provisioner/api",
+    "tests/attacks/test_amplification.py": "provisioner/boot/dhcp/wire/reply.py",
+    "tests/attacks/test_bmc_secrets.py": "provisioner/cli/data/namespaces.yaml",
+    "tests/attacks/test_boot_account.py": "provisioner/cli/data/accounts",
+    "tests/attacks/test_boot_reports.py": "provisioner/boot/orders/decide.py",
+    "tests/attacks/test_break_glass.py": "provisioner/cli/data/break_glass.yaml",
+    "tests/attacks/test_csr_": "provisioner/join/certificates/approve.py",
+    "tests/attacks/test_csr_stolen_certificate.py::test_it_does_not_t": "NodeRestriction (Kubernetes)",
+    "tests/attacks/test_discovery_flood.py": "provisioner/boot/observe/discover.py",
+    "tests/attacks/test_discovery_flood.py::test_the_controllers_account": "provisioner/cli/data/accounts",
+    "tests/attacks/test_expensive_slurm.py": "provisioner/jobs/slurm",
+    "tests/attacks/test_forged_boot.py": "provisioner/power/decide.py",
+    "tests/attacks/test_hostile_bmc.py": "provisioner/power/bmc/redfish_connection.py",
+    "tests/attacks/test_hostile_ipmi.py": "provisioner/power/bmc/ipmi_processes.py",
+    "tests/attacks/test_hostile_tenants.py": "provisioner/network/control",
+    "tests/attacks/test_http_front.py": "provisioner/boot/host/nginx.conf.j2",
+    "tests/attacks/test_hung_slurm.py": "provisioner/outbound/bulkhead.py",
+    "tests/attacks/test_infiniband_accounts.py": "provisioner/cli/data/accounts",
+    "tests/attacks/test_join_": "provisioner/join/admission/admit.py",
+    "tests/attacks/test_join_by_dpu.py": "provisioner/join/admission/origin.py",
+    "tests/attacks/test_join_flood.py": "provisioner/rules/rate.py",
+    "tests/attacks/test_join_flood.py::test_a_bomb": "provisioner/join/admission/request.py",
+    "tests/attacks/test_join_flood.py::test_slow_bodies": "provisioner/boot/host/service.py",
+    "tests/attacks/test_join_kexec.py": "provisioner/join/admission/successor.py",
+    "tests/attacks/test_join_kexec.py::test_a_pod_of_the_old_boot": "provisioner/rules/liveness.py",
+    "tests/attacks/test_join_neighbour.py::test_a_header": "provisioner/boot/host/peer.py",
+    "tests/attacks/test_join_neighbour.py::test_a_request_in_the_clear": "provisioner/boot/host/nginx.conf.j2",
+    "tests/attacks/test_join_secrets.py": "provisioner/api/values.py",
+    "tests/attacks/test_join_stolen_token.py": "provisioner/join/certificates/approve.py",
+    "tests/attacks/test_leaks.py": "provisioner/api/values.py",
+    "tests/attacks/test_lies_about_joins.py": "provisioner/cli/data/boot_joins.yaml",
+    "tests/attacks/test_lying_machine.py": "provisioner/maintenance",
+    "tests/attacks/test_mute_bmcs.py": "provisioner/power/standing.py",
+    "tests/attacks/test_node_at_its_limit.py": "provisioner/cli/data/node_limits.yaml",
+    "tests/attacks/test_privileged_checks.py": "provisioner/cli/data/checks.yaml",
+    "tests/attacks/test_reflector_account.py": "provisioner/cli/data/accounts",
+    "tests/attacks/test_request_": "provisioner/cli/data/requests.yaml",
+    "tests/attacks/test_stolen_accounts.py": "provisioner/cli/data",
+    "tests/attacks/test_tenant_networks.py": "provisioner/cli/data/accounts",
+    "tests/attacks/test_terminal.py": "provisioner/api/wording.py",
+    "tests/attacks/test_without_defences.py": "provisioner/join/admission/admit.py",
+    "tests/boot/": "provisioner/boot",
+    "tests/boot/cache/": "provisioner/boot/cache",
+    "tests/boot/test_nginx.py": "provisioner/boot/host/nginx.conf.j2",
+    "tests/boot/test_web.py": "provisioner/rules/rate.py",
+    "tests/cli/": "provisioner/cli/data",
+    "tests/cli/test_core_dumps.py": "provisioner/cli/core_dumps.py",
+    "tests/cluster/": "provisioner/cluster",
+    "tests/day2/": "provisioner/cli",
+    "tests/fuzz/": "tests/fuzz/targets.py",
+    "tests/image/": "provisioner/node/image",
+    "tests/image/driver/": "provisioner/image/driver",
+    "tests/image/test_ipv6.py": "images/node/tree",
+    "tests/image/test_sign.py": "provisioner/image/finished/sign.py",
+    "tests/image/test_stage1_": "images/node",
+    "tests/inventory/": "provisioner/inventory/controller.py",
+    "tests/jobs/": "provisioner/jobs/slurm",
+    "tests/join/": "provisioner/join/admission/admit.py",
+    "tests/join/test_csr": "provisioner/join/certificates/approve.py",
+    "tests/journey/test_bare_server": "provisioner/api/values.py",
+    "tests/maintenance/": "provisioner/maintenance",
+    "tests/network/agent/": "provisioner/network/agent",
+    "tests/network/agent/boot/": "provisioner/network/agent/boot",
+    "tests/network/agent/card/": "provisioner/network/agent/card",
+    "tests/network/agent/dhcp/": "provisioner/network/agent/dhcp",
+    "tests/network/control/": "provisioner/network/control",
+    "tests/network/evpn/": "provisioner/network/evpn",
+    "tests/network/infiniband/": "provisioner/network/infiniband",
+    "tests/network/isolation/": "provisioner/network/agent/rules",
+    "tests/node/": "provisioner/node",
+    "tests/outbound/": "provisioner/outbound",
+    "tests/power/": "provisioner/power",
+    "tests/web/": "provisioner/web",
+    "tests/web/test_gate.py": "provisioner/web/access/gate.py",
+    "tests/web/test_guard.py": "provisioner/web/access/guard.py",
+}
+
+
+def find_defence(test: str) -> str:
+    """Raises: KeyError if nothing is said of the test; add it above."""
+    known = [beginning for beginning in REFUSED_BY if test.startswith(beginning)]
+    if not known:
+        raise KeyError(f"{test}: REFUSED_BY does not say what refuses it")
+    return REFUSED_BY[max(known, key=len)]

@@ -1,0 +1,94 @@
+"""How a defence is taken away, and the test that shows that the attack then succeeds; by a test of the attack."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True)
+class Without:
+    """taken_away: in words. test: the one that shows it; None: the attack's own test does, in its second part."""
+
+    taken_away: str
+    test: str | None = None
+
+
+_FRONT: Final = "tests/attacks/test_http_front.py::"
+_FLOOD: Final = "tests/attacks/test_join_flood.py::"
+_ADMISSION: Final = "tests/attacks/test_without_defences.py::test_the_attack_succeeds_without_that_defence"
+_PACKETS: Final = "tests/network/isolation/test_attacks.py::"
+_FILTERS: Final = Without("the DPU's filters are flushed in the kernel")
+
+WITHOUT: Final[Mapping[str, Without]] = {
+    f"{_FLOOD}test_a_neighbour_who_asks_all_the_time_waits_and_nobody_else_does": Without(
+        "OF_A_CLIENT is monkeypatched", f"{_FLOOD}test_asking_all_the_time_succeeds_without_the_limit_of_each_client"
+    ),
+    f"{_FLOOD}test_a_flood_from_many_addresses_locks_no_registered_server_out": Without(
+        "no address is known",
+        f"{_FLOOD}test_a_flood_from_many_addresses_succeeds_without_the_share_of_registered_servers",
+    ),
+    f"{_FLOOD}test_a_bomb_is_refused_and_the_next_machine_is_answered": Without(
+        "MAX_REQUEST_BYTES is monkeypatched", f"{_FLOOD}test_a_bomb_succeeds_without_the_bound_of_its_size"
+    ),
+    "tests/attacks/test_join_neighbour.py::test_a_neighbour_who_asks_from_its_own_address_gets_nothing": Without(
+        "find_elsewhere objects to nothing", _ADMISSION
+    ),
+    "tests/attacks/test_join_neighbour.py::test_a_captured_request_is_worth_nothing_to_a_neighbour": Without(
+        "_may_repeat allows all", _ADMISSION
+    ),
+    "tests/attacks/test_join_neighbour.py::test_a_machine_that_is_not_accepted_gets_nothing": Without(
+        "find_unaccepted objects to nothing", _ADMISSION
+    ),
+    "tests/attacks/test_join_kexec.py::"
+    "test_a_pod_of_the_old_boot_that_invents_a_boot_id_gets_nothing_while_its_kubelet_lives": Without(
+        "read_heartbeat hears of no kubelet", _ADMISSION
+    ),
+    "tests/join/test_admit.py::test_it_is_turned_away_with_the_reason": Without(
+        "_judge_image objects to nothing", _ADMISSION
+    ),
+    "tests/attacks/test_join_neighbour.py::test_a_header_that_a_neighbour_writes_itself_never_counts": Without(
+        "nginx passes X-Real-IP on",
+        f"{_FRONT}test_an_address_that_a_client_writes_succeeds_without_the_fronts_own_word",
+    ),
+    f"{_FRONT}test_an_address_that_a_client_writes_is_not_its_address": Without(
+        "nginx passes X-Real-IP on",
+        f"{_FRONT}test_an_address_that_a_client_writes_succeeds_without_the_fronts_own_word",
+    ),
+    f"{_FRONT}test_no_path_leads_out_of_what_is_served": Without(
+        "an alias of a prefix in place of the expression",
+        f"{_FRONT}test_a_path_out_of_what_is_served_succeeds_without_the_expression_of_names",
+    ),
+    f"{_FRONT}test_a_request_of_two_lengths_carries_no_second_one_past_the_front": Without(
+        "nginx passes all paths on",
+        f"{_FRONT}test_what_dpus_pass_on_is_asked_for_at_any_port_without_the_list_of_paths",
+    ),
+    f"{_FRONT}test_clients_that_never_end_their_request_are_left_and_the_next_is_answered": Without(
+        "client_header_timeout is 1 h",
+        f"{_FRONT}test_clients_that_never_end_their_request_succeed_without_the_time_for_a_head",
+    ),
+    "tests/attacks/test_amplification.py::test_who_says_that_it_has_a_victims_address_has_nothing_sent_there": Without(
+        "destination() believes ciaddr",
+        "tests/attacks/test_amplification.py::test_a_forged_address_succeeds_without_the_rule_where_an_offer_goes",
+    ),
+    "tests/attacks/test_terminal.py::test_why_gives_a_terminal_no_orders": Without(
+        "plain() is str()",
+        "tests/attacks/test_without_defences.py::test_orders_to_a_terminal_succeed_without_the_words_made_plain",
+    ),
+    "tests/attacks/test_join_secrets.py::test_a_token_cannot_be_pickled_or_formatted_into_a_message": Without(
+        "the token is a str",
+        "tests/attacks/test_leaks.py::test_a_token_in_a_log_is_found_without_the_type_that_keeps_it_out",
+    ),
+    "tests/cli/test_core_dumps.py::test_another_process_of_the_same_user_does_not_read_its_environment": Without(
+        "forbid_core_dumps is not called"
+    ),
+    f"{_PACKETS}test_a_host_cannot_send": _FILTERS,
+    f"{_PACKETS}test_a_host_cannot_give_its_address_another_mac_by_arp": _FILTERS,
+    f"{_PACKETS}test_a_host_cannot_announce_itself_as_a_router": _FILTERS,
+    f"{_PACKETS}test_a_storm_of_a_host_is_answered_in_measure": _FILTERS,
+    f"{_PACKETS}test_a_host_reaches_no_bmc_no_dpu_and_no_metadata": Without("the agent is not there"),
+    f"{_PACKETS}test_a_stranger_on_the_underlay_cannot_send_into_a_vpc": _FILTERS,
+    f"{_PACKETS}test_a_dpu_cannot_send_in_a_vni_that_is_not_its_own": _FILTERS,
+    f"{_PACKETS}test_another_dpu_cannot_send_from_an_address_that_is_behind_none_or_behind_us": _FILTERS,
+}

@@ -1,0 +1,84 @@
+"""Each defence of the admission, taken away by itself, lets the attack through that it is for.
+
+The attacks on the whole service are in test_join_*.py; here the decision alone is asked, which is all that they meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from provisioner.cli.kubectl import printing
+from provisioner.join.admission import admit as admission
+from provisioner.join.admission.admit import Admitted, JoinFacts, admit
+from provisioner.join.admission.request import JoinRequest
+from provisioner.rules.liveness import read_heartbeat
+from tests.join.samples import ADDRESS, NOW, OTHER_KEY, fetched, request, with_spec, with_status
+from tests.join.test_admit import FACTS, REQUEST, kexec, lease, of
+
+NEIGHBOUR = "10.80.0.99"
+
+
+@dataclass(frozen=True)
+class Attack:
+    """defence: what `admit` asks, by its name there; taken away it answers `absent`."""
+
+    reason: str
+    defence: str
+    absent: Callable[..., Any]
+    facts: JoinFacts = FACTS
+    request: JoinRequest = REQUEST
+    source: str = ADDRESS
+
+    def outcome(self) -> str:
+        decision = admit(self.facts, self.request, self.source, NOW)
+        return "Admitted" if isinstance(decision, Admitted) else str(decision.reason)  # type: ignore[union-attr]
+
+
+def nothing(*_: object, **__: object) -> None:
+    """No objection."""
+
+
+ATTACKS = {
+    "a neighbour asks from its own address": Attack("WrongAddress", "find_elsewhere", nothing, source=NEIGHBOUR),
+    "a machine that nobody accepted asks": Attack(
+        "NotAccepted", "find_unaccepted", nothing, of(lambda s: with_spec(s, acceptance="Pending"))
+    ),
+    "a captured request is sent again, with a key of the thief's own": Attack(
+        "AlreadyFetched",
+        "_may_repeat",
+        lambda *_: True,
+        of(lambda s: with_status(s, join=fetched())),
+        request(requestKey=OTHER_KEY),
+    ),
+    "a machine that runs another image asks": Attack(
+        "WrongImage", "_judge_image", nothing, request=request(imageDigest="sha256:" + "99" * 32)
+    ),
+    "a pod outlives its kubelet's reboot and asks with an invented boot id": Attack(
+        "OldBootRuns",
+        "read_heartbeat",
+        lambda _: read_heartbeat(None),
+        replace(of(lambda s: with_status(s, order=replace(kexec(), method="Reboot"))), lease=lease(5)),
+    ),
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+def test_the_attack_is_refused_by_that_defence(attack: Attack) -> None:
+    assert attack.outcome() == attack.reason
+
+
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+def test_the_attack_succeeds_without_that_defence(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, attack.defence, attack.absent)
+    assert attack.outcome() == "Admitted"
+
+
+def test_orders_to_a_terminal_succeed_without_the_words_made_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [("r01", "pod \x1b[2Jx")]
+    assert "\x1b" not in printing.table(("NODE", "WAITS FOR"), rows)
+    monkeypatch.setattr(printing, "plain", str)
+    assert "\x1b[2J" in printing.table(("NODE", "WAITS FOR"), rows)
