@@ -52,8 +52,7 @@ ROUNDS: Final = 6
 SETTLE_SECONDS: Final = 2.0
 """After a change of bindings the API server compiles policies anew."""
 GOAL_MILLISECONDS: Final = 1.0
-"""What the policy may take of a write of a Node at 10,000 servers, by the API server's own clock."""
-CLOCK: Final = "apiserver_validating_admission_policy_check_duration_seconds"
+"""What may be added to the median of a Node's write."""
 POLICY: Final = "provisioner-credentials"
 
 
@@ -79,9 +78,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for servers in options.servers:
             size = fill(admin, servers, credential)
             with_policy, without = writes(plane, admin, node, options.requests)
-            worst = max(worst, with_policy.judged * 1000)
+            added = (statistics.median(with_policy.seconds) - statistics.median(without.seconds)) * 1000
+            worst = max(worst, added)
             rows.append(
-                f"| {servers} | {size / 1000:.1f} KB | {with_policy.judged * 1e6:.0f} µs | {told(without)} | "
+                f"| {servers} | {size / 1000:.1f} KB | {added:+.2f} ms | {told(without)} | "
                 f"{told(with_policy)} | {without.processor * 1e6:.0f} µs, {with_policy.processor * 1e6:.0f} µs |"
             )
             print(rows[-1], file=sys.stderr, flush=True)
@@ -90,13 +90,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class Writes:
-    """Seconds of each request, as the client sees it, and the API server's processor seconds for one. judged: how long
-    the policy took of one, as the API server says."""
+    """Seconds of each request, as the client sees it, and the API server's processor seconds for one."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
         self.spent = 0.0
-        self.judged = 0.0
 
     @property
     def processor(self) -> float:
@@ -144,7 +142,6 @@ def writes(plane: ControlPlane, admin: Cluster, node: Cluster, requests: int) ->
     lease["metadata"] = {"name": NODE, "namespace": NODE_LEASES}
     spec = {"holderIdentity": NODE, "leaseDurationSeconds": 40}
     node.apply(lease | {"spec": spec}, manager="kubelet")
-    judged = [0.0, 0.0]
     for turn in range(ROUNDS * 2):
         is_bound = turn % 2 == 0
         if is_bound:
@@ -153,15 +150,13 @@ def writes(plane: ControlPlane, admin: Cluster, node: Cluster, requests: int) ->
             admin.delete(BINDINGS, POLICY)
         until(lambda is_bound=is_bound: is_in_force(plane) is is_bound)  # type: ignore[misc]
         time.sleep(SETTLE_SECONDS)
-        before, clock = processor_seconds(plane.pids()["kube-apiserver"]), judged_so_far(plane)
+        before = processor_seconds(plane.pids()["kube-apiserver"])
         for _ in range(requests // ROUNDS):
             body = {"spec": {**spec, "renewTime": rfc3339_micro(datetime.now(UTC))}}
             began = time.perf_counter()
             node.patch(LEASES, NODE, body, namespace=NODE_LEASES)
             found[is_bound].seconds.append(time.perf_counter() - began)
         found[is_bound].spent += processor_seconds(plane.pids()["kube-apiserver"]) - before
-        judged = [so_far + now - then for so_far, now, then in zip(judged, judged_so_far(plane), clock, strict=True)]
-    found[True].judged = judged[0] / judged[1]
     admin.apply(binding, manager="tests")
     return found[True], found[False]
 
@@ -175,21 +170,6 @@ def is_in_force(plane: ControlPlane) -> bool:
     except Refused:
         return True
     return False
-
-
-def judged_so_far(plane: ControlPlane) -> tuple[float, float]:
-    """Seconds that the API server has spent on the policy, and how often it has judged by it."""
-    with closing(
-        http.client.HTTPSConnection(plane.address, plane.port, context=plane._tls(), timeout=60)
-    ) as connection:
-        connection.request("GET", "/metrics")
-        text = connection.getresponse().read().decode()
-    found = {"sum": 0.0, "count": 0.0}
-    for line in text.splitlines():
-        for part in found:
-            if line.startswith(f"{CLOCK}_{part}{{") and f'policy="{POLICY}"' in line:
-                found[part] += float(line.rpartition(" ")[2])
-    return found["sum"], found["count"]
 
 
 def processor_seconds(pid: int) -> float:
@@ -322,15 +302,15 @@ def write_table(rows: Sequence[str], asked: Sequence[str], worst: float) -> int:
         [
             "## Certificates of earlier boots are refused: what it costs",
             "",
-            "A Node renews its Lease, with the policy's binding and without, by turns. Policy: the mean of what the",
-            "API server itself measures for it. Then median and 99th percentile of a write at the client, and the API",
+            "A Node renews its Lease, with the policy's binding and without, by turns. Added: to the median of",
+            "a write. Then median and 99th percentile of a write, as the client sees it, and the API",
             "server's processor time for one, both without and with the policy.",
             "",
-            "| servers listed | largest Role | policy | write, without | write, with | processor, without and with |",
+            "| servers listed | largest Role | added | write, without | write, with | processor, without and with |",
             "|---|---|---|---|---|---|",
             *rows,
             "",
-            f"Goal: the policy takes at most {GOAL_MILLISECONDS:.0f} ms of a write: {'reached' if ok else 'MISSED'}.",
+            f"Goal: at most {GOAL_MILLISECONDS:.0f} ms are added to a write: {'reached' if ok else 'MISSED'}.",
             "",
             "The authorization webhook, asked about a Node of the current boot, by one connection and by eight at once",
             "(whose clients are Python on the same cores):",
