@@ -163,7 +163,7 @@ def test_a_host_that_reports_without_end_leaves_its_dpus_own_reports_alone() -> 
     behind_a_card(world)
     client = world.client()
     ask = {"json": REPORT, "environ_base": {"REMOTE_ADDR": CARD}}
-    answers = [client.post("/by-dpu/v1/progress", **ask).status_code for _ in range(int(REPORTS_AT_ONCE) + 1)]
+    answers = [client.post("/by-dpu/v1/progress", **ask).status_code for _ in range(int(OF_A_CLIENT.burst) + 1)]
     assert answers[-1] == 429
     assert client.post("/v1/progress", **ask).status_code == 204
 
