@@ -110,7 +110,7 @@ def _climb(
     """Up the chain, an issuer at a time; the words for why not are of the last issuer that was looked at."""
     current, below, unused = leaf, 0, list(others)
     while True:
-        why = f"{_words(current.issuer)}, issuer of {_subject(current)}, is no configured authority, and was not sent"
+        why: str | None = None
         for authority in authorities:
             if authority.subject == current.issuer:
                 fault = _why_no_issuer(authority, current, below, now)
@@ -125,7 +125,8 @@ def _climb(
                     break
                 why = f"intermediate {_subject(other)} {fault}"
         else:
-            return NotVouched(why)
+            unknown = f"{_words(current.issuer)}, issuer of {_subject(current)}, is no configured authority"
+            return NotVouched(why or f"{unknown}, and was not sent")
         unused.remove(other)
         current, below = other, below + 1
 

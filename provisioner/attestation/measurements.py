@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 from provisioner.api.errors import Refused
@@ -84,6 +85,10 @@ class FirmwareMeasurements:
 
     def digest(self) -> Sha256Digest:
         """Over all that is judged, names and words left out: what an administrator has approved."""
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> Sha256Digest:
         events = [[event.pcr, event.digest.hex()] for event in self.events]
         return _sha256(json.dumps([self.startup_locality, sorted(self.judged), events]).encode())
 

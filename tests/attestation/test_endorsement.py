@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from provisioner.api.errors import Refused
@@ -196,6 +196,14 @@ def test_an_endorsement_certificate_issues_none() -> None:
     key = ec.generate_private_key(ec.SECP256R1())
     own = Authority(certificate("own", key.public_key(), INTERMEDIATE, AS_IT_SHOULD), key)
     assert "is no CA's, or may not sign" in why(check(leaf(own), own.der, INTERMEDIATE.der))
+
+
+def test_a_hash_or_a_key_that_is_not_strong_enough_vouches_for_nobody() -> None:
+    other_hash = leaf(hash_=hashes.SHA3_256())
+    assert "is signed by sha3-256, expected sha256" in why(check(other_hash, INTERMEDIATE.der))
+    small = rsa.generate_private_key(65537, 1024)  # noqa: S505 - that is the point
+    weak: Any = Authority(certificate("weak", small.public_key(), ROOT, CAS), small)  # type: ignore[arg-type]
+    assert "has an RSA key of 1024 bits" in why(check(leaf(weak), weak.der))
 
 
 def test_an_expired_authority_vouches_for_nobody() -> None:

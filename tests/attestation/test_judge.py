@@ -102,6 +102,24 @@ def test_what_differs_between_machines_of_one_kind_is_not_judged_unless_asked_fo
     assert accepted.not_judged == (5, 6)
 
 
+def test_firmware_that_started_by_another_locality_is_another_firmware() -> None:
+    machine = FakeMachine(TPM)
+    issued, state = a_challenge(TPM.endorsement, TPM.attestation)
+    values = pcr_values(a_boot(), QUOTED_PCRS, 3)
+    quote, signature = TPM.quote(issued.nonce, values)
+    evidence = replace(
+        machine.answer(issued),
+        quote=quote,
+        signature=signature,
+        pcr_values=values,
+        event_log=write_log(a_boot(), locality=3),
+    )
+    fault = refused(judge_evidence(evidence, machine.identity, state, expected_boot(), NOW), "FirmwareMismatch")
+    assert fault.message.startswith("PCR 0: started by locality 3, expected 0")
+    learned = replace(expected_boot(), firmware=(replace(FIRMWARE, startup_locality=3),))
+    assert isinstance(judge_evidence(evidence, machine.identity, state, learned, NOW), EvidenceAccepted)
+
+
 def test_one_of_several_approved_firmwares_is_enough() -> None:
     newer = a_boot(AS_IT_SHOULD.but(firmware=b"firmware 2.0"))
     learned = learn_firmware("model-a-2.0", parse_event_log(write_log(newer)), IMAGE.kernel)

@@ -54,6 +54,27 @@ def test_a_quote_is_read_as_the_tpm_wrote_it() -> None:
     assert quote.selection == ((Algorithm.SHA256, frozenset(QUOTED_PCRS)),)
 
 
+@pytest.mark.parametrize(
+    ("at", "data", "words"),
+    [
+        (0, b"\0", "begins with 0x00544347"),
+        (len(QUOTE) - 44, b"\0\0\0\x11", "selects 17 banks"),
+        (len(QUOTE) - 38, b"\x09", "selects by 9 bytes"),
+        (len(QUOTE) - 53, b"\2", "clock is safe by 2"),
+    ],
+)
+def test_what_is_no_quote_is_refused(at: int, data: bytes, words: str) -> None:
+    with pytest.raises(MalformedTpmData, match=words):
+        parse_quote(QUOTE[:at] + data + QUOTE[at + len(data) :])
+
+
+def test_a_quote_that_selects_a_bank_twice_is_refused() -> None:
+    bank = QUOTE[-40:-34]
+    twice = QUOTE[:-44] + struct.pack(">I", 2) + bank * 2 + QUOTE[-34:]
+    with pytest.raises(MalformedTpmData, match="selects the bank SHA256 twice"):
+        parse_quote(twice)
+
+
 def changed(public: PublicArea, **changes: Any) -> PublicArea:
     return replace(public, part=replace(public.part, **changes))
 

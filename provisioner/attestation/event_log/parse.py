@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from provisioner.attestation.tpm.algorithms import PCR_COUNT, Algorithm, name_of
 from provisioner.attestation.tpm.wire import MalformedTpmData, Reader
@@ -23,8 +23,7 @@ _LARGEST_HEAD: Final = 12 + _MOST_BANKS * (2 + 64) + 4
 _DIGEST_BYTES: Final = {Algorithm.SHA1: 20, Algorithm.SHA256: 32, Algorithm.SHA384: 48, Algorithm.SHA512: 64}
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(NamedTuple):
     """One measurement. number: from 1, what is not measured is not counted. digest: of the SHA-256 bank. data: the
     event's own, which the digest need not be of (it is what firmware says, and nothing signs it)."""
 
