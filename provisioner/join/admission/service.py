@@ -64,7 +64,7 @@ from provisioner.rules.boot_order import is_by_bmc
 from provisioner.rules.dpus import hosts
 from provisioner.rules.identity import boot_mac, find_server
 from provisioner.rules.pool_of_server import ordered_pool_name
-from provisioner.rules.rate import SourceLimit
+from provisioner.rules.rate import Rate, RequestLimit
 
 log = structlog.get_logger()
 
@@ -84,8 +84,7 @@ class NotSynced(Retryable):
     """The cache of Servers is not filled yet."""
 
 
-CHALLENGES_PER_SECOND: Final = 0.2
-CHALLENGE_BURST: Final = 6.0
+CHALLENGES: Final = Rate(per_second=0.2, burst=6.0)
 """Of one server, at one replica. A boot needs one, and another for each answer that gets lost."""
 
 Answer = JoinConfiguration | SealedConfiguration | Denied | NotYet | Challenged
@@ -124,7 +123,7 @@ class JoinService:
         self._verifiers = verifiers
         self._sources = sources or {}
         self._monotonic = monotonic
-        self._challenges = SourceLimit(rate_per_second=CHALLENGES_PER_SECOND, burst=CHALLENGE_BURST)
+        self._challenges = RequestLimit(CHALLENGES)
 
     def join(self, request: JoinRequest, source_address: str, *, by_dpu: bool = False) -> Answer:
         """Answer one request. by_dpu: it came to the listener for what DPUs pass on for their hosts.
@@ -164,9 +163,10 @@ class JoinService:
         proof = vouch(prove(question, self._verifiers), question, facts.dpus, by_dpu=by_dpu)
         decision = judge_proof(replace(facts, proof=proof), claimed)
         if isinstance(decision, Challenged):
-            wait = self._challenges.wait_seconds(question.server.name, self._monotonic())
-            if wait > 0.0:
-                return NotYet("TooManyChallenges", f"server {question.server.name} gets no challenge so soon", wait)
+            limited = self._challenges.take(question.server.status.address or "", self._monotonic())
+            if limited is not None:
+                message = f"server {question.server.name} gets no challenge so soon"
+                return NotYet("TooManyChallenges", message, limited.wait_seconds)
         return decision
 
     def _read_facts(self, name: str | None, request: JoinRequest) -> JoinFacts:
