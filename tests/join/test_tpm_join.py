@@ -17,7 +17,7 @@ from provisioner.api.server import PowerStatus
 from provisioner.attestation.endorsement import endorsement_key_sha256
 from provisioner.join.admission.admit import Challenged, Denied, NotYet
 from provisioner.join.admission.configuration import JoinConfiguration, SealedConfiguration
-from provisioner.join.admission.service import CHALLENGE_BURST
+from provisioner.join.admission.service import CHALLENGES
 from tests.attestation.fake_tpm import FakeTpm
 from tests.attestation.firmware_log import BootParts, a_boot, sha256
 from tests.attestation.machine import FakeMachine
@@ -138,8 +138,8 @@ def test_a_key_that_was_rotated_twice_ago_costs_another_challenge_and_no_boot() 
 def test_challenges_of_a_server_are_bounded_and_come_again() -> None:
     agent = Agent()
     before = desk(agent)
-    answers = [before.ask(agent.shown()) for _ in range(int(CHALLENGE_BURST) + 1)]
-    assert [type(each) for each in answers] == [Challenged] * int(CHALLENGE_BURST) + [NotYet]
+    answers = [before.ask(agent.shown()) for _ in range(int(CHALLENGES.burst) + 1)]
+    assert [type(each) for each in answers] == [Challenged] * int(CHALLENGES.burst) + [NotYet]
     before.passes(10)
     assert is_handed_out(before.joins(agent))
 
