@@ -1,5 +1,4 @@
-"""Somebody is root on a proved system, or has what it knew, and wants its next boot. docs/threat-model.md, "A kexec that is
-not the agent's"."""
+"""Root on a proved system, or who has what it knew, wants its next boot. docs/threat-model.md, "Kexec and the TPM"."""
 
 from __future__ import annotations
 
