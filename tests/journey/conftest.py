@@ -19,13 +19,14 @@ BOOT_SECONDS = 1500
 
 @pytest.fixture(scope="session")
 def rack(binaries: Binaries) -> Iterator[VirtualRack]:
-    """Three servers without an operating system, one BIOS and two UEFI, that have become Ready nodes."""
+    """Three servers without an operating system, each with a TPM, that have become Ready nodes of a pool that requires
+    proof."""
     need_root("make network namespaces and mounts for a virtual rack")
     name = f"journey{os.getpid()}"
     cache = Path(os.environ.get("PROVISIONER_CACHE", Path.home() / ".cache/provisioner"))
     try:
         subprocess.run(
-            lab_command("up", "--name", name, "--servers=BIOS,UEFI,UEFI", "--memory=1536", f"--timeout={BOOT_SECONDS}"),
+            lab_command("up", "--name", name, "--servers=UEFI,UEFI,UEFI", "--memory=1536", f"--timeout={BOOT_SECONDS}"),
             check=True,
             stdin=subprocess.DEVNULL,
         )

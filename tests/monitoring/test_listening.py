@@ -10,7 +10,7 @@ import click
 import pytest
 
 from provisioner.api.errors import NeedsHuman
-from provisioner.cli.service.listening import _listen, serve_health
+from provisioner.cli.service.listening import listen_at, serve_health
 from provisioner.cluster.health.checks import Check, well
 from provisioner.lab.control_plane.ports import free_port
 
@@ -19,7 +19,7 @@ EVERYWHERE = str(IPv4Address(0))
 
 def heard(where: str) -> list[tuple[str, int]]:
     asked: list[tuple[str, int]] = []
-    _listen(where, "--health-address", lambda address, port: asked.append((address, port)))
+    listen_at(where, "--health-address", lambda address, port: asked.append((address, port)))
     return asked
 
 
@@ -52,9 +52,9 @@ def test_all_addresses_are_those_of_ipv4_on_a_host_without_ipv6() -> None:
             raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
         return address
 
-    assert _listen("[::]:8081", "--health-address", listen) == EVERYWHERE
+    assert listen_at("[::]:8081", "--health-address", listen) == EVERYWHERE
     with pytest.raises(NeedsHuman):
-        _listen("[fd00::1]:8081", "--health-address", listen)
+        listen_at("[fd00::1]:8081", "--health-address", listen)
     assert asked == ["::", EVERYWHERE, "fd00::1"]
 
 

@@ -205,6 +205,7 @@ def _join(explained: Explained) -> Iterator[str]:
     if decision == "Admitted":
         yield f"would be answered{by}: {message}"
     else:
-        yield f"{'put off' if decision == 'NotYet' else 'refused'}{by}, {reason}: {message}"
+        words = {"NotYet": "put off", "Challenged": "challenged"}.get(decision, "refused")
+        yield f"{words}{by}, {reason}: {message}"
     if not explained.lease_known:
         yield "whether the boot before still lives is not known here (Leases of kube-node-lease): if so, it is put off"

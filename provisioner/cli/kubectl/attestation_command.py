@@ -86,12 +86,12 @@ def approve(servers: tuple[str, ...], key: str | None, firmware: bool, dry_run: 
     decided = [(server, decide_approval(server, key, firmware=firmware)) for server in read]
     for server, approval in decided:
         if not dry_run:
-            _carry_out(cluster, server, approval)
+            carry_out(cluster, server, approval)
         _show(approval, dry_run=dry_run)
 
 
-def _carry_out(cluster: Cluster, server: Server, approval: Approval) -> None:
-    """Raises: Conflict if the server changed since it was read."""
+def carry_out(cluster: Cluster, server: Server, approval: Approval) -> None:
+    """Write it. Raises: Conflict if the server changed since it was read."""
     if approval.profile is not None:
         cluster.patch(of(FirmwareProfile), approval.profile, {"spec": {"approved": True}}, manager=MANAGER)
     if approval.key is not None:

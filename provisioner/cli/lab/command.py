@@ -59,7 +59,7 @@ def flags() -> None:
 )
 @click.option(
     "--servers",
-    default="BIOS,UEFI",
+    default="UEFI,UEFI",
     show_default=True,
     help="A server by its firmware; or DPU, in the one before; or ProxyDPU, through which that one boots.",
 )
@@ -97,7 +97,9 @@ def up(name: str, memory_mib: int, timeout_seconds: float, servers: str, http_bo
         )
         report.begin("publishing the image and registering the rack")
         for pool in state.pools():
-            run_step(state, "publish", name, f"--pool={pool}")
+            proves = all(server.machine.has_tpm for server in rack.description.servers)
+            attestation = "Required" if proves else "Optional"
+            run_step(state, "publish", name, f"--pool={pool}", f"--attestation={attestation}")
         run_step(state, "register", name, *daemon_arguments(memory_mib, servers, http_boot))
         servers_of = f"{rack.description.name}: {len(rack.description.servers)} servers"
         report.line("rack", f"{servers_of} registered, powered on through their BMCs")

@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal
 
 import click
 
@@ -40,7 +41,8 @@ def run(name: str, memory_mib: int, servers: str, http_boot: bool) -> None:
 @name_option
 @click.option("--pool", default="gpu", show_default=True)
 @click.option("--point/--no-point", "points_pool", default=True)
-def publish(name: str, pool: str, points_pool: bool) -> None:
+@click.option("--attestation", type=click.Choice(["Required", "Optional"]), default="Optional", show_default=True)
+def publish(name: str, pool: str, points_pool: bool, attestation: Literal["Required", "Optional"]) -> None:
     """Publish the pool's image that was built last, and point the pool at it. Its name is written down beside it."""
     from provisioner.cluster.client import BUSY_SECONDS, Cluster
     from provisioner.image.finished.publish import publish_image
@@ -53,7 +55,8 @@ def publish(name: str, pool: str, points_pool: bool) -> None:
     published = publish_image(folder, state.image_store, read_public_key(state.keys / "image.pub"), cluster)
     (state.directory / "published").write_text(published.name)
     if points_pool:
-        cluster.apply(demo_up.node_pool(published.name, name=pool), manager="provisioner-lab")
+        spec = demo_up.node_pool(published.name, name=pool, attestation=attestation)
+        cluster.apply(spec, manager="provisioner-lab")
 
 
 @click.command("register", hidden=True)
@@ -94,21 +97,25 @@ def register(name: str, memory_mib: int, servers: str, http_boot: bool) -> None:
 @click.option("--timeout", "timeout_seconds", type=float, required=True)
 @click.option("--servers", required=True)
 def follow(name: str, timeout_seconds: float, servers: str) -> None:
-    """Show the boots until all servers are Ready."""
+    """Show the boots until all servers are Ready; approve, as an administrator would, what their firmware measured."""
     from provisioner.api import Server
+    from provisioner.cli.lab.approval import Approver
     from provisioner.cluster.client import BUSY_SECONDS, Cluster
     from provisioner.lab.demo.show import BootDisplay, follow_until, is_ready, what_is_missing
 
     state = demo_state(name)
     cluster = Cluster.connect(state.kubeconfig, busy_seconds=BUSY_SECONDS)
     firmware = {f"r01-u{unit:02d}": kind for unit, kind in enumerate(servers.split(","), start=1)}
-    waiting = follow_until(
-        is_ready,
+    display = BootDisplay(sys.stdout, firmware)
+    approver = Approver(cluster, display.say)
+
+    def read() -> list[Server]:
         # What the rack has: the server of a DPU alone is registered, and no machine.
-        lambda: [server for server in cluster.read_all(Server) if server.name in firmware],
-        BootDisplay(sys.stdout, firmware),
-        timeout_seconds=timeout_seconds,
-    )
+        servers = [server for server in cluster.read_all(Server) if server.name in firmware]
+        approver.look(servers)
+        return servers
+
+    waiting = follow_until(is_ready, read, display, timeout_seconds=timeout_seconds)
     kubectl(state, "get", "servers")
     if waiting:
         missing = "\n".join(f"  {server.name}: {what_is_missing(server)}" for server in waiting)

@@ -50,6 +50,12 @@ class BootDisplay:
         self._lines_on_screen = 0
         self._last_stage: dict[str, str | None] = {}
 
+    def say(self, line: str) -> None:
+        """Print a line that stays, above the servers'."""
+        self._out.write(line + "\n")
+        self._lines_on_screen = 0
+        self._out.flush()
+
     def show(self, servers: Sequence[Server], now: datetime) -> None:
         """Rewrite the lines on a terminal; elsewhere print the line of a server whose stage changed."""
         if self._out.isatty():

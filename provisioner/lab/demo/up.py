@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from provisioner.api import Server
 from provisioner.api.errors import NeedsHuman
@@ -125,15 +125,21 @@ def tell_underlay_addresses(cluster: Cluster, rack: VirtualRack, *, timeout_seco
         cluster.patch(of(Server), dpu, {"spec": {"dpu": {"vtepAddress": address}}}, manager="provisioner-lab")
 
 
-def node_pool(image: str, *, name: str = POOL, kernel_arguments: Sequence[str] = ()) -> dict[str, Any]:
-    """A pool of the demo. Optional: a server with a BIOS has no TPM (lab/rack_description.py)."""
+def node_pool(
+    image: str,
+    *,
+    name: str = POOL,
+    kernel_arguments: Sequence[str] = (),
+    attestation: Literal["Required", "Optional"] = "Optional",
+) -> dict[str, Any]:
+    """A pool of the demo. attestation: Required where all its servers have a TPM (lab/rack_description.py)."""
     return {
         "apiVersion": "provisioner.dev/v1alpha1",
         "kind": "NodePool",
         "metadata": {"name": name},
         "spec": {
             "imageRef": image,
-            "attestation": "Optional",
+            "attestation": attestation,
             "kubelet": {
                 "labels": {"example.com/accelerator": "none"},
                 # A container runtime that is asked anew for what it is still at makes it no faster.

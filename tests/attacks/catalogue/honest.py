@@ -31,6 +31,7 @@ HONEST: Final[Mapping[str, tuple[str, ...]]] = {
         "test_what_lies_behind_a_peers_host_is_reached",
     ),
     "test_hung_slurm": ("test_a_slurmrestd_that_answers_has_its_pool_drained",),
+    "test_join_attestation": ("test_the_next_ordered_boot_ends_it_and_a_late_request_contests_nothing",),
     "test_join_by_dpu": ("test_a_dpu_joins_for_itself_by_its_own_address",),
     "test_join_kexec": (
         "test_the_new_boot_joins_once",
