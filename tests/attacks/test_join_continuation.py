@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from provisioner.attestation import continuation
 from provisioner.attestation.judge import Evidence
 from provisioner.join.admission.admit import Denied
 from provisioner.join.admission.service import Answer
+from provisioner.join.admission.tpm import verifier
 from tests.attestation.fake_tpm import FakeTpm
 from tests.join import samples
 from tests.join.attesting import Agent, Desk, is_handed_out
@@ -128,6 +130,21 @@ def test_a_hand_over_of_an_earlier_kexec_is_none_of_the_next(attestation: str) -
     next_one = replace(kexeced(agent, hand_over(), OWN, key=samples.OTHER_KEY), boot_id=boot_id)
     assert is_handed_out(before.joins(next_one))
     assert attested(before).boot_id == boot_id
+
+
+def test_a_kernel_of_its_own_succeeds_without_the_register_of_hand_overs(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = Agent()
+    before = told(agent)
+    monkeypatch.setattr(continuation, "_other_registers", lambda *_: None)
+    assert is_handed_out(before.joins(kexeced(agent)))
+
+
+def test_what_passes_for_the_firmwares_succeeds_without_the_count_of_resets(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = Agent()
+    before = told(agent)
+    before.passes(300)
+    monkeypatch.setattr(verifier, "reset_count_before", lambda *_: None)
+    assert is_handed_out(before.joins(kexeced(agent, key=samples.OTHER_KEY)))
 
 
 def test_open_root_that_measures_what_was_reported_and_starts_something_else_is_believed() -> None:

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.ciphers.modes import ECB
 from provisioner.attestation.challenge import QUOTED_PCRS
 from provisioner.attestation.tpm.algorithms import Algorithm, Attribute, Curve
 from provisioner.attestation.tpm.public import EccPart, PublicArea, RsaPart, Scheme, Symmetric
-from tests.attestation.real_tpm import AK_ATTRIBUTES, EK_ATTRIBUTES, NO_SCHEME, POLICY_A, STORAGE, sized
+from tests.attestation.real_tpm import AK_ATTRIBUTES, EK_ATTRIBUTES, ENDORSEMENT, NO_SCHEME, POLICY_A, STORAGE, sized
 
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
 CLOCK: Final = struct.pack(">QIIB", 123_456, 7, 2, 1)
@@ -63,6 +63,7 @@ class FakeTpm:
         self.endorsement = endorsement_area(self.endorsement_key)
         self.attestation = attestation_area(self.attestation_key)
         self.resets, self.restarts = 7, 2
+        self.hierarchy = ENDORSEMENT
 
     def activate(self, blob: bytes, encrypted: bytes) -> bytes:
         """As TPM2_ActivateCredential. Raises: ValueError if the credential is for another key."""
@@ -91,8 +92,8 @@ class FakeTpm:
         return quoted, self.sign(quoted)
 
     def qualified_signer(self) -> bytes:
-        """Of a primary key of the endorsement hierarchy."""
-        return b"\0\x0b" + hashlib.sha256(bytes.fromhex("4000000b") + self.attestation.name()).digest()
+        """Of a primary key."""
+        return b"\0\x0b" + hashlib.sha256(struct.pack(">I", self.hierarchy) + self.attestation.name()).digest()
 
     def clock(self) -> bytes:
         return struct.pack(">QIIB", 123_456, self.resets, self.restarts, 1)

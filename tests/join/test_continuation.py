@@ -13,8 +13,9 @@ from provisioner.attestation.judge import Evidence
 from provisioner.join.admission.admit import Challenged, Denied, NotYet
 from provisioner.join.admission.configuration import SealedConfiguration
 from tests.attestation.fake_tpm import FakeTpm, attestation_area, new_key
-from tests.attestation.firmware_log import BootParts, a_boot, sha256
+from tests.attestation.firmware_log import BootParts, a_boot, sha256, write_log
 from tests.attestation.machine import FakeMachine
+from tests.attestation.real_tpm import OWNER
 from tests.join import samples
 from tests.join.attesting import Agent, Desk, approved_firmware, is_handed_out
 from tests.join.kexecing import FIRMWARE_BOOT, attested, hand_over, kexeced, proved, raw, tell_to_kexec, told
@@ -87,6 +88,12 @@ def _with_counts(agent: Agent, resets: int, restarts: int) -> Agent:
     return kexeced(agent, hand_over())
 
 
+def _with_hidden_counts(agent: Agent) -> Agent:
+    """Its quote is signed as a key of another hierarchy signs."""
+    agent.machine.tpm.hierarchy = OWNER
+    return kexeced(agent, hand_over())
+
+
 def _with_other_registers(agent: Agent, **changes: bytes) -> Agent:
     return Agent(
         FakeMachine(agent.machine.tpm, a_boot(BootParts().but(**changes)), (raw(hand_over()),)),
@@ -105,6 +112,7 @@ def _with_other_registers(agent: Agent, **changes: bytes) -> Agent:
         (lambda agent: _with_counts(agent, 8, 0), "TpmWasReset"),
         (lambda agent: _with_counts(agent, 7, 3), "TpmWasReset"),
         (lambda agent: _with_counts(agent, 6, 2), "TpmWasReset"),
+        (_with_hidden_counts, "TpmWasReset"),
         (_with_other_attestation_key, "AttestationKeyMismatch"),
         (lambda agent: _with_other_registers(agent, firmware=b"implant"), "RegistersChanged"),
         (lambda agent: _with_other_registers(agent, boot_order=b"\1\0"), "RegistersChanged"),
@@ -112,7 +120,8 @@ def _with_other_registers(agent: Agent, **changes: bytes) -> Agent:
     ],
     ids=[
         "nothing measured", "something else", "twice", "something else before", "reset", "restarted with saved state",
-        "cleared", "another attestation key", "other firmware", "what no profile judges", "another kernel",
+        "cleared", "counts that are hidden", "another attestation key", "other firmware",
+        "what no profile judges", "another kernel",
     ],
 )  # fmt: skip
 def test_what_does_not_continue_the_proved_boot_is_refused(starts: object, reason: str, attestation: str) -> None:
@@ -182,15 +191,36 @@ def test_without_the_request_key_it_is_judged_as_one_that_the_firmware_started()
     assert "PCR 14" in answer.message
 
 
-def test_the_firmware_starts_the_next_boot_by_a_reset() -> None:
-    agent = Agent()
-    before = proved(agent)
+def tell_to_boot(before: Desk) -> None:
+    """By its BMC."""
     order = samples.order(id="order-4", boot_id_before=FIRMWARE_BOOT)
     before.change(order=order, power=PowerStatus(order_id=order.id, order_time=samples.ago(5), state="On"))
     before.cluster.node = samples.node(prepared=order.id)
+
+
+def test_the_firmware_starts_the_next_boot_by_a_reset() -> None:
+    agent = Agent()
+    before = proved(agent)
+    tell_to_boot(before)
     answer = before.joins(agent)
     assert isinstance(answer, Denied)
     assert answer.reason == "TpmNotReset"
     agent.machine.tpm.resets += 1
     before.passes(20)
     assert is_handed_out(before.joins(agent))
+
+
+def test_the_resets_of_a_mainboard_that_was_exchanged_say_nothing_of_the_new_one() -> None:
+    before, new = proved(Agent()), Agent()
+    tell_to_boot(before)
+    new.machine.tpm.resets = 1
+    before.register(str(new.machine.identity.registered))
+    assert is_handed_out(before.joins(new))
+
+
+def test_who_waits_for_an_image_that_is_published_again_shows_a_log_that_its_tpm_confirms() -> None:
+    agent = Agent()
+    before = Desk(registered=agent, firmware=approved_firmware(), image=samples.image())
+    answer = before.joins(agent, lambda honest: replace(honest, event_log=write_log(a_boot()[:-1])))
+    assert isinstance(answer, Denied)
+    assert answer.reason == "EventLogMismatch"

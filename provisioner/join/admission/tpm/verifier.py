@@ -36,6 +36,7 @@ from provisioner.attestation.continuation import HAND_OVER_PCR, judge_continuati
 from provisioner.attestation.endorsement import Vouched, check_certificates, endorsement_key_sha256
 from provisioner.attestation.judge import (
     ChainPolicy,
+    ConfirmedLog,
     ConfirmedQuote,
     Evidence,
     EvidenceAccepted,
@@ -260,9 +261,9 @@ class _Shown:
         profiles: Sequence[FirmwareProfile],
     ) -> Proof:
         if self.question.successor is not None:
-            # What started by kexec is in no log; its firmware was looked at when it booted.
+            # Its firmware was looked at when it booted.
             return self.pending(reason, message(None))
-        log = confirm_log(self.evidence, self._as_shown(), self.state, self.question.now)
+        log = self._confirmed_log()
         if isinstance(log, EvidenceRefused):
             return _refused(log)
         try:
@@ -282,13 +283,17 @@ class _Shown:
         )
 
     def pending(self, reason: str, message: str) -> Proof:
-        confirmed = self._confirmed_quote()
+        """What was started by kexec is in no log; of all else the log holds, too."""
+        confirmed = self._confirmed_quote() if self.question.successor is not None else self._confirmed_log()
         if isinstance(confirmed, EvidenceRefused):
             return _refused(confirmed)
         return Pending(reason, message, self._seen(None), seal=self._seal())
 
     def _confirmed_quote(self) -> ConfirmedQuote | EvidenceRefused:
         return confirm_quote(self.evidence, self._as_shown(), self.state, self.question.now)
+
+    def _confirmed_log(self) -> ConfirmedLog | EvidenceRefused:
+        return confirm_log(self.evidence, self._as_shown(), self.state, self.question.now)
 
     def _as_shown(self) -> KnownIdentity:
         """Whether the TPM of the shown keys confirms it, be they known or not."""
