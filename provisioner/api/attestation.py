@@ -34,6 +34,10 @@ class SeenMachine:
     firmware_profile: str | None = described(
         "FirmwareProfile that was learned of it, and is not approved.", default=None, max_length=253
     )
+    is_registered: bool = described(
+        "Whether the key was registered before the machine showed it. If not, who registers it approves it.",
+        default=False,
+    )
     time: str = described("When it was seen last.", format="date-time")
 
 

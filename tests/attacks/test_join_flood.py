@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.join.admission import web
+from provisioner.join.admission import request, web
 from provisioner.join.admission.admit import NotYet
 from provisioner.join.admission.request import MAX_REQUEST_BYTES
 from provisioner.join.admission.web import OF_ALL
@@ -105,6 +105,7 @@ def test_a_bomb_succeeds_without_the_bound_of_its_size(
 ) -> None:
     """It is read, and parsed."""
     monkeypatch.setattr(web, "MAX_REQUEST_BYTES", 1 << 20)
+    monkeypatch.setattr(request, "MAX_PLAIN_REQUEST_BYTES", 1 << 20)
     padded = body() + b" " * MAX_REQUEST_BYTES
     assert post_as_nginx(path, padded, ADDRESS).status == 425
     assert service.calls == 1

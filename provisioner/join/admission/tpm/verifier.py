@@ -304,8 +304,16 @@ class _Shown:
             endorsement_key_sha256=endorsement_key_sha256(self.keys.endorsement),
             authority=_authority(self.authorities, self.keys, self.question),
             firmware_profile=profile,
+            is_registered=self._is_registered(),
             time=rfc3339_micro(self.question.now),
         )
+
+    def _is_registered(self) -> bool:
+        """Whether the key was registered before it was shown."""
+        server, key = self.question.server, endorsement_key_sha256(self.keys.endorsement)
+        before = (server.status.attestation or AttestationStatus()).pending
+        was_unknown = before is not None and before.endorsement_key_sha256 == key and not before.is_registered
+        return server.spec.endorsement_key_sha256 == key and not was_unknown
 
     def _known_by(self) -> KnownBy:
         server = self.question.server
@@ -313,9 +321,8 @@ class _Shown:
         registered = server.spec.endorsement_key_sha256
         if registered is None:
             return "Certificate"
-        was_shown = before.pending is not None and before.pending.endorsement_key_sha256 == registered
         was_approved = before.known_by == "Approved" and before.endorsement_key_sha256 == registered
-        return "Approved" if was_shown or was_approved else "Registered"
+        return "Registered" if self._is_registered() and not was_approved else "Approved"
 
     def _seal(self) -> Seal:
         return Seal(self.state.secret, self.state.nonce, endorsement_key_sha256(self.keys.endorsement))
