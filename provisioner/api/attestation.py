@@ -16,6 +16,8 @@ CREDENTIAL_CONTESTED: Final = "CredentialContested"
 """Condition of a Server: two machines asked for the credential of its boot, and nothing was proved. A boot ends it."""
 MAX_CREDENTIALS: Final = 16
 """Of a Server, that are on record."""
+MAX_COUNT: Final = 2**32 - 1
+"""Of a TPM's resets."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +64,20 @@ class AttestationStatus:
         "SHA-256 over the quoted registers, from the lowest to the highest.",
         default=None,
         pattern=DIGEST_PATTERN,
+    )
+    pcr14: str | None = described(
+        "Value of PCR 14, of the bank SHA-256: zeros after a start by the firmware; a kexec extends it.",
+        default=None,
+        pattern=DIGEST_PATTERN,
+    )
+    tpm_reset_count: int | None = described(
+        "Resets that the TPM had counted then; absent if the attestation key hides the count.",
+        default=None,
+        minimum=0,
+        maximum=MAX_COUNT,
+    )
+    tpm_restart_count: int | None = described(
+        "Restarts, which keep a saved state, since that reset.", default=None, minimum=0, maximum=MAX_COUNT
     )
     order_id: str | None = described("Boot order for which it was proved.", default=None, max_length=63)
     boot_id: str | None = described("Kernel boot id that the machine named then.", default=None, max_length=63)

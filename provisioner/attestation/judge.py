@@ -107,12 +107,22 @@ class EvidenceAccepted:
 
 
 @dataclass(frozen=True)
+class ConfirmedQuote:
+    """A quote that holds, of the keys that may be the server's. counts_are_true: see counts_true_resets."""
+
+    keys: KeysAccepted
+    quote: Quote
+    counts_are_true: bool
+
+
+@dataclass(frozen=True)
 class ConfirmedLog:
     """A quote that holds, and the log that it confirms: the log's digests are the TPM's word, all else is hearsay."""
 
     keys: KeysAccepted
     quote: Quote
     log: EventLog
+    counts_are_true: bool
 
 
 def parse_keys(endorsement: bytes, attestation: bytes, certificates: Sequence[bytes]) -> OfferedKeys | EvidenceRefused:
@@ -161,8 +171,7 @@ def judge_evidence(
     confirmed = confirm_log(evidence, identity, challenge, now, later=expected.later)
     if isinstance(confirmed, EvidenceRefused):
         return confirmed
-    keys, clock = evidence.keys, confirmed.quote.clock
-    is_true = counts_true_resets(confirmed.quote, keys.endorsement, keys.attestation)
+    clock, is_true = confirmed.quote.clock, confirmed.counts_are_true
     least = expected.reset_count_above
     if least is not None and not (is_true and clock.reset_count > least):
         shown = f"is {clock.reset_count}" if is_true else "is hidden: the attestation key is of another hierarchy"
@@ -205,6 +214,28 @@ def confirm_log(
 
     later: digests that the system extends after the log, by PCR.
     """
+    confirmed = confirm_quote(evidence, identity, challenge, now)
+    if isinstance(confirmed, EvidenceRefused):
+        return confirmed
+    try:
+        log = parse_event_log(evidence.event_log)
+    except MalformedTpmData as error:
+        return EvidenceRefused(Reason.EVIDENCE_MALFORMED, str(error))
+    for pcr, value in replay(log, QUOTED_PCRS).items():
+        value = extend(value, *(later or {}).get(pcr, ()))
+        if value != evidence.pcr_values[pcr]:
+            return EvidenceRefused(
+                Reason.EVENT_LOG_MISMATCH,
+                f"PCR {pcr}: the event log leads to {short(value)}, the TPM says {short(evidence.pcr_values[pcr])}; "
+                f"something was measured that is not in the log",
+            )
+    return ConfirmedLog(confirmed.keys, confirmed.quote, log, confirmed.counts_are_true)
+
+
+def confirm_quote(
+    evidence: Evidence, identity: KnownIdentity, challenge: ChallengeState, now: datetime
+) -> ConfirmedQuote | EvidenceRefused:
+    """As confirm_log, but for the log, which says nothing of what was started by kexec."""
     accepted = judge_keys(evidence.keys, identity, now)
     if isinstance(accepted, EvidenceRefused):
         return accepted
@@ -227,16 +258,5 @@ def confirm_log(
     )
     if isinstance(quote, EvidenceRefused):
         return quote
-    try:
-        log = parse_event_log(evidence.event_log)
-    except MalformedTpmData as error:
-        return EvidenceRefused(Reason.EVIDENCE_MALFORMED, str(error))
-    for pcr, value in replay(log, QUOTED_PCRS).items():
-        value = extend(value, *(later or {}).get(pcr, ()))
-        if value != evidence.pcr_values[pcr]:
-            return EvidenceRefused(
-                Reason.EVENT_LOG_MISMATCH,
-                f"PCR {pcr}: the event log leads to {short(value)}, the TPM says {short(evidence.pcr_values[pcr])}; "
-                f"something was measured that is not in the log",
-            )
-    return ConfirmedLog(accepted, quote, log)
+    is_true = counts_true_resets(quote, evidence.keys.endorsement, evidence.keys.attestation)
+    return ConfirmedQuote(accepted, quote, is_true)

@@ -19,10 +19,11 @@ from cryptography.hazmat.primitives.ciphers.modes import ECB
 from provisioner.attestation.challenge import QUOTED_PCRS
 from provisioner.attestation.tpm.algorithms import Algorithm, Attribute, Curve
 from provisioner.attestation.tpm.public import EccPart, PublicArea, RsaPart, Scheme, Symmetric
-from tests.attestation.real_tpm import AK_ATTRIBUTES, EK_ATTRIBUTES, NO_SCHEME, POLICY_A, STORAGE, sized
+from tests.attestation.real_tpm import AK_ATTRIBUTES, EK_ATTRIBUTES, ENDORSEMENT, NO_SCHEME, POLICY_A, STORAGE, sized
 
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
 CLOCK: Final = struct.pack(">QIIB", 123_456, 7, 2, 1)
+NOBODY: Final = b"\0\x0b" + bytes(32)
 
 
 def new_key(kind: str, bits: int = 2048) -> PrivateKey:
@@ -61,6 +62,8 @@ class FakeTpm:
         self.endorsement_key, self.attestation_key = new_key(endorsement), new_key(attestation)
         self.endorsement = endorsement_area(self.endorsement_key)
         self.attestation = attestation_area(self.attestation_key)
+        self.resets, self.restarts = 7, 2
+        self.hierarchy = ENDORSEMENT
 
     def activate(self, blob: bytes, encrypted: bytes) -> bytes:
         """As TPM2_ActivateCredential. Raises: ValueError if the credential is for another key."""
@@ -85,8 +88,15 @@ class FakeTpm:
         return hashlib.sha256(struct.pack(">I", 1) + shared + b"IDENTITY\0" + x + ours).digest()
 
     def quote(self, nonce: bytes, values: Mapping[int, bytes]) -> tuple[bytes, bytes]:
-        quoted = attest(nonce, values)
+        quoted = attest(nonce, values, signer=self.qualified_signer(), clock=self.clock())
         return quoted, self.sign(quoted)
+
+    def qualified_signer(self) -> bytes:
+        """Of a primary key."""
+        return b"\0\x0b" + hashlib.sha256(struct.pack(">I", self.hierarchy) + self.attestation.name()).digest()
+
+    def clock(self) -> bytes:
+        return struct.pack(">QIIB", 123_456, self.resets, self.restarts, 1)
 
     def sign(self, data: bytes) -> bytes:
         key = self.attestation_key
@@ -105,11 +115,13 @@ def attest(
     bank: int = Algorithm.SHA256,
     magic: int = 0xFF544347,
     kind: int = 0x8018,
+    signer: bytes = NOBODY,
+    clock: bytes = CLOCK,
 ) -> bytes:
     """TPMS_ATTEST over PCR values."""
     bits = sum(1 << pcr for pcr in values).to_bytes(3, "little")
     digest = hashlib.sha256(b"".join(values[pcr] for pcr in sorted(values))).digest()
-    head = struct.pack(">IH", magic, kind) + sized(b"\0\x0b" + bytes(32)) + sized(nonce) + CLOCK
+    head = struct.pack(">IH", magic, kind) + sized(signer) + sized(nonce) + clock
     return head + struct.pack(">QIHB", 0x20200706, 1, bank, 3) + bits + sized(digest)
 
 

@@ -80,11 +80,15 @@ def a_challenge(endorsement: PublicArea, attestation: PublicArea) -> tuple[Issue
 
 
 class FakeMachine:
-    """Its TPM is in Python. events: what its firmware has logged, and its PCRs hold."""
+    """Its TPM is in Python. events: what its firmware has logged, and its PCRs hold. hand_overs: digests that went into
+    PCR 14 since, of which no log tells."""
 
-    def __init__(self, tpm: FakeTpm, events: tuple[LoggedEvent, ...] | None = None) -> None:
+    def __init__(
+        self, tpm: FakeTpm, events: tuple[LoggedEvent, ...] | None = None, hand_overs: tuple[bytes, ...] = ()
+    ) -> None:
         self.tpm = tpm
         self.events = a_boot() if events is None else events
+        self.hand_overs = hand_overs
 
     @property
     def keys(self) -> OfferedKeys:
@@ -96,7 +100,8 @@ class FakeMachine:
 
     @property
     def values(self) -> Mapping[int, bytes]:
-        return pcr_values(self.events, QUOTED_PCRS)
+        measured = tuple(LoggedEvent(14, 0, digest, b"") for digest in self.hand_overs)
+        return pcr_values((*self.events, *measured), QUOTED_PCRS)
 
     def answer(self, issued: IssuedChallenge, lie: Callable[[Evidence], Evidence] = lambda honest: honest) -> Evidence:
         secret = SecretBytes(self.tpm.activate(issued.credential_blob, issued.encrypted_secret))

@@ -12,15 +12,18 @@ from typing import Any
 
 import pytest
 
-from provisioner.attestation.challenge import QUOTED_PCRS, ChallengeState, IssuedChallenge
+from provisioner.attestation.challenge import QUOTED_PCRS, ChallengeState, IssuedChallenge, public_area_sha256
+from provisioner.attestation.continuation import ProvedBoot, judge_continuation, pcr_digest
 from provisioner.attestation.endorsement import endorsement_key_sha256
 from provisioner.attestation.judge import (
+    ConfirmedQuote,
     Evidence,
     EvidenceAccepted,
     EvidenceRefused,
     KeysAccepted,
     KnownIdentity,
     OfferedKeys,
+    confirm_quote,
     judge_evidence,
     judge_keys,
     parse_keys,
@@ -54,13 +57,21 @@ class Machine:
         self.tpm = tpm
         self.said: list[str] = []
         self.prover = TpmProver(tpm.open, str(root), self.said.append)
-        events = a_boot()
-        device = tpm.open()
-        for event in events:
+        self._measure()
+        (root / PATH[1:]).parent.mkdir(parents=True)
+        (root / PATH[1:]).write_bytes(write_log(a_boot()))
+
+    def _measure(self) -> None:
+        device = self.tpm.open()
+        for event in a_boot():
             device.call("TPM2_PCR_Extend", commands.pcr_extend(event.pcr, event.digest))
         device.close()
-        (root / PATH[1:]).parent.mkdir(parents=True)
-        (root / PATH[1:]).write_bytes(write_log(events))
+
+    def reset(self) -> None:
+        """The firmware starts it again, and measures the same."""
+        self.tpm.stop()
+        self.tpm.start()
+        self._measure()
 
     def kexec(self, digest: str) -> None:
         """What the agent measures; PCRs and log stay."""
@@ -216,3 +227,56 @@ def test_a_system_that_was_started_by_another_kexec_is_refused(
     assert isinstance(refused, EvidenceRefused)
     assert refused.reason is Reason.EVENT_LOG_MISMATCH
     assert "PCR 14" in refused.message
+
+
+def quoted(machine: Machine) -> tuple[Evidence, ConfirmedQuote]:
+    keys = machine.show()
+    issued, state = challenge_for(keys)
+    evidence = machine.prove(issued)
+    assert evidence is not None
+    machine.prover.close()
+    confirmed = confirm_quote(evidence, registered(keys), state, NOW)
+    assert isinstance(confirmed, ConfirmedQuote), confirmed
+    return evidence, confirmed
+
+
+def on_record(evidence: Evidence, confirmed: ConfirmedQuote) -> ProvedBoot:
+    assert confirmed.counts_are_true
+    return ProvedBoot(
+        endorsement_key_sha256=confirmed.keys.endorsement_key_sha256,
+        attestation_key_sha256=public_area_sha256(evidence.keys.attestation),
+        pcr_digest=pcr_digest(evidence.pcr_values),
+        hand_over_pcr=evidence.pcr_values[PCR],
+        reset_count=confirmed.quote.clock.reset_count,
+        restart_count=confirmed.quote.clock.restart_count,
+    )
+
+
+def continues(machine: Machine, before: ProvedBoot, *hand_overs: str) -> str | None:
+    evidence, confirmed = quoted(machine)
+    refused = judge_continuation(confirmed, evidence, before, [bytes.fromhex(digest[7:]) for digest in hand_overs])
+    return refused.reason if refused is not None else None
+
+
+def test_what_the_agent_measures_before_a_kexec_is_what_the_service_expects(machine: Machine) -> None:
+    before = on_record(*quoted(machine))
+    assert before.hand_over_pcr == bytes(32)
+    assert continues(machine, before) is None, "the same system asks once more"
+    assert continues(machine, before, HAND_OVER) == "HandOverMismatch"
+    machine.kexec(HAND_OVER)
+    assert continues(machine, before, HAND_OVER) is None
+    second = on_record(*quoted(machine))
+    machine.kexec("sha256:" + "ee" * 32)
+    assert continues(machine, second, "sha256:" + "ee" * 32) is None
+    assert continues(machine, before, HAND_OVER) == "HandOverMismatch"
+
+
+def test_a_system_that_the_firmware_started_anew_continues_nothing(machine: Machine, intruder: Machine) -> None:
+    before = on_record(*quoted(machine))
+    machine.kexec(HAND_OVER)
+    assert continues(machine, before, HAND_OVER) is None
+    machine.reset()
+    machine.kexec(HAND_OVER)
+    assert continues(machine, before, HAND_OVER) == "TpmWasReset"
+    intruder.kexec(HAND_OVER)
+    assert continues(intruder, before, HAND_OVER) == "EndorsementKeyMismatch"

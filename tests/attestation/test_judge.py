@@ -60,8 +60,8 @@ def test_an_honest_machine_is_accepted_with_all_that_it_proved(ek: str, ak: str)
     assert (accepted.firmware, accepted.firmware_digest) == ("model-a-1.0", FIRMWARE.digest())
     assert accepted.image == IMAGE
     assert sorted(accepted.pcr_values) == list(QUOTED_PCRS)
-    # This TPM says nobody's name as its signer.
-    assert not accepted.tpm_counts_are_true
+    assert accepted.tpm_counts_are_true
+    assert (accepted.tpm_reset_count, accepted.tpm_restart_count) == (machine.tpm.resets, machine.tpm.restarts)
 
 
 @pytest.mark.parametrize(

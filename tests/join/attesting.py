@@ -52,6 +52,7 @@ class Agent:
     key: str = samples.KEY
     secret: bytes = b""
     nonce: bytes = b""
+    boot_id: str = samples.BOOT_ID
 
     @classmethod
     def booted(cls, *events: LoggedEvent, key: str = samples.KEY) -> Agent:
@@ -214,20 +215,25 @@ class Desk:
         )
 
     def ask(
-        self, evidence: Mapping[str, Any] | None = None, *, key: str = samples.KEY, address: str = samples.ADDRESS
+        self,
+        evidence: Mapping[str, Any] | None = None,
+        *,
+        key: str = samples.KEY,
+        address: str = samples.ADDRESS,
+        boot_id: str = samples.BOOT_ID,
     ) -> Answer:
-        request = samples.request(evidence=dict(evidence or {"type": "None"}), requestKey=key)
+        request = samples.request(evidence=dict(evidence or {"type": "None"}), requestKey=key, bootID=boot_id)
         return self.replica.join(request, address)
 
     def challenged(self, agent: Agent) -> Mapping[str, Any]:
-        answer = self.ask(agent.shown(), key=agent.key)
+        answer = self.ask(agent.shown(), key=agent.key, boot_id=agent.boot_id)
         challenge: Mapping[str, Any] = getattr(answer, "challenge", {})
         assert challenge, answer
         return challenge
 
     def joins(self, agent: Agent, lie: Lie = lambda honest: honest) -> Answer:
         """Both requests of an agent."""
-        return self.ask(agent.answered(self.challenged(agent), lie), key=agent.key)
+        return self.ask(agent.answered(self.challenged(agent), lie), key=agent.key, boot_id=agent.boot_id)
 
     def passes(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)

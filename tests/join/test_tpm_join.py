@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
 
 from provisioner.api import FirmwareProfile
-from provisioner.api.attestation import AttestationStatus
-from provisioner.api.codec import to_json
 from provisioner.api.conditions import find_condition
-from provisioner.api.node_contract import BOOT_REPORT_ANNOTATION
-from provisioner.api.node_facts import BootReport
 from provisioner.api.server import PowerStatus
 from provisioner.attestation.endorsement import endorsement_key_sha256
 from provisioner.join.admission.admit import Challenged, Denied, NotYet
@@ -283,55 +278,3 @@ def test_evidence_that_cannot_be_read_is_refused_in_every_pool(evidence: dict[st
         answer = Desk(attestation=attestation).ask(evidence)
         assert isinstance(answer, Denied)
         assert answer.reason in ("EvidenceMalformed", "EvidenceUnknown")
-
-
-OLD_KERNEL = a_boot(BootParts().but(kernel=sha256(b"the kernel before"), load_options=sha256(b"its command line")))
-
-
-def kexeced(agent: Agent, *, proved: bool) -> Desk:
-    """The system before this one was told to start another kernel; its registers go on."""
-    order = samples.order(method="Kexec", reason="Requested", attempt_id="try-1", maintenance_ref="r01-u01-1")
-    report = BootReport(
-        id="try-1",
-        boot_id=samples.OLD_BOOT_ID,
-        state="Rebooting",
-        image_digest=samples.DIGEST,
-        message="",
-        time=samples.ago(20),
-        next_request_key_sha256=samples.key_digest(samples.KEY),
-    )
-    before = Desk(registered=agent, firmware=approved_firmware(), order=order, power=None)
-    if proved:
-        before.change(
-            attestation=AttestationStatus(
-                boot_id=samples.OLD_BOOT_ID, firmware_profile=approved_firmware().name, time=samples.ago(9999)
-            )
-        )
-    annotations = before.cluster.node["metadata"]["annotations"]
-    annotations[BOOT_REPORT_ANNOTATION] = json.dumps(to_json(report))
-    return before
-
-
-def test_a_kernel_that_was_started_by_kexec_is_known_by_its_tpm_and_by_the_key_of_the_proved_system_before() -> None:
-    agent = Agent.booted(*OLD_KERNEL)
-    before = kexeced(agent, proved=True)
-    assert is_handed_out(before.joins(agent))
-    attested = before.server().status.attestation
-    assert attested is not None
-    assert (attested.boot_id, attested.firmware_profile) == (samples.BOOT_ID, approved_firmware().name)
-
-
-def test_without_that_key_it_is_refused_for_what_its_registers_show() -> None:
-    agent = Agent.booted(*OLD_KERNEL, key=samples.OTHER_KEY)
-    before = kexeced(agent, proved=True)
-    before.passes(300)
-    answer = before.joins(agent)
-    assert isinstance(answer, Denied)
-    assert answer.reason == "KernelMismatch"
-
-
-def test_a_system_that_had_proved_nothing_hands_nothing_over() -> None:
-    agent = Agent.booted(*OLD_KERNEL)
-    answer = kexeced(agent, proved=False).joins(agent)
-    assert isinstance(answer, NotYet)
-    assert answer.reason == "PredecessorUnproven"

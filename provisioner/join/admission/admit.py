@@ -133,6 +133,7 @@ def question_of(facts: JoinFacts, admitted: Admitted, request: JoinRequest, addr
     if facts.server is None or facts.image is None:
         raise ValueError("a claim was admitted without a server or an Image")
     successor = find_successor(facts.node, admitted.order)
+    is_asking = successor is not None and successor.asks(request.request_key_sha256)
     return Question(
         server=facts.server,
         request=request,
@@ -141,7 +142,7 @@ def question_of(facts: JoinFacts, admitted: Admitted, request: JoinRequest, addr
         image=facts.image,
         address=address,
         now=now,
-        is_successor=successor is not None and successor.asks(request.request_key_sha256),
+        successor=successor if is_asking else None,
     )
 
 

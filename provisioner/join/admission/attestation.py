@@ -20,12 +20,13 @@ from provisioner.api.server import BootOrder, Server
 from provisioner.api.values import Sha256Digest
 from provisioner.join.admission.request import JoinRequest
 from provisioner.join.admission.seal import Seal
+from provisioner.join.admission.successor import Successor
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """Whose proof is asked for. address: where the request came from, which was found right. is_successor: it has the
-    request key that the attested system before it was given for this boot (a kexec)."""
+    """Whose proof is asked for. address: where the request came from, which was found right. successor: by whose
+    request key it asks, if that is the one that the system before it was given for this boot (a kexec)."""
 
     server: Server
     request: JoinRequest
@@ -34,7 +35,7 @@ class Question:
     image: Image
     address: str
     now: datetime
-    is_successor: bool = False
+    successor: Successor | None = None
 
 
 @dataclass(frozen=True)

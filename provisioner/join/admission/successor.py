@@ -8,6 +8,7 @@ system nobody has the key: not a neighbour, nor a pod of the old boot that speak
 from __future__ import annotations
 
 import hmac
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -18,6 +19,7 @@ from provisioner.api.meta import read_time
 from provisioner.api.node_contract import BOOT_REPORT_ANNOTATION
 from provisioner.api.node_facts import BootReport
 from provisioner.api.server import BootOrder
+from provisioner.api.values import DIGEST_PATTERN, Sha256Digest
 from provisioner.rules.liveness import FRESH_TIME
 
 SUCCESSOR_ONLY: Final = timedelta(seconds=120)
@@ -27,10 +29,12 @@ instead: the kernel did not start, or its stage-1 is from before there were such
 
 @dataclass(frozen=True)
 class Successor:
-    """The boot that the old system's agent has prepared. `said_time`: when it said so, by the node's clock."""
+    """The boot that the old system's agent has prepared. `said_time`: when it said so, by the node's clock.
+    `hand_over_sha256`: by what it extends PCR 14; None if it names no digest."""
 
     request_key_sha256: str
     said_time: datetime | None
+    hand_over_sha256: Sha256Digest | None = None
 
     def asks(self, request_key_sha256: str) -> bool:
         """Whether it is the one that asks; compared in constant time."""
@@ -52,4 +56,6 @@ def find_successor(node: Mapping[str, Any] | None, order: BootOrder) -> Successo
         return None
     if report.next_request_key_sha256 is None:
         return None
-    return Successor(report.next_request_key_sha256, read_time(report.time))
+    digest = report.next_hand_over_sha256 or ""
+    hand_over = Sha256Digest(digest) if re.fullmatch(DIGEST_PATTERN, digest) else None
+    return Successor(report.next_request_key_sha256, read_time(report.time), hand_over)

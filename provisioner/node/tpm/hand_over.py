@@ -16,9 +16,9 @@ layers: with stage-1 and the request key it says the whole initramfs, but for th
 verifies. The request key is hashed as its 64 digits, as the cluster keeps it; the command line as kexec was given it.
 The digest is in the boot report (`nextHandOverSHA256`), which the old boot's certificate writes before the act.
 
-A verifier that knows PCR 14 of the boot before expects SHA-256(PCR 14 || digest). After a start by the firmware PCR 14
-is what the firmware and shim (its MOK lists) made it. A hand-over that was measured and did not come stays measured
-until the firmware starts the machine.
+The service knows PCR 14 of the proved boot before, and expects SHA-256(PCR 14 || digest) of a system that has the
+request key (`attestation/continuation.py`). After a start by the firmware it expects what the event log says, which is
+zeros. A hand-over that was measured and did not come stays measured until the firmware starts the machine.
 
 What this stops: nothing but a reset takes an extension back. A system that was started by a measured kexec cannot pass
 for one that the firmware started, nor for what another hand-over started, even when its image has a hole and a tenant

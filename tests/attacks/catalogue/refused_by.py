@@ -28,6 +28,7 @@ REFUSED_BY: Final[Mapping[str, str]] = {
     "tests/attacks/test_join_": "provisioner/join/admission/admit.py",
     "tests/attacks/test_join_attestation.py": "provisioner/join/admission/tpm/verifier.py",
     "tests/attacks/test_join_by_dpu.py": "provisioner/join/admission/origin.py",
+    "tests/attacks/test_join_continuation.py": "provisioner/attestation/continuation.py",
     "tests/attacks/test_join_flood.py": "provisioner/rules/rate.py",
     "tests/attacks/test_join_flood.py::test_a_bomb": "provisioner/join/admission/request.py",
     "tests/attacks/test_join_flood.py::test_slow_bodies": "provisioner/boot/host/service.py",

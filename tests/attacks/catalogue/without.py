@@ -16,6 +16,7 @@ class Without:
 
 
 _FRONT: Final = "tests/attacks/test_http_front.py::"
+_CONTINUATION: Final = "tests/attacks/test_join_continuation.py::"
 _FLOOD: Final = "tests/attacks/test_join_flood.py::"
 _ADMISSION: Final = "tests/attacks/test_without_defences.py::test_the_attack_succeeds_without_that_defence"
 _PACKETS: Final = "tests/network/isolation/test_attacks.py::"
@@ -91,6 +92,14 @@ WITHOUT: Final[Mapping[str, Without]] = {
     f"{_PACKETS}test_a_stranger_on_the_underlay_cannot_send_into_a_vpc": _FILTERS,
     f"{_PACKETS}test_a_dpu_cannot_send_in_a_vni_that_is_not_its_own": _FILTERS,
     f"{_PACKETS}test_another_dpu_cannot_send_from_an_address_that_is_behind_none_or_behind_us": _FILTERS,
+    f"{_CONTINUATION}test_root_that_starts_a_kernel_of_its_own_without_the_agent_is_refused": Without(
+        "PCR 14 is not looked at",
+        f"{_CONTINUATION}test_a_kernel_of_its_own_succeeds_without_the_register_of_hand_overs",
+    ),
+    f"{_CONTINUATION}test_root_whose_kernel_passes_for_one_that_the_firmware_started_is_refused": Without(
+        "the reset count on record is not looked at",
+        f"{_CONTINUATION}test_what_passes_for_the_firmwares_succeeds_without_the_count_of_resets",
+    ),
     "tests/attacks/test_join_vouched.py::"
     "test_a_host_behind_an_attested_dpu_joins_and_behind_one_that_proved_nothing_does_not": Without(
         "the proof of a DPU is not looked at",

@@ -8,7 +8,6 @@ fetch. Who repeats an answer, or brings one of another fetch, gets a new challen
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,15 +32,18 @@ from provisioner.attestation.challenge import (
     open_,
     public_area_sha256,
 )
+from provisioner.attestation.continuation import HAND_OVER_PCR, judge_continuation, pcr_digest
 from provisioner.attestation.endorsement import Vouched, check_certificates, endorsement_key_sha256
 from provisioner.attestation.judge import (
     ChainPolicy,
     ConfirmedLog,
+    ConfirmedQuote,
     Evidence,
     EvidenceAccepted,
     KnownIdentity,
     OfferedKeys,
     confirm_log,
+    confirm_quote,
     judge_evidence,
     judge_keys,
     parse_keys,
@@ -59,16 +61,14 @@ from provisioner.join.admission.attestation import (
     known_endorsement_key,
 )
 from provisioner.join.admission.seal import Seal
+from provisioner.join.admission.successor import Successor
+from provisioner.join.admission.tpm.before import find_predecessor, reset_count_before
 from provisioner.join.admission.tpm.firmware import MAX_LEARNED, approved, learned_profile
 from provisioner.join.admission.tpm.wire import Answer, TpmEvidence, challenge_to_wire, read_evidence
 
 _UNKNOWN_FIRMWARE: Final = frozenset(
     {Reason.FIRMWARE_NOT_APPROVED, Reason.FIRMWARE_MISMATCH, Reason.BOOT_PROGRAM_MISMATCH}
 )
-_OTHER_SYSTEM: Final = frozenset(
-    {Reason.KERNEL_MISMATCH, Reason.COMMAND_LINE_MISMATCH, Reason.INITRD_MISMATCH, Reason.MEASUREMENT_UNEXPECTED}
-)
-"""What the registers of a machine show that was not started by its firmware, but by kexec: the system before."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +139,8 @@ class TpmVerifier:
 
     def _judge(self, shown: _Shown) -> Proof:
         question = shown.question
+        if question.successor is not None:
+            return shown.continued(question.successor)
         image = _measurements(question.image)
         if image is None:
             return shown.pending(
@@ -152,21 +154,18 @@ class TpmVerifier:
         )
         for options in self.load_options(question.server, question.pool, question.image):
             expected = ExpectedBoot(
-                image=image, load_options=options, firmware=firmware, boot_programs=self.boot_programs
+                image=image,
+                load_options=options,
+                firmware=firmware,
+                boot_programs=self.boot_programs,
+                reset_count_above=reset_count_before(question, endorsement_key_sha256(shown.keys.endorsement)),
             )
             outcome = judge_evidence(shown.evidence, shown.identity, shown.state, expected, question.now)
             if not isinstance(outcome, EvidenceRefused) or outcome.reason is not Reason.COMMAND_LINE_MISMATCH:
                 break
         if isinstance(outcome, EvidenceAccepted):
-            return shown.proven(outcome.firmware, outcome.firmware_digest)
-        if outcome.reason in _OTHER_SYSTEM and question.is_successor:
-            if _continues(question):
-                return shown.continued()
-            return shown.pending(
-                "PredecessorUnproven",
-                f"the system that started this one by kexec on server {question.server.name} had proved nothing; have "
-                "the server booted by its BMC",
-            )
+            counts = (outcome.tpm_reset_count, outcome.tpm_restart_count) if outcome.tpm_counts_are_true else None
+            return shown.proven(outcome.firmware, outcome.firmware_digest, counts)
         if outcome.reason in _UNKNOWN_FIRMWARE and not _was_proven(question.server):
             return shown.pending_firmware(outcome, image, profiles)
         return _refused(outcome)
@@ -183,7 +182,9 @@ class _Shown:
     identity: KnownIdentity
     authorities: tuple[x509.Certificate, ...]
 
-    def proven(self, profile: str | None, firmware_digest: str | None) -> Proven:
+    def proven(self, profile: str | None, firmware_digest: str | None, counts: tuple[int, int] | None) -> Proven:
+        """counts: the TPM's resets and restarts, if they are its own numbers."""
+        reset_count, restart_count = counts or (None, None)
         known_by = self._known_by()
         key = endorsement_key_sha256(self.keys.endorsement)
         record = AttestationStatus(
@@ -192,20 +193,38 @@ class _Shown:
             known_by=known_by,
             firmware_profile=profile,
             firmware_digest=firmware_digest,
-            pcr_digest=_digest_of(self.evidence),
+            pcr_digest=pcr_digest(self.evidence.pcr_values),
+            pcr14="sha256:" + self.evidence.pcr_values[HAND_OVER_PCR].hex(),
+            tpm_reset_count=reset_count,
+            tpm_restart_count=restart_count,
             order_id=self.question.order.id,
             boot_id=self.question.request.boot_id,
             time=rfc3339_micro(self.question.now),
         )
         return Proven(f"TPM2, endorsement key {key}, {known_by}", record, self._seal())
 
-    def continued(self) -> Proof:
-        """Of a kexec: the same firmware's start, of which the log tells, and the key of the system that was proved."""
-        log = self._confirmed()
-        if isinstance(log, EvidenceRefused):
-            return _refused(log)
-        before = self.question.server.status.attestation or AttestationStatus()
-        return self.proven(before.firmware_profile, before.firmware_digest)
+    def continued(self, successor: Successor) -> Proof:
+        """Of a kexec: what was proved of the boot before holds on, if this is what that one has handed over to."""
+        question = self.question
+        predecessor = find_predecessor(question, successor)
+        if predecessor is None:
+            return self.pending(
+                "PredecessorUnproven",
+                f"the system that started this one by kexec on server {question.server.name} had proved nothing; have "
+                "the server booted by its BMC",
+            )
+        confirmed = self._confirmed_quote()
+        if isinstance(confirmed, EvidenceRefused):
+            return _refused(confirmed)
+        if isinstance(predecessor, EvidenceRefused):
+            return _refused(predecessor)
+        refused = judge_continuation(confirmed, self.evidence, predecessor.boot, predecessor.hand_overs)
+        if refused is not None:
+            return _refused(refused)
+        clock = confirmed.quote.clock
+        return self.proven(
+            predecessor.firmware_profile, predecessor.firmware_digest, (clock.reset_count, clock.restart_count)
+        )
 
     def pending_key(self, profiles: Sequence[FirmwareProfile]) -> Proof:
         key = endorsement_key_sha256(self.keys.endorsement)
@@ -241,12 +260,12 @@ class _Shown:
         image: ImageMeasurements,
         profiles: Sequence[FirmwareProfile],
     ) -> Proof:
-        log = self._confirmed()
+        if self.question.successor is not None:
+            # Its firmware was looked at when it booted.
+            return self.pending(reason, message(None))
+        log = self._confirmed_log()
         if isinstance(log, EvidenceRefused):
             return _refused(log)
-        if self.question.is_successor:
-            # What started by kexec is in no log; its firmware was looked at when it booted.
-            return Pending(reason, message(None), self._seen(None), seal=self._seal())
         try:
             learned = learned_profile(learn_firmware("learned", log.log, image.kernel))
         except Refused as error:
@@ -264,15 +283,21 @@ class _Shown:
         )
 
     def pending(self, reason: str, message: str) -> Proof:
-        log = self._confirmed()
-        if isinstance(log, EvidenceRefused):
-            return _refused(log)
+        """What was started by kexec is in no log; of all else the log holds, too."""
+        confirmed = self._confirmed_quote() if self.question.successor is not None else self._confirmed_log()
+        if isinstance(confirmed, EvidenceRefused):
+            return _refused(confirmed)
         return Pending(reason, message, self._seen(None), seal=self._seal())
 
-    def _confirmed(self) -> ConfirmedLog | EvidenceRefused:
-        """The log, if the TPM of the shown keys confirms it, whether they are known or not."""
-        shown = KnownIdentity(registered=endorsement_key_sha256(self.keys.endorsement))
-        return confirm_log(self.evidence, shown, self.state, self.question.now)
+    def _confirmed_quote(self) -> ConfirmedQuote | EvidenceRefused:
+        return confirm_quote(self.evidence, self._as_shown(), self.state, self.question.now)
+
+    def _confirmed_log(self) -> ConfirmedLog | EvidenceRefused:
+        return confirm_log(self.evidence, self._as_shown(), self.state, self.question.now)
+
+    def _as_shown(self) -> KnownIdentity:
+        """Whether the TPM of the shown keys confirms it, be they known or not."""
+        return KnownIdentity(registered=endorsement_key_sha256(self.keys.endorsement))
 
     def _seen(self, profile: str | None) -> SeenMachine:
         return SeenMachine(
@@ -313,14 +338,6 @@ def _challenged(question: Question, keys: OfferedKeys) -> Challenged:
     )
 
 
-def _continues(question: Question) -> bool:
-    """Whether the system that handed its identity over to this one had proved it."""
-    attested, order = question.server.status.attestation, question.order
-    if attested is None or attested.boot_id is None or order.boot_id_before is None:
-        return False
-    return attested.boot_id.lower() == order.boot_id_before.lower()
-
-
 def _was_proven(server: Server) -> bool:
     return server.status.attestation is not None and server.status.attestation.firmware_profile is not None
 
@@ -350,14 +367,6 @@ def _authority(authorities: Sequence[x509.Certificate], keys: OfferedKeys, quest
         return None
     vouched = check_certificates(keys.endorsement, keys.certificates, authorities, question.now)
     return vouched.authority[:256] if isinstance(vouched, Vouched) else None
-
-
-def _digest_of(evidence: Evidence) -> Sha256Digest:
-    return _sha256(b"".join(value for _, value in sorted(evidence.pcr_values.items())))
-
-
-def _sha256(data: bytes) -> Sha256Digest:
-    return Sha256Digest("sha256:" + hashlib.sha256(data).hexdigest())
 
 
 def _refused(refused: EvidenceRefused) -> Unproven:

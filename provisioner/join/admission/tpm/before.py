@@ -1,0 +1,83 @@
+"""What the record of the last proof says to the next one: what a kexec continues, and that a boot began by a reset."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from provisioner.api.attestation import AttestationStatus
+from provisioner.api.values import Sha256Digest
+from provisioner.attestation.continuation import ProvedBoot
+from provisioner.attestation.outcome import EvidenceRefused, Reason
+from provisioner.join.admission.attestation import Question
+from provisioner.join.admission.successor import Successor
+
+
+@dataclass(frozen=True)
+class Predecessor:
+    """The proof on record that a system continues, and the digests by which PCR 14 was extended since."""
+
+    boot: ProvedBoot
+    hand_overs: tuple[bytes, ...]
+    firmware_profile: str | None
+    firmware_digest: str | None
+
+
+def find_predecessor(question: Question, successor: Successor) -> Predecessor | EvidenceRefused | None:
+    """Of a system that has the successor's request key. None if the system before it had proved nothing, or not enough
+    is on record; refused if that one has not said by what it extends PCR 14.
+
+    An answer that was lost is asked for again: then the proof on record is the asking boot's own.
+    """
+    attested, order = question.server.status.attestation, question.order
+    boot = _proved_boot(attested)
+    if attested is None or boot is None or attested.boot_id is None:
+        return None
+    known = attested.boot_id.lower()
+    if attested.order_id == order.id and known == question.request.boot_id.lower():
+        return Predecessor(boot, (), attested.firmware_profile, attested.firmware_digest)
+    if order.boot_id_before is None or known != order.boot_id_before.lower():
+        return None
+    digest = successor.hand_over_sha256
+    if digest is None:
+        return EvidenceRefused(
+            Reason.HAND_OVER_UNREPORTED,
+            f"boot {known}, which started this system by kexec, has not reported by what it extends PCR 14; have the "
+            "server booted by its BMC",
+        )
+    return Predecessor(boot, (_raw(digest),), attested.firmware_profile, attested.firmware_digest)
+
+
+def reset_count_before(question: Question, endorsement_key: str) -> int | None:
+    """What the reset count of the TPM with that key must have passed where the firmware is said to have started the
+    asking boot. None if nothing is on record of that TPM, or this very boot is: it asks again.
+    """
+    attested = question.server.status.attestation
+    if attested is None or attested.endorsement_key_sha256 != endorsement_key:
+        return None
+    if (attested.boot_id or "").lower() == question.request.boot_id.lower():
+        return None
+    return attested.tpm_reset_count
+
+
+def _proved_boot(attested: AttestationStatus | None) -> ProvedBoot | None:
+    if attested is None:
+        return None
+    endorsement, attestation = attested.endorsement_key_sha256, attested.attestation_key_sha256
+    digest, register = attested.pcr_digest, attested.pcr14
+    resets, restarts = attested.tpm_reset_count, attested.tpm_restart_count
+    if endorsement is None or attestation is None or digest is None or register is None:
+        return None
+    if resets is None or restarts is None:
+        return None
+    return ProvedBoot(
+        endorsement_key_sha256=Sha256Digest(endorsement),
+        attestation_key_sha256=attestation,
+        pcr_digest=Sha256Digest(digest),
+        hand_over_pcr=_raw(register),
+        reset_count=resets,
+        restart_count=restarts,
+    )
+
+
+def _raw(digest: str) -> bytes:
+    return bytes.fromhex(digest.removeprefix("sha256:"))
