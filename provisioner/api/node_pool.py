@@ -139,8 +139,9 @@ class NodePoolSpec:
         list_map_keys=("nodePoolRef", "selector"),
     )
     attestation: Literal["Required", "Optional"] = described(
-        "Required: a server joins only after its TPM proved its identity. Optional: a server joins once per boot "
-        "that the controller itself ordered.",
+        "Required: a server joins only after its TPM proved which machine it is and what it booted (but see "
+        "withoutTPM). Optional: a server of which no TPM is known joins by its address, once per boot that the "
+        "controller itself ordered. A proof that is offered has to hold in both.",
         default="Required",
         server_default="Required",
     )

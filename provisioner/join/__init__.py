@@ -3,7 +3,7 @@
 The way of one server through this package:
 
     request       what the machine says of itself, read strictly
-    attestation   what the machine proves of itself (nothing yet; the seam for the TPM)
+    attestation   what the machine proves of itself, by which kind of proof: tpm judges a TPM's, vouched a DPU's word
     admit         may it have its join configuration now? (pure)
     mint          the bootstrap token
     service       claim, token, answer: in an order that survives a crash at any line

@@ -255,6 +255,23 @@ def test_firmware_that_changed_since_it_was_proved_is_refused_in_an_optional_poo
     assert "PCR 0" in answer.message
 
 
+def test_an_update_of_the_firmware_is_learned_once_its_administrator_has_the_former_proof_forgotten() -> None:
+    agent = Agent()
+    before = desk(agent)
+    assert is_handed_out(before.joins(agent))
+    updated = replace(agent, machine=FakeMachine(agent.machine.tpm, a_boot(BootParts().but(firmware=b"2.7"))))
+    assert isinstance(before.joins(updated), Denied)
+    assert [profile.name for profile in before.cluster.read_all(FirmwareProfile)] == [approved_firmware().name]
+    proved = before.server().status.attestation
+    assert proved is not None
+    before.change(attestation=replace(proved, firmware_profile=None))
+    waits = before.joins(updated)
+    assert isinstance(waits, NotYet)
+    assert waits.reason == "FirmwareNotApproved"
+    _approve_all(before)
+    assert is_handed_out(before.joins(updated))
+
+
 @pytest.mark.parametrize("evidence", [{"type": "TPM2"}, {"type": "TPM2", "endorsementKey": "?"}, {"type": "SEV"}])
 def test_evidence_that_cannot_be_read_is_refused_in_every_pool(evidence: dict[str, str]) -> None:
     for attestation in ("Required", "Optional"):

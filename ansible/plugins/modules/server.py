@@ -197,7 +197,8 @@ options:
     choices: [Pending, Accepted, Rejected]
   endorsement_key_sha256:
     description:
-      - SHA-256 of the TPM's endorsement public key; no two Servers have the same. Nothing verifies it yet.
+      - SHA-256 of the TPM's endorsement public key, as the subjectPublicKeyInfo of its certificate; no two Servers
+        have the same. Only the machine whose TPM holds the key joins as this server then.
     type: str
   dpu:
     description:
