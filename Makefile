@@ -64,7 +64,7 @@ test-fast: SETUP = --python
 test-fast: ## Run the tests that need no real parts and no root: 3 minutes
 	@$(PYTHON) -m pytest -q -m "fast and not long" $(TESTS)
 
-test-long: ## Run the tests that `make test` leaves out, as each takes minutes: half an hour
+test-long: ## Run the tests that `make test` leaves out, as each takes minutes: an hour
 	@bin/setup --tests >/dev/null
 	@$(PYTHON) -m tests.prepare
 	@$(PYTEST) -m long $(TESTS)

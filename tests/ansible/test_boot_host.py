@@ -27,6 +27,8 @@ from tests.boot.dhcp.wire import Namespace, connect, namespaces
 from tests.people import kubeconfig_of, of_account
 from tests.tools import CACHE, installed, lab_tools
 
+pytestmark = pytest.mark.long
+
 ADDRESS = "10.80.0.1"
 
 

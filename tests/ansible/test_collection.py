@@ -93,6 +93,7 @@ def test_the_unit_that_it_carries_is_that_of_the_packages(collection: Installed)
     assert file.read_text() == (ROOT / "packaging/systemd/provisioner-boot.service").read_text()
 
 
+@pytest.mark.long
 def test_ansible_lint_finds_nothing_by_its_strictest_profile(collection: Installed, tmp_path: Path) -> None:
     checkout = tmp_path / "ansible_collections/provisioner/provisioner"
     shutil.copytree(SOURCE, checkout)

@@ -17,6 +17,8 @@ from tests.boot.dhcp.wire import Namespace, connect, namespaces
 from tests.golden_files import assert_golden
 from tests.tools import installed, lab_tools
 
+pytestmark = pytest.mark.long
+
 MAC = "52:54:00:90:00:15"
 RELAY = "10.90.0.1"
 VARIABLES: dict[str, Any] = {

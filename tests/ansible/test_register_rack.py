@@ -13,6 +13,8 @@ from provisioner.cluster.resources import BMC_SECRETS, SECRETS, of
 from provisioner.lab.control_plane.plane import ControlPlane
 from tests.ansible.runs import Installed, Run
 
+pytestmark = pytest.mark.long
+
 PLAYBOOK = "provisioner.provisioner.register_rack"
 PASSWORD = "p4ss-of-the-bmc"
 

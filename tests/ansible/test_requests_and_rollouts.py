@@ -18,6 +18,8 @@ from tests.ansible.runs import Installed, Run
 from tests.cli.rack_of_nodes import RackOfNodes
 from tests.image.made_images import write_layered
 
+pytestmark = pytest.mark.long
+
 Task = dict[str, Any]
 MOMENT = "2026-01-01T00:00:00Z"
 

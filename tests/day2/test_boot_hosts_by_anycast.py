@@ -27,6 +27,8 @@ from tests.day2.anycast_hosts import ADDRESS, GATEWAY, LEASE_SECONDS, MACHINE, S
 from tests.day2.boot_hosts import wait_until
 from tests.tools import installed, lab_tools
 
+pytestmark = pytest.mark.long
+
 MAC = "52:54:00:80:64:15"
 PART = f"sha256-{'ac' * 32}"
 IMAGE_BYTES = 24 << 20

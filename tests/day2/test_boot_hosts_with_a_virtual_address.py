@@ -25,6 +25,8 @@ from tests.boot.test_nginx import make_certificate
 from tests.day2.boot_hosts import MACHINE, VIRTUAL, Place, place, wait_until
 from tests.tools import installed, lab_tools
 
+pytestmark = pytest.mark.long
+
 MAC = "52:54:00:77:00:64"
 IMAGE_BYTES = 24 << 20
 

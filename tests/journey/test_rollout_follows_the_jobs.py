@@ -106,6 +106,7 @@ def test_the_idle_server_is_the_canary_and_the_others_follow_when_their_jobs_end
     rack.wait("Slurm may use it again", lambda: "DRAIN" not in slurm.node(f"{PREFIX}{WITH_SLURM}")[0])
 
 
+@pytest.mark.long
 def test_a_server_with_a_job_of_slurm_moves_to_a_pool_of_pods_when_that_has_ended_and_comes_back(
     rack: VirtualRack, slurm: SlurmSite
 ) -> None:

@@ -76,6 +76,7 @@ def test_it_comes_by_kexec_with_all_its_layers_and_waits_for_no_gpu(rack: Virtua
     _run_on_the_node(rack, "the-driver-is-there", ON_THE_NODE)
 
 
+@pytest.mark.long
 def test_it_comes_by_firmware_too_and_a_gpu_that_is_missing_is_told_as_that(rack: VirtualRack, image: str) -> None:
     before, asked = rack.node_boot_id(SERVER), datetime.now(UTC)
     expects = {"expected": {"nics": 1, "gpus": {"count": 8, "vendorID": "10de", "deviceID": "2330"}}, "attempts": 1}

@@ -218,6 +218,7 @@ def site(binaries: Binaries, tmp_path: Path) -> Iterator[Site]:
                 agents.stop()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(3000)
 def test_versions_change_under_load_and_nothing_is_lost(site: Site, tmp_path: Path) -> None:
     cluster = site.cluster
