@@ -148,6 +148,9 @@ ATTACKS: dict[str, Callable[[Site], None]] = {
     "a stolen account changes a pod": lambda s: requests.test_a_stolen_maintenance_account_changes_no_pod(
         s.maintenance, s.admin, s.unique
     ),
+    "a tool boots a machine": lambda s: requests.test_a_tool_that_writes_conditions_of_its_own_boots_no_machine(
+        s.plane, s.admin, s.unique, s.folder
+    ),
     "a node moves the time": lambda s: tricks.test_a_node_does_not_move_the_time_from_which_a_request_counts(
         s.admin, s.unique, s.kubelet, tricks.REBOOT_REQUESTED, "Deadline", "new driver deadline=+2h"
     ),

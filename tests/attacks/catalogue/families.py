@@ -122,6 +122,32 @@ _IMAGES: Final = {
         "image/test_sign_elsewhere", "what_is_not_the_manifest_that_was_built_is_not_signed"
     ),
 }
+_ADMISSION: Final = {
+    "_may_repeat allows all": (
+        *_of("join_neighbour", "a_neighbour_who_takes_the_address_after_the_join_gets_nothing_and_is_noticed"),
+        *_of(
+            "join_tenant",
+            "a_tenant_on_a_running_node_gets_no_second_configuration_and_does_not_make_it_look_unjoined",
+            "a_tenant_who_read_the_request_key_gets_nothing_after_the_join",
+        ),
+    ),
+    "is_by_bmc is never": _of(
+        "join_tenant", "a_tenant_cannot_fetch_ahead_of_a_reboot_that_the_bmc_has_not_carried_out"
+    ),
+    "find_successor finds none": _of(
+        "join_kexec",
+        "a_neighbour_gets_nothing_in_its_window",
+        "a_pod_that_outlives_its_kubelet_gets_nothing_while_the_loaded_kernel_is_awaited",
+        "the_old_boot_does_not_join_in_its_window",
+    ),
+    "find_elsewhere objects to nothing": _of(
+        "join_by_dpu",
+        "a_host_joins_through_its_dpu_and_through_nobody_elses",
+        "a_card_that_was_not_accepted_passes_nothing_on",
+        "who_takes_the_hosts_address_on_the_boot_network_gets_nothing",
+        "a_host_does_not_become_its_own_dpu",
+    ),
+}
 _BINDING: Final = "the bindings of the policies are not there"
 _POLICIES: Final = {
     _BINDING: (
@@ -139,6 +165,7 @@ _POLICIES: Final = {
             "a_node_asks_for_nothing_in_its_own_name",
             "a_node_does_not_withdraw_a_hold_and_goes_on_reporting_under_it",
             "a_machine_is_booted_by_nobody_who_may_not_disrupt",
+            "a_tool_that_writes_conditions_of_its_own_boots_no_machine",
             "a_stolen_boot_account_verifies_nothing",
             "a_stolen_maintenance_account_neither_cordons_nor_forges_conditions",
             "a_stolen_maintenance_account_changes_no_pod",
@@ -194,6 +221,7 @@ FAMILIES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         f"{_HERE}without_attestation.py::test_{name}": {name.partition("without_")[2].replace("_", " "): tests}
         for name, tests in _ONE.items()
     },
+    f"{_HERE}without_defences.py::test_the_attack_succeeds_without_that_defence": _ADMISSION,
     f"{_HERE}without_approver.py::test_the_request_is_approved_without_that_rule": _APPROVER,
     f"{_HERE}without_approver.py::test_another_joiner_gets_our_name_without_the_search_of_all_names": {
         "common_names finds none": _of(

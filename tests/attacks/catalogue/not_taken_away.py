@@ -15,9 +15,6 @@ OPEN: Final = "open: nothing refuses it"
 
 NOT_TAKEN_AWAY: Final[Mapping[str, str]] = {
     "tests/attacks/test_bmc_secrets.py::test_an_operator": KUBERNETES,
-    "tests/attacks/test_boot_account.py::test_it_asks_for_no_maintenance": KUBERNETES,
-    "tests/attacks/test_boot_account.py::test_it_reads_no_secret": KUBERNETES,
-    "tests/attacks/test_boot_account.py::test_it_touches_no_node": KUBERNETES,
     "tests/attacks/test_boot_reports.py": REFUSES,
     "tests/attacks/test_break_glass.py::test_the_right_to_open_shells": KUBERNETES,
     "tests/attacks/test_break_glass.py::test_what_a_shell_was_opened_for": KUBERNETES,
