@@ -129,8 +129,11 @@ def control_plane(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) 
         yield plane
 
 
-def install(cluster: Cluster) -> None:
-    """Apply what `provisioner manifests` prints: every test meets the CRDs, roles and policies that users have."""
+def install(cluster: Cluster, *, without: str | None = None) -> None:
+    """Apply what `provisioner manifests` prints: every test meets the CRDs, roles and policies that users have.
+
+    without: a kind that is left out, by who shows what it is for.
+    """
     from provisioner.cli.service.manifests import all_manifests
     from provisioner.cluster.failures import Busy
     from provisioner.cluster.resources import CRDS, KNOWN
@@ -153,7 +156,7 @@ def install(cluster: Cluster) -> None:
         assert time.monotonic() < deadline, "the CRDs are not served"
         time.sleep(0.05)
     for manifest in all_manifests():
-        if manifest not in crds:
+        if manifest not in crds and manifest["kind"] != without:
             cluster.apply(manifest, manager="tests")
     wait_for_all_policies(cluster)
 

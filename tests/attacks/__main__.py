@@ -15,6 +15,7 @@ from tests.attacks.catalogue.rows import Attack, read_rows
 VM = "tests/journey/"
 """A rack that boots, whose logs, processes and objects are then searched for secrets: with `--vm` alone."""
 _NOT_RUN = "not run"
+NOBODY = "no test does yet"
 
 
 class Results:
@@ -69,12 +70,17 @@ def render_table(rows: Sequence[Attack], results: Results) -> str:
             if row.without is not None:
                 lines.append(f"    without it ({row.without.taken_away}): {results.of_twin(row)}")
                 lines += [f"      {row.without.test}"] if row.without.test is not None else []
+            else:
+                lines.append(f"    not taken away: {row.not_taken_away or NOBODY}")
     by_result: defaultdict[str, int] = defaultdict(int)
     for row in rows:
         by_result[results.of_attack(row)] += 1
     shown = sum(results.of_twin(row) == "succeeds" for row in rows)
+    reasons = sum(row.not_taken_away is not None for row in rows)
+    silent = sum(row.without is None and row.not_taken_away is None for row in rows)
     counts = ", ".join(f"{count} {result}" for result, count in sorted(by_result.items()))
-    return "\n".join([*lines, "", f"{len(rows)} attacks: {counts}; {shown} succeed where the defence is taken away"])
+    twins = f"{shown} succeed where the defence is taken away; of {reasons} it is not, for the reason that is named"
+    return "\n".join([*lines, "", f"{len(rows)} attacks: {counts}", f"{twins}; of {silent} no test does so yet"])
 
 
 def main(words: Sequence[str]) -> int:

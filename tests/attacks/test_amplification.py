@@ -92,3 +92,25 @@ def test_a_forged_address_succeeds_without_the_rule_where_an_offer_goes(
 def test_a_relay_that_nobody_knows_has_nothing_sent_to_it() -> None:
     for arrival in (DIRECT, UNICAST):
         assert Responder().answer(message(opt.DISCOVER, giaddr=VICTIM), arrival).reply is None
+
+
+def test_a_relay_of_a_strangers_succeeds_without_the_list_of_relays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it is with a server that takes who says to be a relay for one of the subnet that the packet came from."""
+    monkeypatch.setattr(
+        "provisioner.boot.dhcp.respond._link",
+        lambda giaddr, ciaddr, options, arrival, table: table.link_of_addresses(arrival.addresses),
+    )
+    outcome = Responder().answer(message(opt.DISCOVER, giaddr=VICTIM), DIRECT)
+    assert (outcome.verdict, goes_where_it_may(outcome)) == ("offered", False)
+
+
+def test_more_is_sent_than_it_may_be_without_the_bound_of_a_reply(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Options that come back are kept out of a reply that has no room for them: a server that is silent about that
+    sends what firmware has never accepted."""
+    asks = message(
+        opt.DISCOVER, options={opt.CLIENT_IDENTIFIER: b"i" * 250, opt.MACHINE_IDENTIFIER: b"m" * 250,
+                               opt.VENDOR_CLASS: b"PXEClient"},
+    )  # fmt: skip
+    assert len(Responder().answer(asks).reply or b"") <= LONGEST_REPLY
+    monkeypatch.setattr(reply_module, "message_limit", lambda options: 65535)
+    assert len(Responder().answer(asks).reply or b"") > LONGEST_REPLY

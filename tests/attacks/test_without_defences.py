@@ -5,18 +5,35 @@ The attacks on the whole service are in test_join_*.py; here the decision alone 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
+from provisioner.api.codec import to_json
+from provisioner.api.node_contract import BOOT_REPORT_ANNOTATION
+from provisioner.api.node_facts import BootReport
 from provisioner.cli.kubectl import printing
 from provisioner.join.admission import admit as admission
 from provisioner.join.admission.admit import Admitted, JoinFacts, admit
 from provisioner.join.admission.request import JoinRequest
 from provisioner.rules.liveness import read_heartbeat
-from tests.join.samples import ADDRESS, NOW, OTHER_KEY, fetched, request, with_spec, with_status
+from tests.join.samples import (
+    ADDRESS,
+    DIGEST,
+    NOW,
+    OLD_BOOT_ID,
+    OTHER_KEY,
+    ago,
+    fetched,
+    key_digest,
+    node,
+    request,
+    with_spec,
+    with_status,
+)
 from tests.join.test_admit import FACTS, REQUEST, kexec, lease, of
 
 NEIGHBOUR = "10.80.0.99"
@@ -42,6 +59,22 @@ def nothing(*_: object, **__: object) -> None:
     """No objection."""
 
 
+def preparing(key: str) -> dict[str, Any]:
+    """The Node whose agent has loaded a kernel that has this key."""
+    report = BootReport(
+        id="try-1",
+        boot_id=OLD_BOOT_ID,
+        state="Rebooting",
+        image_digest=DIGEST,
+        message="",
+        time=ago(5),
+        next_request_key_sha256=key_digest(key),
+    )
+    made = node()
+    made["metadata"]["annotations"][BOOT_REPORT_ANNOTATION] = json.dumps(to_json(report))
+    return made
+
+
 ATTACKS = {
     "a neighbour asks from its own address": Attack("WrongAddress", "find_elsewhere", nothing, source=NEIGHBOUR),
     "a machine that nobody accepted asks": Attack(
@@ -56,6 +89,15 @@ ATTACKS = {
     ),
     "a machine that runs another image asks": Attack(
         "WrongImage", "_judge_image", nothing, request=request(imageDigest="sha256:" + "99" * 32)
+    ),
+    "a boot asks before the BMC was told to end the one before": Attack(
+        "OrderNotCarriedOut", "is_by_bmc", lambda _: False, of(lambda s: with_status(s, power=None))
+    ),
+    "somebody asks in the window of a kexec, without the key that its kernel was given": Attack(
+        "OtherBootAwaited",
+        "find_successor",
+        nothing,
+        replace(of(lambda s: with_status(s, order=kexec(boot_id_before=OLD_BOOT_ID))), node=preparing(OTHER_KEY)),
     ),
     "a pod outlives its kubelet's reboot and asks with an invented boot id": Attack(
         "OldBootRuns",

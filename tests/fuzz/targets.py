@@ -12,6 +12,9 @@ from typing import Final
 
 from provisioner.api.discovery import read_claims
 from provisioner.api.errors import Refused
+from provisioner.attestation.authenticode import authenticode_sha256
+from provisioner.attestation.event_log.parse import LARGEST_LOG_BYTES
+from provisioner.attestation.tpm.wire import MalformedTpmData
 from provisioner.boot.capture.read import read_messages
 from provisioner.boot.dhcp.discovery import Discovery
 from provisioner.boot.metrics.requests import read_line
@@ -24,8 +27,10 @@ from provisioner.join.certificates.request import SubjectError, common_names, re
 from provisioner.network.agent.boot.request import read_head
 from provisioner.network.agent.dhcp.wire import decode as read_dhcp_of_host
 from provisioner.node.image.manifest import ImageError, read_manifest
+from provisioner.node.tpm.device import TpmError
 from tests.boot.dhcp.messages import CAPTURED, DIRECT, UNICAST, Responder, captured
 from tests.boot.test_web import REPORT, World
+from tests.fuzz import tpm
 from tests.join.samples import body
 
 GOLDEN: Final = Path(__file__).parents[1] / "golden"
@@ -125,6 +130,16 @@ TARGETS: Final = (
     Target("manifest", read_image_manifest, _golden("image/manifest-*"), (Refused,), 70_000),
     Target("manifest-in-the-node", _manifest_in_the_node, _golden("image/manifest-*"), (ImageError,), 70_000),
     Target("certificate-request", _subject, _golden("join/*.pem"), (SubjectError,), 16_384),
+    Target("tpm-evidence", tpm.evidence, tpm.some_evidence, (Refused,), MAX_REQUEST_BYTES),
+    Target("tpm-public-area", tpm.public_area, tpm.some_public_areas, (MalformedTpmData,)),
+    Target("tpm-quote", tpm.quote, tpm.some_quotes, (MalformedTpmData,)),
+    Target("tpm-signature", tpm.signature, tpm.some_signatures, (MalformedTpmData,)),
+    Target("endorsement-certificate", tpm.certificate, tpm.some_certificates, most_bytes=5000),
+    Target("event-log", tpm.event_log, tpm.some_event_logs, (MalformedTpmData,), LARGEST_LOG_BYTES + 1),
+    Target("pe-program", authenticode_sha256, tpm.some_programs, (Refused,)),
+    Target("tpm-answer", tpm.answer, tpm.some_answers),
+    Target("tpm-device", tpm.device, tpm.some_answers_of_a_device, (TpmError,), most_bytes=8192),
+    Target("tpm-challenge", tpm.challenge, tpm.some_challenges, (ValueError,), 16_384),
     Target("log-lines", _log_lines, lambda: [b"script 200 1024 0.001 -", b'{"time":"2026-01-02T12:00:00+00:00"}']),
 )  # fmt: skip
 """What is added here is tried by `make test` and `make fuzz` alike."""

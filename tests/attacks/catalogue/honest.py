@@ -72,6 +72,9 @@ HONEST: Final[Mapping[str, tuple[str, ...]]] = {
         "test_an_administrator_may_do_all_that_is_tried",
         "test_who_writes_what_in_the_architecture_is_what_the_table_says",
     ),
+    "test_without_approver": ("test_the_request_is_denied_by_that_rule",),
+    "test_without_attestation": ("test_the_attack_on_attestation_is_refused_by_that_defence",),
+    "test_without_image_trust": ("test_the_image_is_refused_by_that_rule",),
     "test_without_defences": ("test_the_attack_is_refused_by_that_defence",),
 }
 """By the module in tests/attacks."""

@@ -52,7 +52,7 @@ REFUSED_BY: Final[Mapping[str, str]] = {
     "tests/attacks/test_stolen_accounts.py": "provisioner/cli/data",
     "tests/attacks/test_tenant_networks.py": "provisioner/cli/data/accounts",
     "tests/attacks/test_terminal.py": "provisioner/api/wording.py",
-    "tests/attacks/test_without_defences.py": "provisioner/join/admission/admit.py",
+    "tests/attacks/test_without_": "provisioner/join/admission/admit.py",
     "tests/attestation/": "provisioner/attestation",
     "tests/boot/": "provisioner/boot",
     "tests/boot/cache/": "provisioner/boot/cache",

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.attacks.catalogue.more import MORE
+from tests.attacks.catalogue.not_taken_away import find_reason
 from tests.attacks.catalogue.refused_by import find_defence
 from tests.attacks.catalogue.without import WITHOUT, Without
 
@@ -34,6 +35,11 @@ class Attack:
     refused_by: str
     tests: tuple[str, ...]
     without: Without | None = None
+
+    @property
+    def not_taken_away(self) -> str | None:
+        """Why no test takes the defence away; None where one does, or where nobody has said why."""
+        return None if self.without is not None else find_reason(self.tests[0])
 
     @property
     def is_open(self) -> bool:

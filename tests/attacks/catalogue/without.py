@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from tests.attacks.catalogue.families import FAMILIES
+
 
 @dataclass(frozen=True)
 class Without:
@@ -111,4 +113,10 @@ WITHOUT: Final[Mapping[str, Without]] = {
         "tests/attacks/test_old_certificate_reads.py::"
         "test_without_the_webhook_the_policy_still_refuses_what_it_writes_and_nobody_is_shut_out",
     ),
+    **{
+        test: Without(taken_away, twin)
+        for twin, family in FAMILIES.items()
+        for taken_away, tests in family.items()
+        for test in tests
+    },
 }
