@@ -245,7 +245,7 @@ def test_a_server_whose_firmware_never_gave_an_event_log_joins_an_optional_pool_
     condition = find_condition(before.server().status.conditions, "Attested")
     assert condition is not None
     assert (condition.status, condition.reason) == ("False", "EventLogMissing")
-    assert "update the firmware" in condition.message
+    assert "a newer firmware" in condition.message
 
 
 def test_it_waits_in_a_pool_that_requires_proof_and_joins_once_it_gives_one() -> None:

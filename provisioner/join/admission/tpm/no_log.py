@@ -9,8 +9,8 @@ def never_there(server: str) -> str:
     """Of a server that has proved its firmware by none before."""
     return (
         f"the firmware of server {server} gives no event log, or one of more than {LARGEST_LOG_BYTES >> 10} KiB, so "
-        "nothing says what it booted; update the firmware, or have it boot by UEFI with TPM 2.0 and its SHA-256 bank "
-        "on; else set the pool's attestation to Optional, where it joins and proves nothing"
+        "nothing says what it booted; a newer firmware may, or booting by UEFI with TPM 2.0 and its SHA-256 bank "
+        "on; else a pool with attestation Optional, where it joins and proves nothing"
     )
 
 
