@@ -217,6 +217,10 @@ def confirm_log(
     confirmed = confirm_quote(evidence, identity, challenge, now)
     if isinstance(confirmed, EvidenceRefused):
         return confirmed
+    if not evidence.event_log:
+        return EvidenceRefused(
+            Reason.EVENT_LOG_MISSING, "the machine gives no event log of its firmware, so nothing says what it booted"
+        )
     try:
         log = parse_event_log(evidence.event_log)
     except MalformedTpmData as error:

@@ -31,6 +31,7 @@ class Reason(StrEnum):
     REGISTERS_CHANGED = "RegistersChanged"
     HAND_OVER_UNREPORTED = "HandOverUnreported"
     HAND_OVER_MISMATCH = "HandOverMismatch"
+    EVENT_LOG_MISSING = "EventLogMissing"
     EVENT_LOG_MISMATCH = "EventLogMismatch"
     KERNEL_MISMATCH = "KernelMismatch"
     COMMAND_LINE_MISMATCH = "CommandLineMismatch"

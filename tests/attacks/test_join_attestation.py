@@ -147,6 +147,55 @@ def test_a_machine_that_booted_another_kernel_cannot_say_otherwise(
     assert is_handed_out(before.joins(Agent(FakeMachine(tpm))))
 
 
+def _no_log(honest: Evidence) -> Evidence:
+    return replace(honest, event_log=b"")
+
+
+@EVERY_POOL
+def test_a_server_that_has_proved_its_firmware_is_refused_once_it_drops_its_log(attestation: str) -> None:
+    """The downgrade: what would show another kernel, or an implant, is said to be a firmware that keeps no log."""
+    honest = Agent()
+    before = desk(honest, attestation)
+    assert is_handed_out(before.joins(honest))
+    before.cluster.secrets.clear()
+    rogue = replace(honest, machine=FakeMachine(honest.machine.tpm, a_boot(BootParts().but(kernel=sha256(b"theirs")))))
+    for agent in (rogue, honest):
+        refused(before.joins(agent, _no_log), "EventLogMissing", before)
+        before.passes(20)
+    assert is_handed_out(before.joins(honest)), "its twin, which shows what it booted"
+
+
+def test_open_a_machine_that_never_proved_its_firmware_hides_it_where_proof_is_optional() -> None:
+    """It is let in as one that proves nothing, sealed to the server's own TPM. Where proof is required it waits."""
+    tpm = FakeTpm()
+    rogue = Agent(FakeMachine(tpm, a_boot(BootParts().but(kernel=sha256(b"a kernel of theirs")))))
+    optional, required = desk(rogue, "Optional"), desk(rogue, "Required")
+    refused(optional.joins(rogue), "KernelMismatch", optional)
+    optional.passes(20)
+    assert isinstance(optional.joins(rogue, _no_log), SealedConfiguration)
+    attested = find_condition(optional.server().status.conditions, "Attested")
+    assert attested is not None
+    assert (attested.status, attested.reason) == ("False", "EventLogMissing")
+    assert isinstance(required.joins(rogue, _no_log), NotYet)
+    assert required.cluster.secrets == []
+
+
+@EVERY_POOL
+@pytest.mark.parametrize(
+    ("lie", "reason"),
+    [
+        (lambda answer: replace(answer, activation=b"\0" * 32), "ActivationFailed"),
+        (lambda answer: replace(answer, pcr_values=FakeMachine(FakeTpm()).values), "QuoteDigestMismatch"),
+    ],
+)
+def test_without_a_log_keys_activation_and_quote_have_to_hold_all_the_same(
+    attestation: str, lie: Callable[[Evidence], Evidence], reason: str
+) -> None:
+    rogue = Agent.booted(*a_boot(BootParts().but(kernel=sha256(b"a kernel of theirs"))))
+    before = desk(rogue, attestation)
+    refused(before.joins(rogue, lambda honest: lie(_no_log(honest))), reason, before)
+
+
 @EVERY_POOL
 def test_an_attestation_key_that_signs_whatever_it_is_given_is_refused(attestation: str) -> None:
     honest, liar = Agent(), Agent(key=samples.OTHER_KEY)

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from provisioner.api import FirmwareProfile
+from provisioner.api import FirmwareProfile, Image
 from provisioner.api.conditions import find_condition
 from provisioner.api.server import PowerStatus
 from provisioner.attestation.endorsement import endorsement_key_sha256
+from provisioner.attestation.judge import Evidence
 from provisioner.join.admission.admit import Challenged, Denied, NotYet
 from provisioner.join.admission.configuration import JoinConfiguration, SealedConfiguration
 from provisioner.join.admission.service import CHALLENGES
@@ -221,6 +222,64 @@ def test_an_optional_pool_takes_a_tpm_that_nobody_knows_yet_seals_to_it_and_show
     assert attested.pending.endorsement_key_sha256 == key_of(agent)
     (issued,) = before.server().status.credentials
     assert (issued.endorsement_key_sha256, issued.known_by) == (key_of(agent), None)
+
+
+def without_log(honest: Evidence) -> Evidence:
+    return replace(honest, event_log=b"")
+
+
+@pytest.mark.parametrize("image", [None, samples.image()], ids=["an image with measurements", "one without"])
+def test_a_server_whose_firmware_never_gave_an_event_log_joins_an_optional_pool_and_pins_nothing(
+    image: Image | None,
+) -> None:
+    agent = Agent()
+    before = Desk(attestation="Optional", registered=agent, firmware=approved_firmware(), image=image)
+    for _ in range(2):
+        answer = before.joins(agent, without_log)
+        assert isinstance(answer, SealedConfiguration)
+        assert agent.opened(answer)["nodeName"] == "r01-u01"
+        before.passes(20)
+    attested = before.server().status.attestation
+    assert attested is not None
+    assert (attested.endorsement_key_sha256, attested.firmware_profile) == (None, None)
+    condition = find_condition(before.server().status.conditions, "Attested")
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("False", "EventLogMissing")
+    assert "a newer firmware" in condition.message
+
+
+def test_it_waits_in_a_pool_that_requires_proof_and_joins_once_it_gives_one() -> None:
+    agent = Agent()
+    before = desk(agent)
+    answer = before.joins(agent, without_log)
+    assert isinstance(answer, NotYet)
+    assert answer.reason == "EventLogMissing"
+    assert before.cluster.secrets == []
+    before.passes(20)
+    assert is_handed_out(before.joins(agent))
+
+
+def test_a_key_that_nobody_knows_is_shown_first_also_without_an_event_log() -> None:
+    agent = Agent()
+    before = Desk(firmware=approved_firmware())
+    for expected in ("EndorsementKeyUnknown", "EventLogMissing"):
+        answer = before.joins(agent, without_log)
+        assert isinstance(answer, NotYet)
+        assert answer.reason == expected
+        before.register(key_of(agent))
+        before.passes(20)
+    optional = Desk(attestation="Optional", firmware=approved_firmware())
+    assert isinstance(optional.joins(agent, without_log), SealedConfiguration)
+
+
+def test_an_answer_that_has_no_field_for_the_log_is_refused() -> None:
+    agent = Agent()
+    before = desk(agent, "Optional")
+    answered = agent.answered(before.challenged(agent))
+    del answered["eventLog"]
+    answer = before.ask(answered)
+    assert isinstance(answer, Denied)
+    assert (answer.reason, "has no eventLog" in answer.message) == ("EvidenceMalformed", True)
 
 
 @pytest.mark.parametrize(

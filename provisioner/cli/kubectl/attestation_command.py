@@ -1,17 +1,23 @@
-"""`kubectl provision attestation approve SERVER`: what a machine showed of its TPM, and a person vouches for."""
+"""`kubectl provision attestation`: what a machine showed of its TPM, which a person approves, or has forgotten."""
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
 
-from provisioner.api import FirmwareProfile, Server
-from provisioner.api.errors import Refused
+from provisioner.api import FirmwareProfile, NodePool, Server
+from provisioner.api.errors import NotFound, Refused
+from provisioner.cli.kubectl import forgetting
+from provisioner.cli.kubectl.completion import complete_server
 from provisioner.cli.kubectl.connection import connection_of, connection_options
+from provisioner.cli.kubectl.failing import hinting_at
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
+from provisioner.rules.pool_of_server import next_pool_name
 
 MANAGER: Final = "provisioner-accept"
 """As who accepts a server: its endorsement key is a part of what it is registered with."""
@@ -62,9 +68,9 @@ def decide_approval(server: Server, key: str | None, *, firmware: bool) -> Appro
     )
 
 
-@click.group("attestation", short_help="Approve TPMs and firmware that were seen.")
+@click.group("attestation", short_help="Approve TPMs and firmware that were seen, or forget them.")
 def attestation() -> None:
-    """Who machines are by their TPMs: what waits for a person's approval."""
+    """Who machines are by their TPMs: what waits for a person's approval, and what is to count no more."""
 
 
 @attestation.command("approve", short_help="Register the endorsement key that a server's machine has shown.")
@@ -110,3 +116,57 @@ def _show(approval: Approval, *, dry_run: bool) -> None:
         click.echo(f"Server {approval.server}: its endorsement key is registered")
     if approval.profile is not None:
         click.echo(f"FirmwareProfile {approval.profile} {done}: for all machines that measure the same")
+
+
+@attestation.command("forget", short_help="Take back what a server proved, for a new mainboard, TPM or firmware.")
+@click.argument("servers", nargs=-1, required=True, metavar="SERVER...", shell_complete=complete_server)
+@click.option("-m", "--reason", metavar="WORDS", help="Why, in words. An Event of the Server keeps them.")
+@click.option("--key", is_flag=True, help="Forget the endorsement key that is registered in its spec, too.")
+@click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
+@connection_options
+def forget(servers: tuple[str, ...], reason: str | None, key: bool, dry_run: bool, **options: Any) -> None:
+    """Have what servers proved of themselves forgotten, so that their next boot is judged as a new machine's.
+
+    A server that has proved its firmware is refused with any other, as what an implant does looks the same. Forget the
+    proof for a firmware update or a cleared TPM; with --key for another mainboard or TPM, or none. What runs goes on
+    running. An Event of the Server says who did it, and why. Either all that are named, or none if one is refused.
+
+    \b
+    Examples:
+      kubectl provision attestation forget r01-u07 -m 'firmware 2.7'
+      kubectl provision attestation forget r01-u07 --key -m 'mainboard exchanged'
+    """
+    cluster = connection_of(options).open()
+    read = [cluster.read(Server, name) for name in dict.fromkeys(servers)]
+    decided = [forgetting.decide_forgetting(server, _next_pool(cluster, server), key=key) for server in read]
+    user = cluster.ask_who_i_am()
+    with hinting_at("who may is an administrator: ask for the role provisioner-administrator"):
+        for each in decided:
+            forgetting.carry_out(cluster, each, dry_run=True)
+        for each in decided:
+            if each.is_any and not dry_run:
+                forgetting.tell(cluster, each, user, reason, datetime.now(UTC), secrets.token_hex(4))
+                forgetting.carry_out(cluster, each)
+            _show_forgotten(each, dry_run=dry_run)
+
+
+def _next_pool(cluster: Cluster, server: Server) -> NodePool | None:
+    name = next_pool_name(server)
+    try:
+        return cluster.read(NodePool, name) if name is not None else None
+    except NotFound:
+        return None
+
+
+def _show_forgotten(each: forgetting.Forgetting, *, dry_run: bool) -> None:
+    done = "would be forgotten" if dry_run else "forgotten"
+    if not each.is_any:
+        click.echo(f"Server {each.server.name}: nothing of it is on record")
+        return
+    if each.record:
+        click.echo(f"Server {each.server.name}: what it proved and showed {done}")
+    if each.key is not None:
+        click.echo(f"Server {each.server.name}: endorsement key {each.key} {done}")
+    click.echo("  at its next boot:")
+    for line in each.next_boot:
+        click.echo(f"    {line}")

@@ -18,7 +18,7 @@ ACCOUNTS: Final = ("boot", "controller", "web", "authorizer", *NAMES)
 DATA: Final = (
     *("namespaces.yaml", "checks.yaml", "people.yaml", "requests.yaml", "nodes.yaml", "server_status.yaml"),
     *("node_limits.yaml", "boot_joins.yaml", "leases.yaml", "credentials.yaml", "break_glass.yaml"),
-    *("traces.yaml", "former.yaml"),
+    *("traces.yaml", "attestation.yaml", "former.yaml"),
     *(f"accounts/{account}.yaml" for account in ACCOUNTS),
 )
 """What holds for several comes first; then what each account has and is held to."""

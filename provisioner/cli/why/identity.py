@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from provisioner.api.attestation import CREDENTIAL_CONTESTED
 from provisioner.api.conditions import find_condition
@@ -10,6 +11,14 @@ from provisioner.api.meta import parse_time
 from provisioner.cli.kubectl.moments import ago
 from provisioner.cli.kubectl.printing import clip
 from provisioner.cli.why.subject import Subject
+
+UNLIKE_THE_PROOF: Final = frozenset(
+    {
+        *("FirmwareMismatch", "BootProgramMismatch", "FirmwareNotApproved", "EventLogMissing", "ProofMissing"),
+        *("TpmNotReset", "EndorsementKeyMismatch"),
+    }
+)
+"""Why a join is refused that an earlier proof stands against."""
 
 
 def identity(subject: Subject) -> Iterable[str]:
@@ -19,6 +28,9 @@ def identity(subject: Subject) -> Iterable[str]:
     contested = find_condition(status.conditions, CREDENTIAL_CONTESTED)
     if contested is not None and contested.status == "True":
         lines.append(f"contested: {clip(contested.message, 400)}")
+    proof = find_condition(status.conditions, "Attested")
+    if proof is not None and proof.reason == "EventLogMissing":
+        lines.append(f"not proved: {clip(proof.message, 400)}")
     attested = status.attestation
     if attested is None:
         return lines
@@ -31,6 +43,12 @@ def identity(subject: Subject) -> Iterable[str]:
             f"proved by TPM for {of_boot}, {ago(parse_time(attested.time), subject.now)} ago: endorsement key "
             f"{attested.endorsement_key_sha256[:19]}… ({attested.known_by}){firmware}"
         )
+        joined = find_condition(status.conditions, "Joined")
+        if joined is not None and joined.status == "False" and joined.reason in UNLIKE_THE_PROOF:
+            lines.append(
+                f"what it shows is not what is on record ({joined.reason}); if firmware, TPM or mainboard were changed "
+                f"on purpose: kubectl provision attestation forget {subject.server.name}, for another TPM --key"
+            )
     seen = attested.pending
     if seen is not None:
         known = seen.endorsement_key_sha256 == subject.server.spec.endorsement_key_sha256

@@ -22,7 +22,7 @@ REASONS: Final = {
     "not_yet": (
         "NotSynced", "NoAddress", "NotOrdered", "OrderNotCarriedOut", "StillOldBoot", "OtherBootAwaited", "OldBootRuns",
         "NoImage", "NodeNotPrepared", "Superseded", "EndorsementKeyUnknown", "FirmwareNotApproved",
-        "ImageNotMeasured", "PredecessorUnproven",
+        "EventLogMissing", "ImageNotMeasured", "PredecessorUnproven",
         "TooManyChallenges", "Other",
     ),
     "denied": (

@@ -25,6 +25,10 @@ HONEST: Final[Mapping[str, tuple[str, ...]]] = {
         "test_wide_jobs_of_an_honest_slurm_are_seen_on_each_of_its_nodes",
         "test_an_honest_answer_is_read",
     ),
+    "test_forgotten_proof": (
+        "test_an_administrator_has_a_proof_forgotten_which_is_on_record_and_the_key_stays",
+        "test_the_registered_key_goes_with_it_if_that_is_said",
+    ),
     "test_hostile_bmc": ("test_a_redirect_within_the_bmc_is_followed",),
     "test_hostile_tenants": (
         "test_a_tenant_lifts_a_quarantine_of_its_own",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from cryptography import x509
@@ -62,6 +62,7 @@ from provisioner.join.admission.attestation import (
 )
 from provisioner.join.admission.seal import Seal
 from provisioner.join.admission.successor import Successor
+from provisioner.join.admission.tpm import no_log
 from provisioner.join.admission.tpm.before import find_predecessor, reset_count_before
 from provisioner.join.admission.tpm.firmware import MAX_LEARNED, approved, learned_profile
 from provisioner.join.admission.tpm.wire import Answer, TpmEvidence, challenge_to_wire, read_evidence
@@ -141,6 +142,8 @@ class TpmVerifier:
         question = shown.question
         if question.successor is not None:
             return shown.continued(question.successor)
+        if shown.never_had_log:
+            return shown.pending_without_log()
         image = _measurements(question.image)
         if image is None:
             return shown.pending(
@@ -168,6 +171,8 @@ class TpmVerifier:
             return shown.proven(outcome.firmware, outcome.firmware_digest, counts)
         if outcome.reason in _UNKNOWN_FIRMWARE and not _was_proven(question.server):
             return shown.pending_firmware(outcome, image, profiles)
+        if outcome.reason is Reason.EVENT_LOG_MISSING:
+            return _refused(replace(outcome, message=no_log.gone(question.server.name)))
         return _refused(outcome)
 
 
@@ -233,7 +238,7 @@ class _Shown:
             f"list, then: kubectl provision attestation approve {self.question.server.name} --key {key}"
         )
         image = _measurements(self.question.image)
-        if image is None:
+        if image is None or self.never_had_log:
             return self.pending(Reason.ENDORSEMENT_KEY_UNKNOWN.value, message)
         return self._pending_log(Reason.ENDORSEMENT_KEY_UNKNOWN.value, lambda _: message, image, profiles)
 
@@ -282,9 +287,21 @@ class _Shown:
             seal=self._seal(),
         )
 
+    @property
+    def never_had_log(self) -> bool:
+        """Whether the firmware started the machine, gives no event log of it, and is that of a server that has proved
+        none before. Who has, and drops the log, hides what it booted."""
+        is_started_by_firmware = self.question.successor is None
+        return is_started_by_firmware and not self.evidence.event_log and not _was_proven(self.question.server)
+
+    def pending_without_log(self) -> Proof:
+        """Of the TPM keys, activation and quote are known; of what it booted nothing."""
+        return self.pending("EventLogMissing", no_log.never_there(self.question.server.name))
+
     def pending(self, reason: str, message: str) -> Proof:
-        """What was started by kexec is in no log; of all else the log holds, too."""
-        confirmed = self._confirmed_quote() if self.question.successor is not None else self._confirmed_log()
+        """What was started by kexec is in no log, and of what has none the quote alone holds; else the log, too."""
+        is_without = self.question.successor is not None or self.never_had_log
+        confirmed = self._confirmed_quote() if is_without else self._confirmed_log()
         if isinstance(confirmed, EvidenceRefused):
             return _refused(confirmed)
         return Pending(reason, message, self._seen(None), seal=self._seal())
