@@ -77,7 +77,7 @@ def render_table(rows: Sequence[Attack], results: Results) -> str:
         by_result[results.of_attack(row)] += 1
     shown = sum(results.of_twin(row) == "succeeds" for row in rows)
     reasons = sum(row.not_taken_away is not None for row in rows)
-    silent = sum(row.without is None and row.not_taken_away is None for row in rows)
+    silent = sum(row.without is None and row.not_taken_away is None and not row.is_open for row in rows)
     counts = ", ".join(f"{count} {result}" for result, count in sorted(by_result.items()))
     twins = f"{shown} succeed where the defence is taken away; of {reasons} it is not, for the reason that is named"
     return "\n".join([*lines, "", f"{len(rows)} attacks: {counts}", f"{twins}; of {silent} no test does so yet"])

@@ -26,19 +26,23 @@ from provisioner.attestation.event_log.parse import Event, EventLog
 from provisioner.attestation.event_log.words import describe
 from provisioner.attestation.judge import Evidence, EvidenceAccepted, judge_evidence
 from provisioner.attestation.measurements import PROGRAMS_PCR
+from provisioner.attestation.outcome import EvidenceRefused
 from provisioner.attestation.tpm.algorithms import Attribute
 from provisioner.join.admission.admit import Denied
+from provisioner.join.admission.attestation import Question
 from provisioner.join.admission.service import CHALLENGES, Answer
+from provisioner.join.admission.successor import Successor
+from provisioner.join.admission.tpm.before import Predecessor, find_predecessor
 from provisioner.join.admission.tpm.firmware import learned_profile, measurements_of
 from provisioner.rules.rate import Rate
 from tests.attestation.fake_tpm import FakeTpm, attest, attestation_area
 from tests.attestation.firmware_log import BootParts, LoggedEvent, a_boot, pcr_values, program, sha256, write_log
 from tests.attestation.machine import FIRMWARE, NOW, FakeMachine, a_challenge, digest_of, expected_boot
-from tests.attestation.real_tpm import AK_ATTRIBUTES
+from tests.attestation.real_tpm import AK_ATTRIBUTES, OWNER
 from tests.attestation.test_endorsement import authority, leaf
 from tests.join import samples
 from tests.join.attesting import Agent, Desk, approved_firmware, is_handed_out
-from tests.join.test_tpm_join import OLD_KERNEL, kexeced
+from tests.join.kexecing import hand_over, kexeced, told
 
 VERIFIER: Final = "provisioner.join.admission.tpm.verifier."
 SUCCESSOR: Final = "provisioner.join.admission.successor.Successor"
@@ -254,16 +258,29 @@ def challenges_without_end() -> Answer:
     return before.joins(agent) if not hasattr(answer := before.ask(agent.shown()), "reason") else answer
 
 
-def kexec_of_a_system_that_proved_nothing() -> Answer:
-    agent = Agent.booted(*OLD_KERNEL)
-    return kexeced(agent, proved=False).joins(agent)
+def whatever_was_proved_last(question: Question, successor: Successor) -> Predecessor | EvidenceRefused | None:
+    """In the place of find_predecessor: of which boot the proof on record is does not count."""
+    status = question.server.status
+    assert status.attestation is not None
+    record = replace(status.attestation, boot_id=question.order.boot_id_before)
+    server = replace(question.server, status=replace(status, attestation=record))
+    return find_predecessor(replace(question, server=server), successor)
 
 
 def hand_over_without_its_key() -> Answer:
-    agent = Agent.booted(*OLD_KERNEL, key=samples.OTHER_KEY)
-    before = kexeced(agent, proved=True)
+    agent = Agent()
+    before = told(agent)
     before.passes(300)
-    return before.joins(agent)
+    return before.joins(kexeced(agent, hand_over(), key=samples.OTHER_KEY))
+
+
+def hand_over_of_a_system_that_proved_nothing() -> Answer:
+    agent = Agent()
+    before = told(agent)
+    record = before.server().status.attestation
+    assert record is not None
+    before.change(attestation=replace(record, boot_id=samples.BOOT_ID))
+    return before.joins(kexeced(agent, hand_over()))
 
 
 def first_asks_second(*, proves: bool) -> Answer:
@@ -353,10 +370,12 @@ ATTACKS = {
         {"provisioner.join.admission.service.CHALLENGES": Rate(per_second=1000.0, burst=1000.0)},
     ),
     "a hand-over by a system that had proved nothing": Attack(
-        "PredecessorUnproven", kexec_of_a_system_that_proved_nothing, {f"{VERIFIER}_continues": lambda _: True}
+        "PredecessorUnproven",
+        hand_over_of_a_system_that_proved_nothing,
+        {f"{VERIFIER}find_predecessor": whatever_was_proved_last},
     ),
     "a hand-over without the key of the system before": Attack(
-        "KernelMismatch", hand_over_without_its_key, {f"{SUCCESSOR}.asks": lambda self, key: True}
+        "EventLogMismatch", hand_over_without_its_key, {f"{SUCCESSOR}.asks": lambda self, key: True}
     ),
 }
 
@@ -406,6 +425,7 @@ def test_a_tpm_that_hides_its_resets_passes_for_a_new_boot_without_the_look_at_i
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     machine = FakeMachine(FakeTpm())
+    machine.tpm.hierarchy = OWNER
     issued, state = a_challenge(machine.tpm.endorsement, machine.tpm.attestation)
     expected = replace(expected_boot(), reset_count_above=6)
 
