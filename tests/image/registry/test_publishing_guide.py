@@ -28,10 +28,9 @@ def options_of(*names: str) -> set[str]:
 
 
 def test_every_option_in_it_is_one_of_a_command() -> None:
-    known = set[str]().union(
-        *(options_of(*names) for names in (("boot",), *(("image", name) for name in ("push", "pull", "gc", "publish"))))
-    )
-    foreign = {"--authfile"}
+    of_images = ("build", "sign", "push", "pull", "gc", "publish", "revoke")
+    known = set[str]().union(*(options_of(*names) for names in (("boot",), *(("image", name) for name in of_images))))
+    foreign = {"--authfile", "--from-file"}
     told = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", GUIDE)) - foreign
     assert told <= known, told - known
     assert {"--image-registry", "--image-key", "--image-pull", "--image-pulls", "--registry-token-host"} <= told
