@@ -7,12 +7,12 @@ from pathlib import Path
 import click
 
 from provisioner.api.errors import NotFound
+from provisioner.attestation.authenticode import authenticode_sha256
 from provisioner.cli.options import signers_option
 from provisioner.image.finished import store
 from provisioner.image.finished.check import check_image
 from provisioner.image.finished.sign import read_public_keys
 from provisioner.image.uki.build import STUBS, build_uki
-from provisioner.image.uki.portable_executable import authenticode_sha256
 from provisioner.image.uki.sign import sign_program
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -59,4 +59,5 @@ def uki(
     state = f"signed by {certificate}" if certificate is not None else "not signed: sbsign does that where the key is"
     click.echo(f"{output}: {len(program) / 1e6:.1f} MB, {state}")
     click.echo(f"image {checked.digest}")
-    click.echo(f"authenticode sha256 {authenticode_sha256(program)} (in dbx it ends this one program)")
+    digest = authenticode_sha256(program).removeprefix("sha256:")
+    click.echo(f"authenticode sha256 {digest} (in dbx it ends this one program)")

@@ -7,7 +7,6 @@ Source: Microsoft, PE Format; Microsoft, Windows Authenticode Portable Executabl
 
 from __future__ import annotations
 
-import hashlib
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -143,21 +142,6 @@ def add_sections(program: bytes, contents: Sequence[tuple[str, bytes]]) -> bytes
     struct.pack_into("<I", result, layout.optional + 56, _aligned(address, layout.alignment))
     struct.pack_into("<I", result, layout.optional + _CHECKSUM_AT, 0)
     return bytes(result)
-
-
-def authenticode_sha256(program: bytes) -> str:
-    """64 hexadecimal digits: what a signature signs, and what stands in `db` or `dbx` for this one program.
-
-    It is the same before and after signing: neither checksum nor signatures are part of it. Raises: as read_layout.
-    """
-    layout = read_layout(program)
-    checksum, directory = layout.optional + _CHECKSUM_AT, layout.optional + _CERTIFICATES_AT
-    end = layout.certificates[0] if layout.certificates[1] else len(program)
-    digest = hashlib.sha256(program[:checksum])
-    digest.update(program[checksum + 4 : directory])
-    digest.update(program[directory + 8 : end])
-    digest.update(b"\0" * (-end % 8))  # signatures begin at a multiple of eight, and what fills the gap is signed
-    return digest.hexdigest()
 
 
 def _aligned(value: int, alignment: int) -> int:

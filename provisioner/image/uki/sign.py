@@ -6,8 +6,9 @@ import tempfile
 from pathlib import Path
 
 from provisioner.api.errors import NeedsHuman, NotFound, Refused
+from provisioner.attestation.authenticode import authenticode_sha256
 from provisioner.image.command import run
-from provisioner.image.uki.portable_executable import authenticode_sha256, read_layout
+from provisioner.image.uki.portable_executable import read_layout
 
 
 def sign_program(program: bytes, key: Path, certificate: Path) -> bytes:

@@ -17,12 +17,12 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from provisioner.attestation.authenticode import authenticode_sha256
 from provisioner.image.build import Built
 from provisioner.image.finished import store
 from provisioner.image.finished.check import check_image
 from provisioner.image.request import Request
 from provisioner.image.uki.build import STUBS, build_uki
-from provisioner.image.uki.portable_executable import authenticode_sha256
 from provisioner.image.uki.sign import sign_program
 from provisioner.lab.machine.machine import BOARDS
 from provisioner.lab.machine.secure_boot import enrol_keys
@@ -123,7 +123,9 @@ def test_firmware_refuses_what_is_unsigned_altered_or_revoked_and_starts_what_th
     old = sign_program(program.replace(CONSOLE.encode(), b"console=ttyS0,9600  "), *own_key)
     certificate = x509.load_pem_x509_certificate(own_key[1].read_bytes()).public_bytes(Encoding.DER)
     disks = {"unsigned": program, "altered": altered(signed), "old": old, "signed": signed}
-    with machine(tools, tmp_path, disks, certificate, revoked=authenticode_sha256(old)) as heard:
+    with machine(
+        tools, tmp_path, disks, certificate, revoked=authenticode_sha256(old).removeprefix("sha256:")
+    ) as heard:
         # Its command line names no server: that stage-1 complains of it shows that kernel, stage-1 and line are ours.
         heard.line("kernel argument provisioner.server")
     assert outcomes(heard.console) == ["Access Denied"] * 3 + ["starting"], "\n".join(heard.console)
