@@ -452,10 +452,11 @@ def _inventory(scene: Scene) -> Iterator[Power]:
         yield Power(section, f"say that {kind}s are ready or available", (applied(kind, name, status),))
     verified = {"conditions": [condition("Verified")]}
     yield Power(section, "say that Images are signed by who is believed", (applied("Image", name, verified),))
-    believed = {"metadata": {"name": "provisioner-image-trust"}, "data": {"image.pub": "mine"}}
+    name, path = "provisioner-image-trust", "/api/v1/namespaces/provisioner-system/configmaps"
+    believed = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"image.pub": "mine"}}
     yield Power(section, "say whose Images are believed, and which are revoked", (
-        sent("POST", "/api/v1/namespaces/provisioner-system/configmaps", believed),
-        sent("PATCH", "/api/v1/namespaces/provisioner-system/configmaps/provisioner-image-trust", believed, MERGE),
+        sent("POST", path, believed),
+        sent("PATCH", f"{path}/{name}", believed, APPLY, fieldManager="thief", force="true"),
     ))  # fmt: skip
 
 
