@@ -9,6 +9,7 @@ from provisioner.api.values import Sha256Digest
 from provisioner.attestation.continuation import ProvedBoot
 from provisioner.attestation.outcome import EvidenceRefused, Reason
 from provisioner.join.admission.attestation import Question
+from provisioner.join.admission.status import is_joined
 from provisioner.join.admission.successor import Successor
 
 
@@ -52,11 +53,24 @@ def reset_count_before(question: Question, endorsement_key: str) -> int | None:
     asking boot. None if nothing is on record of that TPM, or this very boot is: it asks again.
     """
     attested = question.server.status.attestation
-    if attested is None or attested.endorsement_key_sha256 != endorsement_key:
-        return None
-    if (attested.boot_id or "").lower() == question.request.boot_id.lower():
+    if attested is None or attested.endorsement_key_sha256 != endorsement_key or _asks_again(question, attested):
         return None
     return attested.tpm_reset_count
+
+
+def _asks_again(question: Question, attested: AttestationStatus) -> bool:
+    """Whether the boot on record asks once more: for its order, or, as long as it got no certificate, for the one that
+    took its place. A machine without a BMC waits for that in the same boot.
+
+    One that has joined does not ask for another order: its boot id is whatever root on it says.
+    """
+    boot_id, join = question.request.boot_id.lower(), question.server.status.join
+    if (attested.boot_id or "").lower() != boot_id:
+        return False
+    if attested.order_id == question.order.id:
+        return True
+    was_claimed = join is not None and join.order_id == attested.order_id and (join.boot_id or "").lower() == boot_id
+    return was_claimed and not is_joined(question.server)
 
 
 def _proved_boot(attested: AttestationStatus | None) -> ProvedBoot | None:
