@@ -90,6 +90,23 @@ def test_root_that_asks_for_the_next_order_by_the_boot_id_on_record_is_refused(a
     assert is_handed_out(before.joins(rogue)), "the firmware has started it since: it is what it shows"
 
 
+def told_after_a_lie(agent: Agent, attestation: str) -> Desk:
+    """Root on the proved system has its kubelet report another boot id, and then what its successor is known by."""
+    before = proved(agent, attestation)
+    spend_token(before)
+    tell_to_kexec(before, says=hand_over(), boot_id=INVENTED_BOOT)
+    return before
+
+
+@EVERY_POOL
+def test_root_that_says_another_boot_id_to_have_proved_nothing_is_refused(attestation: str) -> None:
+    agent = Agent()
+    before = told_after_a_lie(agent, attestation)
+    refused(before.joins(kexeced(agent, OWN)), "HandOverUnreported", before)
+    tell_to_kexec(before, says=hand_over())
+    honest_twin_joins(before, agent)
+
+
 @EVERY_POOL
 def test_a_boot_that_got_no_certificate_waits_for_the_next_order_where_no_bmc_resets_it(attestation: str) -> None:
     agent = Agent()
@@ -195,6 +212,13 @@ def test_the_boot_id_on_record_succeeds_without_the_look_at_its_order(monkeypatc
     before.passes(300)
     monkeypatch.setattr(tpm_before, "_asks_again", lambda question, attested: True)
     assert is_handed_out(before.joins(replace(kexeced(agent, key=samples.OTHER_KEY), boot_id=FIRMWARE_BOOT)))
+
+
+def test_another_boot_id_succeeds_without_the_look_at_who_has_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = Agent()
+    before = told_after_a_lie(agent, "Optional")
+    monkeypatch.setattr(tpm_before, "is_joined", lambda server: False)
+    assert is_handed_out(before.joins(kexeced(agent, OWN)))
 
 
 def test_open_root_that_measures_what_was_reported_and_starts_something_else_is_believed() -> None:

@@ -112,6 +112,10 @@ WITHOUT: Final[Mapping[str, Without]] = {
         "the reset count on record is not looked at",
         f"{_CONTINUATION}test_what_passes_for_the_firmwares_succeeds_without_the_count_of_resets",
     ),
+    f"{_CONTINUATION}test_root_that_says_another_boot_id_to_have_proved_nothing_is_refused": Without(
+        "nobody is known to have joined",
+        f"{_CONTINUATION}test_another_boot_id_succeeds_without_the_look_at_who_has_joined",
+    ),
     f"{_CONTINUATION}test_root_that_asks_for_the_next_order_by_the_boot_id_on_record_is_refused": Without(
         "a boot id on record is believed for every order",
         f"{_CONTINUATION}test_the_boot_id_on_record_succeeds_without_the_look_at_its_order",

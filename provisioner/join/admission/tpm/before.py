@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from provisioner.api.attestation import AttestationStatus
+from provisioner.api.server import Server
 from provisioner.api.values import Sha256Digest
 from provisioner.attestation.continuation import ProvedBoot
 from provisioner.attestation.outcome import EvidenceRefused, Reason
@@ -25,7 +26,8 @@ class Predecessor:
 
 def find_predecessor(question: Question, successor: Successor) -> Predecessor | EvidenceRefused | None:
     """Of a system that has the successor's request key. None if the system before it had proved nothing, or not enough
-    is on record; refused if that one has not said by what it extends PCR 14.
+    is on record; refused if that one has not said by what it extends PCR 14, or one that was proved and has joined says
+    that it is another: else root there would be spared the proof, by a lie, in a pool with attestation Optional.
 
     An answer that was lost is asked for again: then the proof on record is the asking boot's own.
     """
@@ -37,7 +39,14 @@ def find_predecessor(question: Question, successor: Successor) -> Predecessor | 
     if attested.order_id == order.id and known == question.request.boot_id.lower():
         return Predecessor(boot, (), attested.firmware_profile, attested.firmware_digest)
     if order.boot_id_before is None or known != order.boot_id_before.lower():
-        return None
+        if not _was_claimed(question.server, attested) or not is_joined(question.server):
+            return None
+        return EvidenceRefused(
+            Reason.HAND_OVER_UNREPORTED,
+            f"boot {known} was proved and has joined, and it is boot {order.boot_id_before} that reports by what it "
+            "extends PCR 14: the system that runs says another boot id than it proved; have the server booted by its "
+            "BMC",
+        )
     digest = successor.hand_over_sha256
     if digest is None:
         return EvidenceRefused(
@@ -64,13 +73,21 @@ def _asks_again(question: Question, attested: AttestationStatus) -> bool:
 
     One that has joined does not ask for another order: its boot id is whatever root on it says.
     """
-    boot_id, join = question.request.boot_id.lower(), question.server.status.join
-    if (attested.boot_id or "").lower() != boot_id:
+    if (attested.boot_id or "").lower() != question.request.boot_id.lower():
         return False
     if attested.order_id == question.order.id:
         return True
-    was_claimed = join is not None and join.order_id == attested.order_id and (join.boot_id or "").lower() == boot_id
-    return was_claimed and not is_joined(question.server)
+    return _was_claimed(question.server, attested) and not is_joined(question.server)
+
+
+def _was_claimed(server: Server, attested: AttestationStatus) -> bool:
+    """Whether the configuration that was handed out last went to the boot on record."""
+    join = server.status.join
+    return (
+        join is not None
+        and join.order_id == attested.order_id
+        and (join.boot_id or "").lower() == (attested.boot_id or "").lower()
+    )
 
 
 def _proved_boot(attested: AttestationStatus | None) -> ProvedBoot | None:
