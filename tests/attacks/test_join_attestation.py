@@ -11,6 +11,7 @@ from cryptography.exceptions import InvalidTag
 
 from provisioner.api.attestation import AttestationStatus
 from provisioner.api.conditions import find_condition
+from provisioner.api.firmware_profile import FirmwareProfile
 from provisioner.api.server import PowerStatus
 from provisioner.attestation.judge import Evidence
 from provisioner.attestation.tpm.algorithms import Attribute
@@ -18,6 +19,8 @@ from provisioner.health.checks.credential import check_credential
 from provisioner.join.admission.admit import Challenged, Denied, NotYet
 from provisioner.join.admission.configuration import JoinConfiguration, SealedConfiguration
 from provisioner.join.admission.service import Answer
+from provisioner.join.admission.tpm import verifier
+from provisioner.join.admission.tpm.firmware import MAX_LEARNED, MAX_LEARNED_OF_STRANGERS
 from provisioner.rules.stage_timeouts import time_to_join
 from tests.attestation.fake_tpm import FakeTpm, attestation_area
 from tests.attestation.firmware_log import BootParts, a_boot, sha256, write_log
@@ -319,3 +322,39 @@ def test_a_state_that_was_made_up_or_changed_is_worth_nothing() -> None:
         assert isinstance(before.ask(forged), Challenged)
     assert before.cluster.secrets == []
     assert is_handed_out(before.ask(answered))
+
+
+def _invent(before: Desk, count: int) -> None:
+    """Software plays a TPM at the server's address, and each time another firmware."""
+    for number in range(count):
+        stranger = Agent.booted(*a_boot(BootParts(firmware=b"invented %d" % number)))
+        assert isinstance(before.joins(stranger), NotYet)
+        before.passes(5)
+
+
+def _learned_of(before: Desk, agent: Agent) -> str | None:
+    """What waits for approval of the machine, once its key is registered and it has asked."""
+    before.register(str(agent.machine.identity.registered))
+    before.passes(60)
+    answer = before.joins(agent)
+    assert isinstance(answer, NotYet)
+    assert answer.reason == "FirmwareNotApproved"
+    attested = before.server().status.attestation
+    assert attested is not None
+    assert attested.pending is not None
+    return attested.pending.firmware_profile
+
+
+def test_firmware_that_a_stranger_invents_leaves_room_for_that_of_servers_whose_key_is_known() -> None:
+    before = Desk()
+    _invent(before, MAX_LEARNED_OF_STRANGERS + 4)
+    assert len(before.cluster.read_all(FirmwareProfile)) == MAX_LEARNED_OF_STRANGERS
+    learned = _learned_of(before, Agent())
+    assert learned in {each.name for each in before.cluster.read_all(FirmwareProfile)}
+
+
+def test_firmware_that_a_stranger_invents_succeeds_without_a_bound_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verifier, "MAX_LEARNED_OF_STRANGERS", MAX_LEARNED)
+    before = Desk()
+    _invent(before, MAX_LEARNED)
+    assert _learned_of(before, Agent()) is None

@@ -10,14 +10,28 @@ from provisioner.attestation import continuation
 from provisioner.attestation.judge import Evidence
 from provisioner.join.admission.admit import Denied
 from provisioner.join.admission.service import Answer
+from provisioner.join.admission.tpm import before as tpm_before
 from provisioner.join.admission.tpm import verifier
 from tests.attestation.fake_tpm import FakeTpm
 from tests.join import samples
 from tests.join.attesting import Agent, Desk, is_handed_out
-from tests.join.kexecing import NEXT_KEY, attested, hand_over, kexeced, raw, tell_to_kexec, told
+from tests.join.kexecing import (
+    FIRMWARE_BOOT,
+    KEXEC_ORDER,
+    NEXT_KEY,
+    attested,
+    hand_over,
+    kexeced,
+    proved,
+    raw,
+    spend_token,
+    tell_to_kexec,
+    told,
+)
 
 EVERY_POOL = pytest.mark.parametrize("attestation", ["Required", "Optional"])
 OWN = hand_over("a kernel of its own")
+INVENTED_BOOT = "44444444-8c55-4b57-9f8f-0d8a5a3f1e11"
 
 
 def refused(answer: Answer, reason: str, before: Desk) -> None:
@@ -59,6 +73,49 @@ def test_root_whose_kernel_passes_for_one_that_the_firmware_started_is_refused(a
     agent.machine.tpm.resets += 1
     before.passes(20)
     assert is_handed_out(before.joins(rogue)), "the firmware has started it since: it is what it shows"
+
+
+@EVERY_POOL
+def test_root_that_asks_for_the_next_order_by_the_boot_id_on_record_is_refused(attestation: str) -> None:
+    """Its kubelet's certificate has reported another one before the order, so that its own is not the old boot's."""
+    agent = Agent()
+    before = proved(agent, attestation)
+    spend_token(before)
+    tell_to_kexec(before, says=hand_over(), boot_id=INVENTED_BOOT)
+    before.passes(300)
+    rogue = replace(kexeced(agent, key=samples.OTHER_KEY), boot_id=FIRMWARE_BOOT)
+    refused(before.joins(rogue), "TpmNotReset", before)
+    agent.machine.tpm.resets += 1
+    before.passes(20)
+    assert is_handed_out(before.joins(rogue)), "the firmware has started it since: it is what it shows"
+
+
+def told_after_a_lie(agent: Agent, attestation: str) -> Desk:
+    """Root on the proved system has its kubelet report another boot id, and then what its successor is known by."""
+    before = proved(agent, attestation)
+    spend_token(before)
+    tell_to_kexec(before, says=hand_over(), boot_id=INVENTED_BOOT)
+    return before
+
+
+@EVERY_POOL
+def test_root_that_says_another_boot_id_to_have_proved_nothing_is_refused(attestation: str) -> None:
+    agent = Agent()
+    before = told_after_a_lie(agent, attestation)
+    refused(before.joins(kexeced(agent, OWN)), "HandOverUnreported", before)
+    tell_to_kexec(before, says=hand_over())
+    honest_twin_joins(before, agent)
+
+
+@EVERY_POOL
+def test_a_boot_that_got_no_certificate_waits_for_the_next_order_where_no_bmc_resets_it(attestation: str) -> None:
+    agent = Agent()
+    before = proved(agent, attestation)
+    before.without_bmc()
+    before.change(order=samples.order(id=KEXEC_ORDER, boot_id_before=None), power=None)
+    before.cluster.node = samples.node(prepared=KEXEC_ORDER)
+    before.passes(20)
+    assert is_handed_out(before.joins(replace(agent, boot_id=FIRMWARE_BOOT)))
 
 
 @EVERY_POOL
@@ -145,6 +202,23 @@ def test_what_passes_for_the_firmwares_succeeds_without_the_count_of_resets(monk
     before.passes(300)
     monkeypatch.setattr(verifier, "reset_count_before", lambda *_: None)
     assert is_handed_out(before.joins(kexeced(agent, key=samples.OTHER_KEY)))
+
+
+def test_the_boot_id_on_record_succeeds_without_the_look_at_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = Agent()
+    before = proved(agent)
+    spend_token(before)
+    tell_to_kexec(before, says=hand_over(), boot_id=INVENTED_BOOT)
+    before.passes(300)
+    monkeypatch.setattr(tpm_before, "_asks_again", lambda question, attested: True)
+    assert is_handed_out(before.joins(replace(kexeced(agent, key=samples.OTHER_KEY), boot_id=FIRMWARE_BOOT)))
+
+
+def test_another_boot_id_succeeds_without_the_look_at_who_has_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = Agent()
+    before = told_after_a_lie(agent, "Optional")
+    monkeypatch.setattr(tpm_before, "is_joined", lambda server: False)
+    assert is_handed_out(before.joins(kexeced(agent, OWN)))
 
 
 def test_open_root_that_measures_what_was_reported_and_starts_something_else_is_believed() -> None:

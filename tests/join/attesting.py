@@ -249,6 +249,9 @@ class Desk:
     def register(self, key: str | None) -> None:
         self._write(samples.with_spec(self.server(), endorsement_key_sha256=key))
 
+    def without_bmc(self) -> None:
+        self._write(samples.with_spec(self.server(), bmc=None))
+
     def _write(self, server: Server) -> None:
         self.cluster.objects[("Server", NAME)] = encode(server) | {"status": _status(server)}
 

@@ -44,6 +44,13 @@ def proved(agent: Agent, attestation: str = "Required") -> Desk:
     return before
 
 
+def spend_token(before: Desk) -> None:
+    """As the approver claims the certificate: the boot has joined."""
+    join = before.server().status.join
+    assert join is not None
+    before.change(join=replace(join, certificate_token_id=join.token_id))
+
+
 def tell_to_kexec(
     before: Desk,
     *,

@@ -1,6 +1,8 @@
 """Whether the files of each Image are in this boot host's store: the condition Available of the Image.
 
-What is looked at is presence and size; the content is verified where it matters, by stage-1 in the machine. With
+What is looked at is presence and size; the content is verified where it matters, by stage-1 in the machine. Of the
+kernel it is read once: what an Image says that TPMs show of it (`measurements`) is in no signed text, so that somebody
+who may create Images, and cannot sign them, could have machines believed that booted another kernel. With
 several boot hosts the condition means that at least one of them has the files: each host that has them stands in
 `status.stores` and repeats itself every few minutes, and whoever looks leaves out hosts that no longer do, such as one
 that was replaced. All hosts write one field set as one manager, under the version of the Image that they read.
@@ -8,6 +10,7 @@ that was replaced. All hosts write one field set as one manager, under the versi
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,9 +23,10 @@ import structlog
 from provisioner.api import Image
 from provisioner.api.codec import decode, to_json
 from provisioner.api.conditions import find_condition, settle_condition
-from provisioner.api.errors import Conflict, NotFound, ProvisionerError
+from provisioner.api.errors import Conflict, NotFound, ProvisionerError, Refused
 from provisioner.api.image import StoreReport
 from provisioner.api.meta import Condition, parse_time, rfc3339
+from provisioner.attestation.authenticode import authenticode_sha256
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
 from provisioner.cluster.source import Source
@@ -67,14 +71,20 @@ def files_of(image: Image) -> Iterator[StoredFile]:
 
 
 def judge_image(
-    image: Image, sizes: Mapping[str, int | None], host: str, now: datetime, waits_for: str | None = None
+    image: Image,
+    sizes: Mapping[str, int | None],
+    host: str,
+    now: datetime,
+    waits_for: str | None = None,
+    mismeasured: str | None = None,
 ) -> Availability | None:
     """What the Image's status shall say after `host` looked, or None if what is written there already stands.
 
     `sizes`: size in bytes of each file in this host's store, None where there is none. `waits_for`: what this host, if
-    it pulls images itself, waits for with this one.
+    it pulls images itself, waits for with this one. `mismeasured`: what kernel_problem found, if all files are there.
     """
     problem = next((words for file in files_of(image) if (words := file_problem(file, sizes.get(file.path)))), None)
+    problem = problem or mismeasured
     stores = [report for report in image.status.stores if report.host != host and _age(report, now) < FORGET_SECONDS]
     if problem is None:
         stores.append(_own_report(image, host, now))
@@ -130,6 +140,24 @@ def file_problem(file: StoredFile, size: int | None) -> str | None:
     return None
 
 
+def kernel_problem(image: Image, kernel: bytes) -> str | None:
+    """How what the Image says that TPMs show of its kernel differs from `kernel`, the file; None if it does not."""
+    said, path = image.spec.measurements, image.spec.kernel.path
+    if said is None:
+        return None
+    if f"sha256:{hashlib.sha256(kernel).hexdigest()}" != image.spec.kernel.sha256:
+        return f"{path} is another file than the Image names"
+    try:
+        measured = authenticode_sha256(kernel)
+    except Refused as error:
+        return f"{path}, of which the Image says measurements, cannot be measured: {error}"
+    if measured == said.kernel_authenticode_sha256:
+        return None
+    return (
+        f"the Image says that TPMs show {said.kernel_authenticode_sha256} of its kernel, expected {measured} of {path}"
+    )
+
+
 class StoreWatch:
     """Looks at the store for every Image, now and then and when an Image appears."""
 
@@ -153,6 +181,8 @@ class StoreWatch:
         self._now = now
         self._wake = threading.Event()
         self._complete: dict[str, bool] = {}
+        self._measured: dict[str, tuple[str, str, str]] = {}
+        """By Image, of which kernel (path and digest) it was found to say what TPMs show."""
 
     def attach(self) -> None:
         """Follow the Images."""
@@ -161,6 +191,7 @@ class StoreWatch:
     def _changed(self, name: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> None:
         if new is None:
             self._complete.pop(name, None)
+            self._measured.pop(name, None)
         elif old is None:
             self.wake()
 
@@ -191,8 +222,10 @@ class StoreWatch:
         """Bring one Image's condition up to date. Raises: Conflict and the other errors of the cluster."""
         image = decode(Image, body)
         sizes = {file.path: self._size(file.path) for file in files_of(image)}
-        self._complete[image.name] = all(file_problem(file, sizes.get(file.path)) is None for file in files_of(image))
-        availability = judge_image(image, sizes, self._host, self._now(), self._waits_for(image.name))
+        is_whole = all(file_problem(file, sizes.get(file.path)) is None for file in files_of(image))
+        mismeasured = self._mismeasured(image) if is_whole else None
+        self._complete[image.name] = is_whole and mismeasured is None
+        availability = judge_image(image, sizes, self._host, self._now(), self._waits_for(image.name), mismeasured)
         if availability is None:
             return
         condition = availability.condition
@@ -210,6 +243,22 @@ class StoreWatch:
             return
         reason = "ImageAvailable" if condition.status == "True" else "ImageIncomplete"
         self._events.record(body, "Normal" if condition.status == "True" else "Warning", reason, condition.message)
+
+    def _mismeasured(self, image: Image) -> str | None:
+        """What kernel_problem says of the file; once it says nothing, it is not read again for what the Image says."""
+        said, kernel = image.spec.measurements, image.spec.kernel
+        if said is None:
+            return None
+        found = (kernel.path, kernel.sha256, said.kernel_authenticode_sha256)
+        if self._measured.get(image.name) == found:
+            return None
+        try:
+            problem = kernel_problem(image, (self._store / kernel.path).read_bytes())
+        except OSError as error:
+            return f"{kernel.path} cannot be read ({error.strerror})"
+        if problem is None:
+            self._measured[image.name] = found
+        return problem
 
     def _size(self, path: str) -> int | None:
         try:

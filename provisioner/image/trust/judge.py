@@ -1,11 +1,13 @@
 """What the condition Verified of an Image says. Pure.
 
 Everything that a manifest says stands in the Image, too, so that the signed text can be written again from the object
-alone: without a store, and so that not one word of it, such as a kernel argument, can differ from what was signed.
+alone: without a store, and so that not one word of it, such as a kernel argument, can differ from what was signed. What
+it says beside the manifest, `measurements`, is not judged here.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Final, Literal
 
@@ -99,7 +101,9 @@ def signed_text(spec: ImageSpec) -> bytes:
             f"the object says something else than a manifest with {spec.digest}: what it says has {digest}",
             hint="delete it, and publish the image again: provisioner image publish",
         )
-    if image_object(Checked(digest, manifest, spec.signature)).spec != spec:
+    # What a TPM shows of the kernel follows from the file, which boot hosts have: boot/host/image_store.py compares.
+    described = image_object(Checked(digest, manifest, spec.signature)).spec
+    if replace(described, measurements=spec.measurements) != spec:
         raise Refused(
             "the object names its files elsewhere than its manifest does",
             hint="delete it, and publish the image again: provisioner image publish",

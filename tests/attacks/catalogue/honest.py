@@ -37,6 +37,7 @@ HONEST: Final[Mapping[str, tuple[str, ...]]] = {
     "test_hung_slurm": ("test_a_slurmrestd_that_answers_has_its_pool_drained",),
     "test_join_attestation": ("test_the_next_ordered_boot_ends_it_and_a_late_request_contests_nothing",),
     "test_join_by_dpu": ("test_a_dpu_joins_for_itself_by_its_own_address",),
+    "test_join_continuation": ("test_a_boot_that_got_no_certificate_waits_for_the_next_order_where_no_bmc_resets_it",),
     "test_join_kexec": (
         "test_the_new_boot_joins_once",
         "test_the_kernel_that_the_agent_loaded_joins_at_once",

@@ -57,6 +57,7 @@ REFUSED_BY: Final[Mapping[str, str]] = {
     "tests/attestation/": "provisioner/attestation",
     "tests/boot/": "provisioner/boot",
     "tests/boot/cache/": "provisioner/boot/cache",
+    "tests/boot/test_measured_kernel.py": "provisioner/boot/host/image_store.py",
     "tests/boot/test_nginx.py": "provisioner/boot/host/nginx.conf.j2",
     "tests/boot/test_web.py": "provisioner/rules/rate.py",
     "tests/cli/": "provisioner/cli/data",

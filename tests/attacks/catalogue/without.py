@@ -94,6 +94,16 @@ WITHOUT: Final[Mapping[str, Without]] = {
     f"{_PACKETS}test_a_stranger_on_the_underlay_cannot_send_into_a_vpc": _FILTERS,
     f"{_PACKETS}test_a_dpu_cannot_send_in_a_vni_that_is_not_its_own": _FILTERS,
     f"{_PACKETS}test_another_dpu_cannot_send_from_an_address_that_is_behind_none_or_behind_us": _FILTERS,
+    "tests/attacks/test_join_attestation.py::"
+    "test_firmware_that_a_stranger_invents_leaves_room_for_that_of_servers_whose_key_is_known": Without(
+        "a stranger's firmware is learned as others' is",
+        "tests/attacks/test_join_attestation.py::"
+        "test_firmware_that_a_stranger_invents_succeeds_without_a_bound_of_its_own",
+    ),
+    "tests/boot/test_measured_kernel.py::test_an_image_that_says_another_kernels_measurement_is_not_available": Without(
+        "the kernel in the store is not measured",
+        "tests/boot/test_measured_kernel.py::test_another_kernels_measurement_succeeds_without_the_look_at_the_file",
+    ),
     f"{_CONTINUATION}test_root_that_starts_a_kernel_of_its_own_without_the_agent_is_refused": Without(
         "PCR 14 is not looked at",
         f"{_CONTINUATION}test_a_kernel_of_its_own_succeeds_without_the_register_of_hand_overs",
@@ -101,6 +111,14 @@ WITHOUT: Final[Mapping[str, Without]] = {
     f"{_CONTINUATION}test_root_whose_kernel_passes_for_one_that_the_firmware_started_is_refused": Without(
         "the reset count on record is not looked at",
         f"{_CONTINUATION}test_what_passes_for_the_firmwares_succeeds_without_the_count_of_resets",
+    ),
+    f"{_CONTINUATION}test_root_that_says_another_boot_id_to_have_proved_nothing_is_refused": Without(
+        "nobody is known to have joined",
+        f"{_CONTINUATION}test_another_boot_id_succeeds_without_the_look_at_who_has_joined",
+    ),
+    f"{_CONTINUATION}test_root_that_asks_for_the_next_order_by_the_boot_id_on_record_is_refused": Without(
+        "a boot id on record is believed for every order",
+        f"{_CONTINUATION}test_the_boot_id_on_record_succeeds_without_the_look_at_its_order",
     ),
     "tests/attacks/test_join_vouched.py::"
     "test_a_host_behind_an_attested_dpu_joins_and_behind_one_that_proved_nothing_does_not": Without(

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from provisioner.api.attestation import AttestationStatus
+from provisioner.api.server import Server
 from provisioner.api.values import Sha256Digest
 from provisioner.attestation.continuation import ProvedBoot
 from provisioner.attestation.outcome import EvidenceRefused, Reason
 from provisioner.join.admission.attestation import Question
+from provisioner.join.admission.status import is_joined
 from provisioner.join.admission.successor import Successor
 
 
@@ -24,7 +26,8 @@ class Predecessor:
 
 def find_predecessor(question: Question, successor: Successor) -> Predecessor | EvidenceRefused | None:
     """Of a system that has the successor's request key. None if the system before it had proved nothing, or not enough
-    is on record; refused if that one has not said by what it extends PCR 14.
+    is on record; refused if that one has not said by what it extends PCR 14, or one that was proved and has joined says
+    that it is another: else root there would be spared the proof, by a lie, in a pool with attestation Optional.
 
     An answer that was lost is asked for again: then the proof on record is the asking boot's own.
     """
@@ -36,7 +39,14 @@ def find_predecessor(question: Question, successor: Successor) -> Predecessor | 
     if attested.order_id == order.id and known == question.request.boot_id.lower():
         return Predecessor(boot, (), attested.firmware_profile, attested.firmware_digest)
     if order.boot_id_before is None or known != order.boot_id_before.lower():
-        return None
+        if not _was_claimed(question.server, attested) or not is_joined(question.server):
+            return None
+        return EvidenceRefused(
+            Reason.HAND_OVER_UNREPORTED,
+            f"boot {known} was proved and has joined, and it is boot {order.boot_id_before} that reports by what it "
+            "extends PCR 14: the system that runs says another boot id than it proved; have the server booted by its "
+            "BMC",
+        )
     digest = successor.hand_over_sha256
     if digest is None:
         return EvidenceRefused(
@@ -52,11 +62,32 @@ def reset_count_before(question: Question, endorsement_key: str) -> int | None:
     asking boot. None if nothing is on record of that TPM, or this very boot is: it asks again.
     """
     attested = question.server.status.attestation
-    if attested is None or attested.endorsement_key_sha256 != endorsement_key:
-        return None
-    if (attested.boot_id or "").lower() == question.request.boot_id.lower():
+    if attested is None or attested.endorsement_key_sha256 != endorsement_key or _asks_again(question, attested):
         return None
     return attested.tpm_reset_count
+
+
+def _asks_again(question: Question, attested: AttestationStatus) -> bool:
+    """Whether the boot on record asks once more: for its order, or, as long as it got no certificate, for the one that
+    took its place. A machine without a BMC waits for that in the same boot.
+
+    One that has joined does not ask for another order: its boot id is whatever root on it says.
+    """
+    if (attested.boot_id or "").lower() != question.request.boot_id.lower():
+        return False
+    if attested.order_id == question.order.id:
+        return True
+    return _was_claimed(question.server, attested) and not is_joined(question.server)
+
+
+def _was_claimed(server: Server, attested: AttestationStatus) -> bool:
+    """Whether the configuration that was handed out last went to the boot on record."""
+    join = server.status.join
+    return (
+        join is not None
+        and join.order_id == attested.order_id
+        and (join.boot_id or "").lower() == (attested.boot_id or "").lower()
+    )
 
 
 def _proved_boot(attested: AttestationStatus | None) -> ProvedBoot | None:

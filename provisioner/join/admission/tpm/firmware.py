@@ -17,6 +17,9 @@ from provisioner.attestation.measurements import PROGRAMS_PCR, FirmwareMeasureme
 
 MAX_LEARNED: Final = 64
 """Profiles that wait for approval; more are not written: whoever has a TPM can show any firmware."""
+MAX_LEARNED_OF_STRANGERS: Final = 32
+"""So many may wait when another is learned of a machine whose key nobody knows, which may be software that invents what
+it likes: what it fills leaves room for machines whose key is known."""
 _WHAT: Final = 160
 
 

@@ -64,7 +64,7 @@ from provisioner.join.admission.seal import Seal
 from provisioner.join.admission.successor import Successor
 from provisioner.join.admission.tpm import no_log
 from provisioner.join.admission.tpm.before import find_predecessor, reset_count_before
-from provisioner.join.admission.tpm.firmware import MAX_LEARNED, approved, learned_profile
+from provisioner.join.admission.tpm.firmware import MAX_LEARNED, MAX_LEARNED_OF_STRANGERS, approved, learned_profile
 from provisioner.join.admission.tpm.wire import Answer, TpmEvidence, challenge_to_wire, read_evidence
 
 _UNKNOWN_FIRMWARE: Final = frozenset(
@@ -277,7 +277,8 @@ class _Shown:
             return Unproven(str(error), offered=True, reason=Reason.MEASUREMENT_UNEXPECTED.value)
         present = next((each for each in profiles if each.name == learned.name), None)
         waiting = sum(not each.spec.approved for each in profiles)
-        is_kept = present is not None or waiting < MAX_LEARNED
+        is_stranger = reason == Reason.ENDORSEMENT_KEY_UNKNOWN.value
+        is_kept = present is not None or waiting < (MAX_LEARNED_OF_STRANGERS if is_stranger else MAX_LEARNED)
         name = learned.name if is_kept and not (present is not None and present.spec.approved) else None
         return Pending(
             reason,
