@@ -71,11 +71,11 @@ OF_GROUPS: Final = ("cluster/events.py", "cluster/leader.py")
 CODE: Final[dict[str, tuple[str, ...]]] = {
     "boot": (
         *("boot/dhcp/", "boot/host/", "boot/observe/", "boot/script/", "cluster/events.py"),
-        *("join/admission/service.py", "cli/service/join_service.py"),
+        *("join/admission/service.py", "join/admission/tpm/", "cli/service/join_service.py"),
     ),
     "controller": ("cli/service/controllers.py", "cli/service/controller.py", "cluster/leader.py"),
     "inventory": ("inventory/", *OF_GROUPS),
-    "orders": ("boot/orders/", *OF_GROUPS),
+    "orders": ("boot/orders/", "image/trust/controller.py", *OF_GROUPS),
     "join": ("join/controller.py", "join/node_controller.py", "join/node_object.py", *OF_GROUPS),
     "approver": ("join/certificates/", "join/credentials/controller.py", "join/stale_tokens.py", *OF_GROUPS),
     "health": ("health/", *OF_GROUPS),

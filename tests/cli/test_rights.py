@@ -61,6 +61,7 @@ PLACES: dict[str, dict[Right, set[str]]] = {
         ("get", "leases"): {NODE_LEASES, SYSTEM},
         ("list", "leases"): {NODE_LEASES},
         ("watch", "leases"): {NODE_LEASES},
+        ("get", "configmaps"): {SYSTEM},
     },
     "join": OWN_LEASE | OWN_EVENTS,
     "approver": OWN_LEASE
