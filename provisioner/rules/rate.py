@@ -68,7 +68,8 @@ class Limited(NamedTuple):
 class RequestLimit:
     """How often each client may ask, and all together. Usable from any thread.
 
-    A client is an IPv4 address, or the /64 of an IPv6 address, of which one machine has all. `is_known`: whether an
+    A client is an IPv4 address, or the /64 of an IPv6 address, of which a stranger has all; of those that are known each
+    address. `is_known`: whether an
     address is one of those that have a share of their own (a registered server's): whoever else asks, and from however
     many addresses, they do not wait for it. A client that is refused for itself takes nothing from what all have.
 
@@ -93,7 +94,8 @@ class RequestLimit:
     def take(self, source: str, now_seconds: float) -> Limited | None:
         """Count one request of `source`; None: it may pass. `now_seconds` is monotonic."""
         known = self._is_known(source)
-        key = client_of(source)
+        # Each server has an address of its own, also where they share a /64.
+        key = source if known else client_of(source)
         with self._lock:
             clients = self._clients[known]
             before = clients.pop(key, None) or _full(self._client, now_seconds)

@@ -54,6 +54,17 @@ def test_memory_is_bounded_and_the_longest_silent_client_is_forgotten() -> None:
     assert passed(limit, "10.0.0.2")
 
 
+def test_known_servers_of_one_prefix_use_up_nothing_of_one_another_and_strangers_are_one_client() -> None:
+    one, other = "2001:db8::11", "2001:db8::12"
+    limit = RequestLimit(Rate(0.001, 1), is_known=lambda source: source in (one, other))
+    assert passed(limit, one)
+    assert not passed(limit, one)
+    assert passed(limit, other)
+    strangers = RequestLimit(Rate(0.001, 1))
+    assert passed(strangers, one)
+    assert not passed(strangers, other)
+
+
 def test_a_known_client_is_not_forgotten_for_strangers() -> None:
     limit = RequestLimit(Rate(0.001, 1), is_known=lambda source: source == SERVER, max_clients=2)
     assert passed(limit, SERVER)

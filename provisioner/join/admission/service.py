@@ -123,7 +123,7 @@ class JoinService:
         self._verifiers = verifiers
         self._sources = sources or {}
         self._monotonic = monotonic
-        self._challenges = RequestLimit(CHALLENGES)
+        self._challenges = RequestLimit(CHALLENGES, is_known=lambda address: True)
 
     def join(self, request: JoinRequest, source_address: str, *, by_dpu: bool = False) -> Answer:
         """Answer one request. by_dpu: it came to the listener for what DPUs pass on for their hosts.
