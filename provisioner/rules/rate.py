@@ -68,10 +68,10 @@ class Limited(NamedTuple):
 class RequestLimit:
     """How often each client may ask, and all together. Usable from any thread.
 
-    A client is an IPv4 address, or the /64 of an IPv6 address, of which a stranger has all; of those that are known each
-    address. `is_known`: whether an
-    address is one of those that have a share of their own (a registered server's): whoever else asks, and from however
-    many addresses, they do not wait for it. A client that is refused for itself takes nothing from what all have.
+    A client is an IPv4 address, or the /64 of an IPv6 address, of which a stranger has all; of those that are known
+    each address. `is_known`: whether an address is one of those that have a share of their own (a registered server's):
+    whoever else asks, and from however many addresses, they do not wait for it. A client that is refused for itself
+    takes nothing from what all have.
 
     Of more than `max_clients` of each kind the longest silent one is forgotten, and begins anew: what many clients get
     that way is bounded by `shares` alone. Known clients are forgotten for known ones only.
