@@ -145,8 +145,10 @@ def _pools_of(rack: VirtualRack, name: str) -> tuple[str | None, str]:
 
 
 def test_a_bad_image_stops_at_its_canary_and_is_undone(rack: VirtualRack, slurm: SlurmSite) -> None:
-    good, before = images(rack)[0], boots(rack)
-    bad = another_image(rack, "mem=880M")
+    good = images(rack)[0]
+    rack.wait("it is the image to go back to", lambda: (pool(rack).get("released") or {}).get("imageRef") == good)
+    assert images(rack) == [good] * 3
+    before, bad = boots(rack), another_image(rack, "mem=880M")
     configure(rack, {"imageRef": bad})
     rack.wait("the rollout stops itself", lambda: condition(rack, "Paused") == ("True", "Failures"))
     assert pool(rack)["failed"] == 1
