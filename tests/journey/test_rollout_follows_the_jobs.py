@@ -145,15 +145,14 @@ def _pools_of(rack: VirtualRack, name: str) -> tuple[str | None, str]:
 
 
 def test_a_bad_image_stops_at_its_canary_and_is_undone(rack: VirtualRack, slurm: SlurmSite) -> None:
-    good = images(rack)[0]
-    rack.wait("it is the image to go back to", lambda: (pool(rack).get("released") or {}).get("imageRef") == good)
-    assert images(rack) == [good] * 3
-    before, bad = boots(rack), another_image(rack, "mem=880M")
+    good, before = images(rack)[0], boots(rack)
+    bad = another_image(rack, "mem=880M")
     configure(rack, {"imageRef": bad})
     rack.wait("the rollout stops itself", lambda: condition(rack, "Paused") == ("True", "Failures"))
     assert pool(rack)["failed"] == 1
     assert pool(rack)["released"]["imageRef"] == good
-    failed = [name for name in SERVERS if rack.server(name).status.upgrade_failure is not None]
+    rack.wait("a server says why", lambda: _failed(rack) != [])
+    failed = _failed(rack)
     assert len(failed) == 1
     same = [name for name in SERVERS if name not in failed]
     assert [rack.node_boot_id(name) for name in same] == [before[SERVERS.index(name)] for name in same]
@@ -163,6 +162,10 @@ def test_a_bad_image_stops_at_its_canary_and_is_undone(rack: VirtualRack, slurm:
     rack.wait("the one that failed is back", lambda: pool(rack)["updated"] == 3 and images(rack) == [good] * 3)
     assert [rack.node_boot_id(name) for name in same] == [before[SERVERS.index(name)] for name in same]
     assert condition(rack, "Paused")[0] == "False"
+
+
+def _failed(rack: VirtualRack) -> list[str]:
+    return [name for name in SERVERS if rack.server(name).status.upgrade_failure is not None]
 
 
 def _waits(rack: VirtualRack) -> dict[str, int]:
