@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import socket
 import subprocess
 import tempfile
 import time
@@ -33,6 +34,16 @@ def program() -> Path:
     return built
 
 
+def _is_listened_at(path: Path) -> bool:
+    """The file is there a moment before anybody listens."""
+    with socket.socket(socket.AF_UNIX) as client:
+        try:
+            client.connect(str(path))
+        except OSError:
+            return False
+        return True
+
+
 @contextmanager
 def served(program: Path, pods: int) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="kubelet-") as folder:
@@ -40,7 +51,7 @@ def served(program: Path, pods: int) -> Iterator[str]:
         server = subprocess.Popen([program, path, str(pods)], stderr=subprocess.DEVNULL)
         try:
             ends = time.monotonic() + 60
-            while not path.exists():
+            while not _is_listened_at(path):
                 assert server.poll() is None
                 assert time.monotonic() < ends
                 time.sleep(0.01)
