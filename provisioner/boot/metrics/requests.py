@@ -24,7 +24,6 @@ CLASSES: Final = (
 CODES: Final = ("2xx", "3xx", "4xx", "429", "499", "5xx", "503")
 """429: too often; 499: the client left; 503: no image slot is free, or the service behind does not answer."""
 SECONDS: Final = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
-FAULTS: Final = ("unreadable_line", "lost_bytes")
 
 
 def code_of(status: str) -> str | None:
