@@ -77,7 +77,7 @@ def probe_command(directory: Path, accelerator: Accelerator) -> list[str]:
         *("-machine", "q35", "-accel", accelerator, "-cpu", processor, "-smp", "2", "-m", "256M"),
         *("-serial", f"file:{directory / 'console.log'}"),
         *("-kernel", str(directory / "kernel"), "-initrd", str(directory / "initramfs")),
-        *("-append", "console=ttyS0 panic=-1 quiet"),
+        *("-append", "console=ttyS0 panic=-1 no_timer_check quiet"),
     ]
 
 

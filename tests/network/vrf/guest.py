@@ -108,7 +108,7 @@ def run_tests(tools: Tools, image: Path, folder: Path, arguments: Sequence[str],
         [
             *("qemu-system-x86_64", "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "qemu64,-cx16"),
             *("-smp", "2", "-m", "1024", "-nographic", "-no-reboot", "-nic", "none"),
-            *("-kernel", kernel, "-initrd", first, "-append", "console=ttyS0,115200 quiet panic=-1"),
+            *("-kernel", kernel, "-initrd", first, "-append", "console=ttyS0,115200 quiet no_timer_check panic=-1"),
             *("-drive", f"if=virtio,format=raw,readonly=on,file={disk}"),
         ],
         binds=[kernel.parent, folder],
