@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from provisioner.lab.control_plane.plane import ControlPlane
 
 
+pytest_plugins = ("tests.attacks.taken_away.plugin",)
+
 HERE: Final = Path(__file__).parent
 REAL_PARTS: Final = frozenset(
     {"binaries", "tools", "programs", "network", "namespace", "browser", "booted_machine", "other_machine"}

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.attacks.catalogue.rows import Attack, read_rows
+from tests.attacks.taken_away.plugin import without_parameters
 
 VM = "tests/journey/"
 """A rack that boots, whose logs, processes and objects are then searched for secrets: with `--vm` alone."""
@@ -25,7 +26,7 @@ class Results:
         self._outcomes: defaultdict[str, set[str]] = defaultdict(set)
 
     def add(self, node_id: str, outcome: str) -> None:
-        self._outcomes[node_id.partition("[")[0]].add(outcome)
+        self._outcomes[without_parameters(node_id)].add(outcome)
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Called by pytest."""
@@ -87,7 +88,8 @@ def main(words: Sequence[str]) -> int:
     """Exit status: that of pytest."""
     rows = read_rows()
     tests = {test for row in rows for test in row.tests}
-    tests |= {row.without.test for row in rows if row.without is not None and row.without.test is not None}
+    twins = {row.without.test for row in rows if row.without is not None and row.without.test is not None}
+    tests |= {twin for twin in twins if "[" not in twin}  # the others are runs of the attack's own test
     chosen = [word for word in words if word != "--vm"]
     every = sorted(
         {*(test for test in tests if "--vm" in words or not test.startswith(VM)), "tests/attacks", "tests/fuzz"}

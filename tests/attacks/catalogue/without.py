@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from tests.attacks.catalogue.families import FAMILIES
+from tests.attacks.taken_away.defences import DEFENCES
+from tests.attacks.taken_away.plugin import twin_of
 
 
 @dataclass(frozen=True)
@@ -137,4 +139,5 @@ WITHOUT: Final[Mapping[str, Without]] = {
         for taken_away, tests in family.items()
         for test in tests
     },
+    **{test: Without(defence.taken_away, twin_of(test)) for test, defence in DEFENCES.items()},
 }
