@@ -12,9 +12,9 @@ from provisioner.api.server import BootMethod
 from provisioner.api.values import Secret, parse_mac
 from provisioner.lab.machine.machine import Accelerator, MachineSpec
 
-ServerKind = Literal["BIOS", "UEFI", "DPU", "ProxyDPU"]
-"""A server by its firmware, or a DPU: an arm64 machine with UEFI, in the server that is described before it. Through a
-ProxyDPU that server boots, and has no other way."""
+ServerKind = Literal["BIOS", "UEFI", "PlainUEFI", "DPU", "ProxyDPU"]
+"""A server by its firmware, PlainUEFI without a TPM; or a DPU: an arm64 machine with UEFI, in the server that is
+described before it. Through a ProxyDPU that server boots, and has no other way."""
 DPU_KINDS: Final[tuple[ServerKind, ...]] = ("DPU", "ProxyDPU")
 BMC_NETWORK_START: Final = IPv4Address("10.90.0.10")
 BMC_PORT: Final = 443

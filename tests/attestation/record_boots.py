@@ -18,7 +18,7 @@ from provisioner.attestation.measurements import initrd_sha256
 from provisioner.cli.lab.parts import demo_state
 from provisioner.lab.machine.machine import Firmware
 from provisioner.lab.tools import Tools, obtain_tools
-from tests.benchmarks.bare_boot import ARGUMENTS, BareBoot
+from tests.attestation.bare_boot import ARGUMENTS, BareBoot
 
 RECORDED: Final = Path(__file__).parent / "recorded"
 BOOTS: Final[dict[str, tuple[Firmware, bool]]] = {

@@ -11,6 +11,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -44,12 +45,12 @@ class Reboot:
     stages: dict[str, float]
     """Until each progress report of the new boot was heard, `Ready`, and the Maintenance's end."""
     processor: dict[str, float]
-    """The same in processor seconds of the emulator."""
+    """The same in processor seconds of the emulator, and of the TPM's."""
 
 
 def reboot(cluster: Cluster, lab: Path, server: str, method: RebootMethod) -> Reboot:
     """Have the server's Node rebooted onto the image of its pool, and wait until it is in use again."""
-    with ProcessorTime(emulator_of(lab, server)) as processor:
+    with ProcessorTime(*emulators_of(lab, server)) as processor:
         before = str(cluster.get(NODES, server)["status"]["nodeInfo"]["bootID"])
         pool = cluster.read(Server, server).spec.node_pool_ref
         settings = {"rebootMethods": [method], "kexecModels": ["*"]}
@@ -79,17 +80,18 @@ def reboot(cluster: Cluster, lab: Path, server: str, method: RebootMethod) -> Re
         return Reboot(method, staging, stages, spent)
 
 
-def emulator_of(lab: Path, server: str) -> int:
-    """Process id of the QEMU of a server of the lab in that folder."""
-    wanted = ["qemu-system-x86_64", "-name", server]
+def emulators_of(lab: Path, server: str) -> list[int]:
+    """Process ids of the QEMU of a server of the lab in that folder, and of its swtpm, if it has one."""
+    found: dict[str, list[int]] = {"qemu-system-x86_64": [], "swtpm": []}
     for file in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = file.read_bytes().decode(errors="replace").split("\0")
-            if words[:3] == wanted and any(f"{lab}/" in word for word in words):
-                return int(file.parent.name)
-        except OSError:
-            continue
-    sys.exit(f"kexec_bench: server {server} does not run")
+        with suppress(OSError):
+            program, *words = file.read_bytes().decode(errors="replace").split("\0")
+            mine = any(f"{lab}/" in word and f"/{server}/" in word for word in words)
+            if mine and (name := program.rpartition("/")[2]) in found:
+                found[name].append(int(file.parent.name))
+    if len(found["qemu-system-x86_64"]) != 1:
+        sys.exit(f"server {server} of {lab} does not run")
+    return [pid for pids in found.values() for pid in pids]
 
 
 def _file(cluster: Cluster, server: str) -> str:

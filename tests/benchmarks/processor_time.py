@@ -1,4 +1,4 @@
-"""Processor seconds of a process over time, sampled by a thread."""
+"""Processor seconds of some processes together over time, sampled by a thread."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _SAMPLE_SECONDS: Final = 0.05
 class ProcessorTime:
     """Samples while its block runs. `between` says how many processor seconds went by between two times of day."""
 
-    def __init__(self, pid: int) -> None:
-        self._stat = Path(f"/proc/{pid}/stat")
+    def __init__(self, *pids: int) -> None:
+        self._stats = [Path(f"/proc/{pid}/stat") for pid in pids]
         self._samples: list[tuple[float, float]] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -29,8 +29,7 @@ class ProcessorTime:
 
     def _run(self) -> None:
         while True:
-            fields = self._stat.read_text().rpartition(")")[2].split()
-            ticks = int(fields[11]) + int(fields[12])
+            ticks = sum(_ticks(stat) for stat in self._stats)
             self._samples.append((time.time(), ticks / os.sysconf("SC_CLK_TCK")))
             if self._stop.wait(_SAMPLE_SECONDS):
                 return
@@ -42,3 +41,8 @@ class ProcessorTime:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
+
+
+def _ticks(stat: Path) -> int:
+    fields = stat.read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])

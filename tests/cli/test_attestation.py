@@ -32,35 +32,36 @@ def showing(*, registered: str | None = None, profile: str | None = None) -> Ser
 
 
 def test_the_key_that_was_shown_is_registered() -> None:
-    approval = decide_approval(showing(), None, firmware=False)
+    approval = decide_approval(showing(), None, firmware=None)
     assert (approval.key, approval.profile) == (SHOWN, None)
 
 
 def test_firmware_is_approved_only_if_asked_for() -> None:
     waits = showing(registered=SHOWN, profile="learned-1")
-    assert decide_approval(waits, None, firmware=False).profile is None
-    approval = decide_approval(waits, None, firmware=True)
+    assert decide_approval(waits, None, firmware=None).profile is None
+    approval = decide_approval(waits, None, firmware="learned-1")
     assert (approval.key, approval.profile) == (None, "learned-1")
 
 
 @pytest.mark.parametrize(
     ("waits", "key", "firmware", "words"),
     [
-        (server(), None, False, "nothing of Server"),
-        (showing(), OTHER, False, f"expected {OTHER}"),
-        (showing(), None, True, "no FirmwareProfile was learned"),
-        (showing(registered=OTHER), None, False, f"is registered with endorsement key {OTHER}"),
+        (server(), None, None, "nothing of Server"),
+        (showing(), OTHER, None, f"expected {OTHER}"),
+        (showing(), None, "learned-1", "no FirmwareProfile was learned"),
+        (showing(profile="learned-2"), None, "learned-1", "FirmwareProfile learned-2 .*, expected learned-1"),
+        (showing(registered=OTHER), None, None, f"is registered with endorsement key {OTHER}"),
     ],
 )
 def test_what_nobody_showed_or_expects_is_not_approved(
-    waits: Server, key: str | None, firmware: bool, words: str
+    waits: Server, key: str | None, firmware: str | None, words: str
 ) -> None:
     with pytest.raises(Refused, match=words):
         decide_approval(waits, key, firmware=firmware)
 
 
 def test_a_new_mainboard_is_approved_by_its_key() -> None:
-    assert decide_approval(showing(registered=OTHER), SHOWN, firmware=False).key == SHOWN
+    assert decide_approval(showing(registered=OTHER), SHOWN, firmware=None).key == SHOWN
 
 
 def test_why_says_what_waits_for_a_person_and_by_which_command() -> None:

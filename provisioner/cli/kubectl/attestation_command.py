@@ -32,8 +32,9 @@ class Approval:
     profile: str | None
 
 
-def decide_approval(server: Server, key: str | None, *, firmware: bool) -> Approval:
-    """What approving what the server's machine showed comes to. key: the one that the person expects.
+def decide_approval(server: Server, key: str | None, *, firmware: str | None) -> Approval:
+    """What approving what the server's machine showed comes to. key: the one that the person expects, if any; firmware:
+    the FirmwareProfile that the person has looked at, if one is to be approved.
 
     Raises: Refused where nothing waits, or something else than the person expects.
     """
@@ -49,10 +50,11 @@ def decide_approval(server: Server, key: str | None, *, firmware: bool) -> Appro
             f"the machine at Server {server.name} has endorsement key {seen.endorsement_key_sha256}, expected {key}",
             hint="find out which machine has its address; nothing was approved",
         )
-    if firmware and seen.firmware_profile is None:
+    if firmware is not None and firmware != seen.firmware_profile:
+        learned = "no FirmwareProfile" if seen.firmware_profile is None else f"FirmwareProfile {seen.firmware_profile}"
         raise Refused(
-            f"no FirmwareProfile was learned of the machine at Server {server.name}",
-            hint="leave out --firmware, or see kubectl get firmwareprofiles",
+            f"{learned} was learned of the machine at Server {server.name}, expected {firmware}",
+            hint="look at what it shows: kubectl get firmwareprofiles; nothing was approved",
         )
     registered = server.spec.endorsement_key_sha256
     if registered not in (None, seen.endorsement_key_sha256) and key is None:
@@ -64,7 +66,7 @@ def decide_approval(server: Server, key: str | None, *, firmware: bool) -> Appro
     return Approval(
         server=server.name,
         key=None if registered == seen.endorsement_key_sha256 else seen.endorsement_key_sha256,
-        profile=seen.firmware_profile if firmware else None,
+        profile=firmware,
     )
 
 
@@ -76,14 +78,15 @@ def attestation() -> None:
 @attestation.command("approve", short_help="Register the endorsement key that a server's machine has shown.")
 @click.argument("servers", nargs=-1, required=True, metavar="SERVER...")
 @click.option("--key", metavar="DIGEST", help="Approve this key alone, with one server only: from its packing list.")
-@click.option("--firmware", is_flag=True, help="Approve the FirmwareProfile that was learned of it, too.")
+@click.option("--firmware", metavar="PROFILE", help="Approve this FirmwareProfile, which was learned of it, too.")
 @click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
 @connection_options
-def approve(servers: tuple[str, ...], key: str | None, firmware: bool, dry_run: bool, **options: Any) -> None:
+def approve(servers: tuple[str, ...], key: str | None, firmware: str | None, dry_run: bool, **options: Any) -> None:
     """Let only the machine with this TPM be the server from now on; either for all that are named, or for none.
 
     The machine has proved that its TPM holds the key; that it is the server whose address it has, a person says:
-    compare the key with the vendor's list. With --firmware all machines whose firmware measures the same are let in.
+    compare the key with the vendor's list. With --firmware all machines whose firmware measures the same are let in:
+    name the profile that you have looked at. If the machine has shown another since, nothing is approved.
     """
     if key is not None and len(servers) > 1:
         raise click.UsageError("--key is for one server: approve them one by one")
@@ -98,14 +101,14 @@ def approve(servers: tuple[str, ...], key: str | None, firmware: bool, dry_run: 
 
 def carry_out(cluster: Cluster, server: Server, approval: Approval) -> None:
     """Write it. Raises: Conflict if the server changed since it was read."""
-    if approval.profile is not None:
-        cluster.patch(of(FirmwareProfile), approval.profile, {"spec": {"approved": True}}, manager=MANAGER)
     if approval.key is not None:
         patch = {
             "metadata": {"resourceVersion": server.metadata.resource_version},
             "spec": {"endorsementKeySHA256": approval.key},
         }
         cluster.patch(of(Server), server.name, patch, manager=MANAGER)
+    if approval.profile is not None:
+        cluster.patch(of(FirmwareProfile), approval.profile, {"spec": {"approved": True}}, manager=MANAGER)
 
 
 def _show(approval: Approval, *, dry_run: bool) -> None:

@@ -51,7 +51,7 @@ def _foretell(server: Server, pool: NodePool | None, key: str | None) -> list[st
         unknown = "it joins and proves nothing" if is_optional else "it waits"
         lines.append(
             f"its firmware counts as new: where it is approved, the machine joins; else {unknown} until: "
-            f"kubectl provision attestation approve {server.name} --firmware ({of_pool})"
+            f"kubectl provision attestation approve {server.name} --firmware PROFILE ({of_pool})"
         )
     else:
         unknown = "any that has its address joins and proves nothing" if is_optional else "none joins"

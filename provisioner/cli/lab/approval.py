@@ -26,9 +26,9 @@ class Approver:
             profile = waiting_profile(server)
             if profile is None or profile in self._approved:
                 continue
-            carry_out(self._cluster, server, decide_approval(server, None, firmware=True))
+            carry_out(self._cluster, server, decide_approval(server, None, firmware=profile))
             self._approved.add(profile)
-            self._say(f"$ kubectl provision attestation approve {server.name} --firmware")
+            self._say(f"$ kubectl provision attestation approve {server.name} --firmware {profile}")
 
 
 def waiting_profile(server: Server) -> str | None:

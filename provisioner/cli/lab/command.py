@@ -61,7 +61,8 @@ def flags() -> None:
     "--servers",
     default="UEFI,UEFI",
     show_default=True,
-    help="A server by its firmware; or DPU, in the one before; or ProxyDPU, through which that one boots.",
+    help="A server by its firmware: BIOS, UEFI, or PlainUEFI without a TPM; or DPU, in the one before; or ProxyDPU, "
+    "through which that one boots.",
 )
 @click.option("--http-boot", is_flag=True, help="Boot UEFI servers by UEFI HTTP boot, the URL set through the BMC.")
 @click.option(

@@ -199,7 +199,8 @@ def describe_demo_rack(
     kinds: Any = tuple(servers.split(","))
     if unknown := [each for each in kinds if each not in get_args(ServerKind)]:
         raise NeedsHuman(
-            f"--servers names '{unknown[0]}'", hint="write BIOS, UEFI, DPU or ProxyDPU, such as BIOS,UEFI, or UEFI,DPU"
+            f"--servers names '{unknown[0]}'",
+            hint="write BIOS, UEFI, PlainUEFI, DPU or ProxyDPU, such as BIOS,UEFI, or UEFI,DPU",
         )
     chosen = state.cache / "labs" / f".{state.name}-accelerator"
     if probe_kernel is not None:

@@ -61,6 +61,6 @@ def identity(subject: Subject) -> Iterable[str]:
         if seen.firmware_profile is not None:
             lines.append(
                 f"its firmware is not approved: look at FirmwareProfile {seen.firmware_profile}, then: kubectl "
-                f"provision attestation approve {subject.server.name} --firmware"
+                f"provision attestation approve {subject.server.name} --firmware {seen.firmware_profile}"
             )
     return lines

@@ -253,7 +253,7 @@ class _Shown:
                 )
             return (
                 f"{refused.message}; look at FirmwareProfile {profile}, which was learned of it, then: "
-                f"kubectl provision attestation approve {self.question.server.name} --firmware"
+                f"kubectl provision attestation approve {self.question.server.name} --firmware {profile}"
             )
 
         return self._pending_log(Reason.FIRMWARE_NOT_APPROVED.value, message, image, profiles)

@@ -74,13 +74,8 @@ class InNamespace(Tools):
 
 @dataclass(frozen=True)
 class Told:
-    """What came of a boot. seconds: from power-on until init had said all; processor: those of QEMU and swtpm.
+    """What the TPM says after a boot, by number and in the firmware's own format."""
 
-    pcrs and event_log are empty without a TPM.
-    """
-
-    seconds: float
-    processor: float
     pcrs: dict[int, str]
     event_log: bytes
 
@@ -113,48 +108,41 @@ class BareBoot:
                 process.wait()
             clean_lab(network)
 
-    def boot(self, network: LabNetwork, *, has_tpm: bool = True, by_http: bool = False) -> Told:
+    def boot(self, network: LabNetwork, *, by_http: bool = False) -> Told:
         """From power-on until the init powers off. Exits with the console's end if that takes too long."""
         files = MachineFiles(directory=self.folder / SERVER)
         shutil.rmtree(files.directory, ignore_errors=True)
         files.directory.mkdir(parents=True)
-        if has_tpm:
-            manufacture_tpm(SERVER, files, self.folder / "tpm-authority", self.tools)
+        manufacture_tpm(SERVER, files, self.folder / "tpm-authority", self.tools)
         spec = MachineSpec(
             name=SERVER,
             firmware=self.firmware,
             mac=parse_mac("52:54:00:00:00:01"),
             uuid="3b5d4f1e-0a5e-4a59-8a0e-000000000001",
             serial="LAB1",
-            has_tpm=has_tpm,
+            has_tpm=True,
         )
         plan = BootPlan(source="UefiHttp", http_boot_uri=f"{WEB}/snponly.efi") if by_http else NETWORK_BOOT
         inside = InNamespace(self.tools.root)
         object.__setattr__(inside, "network", network)
         with ThreadPoolExecutor(max_workers=1) as launcher:
             machine = QemuMachine(spec, files, tools=inside, tap=tap_name(SERVER), accelerator="tcg", launcher=launcher)
-            began = time.monotonic()
             machine.power_on(plan)
             try:
-                processor = self._wait(machine, files, network, began + LONGEST_BOOT_SECONDS)
-                seconds = time.monotonic() - began
+                self._wait(machine, files, time.monotonic() + LONGEST_BOOT_SECONDS)
             finally:
                 machine.power_off()
-        return _told(seconds, processor, files.console_log.read_text(errors="replace"))
+        return _told(files.console_log.read_text(errors="replace"))
 
-    def _wait(self, machine: QemuMachine, files: MachineFiles, network: LabNetwork, deadline: float) -> float:
-        """Until init has said all. Returns the processor seconds of what the machine consists of."""
-        pids = [pid for pid in network.process_ids() if _is_machine(pid)]
-        spent = 0.0
+    def _wait(self, machine: QemuMachine, files: MachineFiles, deadline: float) -> None:
+        """Until init has said all."""
         while machine.running:
-            spent = max(spent, sum(map(_processor_seconds, pids)))
             said = files.console_log.read_text(errors="replace") if files.console_log.exists() else ""
             if _MARKS[2] in said:
-                break
+                return
             if time.monotonic() > deadline:
                 sys.exit(f"bare boot: no end after {LONGEST_BOOT_SECONDS:.0f} s; the console ends with {said[-500:]}")
             time.sleep(0.05)
-        return spent
 
     def _write_files(self) -> None:
         for folder in (self.folder / "tftp", self.folder / "web"):
@@ -189,26 +177,7 @@ class BareBoot:
         return [sys.executable, "-m", "http.server", "8000", "--directory", str(self.folder / "web")]
 
 
-def _is_machine(pid: int) -> bool:
-    return any(name in _words(pid) for name in (b"qemu-system", b"swtpm"))
-
-
-def _words(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().partition(b"\0")[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return b""
-
-
-def _processor_seconds(pid: int) -> float:
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / 100
-
-
-def _told(seconds: float, processor: float, console: str) -> Told:
+def _told(console: str) -> Told:
     if _MARKS[2] not in console:
         sys.exit(f"bare boot: the machine went off before its init had spoken; the console ends with {console[-500:]}")
     registers = console.split(_MARKS[0], 1)[1].split(_MARKS[1], 1)[0].split()
@@ -216,8 +185,6 @@ def _told(seconds: float, processor: float, console: str) -> Told:
     lines = [line for line in log.split() if "/" not in line or not line.startswith(("base64:", "/sys"))]
     is_known = len(registers) == 48
     return Told(
-        seconds=seconds,
-        processor=processor,
         pcrs={int(registers[at]): registers[at + 1].lower() for at in range(0, 48, 2)} if is_known else {},
         event_log=base64.b64decode("".join(lines)) if is_known else b"",
     )
