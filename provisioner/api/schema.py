@@ -15,8 +15,6 @@ API_VERSION: Final = f"{GROUP}/{VERSION}"
 
 NAME_PATTERN: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 IPV4_PATTERN: Final = r"^((25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(25[0-5]|2[0-4]\d|1?\d?\d)$"
-CIDR_PATTERN: Final = r"^((25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(25[0-5]|2[0-4]\d|1?\d?\d)/(3[0-2]|[12]?\d)$"
-URL_PATTERN: Final = r"^https?://[^\s]+$"
 
 
 @dataclass(frozen=True)
