@@ -5,6 +5,83 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from tests.attacks.taken_away.defence import Defence
+from tests.attacks.taken_away.defence import NOTHING, Defence, always, instead
 
-DEFENCES: Final[Mapping[str, Defence]] = {}
+_EVPN: Final = "provisioner.network.evpn.learn"
+_PEERS: Final = "provisioner.network.control.compile.peers"
+_ROOM: Final = "provisioner.network.control.compile.room"
+_PLACE: Final = "provisioner.network.control.compile.place"
+_CARD: Final = "provisioner.network.control.compile.card"
+_FABRIC: Final = "provisioner.network.infiniband.compile"
+
+DEFENCES: Final[Mapping[str, Defence]] = {
+    "tests/network/evpn/test_learn.py::test_a_dpu_of_a_peer_takes_no_address_of_ours": Defence(
+        "everything is inside of every VPC",
+        {f"{_EVPN}:_is_inside": always(True)},
+        sees=r"10\.1\.0\.7/32",
+    ),
+    "tests/network/evpn/test_learn.py::test_who_announces_too_much_is_told_no_more_but_keeps_what_it_had": Defence(
+        "nobody announces too much",
+        {f"{_EVPN}:_too_many": always(set())},
+        sees=r"10\.1\.1\.\d/32",
+    ),
+    "tests/network/control/test_compile.py::"
+    "test_a_vpc_that_is_too_large_for_the_object_reaches_nothing_and_the_others_of_the_dpu_do": Defence(
+        "MOST_BYTES_OF_REACH is 1 GiB",
+        {f"{_ROOM}:MOST_BYTES_OF_REACH": instead(1 << 30)},
+        sees=r"assert \d{7,} < ",
+    ),
+    "tests/attacks/test_hostile_tenants.py::"
+    "test_a_peer_takes_no_address_of_ours_by_a_route_and_sends_from_none": Defence(
+        "what two VPCs hold is not compared",
+        {f"{_PEERS}:first_shared": NOTHING},
+        sees="peerVnis",
+    ),
+    "tests/attacks/test_hostile_tenants.py::test_a_peer_takes_no_address_of_another_peer_by_a_route": Defence(
+        "no peer is another one's rival",
+        {f"{_PEERS}:_rival": NOTHING},
+        sees=r"'True', 'Allocated'",
+    ),
+    "tests/network/infiniband/test_compile.py::"
+    "test_a_port_is_in_no_more_partitions_than_its_table_has_room_for": Defence(
+        "MOST_PARTITIONS is 1000",
+        {f"{_FABRIC}:MOST_PARTITIONS": instead(1000)},
+        sees="169 more items",
+    ),
+    "tests/network/infiniband/test_compile.py::test_another_tenants_attachment_of_a_server_gives_nothing": Defence(
+        "whose server it is, is not asked",
+        {f"{_FABRIC}:_is_its_tenants": always(True)},
+        sees=r"258: \('0x506b4b0300a1b201'",
+    ),
+    "tests/network/infiniband/test_compile.py::"
+    "test_a_port_that_two_servers_have_registered_is_in_no_partition_and_told_of": Defence(
+        "no GUID is registered twice",
+        {f"{_FABRIC}:_doubled": always(set())},
+        sees=r"258: \('0x506b4b0300a1b202'",
+    ),
+    "tests/network/infiniband/test_compile.py::"
+    "test_a_server_that_the_administrators_have_quarantined_is_in_no_partition_whatever_its_tenant_says": Defence(
+        "all servers are let in",
+        {f"{_FABRIC}:_is_let_in": always(True)},
+        sees=r"257: \('0x506b4b0300a1b201'",
+    ),
+    "tests/attacks/test_hostile_tenants.py::"
+    "test_a_tenant_does_not_lift_a_quarantine_that_the_administrators_have_set_on_its_server": Defence(
+        "the administrators' quarantine is not asked for",
+        {f"{_PLACE}:_is_quarantined": always(False)},
+        sees=r"\['Tenant'\] == \['Quarantined'\]",
+    ),
+    "tests/attacks/test_hostile_tenants.py::"
+    "test_who_registers_a_server_once_more_does_not_lift_its_quarantine": Defence(
+        "the administrators' quarantine is not asked for",
+        {f"{_PLACE}:_is_quarantined": always(False)},
+        sees=r"\['Tenant'\] == \['Quarantined'\]",
+    ),
+    "tests/network/control/test_card.py::"
+    "test_a_card_of_which_nothing_is_declared_or_that_nobody_accepted_stays_as_it_is": Defence(
+        "every card counts as accepted",
+        {f"{_CARD}:_is_ours": always(True)},
+        sees="CardConfiguration",
+        row="not accepted",
+    ),
+}

@@ -80,8 +80,13 @@ def place(attachment: VPCAttachment, server: Server | None, dpus: Sequence[Serve
         vtep=vtep,
         function=spec.function,
         mac_address=mac_address,
-        is_quarantined=bool(server.spec.network_quarantined or (own_function and own_function.quarantined)),
+        is_quarantined=_is_quarantined(server, own_function),
     )
+
+
+def _is_quarantined(server: Server, function: DPUFunction | None) -> bool:
+    """By the administrators: of the server as a whole, or of this function of its card."""
+    return bool(server.spec.network_quarantined or (function is not None and function.quarantined))
 
 
 def _without_dpu(attachment: VPCAttachment, server: Server, dpus: Sequence[Server]) -> Trouble:
