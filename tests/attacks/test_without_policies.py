@@ -21,6 +21,8 @@ from tests.attacks import (
     test_bmc_secrets,
     test_boot_account,
     test_break_glass,
+    test_discovery_flood,
+    test_forgotten_proof,
     test_lies_about_joins,
     test_node_at_its_limit,
     test_old_certificate,
@@ -33,6 +35,7 @@ from tests.people import BOOT, bind, bind_in, condition, kubeconfig_of, of_accou
 
 requests, tricks, shells, accounts = test_request_policies, test_request_tricks, test_break_glass, test_boot_account
 limits, joins, old = test_node_at_its_limit, test_lies_about_joins, test_old_certificate
+forgotten, flood = test_forgotten_proof, test_discovery_flood
 
 
 @dataclass
@@ -100,6 +103,26 @@ def joined(site: Site) -> Plane:
     made = Plane(site.admin, site.admin, f"{site.unique}p")
     joins.order(made)
     return made
+
+
+def proved(site: Site) -> str:
+    """A server that has proved its firmware."""
+    return next(forgotten.made_to_have_proved(site.admin, site.unique))
+
+
+@dataclass
+class Inventory:
+    """What a flood's test needs of its site."""
+
+    cluster: Cluster
+    inventory_account: Cluster
+    unique: str
+    macs: Iterator[str]
+
+    @classmethod
+    def of(cls, site: Site) -> Inventory:
+        macs = iter([f"52:54:{':'.join(site.unique[1:9][at : at + 2] for at in (0, 2, 4, 6))}"])
+        return cls(site.admin, site.user(of_account("inventory")), f"{site.unique}f", macs)
 
 
 NOW_ = (requests.by_strategic_merge, requests.REBOOT_REQUESTED)
@@ -207,6 +230,17 @@ ATTACKS: dict[str, Callable[[Site], None]] = {
     ),
     "lets into production": lambda s: accounts.test_it_lets_no_node_into_production(
         s.boot, s.admin, f"{s.unique}i", {"lifecycle": "InProduction"}
+    ),
+    "another status": lambda s: forgotten.test_an_administrator_writes_nothing_else_of_a_servers_status(
+        s.path("ada"), s.admin, proved(s), {"address": "10.99.0.8"}
+    ),
+    "another Event": lambda s: (
+        forgotten.test_an_administrator_writes_no_other_event_than_of_what_was_forgotten_in_its_own_name(
+            s.path("ada"), s.admin, proved(s), {"reason": "JoinConfigurationIssued"}
+        )
+    ),
+    "deletes a registered server": lambda s: (
+        flood.test_the_controllers_account_deletes_only_unknown_machines_that_nobody_touched(Inventory.of(s))
     ),
     "BMC Secrets": lambda s: test_bmc_secrets.test_who_writes_bmc_secrets_gets_at_no_other(
         s.path("rita"), s.admin, s.unique

@@ -206,6 +206,15 @@ _POLICIES: Final = {
             "it_lets_no_node_into_production",
         ),
         *_of("bmc_secrets", "who_writes_bmc_secrets_gets_at_no_other"),
+        *_of(
+            "forgotten_proof",
+            "an_administrator_writes_nothing_else_of_a_servers_status",
+            "an_administrator_writes_no_other_event_than_of_what_was_forgotten_in_its_own_name",
+        ),
+        *_of(
+            "discovery_flood",
+            "the_controllers_account_deletes_only_unknown_machines_that_nobody_touched",
+        ),
     )
 }
 _CREDENTIALS: Final = {

@@ -45,11 +45,11 @@ class Defence:
 
     @contextmanager
     def is_missed(self) -> Iterator[None]:
-        """The block is the test: it has to fail by an assertion of its own, which says `sees`."""
+        """The block is the test: it has to fail, by an assertion or by what the service raises, and to say `sees`."""
         try:
             yield
-        except (AssertionError, Failed) as error:
-            if re.search(self.sees, str(error)) is None:
+        except (Exception, Failed) as error:
+            if re.search(self.sees, f"{type(error).__name__}: {error}") is None:
                 raise AssertionError(f"without it ({self.taken_away}) the test failed by something else") from error
             return
         raise AssertionError(f"the attack was refused although its defence was taken away: {self.taken_away}")
