@@ -21,6 +21,7 @@ from tests.attacks import (
     test_bmc_secrets,
     test_boot_account,
     test_break_glass,
+    test_forgotten_proof,
     test_lies_about_joins,
     test_node_at_its_limit,
     test_old_certificate,
@@ -33,6 +34,7 @@ from tests.people import BOOT, bind, bind_in, condition, kubeconfig_of, of_accou
 
 requests, tricks, shells, accounts = test_request_policies, test_request_tricks, test_break_glass, test_boot_account
 limits, joins, old = test_node_at_its_limit, test_lies_about_joins, test_old_certificate
+proofs = test_forgotten_proof
 
 
 @dataclass
@@ -63,6 +65,10 @@ class Site:
     def ada(self) -> Cluster:
         """An administrator."""
         return self.user("ada")
+
+    def account(self, name: str) -> Cluster:
+        """One of the services'."""
+        return self.user(of_account(name))
 
     @property
     def boot(self) -> Cluster:
@@ -207,6 +213,20 @@ ATTACKS: dict[str, Callable[[Site], None]] = {
     ),
     "lets into production": lambda s: accounts.test_it_lets_no_node_into_production(
         s.boot, s.admin, f"{s.unique}i", {"lifecycle": "InProduction"}
+    ),
+    "has a proof forgotten": lambda s: proofs.test_operators_and_the_accounts_of_other_services_may_not(
+        s.path("alice"), s.admin, s.account, proofs.make_proved(s.admin, f"{s.unique}f")
+    ),
+    "writes a proof": lambda s: proofs.test_an_administrator_writes_nothing_else_of_a_servers_status(
+        s.path("ada"),
+        s.admin,
+        proofs.make_proved(s.admin, f"{s.unique}f"),
+        {"attestation": {"firmwareProfile": "another"}},
+    ),
+    "tells what was not forgotten": lambda s: (
+        proofs.test_an_administrator_writes_no_other_event_than_of_what_was_forgotten_in_its_own_name(
+            s.path("ada"), s.admin, proofs.make_proved(s.admin, f"{s.unique}f"), {"reason": "JoinConfigurationIssued"}
+        )
     ),
     "BMC Secrets": lambda s: test_bmc_secrets.test_who_writes_bmc_secrets_gets_at_no_other(
         s.path("rita"), s.admin, s.unique

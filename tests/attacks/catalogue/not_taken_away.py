@@ -23,6 +23,7 @@ NOT_TAKEN_AWAY: Final[Mapping[str, str]] = {
     "tests/attacks/test_expensive_slurm.py": BOUND,
     "tests/attacks/test_forged_boot.py": REFUSES,
     "tests/attacks/test_hostile_bmc.py": BOUND,
+    "tests/attacks/test_http_front.py::test_no_host_that_a_machine_names": REFUSES,
     "tests/attacks/test_hostile_ipmi.py": BOUND,
     "tests/attacks/test_hung_slurm.py": BOUND,
     "tests/attacks/test_infiniband_accounts.py::test_it_reads_ufms": KUBERNETES,
