@@ -70,11 +70,8 @@ def _other_tpm(confirmed: ConfirmedQuote, evidence: Evidence, before: ProvedBoot
             f"the attestation key is {attestation}, that of the boot before was {before.attestation_key_sha256}; the "
             "agent makes the same one at each boot, so have the server booted by its BMC",
         )
-    clock = confirmed.quote.clock
-    if not confirmed.counts_are_true or (clock.reset_count, clock.restart_count) != (
-        before.reset_count,
-        before.restart_count,
-    ):
+    if _was_reset(confirmed, before):
+        clock = confirmed.quote.clock
         return EvidenceRefused(
             Reason.TPM_WAS_RESET,
             f"the TPM counts {clock.reset_count} resets and {clock.restart_count} restarts, at the proof of the boot "
@@ -82,6 +79,13 @@ def _other_tpm(confirmed: ConfirmedQuote, evidence: Evidence, before: ProvedBoot
             "or hides the count",
         )
     return None
+
+
+def _was_reset(confirmed: ConfirmedQuote, before: ProvedBoot) -> bool:
+    """Also if it hides whether it was."""
+    clock = confirmed.quote.clock
+    counts = (clock.reset_count, clock.restart_count)
+    return not confirmed.counts_are_true or counts != (before.reset_count, before.restart_count)
 
 
 def _other_registers(evidence: Evidence, before: ProvedBoot, hand_overs: Sequence[bytes]) -> EvidenceRefused | None:

@@ -36,18 +36,19 @@ def administrator_kubeconfig(control_plane: ControlPlane, tmp_path_factory: pyte
 
 @pytest.fixture
 def proved(cluster: Cluster, unique: str) -> Iterator[str]:
-    """A server that has proved its firmware, by a registered key."""
-    yield from made_to_have_proved(cluster, unique)
+    make_proved(cluster, unique)
+    yield unique
+    cluster.delete(of(Server), unique)
 
 
-def made_to_have_proved(cluster: Cluster, unique: str) -> Iterator[str]:
+def make_proved(cluster: Cluster, unique: str) -> str:
+    """A server that has proved its firmware, by a registered key; its name."""
     mac = "52:54:" + ":".join(unique[1:9][at : at + 2] for at in (0, 2, 4, 6))
     spec = ServerSpec(boot_mac_address=mac, endorsement_key_sha256=KEY)
     cluster.create(of(Server), encode(Server(metadata=ObjectMeta(name=unique), spec=spec)))
     # As the join service writes it.
     cluster.apply_status(Server, unique, STATUS, manager="provisioner-join")
-    yield unique
-    cluster.delete(of(Server), unique)
+    return unique
 
 
 def forget(kubeconfig: Path, *arguments: str) -> Result:

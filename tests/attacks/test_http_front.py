@@ -21,7 +21,7 @@ from flask import Blueprint, request
 
 from provisioner.join.admission.admit import NotYet
 from tests.boot.test_web import World
-from tests.join.front import Front, serve_behind_nginx
+from tests.join.front import Front, connect, serve, serve_behind_nginx
 from tests.join.samples import body
 
 SECRET = "PRIVATE KEY"
@@ -194,6 +194,15 @@ def test_a_head_that_is_too_large_is_refused(front: Front, sent: bytes, statuses
     assert status_of(send(front, sent)) in statuses
 
 
+def test_a_head_of_any_size_is_taken_without_the_bound_of_a_head(tmp_path: Path) -> None:
+    def weaken(configuration: str) -> str:
+        assert "large_client_header_buffers 4 8k;" in configuration
+        return configuration.replace("large_client_header_buffers 4 8k;", "large_client_header_buffers 64 64k;")
+
+    with front_of(Heard(), tmp_path, weaken) as front:
+        assert [status_of(send(front, sent)) for sent, _ in TOO_LARGE.values()] == [404, 404, 404, 404]
+
+
 CONFUSED = {
     "two hosts": b"GET /v1/progress HTTP/1.1\r\nHost: a\r\nHost: b\r\nConnection: close\r\n\r\n",
     "no host": b"GET /v1/progress HTTP/1.1\r\nConnection: close\r\n\r\n",
@@ -217,12 +226,38 @@ def test_what_is_no_request_of_ours_is_not_passed_on(front: Front, heard: Heard,
     assert heard.reports == [NEIGHBOUR]
 
 
+def test_what_is_no_request_of_ours_is_passed_on_without_the_front(tmp_path: Path) -> None:
+    """The service itself takes what has two hosts, none, or one that is no name."""
+    heard = Heard()
+    with serve(heard, tmp_path / "s", behind_real_peer=True, beside=[heard.beside()]) as path:
+        for why in ("two hosts", "no host", "a host that is a path", "a host with a blank"):
+            with connect(path) as client:
+                line, _, rest = CONFUSED[why].partition(b"\r\n")
+                client.sendall(line + f"\r\nX-Real-IP: {VICTIM}\r\n".encode() + rest)
+                assert status_of(client.recv(4096)) == 200, why
+    assert heard.reports == [VICTIM] * 4
+
+
 def test_an_absolute_address_asks_this_host_and_no_other(front: Front, heard: Heard) -> None:
     assert status_of(send(front, get("http://10.90.0.11/redfish/v1"))) == 404
     assert status_of(send(front, get("https://10.90.0.11:6443/api/v1/secrets"))) == 404
     reply = send(front, get("https://boot/v1/join", "Content-Length: 0", method="POST"))
     assert (status_of(reply), b"NotEncrypted" in reply) == (403, True), "a word of the client's is no TLS"
     assert heard == Heard()
+
+
+def test_a_join_in_the_clear_succeeds_without_the_fronts_refusal(heard: Heard, tmp_path: Path) -> None:
+    """Also as if by https."""
+
+    def weaken(configuration: str) -> str:
+        refusal = next(line for line in configuration.splitlines() if "NotEncrypted" in line)
+        return configuration.replace(refusal, "")
+
+    asked = (JSON, f"Content-Length: {len(ASKED)}")
+    with front_of(heard, tmp_path, weaken) as front:
+        for target in ("/v1/join", "https://boot/v1/join"):
+            assert status_of(send(front, get(target, *asked, method="POST") + ASKED)) == 425
+    assert heard.joins == [(NEIGHBOUR, False)] * 2
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1@evil.example"])
@@ -310,11 +345,34 @@ def answered(front: Front, source: str, *, within_seconds: float) -> bool:
 
 def test_what_is_logged_of_a_hostile_request_is_one_line(standing: tuple[Front, Heard, Path]) -> None:
     front, _, folder = standing
+    assert clients_that_are_logged(front, folder) == {NEIGHBOUR}
+
+
+def test_what_is_logged_names_another_client_without_the_escapes(tmp_path: Path) -> None:
+    def weaken(configuration: str) -> str:
+        assert "escape=json" in configuration
+        return configuration.replace("escape=json", "escape=none")
+
+    with front_of(Heard(), tmp_path, weaken) as front:
+        assert "forged" in clients_that_are_logged(front, tmp_path)
+
+
+def clients_that_are_logged(front: Front, folder: Path) -> set[str]:
+    """Of requests that would write a line of their own, or end a value to write the next one."""
     log, forged = folder / "access.log", '{"client":"forged"}'
     send(front, get(f"/ipxe/%0a{forged}", f'User-Agent: a"\\x0a{forged}', "Referer: \x1b[2J", "X-Last: yes"))
+    send(front, get("/boot.ipxe", 'User-Agent: a","client":"forged'))
     send(front, get("/boot.ipxe", "User-Agent: the-last-one"))
     deadline = time.monotonic() + PATIENCE_SECONDS
     while "the-last-one" not in log.read_text():
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    assert {json.loads(line)["client"] for line in log.read_text().splitlines()} == {NEIGHBOUR}
+    return {client_of(line) for line in log.read_text().splitlines()}
+
+
+def client_of(line: str) -> str:
+    """Empty of what is no line of the log."""
+    try:
+        return str(json.loads(line)["client"])
+    except ValueError:
+        return ""

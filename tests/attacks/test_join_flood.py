@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+import waitress
+from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler
 
 from provisioner.join.admission import request, web
 from provisioner.join.admission.admit import NotYet
@@ -116,28 +121,75 @@ def test_malformed_requests_use_up_the_rate_too(path: Path) -> None:
     assert statuses == [400] * 20 + [429]
 
 
-def test_slow_bodies_hold_nobody_up(path: Path, service: FakeJoinService) -> None:
+RAW = body()
+
+
+@contextmanager
+def _slow_bodies(path: Path) -> Iterator[list[socket.socket]]:
     """More of them than the server has threads, each with its last byte missing."""
-    raw = body()
     head = (
         f"POST /v1/join HTTP/1.1\r\nHost: b\r\nContent-Type: application/json\r\nX-Forwarded-For: {NEIGHBOUR}\r\n"
-        f"Content-Length: {len(raw)}\r\n\r\n"
+        f"Content-Length: {len(RAW)}\r\n\r\n"
     ).encode()
-    slow = [connect(path) for _ in range(16)]
-    try:
+    with ExitStack() as stack:
+        slow = [stack.enter_context(connect(path)) for _ in range(16)]
         for connection in slow:
-            connection.sendall(head + raw[:-1])
-        answered = threading.Event()
+            connection.sendall(head + RAW[:-1])
+        yield slow
 
-        def ask() -> None:
+
+def _is_answered(path: Path, within_seconds: float) -> bool:
+    answered = threading.Event()
+
+    def ask() -> None:
+        with suppress(OSError):
             if post_as_nginx(path, body(), ADDRESS).status == 425:
                 answered.set()
 
-        threading.Thread(target=ask, daemon=True).start()
-        assert answered.wait(SECONDS)
+    threading.Thread(target=ask, daemon=True).start()
+    return answered.wait(within_seconds)
+
+
+def test_slow_bodies_hold_nobody_up(path: Path, service: FakeJoinService) -> None:
+    with _slow_bodies(path) as slow:
+        assert _is_answered(path, SECONDS)
         assert service.calls == 1
-        slow[0].sendall(raw[-1:])
+        slow[0].sendall(RAW[-1:])
         assert slow[0].recv(64).startswith(b"HTTP/1.1 425")
-    finally:
-        for connection in slow:
-            connection.close()
+
+
+class _ReadsInThreads(BaseWSGIServer):
+    """As many threads as the other server has; each reads what it answers."""
+
+    def __init__(self, wsgi: Any, *, unix_socket: str, threads: int, **_: object) -> None:
+        self._threads = ThreadPoolExecutor(threads)
+        super().__init__(f"unix://{unix_socket}", 0, wsgi, handler=_Quiet)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._threads.submit(self._answer, request, client_address)
+
+    def _answer(self, request: Any, client_address: Any) -> None:
+        self.finish_request(request, client_address)
+        self.shutdown_request(request)
+
+    def run(self) -> None:
+        self.serve_forever(poll_interval=0.05)
+
+    def close(self) -> None:
+        self.shutdown()
+        self.server_close()
+
+
+class _Quiet(WSGIRequestHandler):
+    def log(self, *_: object) -> None:
+        return
+
+
+def test_slow_bodies_hold_everybody_up_without_a_server_that_reads_them_beforehand(
+    service: FakeJoinService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waitress, "create_server", _ReadsInThreads)
+    with serve(service, tmp_path / "r", monotonic=lambda: 0.0) as path:
+        assert _is_answered(path, SECONDS)
+        with _slow_bodies(path):
+            assert not _is_answered(path, 2.0)

@@ -70,7 +70,7 @@ def test_a_header_that_a_neighbour_writes_before_a_proxy_that_appends_never_coun
     """Also where a site's own proxy appends to the header instead of overwriting it."""
     with serve(world.service(), tmp_path / "s") as path:
         reply = post(path, body(macAddress=world.mac), f"{world.address}, {NEIGHBOUR}")
-    assert reply.reason == "WrongAddress"
+    assert (reply.status, reply.reason) == (403, "WrongAddress")
 
 
 def test_a_request_in_the_clear_is_refused(victim: World, tmp_path: Path) -> None:

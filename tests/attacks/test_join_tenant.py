@@ -52,6 +52,7 @@ def test_an_agent_of_the_old_boot_does_not_take_the_next_boots_configuration(wor
     world.become_node()
     world.admin.patch(of(Server), world.name, {"spec": {"bmc": None}})
     give_next_order(world)
+    world.prepare_node()
     answer = world.join(requestKey=OTHER_KEY, bootID=BOOT_ID)
     assert isinstance(answer, NotYet)
     assert answer.reason == "StillOldBoot"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -25,8 +25,9 @@ from provisioner.cluster.resources import (
     of,
 )
 from provisioner.cluster.source import Snapshot
+from provisioner.join.credentials import listed
 from provisioner.join.credentials.controller import CredentialLister, CredentialSources
-from provisioner.join.credentials.listed import shard_of
+from provisioner.join.credentials.listed import Entry, shard_of
 from provisioner.lab.control_plane.plane import ControlPlane
 from tests.join.conftest import Accounts, accounts, make_world, world
 from tests.join.samples import OTHER_KEY
@@ -264,6 +265,24 @@ def test_nodes_that_no_server_of_ours_has_joined_are_left_alone(
             kubeconfig_of(control_plane, world.folder, f"system:node:{name}", group="system:nodes")
         )
         assert not is_out(stranger, name)
+
+
+def test_a_node_that_others_run_is_out_without_the_look_at_whether_its_server_has_joined(
+    world: World, accounts: Accounts, control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry_of = listed.entry_of
+
+    def entry(server: Mapping[str, Any]) -> Entry | None:
+        return Entry() if server["metadata"]["name"] == world.name else entry_of(server)
+
+    stranger = Cluster.connect(
+        kubeconfig_of(control_plane, world.folder, f"system:node:{world.name}", group="system:nodes")
+    )
+    list_credentials(world, accounts.approver)
+    assert not is_out(stranger, world.name)
+    monkeypatch.setattr(listed, "entry_of", entry)
+    list_credentials(world, accounts.approver)
+    until(lambda: is_out(stranger, world.name))
 
 
 def test_open_without_the_webhook_it_reads_until_it_expires(world: World, accounts: Accounts) -> None:

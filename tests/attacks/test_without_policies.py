@@ -35,7 +35,7 @@ from tests.people import BOOT, bind, bind_in, condition, kubeconfig_of, of_accou
 
 requests, tricks, shells, accounts = test_request_policies, test_request_tricks, test_break_glass, test_boot_account
 limits, joins, old = test_node_at_its_limit, test_lies_about_joins, test_old_certificate
-forgotten, flood = test_forgotten_proof, test_discovery_flood
+proofs, flood = test_forgotten_proof, test_discovery_flood
 
 
 @dataclass
@@ -66,6 +66,10 @@ class Site:
     def ada(self) -> Cluster:
         """An administrator."""
         return self.user("ada")
+
+    def account(self, name: str) -> Cluster:
+        """One of the services'."""
+        return self.user(of_account(name))
 
     @property
     def boot(self) -> Cluster:
@@ -103,11 +107,6 @@ def joined(site: Site) -> Plane:
     made = Plane(site.admin, site.admin, f"{site.unique}p")
     joins.order(made)
     return made
-
-
-def proved(site: Site) -> str:
-    """A server that has proved its firmware."""
-    return next(forgotten.made_to_have_proved(site.admin, site.unique))
 
 
 @dataclass
@@ -231,16 +230,22 @@ ATTACKS: dict[str, Callable[[Site], None]] = {
     "lets into production": lambda s: accounts.test_it_lets_no_node_into_production(
         s.boot, s.admin, f"{s.unique}i", {"lifecycle": "InProduction"}
     ),
-    "another status": lambda s: forgotten.test_an_administrator_writes_nothing_else_of_a_servers_status(
-        s.path("ada"), s.admin, proved(s), {"address": "10.99.0.8"}
-    ),
-    "another Event": lambda s: (
-        forgotten.test_an_administrator_writes_no_other_event_than_of_what_was_forgotten_in_its_own_name(
-            s.path("ada"), s.admin, proved(s), {"reason": "JoinConfigurationIssued"}
-        )
-    ),
     "deletes a registered server": lambda s: (
         flood.test_the_controllers_account_deletes_only_unknown_machines_that_nobody_touched(Inventory.of(s))
+    ),
+    "has a proof forgotten": lambda s: proofs.test_operators_and_the_accounts_of_other_services_may_not(
+        s.path("alice"), s.admin, s.account, proofs.make_proved(s.admin, f"{s.unique}f")
+    ),
+    "writes a proof": lambda s: proofs.test_an_administrator_writes_nothing_else_of_a_servers_status(
+        s.path("ada"),
+        s.admin,
+        proofs.make_proved(s.admin, f"{s.unique}f"),
+        {"attestation": {"firmwareProfile": "another"}},
+    ),
+    "tells what was not forgotten": lambda s: (
+        proofs.test_an_administrator_writes_no_other_event_than_of_what_was_forgotten_in_its_own_name(
+            s.path("ada"), s.admin, proofs.make_proved(s.admin, f"{s.unique}f"), {"reason": "JoinConfigurationIssued"}
+        )
     ),
     "BMC Secrets": lambda s: test_bmc_secrets.test_who_writes_bmc_secrets_gets_at_no_other(
         s.path("rita"), s.admin, s.unique

@@ -13,6 +13,7 @@ from provisioner.api import Server
 from provisioner.api.codec import decode, encode
 from provisioner.api.meta import parse_time
 from provisioner.api.server import PowerStatus, ServerStatus
+from provisioner.boot.orders import needs
 from provisioner.boot.orders.assessment import Decision
 from provisioner.boot.orders.decide import decide
 from provisioner.boot.orders.facts import OrderFacts
@@ -29,6 +30,7 @@ from tests.boot.decide_rows import (
     OTHER_BOOT,
     POWERED,
     READY_ONCE,
+    REFUSED,
     WAITING,
     WITHDRAWING,
     Row,
@@ -105,6 +107,18 @@ def test_no_boot_is_ordered(row: Row) -> None:
     assert row.says in found["message"]
     if row.stage is not None:
         assert decision.status.get("bootStage") == row.stage
+
+
+def test_a_refused_join_has_its_node_reset_without_the_look_at_when_that_was_heard(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As a pod asks for it, whose node is not heard of later: see tests/boot/test_controller.py."""
+    refused = status(**{**READY_ONCE, "join": REFUSED})
+    row = Row("", "NodeNotReady", seconds=9000, node=node(None, lease=480), status=refused)
+    assert not run(row).orders
+    monkeypatch.setattr(needs, "_lived_at", lambda *_: False)
+    assert run(row).orders
+    assert run(row).status["order"]["reason"] == "Unordered"
 
 
 def test_a_server_that_waits_for_its_address_is_no_warning_but_one_that_needs_a_person_is() -> None:

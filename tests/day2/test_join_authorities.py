@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ssl
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,6 +20,10 @@ from provisioner.boot.tls import issue
 from provisioner.boot.tls.announcement import render_announcement
 from provisioner.boot.tls.files import ServerFiles
 from provisioner.image.finished.sign import SecretKey
+from provisioner.node import authorities as node_authorities
+from provisioner.node.authorities import FIRST_LINE, Authorities, read_document
+from provisioner.node.join import NoProver, fetch_configuration
+from provisioner.node.machine.boot_facts import read_boot_facts
 from tests.node.fake_join_server import Answer, Authority, FakeJoinServer
 from tests.node.machine import CONFIGURATION, boot_machine, install_agent, start_agent
 
@@ -183,6 +187,15 @@ def test_an_old_image_joins_by_an_authority_that_the_image_key_announces(
 def test_an_old_image_is_told_nothing_by_a_new_authority_whose_announcement_is_not_believed(
     python: Path, tmp_path: Path, boot_service: FakeJoinServer, exchange: Exchange, why: str, says: str
 ) -> None:
+    announce_what_is_not_believed(boot_service, exchange, why)
+    context = exchange.context(tmp_path, exchange.new)
+    words, service = outcome_of(python, tmp_path, boot_service, exchange.old.pem, context)
+    assert "JOIN REFUSED" in words
+    assert says in words
+    assert (service.asked, service.reported) == ([], [])
+
+
+def announce_what_is_not_believed(boot_service: FakeJoinServer, exchange: Exchange, why: str) -> None:
     text = render_announcement([exchange.new.certificate], 30, NOW)
     match why:
         case "another key has signed it":
@@ -197,11 +210,73 @@ def test_an_old_image_is_told_nothing_by_a_new_authority_whose_announcement_is_n
         case "it names another authority":
             stranger = issue.make_authority("another", issue.generate_key("ec"), 30, NOW)
             announce(boot_service, render_announcement([stranger.certificate], 30, NOW))
+
+
+def what_it_takes(tmp_path: Path, boot_service: FakeJoinServer, ca: str, context: ssl.SSLContext) -> object:
+    """Of the agent's parts in this process, by an image that has `ca`: the configuration, or the word that it waits."""
+
+    class Waits(Exception):
+        pass
+
+    def wait(_: float) -> None:
+        raise Waits
+
+    with FakeJoinServer([Answer(200, CONFIGURATION)], context) as service:
+        root = boot_machine(tmp_path / "root", join_port=service.port, boot_port=boot_service.port, ca=ca)
+        (root / "etc/provisioner/image.pub").write_text(KEY.public.encode())
+        facts = read_boot_facts(str(root))
+        believed = Authorities(str(root), facts.boot_url)
+        try:
+            return fetch_configuration(
+                facts,
+                "00" * 32,
+                believed.context,
+                say=lambda _: None,
+                tell=lambda _: None,
+                sleep=wait,
+                chance=lambda: 1.0,
+                prover=NoProver(),
+                learn=believed.learn,
+            )
+        except Waits:
+            return "it waits"
+
+
+VERIFY, READ = "provisioner.node.image.manifest.verify_signature", "provisioner.node.authorities.read_document"
+WITHOUT: Mapping[str, tuple[str, Callable[..., object]]] = {
+    "another key has signed it": (VERIFY, lambda *_: None),
+    "it was altered": (VERIFY, lambda *_: None),
+    "its time is over": (READ, lambda content, _: read_document(content, 0.0)),
+    "the key has signed something else, a manifest say": (
+        READ,
+        lambda content, now: read_document(content.replace(b"provisioner-image 2", FIRST_LINE.encode()), now),
+    ),
+}
+"""What is patched, and what is there instead."""
+
+
+@pytest.mark.parametrize("why", WITHOUT)
+def test_an_announcement_is_believed_without_the_look_at_who_has_signed_it_for_what_and_until_when(
+    tmp_path: Path, boot_service: FakeJoinServer, exchange: Exchange, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    announce_what_is_not_believed(boot_service, exchange, why)
     context = exchange.context(tmp_path, exchange.new)
-    words, service = outcome_of(python, tmp_path, boot_service, exchange.old.pem, context)
-    assert "JOIN REFUSED" in words
-    assert says in words
-    assert (service.asked, service.reported) == ([], [])
+    assert what_it_takes(tmp_path, boot_service, exchange.old.pem, context) == "it waits"
+    monkeypatch.setattr(*WITHOUT[why])
+    assert what_it_takes(tmp_path, boot_service, exchange.old.pem, context) == CONFIGURATION
+
+
+def test_a_strangers_chain_is_believed_without_the_look_at_its_certificates(
+    tmp_path: Path, boot_service: FakeJoinServer, exchange: Exchange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bridge = issue.cross_sign(exchange.old, exchange.new.certificate, NOW)
+    stranger = issue.make_authority("join CA", issue.generate_key("ec"), 30, NOW)
+    context = exchange.context(tmp_path, exchange.new, bridge)
+    assert what_it_takes(tmp_path, boot_service, stranger.pem, context) == "it waits"
+    anybody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE
+    monkeypatch.setattr(node_authorities, "pinned_context", lambda _: anybody)
+    assert what_it_takes(tmp_path, boot_service, stranger.pem, context) == CONFIGURATION
 
 
 def test_a_site_gives_certificates_of_its_own_authority_with_an_intermediate(

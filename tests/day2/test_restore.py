@@ -148,6 +148,7 @@ def test_a_used_token_that_comes_back_is_listed_and_worth_nothing_once_it_is_del
     assert status == 1
     assert f"bootstrap-token-{world.tokens()[0]} of server {world.name}" in said
     assert f"kubectl -n kube-system delete secret -l {SERVER_LABEL}" in said
+    assert request(world, world.with_token(configuration)) == "Approved", "as long as it is not deleted"
     for token in admin.list(SECRETS, namespace=TOKEN_NAMESPACE, label_selector=SERVER_LABEL).items:
         admin.delete(SECRETS, token["metadata"]["name"], namespace=TOKEN_NAMESPACE)
 

@@ -77,9 +77,7 @@ def _booted_unordered(facts: OrderFacts, now: datetime) -> Need | None:
     if order is None or join is None or join.refused_time is None or join.refused_reason not in _REARMING_REFUSALS:
         return None
     refused = parse_time(join.refused_time)
-    heartbeat = facts.node.heartbeat if facts.node is not None else None
-    heard = heartbeat.last(now) if heartbeat is not None else None
-    if heartbeat is not None and heard is not None and refused <= heard + heartbeat.fresh:
+    if _lived_at(facts, refused, now):
         # Every pod speaks from its server's address. One that asked while the Node lived must not have it reset when
         # its network fails later; a machine that did boot goes on asking.
         return None
@@ -102,6 +100,12 @@ def _booted_unordered(facts: OrderFacts, now: datetime) -> Need | None:
         reason="Unordered",
         message=f"it booted again without an order and asked to join at {rfc3339(refused)}",
     )
+
+
+def _lived_at(facts: OrderFacts, then: datetime, now: datetime) -> bool:
+    heartbeat = facts.node.heartbeat if facts.node is not None else None
+    heard = heartbeat.last(now) if heartbeat is not None else None
+    return heartbeat is not None and heard is not None and then <= heard + heartbeat.fresh
 
 
 def _image_changed(facts: OrderFacts) -> Need | None:

@@ -231,7 +231,7 @@ def _judge_order(facts: JoinFacts, server: Server, request: JoinRequest, now: da
             "OrderNotCarriedOut",
             f"boot order {order.id} of server {server.name} has not reached its BMC: this boot is an older one",
         )
-    if order.boot_id_before is not None and request.boot_id == order.boot_id_before.lower():
+    if _is_boot_before(order, request):
         return NotYet(
             "StillOldBoot", f"boot {request.boot_id} ran before order {order.id} was given; the ordered boot is awaited"
         )
@@ -309,6 +309,10 @@ def _judge_node(facts: JoinFacts, server: Server, order: BootOrder, admitted: Ad
             1.0,
         )
     return admitted
+
+
+def _is_boot_before(order: BootOrder, request: JoinRequest) -> bool:
+    return order.boot_id_before is not None and request.boot_id == order.boot_id_before.lower()
 
 
 def _may_repeat(join: JoinStatus, request: JoinRequest) -> bool:

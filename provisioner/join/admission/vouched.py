@@ -32,7 +32,7 @@ def vouch(proof: Proof, question: Question, dpus: Sequence[Server], *, by_dpu: b
         return proof
     if not by_dpu:
         return Unproven("it offered no evidence, and no DPU passed its request on")
-    passed_on = [each for each in dpus if carries_boot_of(each, server) and each.status.address == question.address]
+    passed_on = [each for each in dpus if _passes_on(each, question)]
     if not passed_on:
         return Unproven(f"{question.address}, which passed its request on, is no DPU by which it boots")
     dpu = min(passed_on, key=lambda each: each.name)
@@ -42,6 +42,10 @@ def vouch(proof: Proof, question: Question, dpus: Sequence[Server], *, by_dpu: b
     # Without an endorsement key: nobody is vouched for by who was vouched for.
     record = AttestationStatus(order_id=question.order.id, boot_id=question.request.boot_id, time=rfc3339(question.now))
     return Proven(f"DPU {dpu.name}, which has proved the boot that it runs and passed the request on", record)
+
+
+def _passes_on(dpu: Server, question: Question) -> bool:
+    return carries_boot_of(dpu, question.server) and dpu.status.address == question.address
 
 
 def find_unattested(dpu: Server) -> str | None:

@@ -103,10 +103,13 @@ _APPROVER: Final = {
         "what_the_api_server_takes_and_the_approver_cannot_read_is_denied",
         "a_node_that_asks_so_is_denied_and_goes_on_renewing",
     ),
-    "_judge_node approves all": _of(
-        "csr_stolen_certificate",
-        "it_is_not_renewed_after_the_next_boot_of_its_server",
-        "it_serves_under_no_other_name",
+    "_judge_node approves all": (
+        *_of(
+            "csr_stolen_certificate",
+            "it_is_not_renewed_after_the_next_boot_of_its_server",
+            "it_serves_under_no_other_name",
+        ),
+        *_at("day2/test_restore", "a_certificate_renewed_since_is_refused_named_and_trusted_by_a_person_alone"),
     ),
     "is_to_end is never": _of("csr_undecided", "an_old_boot_gets_no_certificate_once_the_next_one_is_ordered"),
     "_refuse_server objects to nothing": _of("csr_stolen_certificate", "it_is_not_renewed_once_the_server_is_rejected"),
@@ -205,12 +208,13 @@ _POLICIES: Final = {
             "it_says_whether_a_cache_is_good_and_nothing_else_of_a_rack",
             "it_lets_no_node_into_production",
         ),
-        *_of("bmc_secrets", "who_writes_bmc_secrets_gets_at_no_other"),
         *_of(
             "forgotten_proof",
+            "operators_and_the_accounts_of_other_services_may_not",
             "an_administrator_writes_nothing_else_of_a_servers_status",
             "an_administrator_writes_no_other_event_than_of_what_was_forgotten_in_its_own_name",
         ),
+        *_of("bmc_secrets", "who_writes_bmc_secrets_gets_at_no_other"),
         *_of(
             "discovery_flood",
             "the_controllers_account_deletes_only_unknown_machines_that_nobody_touched",

@@ -22,6 +22,11 @@ class Without:
 _FRONT: Final = "tests/attacks/test_http_front.py::"
 _CONTINUATION: Final = "tests/attacks/test_join_continuation.py::"
 _FLOOD: Final = "tests/attacks/test_join_flood.py::"
+_AUTHORITIES: Final = "tests/day2/test_join_authorities.py::"
+_IN_THE_CLEAR: Final = Without(
+    "nginx passes on what asks to join in the clear",
+    f"{_FRONT}test_a_join_in_the_clear_succeeds_without_the_fronts_refusal",
+)
 _ADMISSION: Final = "tests/attacks/test_without_defences.py::test_the_attack_succeeds_without_that_defence"
 _PACKETS: Final = "tests/network/isolation/test_attacks.py::"
 _FILTERS: Final = Without("the DPU's filters are flushed in the kernel")
@@ -135,6 +140,43 @@ WITHOUT: Final[Mapping[str, Without]] = {
     ),
     "tests/attacks/test_hostile_tenants.py::"
     "test_a_tenant_that_changes_a_large_vpc_again_and_again_waits_and_nobody_else_does": Without("SECONDS_A_DPU is 0"),
+    f"{_FLOOD}test_slow_bodies_hold_nobody_up": Without(
+        "each thread reads the body that it answers",
+        f"{_FLOOD}test_slow_bodies_hold_everybody_up_without_a_server_that_reads_them_beforehand",
+    ),
+    "tests/attacks/test_join_neighbour.py::test_a_request_in_the_clear_is_refused": _IN_THE_CLEAR,
+    f"{_FRONT}test_an_absolute_address_asks_this_host_and_no_other": _IN_THE_CLEAR,
+    f"{_FRONT}test_a_head_that_is_too_large_is_refused": Without(
+        "large_client_header_buffers are 64 of 64 KB",
+        f"{_FRONT}test_a_head_of_any_size_is_taken_without_the_bound_of_a_head",
+    ),
+    f"{_FRONT}test_what_is_no_request_of_ours_is_not_passed_on": Without(
+        "nginx is not there", f"{_FRONT}test_what_is_no_request_of_ours_is_passed_on_without_the_front"
+    ),
+    f"{_FRONT}test_what_is_logged_of_a_hostile_request_is_one_line": Without(
+        "nginx escapes nothing", f"{_FRONT}test_what_is_logged_names_another_client_without_the_escapes"
+    ),
+    f"{_AUTHORITIES}test_an_old_image_is_told_nothing_by_a_new_authority_whose_announcement_is_not_believed": Without(
+        "signature, time or first line are not looked at",
+        f"{_AUTHORITIES}test_an_announcement_is_believed_without_the_look_at_who_has_signed_it_for_what_and_until_when",
+    ),
+    f"{_AUTHORITIES}test_who_knows_neither_authority_is_not_moved_by_the_chain": Without(
+        "certificates are not verified",
+        f"{_AUTHORITIES}test_a_strangers_chain_is_believed_without_the_look_at_its_certificates",
+    ),
+    "tests/boot/test_controller.py::test_a_renewed_lease_forbids_what_a_refused_join_asks_for": Without(
+        "_lived_at is never",
+        "tests/boot/test_decide.py::test_a_refused_join_has_its_node_reset_without_the_look_at_when_that_was_heard",
+    ),
+    "tests/day2/test_restore.py::"
+    "test_a_used_token_that_comes_back_is_listed_and_worth_nothing_once_it_is_deleted": Without(
+        "the token is not deleted yet"
+    ),
+    "tests/attacks/test_old_certificate.py::test_nodes_that_no_server_of_ours_has_joined_are_left_alone": Without(
+        "a server that has not joined is listed",
+        "tests/attacks/test_old_certificate.py::"
+        "test_a_node_that_others_run_is_out_without_the_look_at_whether_its_server_has_joined",
+    ),
     **{
         test: Without(taken_away, twin)
         for twin, family in FAMILIES.items()
