@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from provisioner.lab.control_plane.plane import ControlPlane
 
 
-pytest_plugins = ("tests.attacks.taken_away.plugin",)
+pytest_plugins = ("tests.attacks.taken_away.plugin", "tests.suite.recorder")
 
 HERE: Final = Path(__file__).parent
 REAL_PARTS: Final = frozenset(
