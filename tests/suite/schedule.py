@@ -11,6 +11,7 @@ import json
 import os
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +28,10 @@ counts."""
 LONGEST: Final[Mapping[str, int]] = {}
 """Seconds of files that take longer than their number of tests lets one expect: what begins last decides when all
 ends. From a report of `make test`; a wrong figure costs time and nothing else."""
+
+NICENESS: Final = 5
+"""Of what does not boot the rack: machines that get too little of a processor do not boot later but work more, as their
+kubelets and timers run on."""
 
 _SECONDS_OF_A_TEST: Final = 0.2
 _FILE: Final = "fixtures-of-files.json"
@@ -123,3 +128,9 @@ class Scheduling:
             for item in session.items:
                 found[file_of(item.nodeid)].update(WORKERS_OF.keys() & set(getattr(item, "fixturenames", ())))
             (self.folder / _FILE).write_text(json.dumps({file: sorted(names) for file, names in found.items()}))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        fixtures = getattr(item, "fixturenames", ())
+        with suppress(PermissionError):  # only root may take it back
+            os.setpriority(os.PRIO_PROCESS, 0, 0 if RACK in fixtures else NICENESS)
