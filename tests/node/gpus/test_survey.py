@@ -223,7 +223,7 @@ def test_one_of_8_that_fell_off_the_bus_is_named(watched: Watched) -> None:
 
 
 def test_one_that_is_lost_while_it_is_read_keeps_what_was_read(watched: Watched) -> None:
-    watched.server.write(**{"gpu.5.error.nvmlDeviceGetMemoryInfo": "15"})
+    watched.server.write(**{"gpu.5.error.nvmlDeviceGetMemoryInfo_v2": "15"})
     assert watched.survey()["gpus"][5]["uuid"].startswith("GPU-00000005")
     finding = watched.findings()["GPUDriver"]
     assert finding.reason == "GPULost"

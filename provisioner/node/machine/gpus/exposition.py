@@ -42,7 +42,7 @@ OF_A_GPU = (
         factor=0.01,
     ),
     Metric("memory_bytes", "Memory of the GPU.", "memoryBytes"),
-    Metric("memory_used_bytes", "Memory in use.", "memoryUsedBytes"),
+    Metric("memory_used_bytes", "Memory that is allocated, without the driver's reserve.", "memoryUsedBytes"),
     Metric("sm_clock_hertz", "Clock of the multiprocessors.", "smClockMhz", factor=1e6),
     Metric("memory_clock_hertz", "Clock of the memory.", "memoryClockMhz", factor=1e6),
     Metric("ecc_corrected_errors_total", "Corrected ECC errors since the driver loaded.", "eccCorrected", "counter"),
