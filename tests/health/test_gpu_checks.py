@@ -172,7 +172,7 @@ def test_an_xid_that_is_unknown_or_the_jobs_own_is_shown_and_passes(number: int)
     finding = findings(good_facts(gpu_xids=(GpuXidFacts(address="0000:01:00.0", xid=number, count=7),)))["GPUErrors"]
     assert finding.ok
     assert f"XID {number} of GPU 0000:01:00.0" in finding.message
-    assert "7 times" in finding.message
+    assert "7 lines of the kernel log" in finding.message
 
 
 def test_the_document_has_every_check_reason_setting_and_xid() -> None:

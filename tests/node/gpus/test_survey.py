@@ -405,7 +405,7 @@ def test_xids_are_counted_from_the_kernel_log_and_judged_by_the_catalogue(watche
     ]
     finding = watched.findings()["GPUErrors"]
     assert (finding.ok, finding.reason) == (False, "XID79")
-    assert f"XID 79 of GPU {ADDRESSES[0]} (the GPU fell off the bus), 3 times" in finding.message
+    assert f"XID 79 of GPU {ADDRESSES[0]} (the GPU fell off the bus), 3 lines of the kernel log" in finding.message
     assert wrong(watched.findings(asked(ignored_xids=(79,)))) == {}
     assert wrong(watched.findings(asked(ignored_xids=(79,), failing_xids=(31,)))) == {"GPUErrors": "XID31"}
 

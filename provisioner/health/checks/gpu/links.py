@@ -13,8 +13,8 @@ from provisioner.health.checks.gpu.affected import some
 def check_links(wanted: GpuSettings, gpus: Sequence[GpuFacts]) -> Finding:
     cable = "reboot the server; if it stays so: reseat the GPU or its baseboard, look at NVLink bridges and XID 74 "
     none_known = (
-        "see whether the driver was loaded without NVLink (on the node: grep NvLinkDisable /proc/driver/nvidia/params), "
-        "and what the hypervisor of a virtual machine leaves to it; or correct the pool's "
+        "see whether the driver was loaded without NVLink (on the node: grep NvLinkDisable "
+        "/proc/driver/nvidia/params), and what the hypervisor of a virtual machine leaves to it; or correct the pool's "
         "spec.verification.gpus.nvlinks"
     )
     has_nvlinks = any(each.nvlinks_active is not None for each in gpus)

@@ -119,7 +119,7 @@ def _errors(gpus: Sequence[Mapping[str, Any]], log: KernelLog) -> Iterator[str]:
         for kind in NVLINK_ERRORS.values():
             if kind in (gpu.get("nvlinkErrors") or {}):
                 yield _sample("nvlink_errors_total", _labels(gpu) | {"kind": kind}, gpu["nvlinkErrors"][kind])
-    yield from _head("xid_errors_total", "XIDs in the kernel log of this boot.", "counter")
+    yield from _head("xid_errors_total", "Lines with that XID in the kernel log of this boot.", "counter")
     for each in log.xids.values():
         uuid = next((gpu.get("uuid", "") for gpu in gpus if gpu.get("pciAddress") == each["address"]), "")
         labels = {"uuid": uuid, "pci_address": each["address"], "xid": each["xid"]}
