@@ -20,7 +20,7 @@ from provisioner.lab.binaries import obtain as binaries
 from provisioner.lab.binaries.cache import NAMES, VERSION, architecture, fill, missing_in
 from provisioner.lab.binaries.kubelet import obtain_kubelet
 from provisioner.lab.binaries.obtain import cache_entries, find_binaries, find_etcd
-from tests.http_peer import HttpPeer
+from tests.http_peer import HttpPeer, target
 
 CONTENT = {name: f"#!/bin/sh\necho Kubernetes {VERSION}\n# {name}\n".encode() for name in NAMES}
 
@@ -222,7 +222,7 @@ def test_a_released_kubelet_for_another_architecture_is_fetched_with_its_checksu
     release_host.files |= {path: b"arm", f"{path}.sha256": hashlib.sha256(b"arm").hexdigest().encode()}
     entry = binaries_download.download(tmp_path, print, release_url=release_host.url, of="arm64", names=("kubelet",))
     assert [file.name for file in entry.iterdir()] == ["kubelet"]
-    assert [request.path for request, _ in release_host.log] == [f"{path}.sha256", path]
+    assert [target(request) for request, _ in release_host.log] == [f"{path}.sha256", path]
     assert obtain_kubelet("arm64", tmp_path).read_bytes() == b"arm", "what is there is not asked for again"
 
 
