@@ -20,6 +20,7 @@ import structlog
 from provisioner.api.errors import NeedsHuman
 from provisioner.api.schema import API_VERSION
 from provisioner.lab.binaries.obtain import Binaries, find_binaries
+from tests.http_peer import HttpPeer
 from tests.tools import CACHE, IN_CI, missing
 
 if TYPE_CHECKING:
@@ -105,6 +106,13 @@ def _logging_is_configured_as_before() -> Iterator[None]:
     before = structlog.get_config()
     yield
     structlog.configure(**before)
+
+
+@pytest.fixture(scope="session")
+def make_httpserver() -> Iterator[HttpPeer]:
+    """The server behind pytest-httpserver's fixture `httpserver`, in place of one without threads."""
+    with HttpPeer() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -27,7 +27,7 @@ def port(request: pytest.FixtureRequest) -> Iterator[int]:
         yield serve_metrics(CollectorRegistry(), f"127.0.0.1:{free_port()}")
         return
     server = telemetry_server(CollectorRegistry(), (), (), "127.0.0.1", 0)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     yield server.server_port
     server.shutdown()
     server.server_close()
