@@ -30,6 +30,7 @@ from provisioner.join.credentials.review import (
 )
 from provisioner.join.credentials.web import MAX_BODY_BYTES, MAX_CONNECTIONS, PATH, AuthorizerServer, ServerTLS
 from provisioner.lab.control_plane.pki import Authority
+from provisioner.node import lingering_close
 
 OURS, CURRENT, OLD = "r01-u01", "X509SHA256=" + "a" * 64, "X509SHA256=" + "b" * 64
 NODE = ("system:nodes", "system:authenticated")
@@ -195,6 +196,28 @@ def test_who_drips_is_cut_off(site: Site, monkeypatch: pytest.MonkeyPatch) -> No
     with slow, pytest.raises((ConnectionError, ssl.SSLError)):
         drip(slow)
     assert time.monotonic() - began < 20
+    assert site.post(review())[0] == 200
+
+
+def test_who_drips_after_a_refusal_is_cut_off_with_the_time_of_its_request(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web, "REQUEST_SECONDS", 1.0)
+    monkeypatch.setattr(lingering_close, "LINGER_SECONDS", 3600.0)
+    plain = socket.create_connection(("127.0.0.1", site.server.port), 180)
+
+    def drip(connection: ssl.SSLSocket) -> None:
+        connection.sendall(f"POST {PATH} HTTP/1.1\r\nHost: a\r\nContent-Length: {10 * MAX_BODY_BYTES}\r\n\r\n".encode())
+        deadline = time.monotonic() + 180
+        while time.monotonic() < deadline:
+            connection.sendall(b"x")
+            time.sleep(0.05)
+
+    with (
+        site.context(site.client).wrap_socket(plain, server_hostname="127.0.0.1") as slow,
+        pytest.raises((ConnectionError, ssl.SSLError)),
+    ):
+        drip(slow)
     assert site.post(review())[0] == 200
 
 
