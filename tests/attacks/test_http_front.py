@@ -304,7 +304,9 @@ def _slow_clients(front: Front) -> Iterator[None]:
     """As many connections as nginx has, each with half a head."""
     with ExitStack() as stack:
         for _ in range(100):
-            client = stack.enter_context(socket.create_connection(("127.0.0.1", front.http_port), 10, (NEIGHBOUR, 0)))
+            client = stack.enter_context(
+                socket.create_connection(("127.0.0.1", front.http_port), PATIENCE_SECONDS, (NEIGHBOUR, 0))
+            )
             client.settimeout(0.05)
             try:
                 client.sendall(b"GET /v1/progress HTTP/1.1\r\nHost: b")

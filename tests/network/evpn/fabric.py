@@ -28,7 +28,7 @@ from tests.tools import installed
 REFLECTOR = "192.0.2.250"
 FABRIC = Fabric(asn=64512, reflectors=(REFLECTOR,))
 WITHIN = dict.fromkeys((BLUE, RED), ("10.0.0.0/8", "172.16.0.0/12", "fd00:1::/64"))
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 180.0
 BOTH = ("APIServer", "EVPN")
 ROUTES = BOTH if os.environ.get("ROUTES") == "both" else BOTH[:1]
 """By what routes are distributed in tests of the whole; with ROUTES=both, as in `make soak`, by either."""
