@@ -114,11 +114,25 @@ class EvpnFabric:
         return made
 
     def thief(self, vtep: str, vni: int, prefix: str) -> subprocess.Popen[bytes]:
-        """Somebody's own program that speaks as this DPU once the reflector lets it, and never listens."""
+        """Somebody's own program that speaks as this DPU, which the reflector lets, and never listens."""
         place = self._rack.namespace("thief")
         self._rack.on_underlay(place, "uplink", vtep)
         said = (REFLECTOR, vtep, str(FABRIC.asn), str(vni), prefix)
-        return subprocess.Popen(place.command(sys.executable, deaf_speaker.__file__, *said), stdin=subprocess.DEVNULL)
+        made = subprocess.Popen(place.command(sys.executable, deaf_speaker.__file__, *said), stdin=subprocess.PIPE)
+
+        def is_established() -> bool:
+            peers = self.reflector.bgpd.sessions().get("peers", {})
+            return bool(peers.get(vtep, {}).get("state") == "Established")
+
+        try:
+            wait_until(is_established, "the reflector has the thief's session")
+        except BaseException:
+            made.kill()
+            raise
+        assert made.stdin is not None
+        with made.stdin as told:
+            told.write(b"\n")
+        return made
 
     def tell_reflector(self, clients: Mapping[str, Iterable[int]]) -> None:
         """By DPU the VPCs that it has."""
