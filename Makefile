@@ -64,8 +64,10 @@ attacks: ## Run every attack of the threat model, and print attack, refused by, 
 	@$(PYTHON) -m tests.attacks $(if $(VM),--vm) $(TESTS)
 
 fuzz: SETUP = --python
-fuzz: ## Try every reader of what strangers send for MINUTES (SEED=… repeats it; FUZZ=atheris: by coverage, installed beside)
+fuzz: ## Try every property at random, then every reader of what strangers send for MINUTES (SEED=… repeats it; FUZZ=atheris: by coverage, installed beside)
 	@$(if $(filter atheris,$(FUZZ)),$(VENV)/bin/pip install --quiet --target $(dir $(VENV))atheris atheris)
+	@$(if $(TARGETS)$(FUZZ),,$(PYTHON) -m pytest -q -m "hypothesis and fast and not long" --hypothesis-profile=random \
+	  $(if $(SEED),--hypothesis-seed=$(SEED)))
 	@PYTHONPATH=$(CURDIR):$(dir $(VENV))atheris $(VENV)/bin/python -m tests.fuzz --minutes $(MINUTES) \
 	  $(if $(SEED),--seed $(SEED)) $(if $(filter atheris,$(FUZZ)),--engine atheris) $(TARGETS)
 

@@ -1,6 +1,7 @@
 """One real control plane a test run, shared by all tests; each test keeps to its own names (`unique`).
 
-And what holds for all tests: none is skipped in CI, none configures the logging of another, and which are fast.
+And what holds for all tests: none is skipped in CI, none configures the logging of another, all properties are tried
+with the same examples in each run, and which tests are fast.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 import structlog
+from hypothesis import HealthCheck, settings
 
 from provisioner.api.errors import NeedsHuman
 from provisioner.api.schema import API_VERSION
@@ -29,6 +31,13 @@ if TYPE_CHECKING:
 
 
 pytest_plugins = ("tests.attacks.taken_away.plugin", "tests.suite.recorder")
+
+# A failure is due to the change, and not to dice or to a busy machine: how long an example takes decides nothing.
+settings.register_profile(
+    "repeatable", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("random", settings.get_profile("repeatable"), derandomize=False, print_blob=True)
+settings.load_profile("repeatable")
 
 HERE: Final = Path(__file__).parent
 REAL_PARTS: Final = frozenset(
