@@ -119,7 +119,7 @@ def _logging_is_configured_as_before() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def make_httpserver() -> Iterator[HttpPeer]:
-    """The server behind pytest-httpserver's fixture `httpserver`, in place of one without threads."""
+    """The server behind pytest-httpserver's fixture `httpserver`; the default one has no threads."""
     with HttpPeer() as server:
         yield server
 

@@ -9,8 +9,8 @@ from werkzeug import Request
 
 
 class HttpPeer(HTTPServer):
-    """Handles requests in parallel and stops within 10 ms. As pytest-httpserver has it, every connection is closed
-    after its answer, and `log` keeps all requests and answers."""
+    """Handles requests in parallel and stops within 10 ms. Like pytest-httpserver's own, it closes every connection
+    after its answer, and keeps all requests and answers in `log`."""
 
     def __init__(self, host: str = "127.0.0.1", port: int = 0, *, tls: ssl.SSLContext | None = None) -> None:
         super().__init__(host, port, tls, threaded=True)
