@@ -25,7 +25,31 @@ WORKERS_OF: Final[Mapping[str, int]] = {RACK: 1, "built": 1, "control_plane": 3}
 """Shared fixture → how many workers may start one of their own while other tests are left; the first that a test has
 counts."""
 
-LONGEST: Final[Mapping[str, int]] = {}
+LONGEST: Final[Mapping[str, int]] = {
+    "tests/image/test_built_image.py": 290,
+    "tests/maintenance/chaos/test_killed_at_every_effect.py": 100,
+    "tests/chart/test_installing.py": 140,
+    "tests/rollout/chaos/test_rollouts_killed_at_every_effect.py": 140,
+    "tests/packaging/test_containers.py": 110,
+    "tests/image/test_stage1_boot.py": 110,
+    "tests/network/control/test_compile.py": 90,
+    "tests/network/control/test_with_real_agents.py": 60,
+    "tests/lab/test_vpc_demo.py": 60,
+    "tests/health/test_crashes.py": 50,
+    "tests/ansible/test_servers_and_racks.py": 50,
+    "tests/image/driver/test_real_driver.py": 50,
+    "tests/boot/test_boot_host_fills_itself.py": 50,
+    "tests/image/test_hostile_mirror.py": 45,
+    "tests/cli/test_fleet_requests.py": 45,
+    "tests/boot/test_ipxe.py": 45,
+    "tests/rollout/test_rollout_of_a_fleet.py": 45,
+    "tests/network/agent/boot/test_boots.py": 45,
+    "tests/join/test_csr.py": 35,
+    "tests/network/evpn/test_fabric.py": 30,
+    "tests/cli/test_rollout_commands.py": 30,
+    "tests/lab/test_rack.py": 30,
+    "tests/cluster/test_informer.py": 30,
+}
 """Seconds of files that take longer than their number of tests lets one expect: what begins last decides when all
 ends. From a report of `make test`; a wrong figure costs time and nothing else."""
 
