@@ -174,6 +174,7 @@ def test_what_is_no_public_area_is_refused(data: bytes, words: str) -> None:
         (bytes(700), "at most 600"),
         (b"", "ends after 0 bytes"),
     ],
+    ids=["another scheme", "another digest", "a byte more", "too long", "nothing"],  # a signature is another each time
 )
 def test_a_signature_of_another_kind_is_refused(signature: bytes, words: str) -> None:
     with pytest.raises(MalformedTpmData, match=words):

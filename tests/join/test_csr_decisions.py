@@ -209,6 +209,7 @@ def altered(pem: bytes) -> bytes:
         altered(BY_NODE.pem),
         b"-----BEGIN CERTIFICATE REQUEST-----\n" + b"A" * 20_000 + b"\n-----END CERTIFICATE REQUEST-----\n",
     ],
+    ids=["nothing", "words", "two", "no base64", "certificate", "cut", "altered", "too long"],  # keys differ each time
 )
 def test_what_is_not_one_signed_request_is_malformed(pem: bytes) -> None:
     with pytest.raises(SubjectError):
