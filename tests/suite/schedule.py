@@ -26,6 +26,11 @@ WORKERS_OF: Final[Mapping[str, int]] = {RACK: 1, "built": 1, "control_plane": 3}
 counts."""
 
 LONGEST: Final[Mapping[str, int]] = {
+    "tests/journey/test_rollout_follows_the_jobs.py": 300,
+    "tests/journey/test_bare_server_becomes_ready_node.py": 150,
+    "tests/journey/test_the_gpu_image_without_a_gpu.py": 150,
+    "tests/journey/test_the_fleet_comes_back_from_a_snapshot.py": 120,
+    "tests/journey/test_kubectl_is_the_remote_control.py": 100,
     "tests/image/test_built_image.py": 290,
     "tests/maintenance/chaos/test_killed_at_every_effect.py": 100,
     "tests/chart/test_installing.py": 140,
