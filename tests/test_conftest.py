@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.programs
+
 ROOT = Path(__file__).parents[1]
 SKIPPED = {
     "by_a_call": "def test_it() -> None:\n    pytest.skip('no such part')\n",
@@ -37,6 +39,46 @@ def test_another_reads_what_is_logged() -> None:
 """
 
 
+STARTED = {
+    "subprocess": "subprocess.run(['true', 'or', 'false'])",
+    "system": "os.system('true or false')",
+    "spawn": "os.posix_spawn('/bin/true', ['true', 'or', 'false'], os.environ)",
+    "fork": "os.fork() or os._exit(0)",
+    "multiprocessing": "multiprocessing.get_context('fork').Process().start()",
+    "caught": "try: subprocess.run(['true', 'or', 'false'])\n    except BaseException: pass",
+    "thread": "it = threading.Thread(target=os.system, args=['true or false'])\n    it.start()\n    it.join()",
+}
+"""How a test starts a program."""
+STARTS = """
+import multiprocessing, os, subprocess, threading, pytest
+
+{mark}
+def test_it() -> None:
+    {statement}
+"""
+BESIDE = """
+import queue, subprocess, threading, pytest
+
+def restart(when: queue.Queue, done: queue.Queue) -> None:
+    when.get()
+    done.put(subprocess.run(["true"]).returncode)
+
+@pytest.fixture(scope="module")
+def service():
+    when, done = queue.Queue(), queue.Queue()
+    threading.Thread(target=restart, args=(when, done)).start()
+    return when, done
+
+@pytest.mark.programs
+def test_of_the_service(service) -> None: ...
+
+def test_beside_it(service) -> None:
+    when, done = service
+    when.put(None)
+    assert done.get() == 0
+"""
+
+
 def run_pytest(folder: Path, source: str, ci: str) -> subprocess.CompletedProcess[str]:
     (folder / "test_it.py").write_text(source)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-p", "no:cacheprovider"]
@@ -62,3 +104,24 @@ def test_a_skip_is_visible_elsewhere(tmp_path: Path) -> None:
 def test_no_test_configures_the_logging_of_another(tmp_path: Path) -> None:
     ran = run_pytest(tmp_path, LOGGED, ci="true")
     assert ran.returncode == 0, ran.stdout
+
+
+@pytest.mark.parametrize("how", STARTED)
+def test_a_fast_test_that_starts_a_program_fails_and_the_message_names_program_and_remedy(
+    tmp_path: Path, how: str
+) -> None:
+    source = STARTS.format(mark="", statement=STARTED[how])
+    ran = run_pytest(tmp_path, source, ci="")
+    started = "a fork of this process" if how in ("fork", "multiprocessing") else "true or false"
+    assert f"a test marked `fast` started a program: {started}; mark it: `pytestmark = " in ran.stdout
+    assert (ran.returncode, "1 failed" in ran.stdout, "error" in ran.stdout.splitlines()[-1]) == (1, True, False)
+
+
+def test_a_test_marked_programs_may_start_one(tmp_path: Path) -> None:
+    ran = run_pytest(tmp_path, STARTS.format(mark="@pytest.mark.programs", statement=STARTED["subprocess"]), ci="")
+    assert ran.returncode == 0, ran.stdout
+
+
+def test_a_program_of_an_older_thread_is_no_fault_of_a_fast_test(tmp_path: Path) -> None:
+    ran = run_pytest(tmp_path, BESIDE, ci="")
+    assert (ran.returncode, "2 passed" in ran.stdout) == (0, True), ran.stdout

@@ -12,6 +12,8 @@ import pytest
 
 from provisioner.network.agent.card.tools import MOST_BYTES, Ran, ToolFailed, Tools
 
+pytestmark = pytest.mark.programs
+
 PATH = f"{Path(sys.executable).parent}:/usr/bin:/bin"
 
 
