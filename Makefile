@@ -14,9 +14,6 @@ MACHINES ?=
 VENV = $(shell bin/setup $(SETUP))
 PYTHON = PYTHONPATH=$(CURDIR) $(VENV)/bin/python
 
-# Four runs beside one another, as most tests wait most of the time: those that need no real parts, the boots of a
-# virtual rack, those that wait for controllers or build images, and the others. 5 is "no such test here". What is marked
-# `long` takes minutes by itself: `make test-long`.
 # A run of pytest reads thousands of files, and so does each program that a test starts: what it has compiled is kept.
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST = env PYTHONPATH=$(CURDIR) $(VENV)/bin/python -m pytest --durations=20
@@ -51,15 +48,7 @@ demo-vpc: ## Test the isolation of two tenants with the same addresses on virtua
 test: lint ## Run all tests, the boot of a virtual rack among them; REPEAT=5 runs them five times, BUSY=2 beside two busy cores
 	@bin/setup --tests >/dev/null
 	@$(PYTHON) -m tests.prepare
-	@ended=; logs=$$(mktemp -d); trap 'kill $$(jobs -p) 2>/dev/null; [[ $$ended = ????* ]] || tail -n 30 $$logs/*' EXIT; \
-	  for each in $$(seq $(BUSY)); do while :; do :; done & done; \
-	  for run in $$(seq $(REPEAT)); do echo "run $$run of $(REPEAT)"; \
-	    nice -n 3 $(PYTEST) -m "pure and not long" $(TESTS) >$$logs/pure 2>&1 & pure=$$!; \
-	    $(PYTEST) -m "machine and not long" $(TESTS) >$$logs/machine 2>&1 & machine=$$!; \
-	    $(PYTEST) -m "waiting and not long" $(TESTS) >$$logs/waiting 2>&1 & waiting=$$!; \
-	    $(PYTEST) -m "not pure and not machine and not waiting and not long" $(TESTS); ended=$$?; \
-	    for part in waiting machine pure; do wait $${!part}; ended=$$ended$$?; cat $$logs/$$part; done; \
-	    [[ $$ended = [05][05][05][05] && $$ended != 5555 ]] || exit 1; done
+	@$(PYTHON) -m tests.suite --repeat $(REPEAT) --busy $(BUSY) $(TESTS)
 
 test-fast: SETUP = --python
 test-fast: ## Run the tests that need no real parts and no root: 3 minutes
@@ -76,8 +65,10 @@ attacks: ## Run every attack of the threat model, and print attack, refused by, 
 	@$(PYTHON) -m tests.attacks $(if $(VM),--vm) $(TESTS)
 
 fuzz: SETUP = --python
-fuzz: ## Try every reader of what strangers send for MINUTES (SEED=… repeats it; FUZZ=atheris: by coverage, installed beside)
+fuzz: ## Try every property at random, then every reader of what strangers send for MINUTES (SEED=… repeats it; FUZZ=atheris: by coverage, installed beside)
 	@$(if $(filter atheris,$(FUZZ)),$(VENV)/bin/pip install --quiet --target $(dir $(VENV))atheris atheris)
+	@$(if $(TARGETS)$(FUZZ),,$(PYTHON) -m pytest -q -m "hypothesis and fast and not long" --hypothesis-profile=random \
+	  $(if $(SEED),--hypothesis-seed=$(SEED)))
 	@PYTHONPATH=$(CURDIR):$(dir $(VENV))atheris $(VENV)/bin/python -m tests.fuzz --minutes $(MINUTES) \
 	  $(if $(SEED),--seed $(SEED)) $(if $(filter atheris,$(FUZZ)),--engine atheris) $(TARGETS)
 

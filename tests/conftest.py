@@ -1,6 +1,7 @@
 """One real control plane a test run, shared by all tests; each test keeps to its own names (`unique`).
 
-And what holds for all tests: none is skipped in CI, none configures the logging of another, and which are fast.
+And what holds for all tests: none is skipped in CI, none configures the logging of another, all properties are tried
+with the same examples in each run, and which tests are fast.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 import structlog
+from hypothesis import HealthCheck, settings
 
 from provisioner.api.errors import NeedsHuman
 from provisioner.api.schema import API_VERSION
 from provisioner.lab.binaries.obtain import Binaries, find_binaries
+from tests.http_peer import HttpPeer
 from tests.tools import CACHE, IN_CI, missing
 
 if TYPE_CHECKING:
@@ -27,7 +30,14 @@ if TYPE_CHECKING:
     from provisioner.lab.control_plane.plane import ControlPlane
 
 
-pytest_plugins = ("tests.attacks.taken_away.plugin", "tests.no_programs")
+pytest_plugins = ("tests.attacks.taken_away.plugin", "tests.no_programs", "tests.suite.recorder")
+
+# A failure is due to the change, and not to dice or to a busy machine: how long an example takes decides nothing.
+settings.register_profile(
+    "repeatable", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("random", settings.get_profile("repeatable"), derandomize=False, print_blob=True)
+settings.load_profile("repeatable")
 
 HERE: Final = Path(__file__).parent
 REAL_PARTS: Final = frozenset(
@@ -107,6 +117,13 @@ def _logging_is_configured_as_before() -> Iterator[None]:
     before = structlog.get_config()
     yield
     structlog.configure(**before)
+
+
+@pytest.fixture(scope="session")
+def make_httpserver() -> Iterator[HttpPeer]:
+    """The server behind pytest-httpserver's fixture `httpserver`; the default one has no threads."""
+    with HttpPeer() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -38,7 +38,15 @@ def test_another_reads_what_is_logged() -> None:
     assert [line["event"] for line in lines] == ["heard"]
 """
 
+PROPERTY = """
+from hypothesis import given, settings, strategies as st
 
+@settings(max_examples=20)
+@given(drawn=st.integers())
+def test_it(drawn: int) -> None:
+    with open("drawn", "a") as file:
+        print(drawn, file=file)
+"""
 STARTED = {
     "subprocess": "subprocess.run(['true', 'or', 'false'])",
     "system": "os.system('true or false')",
@@ -79,12 +87,12 @@ def test_beside_it(service) -> None:
 """
 
 
-def run_pytest(folder: Path, source: str, ci: str) -> subprocess.CompletedProcess[str]:
+def run_pytest(folder: Path, source: str, ci: str, *options: str) -> subprocess.CompletedProcess[str]:
     (folder / "test_it.py").write_text(source)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-p", "no:cacheprovider"]
     environment = os.environ | {"CI": ci, "PYTHONPATH": str(ROOT)}
     return subprocess.run(
-        [*command, f"--rootdir={folder}", folder],
+        [*command, f"--rootdir={folder}", *options, folder],
         env=environment, cwd=folder, capture_output=True, text=True, check=False,
     )  # fmt: skip
 
@@ -104,6 +112,22 @@ def test_a_skip_is_visible_elsewhere(tmp_path: Path) -> None:
 def test_no_test_configures_the_logging_of_another(tmp_path: Path) -> None:
     ran = run_pytest(tmp_path, LOGGED, ci="true")
     assert ran.returncode == 0, ran.stdout
+
+
+@pytest.mark.parametrize(("options", "are_the_same"), [((), True), (("--hypothesis-profile=random",), False)])
+def test_properties_are_tried_with_the_same_examples_each_time_unless_chance_is_asked_for(
+    tmp_path: Path, options: tuple[str, ...], are_the_same: bool
+) -> None:
+    drawn = tmp_path / "drawn"
+
+    def draw() -> str:
+        drawn.unlink(missing_ok=True)
+        ran = run_pytest(tmp_path, PROPERTY, "true", *options)
+        assert ran.returncode == 0, ran.stdout
+        return drawn.read_text()
+
+    assert (draw() == draw()) == are_the_same
+    assert not (tmp_path / ".hypothesis/examples").exists(), "no example is kept for the next run"
 
 
 @pytest.mark.parametrize("how", STARTED)

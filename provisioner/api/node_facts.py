@@ -124,7 +124,7 @@ class GpuFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class GpuXidFacts:
-    """An error that the driver told of in the kernel log, of this boot. `time`: of the first."""
+    """An error that the driver wrote to the kernel log, of this boot. `count`: its lines; `time`: of the first."""
 
     address: str
     xid: int

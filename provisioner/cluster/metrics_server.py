@@ -16,6 +16,8 @@ from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 from wsgiref.types import WSGIApplication
 
+from provisioner.node.lingering_close import LingeringHandler
+
 MOST_CONNECTIONS: Final = 64
 MOST_OF_ONE: Final = 8
 REQUEST_SECONDS: Final = 15.0
@@ -58,7 +60,7 @@ class _Server6(_Server):
     address_family = socket.AF_INET6
 
 
-class _Quiet(WSGIRequestHandler):
+class _Quiet(LingeringHandler, WSGIRequestHandler):
     timeout = int(REQUEST_SECONDS)
 
     def log_message(self, *_: Any) -> None:

@@ -23,6 +23,7 @@ from flask import Flask, Response, g, request
 from provisioner.api.errors import NeedsHuman, ProvisionerError
 from provisioner.api.wording import plain
 from provisioner.cluster.client import Cluster
+from provisioner.cluster.lingering_channel import LingeringChannel
 from provisioner.web.access.gate import Gate
 from provisioner.web.access.guard import Guard, plain_answer
 from provisioner.web.broadcast import Broadcast
@@ -128,6 +129,7 @@ class WebService:
             ident="provisioner",
             clear_untrusted_proxy_headers=True,
         )
+        server.channel_class = LingeringChannel
         make_room(server, listening.viewers + SPARE_CONNECTIONS - ROOM)
         return server
 

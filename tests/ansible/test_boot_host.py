@@ -22,7 +22,7 @@ from provisioner.packages.wheel import build_wheel
 from tests.ansible.hosts import PACKAGES, Host, host_in
 from tests.ansible.runs import ROOT, Installed
 from tests.ansible.wheels import obtain_wheels
-from tests.boot.dhcp.relay import wait_until
+from tests.boot.dhcp.relay import is_written, wait_until
 from tests.boot.dhcp.wire import Namespace, connect, namespaces
 from tests.people import kubeconfig_of, of_account
 from tests.tools import CACHE, installed, lab_tools
@@ -177,7 +177,7 @@ def what_was_installed_answers(host: Host, far: Namespace, tmp_path: Path) -> No
         wait_until(is_ready, "the boot service is not ready")
         udhcpc = ["udhcpc", "-f", "-i", "eth0", "-s", str(hook), "-t", "20", "-T", "1"]
         with far.started(installed("busybox"), *udhcpc):
-            wait_until(out.exists, "the machine got no address")
+            wait_until(lambda: is_written(out), "the machine got no address")
         assert out.read_text().split()[0] == "10.80.0.21"
         host.run(CHECK)
     assert subprocess.run([*host.enter, CHECK], check=False).returncode != 0, "keepalived is told that it is ready"

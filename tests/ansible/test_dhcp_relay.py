@@ -12,7 +12,7 @@ from provisioner.boot.dhcp import DhcpConfig, DhcpServer, Observation
 from tests.ansible.hosts import PACKAGES, host_in
 from tests.ansible.runs import Installed
 from tests.boot.dhcp.messages import SERVER, rack, server, subnet
-from tests.boot.dhcp.relay import wait_until
+from tests.boot.dhcp.relay import is_written, wait_until
 from tests.boot.dhcp.wire import Namespace, connect, namespaces
 from tests.golden_files import assert_golden
 from tests.tools import installed, lab_tools
@@ -80,7 +80,7 @@ def test_what_the_role_installs_relays_a_discover_and_the_second_run_changes_not
                 host.started("provisioner-dhcp-relay.service", tmp_path / "relay.log"),
                 far.started(installed("busybox"), *udhcpc),
             ):
-                wait_until(out.exists, "udhcpc was not answered through the relay")
+                wait_until(lambda: is_written(out), "udhcpc was not answered through the relay")
                 assert out.read_text().split()[0] == "10.90.0.21"
         finally:
             responder.stop()

@@ -53,7 +53,7 @@ ANY_RESOURCE = st.one_of([instances_of(kind) for kind in KINDS])
 
 
 @given(ANY_RESOURCE)
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 def test_what_is_written_is_read_back(resource: Resource) -> None:
     body = json.loads(json.dumps(encode(resource)))
     assert decode(type(resource), body) == resource
@@ -61,7 +61,7 @@ def test_what_is_written_is_read_back(resource: Resource) -> None:
 
 
 @given(kind=st.sampled_from(KINDS), data=st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_json_is_read_or_refused_with_the_field_named(kind: type[Resource], data: st.DataObject) -> None:
     """An object that a foreign program wrote must not take a controller down with anything but Refused."""
     hints = typing.get_type_hints(kind)

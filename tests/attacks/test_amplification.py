@@ -48,7 +48,7 @@ def goes_where_it_may(outcome: Outcome) -> bool:
     return to in SERVED or outcome.destination.host == reply_module.BROADCAST
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.integers(1, 8), st.sampled_from([KNOWN_MAC, UNKNOWN_MAC]), ADDRESSES, ADDRESSES, OPTIONS,
     st.sampled_from([DIRECT, UNICAST]),

@@ -128,7 +128,7 @@ def places(value: Any) -> list[Callable[[Any], Any]]:
 
 
 @given(put=st.sampled_from(places(HONEST)), other=ANYTHING, status=st.sampled_from([200, 500]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_whatever_stands_in_an_answer_it_is_one_or_none(put: Callable[[Any], Any], other: Any, status: int) -> None:
     readers: dict[str, Callable[..., Any]] = {
         "nodes": _reader(read_node, Bounds().node),

@@ -21,9 +21,10 @@ from provisioner.power.bmc import redfish_connection, redfish_session
 from provisioner.power.bmc.power_controller import MESSAGE_LENGTH, BmcCutOff, BmcRefused, BmcUnreachable, fit
 from provisioner.power.bmc.redfish import RedfishPower
 from provisioner.power.bmc.redfish_connection import BODY_BYTES, PATH_LENGTH, REDIRECTS, REQUESTS
+from tests.http_peer import HttpPeer
 from tests.lab.fake_machine import PASSWORD, USERNAME, fake_server
 from tests.outbound.tls_flood import CUT_BYTES
-from tests.power.hostile_bmc import Attack, HostileBmc, Wire, access_to, hostile_bmc, listener
+from tests.power.hostile_bmc import Attack, HostileBmc, Wire, access_to, hostile_bmc
 
 PATIENCE = 180.0
 UNDER_WAY_BYTES = 24 << 20
@@ -47,12 +48,6 @@ def hostile(tmp_path: Path) -> Iterator[HostileBmc]:
 @pytest.fixture
 def honest(tmp_path: Path) -> Iterator[RedfishPower]:
     with fake_server(tmp_path / "honest", name="r01-u02") as server, closing(RedfishPower(access_to(server))) as made:
-        yield made
-
-
-@pytest.fixture
-def elsewhere() -> Iterator[tuple[str, list[str]]]:
-    with listener() as made:
         yield made
 
 
@@ -307,13 +302,11 @@ LINKS = (
 
 @pytest.mark.parametrize("place", ["root", "redirect", "members", "reset"])
 def test_nothing_is_sent_to_where_a_bmc_points(
-    hostile: HostileBmc, honest: RedfishPower, elsewhere: tuple[str, list[str]], place: str
+    hostile: HostileBmc, honest: RedfishPower, httpserver: HttpPeer, place: str
 ) -> None:
-    where, heard = elsewhere
-
     def follow_all() -> None:
         for form in LINKS:
-            link = form.format(elsewhere=where, own=hostile.fake.url.removeprefix("https://"))
+            link = form.format(elsewhere=f"127.0.0.1:{httpserver.port}", own=hostile.fake.url.removeprefix("https://"))
             lead_to(hostile, place, link)
             with closing(connect(hostile)) as power, pytest.raises(BmcRefused) as caught:
                 power.reset()
@@ -322,7 +315,7 @@ def test_nothing_is_sent_to_where_a_bmc_points(
             assert not any(link in asked for asked in hostile.asked)
 
     while_honest_is_served(honest, follow_all).result()
-    assert heard == []
+    assert httpserver.log == []
 
 
 def lead_to(hostile: HostileBmc, place: str, link: str) -> None:
@@ -338,19 +331,16 @@ def lead_to(hostile: HostileBmc, place: str, link: str) -> None:
     hostile.attacks[asked] = answer
 
 
-def test_a_session_that_is_said_to_be_elsewhere_is_ended_at_the_bmc(
-    hostile: HostileBmc, elsewhere: tuple[str, list[str]]
-) -> None:
+def test_a_session_that_is_said_to_be_elsewhere_is_ended_at_the_bmc(hostile: HostileBmc, httpserver: HttpPeer) -> None:
     """Honest ones write it with a name of their own; others would have its token that way."""
-    where, heard = elsewhere
-    location = f"Location: https://{where}{SESSIONS}/7"
+    location = f"Location: https://127.0.0.1:{httpserver.port}{SESSIONS}/7"
     hostile.attacks[f"POST {SESSIONS}"] = lambda wire: wire.document({}, location, "X-Auth-Token: t", status="201 Made")
     hostile.attacks[GET_SYSTEMS] = lambda wire: wire.document({"Members": [{"@odata.id": SYSTEM}]})
     hostile.attacks[GET_SYSTEM] = lambda wire: wire.document({"Id": "1", "Name": "1", "PowerState": "On"})
     with closing(connect(hostile)) as power:
         assert power.get_power_state() == "On"
     assert hostile.asked[-1] == f"DELETE {SESSIONS}/7"
-    assert heard == []
+    assert httpserver.log == []
 
 
 def test_of_sessions_without_end_some_are_looked_at(

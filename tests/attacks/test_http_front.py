@@ -304,7 +304,9 @@ def _slow_clients(front: Front) -> Iterator[None]:
     """As many connections as nginx has, each with half a head."""
     with ExitStack() as stack:
         for _ in range(100):
-            client = stack.enter_context(socket.create_connection(("127.0.0.1", front.http_port), 10, (NEIGHBOUR, 0)))
+            client = stack.enter_context(
+                socket.create_connection(("127.0.0.1", front.http_port), PATIENCE_SECONDS, (NEIGHBOUR, 0))
+            )
             client.settimeout(0.05)
             try:
                 client.sendall(b"GET /v1/progress HTTP/1.1\r\nHost: b")
@@ -326,6 +328,21 @@ def test_clients_that_never_end_their_request_are_left_and_the_next_is_answered(
 def test_clients_that_never_end_their_request_succeed_without_the_time_for_a_head(heard: Heard, tmp_path: Path) -> None:
     with front_of(heard, tmp_path, _seconds("1h")) as front, _slow_clients(front):
         assert not answered(front, VICTIM, within_seconds=4.0)
+
+
+def test_who_sends_on_and_on_after_a_refusal_is_cut_off(front: Front) -> None:
+    with socket.create_connection(("127.0.0.1", front.http_port), PATIENCE_SECONDS, (NEIGHBOUR, 0)) as client:
+        client.sendall(get("/v1/progress", "Content-Length: 1000000", method="POST"))
+        assert status_of(client.recv(65536)) == 413
+        deadline = time.monotonic() + PATIENCE_SECONDS
+
+        def drip() -> None:
+            while time.monotonic() < deadline:
+                client.sendall(b"x")
+                time.sleep(0.05)
+
+        with pytest.raises(ConnectionError):
+            drip()
 
 
 def answered(front: Front, source: str, *, within_seconds: float) -> bool:

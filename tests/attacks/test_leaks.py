@@ -16,7 +16,7 @@ import pytest
 import structlog
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner.join.mint import mint_token
@@ -48,7 +48,6 @@ def test_a_secret_in_a_file_is_found_however_it_is_written(tmp_path: Path, how: 
     assert SECRET not in repr(sought.in_folder(tmp_path))
 
 
-@settings(deadline=None)
 @given(st.binary(min_size=8, max_size=40), st.binary(max_size=9), st.binary(max_size=9))
 def test_base64_of_anything_around_a_secret_is_found(secret: bytes, before: bytes, after: bytes) -> None:
     encoded = base64.b64encode(before + secret + after)

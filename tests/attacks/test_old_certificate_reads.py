@@ -113,7 +113,7 @@ def webhook(site: Site) -> Iterator[AuthorizerServer]:
     stop.set()
     server.shutdown()
     server.server_close()
-    thread.join(20)
+    thread.join(180)
 
 
 def reads(node: Cluster, name: str) -> bool:

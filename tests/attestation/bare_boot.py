@@ -174,6 +174,7 @@ class BareBoot:
         return self.tools.command(arguments, [self.folder])
 
     def _web(self) -> list[str]:
+        # Not pytest-httpserver: files from a folder, in a network namespace; record_boots.py runs it without pytest.
         return [sys.executable, "-m", "http.server", "8000", "--directory", str(self.folder / "web")]
 
 

@@ -181,7 +181,7 @@ def real_tpm(authority: Path | None = None) -> Iterator[RealTpm]:
 
 
 def _connected(path: Path) -> socket.socket:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 180
     while True:
         stream = socket.socket(socket.AF_UNIX)
         try:

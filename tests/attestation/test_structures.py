@@ -220,7 +220,7 @@ PARSERS: dict[str, tuple[Callable[[bytes], object], bytes]] = {
 
 
 @pytest.mark.parametrize("name", list(PARSERS))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_whatever_is_sent_a_parser_reads_it_or_refuses_it(name: str, data: st.DataObject) -> None:
     parser, good = PARSERS[name]
@@ -232,7 +232,7 @@ def test_whatever_is_sent_a_parser_reads_it_or_refuses_it(name: str, data: st.Da
         parser(sent)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(kind=st.sampled_from([4, 5, 6, 0x0D, 0x80000001, 0x80000003, 0x80000004, 0x77]), data=st.binary(max_size=300))
 def test_whatever_an_event_holds_it_is_told_in_printable_words(kind: int, data: bytes) -> None:
     told = describe(Event(1, 4, kind, bytes(32), data))
@@ -243,7 +243,7 @@ def test_whatever_an_event_holds_it_is_told_in_printable_words(kind: int, data: 
 NODES = st.lists(st.tuples(st.integers(1, 5), st.integers(0, 25), st.binary(max_size=40)), max_size=6)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(nodes=NODES)
 def test_whatever_way_a_program_came_it_is_told(nodes: list[tuple[int, int, bytes]]) -> None:
     path = b"".join(struct.pack("<BBH", kind, part, 4 + len(body)) + body for kind, part, body in nodes)
@@ -262,7 +262,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(document=JSON)
 def test_whatever_document_is_given_it_is_a_profile_or_refused(document: Any) -> None:
     with suppress(Refused):

@@ -222,6 +222,7 @@ def bare_server(pair: KeyPair, client_ca: Path, answer: bytes) -> Iterator[int]:
     context.load_verify_locations(client_ca)
     context.verify_mode = ssl.CERT_REQUIRED
 
+    # Not pytest-httpserver: a bound for a benchmark has to keep connections and do no more than answer.
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         wbufsize = -1

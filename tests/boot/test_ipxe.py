@@ -1,22 +1,23 @@
-"""Our scripts in a real iPXE: QEMU with an iPXE ROM, its user network, and an HTTP server that misbehaves."""
+"""Our scripts in a real iPXE: QEMU with an iPXE ROM, its user network, and an HTTP server whose answers change."""
 
 from __future__ import annotations
 
-import http.server
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from pytest_httpserver import URI_DEFAULT
+from werkzeug import Request, Response
 
 from provisioner.boot.script.choose import Boot, Wait
 from provisioner.boot.script.kernel_arguments import BootUrls
 from provisioner.boot.script.render import render_first_script, render_script
-from provisioner.lab.control_plane.ports import free_port
 from tests.boot.conftest import Programs
+from tests.http_peer import HttpPeer, target
 from tests.tools import lab_tools
 
 MAC = "52:54:00:12:34:56"
@@ -25,52 +26,28 @@ DEADLINE_SECONDS = 240
 HOST = "10.0.2.2"  # where QEMU's user network has the machine's loopback
 
 
-@dataclass
-class Server:
-    """Answers by `answer` (None: 404; an exception: the connection is dropped) and remembers what was asked."""
+class Server(HttpPeer):
+    """Answers by `answer` (None: 404) and remembers what was asked."""
 
-    answer: Callable[[str, int], bytes | None]
-    port: int = field(default_factory=lambda: free_port("127.0.0.1"))
-    asked: list[str] = field(default_factory=list)
-    changed: threading.Condition = field(default_factory=threading.Condition)
-    server: http.server.ThreadingHTTPServer | None = None
+    def __init__(self) -> None:
+        super().__init__()
+        self.answer: Callable[[str, int], bytes | None] = lambda path, before: None
+        self.asked: list[str] = []
+        self.changed = threading.Condition()
+        self.expect_request(URI_DEFAULT).respond_with_handler(self._serve)
 
-    def start(self) -> None:
-        outer = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                path = urlsplit(self.path).path
-                with outer.changed:
-                    before = sum(urlsplit(asked).path == path for asked in outer.asked)
-                    outer.asked.append(self.path)
-                    outer.changed.notify_all()
-                body = outer.answer(path, before)
-                if body is None:
-                    self.send_error(404)
-                    return
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None: ...
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def stop(self) -> None:
-        if self.server is not None:
-            self.server.shutdown()
-            self.server.server_close()
-            self.server = None
+    def _serve(self, request: Request) -> Response:
+        with self.changed:
+            before = self.paths().count(request.path)
+            self.asked.append(target(request))
+            self.changed.notify_all()
+        body = self.answer(request.path, before)
+        return Response(body, 404 if body is None else 200)
 
     def wait_for(self, path: str, times: int = 1) -> None:
-        def seen() -> bool:
-            return sum(urlsplit(asked).path == path for asked in self.asked) >= times
-
         with self.changed:
-            assert self.changed.wait_for(seen, DEADLINE_SECONDS), f"{path} not asked {times} times: {self.paths()}"
+            seen = self.changed.wait_for(lambda: self.paths().count(path) >= times, DEADLINE_SECONDS)
+            assert seen, f"{path} not asked {times} times: {self.paths()}"
 
     def paths(self) -> list[str]:
         return [urlsplit(asked).path for asked in self.asked]
@@ -78,10 +55,8 @@ class Server:
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    server = Server(lambda path, before: None)
-    server.start()
-    yield server
-    server.stop()
+    with Server() as server:
+        yield server
 
 
 def urls(server: Server) -> BootUrls:

@@ -41,7 +41,7 @@ def plugin_in_this_process(directory: Path, run: Callable[..., Result]) -> Itera
             self.wfile.write(json.dumps([result.exit_code, result.stdout, result.stderr]).encode())
 
     with socketserver.UnixStreamServer(str(socket), Answer) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
         thread.start()
         try:
             yield directory

@@ -36,8 +36,10 @@ class CountingTransport(Transport):
 
     seen: list[tuple[str, str]]
     met_another: list[tuple[str, str]]
+    under_way: list[tuple[str, str]]
 
     def request(self, method: str, path: str, **arguments: Any) -> dict[str, Any]:
+        self.under_way.append((method, path))
         try:
             answer = super().request(method, path, **arguments)
         except Conflict:
@@ -46,7 +48,10 @@ class CountingTransport(Transport):
         except ProvisionerError:
             self.seen.append((method, path))
             raise
-        self.seen.append((method, path))
+        else:
+            self.seen.append((method, path))
+        finally:
+            self.under_way.remove((method, path))
         return answer
 
 
@@ -56,7 +61,7 @@ def asking(controller_account: Cluster, control_plane: ControlPlane, tmp_path: P
     account = kubeconfig_of(control_plane, tmp_path, CONTROLLER)
     transport = CountingTransport.connect(account, user_agent="provisioner-tests")
     assert isinstance(transport, CountingTransport)
-    transport.seen, transport.met_another = [], []
+    transport.seen, transport.met_another, transport.under_way = [], [], []
     stop = threading.Event()
     settings: dict[str, Any] = {"boot_url": "http://10.80.0.1"}
     meters = Meters(causes=FINAL_PHASE_OF.items(), checks=ALL_CHECKS)
@@ -69,9 +74,10 @@ def asking(controller_account: Cluster, control_plane: ControlPlane, tmp_path: P
 
 
 def wait_until_quiet(asking: CountingTransport) -> None:
-    """Until nothing was asked for two seconds: all caches are filled, those of others than the first server's, too."""
+    """Until nothing is asked, and was not for two seconds: all caches are filled, those of others than the first
+    server's, too."""
     deadline, before = time.monotonic() + GENEROUS_SECONDS, -1
-    while len(asking.seen) != before:
+    while len(asking.seen) != before or asking.under_way:
         assert time.monotonic() < deadline, asking.seen[-20:]
         before = len(asking.seen)
         time.sleep(2)

@@ -29,7 +29,7 @@ def work(stream: io.StringIO) -> None:
         shown.begin("registering", 200)
         for _ in range(50):
             shown.advance()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 180
         while "50 of 200" not in stream.getvalue() and time.monotonic() < deadline:
             time.sleep(0.01)
 

@@ -326,7 +326,7 @@ def test_the_exit_code_says_how_it_ended(rack: RackOfNodes, action: str, phase: 
     if phase in ("Failed", "Cancelled"):
         (maintenance,) = rack.filed(name)
         filed = Filed(server=name, maintenance=maintenance, requestor=maintenance.spec.requestors[0], joined=False)
-        assert waiting.wait_for(rack.admin, [filed], timeout_seconds=5) == code
+        assert waiting.wait_for(rack.admin, [filed], timeout_seconds=60) == code
     else:
         result = rack.run(action, name, "--wait", "--timeout", "1s")
         assert (result.exit_code, words in result.output) == (code, True), result.output
@@ -338,7 +338,7 @@ def test_who_waits_for_a_deleted_maintenance_is_told(rack: RackOfNodes, capsys: 
     (maintenance,) = rack.filed(name)
     rack.admin.delete(of(Maintenance), maintenance.name)
     filed = Filed(server=name, maintenance=maintenance, requestor=maintenance.spec.requestors[0], joined=False)
-    assert waiting.wait_for(rack.admin, [filed], timeout_seconds=5) == 4
+    assert waiting.wait_for(rack.admin, [filed], timeout_seconds=60) == 4
     assert "was deleted" in capsys.readouterr().out
 
 

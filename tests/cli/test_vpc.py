@@ -297,7 +297,7 @@ def test_one_that_somebody_deletes_is_not_waited_for(site: Site, editor: Person,
     body = site.cluster.get(of(VPCAttachment), "a", namespace=blue)
     watched = waiting.Enforcing(name="a", namespace=blue, uid=body["metadata"]["uid"])
     site.cluster.delete(of(VPCAttachment), "a", namespace=blue)
-    assert waiting.wait_for(site.cluster, [watched], timeout_seconds=5) == 4
+    assert waiting.wait_for(site.cluster, [watched], timeout_seconds=60) == 4
     with pytest.raises(NotFound):
         site.attachment(blue, "a")
 

@@ -205,6 +205,7 @@ def _break(handler: BaseHTTPRequestHandler) -> None:
 
 
 def _handler_of(proxy: FaultInjectingProxy) -> type[BaseHTTPRequestHandler]:
+    # Not pytest-httpserver: this one keeps connections, passes watches on in chunks and breaks them.
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 

@@ -14,33 +14,29 @@ from prometheus_client import CollectorRegistry
 from provisioner.boot.metrics.server import telemetry_server
 from provisioner.cli.service.listening import serve_metrics
 from provisioner.cluster.metrics_server import MOST_CONNECTIONS, MOST_OF_ONE
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as asked:
-        return int(asked.getsockname()[1])
+from provisioner.lab.control_plane.ports import free_port
 
 
 @pytest.fixture(params=["controllers", "boot hosts"])
 def port(request: pytest.FixtureRequest) -> Iterator[int]:
     if request.param == "controllers":
-        yield serve_metrics(CollectorRegistry(), f"127.0.0.1:{free_port()}")
+        yield serve_metrics(CollectorRegistry(), f"127.0.0.1:{free_port('127.0.0.1')}")
         return
     server = telemetry_server(CollectorRegistry(), (), (), "127.0.0.1", 0)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     yield server.server_port
     server.shutdown()
     server.server_close()
 
 
 def scrape(port: int, source: str = "127.0.0.1") -> int:
-    asked = http.client.HTTPConnection("127.0.0.1", port, timeout=30, source_address=(source, 0))
+    asked = http.client.HTTPConnection("127.0.0.1", port, timeout=180, source_address=(source, 0))
     asked.request("GET", "/metrics")
     return asked.getresponse().status
 
 
 def silent(held: ExitStack, port: int, source: str) -> None:
-    held.enter_context(socket.create_connection(("127.0.0.1", port), 30, (source, 0))).send(b"GET /metr")
+    held.enter_context(socket.create_connection(("127.0.0.1", port), 180, (source, 0))).send(b"GET /metr")
 
 
 def test_a_neighbour_who_connects_and_says_nothing_takes_neither_threads_nor_the_place_of_prometheus(port: int) -> None:

@@ -9,13 +9,14 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from prometheus_client import CollectorRegistry, generate_latest
+from pytest_httpserver import URI_DEFAULT
+from werkzeug import Request, Response
 
 from provisioner.api import ObjectMeta, Server
 from provisioner.api.codec import encode
@@ -27,6 +28,7 @@ from provisioner.cluster.tracing.boot_trace import BootTrace, Span, trace_of_boo
 from provisioner.cluster.tracing.otlp import otlp_sender, traces_url
 from provisioner.cluster.tracing.tracer import MAX_WAITING, BootTracer
 from tests.cluster.test_metrics import FakeCache
+from tests.http_peer import HttpPeer
 from tests.people import until
 
 
@@ -153,53 +155,37 @@ def test_a_report_from_the_future_makes_no_stage_longer_than_the_boot() -> None:
     assert max(span.ended for span in found.values()) == found["boot"].ended
 
 
-class Receiver:
+class FakeCollector(HttpPeer):
     """An OpenTelemetry collector as far as OTLP/HTTP goes: takes protobuf, answers with `status`."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.status = 200
         self.hangs = threading.Event()
         self.hangs.set()
         self.asked = 0
         self.got: list[Any] = []
-        receiver = self
+        self.expect_request(URI_DEFAULT, method="POST").respond_with_handler(self._take)
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                receiver.asked += 1
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                if self.headers.get("Content-Encoding") == "gzip":
-                    body = gzip.decompress(body)
-                receiver.hangs.wait(300)
-                if receiver.status == 200 and self.path == "/v1/traces":
-                    assert self.headers["Content-Type"] == "application/x-protobuf"
-                    receiver.got.append(ExportTraceServiceRequest.FromString(body))
-                self.send_response(receiver.status)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+    def _take(self, request: Request) -> Response:
+        self.asked += 1
+        body = gzip.decompress(request.data) if request.headers.get("Content-Encoding") == "gzip" else request.data
+        self.hangs.wait(300)
+        if self.status == 200 and request.path == "/v1/traces":
+            assert request.headers["Content-Type"] == "application/x-protobuf"
+            self.got.append(ExportTraceServiceRequest.FromString(body))
+        return Response(status=self.status)
 
     def spans(self) -> list[Any]:
         return [span for request in self.got for resource in request.resource_spans for scope in resource.scope_spans
                 for span in scope.spans]  # fmt: skip
 
-    def close(self) -> None:
-        self.hangs.set()
-        self._server.shutdown()
-        self._server.server_close()
-
 
 @pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    made = Receiver()
-    yield made
-    made.close()
+def collector() -> Iterator[FakeCollector]:
+    with FakeCollector() as made:
+        yield made
+        made.hangs.set()
 
 
 def results(registry: CollectorRegistry) -> dict[str, float]:
@@ -216,9 +202,9 @@ def booted_before(number: int = 0) -> tuple[dict[str, Any], dict[str, Any]]:
     return encode(server(replace(status, ready_time=None))), encode(server(status))
 
 
-def test_a_collector_gets_the_boot_as_otlp_with_its_service(receiver: Receiver) -> None:
+def test_a_collector_gets_the_boot_as_otlp_with_its_service(collector: FakeCollector) -> None:
     registry = CollectorRegistry()
-    tracer = BootTracer(otlp_sender(receiver.url, service="provisioner-controller", instance="a-1"), registry)
+    tracer = BootTracer(otlp_sender(collector.url, service="provisioner-controller", instance="a-1"), registry)
     under_way, ready = booted_before()
     servers = FakeCache(under_way)
     tracer.follow(servers)
@@ -229,28 +215,28 @@ def test_a_collector_gets_the_boot_as_otlp_with_its_service(receiver: Receiver) 
     expected = trace_of_boot(server(replace(BOOTED, order=replace(ORDER, id="order-0"), join=None,
                                             power=PowerStatus(order_id="order-0", order_time=at(1)))))  # fmt: skip
     assert expected is not None
-    got = receiver.spans()
+    got = collector.spans()
     assert [span.name for span in got] == [span.name for span in expected.spans]
     assert {span.trace_id.hex() for span in got} == {f"{expected.trace_id:032x}"}
     assert [int.from_bytes(span.span_id) for span in got] == [span.span_id for span in expected.spans]
     assert got[0].parent_span_id == b""
     assert {span.parent_span_id for span in got[1:]} == {got[0].span_id}
     assert got[0].end_time_unix_nano - got[0].start_time_unix_nano == 60 * 10**9
-    resource = {each.key: each.value.string_value for each in receiver.got[0].resource_spans[0].resource.attributes}
+    resource = {each.key: each.value.string_value for each in collector.got[0].resource_spans[0].resource.attributes}
     assert resource["service.name"] == "provisioner-controller"
     assert resource["service.instance.id"] == "a-1"
 
 
 def test_a_collector_that_hangs_holds_nobody_up_and_no_more_wait_than_may(
-    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    collector: FakeCollector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     registry = CollectorRegistry()
-    receiver.hangs.clear()
-    tracer = BootTracer(otlp_sender(receiver.url, service="s", instance="i"), registry)
+    collector.hangs.clear()
+    tracer = BootTracer(otlp_sender(collector.url, service="s", instance="i"), registry)
     servers = FakeCache(booted_before()[0])
     tracer.follow(servers)
     servers.put(booted_before()[1])
-    until(lambda: receiver.asked == 1)
+    until(lambda: collector.asked == 1)
     more = 40
     bodies = [body for number in range(1, MAX_WAITING + more + 1) for body in booted_before(number)]
     began = time.process_time()
@@ -259,20 +245,20 @@ def test_a_collector_that_hangs_holds_nobody_up_and_no_more_wait_than_may(
     assert time.process_time() - began < 30
     assert results(registry)["Dropped"] == more
     assert results(registry)["Exported"] == 0
-    receiver.hangs.set()
+    collector.hangs.set()
     until(lambda: results(registry)["Exported"] + results(registry)["Failed"] == MAX_WAITING + 1)
 
 
 @pytest.mark.parametrize("status", [400, 404])
-def test_a_collector_that_refuses_costs_its_traces_and_nothing_else(receiver: Receiver, status: int) -> None:
+def test_a_collector_that_refuses_costs_its_traces_and_nothing_else(collector: FakeCollector, status: int) -> None:
     registry = CollectorRegistry()
-    receiver.status = status
-    tracer = BootTracer(otlp_sender(receiver.url, service="s", instance="i"), registry)
+    collector.status = status
+    tracer = BootTracer(otlp_sender(collector.url, service="s", instance="i"), registry)
     servers = FakeCache(booted_before()[0])
     tracer.follow(servers)
     servers.put(booted_before()[1])
     until(lambda: results(registry)["Failed"] == 1)
-    receiver.status = 200
+    collector.status = 200
     servers.put(booted_before(1)[0])
     servers.put(booted_before(1)[1])
     until(lambda: results(registry)["Exported"] == 1)

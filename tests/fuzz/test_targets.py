@@ -32,7 +32,7 @@ def test_good_input_made_worse_is_taken_or_refused(target: Target) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=NAMES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.binary(max_size=300) | st.text(max_size=100).map(lambda text: text.encode("utf-8", "surrogatepass")))
 def test_noise_is_taken_or_refused(target: Target, data: bytes) -> None:
     target.attempt(data)

@@ -131,6 +131,20 @@ def test_a_lost_gpu_is_not_made_up_for_by_another_model_that_answers() -> None:
     assert "(0000:02:00.0)" in finding.message
 
 
+def test_gpus_without_nvlinks_by_nvml_are_no_cables_fault() -> None:
+    """An H200 in a virtual machine, whose driver was loaded without NVLink, answers NOT_SUPPORTED for each link."""
+    asks_for_18 = replace(POOL, gpus=GpuSettings(nvlinks=18))
+    none_known = findings(good_facts(), asks_for_18)["GPULinks"]
+    assert none_known.reason == "WrongNVLinks"
+    assert "has no NVLinks by NVML; " in none_known.message
+    assert "NvLinkDisable" in none_known.message
+    down = good_facts(gpus=tuple(gpu_by_nvml(number, nvlinks_active=0) for number in (1, 2)))
+    assert "has 0 NVLinks up; " in findings(down, asks_for_18)["GPULinks"].message
+    assert "reseat the GPU" in findings(down, asks_for_18)["GPULinks"].message
+    assert findings(good_facts())["GPULinks"].message == "no NVLinks by NVML, PCIe of 2 GPUs as expected"
+    assert findings(good_facts(), replace(POOL, gpus=GpuSettings(nvlinks=0)))["GPULinks"].ok
+
+
 def test_what_a_machine_says_of_its_gpus_stays_on_one_bounded_line() -> None:
     hostile = "\x1b[2J\n" + "A" * 5000
     facts = good_facts(
@@ -158,7 +172,7 @@ def test_an_xid_that_is_unknown_or_the_jobs_own_is_shown_and_passes(number: int)
     finding = findings(good_facts(gpu_xids=(GpuXidFacts(address="0000:01:00.0", xid=number, count=7),)))["GPUErrors"]
     assert finding.ok
     assert f"XID {number} of GPU 0000:01:00.0" in finding.message
-    assert "7 times" in finding.message
+    assert "7 lines of the kernel log" in finding.message
 
 
 def test_the_document_has_every_check_reason_setting_and_xid() -> None:

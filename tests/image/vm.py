@@ -17,13 +17,16 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TypeVar
+
+from pytest_httpserver import URI_DEFAULT
+from werkzeug import Request, Response
 
 from provisioner.image.build import Built
 from provisioner.lab.tools import Tools
 from provisioner.node.image.manifest import read_manifest
+from tests.http_peer import HttpPeer, target
 
 HOST = "10.0.2.2"
 MAC = "52:54:00:12:34:56"
@@ -84,40 +87,32 @@ class Heard:
 def boot_host(namespace: str, answer: Answer, heard: Heard) -> Iterator[None]:
     """Serve images by `answer`, and take progress reports, at port 80 of the namespace's loopback."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = answer(self.path)
-            self.send_response(200 if body is not None else 404)
-            self.send_header("Content-Length", str(len(body or b"") + (1 << 30) * isinstance(body, Dripping)))
-            self.end_headers()
-            self.wfile.write(body or b"")
-            while isinstance(body, Dripping) and not heard.ended:
-                try:
-                    self.wfile.write(b"x")
-                except OSError:
-                    return
-                time.sleep(0.5)
+    def pieces(body: bytes) -> Iterator[bytes]:
+        yield body
+        while isinstance(body, Dripping) and not heard.ended:
+            yield b"x"
+            time.sleep(0.5)
 
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            self.send_response(204)
-            self.end_headers()
+    def serve(request: Request) -> Response:
+        if request.method == "POST":
+            body = request.data.decode()
             fields = json.loads(body) if body.startswith("{") else dict(urllib.parse.parse_qsl(body))
-            heard.add(heard.posts, {"path": self.path, **fields})
+            heard.add(heard.posts, {"path": target(request), **fields})
+            return Response(status=204)
+        content = answer(target(request))
+        if content is None:
+            return Response(status=404)
+        size = len(content) + (1 << 30) * isinstance(content, Dripping)
+        return Response(pieces(content), headers={"Content-Length": str(size)})
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the base class's name)
-            pass
-
+    server = HttpPeer(port=80)
+    server.expect_request(URI_DEFAULT).respond_with_handler(serve)
     with _inside(namespace):
-        server = ThreadingHTTPServer(("127.0.0.1", 80), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
+        server.start()
     try:
         yield
     finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+        server.stop()
 
 
 def boot_files(built: Built) -> tuple[Path, Path]:

@@ -40,6 +40,7 @@ class FakeSlurmrestds:
         self._over = threading.Event()
         fake = self
 
+        # Not pytest-httpserver: this one keeps connections, and drips a header byte by byte.
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 

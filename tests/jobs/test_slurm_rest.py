@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 import requests
+from pytest_httpserver import URI_DEFAULT
+from werkzeug import Request, Response
 
 from provisioner.api.pool_settings import JobSettings, SlurmJobs
 from provisioner.api.values import Secret
@@ -20,6 +20,7 @@ from provisioner.jobs.slurm.connections import CREDENTIALS_SECONDS
 from provisioner.jobs.slurm.rest import SlurmAccess, SlurmRest
 from provisioner.jobs.slurm.workloads import SlurmView, SlurmWorkloads
 from tests.boot import objects
+from tests.http_peer import HttpPeer, target
 from tests.maintenance.samples import NOON
 
 STEPS = [{"name": "flags", "schema": {"enum": ["BATCH_JOB", "FULL_STEPS_ONLY"]}}]
@@ -33,53 +34,32 @@ def paths(*versions: str, **methods: Any) -> dict[str, Any]:
     return found
 
 
-class FakeSlurmrestd:
+class FakeSlurmrestd(HttpPeer):
     """Answers what a test put into `answers`, by method and path; remembers what it was asked."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.answers: dict[tuple[str, str], tuple[int, dict[str, Any]]] = {}
         self.raw: dict[tuple[str, str], bytes] = {}
         self.asked: list[tuple[str, str, Any]] = []
         self.tokens: list[str | None] = []
-        fake = self
+        self.expect_request(URI_DEFAULT).respond_with_handler(self._answer)
 
-        class Handler(BaseHTTPRequestHandler):
-            def _answer(self) -> None:
-                length = int(self.headers.get("Content-Length") or 0)
-                body = json.loads(self.rfile.read(length)) if length else None
-                fake.asked.append((self.command, self.path, body))
-                fake.tokens.append(self.headers.get("X-SLURM-USER-TOKEN"))
-                status, answer = fake.answers.get((self.command, self.path), (404, {}))
-                data = json.dumps(answer).encode()
-                if (self.command, self.path) in fake.raw:
-                    status, data = 200, fake.raw[self.command, self.path]
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(data)))
-                if status == 302:
-                    self.send_header("Location", answer["to"])
-                self.end_headers()
-                self.wfile.write(data)
-
-            do_GET = do_POST = do_DELETE = _answer  # noqa: N815 (http.server's names)
-
-            def log_message(self, *arguments: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+    def _answer(self, request: Request) -> Response:
+        key = request.method, target(request)
+        self.asked.append((*key, json.loads(request.data) if request.data else None))
+        self.tokens.append(request.headers.get("X-SLURM-USER-TOKEN"))
+        if key in self.raw:
+            return Response(self.raw[key])
+        status, answer = self.answers.get(key, (404, {}))
+        return Response(json.dumps(answer), status, {"Location": answer["to"]} if status == 302 else {})
 
 
 @pytest.fixture
 def fake() -> Iterator[FakeSlurmrestd]:
-    made = FakeSlurmrestd()
-    made.answers["GET", "/openapi/v3"] = (200, {"paths": paths("v0.0.41", "v0.0.42")})
-    yield made
-    made.close()
+    with FakeSlurmrestd() as made:
+        made.answers["GET", "/openapi/v3"] = (200, {"paths": paths("v0.0.41", "v0.0.42")})
+        yield made
 
 
 def connect(fake: FakeSlurmrestd, dialects: dict[str, Dialect] | None = None) -> SlurmRest:

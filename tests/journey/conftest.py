@@ -5,32 +5,43 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from provisioner.lab.binaries.obtain import Binaries
 from provisioner.lab.demo.state import DemoState
-from tests.journey.virtual_rack import VirtualRack, lab_command
-from tests.tools import need_root
+from tests.journey.virtual_rack import VirtualRack, keep_logs, lab_command
+from tests.tools import CACHE, need_root
 
 BOOT_SECONDS = 1500
 
 
 @pytest.fixture(scope="session")
-def rack(binaries: Binaries) -> Iterator[VirtualRack]:
+def rack(
+    binaries: Binaries, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[VirtualRack]:
     """Three servers without an operating system, each with a TPM, that have become Ready nodes of a pool that requires
     proof."""
     need_root("make network namespaces and mounts for a virtual rack")
-    name = f"journey{os.getpid()}"
-    cache = Path(os.environ.get("PROVISIONER_CACHE", Path.home() / ".cache/provisioner"))
+    state = DemoState(cache=CACHE, name=f"journey{os.getpid()}")
+    up = ("up", "--name", state.name, "--servers=UEFI,UEFI,UEFI", "--memory=1536", f"--timeout={BOOT_SECONDS}")
+    with ends(state, request.session, tmp_path_factory):
+        subprocess.run(lab_command(*up), check=True, stdin=subprocess.DEVNULL)
+        yield VirtualRack(state, binaries.kubectl)
+
+
+@contextmanager
+def ends(state: DemoState, session: pytest.Session, folders: pytest.TempPathFactory) -> Iterator[None]:
+    """The lab goes with the block and leaves nothing behind, but for its logs where a test has failed."""
+    failed_before = session.testsfailed
+    has_ended_well = False
     try:
-        subprocess.run(
-            lab_command("up", "--name", name, "--servers=UEFI,UEFI,UEFI", "--memory=1536", f"--timeout={BOOT_SECONDS}"),
-            check=True,
-            stdin=subprocess.DEVNULL,
-        )
-        yield VirtualRack(DemoState(cache=cache, name=name), binaries.kubectl)
+        yield
+        has_ended_well = session.testsfailed == failed_before
     finally:
-        subprocess.run(lab_command("down", "--name", name), check=True)
-        assert not Path(f"/run/netns/provisioner-{name}").exists()
+        if not has_ended_well:
+            keep_logs(state, folders.mktemp(f"logs-of-{state.name}"))
+        subprocess.run(lab_command("down", "--name", state.name), check=True)
+        assert not Path(f"/run/netns/provisioner-{state.name}").exists()

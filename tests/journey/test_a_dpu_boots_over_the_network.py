@@ -8,7 +8,6 @@ from it.
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,8 +20,9 @@ from provisioner.lab.binaries.obtain import Binaries
 from provisioner.lab.demo import up as demo_up
 from provisioner.lab.demo.state import DemoState
 from provisioner.lab.tools import ARM64_PACKAGES
+from tests.journey.conftest import ends
 from tests.journey.small_dpu_image import build_small_image, unpacked_base
-from tests.journey.virtual_rack import VirtualRack, lab_command
+from tests.journey.virtual_rack import VirtualRack
 from tests.tools import CACHE, lab_tools, need_root
 
 DPU = "r01-u01"
@@ -33,7 +33,9 @@ pytestmark = pytest.mark.timeout(1800)
 
 
 @pytest.fixture(scope="module")
-def dpu(binaries: Binaries) -> Iterator[VirtualRack]:
+def dpu(
+    binaries: Binaries, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[VirtualRack]:
     """A lab with one DPU, switched on by its BMC with an image that ends where stage-1 hands over."""
     need_root("make network namespaces and mounts for a virtual DPU")
     state = DemoState(cache=CACHE, name=f"dpu{os.getpid()}")
@@ -46,16 +48,13 @@ def dpu(binaries: Binaries) -> Iterator[VirtualRack]:
     state.image_record(demo_up.DPU_POOL).write_text(str(image))
     rack = describe_demo_rack(state, lab_tools(), MEMORY_MIB, "DPU", False, None)
     arguments = daemon_arguments(MEMORY_MIB, "DPU", False)
-    try:
+    with ends(state, request.session, tmp_path_factory):
         rack.prepare(demo_up.now())
         demo_up.create_network(state, rack)
         demo_up.start_daemon(state, arguments)
         run_step(state, "publish", state.name, f"--pool={demo_up.DPU_POOL}")
         run_step(state, "register", state.name, *arguments)
         yield VirtualRack(state, binaries.kubectl)
-    finally:
-        subprocess.run(lab_command("down", "--name", state.name), check=True)
-        assert not Path(f"/run/netns/provisioner-{state.name}").exists()
 
 
 def test_a_virtual_dpu_comes_from_firmware_to_its_verified_root(dpu: VirtualRack) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -254,3 +255,11 @@ class VirtualRack:
 def lab_command(*arguments: str) -> list[str]:
     """`provisioner lab …`."""
     return [sys.executable, "-m", "provisioner.cli", "lab", *arguments]
+
+
+def keep_logs(state: DemoState, folder: Path) -> None:
+    """Copy what the lab's services and machines have logged."""
+    for log in state.directory.rglob("*.log*"):
+        kept = folder / log.relative_to(state.directory)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(log, kept)

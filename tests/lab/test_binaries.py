@@ -7,10 +7,11 @@ import shutil
 import socket
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from pytest_httpserver import URI_DEFAULT
+from werkzeug import Response
 
 from provisioner.api.errors import NeedsHuman
 from provisioner.lab.binaries import build as binaries_build
@@ -19,6 +20,7 @@ from provisioner.lab.binaries import obtain as binaries
 from provisioner.lab.binaries.cache import NAMES, VERSION, architecture, fill, missing_in
 from provisioner.lab.binaries.kubelet import obtain_kubelet
 from provisioner.lab.binaries.obtain import cache_entries, find_binaries, find_etcd
+from tests.http_peer import HttpPeer, target
 
 CONTENT = {name: f"#!/bin/sh\necho Kubernetes {VERSION}\n# {name}\n".encode() for name in NAMES}
 
@@ -32,47 +34,28 @@ def populate(directory: Path, *, without: str = "", version: str = VERSION) -> P
     return directory
 
 
-class FakeReleaseHost:
+def path_of(name: str) -> str:
+    return f"/{VERSION}/bin/linux/{architecture()}/{name}"
+
+
+class FakeReleaseHost(HttpPeer):
     """A fake of the official release host: it serves what it is given, over plain HTTP."""
 
     def __init__(self) -> None:
-        self.files: dict[str, bytes] = {}
-        self.asked: list[str] = []
-        for name, content in CONTENT.items():
-            path = f"/{VERSION}/bin/linux/{architecture()}/{name}"
-            self.files[path] = content
-            self.files[f"{path}.sha256"] = hashlib.sha256(content).hexdigest().encode()
-        host = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                host.asked.append(self.path)
-                content = host.files.get(self.path)
-                self.send_response(404 if content is None else 200)
-                self.send_header("Content-Length", str(len(content or b"")))
-                self.end_headers()
-                self.wfile.write(content or b"")
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
-
-    def path_of(self, name: str) -> str:
-        return f"/{VERSION}/bin/linux/{architecture()}/{name}"
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__()
+        self.files = {path_of(name): content for name, content in CONTENT.items()}
+        self.files |= {
+            f"{path}.sha256": hashlib.sha256(content).hexdigest().encode() for path, content in self.files.items()
+        }
+        self.expect_request(URI_DEFAULT).respond_with_handler(
+            lambda request: Response(self.files.get(request.path), 200 if request.path in self.files else 404)
+        )
 
 
 @pytest.fixture
 def release_host() -> Iterator[FakeReleaseHost]:
-    host = FakeReleaseHost()
-    yield host
-    host.close()
+    with FakeReleaseHost() as host:
+        yield host
 
 
 @pytest.fixture(autouse=True)
@@ -117,24 +100,24 @@ def test_the_scheduler_may_be_missing(tmp_path: Path) -> None:
 
 def test_what_is_cached_is_not_asked_for_again(tmp_path: Path, release_host: FakeReleaseHost) -> None:
     first = find_binaries(cache=tmp_path, release_url=release_host.url, allow_build=False)
-    asked = len(release_host.asked)
+    asked = len(release_host.log)
     again = find_binaries(cache=tmp_path, release_url=release_host.url, allow_build=False)
     assert again.kubectl == first.kubectl
     assert first.kubectl.read_bytes() == CONTENT["kubectl"]
-    assert len(release_host.asked) == asked
+    assert len(release_host.log) == asked
 
 
 def test_a_program_with_another_checksum_is_not_used_and_nothing_is_left(
     tmp_path: Path, release_host: FakeReleaseHost
 ) -> None:
-    release_host.files[release_host.path_of("kubelet")] += b"altered"
+    release_host.files[path_of("kubelet")] += b"altered"
     with pytest.raises(NeedsHuman, match=r"kubelet has SHA-256 [0-9a-f]{64}, published is [0-9a-f]{64}; do not use it"):
         binaries_download.download(tmp_path, report=print, release_url=release_host.url)
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []
 
 
 def test_a_checksum_that_is_none_is_not_believed(tmp_path: Path, release_host: FakeReleaseHost) -> None:
-    release_host.files[release_host.path_of("kubelet") + ".sha256"] = b"<html>please log in</html>"
+    release_host.files[path_of("kubelet") + ".sha256"] = b"<html>please log in</html>"
     with pytest.raises(NeedsHuman, match="holds no SHA-256 but '<html>please'"):
         binaries_download.download(tmp_path, report=print, release_url=release_host.url)
 
@@ -243,7 +226,7 @@ def test_a_released_kubelet_for_another_architecture_is_fetched_with_its_checksu
     release_host.files |= {path: b"arm", f"{path}.sha256": hashlib.sha256(b"arm").hexdigest().encode()}
     entry = binaries_download.download(tmp_path, print, release_url=release_host.url, of="arm64", names=("kubelet",))
     assert [file.name for file in entry.iterdir()] == ["kubelet"]
-    assert release_host.asked == [f"{path}.sha256", path]
+    assert [target(request) for request, _ in release_host.log] == [f"{path}.sha256", path]
     assert obtain_kubelet("arm64", tmp_path).read_bytes() == b"arm", "what is there is not asked for again"
 
 

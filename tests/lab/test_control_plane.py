@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import http.client
+import random
 import signal
 import socket
 import ssl
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -218,6 +220,20 @@ def test_a_free_port_is_none_that_the_kernel_lends_to_others_and_one_that_can_be
             assert not lowest <= port <= highest
             with socket.socket(type=kind) as taken:
                 taken.bind(("127.0.0.1", port))
+
+
+def test_a_port_that_was_given_and_is_not_used_yet_is_given_to_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = free_port("127.0.0.1")
+    monkeypatch.setattr(random, "SystemRandom", lambda: SimpleNamespace(randint=lambda *_: given))
+    assert free_port("127.0.0.1") != given
+    another = (
+        "import random; from types import SimpleNamespace\n"
+        f"random.SystemRandom = lambda: SimpleNamespace(randint=lambda *_: {given})\n"
+        "from provisioner.lab.control_plane.ports import free_port\n"
+        "print(free_port('127.0.0.1'))"
+    )
+    ran = subprocess.run([sys.executable, "-c", another], capture_output=True, text=True, check=True)
+    assert int(ran.stdout) != given, "nor in another process"
 
 
 STARTS_ONE = """

@@ -180,6 +180,7 @@ class BootHost:
             LabProcess(
                 "web",
                 network.command(
+                    # Not pytest-httpserver: files from a folder, in a network namespace, with nothing to program.
                     [
                         *(sys.executable, "-u", "-m", "http.server", "--protocol", "HTTP/1.1"),
                         *("--bind", "10.80.0.1", "--directory", str(directory / "http"), "80"),

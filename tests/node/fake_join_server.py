@@ -9,15 +9,18 @@ import json
 import ssl
 import threading
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
+from pytest_httpserver import URI_DEFAULT
+from werkzeug import Request, Response
+
+from tests.http_peer import HttpPeer, target
 
 
 @dataclass(frozen=True)
@@ -39,62 +42,44 @@ class Answer:
     cut: bool = False
 
 
-class FakeJoinServer:
+class FakeJoinServer(HttpPeer):
     """Answers with `answers` in order, the last one for ever; `asked` holds the requests, `reported` those that report
     progress, which are answered as they should be."""
 
     def __init__(self, answers: list[Answer], tls: ssl.SSLContext | None = None) -> None:
+        super().__init__(tls=tls)
         self.asked: list[Asked] = []
         self.reported: list[Asked] = []
         self.answers = answers
         self.answered = threading.Event()
         self.files: dict[str, bytes] = {}
         self.fetched: list[str] = []
-        owner = self
+        self.expect_request(URI_DEFAULT, method="GET").respond_with_handler(self._fetch)
+        self.expect_request("/v1/progress", method="POST").respond_with_handler(self._report)
+        self.expect_request(URI_DEFAULT, method="POST").respond_with_handler(self._ask)
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                if self.path == "/v1/progress":
-                    owner.reported.append(Asked(self.path, self.client_address[0], body))
-                    self.send_response(204)
-                    self.end_headers()
-                    return
-                answer = owner.answers[min(len(owner.asked), len(owner.answers) - 1)]
-                owner.asked.append(Asked(self.path, self.client_address[0], body))
-                content = json.dumps(answer.body).encode() if answer.status != 204 else b""
-                self.send_response(answer.status)
-                for name, value in answer.headers.items():
-                    self.send_header(name, value)
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content[: len(content) // 2] if answer.cut else content)
-                owner.answered.set()
+    def _fetch(self, request: Request) -> Response:
+        path = target(request)
+        self.fetched.append(path)
+        return Response(self.files.get(path), 200 if path in self.files else 404)
 
-            def do_GET(self) -> None:
-                owner.fetched.append(self.path)
-                content = owner.files.get(self.path)
-                self.send_response(200 if content is not None else 404)
-                self.send_header("Content-Length", str(len(content or b"")))
-                self.end_headers()
-                self.wfile.write(content or b"")
+    def _report(self, request: Request) -> Response:
+        self.reported.append(_asked(request))
+        return Response(status=204)
 
-            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-                return
+    def _ask(self, request: Request) -> Response:
+        answer = self.answers[min(len(self.asked), len(self.answers) - 1)]
+        self.asked.append(_asked(request))
+        content = json.dumps(answer.body).encode() if answer.status != 204 else b""
+        response = Response(content, answer.status, answer.headers)
+        if answer.cut:
+            response.response = [content[: len(content) // 2]]
+        response.call_on_close(self.answered.set)
+        return response
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        if tls is not None:
-            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
-        self.port = self._server.server_address[1]
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+def _asked(request: Request) -> Asked:
+    return Asked(target(request), str(request.remote_addr), json.loads(request.data))
 
 
 @dataclass(frozen=True)

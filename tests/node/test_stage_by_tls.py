@@ -63,11 +63,10 @@ def by_tls(tmp_path: Path, authority: issue.Authority) -> Iterator[FakeImageStor
 
 
 def boot_from(root: Path, plain: FakeImageStore, encrypted: FakeImageStore, ca: str) -> None:
-    join = encrypted.url.replace("http://", "https://")
     write(
         root,
         "proc/cmdline",
-        f"provisioner.server=r01-u01 provisioner.url={plain.url} provisioner.join={join} "
+        f"provisioner.server=r01-u01 provisioner.url={plain.url} provisioner.join={encrypted.url} "
         f"provisioner.images={plain.url}/images provisioner.image=sha256-{'0a' * 32}\n",
     )
     write(root, JOIN_CA[1:], ca)

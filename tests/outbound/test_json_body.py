@@ -34,7 +34,7 @@ def in_parts(body: bytes, size: int = 64 * 1024) -> list[bytes]:
     ascii_=st.booleans(),
     size=st.sampled_from([1, 7, 10_000]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_pieces_make_up_the_whole(
     document: dict[str, Any], beside: set[str], indent: int | None, ascii_: bool, size: int
 ) -> None:
@@ -145,7 +145,7 @@ def test_what_cannot_be_read_is_a_value_error(body: bytes) -> None:
 
 
 @given(document=VALUES)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_no_document_has_more_values_than_are_counted(document: Any) -> None:
     def values(value: Any) -> int:
         inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

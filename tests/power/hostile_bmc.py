@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -95,6 +95,7 @@ class HostileBmc:
         return access_to(self.fake)
 
 
+# Not pytest-httpserver: an attack writes raw bytes, and all else is answered by the lab's own BMC.
 class _Handler(BmcHandler):
     def do_GET(self) -> None:  # noqa: N802 (the name that http.server calls)
         self._attack_or(super().do_GET)
@@ -137,28 +138,6 @@ def hostile_bmc(directory: Path, name: str = "r01-u01") -> Iterator[HostileBmc]:
             yield made
         finally:
             made.stopped.set()
-
-
-@contextmanager
-def listener() -> Iterator[tuple[str, list[str]]]:
-    """Somebody else's web server: its host and port, and what it was asked."""
-    heard: list[str] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            heard.append(f"{self.command} {self.path} {dict(self.headers.items())}")
-            self.send_error(404)
-
-        do_POST = do_DELETE = do_PATCH = do_GET  # noqa: N815
-
-        def log_message(self, *_: object) -> None:
-            return
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as web:
-        web.daemon_threads = True
-        threading.Thread(target=web.serve_forever, daemon=True).start()
-        yield f"127.0.0.1:{web.server_port}", heard
-        web.shutdown()
 
 
 @contextmanager

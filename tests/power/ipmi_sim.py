@@ -7,19 +7,20 @@ flags but the device.
 
 from __future__ import annotations
 
-import http.server
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from werkzeug import Request, Response
+
 from provisioner.api.values import Secret
 from provisioner.lab.bmc.server_power import PowerStateError, ServerPower
 from provisioner.lab.control_plane.ports import free_port
 from provisioner.power.bmc.power_controller import BmcAccess
+from tests.http_peer import HttpPeer
 from tests.lab.fake_machine import FakeMachine
 from tests.tools import installed
 
@@ -40,7 +41,8 @@ class IpmiSim:
         self.said: list[str] = []
         self.delay_seconds = 0.0
         self._directory = directory
-        self._hook = _hook_server(self)
+        self._hook = HttpPeer()
+        self._hook.expect_request("/").respond_with_handler(self._answer_hook)
         self.port = free_port("127.0.0.1", socket.SOCK_DGRAM)
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -59,7 +61,7 @@ class IpmiSim:
         )
 
     def start(self) -> None:
-        threading.Thread(target=self._hook.serve_forever, daemon=True).start()
+        self._hook.start()
         self._write_files()
         with (self._directory / "ipmi_sim.log").open("wb") as log:
             self._process = subprocess.Popen(
@@ -79,8 +81,15 @@ class IpmiSim:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-        self._hook.shutdown()
-        self._hook.server_close()
+        if self._hook.is_running():
+            self._hook.stop()
+
+    def _answer_hook(self, request: Request) -> Response:
+        time.sleep(self.delay_seconds)
+        try:
+            return Response(self.obey(request.data.decode().split()))
+        except PowerStateError as error:
+            return Response(str(error), 409)
 
     def obey(self, words: list[str]) -> str:
         """`get power`, `set boot pxe`, `set power 1`, `set reset 1`, `set shutdown 1`: what the hook is called with."""
@@ -104,8 +113,9 @@ class IpmiSim:
     def _write_files(self) -> None:
         (self._directory / "state").mkdir(exist_ok=True)
         hook = self._directory / "hook"
-        url = f"http://127.0.0.1:{self._hook.server_port}/"
-        hook.write_text(f'#!/bin/sh\nshift\nexec curl -sSf --noproxy "*" --max-time 100 --data-binary "$*" {url}\n')
+        hook.write_text(
+            f'#!/bin/sh\nshift\nexec curl -sSf --noproxy "*" --max-time 100 --data-binary "$*" {self._hook.url}\n'
+        )
         hook.chmod(0o755)
         auths = "".join(f"  allowed_auths_{level} none md2 md5 straight\n" for level in ("user", "operator", "admin"))
         (self._directory / "lan.conf").write_text(
@@ -129,25 +139,6 @@ def ipmi_sim(directory: Path, name: str = "r01-u01") -> Iterator[IpmiSim]:
         yield sim
     finally:
         sim.stop()
-
-
-def _hook_server(sim: IpmiSim) -> http.server.ThreadingHTTPServer:
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            words = self.rfile.read(int(self.headers["Content-Length"])).decode().split()
-            time.sleep(sim.delay_seconds)
-            try:
-                body, status = sim.obey(words), 200
-            except PowerStateError as error:
-                body, status = str(error), 409
-            self.send_response(status)
-            self.end_headers()
-            self.wfile.write(body.encode())
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    return http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
 
 
 def _listens(port: int) -> bool:

@@ -7,10 +7,8 @@ no target None. What it does as hardware does: a power action takes up to 11 s, 
 
 from __future__ import annotations
 
-import http.server
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -30,6 +28,7 @@ from provisioner.lab.bmc.certificate import obtain_certificate
 from provisioner.lab.control_plane.ports import free_port
 from provisioner.power.bmc.power_controller import BmcAccess, BmcRefused, BmcUnreachable
 from provisioner.power.bmc.redfish import RedfishPower
+from tests.http_peer import HttpPeer, target
 from tests.lab.fake_machine import fake_server
 from tests.power.conftest import create_namespace
 from tests.power.power_site import Site
@@ -108,22 +107,13 @@ def test_a_foreign_bmc_is_switched_on_reset_and_off(access: BmcAccess) -> None:
         wait_for_power(power, "Off")
 
 
-def test_a_foreign_bmc_that_cannot_do_http_boot_as_meant_is_not_taken_for_one_that_can(access: BmcAccess) -> None:
-    fetched: list[str] = []
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            fetched.append(self.path)
-            self.send_error(404)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as site, closing(RedfishPower(access)) as power:
-        threading.Thread(target=site.serve_forever, daemon=True).start()
-        with pytest.raises(BmcRefused, match="HTTP 400"):
-            power.set_boot_override("Once", "UefiHttp", f"http://127.0.0.1:{site.server_port}/snponly.efi")
-        site.shutdown()
+def test_a_foreign_bmc_that_cannot_do_http_boot_as_meant_is_not_taken_for_one_that_can(
+    access: BmcAccess, httpserver: HttpPeer
+) -> None:
+    httpserver.no_handler_status_code = 404
+    with closing(RedfishPower(access)) as power, pytest.raises(BmcRefused, match="HTTP 400"):
+        power.set_boot_override("Once", "UefiHttp", f"{httpserver.url}/snponly.efi")
+    fetched = [target(request) for request, _ in httpserver.log]
     assert fetched == ["/snponly.efi"], "the emulator is known to fetch the file itself"
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import IPv4Address
 from pathlib import Path
 
@@ -20,6 +18,7 @@ from provisioner.lab.bmc.handler import BmcHandler
 from provisioner.lab.machine.machine import NETWORK_BOOT, BootPlan
 from provisioner.power.bmc.power_controller import BmcAccess, BmcRefused, BmcUnreachable
 from provisioner.power.bmc.redfish import RedfishPower
+from tests.http_peer import HttpPeer
 from tests.lab.fake_machine import PASSWORD, USERNAME, FakeServer, fake_server
 
 PINNED = "http://10.80.0.1/snponly.efi"
@@ -174,52 +173,31 @@ def test_proxies_of_the_environment_are_not_used(
     assert power.get_power_state() == "Off"
 
 
-@pytest.fixture
-def listener() -> Iterator[tuple[str, list[str]]]:
-    """A web server without TLS: its URL, and the requests that it got."""
-    heard: list[str] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            heard.append(f"{self.command} {self.path}")
-            self.send_error(404)
-
-        def log_message(self, *_: object) -> None:
-            return
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as web:
-        threading.Thread(target=web.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{web.server_port}", heard
-        web.shutdown()
-
-
-def test_nothing_is_sent_by_plain_http_unless_the_server_says_so(
-    server: FakeServer, listener: tuple[str, list[str]]
-) -> None:
-    url, heard = listener
-    plain = replace(access_to(server), address=url, certificate=None)
+def test_nothing_is_sent_by_plain_http_unless_the_server_says_so(server: FakeServer, httpserver: HttpPeer) -> None:
+    plain = replace(access_to(server), address=httpserver.url, certificate=None)
     with pytest.raises(BmcRefused, match="allowPlainHTTP") as caught:
         RedfishPower(plain).get_power_state()
     assert caught.value.reason == "PlainHTTP"
-    assert heard == []
+    assert httpserver.log == []
+    httpserver.no_handler_status_code = 404
     with pytest.raises(BmcUnreachable):
         RedfishPower(replace(plain, allow_plain_http=True)).get_power_state()
-    assert heard[0].startswith("GET /redfish/v1")
+    request, _ = httpserver.log[0]
+    assert (request.method, request.path.startswith("/redfish/v1")) == ("GET", True)
 
 
 def test_a_bmc_that_redirects_to_plain_http_is_not_followed(
-    server: FakeServer, power: RedfishPower, listener: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
+    server: FakeServer, power: RedfishPower, httpserver: HttpPeer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert power.get_power_state() == "Off"
-    url, heard = listener
 
     def redirect(handler: BmcHandler) -> None:
         handler.send_response(302)
-        handler.send_header("Location", f"{url}{handler.path}")
+        handler.send_header("Location", f"{httpserver.url}{handler.path}")
         handler.send_header("Content-Length", "0")
         handler.end_headers()
 
     monkeypatch.setattr(BmcHandler, "do_GET", redirect)
     with pytest.raises(BmcRefused, match="plain HTTP"):
         power.get_power_state()
-    assert heard == []
+    assert httpserver.log == []

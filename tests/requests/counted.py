@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from provisioner.cluster.transport import Transport
 
 ON_A_TIMER = ("join-tokens", "leader")
 """What looks once a minute, or renews, whatever a server does."""
+QUIET_SECONDS, PATIENCE_SECONDS = 3.0, 300.0
 
 
 class Counts:
@@ -24,6 +27,8 @@ class Counts:
         self._counter: Counter[tuple[str, str, str]] = Counter()
         self.log: list[str] = []
         self.conflicts = 0
+        self._under_way = 0
+        self._last = time.monotonic()
 
     def add(self, component: str, what: str, path: str) -> None:
         verb, kind = what.split()[:2]
@@ -32,6 +37,26 @@ class Counts:
         with self._lock:
             self._counter[component, verb, kind] += 1
             self.log.append(f"{component}: {what}")
+
+    @contextmanager
+    def under_way(self, component: str) -> Iterator[None]:
+        """While a request is answered."""
+        counts = component not in ON_A_TIMER
+        with self._lock:
+            self._under_way += counts
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._under_way -= counts
+                self._last = time.monotonic() if counts else self._last
+
+    def come_to_rest(self) -> None:
+        """Until nobody asks for anything, and nobody has for a while."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while self._under_way or time.monotonic() - self._last < QUIET_SECONDS:
+            assert time.monotonic() < deadline, self.log[-40:]
+            time.sleep(0.1)
 
     def take(self) -> Counter[tuple[str, str, str]]:
         """What was counted since the last time, without what runs on a timer."""
@@ -65,7 +90,8 @@ class CountingTransport:
             what = f"{what} {body['involvedObject']['kind']} {body['reason']}"
         self._counts.add(component, what, path)
         try:
-            return self._inner.request(method, path, what=what, **arguments)
+            with self._counts.under_way(component):
+                return self._inner.request(method, path, what=what, **arguments)
         except Conflict:
             self._counts.conflicts += 1
             raise

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,7 +30,6 @@ from tests.requests.counted import Counts, lists, table
 NEIGHBOURS, OTHERS = 3, 12
 ATTACH_AT_MOST = 2 + (NEIGHBOURS + 1) + 2 + 2 + 1  # claims, DPUNetworks, its own status, the VPC's, an Event
 RELEASE_AT_MOST = 2 * 3 + (NEIGHBOURS + 1) + 2  # a look, the mark and the end of two claims, DPUNetworks, the VPC's
-QUIET_SECONDS = 3.0
 
 Counted = Counter[tuple[str, str, str]]
 
@@ -60,14 +58,8 @@ class Fleet:
 
     def take(self) -> Counted:
         """What was asked until nothing was for a while."""
-        found: Counted = Counter()
-        quiet_since = time.monotonic()
-        while time.monotonic() - quiet_since < QUIET_SECONDS:
-            time.sleep(0.2)
-            if more := self.counts.take():
-                found += more
-                quiet_since = time.monotonic()
-        return found
+        self.counts.come_to_rest()
+        return self.counts.take()
 
 
 @pytest.fixture

@@ -220,13 +220,6 @@ class Site:
         print(title, table(counted), f"{conflicts:4}  of them met a conflict", *log, sep="\n")
         return counted
 
-    def comes_to_rest(self) -> None:
-        """Until nobody has asked for anything for a while."""
-        before = -1
-        while before != len(self.counts.log):
-            before = len(self.counts.log)
-            time.sleep(3.0)
-
 
 def _base64(text: str) -> str:
     import base64
@@ -315,7 +308,7 @@ def create(cluster: Cluster, resource: Any) -> None:
 
 
 def test_what_a_first_boot_and_a_reimage_by_kexec_cost(site: Site) -> None:
-    site.comes_to_rest()
+    site.counts.come_to_rest()
     site.counts.take()
     _first_boot(site)
     first = site.take("FIRST BOOT")
@@ -339,13 +332,13 @@ def test_what_a_first_boot_and_a_reimage_by_kexec_cost(site: Site) -> None:
 
 
 def test_what_a_rollout_asks_about_each_server_beside_what_its_maintenance_costs(site: Site) -> None:
-    site.comes_to_rest()
+    site.counts.come_to_rest()
     _first_boot(site)
     site.counts.take()
     site.admin.patch(of(NodePool), site.name, {"spec": {"imageRef": f"{site.name}-new"}})
     _comes_back_by_kexec(site)
     site.until("the image is assigned", lambda: site.server().status.assigned_image_ref == f"{site.name}-new")
-    site.comes_to_rest()
+    site.counts.come_to_rest()
     asked = site.take("ROLLOUT")
     own = Counter({key: n for key, n in asked.items() if key[0] == "rollout"})
     of_server = Counter({key: n for key, n in own.items() if not key[2].startswith(("NodePool", "Event"))})
@@ -364,7 +357,7 @@ def _first_boot(site: Site) -> None:
     site.until("the BMC is told", lambda: site.bmc.boots)
     site.boots(samples.DIGEST, secrets.token_hex(32), ("IPXE", "Stage1", "Root", "System", "Token"))
     site.until("the server is in production", site.is_in_production)
-    site.comes_to_rest()
+    site.counts.come_to_rest()
 
 
 def _comes_back_by_kexec(site: Site) -> None:
@@ -375,7 +368,7 @@ def _comes_back_by_kexec(site: Site) -> None:
     site.agent.strategic_patch(NODES, site.name, {"status": not_ready}, subresource="status")
     site.boots(NEXT_DIGEST, key, ("Stage1", "System", "Token"))
     site.until("the server is back", lambda: _is_over(site) and site.is_in_production())
-    site.comes_to_rest()
+    site.counts.come_to_rest()
 
 
 def _is_over(site: Site) -> bool:

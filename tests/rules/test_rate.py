@@ -6,7 +6,7 @@ import ipaddress
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner.api.server import BootOrder, ServerStatus
@@ -124,7 +124,6 @@ def test_a_client_is_an_ipv4_address_or_the_64_of_an_ipv6_address(source: str, c
     assert client_of(source) == client
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**64 - 1))
 def test_a_machine_with_all_addresses_of_its_64_is_one_client(host: int) -> None:
     limit = RequestLimit(Rate(0.001, 1))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ from provisioner.api.meta import rfc3339
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import ResourceType, of
 from provisioner.lab.control_plane.plane import ControlPlane
+from provisioner.lab.control_plane.ports import free_port
 from provisioner.web.access.guard import COOKIE
 from tests.api import objects
 from tests.people import bind, kubeconfig_of, of_account, until
@@ -76,17 +76,11 @@ class Answer:
     text: str
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.fixture(scope="module")
 def command(
     control_plane: ControlPlane, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Running]:
-    folder, port = tmp_path_factory.mktemp("web"), free_port()
+    folder, port = tmp_path_factory.mktemp("web"), free_port("127.0.0.1")
     config = kubeconfig_of(control_plane, folder, of_account("web"))
     found = Running(("--kubeconfig", str(config), "--listen", f"127.0.0.1:{port}"), port)
     found.start()

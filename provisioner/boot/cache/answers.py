@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 from provisioner.boot.cache.growing import Failed, Failure
 from provisioner.boot.cache.paths import Asked, read_path
+from provisioner.node.lingering_close import LingeringHandler
 
 _RANGE: Final = re.compile(r"bytes=([0-9]{1,15})-([0-9]{1,15})?\Z")
 _PIECE: Final = 1 << 20
@@ -54,7 +55,7 @@ def answer_server(
 ) -> _Server:
     """A server on the socket `path`, which is made anew. Both calls may raise Failed."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(LingeringHandler, BaseHTTPRequestHandler):
         def setup(self) -> None:
             # By the kernel, not by Python: sendfile wants a socket that blocks.
             self.request.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", SEND_SECONDS, 0))

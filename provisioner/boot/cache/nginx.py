@@ -12,6 +12,7 @@ from provisioner.api.errors import Refused
 from provisioner.boot.cache.paths import PATTERN
 from provisioner.boot.host.nginx import NGINX
 from provisioner.boot.template import load_template
+from provisioner.node.lingering_close import LINGER_SECONDS
 
 _PLAIN_PATH = re.compile(r"^/[A-Za-z0-9._/+@=-]*$")
 _PLAIN_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
@@ -143,7 +144,7 @@ class CacheSite:
 
 def render_cache_nginx(site: CacheSite) -> str:
     """The whole nginx.conf."""
-    return load_template("cache_nginx.conf.j2").render(site=site)
+    return load_template("cache_nginx.conf.j2").render(site=site, linger_seconds=round(LINGER_SECONDS))
 
 
 def cache_nginx_command(site: CacheSite, configuration: Path, *, test: bool = False) -> list[str]:

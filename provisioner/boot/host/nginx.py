@@ -13,6 +13,7 @@ from typing import Final
 
 from provisioner.api.errors import Refused
 from provisioner.boot.template import load_template
+from provisioner.node.lingering_close import LINGER_SECONDS
 
 _PLAIN_PATH = re.compile(r"^/[A-Za-z0-9._/+@=-]*$")
 _PLAIN_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
@@ -100,7 +101,7 @@ class NginxSite:
 
 def render_nginx(site: NginxSite) -> str:
     """The whole nginx.conf."""
-    return load_template("nginx.conf.j2").render(site=site)
+    return load_template("nginx.conf.j2").render(site=site, linger_seconds=round(LINGER_SECONDS))
 
 
 def nginx_command(site: NginxSite, configuration: Path, *, test: bool = False) -> list[str]:

@@ -53,6 +53,7 @@ from provisioner.boot.script.renderer import ScriptRenderer
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.events import Events
 from provisioner.cluster.informer import Informer, without_managed_fields
+from provisioner.cluster.lingering_channel import LingeringChannel
 from provisioner.cluster.resources import of
 
 log = structlog.get_logger(__name__)
@@ -391,6 +392,7 @@ class BootService:
             channel_timeout=60,
             ident=None,
         )
+        server.channel_class = LingeringChannel
         if site.user is not None:
             os.chown(site.socket, 0, grp.getgrnam(site.user).gr_gid)
         return server

@@ -19,12 +19,14 @@ from urllib.parse import parse_qs, urlsplit
 
 import structlog
 
+from provisioner.node.lingering_close import LingeringClose
+
 log = structlog.get_logger()
 
 MAX_CONNECTIONS: Final = 32
 MAX_REQUEST_BYTES: Final = 4096
 REQUEST_SECONDS: Final = 5.0
-"""From connecting to the last byte of the answer."""
+"""From connecting to the end."""
 _TURN_SECONDS: Final = 0.5
 _REST_SECONDS: Final = 0.05
 
@@ -34,12 +36,13 @@ Page = Callable[[bool, Collection[str]], tuple[int, str]]
 
 @dataclass(eq=False)
 class _Connection:
-    """One client, from connecting to the end of its answer."""
+    """One client, from connecting to the end. closing: once it has been answered."""
 
     socket: socket.socket
     ends: float
     received: bytes = b""
     to_send: bytes = field(default=b"", repr=False)
+    closing: LingeringClose | None = None
 
 
 class HealthServer:
@@ -108,13 +111,17 @@ class HealthServer:
 
     def _go_on(self, connection: _Connection) -> None:
         try:
+            if connection.closing is not None:
+                if not connection.closing.discard():
+                    self._drop(connection)
+                return
             if not connection.to_send:
                 self._receive(connection)
             if connection.to_send:
                 sent = connection.socket.send(connection.to_send)
                 connection.to_send = connection.to_send[sent:]
                 if not connection.to_send:
-                    self._drop(connection)
+                    self._end(connection)
         except BlockingIOError:
             return
         except OSError:
@@ -149,6 +156,12 @@ class HealthServer:
             return _response(HTTPStatus.NOT_FOUND, f"there is {', '.join(self._pages)}\n", head=line[0] == "HEAD")
         status, body = page("verbose" in query, query.get("exclude", ()))
         return _response(HTTPStatus(status), body, head=line[0] == "HEAD")
+
+    def _end(self, connection: _Connection) -> None:
+        """Once all has been sent."""
+        connection.closing = LingeringClose(connection.socket, self._clock)
+        connection.ends = min(connection.ends, connection.closing.ends)
+        self._selector.modify(connection.socket, selectors.EVENT_READ, connection)
 
     def _drop(self, connection: _Connection) -> None:
         if connection not in self._connections:

@@ -32,6 +32,7 @@ from provisioner.join.credentials.review import (
     judge,
     read_review,
 )
+from provisioner.node.lingering_close import linger
 from provisioner.outbound.watchdog import Watch
 
 log = structlog.get_logger()
@@ -39,7 +40,8 @@ log = structlog.get_logger()
 PATH: Final = "/v1/authorize"
 MAX_BODY_BYTES: Final = 65_536
 REQUEST_SECONDS: Final = 5.0
-"""From the first byte of a request to the last of the answer; and of a handshake."""
+"""From the first byte of a request to the last of the answer, with the close of a connection that is not kept;
+also of a handshake."""
 IDLE_SECONDS: Final = 180.0
 """An API server keeps its connections for its next request."""
 MAX_CONNECTIONS: Final = 64
@@ -206,6 +208,9 @@ class _Handler(BaseHTTPRequestHandler):
         self._watch.begin(REQUEST_SECONDS, lambda: _cut(connection))
         try:
             super().handle_one_request()
+            if self.close_connection:
+                self.wfile.flush()
+                linger(connection)
         finally:
             if self._watch.end():
                 self.close_connection = True

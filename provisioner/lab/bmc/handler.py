@@ -17,6 +17,7 @@ from provisioner.api.errors import Retryable
 from provisioner.lab.bmc import resources as bmc_resources
 from provisioner.lab.bmc.override import PropertyRefusedError
 from provisioner.lab.bmc.server_power import RESET_TYPES, PowerStateError
+from provisioner.node.lingering_close import LingeringHandler
 
 if TYPE_CHECKING:
     from provisioner.lab.bmc.endpoint import BmcEndpoint
@@ -33,7 +34,7 @@ class HasEndpoint(Protocol):
     endpoint: BmcEndpoint
 
 
-class BmcHandler(BaseHTTPRequestHandler):
+class BmcHandler(LingeringHandler, BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version = "provisioner-lab-bmc"
     sys_version = ""
@@ -203,8 +204,12 @@ class BmcHandler(BaseHTTPRequestHandler):
         length = int(self.headers.get("Content-Length") or 0)
         if length == 0:
             return {}
+        if length > _MAX_BODY_BYTES:
+            self.close_connection = True
+            self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "MalformedJSON", "The request body is too large.")
+            return None
         try:
-            body = json.loads(self.rfile.read(min(length, _MAX_BODY_BYTES)))
+            body = json.loads(self.rfile.read(length))
         except ValueError:
             body = None
         if not isinstance(body, dict):

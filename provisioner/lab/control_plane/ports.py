@@ -13,8 +13,9 @@ from provisioner.api.errors import NeedsHuman
 LENT: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 FIRST, LAST = 12000, 29999
 ATTEMPTS: Final = 100
-_given: set[int] = set()
-"""By this process, which may not have used them yet: nobody who asks twice gets one port twice."""
+_marks: list[socket.socket] = []
+"""Of the ports that this process was given, which it may not have used yet: neither another process nor who asks twice
+gets one of them. A mark is as a port is: of one network namespace, and gone with its process."""
 
 
 def free_port(address: str, kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
@@ -28,18 +29,19 @@ def free_port(address: str, kind: socket.SocketKind = socket.SOCK_STREAM) -> int
     for attempt in range(ATTEMPTS):
         # Where the kernel lends all of them, and where none of many is free, it has to be one of those.
         wanted = random.SystemRandom().randint(FIRST, last) if last >= FIRST and attempt < ATTEMPTS - 1 else 0
-        if wanted in _given:
-            continue
+        mark = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         with socket.socket(type=kind) as probe:
             try:
+                if wanted:
+                    mark.bind(f"\0provisioner-port-{kind.name}-{wanted}")
                 probe.bind((address, wanted))
             except OSError as error:
+                mark.close()
                 if error.errno == errno.EADDRINUSE and wanted:
                     continue
                 hint = "run it in the network namespace that has it, with `lo` up"
                 raise NeedsHuman(f"no control plane at {address}: {error.strerror}", hint=hint) from error
             port: int = probe.getsockname()[1]
-        if wanted:
-            _given.add(port)
+        _marks.append(mark)
         return port
     raise AssertionError("the last attempt returns or raises")

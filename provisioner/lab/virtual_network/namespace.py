@@ -12,6 +12,8 @@ from provisioner.network.agent import namespaces
 
 T = TypeVar("T")
 _COMMAND_SECONDS: Final = 60
+_ANSWER_SECONDS: Final = 60.0
+"""For an answer that shall come, on a machine however busy: it is not waited for once it is there."""
 
 
 class Namespace:
@@ -56,8 +58,8 @@ class Namespace:
             return call()
 
     def pings(self, address: str, **how: Any) -> bool:
-        """Whether one of three echo requests is answered."""
-        return bool(self.echo(address, **how).answered)
+        """Whether one of three echo requests is answered; who expects none says how long it waits."""
+        return bool(self.echo(address, **{"patience_seconds": _ANSWER_SECONDS, **how}).answered)
 
     def reaches_nothing_at(self, address: str, **how: Any) -> bool:
         """Whether no echo request is answered."""

@@ -26,7 +26,7 @@ _MTU_BYTES: Final = 1500
 
 def ping(source: Namespace, address: str) -> str:
     """Whether one of three echo requests is answered."""
-    return ANSWER if source.pings(address) else NOTHING
+    return ANSWER if source.echo(address).answered else NOTHING
 
 
 def connect(source: Namespace, address: str, port: int) -> str:

@@ -44,6 +44,7 @@ HONEST: Final[Mapping[str, tuple[str, ...]]] = {
         "test_a_machine_that_came_up_by_its_firmware_instead_joins_later",
         "test_a_node_whose_clock_is_wrong_keeps_nobody_out_for_longer",
     ),
+    "test_refused_input": ("test_who_is_refused_while_it_still_sends_reads_why",),
     "test_leaks": (
         "test_a_secret_in_a_file_is_found_however_it_is_written",
         "test_base64_of_anything_around_a_secret_is_found",

@@ -42,6 +42,7 @@ NOT_TAKEN_AWAY: Final[Mapping[str, str]] = {
     "tests/attacks/test_old_certificate.py::test_the_list_gives_a_node_no_right": KUBERNETES,
     "tests/attacks/test_privileged_checks.py::test_a_check_that_asks": KUBERNETES,
     "tests/attacks/test_reflector_account.py": KUBERNETES,
+    "tests/attacks/test_refused_input.py": BOUND,
     "tests/attacks/test_request_policies.py::test_an_operator_writes_no_record": KUBERNETES,
     "tests/attacks/test_request_tricks.py::test_open": OPEN,
     "tests/attacks/test_stolen_accounts.py": KUBERNETES,

@@ -13,6 +13,7 @@ from tests.benchmarks.swarm.aria2 import bencode
 PEERS: dict[str, int] = {}
 
 
+# Not pytest-httpserver: a process of its own, in the network namespace of a benchmark.
 class Announce(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         pass

@@ -47,6 +47,7 @@ class _Server(ThreadingHTTPServer):
 
 @contextmanager
 def serving_boot_host(host: FakeBootHost, address: str = "127.0.0.1", port: int = 0) -> Iterator[FakeBootHost]:
+    # Not pytest-httpserver: this one keeps connections, paces its bytes, stops and dies in the middle of a body.
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import CookedLinux, Dot1Q, Ether
@@ -150,7 +150,7 @@ def test_the_time_of_a_packet_is_told() -> None:
     assert message.time == 1_700_000_000.25
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300)
 @given(
     prefix=st.sampled_from(
         [b"", b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\xc3\xd4", b"\x0a\x0d\x0d\x0a", _pcapng()[:28], _pcapng()]
@@ -165,7 +165,7 @@ def test_a_hostile_file_is_read_or_refused_and_nothing_else(prefix: bytes, noise
     assert len(messages) <= MOST_MESSAGES
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300)
 @given(st.data())
 def test_a_capture_with_bytes_turned_over_is_read_or_refused(data: st.DataObject) -> None:
     content = bytearray(_pcapng())
@@ -177,7 +177,7 @@ def test_a_capture_with_bytes_turned_over_is_read_or_refused(data: st.DataObject
         return
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200)
 @given(link_type=st.sampled_from([0, 1, 12, 14, 101, 108, 113, 228, 276, 9999]), data=st.binary(max_size=200))
 def test_a_frame_is_a_datagram_or_none(link_type: int, data: bytes) -> None:
     found = read_datagram(link_type, data)

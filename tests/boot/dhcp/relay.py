@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 
 from provisioner.boot.dhcp import DhcpConfig
@@ -66,3 +67,8 @@ def wait_until(true: Callable[[], bool], what: str) -> None:
     while not true():
         assert time.monotonic() < give_up, what
         time.sleep(0.02)
+
+
+def is_written(file: Path) -> bool:
+    """Whether another process has written a line of it to its end."""
+    return file.exists() and file.read_text().endswith("\n")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from provisioner.api.errors import Refused
@@ -101,7 +101,7 @@ def test_it_is_what_the_responder_answers(name: str) -> None:
     assert verdicts(captured(name), via="10.80.0.1") == [expected]
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200)
 @given(st.binary(max_size=600), st.booleans())
 def test_whatever_is_captured_is_shown_in_characters_that_show_themselves(noise: bytes, whole: bool) -> None:
     data = message(opt.DISCOVER, end=b"") + noise if whole else noise

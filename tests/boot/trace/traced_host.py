@@ -29,7 +29,7 @@ from tests.boot.dhcp.messages import message
 from tests.boot.objects import rack, server
 from tests.boot.test_nginx import make_certificate
 
-SECONDS = 60.0
+SECONDS = 180.0
 PXE = {opt.VENDOR_CLASS: b"PXEClient:Arch:00007:UNDI:003016", opt.CLIENT_ARCHITECTURE: b"\x00\x07"}
 
 
@@ -78,7 +78,7 @@ class TracedHost:
         """All of a file, from the server's address."""
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
             client.bind((self.at(from_host), 0))
-            client.settimeout(10)
+            client.settimeout(SECONDS)
             client.sendto(struct.pack("!H", 1) + file.encode() + b"\0octet\0", (self.at(1), 69))
             while True:
                 packet, peer = client.recvfrom(65536)

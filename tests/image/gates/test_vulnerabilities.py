@@ -226,7 +226,7 @@ def test_scores_are_those_that_the_nvd_publishes(vector: str, score: float | Non
 VERSIONS = st.from_regex(r"\A([0-9]{1,2}:)?[0-9][0-9a-c.+~]{0,8}(-[0-9a-c.+~]{1,5})?\Z")
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(st.lists(VERSIONS, min_size=8, max_size=8))
 def test_debian_versions_sort_as_dpkg_sorts_them(versions: list[str]) -> None:
     pairs = [(one, other) for one in versions for other in versions]

@@ -116,6 +116,7 @@ def fake_registry(trick: Trick | None = None, address: str = "127.0.0.1") -> Ite
     """Serving on a free port of `address`, a loopback one."""
     registry = FakeRegistry() if trick is None else FakeRegistry(trick)
 
+    # Not pytest-httpserver: this one keeps connections, and a trick writes to, floods or cuts the socket itself.
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 

@@ -308,7 +308,7 @@ def test_an_end_between_any_two_steps_leaves_nothing_wrong_and_the_next_run_goes
     assert len(list((store / "parts").iterdir())) == 3 + 2 * 2
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.tuples(st.sets(st.integers(0, 4), min_size=1, max_size=4), st.booleans(), st.booleans(), st.booleans()),

@@ -155,7 +155,7 @@ def test_a_program_without_room_for_headers_or_with_such_a_section_is_refused() 
         add_sections(small_program(), [(".s0", b"x")])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(place=st.integers(0, 1535), value=st.binary(min_size=1, max_size=8), end=st.integers(0, 1536))
 def test_a_damaged_program_is_read_or_refused_and_nothing_else(place: int, value: bytes, end: int) -> None:
     damaged = bytearray(small_program())

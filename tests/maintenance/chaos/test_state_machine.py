@@ -199,8 +199,6 @@ TestFleetlife = Fleetlife.TestCase
 TestFleetlife.settings = settings(
     max_examples=int(os.environ.get("CHAOS_HISTORIES", 20_000 if LONG else 12)),
     stateful_step_count=60 if LONG else 25,
-    deadline=None,
-    database=None,
     print_blob=False,
     suppress_health_check=list(HealthCheck),
 )

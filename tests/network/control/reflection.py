@@ -60,7 +60,7 @@ class Reflection:
     def stop(self) -> None:
         self._site.cluster.patch(of(NetworkPool), "default", {"spec": {"routeDistribution": None}})
         self._stop.set()
-        self._thread.join(20)
+        self._thread.join(180)
         for daemon in (self.reflector, *self.daemons.values()):
             daemon.stop()
 

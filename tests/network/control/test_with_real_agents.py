@@ -294,7 +294,7 @@ def packets(host: Host, target: str) -> Iterator[Callable[[], int]]:
 
     def end() -> int:
         sending.send_signal(signal.SIGINT)
-        said, _ = sending.communicate(timeout=20)
+        said, _ = sending.communicate(timeout=180)
         sent, received = re.search(r"(\d+) packets transmitted, (\d+) received", said).groups()  # type: ignore[union-attr]
         assert int(sent) > 20
         return int(sent) - int(received)

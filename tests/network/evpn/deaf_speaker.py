@@ -1,4 +1,5 @@
-"""A BGP speaker that announces one route of type 5 and hears nothing; for one test. It knows no route refresh.
+"""A BGP speaker that hears nothing, and announces one route of type 5 when it is told to; for one test. It knows no
+route refresh.
 
 Run as a program: `deaf_speaker.py REFLECTOR OWN-ADDRESS ASN VNI PREFIX`. Sources: RFC 4271, 4760, 9136, 9135.
 """
@@ -50,11 +51,11 @@ def announcement(asn: int, own: IPv4Address, vni: int, prefix: IPv4Network) -> b
 
 def main(reflector: str, own: str, asn: str, vni: str, prefix: str) -> None:
     address = IPv4Address(own)
-    with socket.create_connection((reflector, 179), 10, source_address=(own, 0)) as session:
+    with socket.create_connection((reflector, 179), 180, source_address=(own, 0)) as session:
         session.sendall(greeting(int(asn), address))
         session.recv(4096)
         session.sendall(message(_KEEPALIVE))
-        time.sleep(0.5)
+        sys.stdin.readline()
         session.sendall(announcement(int(asn), address, int(vni), IPv4Network(prefix)))
         while True:
             time.sleep(1)

@@ -28,7 +28,7 @@ from tests.tools import installed
 REFLECTOR = "192.0.2.250"
 FABRIC = Fabric(asn=64512, reflectors=(REFLECTOR,))
 WITHIN = dict.fromkeys((BLUE, RED), ("10.0.0.0/8", "172.16.0.0/12", "fd00:1::/64"))
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 180.0
 BOTH = ("APIServer", "EVPN")
 ROUTES = BOTH if os.environ.get("ROUTES") == "both" else BOTH[:1]
 """By what routes are distributed in tests of the whole; with ROUTES=both, as in `make soak`, by either."""
@@ -114,11 +114,25 @@ class EvpnFabric:
         return made
 
     def thief(self, vtep: str, vni: int, prefix: str) -> subprocess.Popen[bytes]:
-        """Somebody's own program that speaks as this DPU once the reflector lets it, and never listens."""
+        """Somebody's own program that speaks as this DPU, which the reflector lets, and never listens."""
         place = self._rack.namespace("thief")
         self._rack.on_underlay(place, "uplink", vtep)
         said = (REFLECTOR, vtep, str(FABRIC.asn), str(vni), prefix)
-        return subprocess.Popen(place.command(sys.executable, deaf_speaker.__file__, *said), stdin=subprocess.DEVNULL)
+        made = subprocess.Popen(place.command(sys.executable, deaf_speaker.__file__, *said), stdin=subprocess.PIPE)
+
+        def is_established() -> bool:
+            peers = self.reflector.bgpd.sessions().get("peers", {})
+            return bool(peers.get(vtep, {}).get("state") == "Established")
+
+        try:
+            wait_until(is_established, "the reflector has the thief's session")
+        except BaseException:
+            made.kill()
+            raise
+        assert made.stdin is not None
+        with made.stdin as told:
+            told.write(b"\n")
+        return made
 
     def tell_reflector(self, clients: Mapping[str, Iterable[int]]) -> None:
         """By DPU the VPCs that it has."""

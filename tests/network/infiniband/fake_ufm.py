@@ -7,33 +7,31 @@ told, checks what the page says it checks, and breaks on command.
 from __future__ import annotations
 
 import base64
-import ipaddress
 import json
 import re
-import ssl
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from datetime import UTC, datetime
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from pytest_httpserver import URI_DEFAULT
+from werkzeug import Request, Response
+
+from provisioner.lab.bmc.certificate import obtain_certificate, server_context
+from tests.http_peer import HttpPeer, target
 
 USERNAME: Final = "admin"
 PASSWORD: Final = "pässword"
 _ROOT: Final = "/ufmRest/resources/pkeys"
 
 
-class FakeUfm:
+class FakeUfm(HttpPeer):
     """Partitions by P_Key, members by GUID as UFM writes it, without 0x."""
 
     def __init__(self, folder: Path, *, default_membership: str | None = "limited") -> None:
+        self.certificate = obtain_certificate(folder, "fake UFM", IPv4Address("127.0.0.1"), datetime.now(UTC))
+        super().__init__(tls=server_context(folder))
         self.partitions: dict[int, dict[str, Any]] = {
             0x7FFF: {"partition": "management", "ip_over_ib": True, "guids": {}}
         }
@@ -44,29 +42,7 @@ class FakeUfm:
         """Status and body of every answer, whatever was asked for."""
         self.forgets_members = False
         """What is added is confirmed and not kept."""
-        self.certificate = _certificate(folder)
-        ufm = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                ufm.handle(self, None)
-
-            def do_POST(self) -> None:
-                length = int(self.headers.get("Content-Length", "0"))
-                ufm.handle(self, json.loads(self.rfile.read(length)))
-
-            def do_DELETE(self) -> None:
-                ufm.handle(self, None)
-
-            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(folder / "ufm.pem", folder / "ufm.key")
-        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
-        self.url = f"https://127.0.0.1:{self._server.server_address[1]}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self.expect_request(URI_DEFAULT).respond_with_handler(self._handle)
 
     def members(self, pkey: int) -> dict[str, str]:
         """Membership by GUID, written as we do."""
@@ -81,20 +57,21 @@ class FakeUfm:
         for guid in guids:
             entry["guids"][guid.removeprefix("0x")] = {"membership": membership, "index0": False}
 
-    def handle(self, request: BaseHTTPRequestHandler, body: Any) -> None:
-        self.requests.append((request.command, request.path, body))
+    def _handle(self, request: Request) -> Response:
+        body = json.loads(request.data) if request.data else None
+        self.requests.append((request.method, target(request), body))
         if self.answer_instead is not None:
-            _answer(request, *self.answer_instead)
-            return
+            status, content = self.answer_instead
+            return Response(content, status, content_type="application/json")
         wanted = base64.b64encode(f"{USERNAME}:{self.password}".encode()).decode()
         if request.headers.get("Authorization") != f"Basic {wanted}":
-            _answer(request, 401, b"{}")
-            return
-        try:
-            status, answer = self._answer(request.command, request.path, body)
-        except (KeyError, ValueError) as error:
-            status, answer = 400, {"error": str(error)}
-        _answer(request, status, json.dumps(answer).encode())
+            status, answer = 401, {}
+        else:
+            try:
+                status, answer = self._answer(request.method, target(request), body)
+            except (KeyError, ValueError) as error:
+                status, answer = 400, {"error": str(error)}
+        return Response(json.dumps(answer), status, content_type="application/json")
 
     def _answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
         url = urlsplit(path)
@@ -133,46 +110,3 @@ class FakeUfm:
         if guids:
             shown["guids"] = [{"guid": guid, **member} for guid, member in entry["guids"].items()]
         return shown
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-
-@contextmanager
-def fake_ufm(folder: Path, **settings: Any) -> Iterator[FakeUfm]:
-    ufm = FakeUfm(folder, **settings)
-    yield ufm
-    ufm.close()
-
-
-def _answer(request: BaseHTTPRequestHandler, status: int, body: bytes) -> None:
-    request.send_response(status)
-    request.send_header("Content-Type", "application/json")
-    request.send_header("Content-Length", str(len(body)))
-    request.end_headers()
-    request.wfile.write(body)
-
-
-def _certificate(folder: Path) -> str:
-    """Its own for 127.0.0.1, in PEM; with its key in `folder`."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fake UFM")])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    pem = certificate.public_bytes(serialization.Encoding.PEM)
-    (folder / "ufm.pem").write_bytes(pem)
-    (folder / "ufm.key").write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return pem.decode()

@@ -28,7 +28,7 @@ from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import FABRIC_SECRETS, NAMESPACES, SECRETS, of
 from provisioner.network.infiniband.controller import InfiniBandInformers, build_infiniband_controllers
 from provisioner.network.infiniband.opensm.agent import run
-from tests.network.infiniband.fake_ufm import PASSWORD, USERNAME, FakeUfm, fake_ufm
+from tests.network.infiniband.fake_ufm import PASSWORD, USERNAME, FakeUfm
 from tests.network.infiniband.simulated_fabric import SimulatedFabric, wait_for
 
 if TYPE_CHECKING:
@@ -292,7 +292,7 @@ def test_who_leads_next_gives_no_second_p_key(site: Site, controllers: Callable[
 
 @pytest.fixture
 def ufm(tmp_path: Path) -> Iterator[FakeUfm]:
-    with fake_ufm(tmp_path, default_membership="full") as fake:
+    with FakeUfm(tmp_path, default_membership="full") as fake:
         yield fake
 
 

@@ -16,7 +16,7 @@ from provisioner.network.infiniband.ufm.controller import carry_out
 from provisioner.network.infiniband.ufm.plan import UfmStep, knows, plan_steps, view_of
 from provisioner.network.infiniband.ufm.rest import NoAnswer, UfmAccess, UfmFailed, UfmPartition, UfmRest
 from provisioner.network.infiniband.verify import compare
-from tests.network.infiniband.fake_ufm import PASSWORD, USERNAME, FakeUfm, fake_ufm
+from tests.network.infiniband.fake_ufm import PASSWORD, USERNAME, FakeUfm
 from tests.network.infiniband.site import guid, partition
 
 BLUE, RED, STORAGE = 0x101, 0x102, 0x42
@@ -30,7 +30,7 @@ def wanted(*partitions: Partition) -> InfiniBandNetworkSpec:
 
 @pytest.fixture
 def ufm(tmp_path: Path) -> Iterator[FakeUfm]:
-    with fake_ufm(tmp_path) as fake:
+    with FakeUfm(tmp_path) as fake:
         yield fake
 
 
@@ -114,7 +114,7 @@ def test_what_ufm_confirms_and_does_not_keep_is_not_believed(ufm: FakeUfm) -> No
 
 @pytest.mark.parametrize(("said", "limited"), [("limited", "Yes"), ("full", "No"), (None, "Unknown")])
 def test_what_the_default_partition_makes_of_all_ports_is_read(tmp_path: Path, said: str | None, limited: str) -> None:
-    with fake_ufm(tmp_path, default_membership=said) as ufm:
+    with FakeUfm(tmp_path, default_membership=said) as ufm:
         assert compare(wanted(), view_of(connect(ufm).partitions())).default_limited == limited
 
 
@@ -150,8 +150,7 @@ def test_a_password_that_ufm_refuses_is_not_told_and_the_secret_is_named(ufm: Fa
 
 
 def test_a_certificate_of_somebody_else_is_not_believed(ufm: FakeUfm, tmp_path: Path) -> None:
-    (tmp_path / "other").mkdir()
-    with fake_ufm(tmp_path / "other") as other, pytest.raises(NoAnswer, match="certificate was not accepted"):
+    with FakeUfm(tmp_path / "other") as other, pytest.raises(NoAnswer, match="certificate was not accepted"):
         connect(ufm, certificate=other.certificate).partitions()
     assert ufm.requests == []
 

@@ -71,7 +71,7 @@ def _has_mark(got: bytes) -> bool:
 
 def is_heard(heard: socket.socket, of: Callable[[bytes], bool] = _has_mark) -> bool:
     """What shall be heard has time."""
-    return count_heard(heard, of, seconds=30.0, enough=1) == 1
+    return count_heard(heard, of, seconds=60.0, enough=1) == 1
 
 
 def is_silent(heard: socket.socket, of: Callable[[bytes], bool] = _has_mark) -> bool:

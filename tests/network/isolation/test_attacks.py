@@ -302,4 +302,4 @@ def test_a_host_reaches_no_bmc_no_dpu_and_no_metadata(tenants: Tenants, address:
     one.ip("addr", "add", "10.1.0.2/31", "dev", device)
     one.ip("link", "set", device, "up")
     one.output("sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward")
-    assert any(host.pings(address) for _ in range(5)), "without the agent it would be reached"
+    assert any(host.pings(address, patience_seconds=0.7) for _ in range(60)), "without the agent it would be reached"

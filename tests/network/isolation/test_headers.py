@@ -21,7 +21,7 @@ from scapy.packet import Packet, Raw
 from provisioner.api.dpu_network import PortRule
 from tests.network.agent.rack import DPU, Rack, mac_of
 from tests.network.agent.specs import BLUE, ONE, TWO, port, spec, vpc
-from tests.network.isolation.frames import MARK, count_heard, ear, frame, send
+from tests.network.isolation.frames import MARK, count_heard, ear, frame, is_heard, send
 from tests.network.isolation.test_attacks import without_filters
 
 HERE, THERE = ("10.1.0.3", "fd00:1::3"), ("10.1.0.5", "fd00:1::5")
@@ -30,6 +30,7 @@ RULES = (
     PortRule(direction="Ingress", action="Deny", protocol="UDP", ports=(str(DENIED),)),
     PortRule(direction="Ingress", action="Allow"),
 )
+LAST = b"the last of all"
 FOUR = IP(src=HERE[0], dst=THERE[0])
 SIX = IPv6(src=HERE[1], dst=THERE[1])
 
@@ -82,17 +83,27 @@ def pair(network: Rack) -> tuple[DPU, DPU]:
 
 
 def arrives(pair: tuple[DPU, DPU], packets: Sequence[Packet]) -> bool:
-    """Whether all of them do."""
-    senders = {ip_address(each).packed for each in HERE}
+    """Whether all of them do, and not only what is sent after them and always does."""
+    senders, arrived = {ip_address(each).packed for each in HERE}, 0
+    last = FOUR / UDP(sport=4000, dport=ALLOWED, chksum=0) / LAST
 
     def is_one(got: bytes) -> bool:
         return got[26:30] in senders if got[12:14] == b"\x08\x00" else got[22:38] in senders
 
+    def is_last(got: bytes) -> bool:
+        nonlocal arrived
+        if LAST in got:
+            return True
+        arrived += is_one(got)
+        return False
+
     one, two = (each.hosts["pf0"] for each in pair)
     with ear(two) as heard:
-        for each in packets:
+        for each in (*packets, last):
             send(one, frame(each, mac=mac_of(ONE, "pf0")))
-        return count_heard(heard, is_one, seconds=0.4, enough=len(packets)) == len(packets)
+        assert is_heard(heard, is_last)
+        left = len(packets) - arrived  # one may have been overtaken
+        return left == 0 or count_heard(heard, is_one, seconds=0.3, enough=left) == left
 
 
 @pytest.mark.parametrize("trick", TRICKS)

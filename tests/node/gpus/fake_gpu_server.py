@@ -19,7 +19,7 @@ KERNEL = "6.12.107+deb13-amd64"
 ADDRESSES = tuple(f"0000:{bus}:00.0" for bus in ("1b", "43", "52", "61", "9d", "c3", "d1", "df"))
 H100 = {
     "name": "NVIDIA H100 80GB HBM3",
-    "memory": f"{81559 << 20} {512 << 20}",
+    "memory": f"{81559 << 20} {615 << 20} {512 << 20}",
     "ecc-mode": "1 1",
     "ecc-corrected": "0",
     "ecc-uncorrected": "0",

@@ -182,16 +182,19 @@ NUMBER(nvmlDeviceGetRetiredPagesPendingStatus, "pages-pending")
 LARGE(nvmlDeviceGetTotalEnergyConsumption, "energy")
 LARGE(nvmlDeviceGetCurrentClocksThrottleReasons, "throttle")
 
-struct memory { unsigned long long total, free, used; };
-_Static_assert(sizeof(struct memory) == 24, "nvmlMemory_t");
+struct memory { unsigned version; unsigned long long total, reserved, free, used; };
+_Static_assert(sizeof(struct memory) == 40, "nvmlMemory_v2_t");
 
-result nvmlDeviceGetMemoryInfo(device gpu, struct memory *memory)
+/* total, reserved by the driver, used */
+result nvmlDeviceGetMemoryInfo_v2(device gpu, struct memory *memory)
 {
     const char *value = of_gpu(gpu, "memory");
     ENTER(gpu);
-    if (!value || sscanf(value, "%llu %llu", &memory->total, &memory->used) != 2)
+    if (memory->version != (sizeof *memory | 2u << 24))
+        return ARGUMENT_VERSION_MISMATCH;
+    if (!value || sscanf(value, "%llu %llu %llu", &memory->total, &memory->reserved, &memory->used) != 3)
         return NOT_SUPPORTED;
-    memory->free = memory->total - memory->used;
+    memory->free = memory->total - memory->reserved - memory->used;
     return SUCCESS;
 }
 

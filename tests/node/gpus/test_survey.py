@@ -225,7 +225,7 @@ def test_one_of_8_that_fell_off_the_bus_is_named(watched: Watched) -> None:
 
 
 def test_one_that_is_lost_while_it_is_read_keeps_what_was_read(watched: Watched) -> None:
-    watched.server.write(**{"gpu.5.error.nvmlDeviceGetMemoryInfo": "15"})
+    watched.server.write(**{"gpu.5.error.nvmlDeviceGetMemoryInfo_v2": "15"})
     assert watched.survey()["gpus"][5]["uuid"].startswith("GPU-00000005")
     finding = watched.findings()["GPUDriver"]
     assert finding.reason == "GPULost"
@@ -407,7 +407,7 @@ def test_xids_are_counted_from_the_kernel_log_and_judged_by_the_catalogue(watche
     ]
     finding = watched.findings()["GPUErrors"]
     assert (finding.ok, finding.reason) == (False, "XID79")
-    assert f"XID 79 of GPU {ADDRESSES[0]} (the GPU fell off the bus), 3 times" in finding.message
+    assert f"XID 79 of GPU {ADDRESSES[0]} (the GPU fell off the bus), 3 lines of the kernel log" in finding.message
     assert wrong(watched.findings(asked(ignored_xids=(79,)))) == {}
     assert wrong(watched.findings(asked(ignored_xids=(79,), failing_xids=(31,)))) == {"GPUErrors": "XID31"}
 

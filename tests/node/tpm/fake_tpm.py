@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Self
 
@@ -36,14 +37,14 @@ class FakeTpm:
         self._ours: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
 
-    def open(self) -> TpmDevice:
+    def open(self, clock: Callable[[], float] = time.monotonic) -> TpmDevice:
         ours, theirs = socket.socketpair()
         self.opened += 1
         self.left.clear()
         self._ours.append(ours)
         self._threads.append(threading.Thread(target=self._serve, args=(ours,), daemon=True))
         self._threads[-1].start()
-        return TpmDevice(theirs.detach(), "the fake TPM")
+        return TpmDevice(theirs.detach(), "the fake TPM", clock=clock)
 
     def __enter__(self) -> Self:
         return self

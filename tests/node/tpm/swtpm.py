@@ -12,7 +12,7 @@ from typing import Self
 from provisioner.node.tpm.device import TpmDevice
 from tests.tools import installed
 
-START_SECONDS = 30.0
+START_SECONDS = 180.0
 
 
 class Swtpm:
@@ -53,13 +53,13 @@ class Swtpm:
     def stop(self) -> None:
         if self._process is not None:
             self._process.kill()
-            self._process.wait(10)
+            self._process.wait(START_SECONDS)
             self._process = None
 
     def open(self) -> TpmDevice:
         """One connection; the next is taken when this one is closed."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.settimeout(10)
+        connection.settimeout(START_SECONDS)
         try:
             connection.connect(str(self._socket))
         except OSError:

@@ -20,6 +20,7 @@ from provisioner.node.tpm.identity import TpmIdentity
 from tests.node.tpm.fake_tpm import FakeTpm, answered, refused
 from tests.node.tpm.swtpm import Swtpm
 
+PATIENCE_SECONDS = 180.0
 PARTS = {
     "kernel_sha256": "sha256:" + "aa" * 32,
     "stage1_sha256": "sha256:" + "bb" * 32,
@@ -75,7 +76,13 @@ def test_what_is_no_digest_is_not_measured(digest: str) -> None:
 class Started:
     """A machine whose loaded kernel would be started: kexec and TPM are the test's."""
 
-    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch, tpm: TpmDevice | TpmError) -> None:
+    def __init__(
+        self,
+        root: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        tpm: TpmDevice | TpmError,
+        tpm_seconds: float = PATIENCE_SECONDS,
+    ) -> None:
         self.did: list[str] = []
         self.machine = RealMachine(str(root))
 
@@ -86,7 +93,7 @@ class Started:
             return tpm
 
         monkeypatch.setattr(hand_over, "open_tpm", open_tpm)
-        monkeypatch.setattr(hand_over, "SECONDS", 0.2)
+        monkeypatch.setattr(hand_over, "SECONDS", tpm_seconds)
         monkeypatch.setattr(RealMachine, "_must_be_real", lambda _: None)
         monkeypatch.setattr(real_machine.kexec, "start_loaded", lambda: self.did.append("kexec"))
 
@@ -105,7 +112,7 @@ def test_what_is_loaded_is_measured_before_it_is_started(staged: Path, monkeypat
     with FakeTpm([answered(b"")]) as tpm:
         started = Started(staged, monkeypatch, tpm.open())
         started.machine.kexec()
-        assert tpm.left.wait(10.0), "the device was closed"
+        assert tpm.left.wait(PATIENCE_SECONDS), "the device was closed"
     assert started.did == ["TPM", "kexec"]
     assert tpm.asked[0].endswith(bytes.fromhex(DIGEST[7:]))
 
@@ -116,10 +123,10 @@ def test_what_the_tpm_does_not_measure_is_not_started(
     staged: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes | None
 ) -> None:
     with FakeTpm([answer]) as tpm:
-        started = Started(staged, monkeypatch, tpm.open())
+        started = Started(staged, monkeypatch, tpm.open(), 0.2 if answer is None else PATIENCE_SECONDS)
         with pytest.raises(ImageError, match="the loaded kernel was not started: the TPM did not measure it"):
             started.machine.kexec()
-        assert tpm.left.wait(10.0), "the device was closed"
+        assert tpm.left.wait(PATIENCE_SECONDS), "the device was closed"
     assert "kexec" not in started.did
 
 
@@ -145,7 +152,7 @@ def test_a_tpm_that_is_given_up_does_not_hold_the_agents_threads_up(staged: Path
     with FakeTpm([None]) as tpm:
         with pytest.raises(TpmError, match="gave no answer"):
             tpm.open().call("TPM2_PCR_Extend", b"\x80\x01\x00\x00\x00\x0a\x00\x00\x01\x82", 0.1)
-        assert tpm.left.wait(10.0)
+        assert tpm.left.wait(PATIENCE_SECONDS)
     stop.set()
-    thread.join(5.0)
+    thread.join(PATIENCE_SECONDS)
     assert measure(str(staged), DIGEST) is False

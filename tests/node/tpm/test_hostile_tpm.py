@@ -37,7 +37,7 @@ FIELDS = st.sampled_from(["type", "credentialBlob", "encryptedSecret", "nonce", 
 
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: str(reader.__name__))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(answer=st.binary(max_size=200))
 def test_any_answer_is_read_or_refused(reader: Any, answer: bytes) -> None:
     words = ""
@@ -71,7 +71,7 @@ class Scripted:
         self.is_open = False
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(answers=st.lists(st.binary(max_size=600) | st.integers(1, 0xFFFFFFFF), min_size=1, max_size=12))
 def test_a_tpm_that_answers_anything_ends_in_a_request_that_says_why(answers: list[bytes | int]) -> None:
     device = Scripted(answers)
@@ -89,7 +89,7 @@ def nv_public(size: int) -> bytes:
     return struct.pack(">HIHIHHH", 14, 0x01C00002, 0x000B, 0, 0, size, 0)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(size=st.integers(0, 65535), piece=st.integers(1, 512))
 def test_a_certificate_of_any_size_is_asked_for_a_bounded_number_of_times(size: int, piece: int) -> None:
     class Endless(Scripted):
@@ -107,7 +107,7 @@ def test_a_certificate_of_any_size_is_asked_for_a_bounded_number_of_times(size: 
     assert device.calls < 40_000
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(challenge=JSON | st.dictionaries(FIELDS, JSON | st.just("TPM2") | st.just("AAAA"), max_size=7))
 def test_any_challenge_is_read_or_refused(challenge: Any) -> None:
     words = ""
@@ -118,7 +118,7 @@ def test_any_challenge_is_read_or_refused(challenge: Any) -> None:
     assert len(words) < 200
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(sealed=JSON | st.dictionaries(FIELDS, JSON | st.just("A256GCM") | st.just("AAAAAAAAAAAAAAAA"), max_size=7))
 def test_anything_that_is_said_to_be_sealed_is_refused(sealed: Any) -> None:
     prover = TpmProver(lambda: Scripted([b""]), "/nowhere", lambda _: None)  # type: ignore[arg-type,return-value]
@@ -127,7 +127,7 @@ def test_anything_that_is_said_to_be_sealed_is_refused(sealed: Any) -> None:
         prover.open(sealed, "r01-u01")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(content=st.binary(max_size=300) | st.binary(max_size=300).map(lambda rest: b"\x30\x82\x00" + rest))
 def test_certificates_are_cut_from_anything(content: bytes) -> None:
     assert b"".join(split_certificates(content)) == content[: len(b"".join(split_certificates(content)))]

@@ -271,6 +271,7 @@ def test_a_tpm_that_hangs_is_not_asked_to_unload() -> None:
             device.call("x", commands.get_random(1), 0.05)
         with pytest.raises(TpmError, match="given up before"):
             TpmIdentity(device)
+        assert tpm.left.wait(180.0)
         assert len(tpm.asked) == 1
 
 

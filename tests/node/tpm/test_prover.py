@@ -26,6 +26,7 @@ from tests.node.tpm.fake_tpm import FakeTpm, refused
 from tests.node.tpm.service import PCRS, Service, encoded, signature_is_right
 from tests.node.tpm.swtpm import Swtpm
 
+PATIENCE_SECONDS = 180.0
 SERVER = "r01-u01"
 EVENT_LOG = "x" * 5000
 
@@ -195,8 +196,9 @@ def test_what_is_no_challenge_is_not_met(root: Path, challenge: object) -> None:
 def test_a_tpm_that_fails_is_told_of_once_on_the_console_and_in_each_request_and_tried_again(
     root: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes | None, why: str
 ) -> None:
-    monkeypatch.setattr(TpmDevice.call, "__defaults__", (0.2,))
-    monkeypatch.setattr(identity, "CREATE_SECONDS", 0.2)
+    patience_seconds = 0.2 if answer is None else PATIENCE_SECONDS
+    monkeypatch.setattr(TpmDevice.call, "__defaults__", (patience_seconds,))
+    monkeypatch.setattr(identity, "CREATE_SECONDS", patience_seconds)
     said: list[str] = []
     with FakeTpm([answer]) as tpm:
         prover = TpmProver(tpm.open, str(root), said.append)
@@ -206,7 +208,7 @@ def test_a_tpm_that_fails_is_told_of_once_on_the_console_and_in_each_request_and
             assert evidence["type"] == "None"
             assert why in str(evidence["why"])
             assert len(str(evidence["why"])) <= 200
-        assert time.monotonic() - begin < 10.0
+        assert time.monotonic() - begin < PATIENCE_SECONDS
         assert tpm.opened == 3
     assert len(said) == 1
     assert said[0].startswith("the TPM proves nothing: ")

@@ -191,8 +191,6 @@ TestPoollife = Poollife.TestCase
 TestPoollife.settings = settings(
     max_examples=int(os.environ.get("CHAOS_HISTORIES", 10_000 if LONG else 4)),
     stateful_step_count=60 if LONG else 20,
-    deadline=None,
-    database=None,
     print_blob=False,
     suppress_health_check=list(HealthCheck),
 )

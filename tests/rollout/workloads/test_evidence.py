@@ -68,7 +68,7 @@ def test_the_interval_to_compare_with_is_the_published_one() -> None:
 
 
 @given(TALLIES, TALLIES, st.sampled_from([0.8, 0.95, 0.99]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_it_is_never_more_than_was_observed_and_no_more_than_a_single_look_says(
     old: JobTally, new: JobTally, confidence: float
 ) -> None:
@@ -87,7 +87,7 @@ def test_with_many_jobs_it_comes_close_to_what_was_observed() -> None:
 
 
 @given(TALLIES, TALLIES)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_it_is_the_same_if_success_and_failure_and_both_images_change_places(old: JobTally, new: JobTally) -> None:
     mirrored_old, mirrored_new = tally(new.ended - new.failed, new.ended), tally(old.ended - old.failed, old.ended)
     assert least_difference(old, new, 0.95) == pytest.approx(

@@ -120,7 +120,7 @@ WORDS = ["exitCode", "reason", "labels", "'a'", "1", "==", "&&", "||", "!", "(",
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join) | st.text(max_size=40))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_text_is_a_rule_or_refused(text: str) -> None:
     try:
         failed_if = compile_failed_if(text)

@@ -42,5 +42,6 @@ def _fails(wanted: GpuSettings, xid: int) -> bool:
 
 def _xid(found: GpuXidFacts) -> str:
     meaning = XIDS[found.xid].meaning if found.xid in XIDS else "not known to this version"
-    times = f", {found.count} times" if found.count > 1 else ""
-    return f"XID {found.xid} of GPU {found.address} ({meaning}){times}"
+    # One event may take several lines: an H100 wrote three for one misaligned address (XID 13).
+    lines = f", {found.count} lines of the kernel log" if found.count > 1 else ""
+    return f"XID {found.xid} of GPU {found.address} ({meaning}){lines}"

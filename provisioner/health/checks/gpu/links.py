@@ -12,6 +12,12 @@ from provisioner.health.checks.gpu.affected import some
 
 def check_links(wanted: GpuSettings, gpus: Sequence[GpuFacts]) -> Finding:
     cable = "reboot the server; if it stays so: reseat the GPU or its baseboard, look at NVLink bridges and XID 74 "
+    none_known = (
+        "see whether the driver was loaded without NVLink (on the node: grep NvLinkDisable "
+        "/proc/driver/nvidia/params), and what the hypervisor of a virtual machine leaves to it; or correct the pool's "
+        "spec.verification.gpus.nvlinks"
+    )
+    has_nvlinks = any(each.nvlinks_active is not None for each in gpus)
     found = None
     if wanted.fabric != "Ignored":
         found = some(
@@ -25,9 +31,9 @@ def check_links(wanted: GpuSettings, gpus: Sequence[GpuFacts]) -> Finding:
             "GPULinks",
             "WrongNVLinks",
             [each for each in gpus if wanted.nvlinks is not None and (each.nvlinks_active or 0) != wanted.nvlinks],
-            lambda each: f"has {each.nvlinks_active or 0} NVLinks up",
+            _count,
             expected=f"{wanted.nvlinks} on each",
-            remedy=cable,
+            remedy=cable if has_nvlinks else none_known,
         )
     found = (
         found
@@ -58,7 +64,12 @@ def check_links(wanted: GpuSettings, gpus: Sequence[GpuFacts]) -> Finding:
             "spec.verification.gpus.pcieGeneration",
         )
     )
-    return found or fine("GPULinks", f"NVLinks and PCIe of {len(gpus)} GPUs as expected")
+    links = "NVLinks and PCIe" if has_nvlinks else "no NVLinks by NVML, PCIe"
+    return found or fine("GPULinks", f"{links} of {len(gpus)} GPUs as expected")
+
+
+def _count(gpu: GpuFacts) -> str:
+    return "has no NVLinks by NVML" if gpu.nvlinks_active is None else f"has {gpu.nvlinks_active} NVLinks up"
 
 
 def _numbers(links: Sequence[int]) -> str:

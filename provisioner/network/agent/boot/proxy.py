@@ -31,9 +31,10 @@ from provisioner.network.agent.boot.request import (
     judge,
     read_head,
 )
+from provisioner.node.lingering_close import linger
 
 HEAD_SECONDS: Final = 15.0
-"""For a request to arrive whole."""
+"""For a request to arrive whole, or to be refused before that."""
 SILENT_SECONDS: Final = 30.0
 """After so long without a byte, on either side, it is given up."""
 ANSWER_SECONDS: Final = 3600.0
@@ -104,7 +105,7 @@ class Proxy:
         got = b""
         while b"\r\n\r\n" not in got:
             if len(got) > LONGEST_HEAD:
-                _refuse(connection, Refused(431, "the head of the request is too long"))
+                self._refuse_unread(connection, Refused(431, "the head of the request is too long"), deadline)
                 return None
             more = self._receive(connection, deadline)
             if not more:
@@ -114,7 +115,7 @@ class Proxy:
         head, body = read_head(got[:end]), got[end:]
         size = head.body_bytes if head is not None else None
         if head is None or size is None:
-            _refuse(connection, Refused(400, "this is no request that is read here"))
+            self._refuse_unread(connection, Refused(400, "this is no request that is read here"), deadline)
             return None
         while len(body) < size:
             more = self._receive(connection, deadline)
@@ -122,6 +123,10 @@ class Proxy:
                 return None
             body += more
         return head, body[:size]
+
+    def _refuse_unread(self, connection: socket.socket, refused: Refused, deadline: float) -> None:
+        _refuse(connection, refused)
+        linger(connection, deadline - self._clock())
 
     def _receive(self, connection: socket.socket, deadline: float) -> bytes:
         left = deadline - self._clock()

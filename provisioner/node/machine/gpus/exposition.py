@@ -42,7 +42,7 @@ OF_A_GPU = (
         factor=0.01,
     ),
     Metric("memory_bytes", "Memory of the GPU.", "memoryBytes"),
-    Metric("memory_used_bytes", "Memory in use.", "memoryUsedBytes"),
+    Metric("memory_used_bytes", "Memory that is allocated, without the driver's reserve.", "memoryUsedBytes"),
     Metric("sm_clock_hertz", "Clock of the multiprocessors.", "smClockMhz", factor=1e6),
     Metric("memory_clock_hertz", "Clock of the memory.", "memoryClockMhz", factor=1e6),
     Metric("ecc_corrected_errors_total", "Corrected ECC errors since the driver loaded.", "eccCorrected", "counter"),
@@ -119,7 +119,7 @@ def _errors(gpus: Sequence[Mapping[str, Any]], log: KernelLog) -> Iterator[str]:
         for kind in NVLINK_ERRORS.values():
             if kind in (gpu.get("nvlinkErrors") or {}):
                 yield _sample("nvlink_errors_total", _labels(gpu) | {"kind": kind}, gpu["nvlinkErrors"][kind])
-    yield from _head("xid_errors_total", "XIDs in the kernel log of this boot.", "counter")
+    yield from _head("xid_errors_total", "Lines with that XID in the kernel log of this boot.", "counter")
     for each in log.xids.values():
         uuid = next((gpu.get("uuid", "") for gpu in gpus if gpu.get("pciAddress") == each["address"]), "")
         labels = {"uuid": uuid, "pci_address": each["address"], "xid": each["xid"]}

@@ -31,7 +31,7 @@ _TIME = re.compile(rb"[0-9]+,[0-9]+,([0-9]+),")
 
 
 class KernelLog:
-    """What was found so far. `xids`: the first of each pair of GPU and XID, with how often it came."""
+    """What was found so far. `xids`: the first of each pair of GPU and XID, with how many lines it has."""
 
     def __init__(self, path: str, wall_clock: Callable[[], float] = time.time) -> None:
         self._path = path

@@ -72,9 +72,19 @@ class PciInfo(Structure):
 
 
 class Memory(Structure):
-    """nvmlMemory_t, in bytes."""
+    """nvmlMemory_v2_t, in bytes. `used` is without what the driver reserves, as in nvidia-smi; that of v1 is not."""
 
-    _fields_ = (("total", c_ulonglong), ("free", c_ulonglong), ("used", c_ulonglong))
+    _fields_ = (
+        ("version", c_uint),
+        ("total", c_ulonglong),
+        ("reserved", c_ulonglong),
+        ("free", c_ulonglong),
+        ("used", c_ulonglong),
+    )
+
+
+MEMORY_VERSION = ctypes.sizeof(Memory) | 2 << 24
+"""NVML_STRUCT_VERSION(Memory, 2)."""
 
 
 class Utilization(Structure):

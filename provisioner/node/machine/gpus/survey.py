@@ -14,6 +14,7 @@ from provisioner.node.machine.gpus.nvml import (
     DRIVER_NOT_LOADED,
     FABRIC_INFO_VERSION,
     GPU_IS_BROKEN,
+    MEMORY_VERSION,
     VERSION_MISMATCH,
     FabricInfo,
     Memory,
@@ -122,8 +123,8 @@ def _identity(nvml: Nvml, device: c_void_p, gpu: dict[str, Any]) -> None:
 
 
 def _memory(nvml: Nvml, device: c_void_p, gpu: dict[str, Any]) -> None:
-    memory = Memory()
-    if _filled(nvml, "nvmlDeviceGetMemoryInfo", device, memory):
+    memory = Memory(version=MEMORY_VERSION)
+    if _filled(nvml, "nvmlDeviceGetMemoryInfo_v2", device, memory):
         gpu |= {"memoryBytes": memory.total, "memoryUsedBytes": memory.used}
     modes = _said(nvml.numbers, "nvmlDeviceGetEccMode", 2, device)
     gpu["eccEnabled"] = bool(modes[0]) if modes else None

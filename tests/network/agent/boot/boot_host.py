@@ -7,10 +7,11 @@ import hashlib
 import socket
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
+from pytest_httpserver import URI_DEFAULT
+from werkzeug import Request, Response
+
+from tests.http_peer import HttpPeer, target
 from tests.network.agent.boot.site import BOOT_HOST
 from tests.network.agent.rack import Namespace
 
@@ -38,13 +39,13 @@ LAYERED_DIGEST = hashlib.sha256(LAYERED_MANIFEST).hexdigest()
 LAYERED = f"/images/sha256-{LAYERED_DIGEST}"
 
 
-@dataclass
-class BootHost:
+class BootHost(HttpPeer):
     """files: by path. asked: what came, as method, path and body; passed: what came by passages, by port: the sender
     and the first line."""
 
-    files: dict[str, bytes] = field(
-        default_factory=lambda: {
+    def __init__(self) -> None:
+        super().__init__(BOOT_HOST, 80)
+        self.files = {
             "/boot.ipxe": b"#!ipxe\n# first\n",
             "/tftp/snponly.efi": FIRST_STAGE,
             f"{IMAGE}/manifest": MANIFEST,
@@ -55,56 +56,31 @@ class BootHost:
             f"{LAYERED}/manifest": LAYERED_MANIFEST,
             **{part_of(content): content for content in (KERNEL, STAGE1, ROOT)},
         }
-    )
-    asked: list[tuple[str, str, bytes]] = field(default_factory=list)
-    passed: dict[int, list[tuple[str, bytes]]] = field(default_factory=dict)
+        self.asked: list[tuple[str, str, bytes]] = []
+        self.passed: dict[int, list[tuple[str, bytes]]] = {}
+        self.expect_request(URI_DEFAULT).respond_with_handler(self._serve)
 
     def times(self, path: str) -> int:
         """How often it was fetched."""
         return sum(each[:2] == ("GET", path) for each in self.asked)
+
+    def _serve(self, request: Request) -> Response:
+        self.asked.append((request.method, target(request), request.data))
+        if request.method == "POST":
+            return Response(status=204)
+        content = self.files.get(request.path)
+        if content is None:
+            return Response(status=404)
+        return Response(content).make_conditional(request, accept_ranges=True, complete_length=len(content))
 
 
 @contextlib.contextmanager
 def boot_host(namespace: Namespace, *ports: int) -> Iterator[BootHost]:
     """HTTP on port 80, and at each of `ports` who answers with a line that it is sent."""
     host = BootHost()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            host.asked.append((self.command, self.path, b""))
-            content = host.files.get(self.path.partition("?")[0])
-            if content is None:
-                self.send_error(404)
-                return
-            said = self.headers.get("Range")
-            if said is not None:
-                first, _, last = said.removeprefix("bytes=").partition("-")
-                content = content[int(first) : int(last) + 1 if last else None]
-            self.send_response(206 if said else 200)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            if self.command != "HEAD":
-                with contextlib.suppress(OSError):
-                    self.wfile.write(content)
-
-        def do_HEAD(self) -> None:
-            self.do_GET()
-
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
-            host.asked.append((self.command, self.path, body))
-            self.send_response(204)
-            self.end_headers()
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
     with contextlib.ExitStack() as stack:
-        web = namespace.inside(lambda: ThreadingHTTPServer((BOOT_HOST, 80), Handler))
-        web.daemon_threads = True
-        stack.callback(web.server_close)
-        stack.callback(web.shutdown)
-        threading.Thread(target=web.serve_forever, daemon=True).start()
+        namespace.inside(host.start)
+        stack.callback(host.stop)
         for port in ports:
             opened = stack.enter_context(namespace.inside(lambda port=port: socket.create_server((BOOT_HOST, port))))
             stack.callback(opened.shutdown, socket.SHUT_RDWR)

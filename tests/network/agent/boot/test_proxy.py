@@ -2,49 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import IPv4Address
 from pathlib import Path
-from typing import Any
 
 import pytest
+from werkzeug import Response
 
 from provisioner.network.agent.boot.image_cache import ImageCache
 from provisioner.network.agent.boot.plane import BootingHost, BootServices
 from provisioner.network.agent.boot.proxy import SAY_SECONDS, Proxy
+from tests.http_peer import HttpPeer
 
 LOOPBACK = IPv4Address("127.0.0.1")
 HOST = BootingHost("pf0", "52:54:00:00:01:00", IPv4Address("10.80.0.21"))
 FIRST_STAGE = b"MZ" * 1000
 
-
 FULL = "/images/parts/sha256-" + "f" * 64
-
-
-class _BootHost(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        if self.path == FULL:
-            self.send_response(503)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-            return
-        content = FIRST_STAGE if self.path == "/tftp/snponly.efi" else b"no such file\n"
-        self.send_response(200 if content is FIRST_STAGE else 404)
-        if self.path != "/boot.ipxe":
-            self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(content)
-
-    def do_HEAD(self) -> None:
-        self.do_GET()
-
-    def log_message(self, *_: Any) -> None:
-        pass
 
 
 class Asking:
@@ -70,13 +44,12 @@ class Asking:
 
 
 @pytest.fixture
-def asking(tmp_path: Path) -> Iterator[Asking]:
-    with contextlib.ExitStack() as stack:
-        web = ThreadingHTTPServer((str(LOOPBACK), 0), _BootHost)
-        stack.callback(web.server_close)
-        stack.callback(web.shutdown)
-        threading.Thread(target=web.serve_forever, daemon=True).start()
-        yield Asking(tmp_path, web.server_address[1])
+def asking(tmp_path: Path, httpserver: HttpPeer) -> Asking:
+    httpserver.no_handler_status_code = 404
+    httpserver.expect_request(FULL).respond_with_data(status=503)
+    httpserver.expect_request("/tftp/snponly.efi").respond_with_data(FIRST_STAGE)
+    httpserver.expect_request("/boot.ipxe").respond_with_handler(lambda _: Response(iter([b"of unknown size"])))
+    return Asking(tmp_path, httpserver.port)
 
 
 def test_firmware_that_boots_by_http_is_told_first_how_large_the_file_is(asking: Asking) -> None:

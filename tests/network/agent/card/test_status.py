@@ -18,6 +18,7 @@ from provisioner.network.agent.follow import LOOK_SECONDS, SAY_AGAIN_SECONDS, Ag
 from tests.network.agent.specs import BLUE, port, spec, vpc
 from tests.network.agent.test_follow import FakeKernel
 
+PATIENCE_SECONDS = 180.0
 CARD = CardConfiguration(
     server="r01-u01", host_access="Restricted", settings=(CardSetting(name="DELAY_HOST_OS_INIT", value="1"),)
 )
@@ -146,7 +147,7 @@ def test_a_tool_that_hangs_does_not_keep_a_generation_from_being_enforced() -> N
 
     def configure(wanted: CardConfiguration) -> CardReport:
         hangs.set()
-        ends.wait(30)
+        ends.wait(PATIENCE_SECONDS)
         return CardReport(CardStatus(state="Applied"), "")
 
     worker = CardWorker(configure, lambda words: None)
@@ -154,12 +155,12 @@ def test_a_tool_that_hangs_does_not_keep_a_generation_from_being_enforced() -> N
     worker.start(dpu.agent.changed.set)
     try:
         dpu.look(1)
-        assert hangs.wait(10)
+        assert hangs.wait(PATIENCE_SECONDS)
         dpu.look(2)
         assert (dpu.status["observedGeneration"], "card" in dpu.status) == (2, False)
         dpu.agent.changed.clear()
         ends.set()
-        assert dpu.agent.changed.wait(10), "what the card says is told at once"
+        assert dpu.agent.changed.wait(PATIENCE_SECONDS), "what the card says is told at once"
         dpu.look(2)
         assert dpu.status["card"]["state"] == "Applied"
     finally:

@@ -78,7 +78,7 @@ def test_a_host_with_systemd_networkd_gets_its_address_and_reaches_its_peer(netw
         wait_until(lambda: "inet 10.1.0.3/31 " in host.ip("-4", "address", "show", "dev", "eth0"), "no address")
         wait_until(lambda: "default via 10.1.0.2 " in host.ip("route", "show"), "no gateway")
         wait_until(lambda: "mtu 1400 " in host.ip("link", "show", "dev", "eth0"), "the MTU was not taken")
-        wait_until(lambda: host.pings(THERE), "the peer is not reached")
+        wait_until(lambda: host.pings(THERE, patience_seconds=0.2), "the peer is not reached")
 
 
 def test_a_host_renews_its_address_and_an_agent_that_was_just_started_knows_it(network: Rack, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tests
@@ -89,14 +89,12 @@ def answered(data: bytes, port: ServedPort = PORT) -> bytes | None:
     return None if reply is None else encode(reply)
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=700))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     answered(data)
     answered(DISCOVER[:OPTIONS_AT] + data)
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_whatever_is_changed_in_a_message_the_answer_names_no_address_but_the_ports_own(data: st.DataObject) -> None:
     said = bytearray(message("request", ("requested_addr", "10.1.0.3"), ("client_id", b"\1abcdef")))
@@ -111,7 +109,6 @@ def test_whatever_is_changed_in_a_message_the_answer_names_no_address_but_the_po
         assert packet.chaddr[:6] == bytes.fromhex(MAC.replace(":", ""))
 
 
-@settings(deadline=None)
 @given(identifier=st.binary(min_size=1, max_size=255), transaction=st.integers(0, 2**32 - 1), flag=st.booleans())
 def test_an_answer_fits_every_client_and_brings_back_what_it_knows_it_by(
     identifier: bytes, transaction: int, flag: bool

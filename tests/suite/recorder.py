@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import time
 from collections.abc import Generator
 from dataclasses import asdict, dataclass
@@ -12,10 +13,12 @@ from typing import Final
 
 import pytest
 
-from tests.report.processor_time import start_meter
+from tests.suite.processor_time import start_meter
 
 FOLDER: Final = "TEST_REPORT"
 """Variable of the environment: the folder of the report; nothing is recorded without it."""
+MOST_REPEATED: Final = 10
+"""Of more tests that failed, the files are named."""
 
 
 @dataclass
@@ -68,9 +71,7 @@ class Recorder:
             self.end()
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(
-        self, item: pytest.Item
-    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
         if self._open and (report.when == "call" or report.outcome != "passed"):
             self._open[0][0].outcome = report.outcome
@@ -97,10 +98,31 @@ class Recorder:
             self.end()
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """End a run that failed with the command that repeats what failed, and where its files are."""
+    failed = dict.fromkeys(
+        report.nodeid for key in ("failed", "error") for report in terminalreporter.stats.get(key, ())
+    )
+    if not failed or "PYTEST_XDIST_WORKER" in os.environ:
+        return
+    tests = [shlex.quote(test) for test in failed]
+    shown = tests if len(tests) <= MOST_REPEATED else dict.fromkeys(test.partition("::")[0] for test in failed)
+    terminalreporter.section("repeat what failed")
+    if config.option.basetemp:
+        terminalreporter.write_line(f"files and logs of the failed tests are kept in {config.option.basetemp}")
+    terminalreporter.write_line(f'make test TESTS="{" ".join(shown)}"')
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    if os.environ.get("PYTEST_XDIST_WORKER") is None and getattr(config.option, "numprocesses", None):
-        return  # the workers record
-    folder = os.environ.pop(FOLDER, None)  # runs of pytest inside a test are part of that test
-    if folder:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        config.pluginmanager.register(Recorder(Path(folder)), "cost-recorder")
+    if FOLDER not in os.environ:
+        return
+    is_worker = "PYTEST_XDIST_WORKER" in os.environ
+    is_controller = not is_worker and bool(getattr(config.option, "numprocesses", None))
+    folder = Path(os.environ[FOLDER])
+    if is_worker or is_controller:
+        from tests.suite.schedule import Scheduling
+
+        config.pluginmanager.register(Scheduling(folder), "schedule")
+    if not is_controller:
+        del os.environ[FOLDER]  # a run of pytest inside a test is a part of that test
+        config.pluginmanager.register(Recorder(folder), "recorder")

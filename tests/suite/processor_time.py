@@ -7,6 +7,7 @@ import resource
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -24,9 +25,9 @@ def start_meter() -> tuple[Callable[[], float], str]:
             group = hierarchy / f"provisioner-tests-{os.getpid()}"
             group.mkdir()
             (group / "cgroup.procs").write_text(str(os.getpid()))
-            statistics = group / "cpu.stat"
-            _read_usage(statistics)
-            return (lambda: _read_usage(statistics)), "running children included"
+            clock = partial(_read_usage, group / "cpu.stat")
+            clock()
+            return clock, "running children included"
     return _reaped, "running children left out"
 
 

@@ -1,0 +1,81 @@
+"""A run of `python -m tests.suite` in a run of pytest."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.suite.costs import compare, read_costs, render
+
+ROOT = Path(__file__).parents[2]
+FIRST = """
+import pytest, time
+
+@pytest.fixture(scope="module")
+def part():
+    time.sleep(0.5)
+
+def test_it(part): ...
+"""
+SECOND = """
+def test_that_spends_a_while():
+    for _ in range(3_000_000): pass
+
+def test_that_fails():
+    assert 1 == 2, "as it must"
+"""
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.CompletedProcess[str], Path]:
+    """A run over two files by two workers, one of whose tests fails; and its report."""
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    for name, source in (("test_first", FIRST), ("test_second", SECOND)):
+        (folder / f"{name}.py").write_text(source)
+    report = tmp_path_factory.mktemp("report")
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "TEST_REPORT": str(report)}
+    command = [sys.executable, "-m", "pytest", "-p", "tests.suite.recorder", "-p", "no:cacheprovider", "-n", "2"]
+    done = subprocess.run(
+        [*command, f"--basetemp={folder}/files"],
+        env=environment, cwd=folder, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return done, report
+
+
+def test_every_test_is_recorded_once_with_what_it_cost(
+    ran: tuple[subprocess.CompletedProcess[str], Path],
+) -> None:
+    lines = [json.loads(line) for file in ran[1].glob("*.jsonl") for line in file.read_text().splitlines()]
+    tests = {line["name"]: line for line in lines if line["kind"] == "test"}
+    assert sorted(tests) == [
+        "test_first.py::test_it", "test_second.py::test_that_fails", "test_second.py::test_that_spends_a_while",
+    ]  # fmt: skip
+    assert tests["test_second.py::test_that_fails"]["outcome"] == "failed"
+    spent = tests["test_second.py::test_that_spends_a_while"]["processor_seconds"]
+    assert spent > tests["test_first.py::test_it"]["processor_seconds"]
+
+
+def test_the_start_of_a_shared_fixture_is_not_counted_as_its_first_test(
+    ran: tuple[subprocess.CompletedProcess[str], Path],
+) -> None:
+    costs = read_costs(ran[1])
+    assert costs.fixtures["test_first.py::part"].wall_seconds >= 0.5
+    assert costs.files["test_first.py"].wall_seconds < costs.fixtures["test_first.py::part"].wall_seconds
+    summary = "\n".join(render(costs))
+    assert "fixture test_first.py::part" in summary
+    assert "| fixture test_first.py::part |" in "\n".join(compare(costs, costs))
+
+
+def test_a_failure_ends_with_the_command_that_repeats_it(
+    ran: tuple[subprocess.CompletedProcess[str], Path],
+) -> None:
+    done, _ = ran
+    assert done.returncode == 1
+    assert 'make test TESTS="test_second.py::test_that_fails"' in done.stdout
+    assert "are kept in" in done.stdout
