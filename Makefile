@@ -1,10 +1,11 @@
-# `make help` lists what there is.
+# `make help` lists the targets.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 LAB ?= demo
 REPEAT ?= 1
 BUSY ?= 0
 KEEP ?=
+BASE ?= main
 MINUTES ?= 10
 FUZZ ?=
 VM ?=
@@ -17,7 +18,7 @@ PYTHON = PYTHONPATH=$(CURDIR) $(VENV)/bin/python
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST = env PYTHONPATH=$(CURDIR) $(VENV)/bin/python -m pytest --durations=20
 
-.PHONY: help setup demo demo-shell demo-rollout demo-reimage demo-down demo-vpc test test-fast test-long attacks fuzz chaos soak lint format golden bench docs package package-ansible chart requirements
+.PHONY: help setup demo demo-shell demo-rollout demo-reimage demo-down demo-vpc test test-fast test-changed test-long attacks fuzz chaos soak lint format golden bench docs package package-ansible chart requirements
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -25,22 +26,22 @@ help: ## List the targets
 setup: ## Install what is missing: Debian packages and a virtual environment outside the checkout
 	@bin/setup
 
-demo: ## Boot a virtual rack of two servers, for real, until they are Ready nodes
+demo: ## Boot a virtual rack of two servers until both are Ready nodes
 	@bin/provisioner lab up --name $(LAB)
 
 demo-shell: ## Open a shell in the demo, with kubectl and provisioner on its PATH
 	@bin/provisioner lab shell --name $(LAB)
 
-demo-rollout: ## Move the demo's servers to another image, one of them when its job has ended, and watch
+demo-rollout: ## Move the demo's servers to another image (one of them waits for its job) and show the progress
 	@bin/provisioner lab rollout --name $(LAB)
 
-demo-reimage: ## Bring one server of the demo back on another image
+demo-reimage: ## Reimage one server of the demo when its job has ended
 	@bin/provisioner lab reimage --name $(LAB)
 
-demo-down: ## End the demo; leaves no process, namespace or mount behind
+demo-down: ## Stop the demo, and remove its processes, namespaces and mounts
 	@bin/provisioner lab down --name $(LAB)
 
-demo-vpc: ## Two tenants with the same addresses on virtual DPUs: what must work, and what must not; KEEP=1 leaves them
+demo-vpc: ## Test the isolation of two tenants with the same addresses on virtual DPUs; KEEP=1 leaves it running
 	@bin/setup --networks >/dev/null
 	@bin/provisioner lab vpc --name $(if $(filter file,$(origin LAB)),vpc,$(LAB)) $(if $(KEEP),--keep)
 
@@ -74,13 +75,17 @@ fuzz: ## Try every property at random, then every reader of what strangers send 
 chaos: ## Kill executor and rollout at every effect, with every trouble, and try histories at random; takes hours
 	@CHAOS=long $(PYTHON) -m pytest -x -q tests/maintenance/chaos tests/rollout/chaos $(TESTS)
 
-soak: ## Boot a virtual rack under random kills, hung backends and hostile packets (SEED=… repeats one); then a server behind a virtual DPU, the GPU driver built twice, VRFs and EVPN
+soak: ## Boot a virtual rack under random kills, hung backends and hostile packets (SEED=… repeats a run); then test a server behind a virtual DPU, two builds of the GPU driver, VRFs and EVPN
 	@bin/setup --tests >/dev/null
 	@$(PYTHON) -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 	@$(PYTHON) -m tests.soak.behind_a_dpu
 	@$(PYTHON) -m tests.soak.driver_twice
 	@ISOLATION=whole $(PYTHON) -m pytest -q tests/network/vrf
 	@ROUTES=both $(PYTHON) -m pytest -q -k EVPN tests/network/control/test_with_real_agents.py tests/network/control/test_bgpd_away.py tests/network/isolation
+
+test-changed: SETUP = --python
+test-changed: ## Run the tests that the changes since the branch BASE affect
+	@$(PYTHON) -m tests.changed --base $(BASE)
 
 lint: ## Run ruff, mypy and the import contracts
 	@$(PYTHON) -m ruff check . && $(PYTHON) -m ruff format --check . && \
@@ -89,29 +94,29 @@ lint: ## Run ruff, mypy and the import contracts
 format: ## Format the code
 	@$(PYTHON) -m ruff format . && $(PYTHON) -m ruff check --fix .
 
-golden: ## Write the golden files anew; read the diff before you commit it
+golden: ## Rewrite the golden files; read the diff before you commit it
 	@GOLDEN=write $(PYTHON) -m pytest -q tests -k golden
 
 chart: SETUP = --python
-chart: ## Write anew what the Helm chart has from elsewhere: kinds, rights, alerts, dashboards
+chart: ## Generate the CRDs, roles, alerts and dashboards of the Helm chart
 	@$(PYTHON) -m charts.write
 
 bench: ## Measure against peers and bounds in the same run; writes tests/benchmarks/RESULTS.md
 	@bin/setup --benchmarks >/dev/null
 	@$(PYTHON) -m tests.benchmarks $(BENCH)
 
-package: ## Make what is installed, in dist/: wheel, container images, chart; the same bytes from the same files
+package: ## Build the wheel, the container images and the chart into dist/, reproducibly
 	@$(PYTHON) -m provisioner.packages $(if $(MIRROR),--mirror $(MIRROR)) $(foreach machine,$(MACHINES),--machine $(machine))
 
 package-ansible: SETUP = --python
-package-ansible: ## Make the Ansible collection, in dist/
+package-ansible: ## Build the Ansible collection into dist/
 	@mkdir -p dist && $(VENV)/bin/ansible-galaxy collection build --force --output-path dist ansible
 
 docs: SETUP = --python
-docs: ## Build the documentation's site into dist/site; every broken link is an error
+docs: ## Build the documentation site into dist/site; a broken link is an error
 	@$(PYTHON) -m mkdocs build --quiet --config-file website/mkdocs.yml
 
-requirements: ## Resolve and hash the pinned requirements anew
+requirements: ## Update the pinned requirements and their hashes
 	@for set in runtime development; do \
 	  extra=$$([ $$set = development ] && echo --all-extras --all-build-deps); \
 	  $(VENV)/bin/pip-compile -q --upgrade --generate-hashes --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from provisioner.lab.control_plane.plane import ControlPlane
 
 
-pytest_plugins = ("tests.attacks.taken_away.plugin", "tests.suite.recorder")
+pytest_plugins = ("tests.attacks.taken_away.plugin", "tests.no_programs", "tests.suite.recorder")
 
 # A failure is due to the change, and not to dice or to a busy machine: how long an example takes decides nothing.
 settings.register_profile(
@@ -65,15 +65,17 @@ WAIT_OR_BUILD: Final = frozenset({"maintenance", "health", "inventory", "image",
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that need no real parts are `pure`; those of the chaos harness, which play for minutes, are not `fast`.
+    """Tests that need no real parts are `pure`. The others run in three parts: those that boot a rack are `machine`,
+    some are `waiting`.
 
-    The others run in three parts: those that boot a rack are `machine`, some are `waiting`.
+    A test is `fast` if it starts no program and is not one of the chaos harness, which plays for minutes.
+    tests/no_programs.py fails a `fast` test that starts one.
     """
     for item in items:
         fixtures, module = getattr(item, "fixturenames", ()), getattr(item, "module", None)
         if REAL_PARTS.isdisjoint(fixtures) and REAL_HELPERS.isdisjoint(vars(module) if module else ()):
             item.add_marker("pure")
-            if "quiet_logs" not in fixtures:
+            if "quiet_logs" not in fixtures and item.get_closest_marker("programs") is None:
                 item.add_marker("fast")
             continue
         folder = item.path.relative_to(HERE).parts[0]

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.programs
+
 ROOT = Path(__file__).parents[1]
 SKIPPED = {
     "by_a_call": "def test_it() -> None:\n    pytest.skip('no such part')\n",
@@ -44,6 +46,44 @@ from hypothesis import given, settings, strategies as st
 def test_it(drawn: int) -> None:
     with open("drawn", "a") as file:
         print(drawn, file=file)
+"""
+STARTED = {
+    "subprocess": "subprocess.run(['true', 'or', 'false'])",
+    "system": "os.system('true or false')",
+    "spawn": "os.posix_spawn('/bin/true', ['true', 'or', 'false'], os.environ)",
+    "fork": "os.fork() or os._exit(0)",
+    "multiprocessing": "multiprocessing.get_context('fork').Process().start()",
+    "caught": "try: subprocess.run(['true', 'or', 'false'])\n    except BaseException: pass",
+    "thread": "it = threading.Thread(target=os.system, args=['true or false'])\n    it.start()\n    it.join()",
+}
+"""How a test starts a program."""
+STARTS = """
+import multiprocessing, os, subprocess, threading, pytest
+
+{mark}
+def test_it() -> None:
+    {statement}
+"""
+BESIDE = """
+import queue, subprocess, threading, pytest
+
+def restart(when: queue.Queue, done: queue.Queue) -> None:
+    when.get()
+    done.put(subprocess.run(["true"]).returncode)
+
+@pytest.fixture(scope="module")
+def service():
+    when, done = queue.Queue(), queue.Queue()
+    threading.Thread(target=restart, args=(when, done)).start()
+    return when, done
+
+@pytest.mark.programs
+def test_of_the_service(service) -> None: ...
+
+def test_beside_it(service) -> None:
+    when, done = service
+    when.put(None)
+    assert done.get() == 0
 """
 
 
@@ -88,3 +128,24 @@ def test_properties_are_tried_with_the_same_examples_each_time_unless_chance_is_
 
     assert (draw() == draw()) == are_the_same
     assert not (tmp_path / ".hypothesis/examples").exists(), "no example is kept for the next run"
+
+
+@pytest.mark.parametrize("how", STARTED)
+def test_a_fast_test_that_starts_a_program_fails_and_the_message_names_program_and_remedy(
+    tmp_path: Path, how: str
+) -> None:
+    source = STARTS.format(mark="", statement=STARTED[how])
+    ran = run_pytest(tmp_path, source, ci="")
+    started = "a fork of this process" if how in ("fork", "multiprocessing") else "true or false"
+    assert f"a test marked `fast` started a program: {started}; mark it: `pytestmark = " in ran.stdout
+    assert (ran.returncode, "1 failed" in ran.stdout, "error" in ran.stdout.splitlines()[-1]) == (1, True, False)
+
+
+def test_a_test_marked_programs_may_start_one(tmp_path: Path) -> None:
+    ran = run_pytest(tmp_path, STARTS.format(mark="@pytest.mark.programs", statement=STARTED["subprocess"]), ci="")
+    assert ran.returncode == 0, ran.stdout
+
+
+def test_a_program_of_an_older_thread_is_no_fault_of_a_fast_test(tmp_path: Path) -> None:
+    ran = run_pytest(tmp_path, BESIDE, ci="")
+    assert (ran.returncode, "2 passed" in ran.stdout) == (0, True), ran.stdout

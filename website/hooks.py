@@ -21,6 +21,7 @@ ELSEWHERE: Final = {
     "ARCHITECTURE.md": "architecture.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
     "tests/benchmarks/RESULTS.md": "figures/index.md",
 }
 """Files of the checkout outside of docs/ that are pages, and which."""

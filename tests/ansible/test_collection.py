@@ -16,6 +16,8 @@ from provisioner.api.rack import RackSpec
 from provisioner.api.server import ServerSpec
 from tests.ansible.runs import ROOT, SOURCE, Installed
 
+pytestmark = pytest.mark.programs
+
 MODULES = sorted(path.stem for path in (SOURCE / "plugins/modules").glob("*.py"))
 ROLES = sorted(path.name for path in (SOURCE / "roles").iterdir())
 

@@ -13,6 +13,8 @@ import pytest
 from tests.ansible.runs import SOURCE
 from tests.golden_files import assert_golden
 
+pytestmark = pytest.mark.programs
+
 
 def load(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(path.stem, path)

@@ -59,6 +59,7 @@ def test_a_secret_across_the_pieces_of_a_large_file_is_found(tmp_path: Path) -> 
     assert Sought({"password": SECRET}).in_folder(tmp_path) == {Leak("password", str(tmp_path / "console.log"))}
 
 
+@pytest.mark.programs
 def test_a_secret_on_a_command_line_or_in_an_environment_is_found() -> None:
     sought = Sought({"token": SECRET, "other": "another secret"})
     waits = "import sys; print('up', flush=True); sys.stdin.read()"
@@ -105,6 +106,7 @@ def test_core_dumps_are_found_and_other_programs_are_not(tmp_path: Path) -> None
     assert dumped_cores(tmp_path) == [tmp_path / "core.123"]
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize(("limit", "allowed"), [("0", 0), ("1", 512), ("unlimited", None)])
 def test_what_a_core_dump_may_have_is_read(limit: str, allowed: int | None) -> None:
     command = ["sh", "-c", f"ulimit -S -c {limit} && echo up && read x"]

@@ -40,6 +40,8 @@ from tests.attestation.machine import NOW, a_challenge, expected_boot
 from tests.node.machine import CONFIGURATION
 from tests.node.tpm.swtpm import Swtpm
 
+pytestmark = pytest.mark.programs
+
 SERVER = "r01-u01"
 HAND_OVER = hand_over_digest(
     kernel_sha256="sha256:" + "aa" * 32,

@@ -134,6 +134,7 @@ def test_a_misspelt_variable_is_told_and_what_kubernetes_says_of_services_is_not
     assert found == ["PROVISIONER_BOOT_ADRESS"]
 
 
+@pytest.mark.programs
 def test_the_log_says_which_variable_is_misspelt_and_is_json_where_a_variable_says_so() -> None:
     said = subprocess.run(
         [sys.executable, "-m", "provisioner.cli", "cache"],

@@ -38,12 +38,14 @@ def test_help_lists_every_command() -> None:
         assert f"  {command}" in said.output
 
 
+@pytest.mark.programs
 def test_help_does_not_load_flask_or_kubernetes() -> None:
     probe = "import sys, provisioner.cli.main; print(sorted({'flask', 'kubernetes', 'sushy'} & set(sys.modules)))"
     said = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "[]"
 
 
+@pytest.mark.programs
 def test_an_error_names_its_remedy_and_shows_no_traceback(tmp_path: Path) -> None:
     said = run("accept", "r01-u01", "--kubeconfig", str(tmp_path / "none"))
     assert said.returncode == 1
@@ -52,12 +54,14 @@ def test_an_error_names_its_remedy_and_shows_no_traceback(tmp_path: Path) -> Non
     assert "Traceback" not in said.stderr
 
 
+@pytest.mark.programs
 def test_kubectl_finds_its_plugin_under_the_same_words() -> None:
     said = run("kubectl", "accept", "--help")
     assert said.returncode == 0
     assert "SERVER" in said.stdout
 
 
+@pytest.mark.programs
 def test_manifests_come_in_an_order_that_can_be_applied() -> None:
     kinds = [manifest["kind"] for manifest in all_manifests()]
     assert kinds.index("Namespace") < kinds.index("ServiceAccount") < kinds.index("RoleBinding")
@@ -65,6 +69,7 @@ def test_manifests_come_in_an_order_that_can_be_applied() -> None:
     assert list(yaml.safe_load_all(run("manifests").stdout)) == all_manifests()
 
 
+@pytest.mark.programs
 def test_the_flags_of_a_control_plane_can_be_copied() -> None:
     said = run("lab", "flags").stdout
     for flag in ("--enable-bootstrap-token-auth=true", "--cluster-signing-duration=24h", "--audit-policy-file"):

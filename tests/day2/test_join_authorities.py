@@ -27,6 +27,8 @@ from provisioner.node.machine.boot_facts import read_boot_facts
 from tests.node.fake_join_server import Answer, Authority, FakeJoinServer
 from tests.node.machine import CONFIGURATION, boot_machine, install_agent, start_agent
 
+pytestmark = pytest.mark.programs
+
 SECONDS = 180.0
 
 

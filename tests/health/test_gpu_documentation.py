@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from provisioner.lab.binaries.obtain import Binaries
     from provisioner.lab.control_plane.plane import ControlPlane
 
+pytestmark = pytest.mark.programs
+
 TEXT = (Path(__file__).parents[2] / "docs" / "gpus.md").read_text()
 POOLS = [
     each

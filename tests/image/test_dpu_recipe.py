@@ -75,6 +75,7 @@ def test_the_ports_of_the_image_are_words_that_the_agent_takes(capsys: pytest.Ca
     assert refused.value.code == 2
 
 
+@pytest.mark.programs
 def test_the_agent_of_the_image_needs_nothing_that_the_image_has_not(tmp_path: Path) -> None:
     """With its standard library alone, isolated from what is installed here."""
     install_agents(PACKAGE, read_recipe(DPU).root.agents, tmp_path)

@@ -6,11 +6,15 @@ import configparser
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from provisioner.image.recipe import read_recipe
 from provisioner.node.join_files import is_joined, render_files, write_files
 from provisioner.node.machine.boot_facts import request_key
 from tests.image.samples import CPU, NODE
 from tests.node.machine import CONFIGURATION, TOKEN
+
+pytestmark = pytest.mark.programs
 
 UNITS = NODE / "tree/etc/systemd/system"
 KEY = "ab" * 32

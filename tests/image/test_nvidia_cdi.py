@@ -11,6 +11,8 @@ import pytest
 
 from tests.image.samples import RECIPE
 
+pytestmark = pytest.mark.programs
+
 SCRIPT = RECIPE / "tree/usr/lib/provisioner/nvidia-cdi"
 GPU, AUDIO, NIC = ("0x10de", "0x030200"), ("0x10de", "0x040300"), ("0x15b3", "0x020700")
 

@@ -78,6 +78,7 @@ def test_a_key_does_not_show_itself() -> None:
     assert fixed_key().seed.reveal() not in repr(fixed_key())
 
 
+@pytest.mark.programs
 def test_signify_accepts_our_signatures_and_we_accept_its(tmp_path: Path) -> None:
     program = signify()
     key = SecretKey.generate()

@@ -51,6 +51,7 @@ def unsigned(store: Path) -> Path:
     return put_image(store, manifest_of(files).encode(), None, files)
 
 
+@pytest.mark.programs
 def test_only_the_manifest_goes_to_the_key_and_only_the_signature_comes_back(tmp_path: Path, keys: Path) -> None:
     image = unsigned(tmp_path / "built")
     there = tmp_path / "vault" / "today"

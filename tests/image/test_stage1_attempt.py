@@ -9,6 +9,8 @@ import pytest
 
 from tests.image.samples import NODE
 
+pytestmark = pytest.mark.programs
+
 LIBRARY = NODE / "stage1/lib/stage1"
 LAYER = f"{'ab' * 32} 4096 /dev/loop0"
 LEFT_OUT = {

@@ -64,6 +64,7 @@ def put_until(image: Path, store: Path, deaths: int) -> None:
     put(image, store, digest(image))
 
 
+@pytest.mark.programs
 def test_a_writer_that_is_killed_at_any_moment_leaves_nothing_that_looks_whole(
     image: Path, key: SecretKey, tmp_path: Path
 ) -> None:
@@ -89,6 +90,7 @@ def test_a_writer_that_is_killed_at_any_moment_leaves_nothing_that_looks_whole(
     assert 10 < seen_without <= killed
 
 
+@pytest.mark.programs
 def test_two_writers_at_once_leave_one_whole_image(image: Path, key: SecretKey, tmp_path: Path) -> None:
     store, start = tmp_path / "store", FORK.Barrier(4)
 

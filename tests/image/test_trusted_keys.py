@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 import provisioner
 from provisioner.image.finished.sign import PublicKeys, SecretKey
 from provisioner.image.inputs import image_fingerprint
@@ -12,6 +14,8 @@ from provisioner.image.plan import Choices
 from provisioner.image.recipe import read_recipe
 from provisioner.image.request import Request
 from provisioner.image.root import Ingredients, assemble_site
+
+pytestmark = pytest.mark.programs
 
 ROOT = Path(__file__).parents[2]
 

@@ -22,6 +22,8 @@ from provisioner.cluster.resources import JOBS, PODS
 from tests.jobs.kubernetes_site import Site
 from tests.jobs.pod_samples import pool
 
+pytestmark = pytest.mark.programs
+
 DOCUMENT = Path(__file__).parents[2] / "docs/jobs.md"
 
 

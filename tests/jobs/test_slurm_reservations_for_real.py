@@ -19,6 +19,8 @@ from provisioner.jobs.work import SlurmReserved
 from tests.jobs.pod_samples import pool
 from tests.jobs.slurm_site import PREFIX, SlurmSite
 
+pytestmark = pytest.mark.programs
+
 SERVER, NODE, NAME = "r01-u01", "s-r01-u01", "provisioner-r01-u01-1"
 REASON = "provisioner: r01-u01-1"
 FOREVER = "while true; do sleep 0.1; done"

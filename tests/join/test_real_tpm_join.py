@@ -18,6 +18,8 @@ from tests.attestation.firmware_log import a_boot, write_log
 from tests.attestation.real_tpm import Loaded, RealTpm, ak_template, ek_template, real_tpm
 from tests.join.attesting import Agent, Desk, Lie, approved_firmware
 
+pytestmark = pytest.mark.programs
+
 
 @dataclass(frozen=True)
 class Keys:

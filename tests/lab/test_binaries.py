@@ -66,6 +66,7 @@ def etcd_on_path(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
     monkeypatch.setenv("PATH", str(directory), prepend=":")
 
 
+@pytest.mark.programs
 def test_the_named_directory_comes_first(tmp_path: Path) -> None:
     assets = populate(tmp_path / "assets", version="v1.35.1")
     populate(binaries.cache_entries(tmp_path)[0])
@@ -84,12 +85,14 @@ def test_a_named_directory_that_lacks_a_program_is_passed_over_and_said_so(tmp_p
     assert said == [f"KUBEBUILDER_ASSETS ({assets}) lacks kubelet"]
 
 
+@pytest.mark.programs
 def test_a_named_kubernetes_that_is_too_old_is_refused(tmp_path: Path) -> None:
     assets = populate(tmp_path / "assets", version="v1.33.9")
     with pytest.raises(NeedsHuman, match=r"is v1\.33\.9; name a directory with Kubernetes 1\.34 or newer"):
         find_binaries(assets=assets, cache=tmp_path)
 
 
+@pytest.mark.programs
 def test_the_scheduler_may_be_missing(tmp_path: Path) -> None:
     assets = populate(tmp_path / "assets", without="kube-scheduler")
     assert find_binaries(assets=assets, cache=tmp_path).kube_scheduler is None
@@ -136,6 +139,7 @@ def test_a_host_that_does_not_answer_is_given_up_and_everything_tried_is_named(
     assert "make demo" in message
 
 
+@pytest.mark.programs
 def test_without_go_the_remedy_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tools = tmp_path / "tools"
     tools.mkdir()

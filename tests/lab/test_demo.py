@@ -104,6 +104,7 @@ def test_a_reused_process_id_is_not_taken_for_the_daemon(tmp_path: Path) -> None
         require_running(state)
 
 
+@pytest.mark.programs
 def test_a_daemon_is_ended_and_waited_for(tmp_path: Path) -> None:
     state = DemoState(cache=tmp_path, name="x")
     state.directory.mkdir(parents=True)

@@ -23,6 +23,8 @@ from provisioner.lab.demo.leftovers import clean_lab
 from provisioner.lab.network import LabNetwork, tap_name
 from provisioner.network.agent.namespaces import inside as network_namespace
 
+pytestmark = pytest.mark.programs
+
 _TUNSETIFF, _IFF_TAP, _IFF_NO_PI = 0x400454CA, 0x0002, 0x1000
 BMCS = [IPv4Address("10.90.0.11"), IPv4Address("10.90.0.12")]
 

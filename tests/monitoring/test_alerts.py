@@ -253,14 +253,17 @@ def check(folder: Path, cases: Mapping[str, tuple[Series, int, str | None]]) -> 
     assert said.returncode == 0, said.stdout + said.stderr
 
 
+@pytest.mark.programs
 def test_each_alert_fires_on_what_it_is_for(tmp_path: Path) -> None:
     check(tmp_path, dict(FIRING))
 
 
+@pytest.mark.programs
 def test_each_alert_is_quiet_on_its_honest_twin(tmp_path: Path) -> None:
     check(tmp_path, {alert: (series, minute, None) for alert, (series, minute) in QUIET.items()})
 
 
+@pytest.mark.programs
 def test_every_alert_is_shown_firing_and_quiet_and_promtool_takes_them_all() -> None:
     shown = [alert for alert in RULES if alert not in ELSEWHERE]
     assert (list(FIRING), list(QUIET)) == (shown, shown)

@@ -114,6 +114,7 @@ def test_every_metric_and_label_that_is_asked_for_is_served(name: str, texts: li
         assert by | selected <= known, (title, (by | selected) - known)
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("name", OURS)
 def test_every_expression_is_parsed_by_promtool_and_finds_something(
     name: str, texts: list[str], tmp_path: Path

@@ -12,6 +12,8 @@ import pytest
 from tests.node.fake_join_server import Answer, Authority, FakeJoinServer
 from tests.node.machine import BOOT_ID, CONFIGURATION, SYSTEM_UUID, TOKEN, boot_machine, install_agent, start_agent
 
+pytestmark = pytest.mark.programs
+
 SECONDS = 180.0
 NO_CONTENT = Answer(204, {})
 JOINED = Answer(200, CONFIGURATION)

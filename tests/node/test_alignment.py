@@ -150,6 +150,7 @@ def test_where_the_pool_asks_for_nothing_nothing_is_said_or_changed(tmp_path: Pa
     assert ALIGNMENT_FILE not in render_files(dict(CONFIGURATION), numa_nodes(str(tmp_path)))
 
 
+@pytest.mark.programs
 def test_what_the_join_service_sends_is_what_the_agent_reads(tmp_path: Path) -> None:
     answer = JoinConfiguration(
         node_name="r01-u01",
@@ -170,6 +171,7 @@ def test_what_the_join_service_sends_is_what_the_agent_reads(tmp_path: Path) -> 
     assert told.startswith("aligned to 2 NUMA nodes"), "the node's facts tell of it"
 
 
+@pytest.mark.programs
 def test_a_node_whose_pool_asks_for_nothing_tells_nothing(tmp_path: Path) -> None:
     assert running_facts(str(tmp_path))["numaAlignment"] is None
 

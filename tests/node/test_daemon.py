@@ -19,6 +19,8 @@ from tests.node.machine import BOOT_ID
 from tests.node.made_machine import make_machine
 from tests.node.test_facts import boot
 
+pytestmark = pytest.mark.programs
+
 KEXEC = ["stop kubelet", "not ready", "kexec"]
 KEY_SHA256 = "sha256:" + "5e" * 32
 HAND_OVER_SHA256 = "sha256:" + "14" * 32

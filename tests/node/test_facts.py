@@ -114,6 +114,7 @@ def test_the_hardware_of_a_gpu_server(gpu_server: Path) -> None:
     }
 
 
+@pytest.mark.programs
 def test_the_annotation_is_exactly_what_the_controllers_would_write(gpu_server: Path) -> None:
     written = json.loads(render(node_facts(boot(), str(gpu_server), NOW)))
     assert to_json(from_json(NodeFacts, written)) == written
@@ -123,6 +124,7 @@ def test_the_annotation_is_exactly_what_the_controllers_would_write(gpu_server: 
     assert set(written) >= {"clockSynchronized", "rootFreeBytes", "memoryBytes", "imageDigest"}
 
 
+@pytest.mark.programs
 def test_a_machine_whose_sysfs_says_nothing_still_gives_facts_that_are_read(tmp_path: Path) -> None:
     written = json.loads(render(node_facts(boot(), str(tmp_path), NOW)))
     facts = from_json(NodeFacts, written)
@@ -130,6 +132,7 @@ def test_a_machine_whose_sysfs_says_nothing_still_gives_facts_that_are_read(tmp_
     assert facts.kexec_supported is False
 
 
+@pytest.mark.programs
 def test_this_very_machine_gives_facts_that_are_read() -> None:
     facts = from_json(NodeFacts, json.loads(render(node_facts(boot(), "", NOW))))
     assert facts.cpus > 0
@@ -137,6 +140,7 @@ def test_this_very_machine_gives_facts_that_are_read() -> None:
     assert facts.root_free_bytes
 
 
+@pytest.mark.programs
 def test_a_machine_with_hundreds_of_devices_stays_below_the_limit(root: Path) -> None:
     for number in range(200):
         device = add_pci(root, f"0000:{number:02x}:00.0", "0x020000", ("0x15b3", "0x1021"), "mlx5_core")
@@ -150,6 +154,7 @@ def test_a_machine_with_hundreds_of_devices_stays_below_the_limit(root: Path) ->
     assert sum(function.vendor_id == "10de" for function in facts.pci) == 8, "what is cut is not a GPU"
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize(
     ("path", "content", "reason"),
     [
@@ -171,6 +176,7 @@ def test_why_a_machine_cannot_kexec_is_said(root: Path, path: str, content: str 
     assert reason in facts["kexecReason"]
 
 
+@pytest.mark.programs
 def test_the_clock_is_good_once_timesyncd_says_so(root: Path) -> None:
     assert node_facts(boot(), str(root), NOW)["clockSynchronized"] is False
     write(root, "run/systemd/timesync/synchronized", "")

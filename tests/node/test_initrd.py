@@ -9,6 +9,8 @@ import pytest
 
 from provisioner.node.image.initrd import after_layer, after_layers, before_layer, before_layers
 
+pytestmark = pytest.mark.programs
+
 STAGE1_BYTES = 5_001
 KEY = "0123456789abcdef" * 4
 LAYERS = [

@@ -31,6 +31,8 @@ from tests.node.staged import (
 )
 from tests.signed_image import SignedImage, digest, layered_image
 
+pytestmark = pytest.mark.programs
+
 
 @pytest.mark.parametrize("image", [IMAGE, OF_FORMAT_1], ids=["layers", "format 1"])
 def test_an_image_is_verified_put_behind_its_stage_1_and_loaded(

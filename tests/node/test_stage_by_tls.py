@@ -72,6 +72,7 @@ def boot_from(root: Path, plain: FakeImageStore, encrypted: FakeImageStore, ca: 
     write(root, JOIN_CA[1:], ca)
 
 
+@pytest.mark.programs
 def test_an_image_is_staged_by_tls_and_nothing_is_asked_in_the_clear(
     root: Path, store: FakeImageStore, by_tls: FakeImageStore, authority: issue.Authority
 ) -> None:
@@ -93,6 +94,7 @@ def test_who_plays_the_boot_host_is_asked_for_nothing(
     assert by_tls.asked == []
 
 
+@pytest.mark.programs
 def test_a_running_system_goes_over_to_an_announced_authority(
     root: Path, store: FakeImageStore, by_tls: FakeImageStore, authority: issue.Authority
 ) -> None:

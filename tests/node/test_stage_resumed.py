@@ -10,6 +10,8 @@ from provisioner.node.image.stage import stage
 from tests.node.fake_image_store import FakeImageStore
 from tests.node.staged import BASE, DRIVER, IMAGE, STAGE1, FakeKexec, in_store, initrd_of, key_in, leave, starts
 
+pytestmark = pytest.mark.programs
+
 LEFT = initrd_of(IMAGE, "")
 IN_DRIVER = LEFT.index(DRIVER[:99])
 ENDED = {

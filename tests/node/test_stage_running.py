@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from provisioner.image.finished.sign import SecretKey
 from provisioner.node.image.stage import stage
 from tests.node.fake_image_store import FakeImageStore
@@ -28,6 +30,8 @@ from tests.node.staged import (
     starts,
 )
 from tests.signed_image import layered_image
+
+pytestmark = pytest.mark.programs
 
 
 def test_only_a_new_driver_is_fetched_when_all_else_runs_already(root: Path, store: FakeImageStore) -> None:

@@ -215,6 +215,7 @@ def test_no_call_is_made_that_nothing_would_end(monkeypatch: pytest.MonkeyPatch)
     assert cut.wait(PATIENCE), "the next one tries again"
 
 
+@pytest.mark.programs
 def test_a_forked_child_has_a_watchdog_of_its_own() -> None:
     before = threading.Event()
     Watch().begin(0.0, before.set)

@@ -53,10 +53,11 @@ def test_every_page_of_the_documentation_is_in_the_menu() -> None:
     written = {str(path.relative_to(CHECKOUT / "docs")) for path in (CHECKOUT / "docs").rglob("*.md")}
     assert written <= listed
     assert listed <= written | set(generated_pages()) | {
-        *("index.md", "architecture.md", "contributing.md", "changelog.md", "figures/index.md")
+        *("index.md", "architecture.md", "contributing.md", "security.md", "changelog.md", "figures/index.md")
     }
 
 
+@pytest.mark.programs
 def test_every_page_is_built_with_its_text(site: Path) -> None:
     assert "Racks of servers without an operating system" in (site / "index.html").read_text()
     assert "bootMACAddress" in (site / "reference/api/server.html").read_text()
@@ -64,6 +65,7 @@ def test_every_page_is_built_with_its_text(site: Path) -> None:
     assert 'href="operator-guide.html"' in (site / "index.html").read_text()
 
 
+@pytest.mark.programs
 def test_a_reader_without_a_way_out_sees_all_of_it(site: Path) -> None:
     pages = list(site.rglob("*.html"))
     assert len(pages) > 40

@@ -110,6 +110,7 @@ def test_slots_share_a_link_so_that_each_gets_four_times_the_least_rate() -> Non
     assert slots_of_link(100) == LEAST_SLOTS
 
 
+@pytest.mark.programs
 def test_a_link_that_does_not_say_its_speed_counts_as_10_gigabit(tmp_path: Path) -> None:
     assert link_megabits("127.0.0.1", tmp_path) == UNKNOWN_LINK_MEGABITS
     (tmp_path / "lo").mkdir()

@@ -27,6 +27,8 @@ from tests.boot.dhcp.messages import mac_bytes, message, rack, request_of, serve
 from tests.boot.dhcp.relay import PATIENCE_SECONDS, RELAY_ADDRESS, SERVER_ADDRESS, Relay, config, wait_until
 from tests.tools import is_running
 
+pytestmark = pytest.mark.programs
+
 RACK = rack("r01", subnet(cidr="127.80.0.0/24", gateway=SERVER_ADDRESS, discovery=("127.80.0.200", "127.80.0.209")))
 PXE = {opt.VENDOR_CLASS: b"PXEClient:Arch:00007:UNDI:003016", opt.CLIENT_ARCHITECTURE: b"\x00\x07"}
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from multiprocessing import Pipe
 
+import pytest
+
 from provisioner.boot.dhcp.wire import options as opt
 from provisioner.boot.dhcp.workers.protocol import MOST_TRACED_OF_ONE, TracedPacket
 from provisioner.boot.dhcp.workers.worker import Reporter
 from tests.boot.dhcp.messages import mac_bytes, message
 from tests.boot.dhcp.relay import RELAY_ADDRESS, wait_until
 from tests.boot.dhcp.test_dhcp_server import RACK, discover, mac_for, registered, running
+
+pytestmark = pytest.mark.programs
 
 
 def test_packets_of_a_traced_machine_are_handed_over_with_what_became_of_them() -> None:

@@ -73,6 +73,7 @@ class World:
         self.trouble.look(self.dhcp)
 
 
+@pytest.mark.programs
 def test_a_declined_address_and_a_wrong_subnet_asked_over_the_wire_are_warnings_on_the_servers() -> None:
     told = FakeRecorder()
     racks = FakeSource(

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
 from prometheus_client import CollectorRegistry
 
 import provisioner.boot.dhcp as dhcp_package
@@ -16,6 +17,8 @@ from provisioner.boot.dhcp.workers.supervisor import WorkerStates
 from provisioner.boot.metrics.dhcp import dhcp_families
 from provisioner.boot.metrics.families import Asked
 from tests.boot.metrics.exposition import check_by_promtool, samples
+
+pytestmark = pytest.mark.programs
 
 
 @dataclass

@@ -88,6 +88,7 @@ def test_whatever_is_in_the_log_there_are_no_more_series(line: bytes) -> None:
     assert len(samples(metered.registry)) == SERIES
 
 
+@pytest.mark.programs
 def test_promtool_has_nothing_to_say() -> None:
     metered = Metered()
     assert metered.count("script 200 512 0.000 -")

@@ -59,6 +59,7 @@ class FakeCache:
         self.watchers.append(watcher)
 
 
+@pytest.mark.programs
 def test_an_inventory_says_how_old_it_is_and_when_it_changed() -> None:
     now = 1000.0
     servers, racks = FakeCache("Server", objects=7, heard=30.0), FakeCache("Rack", has_synced=False)
@@ -74,6 +75,7 @@ def test_an_inventory_says_how_old_it_is_and_when_it_changed() -> None:
     assert found['inventory_changed_timestamp_seconds{kind="Rack"}'] == 0
 
 
+@pytest.mark.programs
 def test_a_certificate_is_read_again_once_it_was_renewed_and_one_that_is_none_has_ended(tmp_path: Path) -> None:
     file = tmp_path / "cert.pem"
     end = CertificateEnd("join", file)
@@ -85,6 +87,7 @@ def test_a_certificate_is_read_again_once_it_was_renewed_and_one_that_is_none_ha
     assert told(end.families)[name] == 0
 
 
+@pytest.mark.programs
 def test_a_disk_that_cannot_be_asked_is_left_out(tmp_path: Path) -> None:
     found = told(lambda: space_of("state", tmp_path, "the state"))
     assert 0 < found["state_free_bytes"] <= found["state_size_bytes"]
@@ -98,6 +101,7 @@ class FakeProgram:
     restarts: int
 
 
+@pytest.mark.programs
 def test_programs_checks_and_connections_are_told() -> None:
     programs = [FakeProgram("nginx", 7, 2), FakeProgram("dnsmasq", None, 0)]
     checks = (Check("tftp", lambda: ill("no")), Check("nginx", well))

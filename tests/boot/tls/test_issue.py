@@ -45,6 +45,7 @@ def server(by: issue.Authority, days: int = 90) -> str:
     return issue.to_pem(issue.issue_server_certificate(by, key, ["10.80.0.1", "boot1.example"], days, NOW))
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("which", [0, 1], ids=["ec", "rsa"])
 def test_a_servers_certificate_is_believed_by_who_knows_its_authority_until_it_ends(
     tmp_path: Path, authorities: tuple[issue.Authority, issue.Authority], which: int
@@ -56,6 +57,7 @@ def test_a_servers_certificate_is_believed_by_who_knows_its_authority_until_it_e
     assert not verifies(tmp_path, own.pem, chain, NOW + timedelta(days=91))
 
 
+@pytest.mark.programs
 def test_the_cross_signed_chain_is_believed_from_both_ends_until_the_old_one_ends(
     tmp_path: Path, authorities: tuple[issue.Authority, issue.Authority]
 ) -> None:
@@ -169,6 +171,7 @@ def done(*arguments: object) -> str:
     return result.output
 
 
+@pytest.mark.programs
 def test_a_fleet_goes_over_to_another_authority_by_the_commands_of_the_documentation(tmp_path: Path) -> None:
     now = datetime.now(UTC)
     old, new, out, store = (tmp_path / name for name in ("ca-2026", "ca-2027", "boot1", "images"))

@@ -21,6 +21,8 @@ from tests.golden_files import assert_golden
 from tests.image.driver.fakes import RELEASE, VERSION, fake_base, fake_module, fake_obtained, listing
 from tests.image.samples import RECIPE
 
+pytestmark = pytest.mark.programs
+
 
 class World:
     """A build with fakes in place of the archive, and of what only a real root can run."""

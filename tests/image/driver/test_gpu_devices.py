@@ -13,6 +13,8 @@ from provisioner.image.driver.layer import render_modprobe
 from provisioner.image.recipe import read_recipe
 from tests.image.samples import RECIPE
 
+pytestmark = pytest.mark.programs
+
 LAYER = RECIPE / "driver"
 UNITS = LAYER / "usr/lib/systemd/system"
 SCRIPT = LAYER / "usr/lib/provisioner/gpu-devices"

@@ -37,6 +37,7 @@ def test_a_signed_module_is_verified_and_is_the_same_each_time(module_key: Modul
     assert module_key.sign(MODULE) == signed
 
 
+@pytest.mark.programs
 def test_openssl_takes_the_signature_and_refuses_it_for_another_module(module_key: ModuleKey, tmp_path: Path) -> None:
     content, signature = split(module_key.sign(MODULE))
     certificate = x509.load_der_x509_certificate(module_key.certificate)
@@ -156,6 +157,7 @@ def test_keygen_makes_the_key_of_images_and_that_of_modules_and_overwrites_neith
     assert read_module_key(tmp_path / "keys/module-signing.pem") == key
 
 
+@pytest.mark.programs
 def test_a_key_of_another_kind_is_refused(module_key: ModuleKey, tmp_path: Path) -> None:
     made = subprocess.run(["openssl", "genpkey", "-algorithm", "ED25519"], capture_output=True, check=True)
     with pytest.raises(Refused, match="not RSA"):

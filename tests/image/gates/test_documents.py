@@ -139,6 +139,7 @@ def test_the_same_image_has_the_same_sbom_and_another_one_another_name() -> None
     assert len(names) == 2
 
 
+@pytest.mark.programs
 def test_licences_are_an_archive_of_each_text_once() -> None:
     records = Records(PACKAGES, TEXTS, {"GPL-2": "bb" * 32})
     packed = licence_archive(records, EPOCH)

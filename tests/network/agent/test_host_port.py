@@ -13,6 +13,8 @@ from tests.network.agent.frames import BROADCAST, arp, ethernet, icmp, ipv4, ipv
 from tests.network.agent.rack import DPU, rack
 from tests.network.agent.specs import BLUE, ONE, port, spec, vpc
 
+pytestmark = pytest.mark.programs
+
 HOST, OTHER_MAC = "52:54:00:00:01:00", "52:54:00:00:66:66"
 IP, GATEWAY, OTHER = "10.1.0.3", "10.1.0.2", "10.1.0.5"
 IP6, GATEWAY6, OTHER6 = "fd00:1::3", "fd00:1::2", "fd00:1::5"

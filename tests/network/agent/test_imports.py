@@ -7,8 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import provisioner
 from provisioner.network import agent
+
+pytestmark = pytest.mark.programs
 
 ROOT = Path(provisioner.__file__).parent.parent
 ALLOWED = ("provisioner.api", "provisioner.network.agent", "provisioner.network.evpn", "provisioner.node")

@@ -70,6 +70,7 @@ def test_a_table_of_several_blocks_is_read_whole_and_half_of_one_is_none() -> No
     assert read_table(answers, 3) is None
 
 
+@pytest.mark.programs
 def test_a_program_that_is_missing_fails_or_hangs_is_told_of() -> None:
     with pytest.raises(ReadBackFailed, match="sminfo failed"):
         Diagnostics(prefix=("/bin/false",)).master()
@@ -103,6 +104,7 @@ def test_a_server_that_is_off_keeps_nothing_from_being_enforced() -> None:
     assert (findings.agrees, findings.absent, findings.default_limited) == (True, (guid(1),), "Unknown")
 
 
+@pytest.mark.programs
 def test_a_process_that_is_not_opensm_is_never_signalled(tmp_path: Path) -> None:
     """The number in a pid file that was left behind may be anybody's by now."""
     other = subprocess.Popen(["sleep", "60"])

@@ -22,6 +22,8 @@ from tests.node.machine import install_agent
 from tests.node.test_daemon import FakeMachine, FakeNode
 from tests.node.test_facts import boot
 
+pytestmark = pytest.mark.programs
+
 UUID = "GPU-00000003-aaaa-bbbb-cccc-0123456789ab"
 
 

@@ -25,6 +25,8 @@ from tests.node.machine import install_agent
 from tests.node.made_machine import add_disk, add_infiniband_port, add_nic, add_pci
 from tests.node.test_facts import NOW, boot
 
+pytestmark = pytest.mark.programs
+
 LONG = 300.0
 POOL = VerificationSettings(expected=ExpectedInventory(gpus=ExpectedGpus(count=8, device_id="2330")))
 

@@ -86,6 +86,7 @@ def test_what_has_the_wrong_size_is_refused(key: bytes, nonce: bytes, ciphertext
         open_sealed(key, nonce, ciphertext, b"")
 
 
+@pytest.mark.programs
 def test_it_is_the_library_that_pythons_ssl_has_loaded() -> None:
     program = (
         "import provisioner.node.tpm.aead as aead, re\n"

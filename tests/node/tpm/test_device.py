@@ -44,6 +44,7 @@ def test_an_answer_that_comes_in_pieces_is_put_together() -> None:
     os.close(ours[1])
 
 
+@pytest.mark.programs
 def test_a_hung_tpm_is_given_up_at_the_deadline_and_never_waited_for_again() -> None:
     with FakeTpm([None]) as tpm:
         device = tpm.open()
@@ -58,6 +59,7 @@ def test_a_hung_tpm_is_given_up_at_the_deadline_and_never_waited_for_again() -> 
         assert len(tpm.asked) == 1
 
 
+@pytest.mark.programs
 def test_who_waits_for_the_hung_tpm_in_our_place_holds_nothing_else_of_ours() -> None:
     mine, other = os.pipe()
     with FakeTpm([None]) as tpm, pytest.raises(TpmError):
@@ -67,6 +69,7 @@ def test_who_waits_for_the_hung_tpm_in_our_place_holds_nothing_else_of_ours() ->
     os.close(mine)
 
 
+@pytest.mark.programs
 def test_many_slow_answers_have_one_limit_together() -> None:
     now = 0.0
 
@@ -124,6 +127,7 @@ def test_a_refusal_is_told_in_words_and_by_its_code(code: int, words: str) -> No
     assert told.value.code == code
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
@@ -144,6 +148,7 @@ def test_what_is_no_whole_answer_is_refused(answer: Answer, words: str) -> None:
     assert told.value.code is None
 
 
+@pytest.mark.programs
 def test_after_a_broken_answer_nothing_is_taken_for_the_next_one() -> None:
     with FakeTpm([answered(b"body") + b"more"]) as tpm:
         device = tpm.open()

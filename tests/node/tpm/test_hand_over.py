@@ -45,6 +45,7 @@ def test_another_part_is_another_hand_over(part: str) -> None:
     assert hand_over_digest(**{**PARTS, part: PARTS[part] + "0"}) != DIGEST
 
 
+@pytest.mark.programs
 def test_a_hand_over_is_seen_in_the_next_quote_and_taken_back_by_the_firmware_alone(tpm: Swtpm) -> None:
     def quoted() -> bytes:
         identity = TpmIdentity(tpm.open())
@@ -116,6 +117,7 @@ def test_what_is_loaded_is_measured_before_it_is_started(staged: Path, monkeypat
     assert tpm.asked[0].endswith(bytes.fromhex(DIGEST[7:]))
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("answer", [refused(0x921), None], ids=["locked", "hung"])
 def test_what_the_tpm_does_not_measure_is_not_started(
     staged: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes | None
@@ -141,6 +143,7 @@ def test_what_nobody_knows_is_not_started(tmp_path: Path, monkeypatch: pytest.Mo
     assert started.did == []
 
 
+@pytest.mark.programs
 def test_a_tpm_that_is_given_up_does_not_hold_the_agents_threads_up(staged: Path) -> None:
     """The agent that runs beside the kubelet has threads when it forks whoever waits for the TPM in its place."""
     stop = threading.Event()

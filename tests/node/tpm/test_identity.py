@@ -27,6 +27,7 @@ def certificate(letter: bytes, size: int = 700) -> bytes:
     return b"\x30\x82" + (size - 4).to_bytes(2, "big") + letter * (size - 4)
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("algorithm", ["RSA", "ECC"])
 def test_a_credential_for_both_keys_is_opened_and_nothing_stays_loaded(tpm: Swtpm, algorithm: str) -> None:
     identity = TpmIdentity(tpm.open(), prefer=algorithm)
@@ -43,6 +44,7 @@ def test_a_credential_for_both_keys_is_opened_and_nothing_stays_loaded(tpm: Swtp
     assert tpm.loaded() == 0
 
 
+@pytest.mark.programs
 def test_the_keys_are_the_same_after_a_power_cut(tpm: Swtpm) -> None:
     def keys() -> tuple[bytes, bytes]:
         identity = TpmIdentity(tpm.open())
@@ -55,6 +57,7 @@ def test_the_keys_are_the_same_after_a_power_cut(tpm: Swtpm) -> None:
     assert keys() == before
 
 
+@pytest.mark.programs
 def test_another_tpm_has_other_keys_and_opens_no_credential_of_this_one(tpm: Swtpm, other_tpm: Swtpm) -> None:
     mine, others = TpmIdentity(tpm.open(), prefer="ECC"), TpmIdentity(other_tpm.open(), prefer="ECC")
     credential = make_credential(mine.endorsement_public, mine.attestation_public, SECRET)
@@ -66,6 +69,7 @@ def test_another_tpm_has_other_keys_and_opens_no_credential_of_this_one(tpm: Swt
     assert other_tpm.loaded() == tpm.loaded() == 0
 
 
+@pytest.mark.programs
 def test_a_credential_for_another_attestation_key_is_not_opened(tpm: Swtpm) -> None:
     identity = TpmIdentity(tpm.open())
     credential = make_credential(identity.endorsement_public, b"another key", SECRET)
@@ -76,6 +80,7 @@ def test_a_credential_for_another_attestation_key_is_not_opened(tpm: Swtpm) -> N
     assert tpm.loaded() == 0
 
 
+@pytest.mark.programs
 def test_a_quote_is_signed_over_the_nonce_and_the_values_that_come_with_it(tpm: Swtpm) -> None:
     identity = TpmIdentity(tpm.open())
     attest, signature, values = identity.quote(NONCE, PCRS)
@@ -90,6 +95,7 @@ def test_a_quote_is_signed_over_the_nonce_and_the_values_that_come_with_it(tpm: 
     assert values[14] == bytes(32)
 
 
+@pytest.mark.programs
 def test_a_value_that_changes_between_quote_and_reading_is_asked_for_anew(tpm: Swtpm) -> None:
     device = tpm.open()
     extensions = [os.urandom(32), os.urandom(32)]
@@ -112,6 +118,7 @@ def test_a_value_that_changes_between_quote_and_reading_is_asked_for_anew(tpm: S
     assert attest.endswith(hashlib.sha256(b"".join(values[pcr] for pcr in PCRS)).digest())
 
 
+@pytest.mark.programs
 def test_certificates_and_their_chain_are_read_and_choose_the_key(tpm: Swtpm) -> None:
     tpm.write_nv(RSA_CERTIFICATE, certificate(b"e", 1300) + b"\xff" * 60)
     tpm.write_nv(0x01C00100, certificate(b"i") + certificate(b"r", 300))
@@ -121,6 +128,7 @@ def test_certificates_and_their_chain_are_read_and_choose_the_key(tpm: Swtpm) ->
     identity.close()
 
 
+@pytest.mark.programs
 def test_of_two_certified_keys_the_preferred_one_is_taken(tpm: Swtpm) -> None:
     tpm.write_nv(RSA_CERTIFICATE, certificate(b"e"))
     tpm.write_nv(ECC_CERTIFICATE, certificate(b"c"))
@@ -130,6 +138,7 @@ def test_of_two_certified_keys_the_preferred_one_is_taken(tpm: Swtpm) -> None:
     identity.close()
 
 
+@pytest.mark.programs
 def test_no_more_than_four_certificates_are_shown(tpm: Swtpm) -> None:
     tpm.write_nv(ECC_CERTIFICATE, certificate(b"e", 300))
     for index in range(2):
@@ -155,6 +164,7 @@ def test_what_is_no_whole_certificate_is_dropped(content: bytes, count: int) -> 
     assert len(split_certificates(content)) == count
 
 
+@pytest.mark.programs
 def test_a_key_that_the_tpm_keeps_is_used_as_it_is(tpm: Swtpm) -> None:
     identity = TpmIdentity(tpm.open(), prefer="RSA")
     made, handle = identity.endorsement_public, identity._endorsement_key
@@ -173,6 +183,7 @@ def test_a_key_that_the_tpm_keeps_is_used_as_it_is(tpm: Swtpm) -> None:
     assert tpm.ask("8001 0000000e 00000173 81010001"), "what the TPM keeps is not flushed"
 
 
+@pytest.mark.programs
 def test_a_tpm_whose_endorsement_hierarchy_has_a_password_says_so_and_nothing_stays_loaded(tpm: Swtpm) -> None:
     tpm.ask(SET_ENDORSEMENT_PASSWORD)
     with pytest.raises(TpmError, match=r"TPM2_CreatePrimary: swtpm refused with 0x9a2.*clear the TPM in the firmware"):
@@ -180,6 +191,7 @@ def test_a_tpm_whose_endorsement_hierarchy_has_a_password_says_so_and_nothing_st
     assert tpm.loaded() == 0
 
 
+@pytest.mark.programs
 def test_a_lockout_by_wrong_passwords_keeps_nobody_from_proving(tpm: Swtpm) -> None:
     tpm.ask(LOCK_AT_ONCE)
     identity = TpmIdentity(tpm.open())
@@ -198,6 +210,7 @@ def test_a_tpm_that_says_it_is_locked_is_believed() -> None:
         assert len(tpm.asked) == 6, "no other key is asked for: it would be refused, too"
 
 
+@pytest.mark.programs
 def test_a_tpm_without_that_curve_makes_keys_of_rsa(tpm: Swtpm) -> None:
     device = tpm.open()
 
@@ -221,6 +234,7 @@ def test_a_tpm_without_that_curve_makes_keys_of_rsa(tpm: Swtpm) -> None:
     assert tpm.loaded() == 0
 
 
+@pytest.mark.programs
 def test_a_bank_that_is_switched_off_is_named(tpm: Swtpm) -> None:
     device = tpm.open()
 
@@ -249,6 +263,7 @@ def test_a_key_by_another_template_than_was_asked_for_is_refused() -> None:
         assert tpm.asked[-1] == commands.flush_context(0x80000000), "and not left behind"
 
 
+@pytest.mark.programs
 def test_a_tpm_that_hangs_is_not_asked_to_unload() -> None:
     with FakeTpm([None]) as tpm:
         device: TpmDevice = tpm.open()

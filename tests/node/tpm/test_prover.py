@@ -42,6 +42,7 @@ def proving(tpm: Swtpm, root: Path) -> TpmProver:
     return TpmProver(tpm.open, str(root), lambda _: None)
 
 
+@pytest.mark.programs
 def test_a_proof_is_what_the_service_expects_and_opens_what_is_sealed_to_it(tpm: Swtpm, root: Path) -> None:
     prover, service = proving(tpm, root), Service()
     shown: dict[str, Any] = prover.evidence()
@@ -63,6 +64,7 @@ def test_a_proof_is_what_the_service_expects_and_opens_what_is_sealed_to_it(tpm:
     assert tpm.loaded() == 0, "the TPM was given back"
 
 
+@pytest.mark.programs
 def test_after_its_configuration_the_machine_may_prove_itself_anew(tpm: Swtpm, root: Path) -> None:
     prover = proving(tpm, root)
     for _ in range(3):
@@ -71,6 +73,7 @@ def test_after_its_configuration_the_machine_may_prove_itself_anew(tpm: Swtpm, r
         assert prover.open(service.seal(CONFIGURATION, SERVER), SERVER) == CONFIGURATION
 
 
+@pytest.mark.programs
 def test_a_challenge_for_another_machine_is_not_met_and_the_next_request_says_so(
     tpm: Swtpm, other_tpm: Swtpm, root: Path
 ) -> None:
@@ -87,6 +90,7 @@ def test_a_challenge_for_another_machine_is_not_met_and_the_next_request_says_so
     assert tpm.loaded() == other_tpm.loaded() == 0
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("other", ["server", "secret", "nonce", "type", "text", "cut", "list", "number"])
 def test_what_is_sealed_to_anything_else_is_not_opened(tpm: Swtpm, root: Path, other: str) -> None:
     prover, service = proving(tpm, root), Service()
@@ -109,6 +113,7 @@ def test_what_is_sealed_to_anything_else_is_not_opened(tpm: Swtpm, root: Path, o
     assert prover.open(honest, SERVER) == CONFIGURATION, "what is sealed to it is"
 
 
+@pytest.mark.programs
 def test_before_a_proof_nothing_is_opened(tpm: Swtpm, root: Path) -> None:
     prover, service = proving(tpm, root), Service()
     prover.evidence()
@@ -177,6 +182,7 @@ def test_what_is_no_challenge_is_not_met(root: Path, challenge: object) -> None:
         assert TpmProver(tpm.open, str(root), lambda _: None).answer(challenge) is None
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
@@ -217,6 +223,7 @@ def test_a_machine_without_a_tpm_says_so(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.programs
 def test_a_tpm_that_does_not_open_yet_is_tried_again(tpm: Swtpm, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[Callable[[], TpmDevice]] = [tpm.open]
 
@@ -269,6 +276,7 @@ def shown_by(tpm: Swtpm, root: Path) -> dict[str, Any]:
     return shown
 
 
+@pytest.mark.programs
 def test_a_machine_joins_by_its_tpm_over_tls(tpm: Swtpm, tmp_path: Path) -> None:
     service, joining = Service(), Joining(tmp_path)
     challenge = service.challenge(shown_by(tpm, tmp_path))
@@ -286,6 +294,7 @@ def test_a_machine_joins_by_its_tpm_over_tls(tpm: Swtpm, tmp_path: Path) -> None
     assert tpm.loaded() == 0
 
 
+@pytest.mark.programs
 def test_a_service_that_answers_a_proof_in_the_clear_is_refused(tpm: Swtpm, tmp_path: Path) -> None:
     service, joining = Service(), Joining(tmp_path)
     challenged = fake_join_server.Answer(
@@ -298,6 +307,7 @@ def test_a_service_that_answers_a_proof_in_the_clear_is_refused(tpm: Swtpm, tmp_
     assert any("is not sealed to this machine; it is not used" in line for line in joining.said)
 
 
+@pytest.mark.programs
 def test_a_machine_whose_tpm_hangs_asks_without_it_and_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -311,6 +321,7 @@ def test_a_machine_whose_tpm_hangs_asks_without_it_and_says_why(
     assert len(joining.said) == 1
 
 
+@pytest.mark.programs
 def test_a_tpm_that_fails_at_the_proof_is_told_to_the_service_in_the_next_request(
     tpm: Swtpm, other_tpm: Swtpm, tmp_path: Path
 ) -> None:

@@ -12,6 +12,8 @@ from provisioner.network.agent.card.configure import CardReport, configure
 from provisioner.network.agent.card.tools import Tools
 from tests.network.agent.card.fake_mst_tools import DEVICE, SWITCHES, FakeCard
 
+pytestmark = pytest.mark.programs
+
 DELAY = CardSetting(name="DELAY_HOST_OS_INIT", value="1")
 SET = f"mstconfig -d {DEVICE} -y set DELAY_HOST_OS_INIT=1"
 RESTRICT = f"mstprivhost -d {DEVICE} r --disable_rshim --disable_tracer --disable_counter_rd --disable_port_owner"

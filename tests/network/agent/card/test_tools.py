@@ -12,6 +12,8 @@ import pytest
 
 from provisioner.network.agent.card.tools import MOST_BYTES, Ran, ToolFailed, Tools
 
+pytestmark = pytest.mark.programs
+
 PATIENCE_SECONDS = 180.0
 PATH = f"{Path(sys.executable).parent}:/usr/bin:/bin"
 
