@@ -26,7 +26,7 @@ from tests.suite.recorder import FOLDER
 from tests.tools import CACHE
 
 KEPT_REPORTS: Final = 10
-WORKERS: Final = 6
+WORKERS: Final = 5
 """For all tests, on two cores: most tests wait most of their time."""
 
 

@@ -21,7 +21,7 @@ from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 RACK: Final = "rack"
-WORKERS_OF: Final[Mapping[str, int]] = {RACK: 1, "built": 1, "control_plane": 3}
+WORKERS_OF: Final[Mapping[str, int]] = {RACK: 1, "built": 1, "control_plane": 2}
 """Shared fixture → how many workers may start one of their own while other tests are left; the first that a test has
 counts."""
 
@@ -58,9 +58,9 @@ LONGEST: Final[Mapping[str, int]] = {
 """Seconds of files that take longer than their number of tests lets one expect: what begins last decides when all
 ends. From a report of `make test`; a wrong figure costs time and nothing else."""
 
-NICENESS: Final = 5
-"""Of what does not boot the rack: machines that get too little of a processor do not boot later but work more, as their
-kubelets and timers run on."""
+RACK_NICENESS: Final = -10
+"""The rack's machines get the processors first. One that gets too little does not only boot later: it works more, as its
+kubelet and its timers run on."""
 
 _SECONDS_OF_A_TEST: Final = 0.2
 _FILE: Final = "fixtures-of-files.json"
@@ -161,5 +161,5 @@ class Scheduling:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         fixtures = getattr(item, "fixturenames", ())
-        with suppress(PermissionError):  # only root may take it back
-            os.setpriority(os.PRIO_PROCESS, 0, 0 if RACK in fixtures else NICENESS)
+        with suppress(PermissionError):  # root alone may, and a rack needs root anyway
+            os.setpriority(os.PRIO_PROCESS, 0, RACK_NICENESS if RACK in fixtures else 0)
