@@ -59,7 +59,7 @@ LONGEST: Final[Mapping[str, int]] = {
 ends. From a report of `make test`; a wrong figure costs time and nothing else."""
 
 RACK_NICENESS: Final = -10
-"""The rack's machines get the processors first. One that gets too little does not only boot later: it works more, as its
+"""The rack has the processors first. A machine that gets too little does not only boot later: it works more, as its
 kubelet and its timers run on."""
 
 _SECONDS_OF_A_TEST: Final = 0.2

@@ -12,6 +12,8 @@ import pytest
 
 from tests.suite.costs import compare, read_costs, render
 
+pytestmark = pytest.mark.programs
+
 ROOT = Path(__file__).parents[2]
 FIRST = """
 import pytest, time
