@@ -20,10 +20,10 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-RACK: Final = "rack"
-WORKERS_OF: Final[Mapping[str, int]] = {RACK: 1, "built": 1, "control_plane": 2}
-"""Shared fixture → how many workers may start one of their own while other tests are left; the first that a test has
-counts."""
+RACK: Final = "tests/journey::rack"
+WORKERS_OF: Final[Mapping[str, int]] = {RACK: 1, "tests/image::built": 1, "tests::control_plane": 2}
+"""Shared fixture, with its folder → how many workers may start one of their own while other tests are left. Of several
+that a test has, the first counts."""
 
 LONGEST: Final[Mapping[str, int]] = {
     "tests/journey/test_rollout_follows_the_jobs.py": 300,
@@ -114,6 +114,12 @@ def file_of(test: str) -> str:
     return test.partition("::")[0]
 
 
+def shared_fixtures(item: pytest.Item) -> set[str]:
+    """Names of the fixtures that a test uses, with the folder or file that has them."""
+    info = getattr(item, "_fixtureinfo", None)
+    return {f"{each[-1].baseid}::{name}" for name, each in info.name2fixturedefs.items() if each} if info else set()
+
+
 class WholeFiles(LoadScopeScheduling):
     """Gives each worker the file that `Plan` chooses."""
 
@@ -155,11 +161,10 @@ class Scheduling:
         if os.environ.get("PYTEST_XDIST_WORKER") == "gw0":
             found: dict[str, set[str]] = defaultdict(set)
             for item in session.items:
-                found[file_of(item.nodeid)].update(WORKERS_OF.keys() & set(getattr(item, "fixturenames", ())))
+                found[file_of(item.nodeid)] |= WORKERS_OF.keys() & shared_fixtures(item)
             (self.folder / _FILE).write_text(json.dumps({file: sorted(names) for file, names in found.items()}))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        fixtures = getattr(item, "fixturenames", ())
         with suppress(PermissionError):  # root alone may, and a rack needs root anyway
-            os.setpriority(os.PRIO_PROCESS, 0, RACK_NICENESS if RACK in fixtures else 0)
+            os.setpriority(os.PRIO_PROCESS, 0, RACK_NICENESS if RACK in shared_fixtures(item) else 0)

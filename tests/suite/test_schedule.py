@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.suite.schedule import RACK, plan
 
+PLANE = "tests::control_plane"
 TESTS = [
     *(f"tests/rules/test_small.py::test_{number}" for number in range(3)),
     *(f"tests/rules/test_large.py::test_{number}" for number in range(9)),
@@ -13,9 +14,9 @@ TESTS = [
     "tests/journey/test_b.py::test_it[a::b]",
 ]
 FIXTURES = {
-    "tests/join/test_join.py": {"control_plane"},
-    "tests/join/test_more.py": {"control_plane"},
-    "tests/journey/test_a.py": {RACK, "control_plane"},
+    "tests/join/test_join.py": {PLANE},
+    "tests/join/test_more.py": {PLANE},
+    "tests/journey/test_a.py": {RACK, PLANE},
     "tests/journey/test_b.py": {RACK},
 }
 
@@ -42,7 +43,7 @@ def test_a_worker_begins_with_what_is_costly_and_goes_on_with_what_it_has_starte
 def test_no_more_workers_than_planned_start_what_is_costly_until_nothing_else_is_left() -> None:
     made = plan(TESTS, FIXTURES)
     left = set(made.shared) - {RACK}
-    made.owners["control_plane"] = {"gw1", "gw2", "gw3", "gw4", "gw5"}
+    made.owners[PLANE] = {"gw1", "gw2", "gw3", "gw4", "gw5"}
     assert made.choose("gw0", left) == "tests/rules/test_large.py"
     assert made.choose("gw0", left - {"tests/rules/test_large.py"}) == "tests/rules/test_small.py"
     assert made.choose("gw0", {"tests/join/test_join.py"}) == "tests/join/test_join.py"
