@@ -82,7 +82,7 @@ class Graph:
             for target in self._imports(name):
                 came_from.setdefault(target, name)
                 to_do.append(target)
-            for key, written in self.nodes[name].table:
+            for key, written in sorted(self.nodes[name].table):
                 words = self._words(start) if words is None else words
                 for target in self._resolve(written):
                     for leaf in (target, *self._within(target)):
@@ -102,9 +102,9 @@ class Graph:
 
     def _find_imports(self, name: str) -> Iterator[str]:
         node = self.nodes[name]
-        for written in node.imports:
+        for written in sorted(node.imports, reverse=True):  # a name before its module; never in the order of a set
             yield from self._resolve(written)
-        for fixture in node.fixtures:
+        for fixture in sorted(node.fixtures):
             yield from self._fixture(node.path, fixture, but=name)
 
     def _find(self, written: str) -> tuple[str, ...]:
