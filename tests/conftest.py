@@ -22,12 +22,12 @@ from hypothesis import HealthCheck, settings
 from provisioner.api.errors import NeedsHuman
 from provisioner.api.schema import API_VERSION
 from provisioner.lab.binaries.obtain import Binaries, find_binaries
-from tests.http_peer import HttpPeer
 from tests.tools import CACHE, IN_CI, missing
 
 if TYPE_CHECKING:
     from provisioner.cluster.client import Cluster
     from provisioner.lab.control_plane.plane import ControlPlane
+    from tests.http_peer import HttpPeer
 
 
 pytest_plugins = ("tests.attacks.taken_away.plugin", "tests.no_programs", "tests.suite.recorder")
@@ -122,6 +122,8 @@ def _logging_is_configured_as_before() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def make_httpserver() -> Iterator[HttpPeer]:
     """The server behind pytest-httpserver's fixture `httpserver`; the default one has no threads."""
+    from tests.http_peer import HttpPeer  # a guest of the lab that runs tests has no pytest-httpserver
+
     with HttpPeer() as server:
         yield server
 

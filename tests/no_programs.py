@@ -80,6 +80,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         GUARD.end()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown() -> None:
+    """What ends now may be a fixture of other tests, which this one was the last to follow."""
+    if not GUARD.attempts:
+        GUARD.end()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Fail the test also where its code caught the exception, or where this ended another thread."""
