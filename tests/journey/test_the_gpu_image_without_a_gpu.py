@@ -30,7 +30,6 @@ from tests.journey.virtual_rack import VirtualRack
 pytestmark = pytest.mark.timeout(2400)
 
 SERVER, POOL = "r01-u02", "accelerated"
-OTHERS = ("r01-u01", "r01-u03")
 ON_THE_NODE = r"""
 is() { "$@" || { echo "not so: $*"; exit 1; }; }
 has() { echo "$2" | grep -q -- "$1" || { echo "no '$1' in: $2"; exit 1; }; }
@@ -46,10 +45,7 @@ NVML is found, and has its words for a driver that does not run; nothing failed,
 
 @pytest.fixture(scope="module")
 def image(rack: VirtualRack, binaries: Binaries) -> str:
-    """The name of the published Image, which the boot host has. By its name this file is the rack's last: an emulated
-    node that does nothing takes a fifth of a core, so the others are switched off."""
-    for other in OTHERS:
-        rack.switch_off(other)
+    """The name of the published Image, which the boot host has."""
     with Progress() as progress:
         built = build_demo_image(rack.state, binaries.kubelet, Report(progress), pool="gpus")
     publish = [sys.executable, "-m", "provisioner.cli", "image", "publish", str(built.folder)]

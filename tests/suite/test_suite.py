@@ -41,7 +41,9 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.CompletedP
     for name, source in (("test_first", FIRST), ("test_second", SECOND)):
         (folder / f"{name}.py").write_text(source)
     report = tmp_path_factory.mktemp("report")
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}  # no worker of ours
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")
+    }  # no worker of ours
     environment = inherited | {"PYTHONPATH": str(ROOT), "TEST_REPORT": str(report)}
     command = [sys.executable, "-m", "pytest", "-p", "tests.suite.recorder", "-p", "no:cacheprovider", "-n", "2"]
     done = subprocess.run(
