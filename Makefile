@@ -10,6 +10,10 @@ FUZZ ?=
 VM ?=
 MIRROR ?=
 MACHINES ?=
+FAULTS ?=
+TREE ?=
+AGAIN ?=
+SECONDS_EACH ?=
 VENV = $(shell bin/setup $(SETUP))
 PYTHON = PYTHONPATH=$(CURDIR) $(VENV)/bin/python
 
@@ -20,7 +24,7 @@ PYTHON = PYTHONPATH=$(CURDIR) $(VENV)/bin/python
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST = env PYTHONPATH=$(CURDIR) $(VENV)/bin/python -m pytest --durations=20
 
-.PHONY: help setup demo demo-shell demo-rollout demo-reimage demo-down demo-vpc test test-fast test-long attacks fuzz chaos soak lint format golden bench docs package package-ansible chart requirements
+.PHONY: help setup demo demo-shell demo-rollout demo-reimage demo-down demo-vpc test test-fast test-long attacks mutants fuzz chaos soak lint format golden bench docs package package-ansible chart requirements
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -73,6 +77,11 @@ attacks: ## Run every attack of the threat model, and print attack, refused by, 
 	@bin/setup --tests >/dev/null
 	@$(PYTHON) -m tests.prepare
 	@$(PYTHON) -m tests.attacks $(if $(VM),--vm) $(TESTS)
+
+mutants: ## Plant faults one at a time, and print which test finds each (FAULTS="join power": a part; TREE=… another checkout; AGAIN=1 forgets earlier results)
+	@bin/setup --tests >/dev/null
+	@$(PYTHON) -m tests.prepare
+	@$(PYTHON) -m tests.mutants $(if $(TREE),--tree $(TREE)) $(if $(AGAIN),--again) $(if $(SECONDS_EACH),--seconds $(SECONDS_EACH)) $(FAULTS)
 
 fuzz: SETUP = --python
 fuzz: ## Try every reader of what strangers send for MINUTES (SEED=… repeats it; FUZZ=atheris: by coverage, installed beside)
