@@ -13,7 +13,7 @@ MACHINES ?=
 FAULTS ?=
 TREE ?=
 AGAIN ?=
-SECONDS_EACH ?=
+LIMIT_SECONDS ?=
 VENV = $(shell bin/setup $(SETUP))
 PYTHON = PYTHONPATH=$(CURDIR) $(VENV)/bin/python
 
@@ -81,7 +81,7 @@ attacks: ## Run every attack of the threat model, and print attack, refused by, 
 mutants: ## Plant faults one at a time, and print which test finds each (FAULTS="join power": a part; TREE=… another checkout; AGAIN=1 forgets earlier results)
 	@bin/setup --tests >/dev/null
 	@$(PYTHON) -m tests.prepare
-	@$(PYTHON) -m tests.mutants $(if $(TREE),--tree $(TREE)) $(if $(AGAIN),--again) $(if $(SECONDS_EACH),--seconds $(SECONDS_EACH)) $(FAULTS)
+	@$(PYTHON) -m tests.mutants $(if $(TREE),--tree $(TREE)) $(if $(AGAIN),--again) $(if $(LIMIT_SECONDS),--seconds $(LIMIT_SECONDS)) $(FAULTS)
 
 fuzz: SETUP = --python
 fuzz: ## Try every reader of what strangers send for MINUTES (SEED=… repeats it; FUZZ=atheris: by coverage, installed beside)

@@ -25,7 +25,7 @@ _NOT_PASSED_ON: Final = ("GOLDEN", "PYTEST_ADDOPTS")
 
 @dataclass(frozen=True)
 class Run:
-    """`status`: pytest's exit status, None at the time limit. `failed`: the first test that failed, if pytest named it."""
+    """`status`: pytest's exit status, None at the time limit. `failed`: the first test that failed, if it is known."""
 
     status: int | None
     seconds: float
