@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import subprocess
 import sys
 import tempfile
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 from tests.mutants.copied_tree import CopiedTree, commit_of
 from tests.mutants.fault import FAULTS, Fault, choose_faults, read_faults
-from tests.mutants.results import GOOD, SURVIVED, Result, Results
+from tests.mutants.results import GOOD, Result, Results
 from tests.mutants.run import TESTS_SECONDS, Run, run_tests
 from tests.mutants.trial import Trial
 from tests.tools import CACHE
@@ -82,23 +83,21 @@ def render(fault: Fault, result: Result, *, earlier: bool = False) -> str:
 
 
 def summarize(faults: Sequence[Fault], results: Sequence[Result]) -> int:
-    """Exit status."""
-    counts = ", ".join(
-        f"{count} {outcome}" for outcome, count in Counter(each.outcome for each in results).most_common()
-    )
+    """Print how many had which outcome, and name those that matter. Returns: exit status."""
+    names: defaultdict[str, list[str]] = defaultdict(list)
+    for fault, result in zip(faults, results, strict=True):
+        names[result.outcome].append(f"{fault.area}: {fault.name}")
+    counts = ", ".join(f"{len(found)} {outcome}" for outcome, found in names.items())
     print(f"\n{len(faults)} faults: {counts}")
-    for outcome, words in ((SURVIVED, "no test notices"), (None, "not tried")):
-        names = [
-            f"{fault.area}: {fault.name}"
-            for fault, result in zip(faults, results, strict=True)
-            if (result.outcome == outcome if outcome else result.outcome not in GOOD | {SURVIVED})
-        ]
-        if names:
-            print("\n  ".join([f"{words}:", *names]))
+    for outcome in sorted(names.keys() - GOOD):
+        print("\n  ".join([f"{outcome}:", *names[outcome]]))
     if missing := sorted({test for result in results for test in result.missing}):
         print("\n  ".join(["not in this tree:", *missing]))
-    return 0 if all(result.outcome in GOOD for result in results) else 1
+    return 0 if names.keys() <= GOOD else 1
 
 
 if __name__ == "__main__":
+    # Both signals must end the running tests too. A job in the background starts with SIGINT ignored.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.exit(main(sys.argv[1:]))
