@@ -11,6 +11,10 @@ FUZZ ?=
 VM ?=
 MIRROR ?=
 MACHINES ?=
+FAULTS ?=
+TREE ?=
+AGAIN ?=
+LIMIT_SECONDS ?=
 VENV = $(shell bin/setup $(SETUP))
 PYTHON = PYTHONPATH=$(CURDIR) $(VENV)/bin/python
 
@@ -18,7 +22,7 @@ PYTHON = PYTHONPATH=$(CURDIR) $(VENV)/bin/python
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST = env PYTHONPATH=$(CURDIR) $(VENV)/bin/python -m pytest --durations=20
 
-.PHONY: help setup demo demo-shell demo-rollout demo-reimage demo-down demo-vpc test test-fast test-changed test-long attacks fuzz chaos soak lint format golden bench docs package package-ansible chart requirements
+.PHONY: help setup demo demo-shell demo-rollout demo-reimage demo-down demo-vpc test test-fast test-changed test-long attacks mutants fuzz chaos soak lint format golden bench docs package package-ansible chart requirements
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -63,6 +67,11 @@ attacks: ## Run every attack of the threat model, and print attack, refused by, 
 	@bin/setup --tests >/dev/null
 	@$(PYTHON) -m tests.prepare
 	@$(PYTHON) -m tests.attacks $(if $(VM),--vm) $(TESTS)
+
+mutants: ## Plant faults one at a time, and print which test finds each (FAULTS="join power": a part; TREE=… another checkout; AGAIN=1 forgets earlier results)
+	@bin/setup --tests >/dev/null
+	@$(PYTHON) -m tests.prepare
+	@$(PYTHON) -m tests.mutants $(if $(TREE),--tree $(TREE)) $(if $(AGAIN),--again) $(if $(LIMIT_SECONDS),--seconds $(LIMIT_SECONDS)) $(FAULTS)
 
 fuzz: SETUP = --python
 fuzz: ## Try every property at random, then every reader of what strangers send for MINUTES (SEED=… repeats it; FUZZ=atheris: by coverage, installed beside)

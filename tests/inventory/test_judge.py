@@ -102,6 +102,11 @@ def test_an_address_stays_while_a_person_sorts_things_out(
     assert judged(body, rivals=rivals, holders=Holders({"10.80.0.9": ["r01-u01"]}, {}, {})).address == kept
 
 
+def test_a_server_without_an_address_is_judged_again_soon_as_no_event_says_that_one_is_free() -> None:
+    assert judged(server(acceptance="Accepted", subnetName="x")).requeue_after_seconds == 15
+    assert judged(server(acceptance="Accepted")).requeue_after_seconds is None
+
+
 def test_without_a_pool_the_message_says_how_to_give_one() -> None:
     assert "provision accept r01-u01 --pool POOL" in judged(server(acceptance="Accepted")).accepted.message
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from provisioner.api.meta import rfc3339
+from provisioner.join.certificates.approve import MAX_EXPIRATION_SECONDS
 from provisioner.join.credentials.listed import (
     ALL_SHARDS,
     PIN,
@@ -83,6 +84,7 @@ def test_a_server_that_is_gone_stays_as_it_was_for_as_long_as_a_certificate_may_
     gone = settle(before, [], NOW)
     assert gone == {"r01-u01": Entry(credentials=(OLD,), removed=rfc3339(NOW))}
     assert next_end(gone, NOW) == REMOVED_SECONDS
+    assert REMOVED_SECONDS > MAX_EXPIRATION_SECONDS
     later = NOW + timedelta(seconds=REMOVED_SECONDS - 1)
     assert settle(gone, [], later) == gone
     assert settle(gone, [], later + timedelta(seconds=2)) == {}
