@@ -16,6 +16,8 @@ from tests.mutants.results import EQUIVALENT, ERROR, FOUND, NOT_APPLICABLE, SURV
 from tests.mutants.run import Run, run_tests
 from tests.mutants.trial import Trial
 
+pytestmark = pytest.mark.programs
+
 MODULE = """\
 LIMIT = 10
 
