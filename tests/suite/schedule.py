@@ -156,7 +156,7 @@ class Scheduling:
         scheduler.folder = self.folder
         return scheduler
 
-    @pytest.hookimpl(trylast=True)
+    @pytest.hookimpl(tryfirst=True)  # before xdist reports that this worker has collected
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         if os.environ.get("PYTEST_XDIST_WORKER") == "gw0":
             found: dict[str, set[str]] = defaultdict(set)
