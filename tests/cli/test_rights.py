@@ -167,7 +167,8 @@ def lease(name: str) -> dict[str, Any]:
 def test_the_controller_holds_its_own_lease_and_no_other(controller_account: Cluster, cluster: Cluster) -> None:
     with pytest.raises(Refused, match="cannot get resource"):
         controller_account.get(LEASES, "another", namespace=SYSTEM)
-    held = {"metadata": {"name": "provisioner-controller", "namespace": SYSTEM}, "spec": {"holderIdentity": "a"}}
-    lease = controller_account.create(LEASES, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"} | held)
-    assert controller_account.replace(LEASES, lease | {"spec": {"holderIdentity": "b"}})
-    cluster.delete(LEASES, "provisioner-controller", namespace=SYSTEM)
+    mine = "provisioner-controller"
+    cluster.delete(LEASES, mine, namespace=SYSTEM)  # a controller that ran before has released it, and left it
+    made = controller_account.create(LEASES, lease(mine) | {"spec": {"holderIdentity": "a"}})
+    assert controller_account.replace(LEASES, made | {"spec": {"holderIdentity": "b"}})
+    cluster.delete(LEASES, mine, namespace=SYSTEM)
