@@ -19,6 +19,7 @@ from provisioner.join.admission.kubelet_configuration import kubelet_configurati
 from provisioner.lab.control_plane.pki import Authority
 from provisioner.lab.control_plane.plane import render_kubeconfig
 from provisioner.lab.demo.state import ADDRESS, DemoState
+from provisioner.lab.machine.machine import Accelerator, processors
 from provisioner.lab.network import LabNetwork
 from provisioner.lab.tools import Tools
 from provisioner.node.image.manifest import ImageContents, ImageFile, read_manifest
@@ -57,7 +58,7 @@ class Floor:
     tools: Tools
     folder: Path
     memory_mib: int
-    accelerator: str
+    accelerator: Accelerator
 
     def prepare(self) -> None:
         """Certificates, the changed stage-1 with the root in it, and a tap."""
@@ -103,13 +104,10 @@ class Floor:
             "systemd.machine_id=firmware net.ifnames=0 console=ttyS0,115200",
             "quiet loglevel=4 systemd.getty_auto=no systemd.firstboot=off",
         ]
-        processor = ["-accel", "kvm", "-cpu", "host"]
-        if self.accelerator == "tcg":
-            processor = ["-accel", "tcg,thread=multi,tb-size=256", "-cpu", "qemu64,-cx16"]
         kernel = self._file(self._contents.kernel)
         command = [
             *("qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none", "-machine", "q35"),
-            *(*processor, "-smp", "2", "-m", f"{self.memory_mib}M"),
+            *(*processors(self.accelerator, 2), "-m", f"{self.memory_mib}M"),
             *("-uuid", "f1000000-0000-4000-8000-000000000001", "-device", "virtio-rng-pci"),
             *("-kernel", str(kernel), "-initrd", str(self._work / "stage1-floor.img")),
             *("-append", " ".join(arguments), "-serial", f"file:{self._work / 'console.log'}"),

@@ -16,6 +16,7 @@ from werkzeug import Request, Response
 from provisioner.boot.script.choose import Boot, Wait
 from provisioner.boot.script.kernel_arguments import BootUrls
 from provisioner.boot.script.render import render_first_script, render_script
+from provisioner.lab.machine.machine import processors
 from tests.boot.conftest import Programs
 from tests.http_peer import HttpPeer, target
 from tests.tools import lab_tools
@@ -84,7 +85,7 @@ def machine(programs: Programs) -> Iterator[Callable[..., subprocess.Popen[bytes
     tools, started = programs.tools or lab_tools(), list[subprocess.Popen[bytes]]()
 
     def start(server: Server, *macs: str) -> subprocess.Popen[bytes]:
-        command = ["/usr/bin/qemu-system-x86_64", "-machine", "pc,accel=tcg", "-cpu", "qemu64,-cx16", "-m", "256"]
+        command = ["/usr/bin/qemu-system-x86_64", "-machine", "pc", *processors("tcg", 1), "-m", "256"]
         command += ["-display", "none", "-no-reboot", "-nodefaults"]
         for i, mac in enumerate(macs or (MAC,)):
             command += ["-netdev", f"user,id=n{i},bootfile=http://{HOST}:{server.port}/boot.ipxe"]

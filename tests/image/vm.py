@@ -10,77 +10,32 @@ import ctypes
 import json
 import os
 import subprocess
-import threading
 import time
 import urllib.parse
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 
 from pytest_httpserver import URI_DEFAULT
 from werkzeug import Request, Response
 
 from provisioner.image.build import Built
+from provisioner.lab.machine.machine import EMULATED_KERNEL_ARGUMENTS, processors
 from provisioner.lab.tools import Tools
 from provisioner.node.image.manifest import read_manifest
+from tests.emulator import Heard, emulator
 from tests.http_peer import HttpPeer, target
 
 HOST = "10.0.2.2"
 MAC = "52:54:00:12:34:56"
-BOUND_SECONDS = 400
 
-T = TypeVar("T")
 Answer = Callable[[str], bytes | None]
 """Path in, body out; None is 404."""
 
 
 class Dripping(bytes):
     """A body behind which a byte comes now and then, until the guest leaves."""
-
-
-@dataclass
-class Heard:
-    """What the guest said so far: console lines and progress posts. Waiting ends with the guest, too."""
-
-    console: list[str] = field(default_factory=list)
-    posts: list[dict[str, str]] = field(default_factory=list)
-    ended: bool = False
-    changed: threading.Condition = field(default_factory=threading.Condition)
-
-    def add(self, target: list[T], item: T) -> None:
-        with self.changed:
-            target.append(item)
-            self.changed.notify_all()
-
-    def end(self) -> None:
-        with self.changed:
-            self.ended = True
-            self.changed.notify_all()
-
-    def wait_for(self, what: str, found: Callable[[], T | None]) -> T:
-        with self.changed:
-            self.changed.wait_for(lambda: self.ended or found() is not None, BOUND_SECONDS)
-            result = found()
-            if result is None:
-                raise AssertionError(f"never heard: {what}; the console said:\n" + "\n".join(self.console[-60:]))
-            return result
-
-    def line(self, text: str) -> str:
-        """Wait for a console line that contains `text`."""
-        return self.wait_for(text, lambda: next((line for line in self.console if text in line), None))
-
-    def post(self, stage: str, text: str = "") -> dict[str, str]:
-        """Wait for a progress report of `stage` whose message contains `text`."""
-        return self.wait_for(
-            f"{stage} {text}",
-            lambda: next((p for p in self.posts if p["stage"] == stage and text in p.get("message", "")), None),
-        )
-
-    def messages(self) -> list[str]:
-        return [post["message"] for post in self.posts if "message" in post]
 
 
 @contextmanager
@@ -137,40 +92,20 @@ def guest(
     nothing remains when the block ends."""
     heard, namespace, (kernel, stage1) = Heard(), f"image-{uuid.uuid4().hex[:8]}", files
     ours = [f"provisioner.{name}={value}" for name, value in arguments.items()]
-    # An emulated timer misses ticks on a busy host, and the kernel's test of it then panics.
-    lab = ["console=ttyS0,115200", "net.ifnames=0", "quiet", "panic=-1", "no_timer_check"]
+    lab = ["console=ttyS0,115200", "net.ifnames=0", "quiet", "panic=-1", *EMULATED_KERNEL_ARGUMENTS]
     command_line = " ".join([*lab, *ours, *words])
     qemu = tools.command(
         [
-            *("qemu-system-x86_64", "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "qemu64,-cx16"),
-            *("-smp", "2", "-m", str(memory_mib), "-nographic", "-no-reboot"),
+            *("qemu-system-x86_64", "-machine", "q35", *processors("tcg", 1)),
+            *("-m", str(memory_mib), "-nographic", "-no-reboot"),
             *("-kernel", kernel, "-initrd", initrd or stage1, "-append", command_line),
             *("-netdev", "user,id=n", "-device", f"{card},netdev=n,mac={MAC}"),
         ],
         binds=[kernel.parent, *([initrd.parent] if initrd else [])],
     )
-    with _namespace(namespace), boot_host(namespace, answer, heard):
-        process = subprocess.Popen(
-            ["ip", "netns", "exec", namespace, *qemu],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-        reader = threading.Thread(target=_read_console, args=(process, heard))
-        reader.start()
-        try:
-            yield heard
-        finally:
-            process.kill()
-            process.wait()
-            reader.join()
-
-
-def _read_console(process: subprocess.Popen[bytes], heard: Heard) -> None:
-    assert process.stdout is not None
-    for line in process.stdout:
-        heard.add(heard.console, line.decode(errors="replace").rstrip())
-    heard.end()
+    inside = ["ip", "netns", "exec", namespace, *qemu]
+    with _namespace(namespace), boot_host(namespace, answer, heard), emulator(inside, heard):
+        yield heard
 
 
 @contextmanager

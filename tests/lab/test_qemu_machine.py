@@ -18,6 +18,7 @@ from provisioner.lab.machine.machine import NETWORK_BOOT, MachineFiles, MachineS
 from provisioner.lab.machine.qemu import QemuMachine, trim_log
 from provisioner.lab.network import LabNetwork, tap_name
 from provisioner.lab.tools import Tools
+from tests.lab.test_lost_timer import LOST
 from tests.tools import is_running
 
 
@@ -102,6 +103,25 @@ def test_a_qemu_that_crashed_takes_its_tpm_along_and_starts_again(machine: QemuM
         assert time.monotonic() < deadline, "something is left"
         time.sleep(0.05)
     machine.power_on(NETWORK_BOOT)
+    assert machine.running
+
+
+def test_a_machine_that_lost_its_timer_is_reset_once(
+    machine: QemuMachine, network: LabNetwork, short_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network.create(taps=[tap_name("r01-u01")])
+    resets: list[None] = []
+    press = machine.press_reset_button
+    monkeypatch.setattr(machine, "press_reset_button", lambda: resets.append(press()))
+    machine.power_on(NETWORK_BOOT)
+    log, deadline = short_directory / "r01-u01" / "console.log", time.monotonic() + 60
+    while not resets:
+        with log.open("a") as console:
+            console.write(f"\n{LOST}\n")
+        assert time.monotonic() < deadline, "nobody noticed"
+        time.sleep(0.05)
+    time.sleep(1)  # the lines that were written after the first one
+    assert len(resets) == 1
     assert machine.running
 
 

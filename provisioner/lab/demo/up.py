@@ -18,6 +18,7 @@ from provisioner.cluster.resources import PODS, of
 from provisioner.lab.demo.job import NAMESPACE
 from provisioner.lab.demo.leftovers import clean_lab
 from provisioner.lab.demo.state import DemoState, is_running, stop_daemon
+from provisioner.lab.machine.machine import EMULATED_KERNEL_ARGUMENTS
 from provisioner.lab.network import LabNetwork
 from provisioner.lab.rack import VirtualRack
 
@@ -155,8 +156,7 @@ def node_pool(
             },
             "stageTimeoutSeconds": {"kubelet": EMULATED_SECONDS},
             "verification": {"expected": {"nics": 1}},
-            # An emulated timer misses ticks on a busy host, and the kernel's test of it then panics.
-            "kernelArguments": ["no_timer_check"],
+            "kernelArguments": list(EMULATED_KERNEL_ARGUMENTS),
         },
     }
 

@@ -19,7 +19,7 @@ from typing import Final
 import structlog
 
 from provisioner.image import cpio
-from provisioner.lab.machine.machine import Accelerator
+from provisioner.lab.machine.machine import EMULATED_KERNEL_ARGUMENTS, Accelerator, processors
 from provisioner.lab.tools import Tools
 
 log = structlog.get_logger()
@@ -70,14 +70,13 @@ def boots(kernel: Path, tools: Tools, accelerator: Accelerator, *, timeout_secon
 
 def probe_command(directory: Path, accelerator: Accelerator) -> list[str]:
     """QEMU's arguments for the probe; two processors, because bringing up the second is where nested KVM hangs too."""
-    processor = "host" if accelerator == "kvm" else "qemu64,-cx16"
     return [
         "qemu-system-x86_64",
         *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
-        *("-machine", "q35", "-accel", accelerator, "-cpu", processor, "-smp", "2", "-m", "256M"),
+        *("-machine", "q35", *processors(accelerator, 2), "-m", "256M"),
         *("-serial", f"file:{directory / 'console.log'}"),
         *("-kernel", str(directory / "kernel"), "-initrd", str(directory / "initramfs")),
-        *("-append", "console=ttyS0 panic=-1 no_timer_check quiet"),
+        *("-append", " ".join(["console=ttyS0 panic=-1 quiet", *EMULATED_KERNEL_ARGUMENTS])),
     ]
 
 

@@ -50,6 +50,8 @@ BOARDS: Final[dict[Architecture, Board]] = {
     ),
 }
 IPXE_ROM: Final = "/usr/share/qemu/pxe-virtio.rom"
+EMULATED_KERNEL_ARGUMENTS: Final = ("no_timer_check",)
+"""An emulated timer misses ticks on a busy host, and the kernel's test of it then panics."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +149,7 @@ def qemu_command(
     return [
         BOARDS[spec.architecture].emulator,
         *("-name", spec.name, "-nodefaults", "-no-user-config", "-display", "none"),
-        *_processor(spec, accelerator),
+        *processors(accelerator, spec.cpus, spec.architecture),
         *("-m", f"{spec.memory_mib}M"),
         *("-uuid", spec.uuid),
         *(
@@ -180,6 +182,14 @@ def qemu_command(
     ]
 
 
+def processors(accelerator: Accelerator, count: int, architecture: Architecture = "x86_64") -> list[str]:
+    """QEMU's arguments for them."""
+    # A lab runs on x86-64: only such a machine can be under its KVM.
+    if accelerator == "kvm" and architecture == "x86_64":
+        return ["-accel", "kvm", "-cpu", "host", "-smp", str(count)]
+    return ["-accel", "tcg,thread=multi,tb-size=256", "-cpu", BOARDS[architecture].processor, "-smp", str(count)]
+
+
 def efi_variables(spec: MachineSpec, plan: BootPlan, template: bytes) -> bytes:
     """The variable store with which a UEFI machine is powered on. `template` is the board's of the tools.
 
@@ -192,14 +202,6 @@ def efi_variables(spec: MachineSpec, plan: BootPlan, template: bytes) -> bytes:
     if plan.source == "Pxe":
         return nvram.write_boot_order(template, [nvram.pxe_option(spec.mac)] * spec.boot_attempts)
     return template
-
-
-def _processor(spec: MachineSpec, accelerator: Accelerator) -> list[str]:
-    # A lab runs on x86-64: only such a machine can be under its KVM.
-    if accelerator == "kvm" and spec.architecture == "x86_64":
-        return ["-accel", "kvm", "-cpu", "host", "-smp", str(spec.cpus)]
-    processor = BOARDS[spec.architecture].processor
-    return ["-accel", "tcg,thread=multi,tb-size=256", "-cpu", processor, "-smp", str(spec.cpus)]
 
 
 def _firmware(spec: MachineSpec, plan: BootPlan, files: MachineFiles) -> list[str]:

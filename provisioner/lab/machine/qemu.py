@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -13,6 +14,7 @@ import structlog
 
 from provisioner.api.errors import Retryable
 from provisioner.lab.child_process import LabProcess
+from provisioner.lab.machine.lost_timer import ConsoleWatch
 from provisioner.lab.machine.machine import (
     BOARDS,
     Accelerator,
@@ -29,6 +31,7 @@ from provisioner.lab.tools import Tools
 log = structlog.get_logger()
 
 CONSOLE_LOG_LIMIT_BYTES: Final = 4 << 20
+LOST_TIMER: Final = "emulated machine lost its timer and was reset"
 _START_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 0.25
 
@@ -120,7 +123,7 @@ class QemuMachine:
         self._process = process
         self._monitor = self._connect(process)
         threading.Thread(
-            target=self._trim_console, args=(process,), name=f"console {self._spec.name}", daemon=True
+            target=self._follow_console, args=(process,), name=f"console {self._spec.name}", daemon=True
         ).start()
         log.info(
             "machine was powered on", server=self._spec.name, pid=process.pid, boot=plan.source, uri=plan.http_boot_uri
@@ -168,8 +171,14 @@ class QemuMachine:
             log.info("machine reset itself", server=self._spec.name, reason=data.get("reason"))
             threading.Thread(target=self.on_guest_reset, name=f"reset {self._spec.name}", daemon=True).start()
 
-    def _trim_console(self, process: LabProcess) -> None:
+    def _follow_console(self, process: LabProcess) -> None:
+        watch, was_reset = ConsoleWatch(self._files.console_log), False
         while process.running:
+            if watch.has_lost_timer() and not was_reset and self._accelerator == "tcg":
+                was_reset = True
+                log.warning(LOST_TIMER, server=self._spec.name)
+                with suppress(Retryable):
+                    self.press_reset_button()
             trim_log(self._files.console_log, CONSOLE_LOG_LIMIT_BYTES)
             time.sleep(_LOOK_SECONDS)
 

@@ -7,8 +7,6 @@ built image. It takes a minute and a half on a machine with much else to do.
 from __future__ import annotations
 
 import re
-import subprocess
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,16 +22,15 @@ from provisioner.image.finished.check import check_image
 from provisioner.image.request import Request
 from provisioner.image.uki.build import STUBS, build_uki
 from provisioner.image.uki.sign import sign_program
-from provisioner.lab.machine.machine import BOARDS
+from provisioner.lab.machine.machine import BOARDS, EMULATED_KERNEL_ARGUMENTS, processors
 from provisioner.lab.machine.secure_boot import enrol_keys
 from provisioner.lab.tools import Tools
+from tests.emulator import Heard, emulator
 from tests.image.uki.test_uki import own_key  # noqa: F401 (a fixture)
-from tests.image.vm import Heard, _read_console
 from tests.tools import INSTALL, installed, lab_tools, missing
 
 OVMF = "/usr/share/OVMF/OVMF_CODE_4M.secboot.fd"
 CONSOLE = "console=ttyS0,115200"
-SECONDS = 240
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +47,7 @@ def program(built: Built, request_of_tests: Request) -> bytes:
     manifest = check_image(built.folder, request_of_tests.public_key, contents=False).manifest
     parts = store.part_files(built.folder)
     kernel, stage1 = parts["kernel"].read_bytes(), parts["stage1"].read_bytes()
-    return build_uki(stub.read_bytes(), manifest, kernel, stage1, [CONSOLE, "no_timer_check"])
+    return build_uki(stub.read_bytes(), manifest, kernel, stage1, [CONSOLE, *EMULATED_KERNEL_ARGUMENTS])
 
 
 def altered(signed: bytes) -> bytes:
@@ -78,8 +75,8 @@ def machine(
         drives += ["-device", f"virtio-blk-pci,drive={name},bootindex={number}"]
     qemu = tools.command(
         [
-            *("qemu-system-x86_64", "-machine", "q35,smm=on,graphics=off", "-accel", "tcg,thread=multi"),
-            *("-cpu", BOARDS["x86_64"].processor, "-smp", "1", "-m", "512", "-nodefaults", "-display", "none"),
+            *("qemu-system-x86_64", "-machine", "q35,smm=on,graphics=off", *processors("tcg", 1)),
+            *("-m", "512", "-nodefaults", "-display", "none"),
             # Variables are written in system management mode alone: the system that runs cannot change keys.
             *("-global", "driver=cfi.pflash01,property=secure,value=on"),
             *("-drive", f"if=pflash,unit=0,format=raw,readonly=on,file={OVMF}"),
@@ -89,18 +86,8 @@ def machine(
         binds=[folder],
     )
     heard = Heard()
-    process = subprocess.Popen(qemu, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    reader = threading.Thread(target=_read_console, args=(process, heard))
-    reader.start()
-    late = threading.Timer(SECONDS, process.kill)
-    late.start()
-    try:
+    with emulator(qemu, heard):
         yield heard
-    finally:
-        late.cancel()
-        process.kill()
-        process.wait()
-        reader.join()
 
 
 def outcomes(console: list[str]) -> list[str]:

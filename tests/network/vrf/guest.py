@@ -16,7 +16,9 @@ from typing import Final
 
 from provisioner.image import cpio
 from provisioner.image.finished.store import layer_files, part_files
+from provisioner.lab.machine.machine import EMULATED_KERNEL_ARGUMENTS, processors
 from provisioner.lab.tools import Tools
+from tests.emulator import Heard, emulator
 from tests.tools import installed
 
 ROOT: Final = Path(__file__).parents[3]
@@ -79,7 +81,7 @@ poweroff -f
 def run_tests(tools: Tools, image: Path, folder: Path, arguments: Sequence[str], **environment: str) -> str:
     """pytest with `arguments` in a guest with the kernel of `image`. Returns: what its console said.
 
-    Raises: subprocess.TimeoutExpired after WALL_SECONDS.
+    Raises: AssertionError after WALL_SECONDS.
     """
     modules = folder / "usr" / "lib" / "modules"
     kernel, lowest = part_files(image)["kernel"], layer_files(image)[0]
@@ -106,19 +108,20 @@ def run_tests(tools: Tools, image: Path, folder: Path, arguments: Sequence[str],
     for name, value in words.items():
         second = second.replace(f"@{name}@", value)
     first.write_bytes(first_root(next(modules.iterdir()), second))
+    line = ["console=ttyS0,115200", "quiet", "panic=-1", *EMULATED_KERNEL_ARGUMENTS]
     qemu = tools.command(
         [
-            *("qemu-system-x86_64", "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "qemu64,-cx16"),
-            *("-smp", "2", "-m", "1024", "-nographic", "-no-reboot", "-nic", "none"),
-            *("-kernel", kernel, "-initrd", first, "-append", "console=ttyS0,115200 quiet no_timer_check panic=-1"),
+            *("qemu-system-x86_64", "-machine", "q35", *processors("tcg", 1)),
+            *("-m", "1024", "-nographic", "-no-reboot", "-nic", "none"),
+            *("-kernel", kernel, "-initrd", first, "-append", " ".join(line)),
             *("-drive", f"if=virtio,format=raw,readonly=on,file={disk}"),
         ],
         binds=[kernel.parent, folder],
     )
-    console = folder / "console"
-    with console.open("wb") as said:
-        subprocess.run(qemu, stdin=subprocess.DEVNULL, stdout=said, stderr=said, timeout=WALL_SECONDS, check=False)
-    return console.read_text(errors="replace")
+    heard = Heard()
+    with emulator(qemu, heard):
+        heard.wait_for("its end", lambda: heard.ended or None, WALL_SECONDS)
+    return "\n".join(heard.console)
 
 
 def site() -> Path:
