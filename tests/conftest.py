@@ -57,32 +57,19 @@ REAL_HELPERS: Final = frozenset(
     }
 )
 """Functions that do; a module that has one is about real parts as a whole."""
-BOOT_A_RACK: Final = frozenset({"journey"})
-"""The folder whose real part is a rack of machines; nothing takes longer."""
-WAIT_OR_BUILD: Final = frozenset({"maintenance", "health", "inventory", "image", "upgrade"})
-"""Folders whose tests wait for controllers most of the time, or build images: they get a control plane of their own in
-`make test`."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that need no real parts are `pure`. The others run in three parts: those that boot a rack are `machine`,
-    some are `waiting`.
+    """A test is `fast` if it needs no real parts, starts no program and is not one of the chaos harness, which plays
+    for minutes.
 
-    A test is `fast` if it starts no program and is not one of the chaos harness, which plays for minutes.
     tests/no_programs.py fails a `fast` test that starts one.
     """
     for item in items:
         fixtures, module = getattr(item, "fixturenames", ()), getattr(item, "module", None)
-        if REAL_PARTS.isdisjoint(fixtures) and REAL_HELPERS.isdisjoint(vars(module) if module else ()):
-            item.add_marker("pure")
-            if "quiet_logs" not in fixtures and item.get_closest_marker("programs") is None:
-                item.add_marker("fast")
-            continue
-        folder = item.path.relative_to(HERE).parts[0]
-        if folder in BOOT_A_RACK:
-            item.add_marker("machine")
-        elif folder in WAIT_OR_BUILD:
-            item.add_marker("waiting")
+        needs_real_parts = not REAL_PARTS.isdisjoint(fixtures) or not REAL_HELPERS.isdisjoint(vars(module or object))
+        if not needs_real_parts and "quiet_logs" not in fixtures and item.get_closest_marker("programs") is None:
+            item.add_marker("fast")
 
 
 @pytest.hookimpl(wrapper=True)

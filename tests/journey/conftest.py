@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 
 from provisioner.lab.binaries.obtain import Binaries
 from provisioner.lab.demo.state import DemoState
-from tests.journey.virtual_rack import VirtualRack, keep_logs, lab_command
+from tests.emulator import EmulatorFault
+from tests.journey.virtual_rack import VirtualRack, keep_logs, lab_command, lost_timers
 from tests.tools import CACHE, need_root
 
 BOOT_SECONDS = 1500
@@ -43,5 +45,7 @@ def ends(state: DemoState, session: pytest.Session, folders: pytest.TempPathFact
     finally:
         if not has_ended_well:
             keep_logs(state, folders.mktemp(f"logs-of-{state.name}"))
+        for line in lost_timers(state):
+            warnings.warn(line, EmulatorFault, stacklevel=2)
         subprocess.run(lab_command("down", "--name", state.name), check=True)
         assert not Path(f"/run/netns/provisioner-{state.name}").exists()

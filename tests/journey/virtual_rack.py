@@ -30,6 +30,7 @@ from provisioner.image.finished.manifest import MANIFEST
 from provisioner.image.finished.manifest import decode as decode_manifest
 from provisioner.lab.demo.show import is_ready
 from provisioner.lab.demo.state import ADDRESS, DemoState, process_start_time
+from provisioner.lab.machine.qemu import LOST_TIMER
 from provisioner.lab.network import LabNetwork
 from provisioner.lab.rack import Fault, inject_fault
 from tests.journey.api_server import ApiServer
@@ -263,3 +264,9 @@ def keep_logs(state: DemoState, folder: Path) -> None:
         kept = folder / log.relative_to(state.directory)
         kept.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(log, kept)
+
+
+def lost_timers(state: DemoState) -> list[str]:
+    """Lines of the logs: each tells of a machine that was reset, as its emulator failed."""
+    logs = state.directory.rglob("*.log")
+    return [line for log in logs for line in log.read_text(errors="replace").splitlines() if LOST_TIMER in line]

@@ -33,8 +33,6 @@ from tests.packaging.pushing import push
 from tests.people import kubeconfig_of, of_account
 from tests.tools import CACHE
 
-pytestmark = pytest.mark.waiting
-
 BOTH = (CONTROLLER, BOOT)
 
 

@@ -19,7 +19,7 @@ from tests.packaging.made import BOOT, CHECKOUT
 from tests.people import kubeconfig_of, of_account
 from tests.tools import installed
 
-pytestmark = [pytest.mark.waiting, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 UNITS: Final = CHECKOUT / "packaging/systemd"
 ADDRESS, OF_THE_CACHE = "10.80.0.1", "10.80.0.2"
