@@ -11,7 +11,6 @@ import json
 import os
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +18,8 @@ from typing import Any, Final
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
+
+from tests.suite.processor_time import take_shares
 
 RACK: Final = "tests/journey::rack"
 WORKERS_OF: Final[Mapping[str, int]] = {RACK: 1, "tests/image::built": 1, "tests::control_plane": 2}
@@ -58,9 +59,9 @@ LONGEST: Final[Mapping[str, int]] = {
 """Seconds of files that take longer than their number of tests lets one expect: what begins last decides when all
 ends. From a report of `make test`; a wrong figure costs time and nothing else."""
 
-RACK_NICENESS: Final = -10
-"""The rack has the processors first. A machine that gets too little does not only boot later: it works more, as its
-kubelet and its timers run on."""
+RACK_SHARES: Final = 8
+"""The rack has the processors first: 8 of 12 parts, if all others want them, too. A machine that gets too little does
+not only boot later: it works more, as its kubelet and its timers run on."""
 
 _SECONDS_OF_A_TEST: Final = 0.2
 _FILE: Final = "fixtures-of-files.json"
@@ -144,11 +145,12 @@ class WholeFiles(LoadScopeScheduling):
         node.send_runtest_some([self._index[test] for test, is_done in tests.items() if not is_done])
 
 
-@dataclass(frozen=True)
+@dataclass
 class Scheduling:
     """The plugin: a worker notes the fixtures of all files in the report's folder, and the controller reads them."""
 
     folder: Path
+    _shares: int = 0
 
     @pytest.hookimpl
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> WholeFiles:
@@ -166,5 +168,7 @@ class Scheduling:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        with suppress(PermissionError):  # root alone may, and a rack needs root anyway
-            os.setpriority(os.PRIO_PROCESS, 0, RACK_NICENESS if RACK in shared_fixtures(item) else 0)
+        shares = RACK_SHARES if RACK in shared_fixtures(item) else 1
+        if shares != self._shares:
+            self._shares = shares
+            take_shares(shares)
