@@ -64,6 +64,7 @@ class Installed:
             "ANSIBLE_CALLBACK_PLUGINS": str(Path(__file__).parent / "callback"),
             "ANSIBLE_STDOUT_CALLBACK": "told",
             "ANSIBLE_LOCALHOST_WARNING": "False",
+            "ANSIBLE_PIPELINING": "1",
             "ANSIBLE_INVENTORY_UNPARSED_WARNING": "False",
             "ANSIBLE_GALAXY_SERVER_LIST": "",
             "LC_ALL": "C.UTF-8",
