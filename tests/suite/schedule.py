@@ -145,7 +145,7 @@ class WholeFiles(LoadScopeScheduling):
         node.send_runtest_some([self._index[test] for test, is_done in tests.items() if not is_done])
 
 
-@dataclass
+@dataclass(eq=False)
 class Scheduling:
     """The plugin: a worker notes the fixtures of all files in the report's folder, and the controller reads them."""
 
