@@ -140,10 +140,23 @@ def control_plane(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) 
 
 
 def install(cluster: Cluster, *, without: str | None = None) -> None:
-    """Apply what `provisioner manifests` prints: every test meets the CRDs, roles and policies that users have.
+    """Apply what `provisioner manifests` prints: every test meets the CRDs, roles and policies that users have. Again
+    for what an API server that has just begun to serve them, beside machines that boot, does not answer in time.
 
     without: a kind that is left out, by who shows what it is for.
     """
+    from provisioner.api.errors import Retryable
+
+    deadline = time.monotonic() + 300
+    while True:
+        try:
+            return _install(cluster, without)
+        except Retryable:
+            if time.monotonic() > deadline:
+                raise
+
+
+def _install(cluster: Cluster, without: str | None) -> None:
     from provisioner.cli.service.manifests import all_manifests
     from provisioner.cluster.failures import Busy
     from provisioner.cluster.resources import CRDS, KNOWN
