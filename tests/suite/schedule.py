@@ -60,8 +60,8 @@ LONGEST: Final[Mapping[str, int]] = {
 ends. From a report of `make test`; a wrong figure costs time and nothing else."""
 
 RACK_SHARES: Final = 4
-"""The rack has the processors first: half of their time, if all others want them, too. A machine that gets too little does
-not only boot later: it works more, as its kubelet and its timers run on."""
+"""The rack has the processors first: half of their time, if all others want them, too. A machine that gets too little
+does not only boot later: it works more, as its kubelet and its timers run on."""
 
 _SECONDS_OF_A_TEST: Final = 0.2
 _FILE: Final = "fixtures-of-files.json"
