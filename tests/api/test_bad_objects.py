@@ -35,6 +35,9 @@ def _offer(cluster: Cluster, body: dict[str, Any], *, new: bool) -> None:
 def test_a_bad_object_is_refused_in_helpful_words_and_its_good_twin_is_not(
     row: Row, cluster: Cluster, unique: str
 ) -> None:
+    name = _named(row.good, unique)["metadata"]["name"]
+    if unique not in name:
+        cluster.delete(TYPES[row.good["kind"]], name)  # another test's
     if row.before is not None:
         cluster.apply(_named(row.before, unique), manager=MANAGER)
 
