@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from tests.journey.virtual_rack import VirtualRack, keep_logs, lab_command, lost
 from tests.tools import CACHE, need_root
 
 BOOT_SECONDS = 1500
+HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="session")
@@ -49,3 +50,15 @@ def ends(state: DemoState, session: pytest.Session, folders: pytest.TempPathFact
             warnings.warn(line, EmulatorFault, stacklevel=2)
         subprocess.run(lab_command("down", "--name", state.name), check=True)
         assert not Path(f"/run/netns/provisioner-{state.name}").exists()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
+    """Take the rack down as soon as a worker leaves this folder: three machines that do nothing have cost a fifth of a
+    core."""
+    try:
+        return (yield)
+    finally:
+        if nextitem is not None and HERE not in nextitem.path.parents:
+            for definition in item.session._fixturemanager.getfixturedefs("rack", item) or ():
+                definition.finish(item._request)  # type: ignore[attr-defined]
