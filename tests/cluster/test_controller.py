@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from provisioner.api.errors import Conflict, NeedsHuman, Retryable
-from provisioner.cluster.controller import NEEDS_HUMAN_RETRY_SECONDS, Controller
+from provisioner.cluster.controller import NEEDS_HUMAN_RETRY_SECONDS, RESYNC_SECONDS, Controller, requeue_after
 from provisioner.cluster.work_queue import FIRST_RETRY_SECONDS, WorkQueue
 from provisioner.outbound.lanes import Lanes
 
@@ -92,6 +93,13 @@ def test_a_bug_does_not_kill_the_worker(queue: RecordingQueue) -> None:
 def test_a_returned_number_is_when_to_look_again_and_clears_the_failures(queue: RecordingQueue) -> None:
     run(queue, Script(raising(ZeroDivisionError()), lambda: 30.0, raising(ZeroDivisionError())))
     assert queue.put_off == [FIRST_RETRY_SECONDS, 30.0, FIRST_RETRY_SECONDS]
+
+
+def test_a_requeue_is_never_later_than_a_resync() -> None:
+    rng = random.Random(0)
+    assert requeue_after(30, rng) == 30
+    for sooner_seconds in (None, 2 * RESYNC_SECONDS):
+        assert RESYNC_SECONDS <= requeue_after(sooner_seconds, rng) <= 1.2 * RESYNC_SECONDS
 
 
 def test_stopping_waits_for_the_reconcile_that_is_under_way() -> None:

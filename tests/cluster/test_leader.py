@@ -13,7 +13,7 @@ import pytest
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.leader import LeaderElector, boot_time
 from provisioner.cluster.resources import LEASES
-from tests.cluster.fault_injecting_proxy import FaultInjectingProxy
+from tests.cluster.fault_injecting_proxy import FaultInjectingProxy, Seen
 
 GENEROUS_SECONDS = 180
 NAMESPACE = "provisioner-system"
@@ -71,8 +71,10 @@ class JumpingClock:
 
     def __init__(self) -> None:
         self.jump_seconds = 0.0
+        self.reads = 0
 
     def __call__(self) -> float:
+        self.reads += 1
         return boot_time() + self.jump_seconds
 
 
@@ -148,6 +150,31 @@ def test_a_leader_that_slept_with_its_machine_knows_that_its_time_is_over(cluste
     clock.jump_seconds = 601
     assert leader.lost.wait(GENEROUS_SECONDS)
     leader.stop.set()
+
+
+def test_the_time_that_a_renewal_takes_counts_against_the_leadership(
+    proxy: FaultInjectingProxy, faulty: Cluster, unique: str
+) -> None:
+    clock, held_up, released = JumpingClock(), threading.Event(), threading.Event()
+    renewals = iter(("answered", "held up"))
+
+    def take_long(request: Seen) -> None:
+        renewal = next(renewals, None) if request.method == "PUT" else None
+        if renewal == "answered":
+            clock.jump_seconds += 400
+        elif renewal == "held up":
+            clock.jump_seconds += 300  # 700 s after the request of the first renewal, 300 s after its answer
+            held_up.set()
+            released.wait(GENEROUS_SECONDS)
+
+    proxy.inject(take_long)
+    leader = Candidate(faulty, unique, "first", lease_seconds=NEVER_IN_THIS_TEST, clock=clock).start()
+    assert held_up.wait(GENEROUS_SECONDS)
+    reads = clock.reads
+    while not leader.lost.wait(0.02):
+        assert clock.reads < reads + 4, "it leads for longer than the renew deadline"
+    released.set()
+    leader.end()
 
 
 def test_a_crashed_leader_is_followed_after_its_lease(cluster: Cluster, unique: str) -> None:

@@ -167,6 +167,18 @@ def test_the_agent_is_waited_for_as_long_as_a_boot_by_kexec_may_take_and_once_on
     assert waits_for(with_status(replace(told, budget=FREE), late.status), 4000) == ["claimed"]
 
 
+def test_jobs_are_warned_once_the_warning_time_before_their_deadline_begins_and_no_earlier() -> None:
+    given = facts(by_deadline(7200), pool=pool(warning_seconds=600), work=Work(jobs=(job(),)), budget=FREE)
+    first = decide_waiting(given, NOON)
+    assert isinstance(first, WriteStatus)
+    waiting = with_status(given, first.status)
+    waiting = replace(waiting, node=node(intent=stage_intent(waiting)))
+    assert decide_waiting(waiting, later(6590)) == Wait(seconds=10)
+    due = decide_waiting(waiting, later(6600))
+    assert isinstance(due, Wait)
+    assert due.warn == later(7200)
+
+
 def reworded(status: MaintenanceStatus) -> MaintenanceStatus:
     """As another release might word it, or another language."""
     return replace(status, timeline=tuple(replace(entry, message="…") for entry in status.timeline))
