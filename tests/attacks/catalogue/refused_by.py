@@ -48,6 +48,7 @@ REFUSED_BY: Final[Mapping[str, str]] = {
     "tests/attacks/test_old_certificate.py": "provisioner/cli/data/credentials.yaml",
     "tests/attacks/test_old_certificate_reads.py": "provisioner/join/credentials",
     "tests/attacks/test_privileged_checks.py": "provisioner/cli/data/checks.yaml",
+    "tests/attacks/test_recreated_image.py": "provisioner/rules/bootability.py",
     "tests/attacks/test_reflector_account.py": "provisioner/cli/data/accounts",
     "tests/attacks/test_refused_input.py": "provisioner/node/lingering_close.py",
     "tests/attacks/test_request_": "provisioner/cli/data/requests.yaml",
