@@ -17,6 +17,7 @@ from provisioner.cli.kubectl.connection import connection_of, connection_options
 from provisioner.cli.kubectl.failing import hinting_at
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
+from provisioner.join.admission.tpm.firmware import find_false_name
 from provisioner.rules.pool_of_server import next_pool_name
 
 MANAGER: Final = "provisioner-accept"
@@ -93,22 +94,36 @@ def approve(servers: tuple[str, ...], key: str | None, firmware: str | None, dry
     cluster = connection_of(options).open()
     read = [cluster.read(Server, name) for name in dict.fromkeys(servers)]
     decided = [(server, decide_approval(server, key, firmware=firmware)) for server in read]
+    profile = read_profile(cluster, firmware) if firmware is not None else None
+    if profile is not None and not dry_run:
+        _write(cluster, profile, {"approved": True})
     for server, approval in decided:
-        if not dry_run:
-            carry_out(cluster, server, approval)
+        if approval.key is not None and not dry_run:
+            _write(cluster, server, {"endorsementKeySHA256": approval.key})
         _show(approval, dry_run=dry_run)
 
 
 def carry_out(cluster: Cluster, server: Server, approval: Approval) -> None:
-    """Write it. Raises: Conflict if the server changed since it was read."""
-    if approval.key is not None:
-        patch = {
-            "metadata": {"resourceVersion": server.metadata.resource_version},
-            "spec": {"endorsementKeySHA256": approval.key},
-        }
-        cluster.patch(of(Server), server.name, patch, manager=MANAGER)
+    """Write it. Raises: Conflict if an object changed since it was read, Refused for a profile with a false name."""
     if approval.profile is not None:
-        cluster.patch(of(FirmwareProfile), approval.profile, {"spec": {"approved": True}}, manager=MANAGER)
+        _write(cluster, read_profile(cluster, approval.profile), {"approved": True})
+    if approval.key is not None:
+        _write(cluster, server, {"endorsementKeySHA256": approval.key})
+
+
+def read_profile(cluster: Cluster, name: str) -> FirmwareProfile:
+    """The profile to approve. Raises: Refused if its name is not that of its content."""
+    profile = cluster.read(FirmwareProfile, name)
+    false_name = find_false_name(profile)
+    if false_name is not None:
+        raise Refused(false_name, hint=f"kubectl delete firmwareprofile {name}; nothing was approved")
+    return profile
+
+
+def _write(cluster: Cluster, read: Server | FirmwareProfile, spec: dict[str, Any]) -> None:
+    """Raises: Conflict if the object changed since it was read: what is approved is what was looked at."""
+    patch = {"metadata": {"resourceVersion": read.metadata.resource_version}, "spec": spec}
+    cluster.patch(of(type(read)), read.name, patch, manager=MANAGER)
 
 
 def _show(approval: Approval, *, dry_run: bool) -> None:

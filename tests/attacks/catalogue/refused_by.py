@@ -18,6 +18,7 @@ REFUSED_BY: Final[Mapping[str, str]] = {
     "tests/attacks/test_discovery_flood.py": "provisioner/boot/observe/discover.py",
     "tests/attacks/test_discovery_flood.py::test_the_controllers_account": "provisioner/cli/data/accounts",
     "tests/attacks/test_expensive_slurm.py": "provisioner/jobs/slurm",
+    "tests/attacks/test_firmware_names.py": "provisioner/join/admission/tpm/firmware.py",
     "tests/attacks/test_forgotten_proof.py": "provisioner/cli/data/attestation.yaml",
     "tests/attacks/test_forged_boot.py": "provisioner/power/decide.py",
     "tests/attacks/test_hostile_bmc.py": "provisioner/power/bmc/redfish_connection.py",

@@ -21,6 +21,7 @@ class Without:
 
 _FRONT: Final = "tests/attacks/test_http_front.py::"
 _CONTINUATION: Final = "tests/attacks/test_join_continuation.py::"
+_FIRMWARE_NAMES: Final = "tests/attacks/test_firmware_names.py::"
 _RECREATED: Final = "tests/attacks/test_recreated_image.py::"
 _FLOOD: Final = "tests/attacks/test_join_flood.py::"
 _AUTHORITIES: Final = "tests/day2/test_join_authorities.py::"
@@ -111,6 +112,14 @@ WITHOUT: Final[Mapping[str, Without]] = {
     "tests/boot/test_measured_kernel.py::test_an_image_that_says_another_kernels_measurement_is_not_available": Without(
         "the kernel in the store is not measured",
         "tests/boot/test_measured_kernel.py::test_another_kernels_measurement_succeeds_without_the_look_at_the_file",
+    ),
+    f"{_FIRMWARE_NAMES}test_a_profile_with_the_name_of_another_content_lets_no_machine_in": Without(
+        "find_false_name objects to nothing",
+        f"{_FIRMWARE_NAMES}test_a_profile_with_the_name_of_another_content_succeeds_without_the_digest",
+    ),
+    f"{_FIRMWARE_NAMES}test_a_profile_with_the_name_of_another_content_is_not_approved": Without(
+        "find_false_name objects to nothing",
+        f"{_FIRMWARE_NAMES}test_a_profile_with_the_name_of_another_content_is_approved_without_the_digest",
     ),
     f"{_RECREATED}test_a_measurement_that_nobody_has_compared_attests_no_machine": Without(
         "is_measured is always true",

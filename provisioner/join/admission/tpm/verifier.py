@@ -64,7 +64,13 @@ from provisioner.join.admission.seal import Seal
 from provisioner.join.admission.successor import Successor
 from provisioner.join.admission.tpm import no_log
 from provisioner.join.admission.tpm.before import find_predecessor, reset_count_before
-from provisioner.join.admission.tpm.firmware import MAX_LEARNED, MAX_LEARNED_OF_STRANGERS, approved, learned_profile
+from provisioner.join.admission.tpm.firmware import (
+    MAX_LEARNED,
+    MAX_LEARNED_OF_STRANGERS,
+    approved,
+    find_false_name,
+    learned_profile,
+)
 from provisioner.join.admission.tpm.wire import Answer, TpmEvidence, challenge_to_wire, read_evidence
 from provisioner.rules.bootability import is_measured
 
@@ -280,6 +286,9 @@ class _Shown:
         present = next((each for each in profiles if each.name == learned.name), None)
         waiting = sum(not each.spec.approved for each in profiles)
         is_stranger = reason == Reason.ENDORSEMENT_KEY_UNKNOWN.value
+        false_name = find_false_name(present) if present is not None else None
+        if false_name is not None:
+            return Pending(reason, message(None) if is_stranger else false_name, self._seen(None), seal=self._seal())
         is_kept = present is not None or waiting < (MAX_LEARNED_OF_STRANGERS if is_stranger else MAX_LEARNED)
         name = learned.name if is_kept and not (present is not None and present.spec.approved) else None
         return Pending(
