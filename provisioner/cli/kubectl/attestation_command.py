@@ -11,6 +11,7 @@ import click
 
 from provisioner.api import FirmwareProfile, NodePool, Server
 from provisioner.api.errors import NotFound, Refused
+from provisioner.cli import printer
 from provisioner.cli.kubectl import forgetting
 from provisioner.cli.kubectl.completion import complete_server
 from provisioner.cli.kubectl.connection import connection_of, connection_options
@@ -129,11 +130,11 @@ def _write(cluster: Cluster, read: Server | FirmwareProfile, spec: dict[str, Any
 def _show(approval: Approval, *, dry_run: bool) -> None:
     done = "would be approved" if dry_run else "approved"
     if approval.key is not None:
-        click.echo(f"Server {approval.server}: endorsement key {approval.key} {done}")
+        printer.say(f"Server {approval.server}: endorsement key {approval.key} {done}")
     else:
-        click.echo(f"Server {approval.server}: its endorsement key is registered")
+        printer.say(f"Server {approval.server}: its endorsement key is registered")
     if approval.profile is not None:
-        click.echo(f"FirmwareProfile {approval.profile} {done}: for all machines that measure the same")
+        printer.say(f"FirmwareProfile {approval.profile} {done}: for all machines that measure the same")
 
 
 @attestation.command("forget", short_help="Take back what a server proved, for a new mainboard, TPM or firmware.")
@@ -179,12 +180,12 @@ def _next_pool(cluster: Cluster, server: Server) -> NodePool | None:
 def _show_forgotten(each: forgetting.Forgetting, *, dry_run: bool) -> None:
     done = "would be forgotten" if dry_run else "forgotten"
     if not each.is_any:
-        click.echo(f"Server {each.server.name}: nothing of it is on record")
+        printer.say(f"Server {each.server.name}: nothing of it is on record")
         return
     if each.record:
-        click.echo(f"Server {each.server.name}: what it proved and showed {done}")
+        printer.say(f"Server {each.server.name}: what it proved and showed {done}")
     if each.key is not None:
-        click.echo(f"Server {each.server.name}: endorsement key {each.key} {done}")
-    click.echo("  at its next boot:")
+        printer.say(f"Server {each.server.name}: endorsement key {each.key} {done}")
+    printer.say("  at its next boot:")
     for line in each.next_boot:
-        click.echo(f"    {line}")
+        printer.say(f"    {line}")

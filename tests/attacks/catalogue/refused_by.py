@@ -18,6 +18,8 @@ REFUSED_BY: Final[Mapping[str, str]] = {
     "tests/attacks/test_discovery_flood.py": "provisioner/boot/observe/discover.py",
     "tests/attacks/test_discovery_flood.py::test_the_controllers_account": "provisioner/cli/data/accounts",
     "tests/attacks/test_expensive_slurm.py": "provisioner/jobs/slurm",
+    "tests/attacks/test_files_of_strangers.py": "provisioner/api/documents.py",
+    "tests/attacks/test_files_of_strangers.py::test_what_a_packing": "provisioner/cli/printer.py",
     "tests/attacks/test_firmware_names.py": "provisioner/join/admission/tpm/firmware.py",
     "tests/attacks/test_forgotten_proof.py": "provisioner/cli/data/attestation.yaml",
     "tests/attacks/test_forged_boot.py": "provisioner/power/decide.py",
