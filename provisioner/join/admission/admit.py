@@ -292,7 +292,7 @@ def _judge_image(facts: JoinFacts, server: Server, order: BootOrder, request: Jo
     if distrusted is not None:
         return Denied("ImageNotVerified", distrusted.words, recorded=True)
     unjudged = find_unjudged(facts.image)
-    return NotYet(unjudged.reason, unjudged.words) if unjudged is not None else None
+    return NotYet("ImageNotJudged", unjudged.words) if unjudged is not None else None
 
 
 def _judge_node(facts: JoinFacts, server: Server, order: BootOrder, admitted: Admitted) -> Decision:
