@@ -8,7 +8,8 @@ from __future__ import annotations
 import importlib
 import logging
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 import click
@@ -16,6 +17,7 @@ import structlog
 
 from provisioner import __version__
 from provisioner.api.errors import NeedsHuman, ProvisionerError
+from provisioner.cli import printer
 from provisioner.cli.core_dumps import forbid_core_dumps
 from provisioner.cli.environment import SERVICES, name_variables, unknown_variables
 
@@ -72,6 +74,14 @@ class LazyGroup(click.Group):
         self._targets = targets
         self._services = services
 
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        with _shown_errors():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _shown_errors():
+            return super().invoke(ctx)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({*self._targets, *super().list_commands(ctx)})
 
@@ -87,6 +97,21 @@ class LazyGroup(click.Group):
         return command
 
 
+@contextmanager
+def _shown_errors() -> Iterator[None]:
+    """What click itself says of a command line repeats parts of it, which may have been pasted."""
+    try:
+        yield
+    except click.ClickException as error:
+        object.__setattr__(error, "message", printer.lines_of(error.message))
+        raise
+
+
+def _show_values(logger: Any, method: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
+    """A log on a terminal repeats what others wrote, too."""
+    return {key: printer.lines_of(value) if isinstance(value, str) else value for key, value in event.items()}
+
+
 def configure_logging(*, json: bool, verbose: bool) -> None:
     """Log to stderr: lines for people, or JSON for a collector."""
     renderer: Any = (
@@ -98,6 +123,7 @@ def configure_logging(*, json: bool, verbose: bool) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
+            _show_values,
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG if verbose else logging.INFO),
@@ -172,10 +198,10 @@ def _run(group: click.Group, name: str) -> None:
     try:
         group.main(sys.argv[1:], prog_name=name)
     except NeedsHuman as error:
-        click.echo(f"error: {Exception.__str__(error)}\n  try: {error.hint}", err=True)
+        printer.error(Exception.__str__(error), f"try: {error.hint}")
         sys.exit(1)
     except ProvisionerError as error:
-        click.echo(f"error: {error}", err=True)
+        printer.error(str(error))
         sys.exit(1)
 
 
@@ -194,4 +220,6 @@ def kubectl_completion() -> None:
     """Entry point of `kubectl_complete-provision`, which kubectl asks for completions."""
     from provisioner.cli.kubectl.completion import complete
 
-    click.echo(complete(kubectl, sys.argv[1:]), nl=False)
+    completions = complete(kubectl, sys.argv[1:])
+    if completions:
+        printer.show(completions)

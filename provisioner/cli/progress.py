@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Final, Self, TextIO
 
-import click
+from provisioner.cli import printer
 
 _TERMINAL_SECONDS: Final = 0.2
 _PLAIN_SECONDS: Final = 15.0
@@ -62,7 +62,7 @@ class Progress:
         """A line for stdout that stays."""
         with self._lock:
             self._erase()
-            click.echo(text)
+            printer.say(text)
 
     def show(self) -> None:
         """Draw, or print, how far it is now."""

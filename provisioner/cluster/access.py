@@ -19,8 +19,8 @@ from typing import Any, Final
 
 import structlog
 import urllib3
-import yaml
 
+from provisioner.api.documents import Unreadable, read_bytes, read_yaml
 from provisioner.api.errors import NeedsHuman
 from provisioner.outbound.sockets import bound
 
@@ -105,10 +105,10 @@ class Access:
 def _named_files(kubeconfig: Path) -> list[Path]:
     """Files that it names, in any of its users and clusters."""
     try:
-        content = yaml.safe_load(kubeconfig.read_text())
+        content = read_yaml(read_bytes(kubeconfig).decode())
         parts = [each[kind[:-1]] for kind in ("users", "clusters") for each in content.get(kind) or ()]
         named = [str(part[key]) for part in parts for key in _NAMED if part and part.get(key)]
-    except (OSError, ValueError, AttributeError, KeyError, TypeError, yaml.YAMLError):
+    except (OSError, ValueError, AttributeError, KeyError, TypeError, Unreadable):
         return []
     return [kubeconfig.parent / os.fspath(name) for name in named[:_MOST_FILES]]
 

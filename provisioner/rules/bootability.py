@@ -182,13 +182,13 @@ def find_without_image(server: Server, wanted: str | None, image: Image | None) 
             f"no boot host has the files of Image '{image.name}': {available.message}",
             f"copy the image into the image store of the boot host: {PUBLISH}",
         )
-    return None
+    return find_unjudged(image)
 
 
 def find_distrusted(image: Image) -> Obstacle | None:
     """It is not signed by whom the cluster believes, or was revoked: nothing boots it, and nobody joins with it.
 
-    An Image of which nothing is said yet, or of which nothing can be said as the site names no keys, is none of these.
+    An Image of which nothing can be said, as the site names no keys, is none of these.
     """
     verified = find_condition(image.status.conditions, "Verified")
     if verified is None or verified.status != "False":
@@ -201,4 +201,26 @@ def find_distrusted(image: Image) -> Obstacle | None:
         "ImageNotVerified",
         f"Image '{image.name}' is not booted: {verified.message}",
         "publish an image that is signed by a key of ConfigMap provisioner-image-trust, or add its key there",
+    )
+
+
+def find_unjudged(image: Image) -> Obstacle | None:
+    """Its signature has not been checked yet. It may name another kernel, stage-1 or arguments than were signed, also
+    under the name of an Image that was deleted a moment ago."""
+    if find_condition(image.status.conditions, "Verified") is not None:
+        return None
+    return Obstacle(
+        "ImageNotJudged",
+        f"the signature of Image '{image.name}' has not been checked yet",
+        "wait some seconds; is a controller running with the group orders?",
+    )
+
+
+def is_measured(image: Image) -> bool:
+    """Whether a boot host has compared the Image's measurements, which are not signed, with the kernel in its store."""
+    available = find_condition(image.status.conditions, "Available")
+    return (
+        available is not None
+        and available.status == "True"
+        and available.observed_generation == image.metadata.generation
     )

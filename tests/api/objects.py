@@ -100,6 +100,16 @@ def image(name: str = "gpu-node-9f9f9f9f9f9f", **changes: Any) -> dict[str, Any]
     return _object("Image", spec, changes, name)
 
 
+IMAGE_JUDGED = {
+    "type": "Verified",
+    "status": "Unknown",
+    "reason": "NoTrustedKeys",
+    "message": "",
+    "lastTransitionTime": "2026-01-02T03:04:05Z",
+}
+"""What the controller says of each Image of a site that names no keys."""
+
+
 def part(byte: str) -> dict[str, Any]:
     """By its own digest, which has that byte alone."""
     return {"path": f"parts/sha256-{byte * 32}", "sha256": f"sha256:{byte * 32}", "sizeBytes": 1}

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from provisioner.api import Maintenance, Rack, Server
+from provisioner.api import FirmwareProfile, Maintenance, Rack, Server
 from provisioner.api.errors import Refused
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import NODES, SECRETS, of
 from provisioner.lab.control_plane.pki import Authority
 from provisioner.lab.control_plane.plane import ControlPlane, render_kubeconfig
+from tests.api.bad_attestation import profile
 from tests.attacks.powers import in_minutes
 
 ACCOUNT = "system:serviceaccount:provisioner-system:provisioner-boot"
@@ -56,6 +57,17 @@ def bootstrap(token_id: str, group: str, *, labelled: bool = True) -> dict[str, 
             "auth-extra-groups": group,
         },
     )
+
+
+INVENTED = {
+    "nodePoolRef": "gpu",
+    "endorsementKeySHA256": "sha256:" + "ab" * 32,
+    "bootAddress": "10.99.0.66",
+    "serialNumber": "of another",
+    "systemUUID": "4c4c4544-0042-4410-8056-b4c04f564432",
+    "position": "u14",
+}
+"""What a person who accepts the machine would accept with it."""
 
 
 def machine(name: str, acceptance: str, **more: Any) -> dict[str, Any]:
@@ -122,9 +134,23 @@ def test_it_makes_unknown_machines_known_but_accepts_none(boot_host: Cluster, cl
             architecture="arm64",
             dpu={"hostRef": "r01-u01", "vtepAddress": "10.100.0.66", "hostAccess": "Privileged"},
         ),
+        *(machine(f"{name}-{field.lower()}", "Pending", **{field: value}) for field, value in INVENTED.items()),
     ):
         with pytest.raises(Refused, match="only unknown machines"):
             boot_host.create(of(Server), other)
+    for stays in (
+        {"finalizers": ["example.com/stays"]},
+        {"labels": {"example.com/mine": "x"}},
+        {"annotations": {"provisioner.dev/trace": "2027-01-01T00:00:00Z"}},
+    ):
+        for body in (
+            machine(f"{name}-6", "Pending"),
+            profile(judged=[0]) | {"metadata": {"name": f"learned-{unique}"}},
+        ):
+            kind = of(Server) if body["kind"] == "Server" else of(FirmwareProfile)
+            assert boot_host.create(kind, body, dry_run=True), "the honest twin"
+            with pytest.raises(Refused, match="without labels, annotations, finalizers and owners"):
+                boot_host.create(kind, body | {"metadata": body["metadata"] | stays}, dry_run=True)
     with pytest.raises(Refused, match="cannot patch resource"):
         boot_host.apply(machine(name, "Accepted"), manager="thief")
     assert cluster.read(Server, name).spec.acceptance == "Pending"

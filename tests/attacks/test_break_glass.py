@@ -111,6 +111,17 @@ def with_container(pod: dict[str, Any], **changed: Any) -> dict[str, Any]:
     return pod
 
 
+def with_metadata(pod: dict[str, Any], **changed: Any) -> dict[str, Any]:
+    pod["metadata"].update(changed)
+    return pod
+
+
+def with_mounts(pod: dict[str, Any], change: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+    """The last one changed."""
+    *others, last = pod["spec"]["containers"][0]["volumeMounts"]
+    return with_container(pod, volumeMounts=[*others, change(last)])
+
+
 LIES: dict[str, tuple[Callable[[dict[str, Any]], dict[str, Any]], str]] = {
     "in somebody else's name": (lambda pod: with_user(pod, "ann"), r"user is 'ann', and this is oncall"),
     "in nobody's name": (lambda pod: with_user(pod, None), r"user is '', and this is oncall"),
@@ -124,16 +135,19 @@ LIES: dict[str, tuple[Callable[[dict[str, Any]], dict[str, Any]], str]] = {
     "for a day": (lambda pod: with_spec(pod, activeDeadlineSeconds=86400), r"activeDeadlineSeconds is 86400"),
     "on any node": (lambda pod: with_spec(pod, nodeName=None), r"set spec\.nodeName"),
     "with a program of one's own": (lambda pod: with_container(pod, image="evil.example/x:1"), r"not one \(image\)"),
-    "with an image from a registry": (lambda pod: with_container(pod, imagePullPolicy="Always"), r"not one \(image\)"),
+    "with an image from a registry": (
+        lambda pod: with_container(pod, imagePullPolicy="Always"),
+        r"not one \(imagePullPolicy\)",
+    ),
     "with a command that nobody sees": (
         lambda pod: with_container(pod, command=["/usr/bin/nsenter", "--target", "1", "--", "/bin/sh", "-c", "curl"]),
         r"not one \(command\)",
     ),
-    "with arguments that nobody sees": (lambda pod: with_container(pod, args=["-c", "x"]), r"not one \(command\)"),
+    "with arguments that nobody sees": (lambda pod: with_container(pod, args=["-c", "x"]), r"not one \(args\)"),
     "that goes on when nobody is attached": (lambda pod: with_container(pod, stdinOnce=False), r"\(stdinOnce\)"),
     "with a hook": (
         lambda pod: with_container(pod, lifecycle={"postStart": {"exec": {"command": ["/usr/bin/id"]}}}),
-        r"not one \(probes\)",
+        r"not one \(lifecycle\)",
     ),
     "with a second container": (
         lambda pod: with_spec(pod, containers=[*pod["spec"]["containers"], {"name": "more", "image": "x"}]),
@@ -141,7 +155,7 @@ LIES: dict[str, tuple[Callable[[dict[str, Any]], dict[str, Any]], str]] = {
     ),
     "with a container before it": (
         lambda pod: with_spec(pod, initContainers=[{"name": "more", "image": "x"}]),
-        r"not one \(containers\)",
+        r"not one \(initContainers\)",
     ),
     "with a Secret": (
         lambda pod: with_spec(
@@ -151,13 +165,88 @@ LIES: dict[str, tuple[Callable[[dict[str, Any]], dict[str, Any]], str]] = {
     ),
     "with a token": (
         lambda pod: with_spec(pod, automountServiceAccountToken=True),
-        r"automountServiceAccountToken\)",
+        r"not one \(automountServiceAccountToken",
     ),
     "that outlives its end": (
         lambda pod: with_spec(pod, terminationGracePeriodSeconds=86400),
         r"not one \(terminationGracePeriodSeconds\)",
     ),
     "that starts again": (lambda pod: with_spec(pod, restartPolicy="Always"), r"not one \(restartPolicy\)"),
+    "with another part of /usr under the name of a library": (
+        lambda pod: with_mounts(pod, lambda mount: mount | {"subPath": "local"}),
+        r"not one \(volumeMounts\)",
+    ),
+    "with a /usr that it may write": (
+        lambda pod: with_mounts(pod, lambda mount: mount | {"readOnly": False}),
+        r"not one \(volumeMounts\)",
+    ),
+    "with mounts that others see": (
+        lambda pod: with_mounts(pod, lambda mount: mount | {"mountPropagation": "Bidirectional"}),
+        r"not one \(volumeMounts\)",
+    ),
+    "with another folder in the place of the libraries": (
+        lambda pod: with_spec(pod, volumes=[{**v, "hostPath": {"path": "/usr"}} for v in pod["spec"]["volumes"]]),
+        r"not one \(volumes\)",
+    ),
+    "for which other pods are ended": (
+        lambda pod: with_spec(pod, priorityClassName="system-node-critical"),
+        r"not one \(priority\)",
+    ),
+    "with a finalizer": (
+        lambda pod: with_metadata(pod, finalizers=["example.com/stays"]),
+        r"no finalizers and no owners: example\.com/stays",
+    ),
+    "that goes with an owner": (
+        lambda pod: with_metadata(
+            pod, ownerReferences=[{"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "y"}]
+        ),
+        r"no finalizers and no owners: owner x",
+    ),
+    "with a label that a Service selects": (
+        lambda pod: with_metadata(pod, labels={"app": "x"}),
+        r"not one \(labels\)",
+    ),
+    "whose output goes into its status": (
+        lambda pod: with_container(pod, terminationMessagePath="/etc/shadow"),
+        r"not one \(terminationMessagePath\)",
+    ),
+    "with other rights": (
+        lambda pod: with_container(pod, securityContext={"privileged": True, "runAsUser": 1000}),
+        r"not one \(securityContext\)",
+    ),
+    "with more memory": (
+        lambda pod: with_container(pod, resources={"limits": {"memory": "64Gi"}}),
+        r"not one \(resources\)",
+    ),
+    "in the processes of other pods": (lambda pod: with_spec(pod, hostIPC=True), r"not one \(hostIPC\)"),
+    **{
+        f"whose container {sentence}": (
+            lambda pod, changed=changed: with_container(pod, **changed),
+            r"not one \(restartPolicy",
+        )
+        for sentence, changed in {
+            "starts again": {"restartPolicy": "Always"},
+            "starts again by a rule": {
+                "restartPolicy": "Never",
+                "restartPolicyRules": [{"action": "Restart", "exitCodes": {"operator": "In", "values": [1]}}],
+            },
+        }.items()
+    },
+    **{
+        f"with {name} in its reason": (
+            lambda pod, character=character: with_reason(pod, f"looking{character} at it"),
+            r"that all show themselves",
+        )
+        for name, character in {
+            "CSI": "\u009b",
+            "the end of a line (NEL)": "\u0085",
+            "another direction of letters": "\u202e",
+            "the end of a line (LS)": "\u2028",
+            "the end of a paragraph": "\u2029",
+            "a letter of no width": "\u200b",
+            "ESC": "\x1b[2J",
+        }.items()
+    },
 }
 
 
@@ -226,8 +315,12 @@ def test_who_attaches_is_on_record_whatever_comes_of_it(
     ("changed", "words"),
     [
         ({"reason": "Rebooted"}, "the Events of shells on Nodes and no others"),
-        ({"message": "ann opens a shell: not I"}, "a message that begins with that name"),
+        ({"message": "ann opens a shell: not I"}, "a message of one line that begins with that name"),
         ({"type": "Normal"}, "type Warning"),
+        ({"message": "oncall opens a shell\u202e: x"}, "a message of one line"),
+        ({"message": "oncall opens a shell\nann opens a shell"}, "a message of one line"),
+        ({"action": "Drained"}, "the Events of shells on Nodes and no others"),
+        ({"related": {"kind": "Node", "name": "x"}}, "the Events of shells on Nodes and no others"),
         (
             {"involvedObject": {"apiVersion": "provisioner.dev/v1alpha1", "kind": "Server", "name": "x"}},
             "the Events of shells on Nodes",

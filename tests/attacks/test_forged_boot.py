@@ -29,7 +29,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.informer import Informer
 from provisioner.cluster.resources import LEASES, NODES, of
 from provisioner.lab.machine.machine import BootPlan
-from tests.boot.objects import condition
+from tests.boot.objects import JUDGED, condition
 from tests.join.conftest import accounts, make_world, world
 from tests.join.front import Reply, serve
 from tests.join.front import post_as_nginx as post
@@ -130,7 +130,9 @@ def scene(
     create_namespace(cluster)
     world.apply_status("provisioner-inventory", {"address": world.address, "subnetName": "boot"})
     available = condition("Available", "True", message="complete on boot1")
-    cluster.apply_status(Image, world.name, {"conditions": [to_json(available)]}, manager="provisioner-boot")
+    cluster.apply_status(
+        Image, world.name, {"conditions": [to_json(available), to_json(JUDGED)]}, manager="provisioner-boot"
+    )
     world.joined()
     stop = threading.Event()
     with fake_server(tmp_path / "bmc", name=world.name) as fake:

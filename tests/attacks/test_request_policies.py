@@ -159,6 +159,7 @@ def test_the_right_to_ask_is_not_the_right_to_say_how_a_node_is(operator: Cluste
         condition("MaintenanceInProgress", "Forged"),
         {"status": {"capacity": {"cpu": "1000"}}},
         {"status": {"nodeInfo": {"bootID": "forged"}}},
+        {"status": {"declaredFeatures": ["Forged"]}},  # which is younger than the policy
         {"metadata": {"labels": {"provisioner.dev/pool": "mine"}}},
         {"metadata": {"annotations": {"provisioner.dev/server-uid": "mine"}}},
         {"metadata": {"finalizers": ["example.com/mine"]}},

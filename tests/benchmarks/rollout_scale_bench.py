@@ -36,7 +36,7 @@ from provisioner.cluster.resources import of
 from provisioner.cluster.source import phase_of, spec_of
 from provisioner.lab.binaries.obtain import Binaries, find_binaries
 from provisioner.lab.control_plane.plane import ControlPlane
-from tests.api.objects import image, node_pool
+from tests.api.objects import IMAGE_JUDGED, image, node_pool
 from tests.benchmarks.fleet.agents import BOOT_SECONDS, Agents, boot, renew_lease
 from tests.benchmarks.fleet.asked import count_account, requests_of_account
 from tests.benchmarks.fleet.copies import MODEL, Place, copy_model, end_job, make_jobs_namespace, make_model, make_racks
@@ -195,7 +195,7 @@ def publish(cluster: Cluster, name: str, digest: str) -> None:
     cluster.apply(body, manager="bench")
     available = {"type": "Available", "status": "True", "reason": "Available", "message": "on a boot host"}
     available["lastTransitionTime"] = "2026-01-02T03:04:05Z"
-    cluster.apply_status(Image, name, {"conditions": [available]}, manager="provisioner-boot")
+    cluster.apply_status(Image, name, {"conditions": [available, IMAGE_JUDGED]}, manager="provisioner-boot")
 
 
 def roll_out(

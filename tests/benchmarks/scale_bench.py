@@ -36,7 +36,7 @@ from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import LEASES, NODES, of
 from provisioner.lab.binaries.obtain import Binaries, find_binaries
 from provisioner.lab.control_plane.plane import ControlPlane
-from tests.api.objects import image, node_pool
+from tests.api.objects import IMAGE_JUDGED, image, node_pool
 from tests.benchmarks.bare_writes import seconds_of_writes
 from tests.conftest import install, may_begin
 from tests.people import CONTROLLER, kubeconfig_of, until
@@ -111,7 +111,9 @@ def measure(servers: int, folder: Path, limit_seconds: float) -> Result:
         cluster.apply(image(), manager="bench")
         available = {"type": "Available", "status": "True", "reason": "Available", "message": "on a boot host"}
         available["lastTransitionTime"] = "2026-01-02T03:04:05Z"
-        cluster.apply_status(Image, image()["metadata"]["name"], {"conditions": [available]}, manager="bench")
+        cluster.apply_status(
+            Image, image()["metadata"]["name"], {"conditions": [available, IMAGE_JUDGED]}, manager="bench"
+        )
         account = kubeconfig_of(plane, folder, CONTROLLER)
         until(lambda: may_begin(Cluster.connect(account)))
         with controller(account, "first", folder) as leader:

@@ -30,6 +30,10 @@ def condition(type_: str, status: Any, reason: str = "Because", message: str = "
     return Condition(type=type_, status=status, reason=reason, message=message, last_transition_time=at(0))
 
 
+JUDGED = condition("Verified", "Unknown", "NoTrustedKeys")
+"""What the controller says of each Image of a site that names no keys."""
+
+
 def rack(**spec: Any) -> Rack:
     subnet = Subnet(
         name="boot",
@@ -70,7 +74,7 @@ def image(name: str = "gpu-node-abababababab", *, available: Any = "True", **spe
     if available is None:
         return body
     found = condition("Available", available, message="complete on boot1" if available == "True" else "root is missing")
-    return replace(body, status=replace(body.status, conditions=(found,)))
+    return replace(body, status=replace(body.status, conditions=(found, JUDGED)))
 
 
 def layered_image(*layers: str, **spec: Any) -> Image:

@@ -23,7 +23,7 @@ from provisioner.cluster.transport import Transport
 from provisioner.health.checks.look import ALL_CHECKS
 from provisioner.lab.control_plane.plane import ControlPlane
 from provisioner.maintenance.phases.verdict import FINAL_PHASE_OF
-from tests.api.objects import image, node_pool, rack, server, subnet
+from tests.api.objects import IMAGE_JUDGED, image, node_pool, rack, server, subnet
 from tests.people import CONTROLLER, kubeconfig_of
 
 SERVERS = 50
@@ -105,7 +105,7 @@ def test_a_registered_server_costs_a_handful_of_requests_and_nothing_is_listed(
         cluster.apply(body, manager="tests")
     available = {"type": "Available", "status": "True", "reason": "Available", "message": "on a boot host"}
     available["lastTransitionTime"] = "2026-01-02T03:04:05Z"
-    cluster.apply_status(Image, unique, {"conditions": [available]}, manager="tests")
+    cluster.apply_status(Image, unique, {"conditions": [available, IMAGE_JUDGED]}, manager="tests")
     names = [f"{unique}-u{number:02d}" for number in range(SERVERS + 1)]
 
     def register(number: int) -> None:

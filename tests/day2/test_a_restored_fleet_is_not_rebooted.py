@@ -26,7 +26,7 @@ from provisioner.cluster.resources import BMC_SECRETS, NODES, of
 from provisioner.lab.binaries.etcd_tools import EtcdTools
 from provisioner.lab.control_plane.plane import ControlPlane
 from provisioner.lab.control_plane.snapshot import restore_snapshot, save_snapshot
-from tests.api.objects import image, node_pool, rack, server, subnet
+from tests.api.objects import IMAGE_JUDGED, image, node_pool, rack, server, subnet
 from tests.lab.fake_machine import PASSWORD, USERNAME, FakeServer, fake_server
 
 SECONDS = 240.0
@@ -97,7 +97,7 @@ def fleet(admin: Cluster, unique: str, tmp_path: Path) -> Iterator[Fleet]:
     admin.apply(image(f"{unique}-image"), manager="tests")
     now = rfc3339(datetime.now(UTC))
     said = {"type": "Available", "status": "True", "reason": "Stored", "message": "", "lastTransitionTime": now}
-    stored = {"conditions": [said], "stores": [{"host": "boot1", "time": now}]}
+    stored = {"conditions": [said, IMAGE_JUDGED], "stores": [{"host": "boot1", "time": now}]}
     admin.apply_status(Image, f"{unique}-image", stored, manager="provisioner-boot")
     pool = node_pool(unique, imageRef=f"{unique}-image", attestation="Optional")
     admin.apply(pool, manager="tests")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from provisioner.api.discovery import read_claims
+from provisioner.api.documents import Unreadable, read_json
 from provisioner.api.errors import Refused
 from provisioner.attestation.authenticode import authenticode_sha256
 from provisioner.attestation.event_log.parse import LARGEST_LOG_BYTES
@@ -21,6 +22,8 @@ from provisioner.boot.metrics.requests import read_line
 from provisioner.boot.observe.trace.lines import http_words
 from provisioner.image.finished.manifest import decode as read_image_manifest
 from provisioner.image.finished.manifest import digest_of
+from provisioner.inventory.lists.entries import BadPackingList
+from provisioner.inventory.lists.packing_list import read_packing_list
 from provisioner.join.admission.request import MAX_REQUEST_BYTES, parse_join_request
 from provisioner.join.admission.source import TrustedProxies, source_address
 from provisioner.join.certificates.request import SubjectError, common_names, read_subject
@@ -117,6 +120,18 @@ def _golden(pattern: str) -> Callable[[], list[bytes]]:
     return lambda: [path.read_bytes() for path in sorted(GOLDEN.glob(pattern))]
 
 
+_YAML: Final = (
+    b"rack: {name: r01, subnets: [{name: boot, cidr: 10.80.0.0/24}]}\n"
+    b'defaults: {bmc: &b {address: "https://10.90.0.11"}}\n'
+    b'servers:\n- {name: x, bootMACAddress: "52:54:00:12:34:56", bmc: *b}\n'
+)
+_CSV: Final = b"Name,Serial Number,PXE MAC,Rack\nr01-u01,S1,52:54:00:12:34:56,r01\n"
+
+
+def _packing_list(data: bytes) -> object:
+    return read_packing_list(data, "a list")
+
+
 TARGETS: Final = (
     Target("dhcp", _dhcp, lambda: [captured(name) for name in CAPTURED], most_bytes=10_000),
     Target("dhcp-of-a-host", read_dhcp_of_host, lambda: [captured(name) for name in CAPTURED]),
@@ -140,6 +155,8 @@ TARGETS: Final = (
     Target("tpm-answer", tpm.answer, tpm.some_answers),
     Target("tpm-device", tpm.device, tpm.some_answers_of_a_device, (TpmError,), most_bytes=8192),
     Target("tpm-challenge", tpm.challenge, tpm.some_challenges, (ValueError,), 16_384),
+    Target("packing-list", _packing_list, lambda: [_YAML, _CSV], (BadPackingList,), 4096),
+    Target("json-file", read_json, lambda: [b'{"a": [1.5e3, null, "\\u001b"]}', b"[[[[{}]]]]"], (Unreadable,)),
     Target("log-lines", _log_lines, lambda: [b"script 200 1024 0.001 -", b'{"time":"2026-01-02T12:00:00+00:00"}']),
 )  # fmt: skip
 """What is added here is tried by `make test` and `make fuzz` alike."""

@@ -8,8 +8,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from provisioner.api.image import Artifact, Image, ImageSpec
-from provisioner.api.meta import ObjectMeta, rfc3339
+from provisioner.api.image import Artifact, Image, ImageSpec, ImageStatus
+from provisioner.api.meta import Condition, ObjectMeta, rfc3339
 from provisioner.api.node_contract import PREPARED_ORDER_ANNOTATION
 from provisioner.api.node_pool import KubeletSettings, NodePool, NodePoolSpec, Taint
 from provisioner.api.rack import Rack, RackSpec, Subnet
@@ -118,7 +118,14 @@ def image(name: str = "gpu-node-9f9f9f9f9f9f", digest: str = DIGEST) -> Image:
             root=artifact,
             signature="untrusted comment: none\nRWQ=",
         ),
+        status=ImageStatus(
+            conditions=(_said("Available", "True", "Stored"), _said("Verified", "Unknown", "NoTrustedKeys"))
+        ),
     )
+
+
+def _said(type_: str, status: Any, reason: str) -> Condition:
+    return Condition(type=type_, status=status, reason=reason, message="", last_transition_time=ago(3600))
 
 
 def rack(name: str = "r01") -> Rack:

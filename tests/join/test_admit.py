@@ -101,6 +101,7 @@ def judged(reason: str, status: Any = "False") -> Image:
     return replace(image(), status=ImageStatus(conditions=(said,)))
 
 
+UNJUDGED = replace(image(), status=ImageStatus())
 ROWS = [
     Row("nobody registered it", "UnknownMachine", replace(FACTS, server=None)),
     Row("it has no address yet", "NoAddress", of(lambda s: with_status(s, address=None)), kind=NotYet),
@@ -151,6 +152,7 @@ ROWS = [
         recorded=True,
     ),
     Row("it hides its UUID", "SystemUUIDMismatch", request=request(systemUUID=None), recorded=True),
+    Row("nobody has checked its image's signature", "ImageNotJudged", replace(FACTS, image=UNJUDGED), kind=NotYet),
     Row("it is in no pool", "NoPool", of(lambda s: with_spec(s, node_pool_ref=None)), recorded=True),
     Row("its pool does not exist", "NoPool", replace(FACTS, pool=None), recorded=True),
     Row(

@@ -21,6 +21,7 @@ from cryptography.x509.oid import NameOID
 
 from provisioner.api.codec import encode, to_json
 from provisioner.api.errors import Conflict, Refused
+from provisioner.api.image import Image
 from provisioner.api.maintenance import AGENT_METHODS
 from provisioner.api.meta import ObjectMeta, rfc3339, rfc3339_micro
 from provisioner.api.server import BootOrder, PowerStatus, Server, ServerSpec
@@ -310,6 +311,8 @@ def register(world: World) -> None:
         samples.pool(world.name, image_ref=world.name),
     ):
         world.admin.apply(encode(resource), manager="tests")
+    said = [to_json(each) for each in samples.image().status.conditions]
+    world.admin.apply_status(Image, world.name, {"conditions": said}, manager="tests")
     spec = samples.spec(rack_ref=world.name, boot_mac_address=world.mac, node_pool_ref=world.name)
     world.admin.apply(encode(Server(metadata=named, spec=spec)), manager="tests")
     world.apply_status("provisioner-inventory", {"address": world.address})

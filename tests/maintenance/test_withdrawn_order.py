@@ -35,6 +35,7 @@ from provisioner.cluster.resources import NODES, of
 from provisioner.join.node_controller import NodePreparer
 from provisioner.maintenance.controller import MaintenanceController
 from provisioner.maintenance.follow import MaintenanceInformers
+from tests.api.objects import IMAGE_JUDGED
 from tests.cluster.fake_events import FakeEvents
 from tests.health.world import DEADLINE_SECONDS, World, make_world
 from tests.maintenance.fake_jobs import FakeJobs, job
@@ -123,7 +124,7 @@ def site(cluster: Cluster, account: Callable[[str], Cluster], unique: str) -> It
         cluster.patch(of(NodePool), f"{unique}-pool", {"spec": {"maintenance": settings}})
         moment = rfc3339(world.now())
         available = {"type": "Available", "status": "True", "reason": "Complete", "lastTransitionTime": moment}
-        status = {"conditions": [{**available, "message": "complete"}]}
+        status = {"conditions": [{**available, "message": "complete"}, IMAGE_JUDGED]}
         cluster.apply_status(Image, f"{unique}-image", status, manager="provisioner-boot")
         address = {"address": "10.80.0.77", "subnetName": "boot"}
         cluster.apply_status(Server, unique, address, manager="provisioner-inventory")

@@ -27,6 +27,7 @@ def having(*conditions: Any, **status: Any) -> Server:
 
 
 UNHEARD = replace(image(), status=replace(image().status, conditions=()))
+UNJUDGED = replace(image(), status=replace(image().status, conditions=image().status.conditions[:1]))
 ARM64 = image(architecture="arm64")
 
 
@@ -58,6 +59,7 @@ def judged(reason: str, status: str = "False") -> Image:
         ("an image that was revoked", "ImageRevoked", {"image": judged("Revoked")}, "assign another"),
         ("an image that is believed", None, {"image": judged("Signed", "True")}, ""),
         ("an image of a site without trusted keys", None, {"image": judged("NoTrustedKeys", "Unknown")}, ""),
+        ("an image whose signature nobody has checked", "ImageNotJudged", {"image": UNJUDGED}, "group orders"),
         ("an image that no boot host spoke of", "ImageUnavailable", {"image": UNHEARD}, "boot service"),
     ],
 )

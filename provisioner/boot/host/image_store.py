@@ -85,11 +85,14 @@ def judge_image(
     """
     problem = next((words for file in files_of(image) if (words := file_problem(file, sizes.get(file.path)))), None)
     problem = problem or mismeasured
-    stores = [report for report in image.status.stores if report.host != host and _age(report, now) < FORGET_SECONDS]
+    before, lacking = find_condition(image.status.conditions, "Available"), image.status.lacking_host
+    # Measurements may be added to an Image: what hosts said before that says nothing of them.
+    is_current = before is not None and before.observed_generation == image.metadata.generation
+    reports = image.status.stores if is_current else ()
+    stores = [report for report in reports if report.host != host and _age(report, now) < FORGET_SECONDS]
     if problem is None:
         stores.append(_own_report(image, host, now))
     stores.sort(key=lambda report: report.host)
-    before, lacking = find_condition(image.status.conditions, "Available"), image.status.lacking_host
     if stores:
         lacking = None
         names = ", ".join(f"'{report.host}'" for report in stores)
@@ -104,7 +107,7 @@ def judge_image(
             f"{problem} in the image store of boot host '{host}'{f': {waits_for}' if waits_for else ''}",
         )
     status, reason, message = said
-    stands = before is not None and (before.status, before.message) == (status, message)
+    stands = is_current and before is not None and (before.status, before.message) == (status, message)
     if stands and (tuple(stores), lacking) == (image.status.stores, image.status.lacking_host):
         return None
     wanted = Condition(

@@ -11,6 +11,7 @@ import click
 from provisioner.api.values import MacAddress
 from provisioner.boot.explain.firmware import FIRMWARES, usual_firmware
 from provisioner.boot.explain.story import tell_boot
+from provisioner.cli import printer
 from provisioner.cli.boot.explain_screen import render_story
 from provisioner.cli.boot.explain_words import Explained, story_json
 from provisioner.cli.boot.options import boot_host_of, boot_host_options
@@ -63,4 +64,4 @@ def explain(**options: Any) -> None:
         if options["output"]:
             print_objects([story_json(explained)], options["output"])
         else:
-            click.echo(render_story(explained), nl=False)
+            printer.show(render_story(explained))

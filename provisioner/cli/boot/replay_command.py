@@ -13,6 +13,7 @@ from provisioner.api import Rack
 from provisioner.api.schema import API_VERSION
 from provisioner.boot.capture.read import MOST_MESSAGES, read_capture
 from provisioner.boot.explain.replay import Replayed, macs_of_clients, replay
+from provisioner.cli import printer
 from provisioner.cli.boot.explain_screen import message_lines
 from provisioner.cli.boot.explain_words import lease_json, message_json, way_words
 from provisioner.cli.boot.options import boot_host_of, boot_host_options
@@ -52,13 +53,13 @@ def replay_(**options: Any) -> None:
         if options["output"]:
             print_objects([_as_json(each) for each in replayed], options["output"])
         else:
-            click.echo("\n".join(render_replayed(number, each) for number, each in enumerate(replayed, 1)), nl=False)
+            printer.show("\n".join(render_replayed(number, each) for number, each in enumerate(replayed, 1)))
         if not replayed:
-            click.echo("no DHCP message is in the file", err=True)
+            printer.say("no DHCP message is in the file", err=True)
         if has_more:
-            click.echo(f"only the first {MOST_MESSAGES} messages were read", err=True)
+            printer.say(f"only the first {MOST_MESSAGES} messages were read", err=True)
         if not is_known:
-            click.echo("192.0.2.1 stands for the boot host's address: give --address", err=True)
+            printer.say("192.0.2.1 stands for the boot host's address: give --address", err=True)
 
 
 replay_.name = "replay"

@@ -27,6 +27,7 @@ from provisioner.boot.tls.issue import (
     read_certificates,
     to_pem,
 )
+from provisioner.cli import printer
 from provisioner.image.finished.sign import read_secret_key
 
 _FILE: Final = click.Path(path_type=Path, dir_okay=False, exists=True)
@@ -58,7 +59,7 @@ def authority_(folder: Path, name: str, key_type: KeyType, days: int) -> None:
     """Make an authority in FOLDER. join-ca.pem goes into images, join-ca.key to a safe place and to no boot host."""
     made = make_authority(name, generate_key(key_type), days, datetime.now(UTC))
     certificate, key = write_authority(folder, made)
-    click.echo(f"authority {certificate}, until {made.certificate.not_valid_after_utc:%Y-%m-%d}; its key {key} (0600)")
+    printer.say(f"authority {certificate}, until {made.certificate.not_valid_after_utc:%Y-%m-%d}; its key {key} (0600)")
 
 
 @tls.command("certificate")
@@ -85,12 +86,12 @@ def certificate_(
         kept = read_certificates(read_text(files.certificate), "certificate")[0]
         left = kept.not_valid_after_utc - now
         if is_issued_by(kept, signer.certificate) and left > timedelta(days=renew_within):
-            click.echo(f"{files.certificate} lasts {left.days} days more; nothing was done")
+            printer.say(f"{files.certificate} lasts {left.days} days more; nothing was done")
             return
     key = generate_key("rsa" if is_rsa(signer.certificate) else "ec")
     issued = issue_server_certificate(signer, key, addresses, days, now)
     files.write(to_pem(issued, *behind), key)
-    click.echo(
+    printer.say(
         f"certificate {files.certificate}, until {issued.not_valid_after_utc:%Y-%m-%d}; its key {files.key} (0600)"
     )
 
@@ -105,7 +106,7 @@ def cross_sign_(old: Path, new: Path, output: Path) -> None:
     found = read_certificates(read_text(new), "new authority")
     made = cross_sign(read_authority_of(old), found[0], datetime.now(UTC))
     write_whole(output, to_pem(made), mode=0o644)
-    click.echo(f"{output}: {made.subject.rfc4514_string()} by {made.issuer.rfc4514_string()}, "
+    printer.say(f"{output}: {made.subject.rfc4514_string()} by {made.issuer.rfc4514_string()}, "
                f"until {made.not_valid_after_utc:%Y-%m-%d}")  # fmt: skip
 
 
@@ -126,4 +127,4 @@ def announce_(authorities: tuple[Path, ...], key_file: Path, store: Path, days: 
     # Between the two an agent that asks refuses both, and asks again.
     write_whole(store / NAME, text, mode=0o644)
     write_whole(store / f"{NAME}.sig", signature, mode=0o644)
-    click.echo(f"{store / NAME}: {len(found)} authorities, for {days} days; copy both files to every boot host")
+    printer.say(f"{store / NAME}: {len(found)} authorities, for {days} days; copy both files to every boot host")

@@ -19,6 +19,7 @@ import click
 from provisioner.api import Rack, Server
 from provisioner.api.errors import Forbidden, NotFound, ProvisionerError, Retryable
 from provisioner.api.trace import LONGEST_TRACE, TRACE_ANNOTATION, TRACED_REASON, read_trace, trace_value
+from provisioner.cli import printer
 from provisioner.cli.boot.reading import find_claimants
 from provisioner.cli.boot.trace_screen import SERVER, Told, told_by_change, told_by_event
 from provisioner.cli.kubectl.asking import KubectlCommand
@@ -71,7 +72,7 @@ def trace(**options: Any) -> None:
         as_json = options["output"] == "json"
 
         def tell(told: Told) -> None:
-            click.echo(json.dumps(told.as_json()) if as_json else told.line())
+            printer.say(json.dumps(told.as_json()) if as_json else told.line())
 
         until = datetime.now(UTC) + span
         with (
@@ -112,8 +113,9 @@ def _asked(
     try:
         _annotate(cluster, type_, name, value)
     except Forbidden as error:
-        click.echo(
-            f"boot hosts are not asked: {Exception.__str__(error)}\n  try: ask for the role provisioner-tracer, which "
+        printer.say(
+            f"boot hosts are not asked: {Exception.__str__(error)}",
+            "  try: ask for the role provisioner-tracer, which "
             "operators have; Events and the status are shown all the same",
             err=True,
         )
@@ -181,9 +183,9 @@ class Follower:
                     tell(told)
             if expects_hosts and not heard_host and not said and passed > SILENT_SECONDS:
                 said = True
-                click.echo(
+                printer.say(
                     f"no boot host has answered in {SILENT_SECONDS:.0f} s (an Event {TRACED_REASON} of "
-                    f"{self._type.kind} {self._name})\n"
+                    f"{self._type.kind} {self._name})",
                     "  try: does `provisioner boot` run, and reach the API server? see its log",
                     err=True,
                 )

@@ -9,6 +9,7 @@ import click
 from provisioner.api import NodePool, Rack, Server
 from provisioner.api.errors import Refused
 from provisioner.api.schema import API_VERSION
+from provisioner.cli import printer
 from provisioner.cli.kubectl.connection import connection_of, connection_options
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
@@ -72,8 +73,8 @@ def _carry_out(cluster: Cluster, server: Server, decision: Acceptance) -> None:
 
 def _show(decision: Acceptance, *, dry_run: bool) -> None:
     done = "would be accepted" if dry_run else "accepted"
-    click.echo(f"Server {decision.server} {done if decision.changes else 'was accepted already'}")
+    printer.say(f"Server {decision.server} {done if decision.changes else 'was accepted already'}")
     for change in decision.changes:
         before = "(unset)" if change.before is None else change.before
-        click.echo(f"  {change.field}: {before} -> {'(unset)' if change.after is None else change.after}")
-    click.echo(f"  next: {decision.next_step}")
+        printer.say(f"  {change.field}: {before} -> {'(unset)' if change.after is None else change.after}")
+    printer.say(f"  next: {decision.next_step}")

@@ -15,6 +15,7 @@ from provisioner.api.codec import encode
 from provisioner.api.errors import NotFound
 from provisioner.api.maintenance import MaintenanceAction, MaintenancePolicy, Requestor
 from provisioner.api.meta import rfc3339
+from provisioner.cli import printer
 from provisioner.cli.kubectl.completion import complete_image, complete_pool, complete_server
 from provisioner.cli.kubectl.connection import connection_options
 from provisioner.cli.kubectl.failing import EXIT_CODES, WAIT_EXIT_CODES, BadInput
@@ -169,7 +170,7 @@ def confirm(targets: list[Target], words: str, *, yes: bool, everything: bool) -
     question = f"{words} of all {len(targets)} nodes ({some([t.name for t in targets])})?"
     if not sys.stdin.isatty():
         raise BadInput(f"{question} nobody can be asked here", hint="give --yes")
-    if not click.confirm(question, err=True):
+    if not printer.confirm(question):
         raise BadInput("nothing was asked for", hint="name the nodes that are meant")
 
 
@@ -203,7 +204,7 @@ def show_filed(filed: list[Filed], form: str | None, dry_run: str) -> None:
         print_objects([encode(f.maintenance) for f in filed], form)
     elif form == "name":
         for f in filed:
-            click.echo(f"maintenance.provisioner.dev/{f.maintenance.name}")
+            printer.say(f"maintenance.provisioner.dev/{f.maintenance.name}")
     elif form == "wide":
         rows = [
             (f.server, f.maintenance.name, f.requestor.action, f.requestor.policy, f.requestor.deadline_time,
@@ -211,10 +212,10 @@ def show_filed(filed: list[Filed], form: str | None, dry_run: str) -> None:
             for f in filed
         ]  # fmt: skip
         header = ("NODE", "MAINTENANCE", "ACTION", "POLICY", "DEADLINE", "IMAGE", "PHASE", "REQUESTOR")
-        click.echo(table(header, rows), nl=False)
+        printer.show(table(header, rows))
     else:
         for f in filed:
-            click.echo(f"node/{f.server} {_words(f)}{f' ({dry_run} dry run)' if dry_run != 'none' else ''}")
+            printer.say(f"node/{f.server} {_words(f)}{f' ({dry_run} dry run)' if dry_run != 'none' else ''}")
 
 
 def _words(f: Filed) -> str:

@@ -11,12 +11,14 @@ import click
 
 from provisioner.api import FirmwareProfile, NodePool, Server
 from provisioner.api.errors import NotFound, Refused
+from provisioner.cli import printer
 from provisioner.cli.kubectl import forgetting
 from provisioner.cli.kubectl.completion import complete_server
 from provisioner.cli.kubectl.connection import connection_of, connection_options
 from provisioner.cli.kubectl.failing import hinting_at
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
+from provisioner.join.admission.tpm.firmware import find_false_name
 from provisioner.rules.pool_of_server import next_pool_name
 
 MANAGER: Final = "provisioner-accept"
@@ -93,32 +95,46 @@ def approve(servers: tuple[str, ...], key: str | None, firmware: str | None, dry
     cluster = connection_of(options).open()
     read = [cluster.read(Server, name) for name in dict.fromkeys(servers)]
     decided = [(server, decide_approval(server, key, firmware=firmware)) for server in read]
+    profile = read_profile(cluster, firmware) if firmware is not None else None
+    if profile is not None and not dry_run:
+        _write(cluster, profile, {"approved": True})
     for server, approval in decided:
-        if not dry_run:
-            carry_out(cluster, server, approval)
+        if approval.key is not None and not dry_run:
+            _write(cluster, server, {"endorsementKeySHA256": approval.key})
         _show(approval, dry_run=dry_run)
 
 
 def carry_out(cluster: Cluster, server: Server, approval: Approval) -> None:
-    """Write it. Raises: Conflict if the server changed since it was read."""
-    if approval.key is not None:
-        patch = {
-            "metadata": {"resourceVersion": server.metadata.resource_version},
-            "spec": {"endorsementKeySHA256": approval.key},
-        }
-        cluster.patch(of(Server), server.name, patch, manager=MANAGER)
+    """Write it. Raises: Conflict if an object changed since it was read, Refused for a profile with a false name."""
     if approval.profile is not None:
-        cluster.patch(of(FirmwareProfile), approval.profile, {"spec": {"approved": True}}, manager=MANAGER)
+        _write(cluster, read_profile(cluster, approval.profile), {"approved": True})
+    if approval.key is not None:
+        _write(cluster, server, {"endorsementKeySHA256": approval.key})
+
+
+def read_profile(cluster: Cluster, name: str) -> FirmwareProfile:
+    """The profile to approve. Raises: Refused if its name is not that of its content."""
+    profile = cluster.read(FirmwareProfile, name)
+    false_name = find_false_name(profile)
+    if false_name is not None:
+        raise Refused(false_name, hint=f"kubectl delete firmwareprofile {name}; nothing was approved")
+    return profile
+
+
+def _write(cluster: Cluster, read: Server | FirmwareProfile, spec: dict[str, Any]) -> None:
+    """Raises: Conflict if the object changed since it was read: what is approved is what was looked at."""
+    patch = {"metadata": {"resourceVersion": read.metadata.resource_version}, "spec": spec}
+    cluster.patch(of(type(read)), read.name, patch, manager=MANAGER)
 
 
 def _show(approval: Approval, *, dry_run: bool) -> None:
     done = "would be approved" if dry_run else "approved"
     if approval.key is not None:
-        click.echo(f"Server {approval.server}: endorsement key {approval.key} {done}")
+        printer.say(f"Server {approval.server}: endorsement key {approval.key} {done}")
     else:
-        click.echo(f"Server {approval.server}: its endorsement key is registered")
+        printer.say(f"Server {approval.server}: its endorsement key is registered")
     if approval.profile is not None:
-        click.echo(f"FirmwareProfile {approval.profile} {done}: for all machines that measure the same")
+        printer.say(f"FirmwareProfile {approval.profile} {done}: for all machines that measure the same")
 
 
 @attestation.command("forget", short_help="Take back what a server proved, for a new mainboard, TPM or firmware.")
@@ -164,12 +180,12 @@ def _next_pool(cluster: Cluster, server: Server) -> NodePool | None:
 def _show_forgotten(each: forgetting.Forgetting, *, dry_run: bool) -> None:
     done = "would be forgotten" if dry_run else "forgotten"
     if not each.is_any:
-        click.echo(f"Server {each.server.name}: nothing of it is on record")
+        printer.say(f"Server {each.server.name}: nothing of it is on record")
         return
     if each.record:
-        click.echo(f"Server {each.server.name}: what it proved and showed {done}")
+        printer.say(f"Server {each.server.name}: what it proved and showed {done}")
     if each.key is not None:
-        click.echo(f"Server {each.server.name}: endorsement key {each.key} {done}")
-    click.echo("  at its next boot:")
+        printer.say(f"Server {each.server.name}: endorsement key {each.key} {done}")
+    printer.say("  at its next boot:")
     for line in each.next_boot:
-        click.echo(f"    {line}")
+        printer.say(f"    {line}")

@@ -15,6 +15,7 @@ from provisioner.api.node_contract import (
     VERIFICATION_RELEASE_REQUESTED,
     VERIFICATION_RETRY_REQUESTED,
 )
+from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand, confirm, dry_run_option, target_options
 from provisioner.cli.kubectl.connection import connection_of
 from provisioner.cli.kubectl.failing import BadInput, exit_codes
@@ -83,10 +84,10 @@ def _show(cluster: Cluster, steps: list[Step], targets: list[Target], form: str 
         print_objects(nodes, form)
     elif form == "name":
         for name in dict.fromkeys(step.server for step in steps):
-            click.echo(f"node/{name}")
+            printer.say(f"node/{name}")
     else:
         for step in steps:
-            click.echo(f"node/{step.server} {step.words}{f' ({dry_run} dry run)' if dry_run != 'none' else ''}")
+            printer.say(f"node/{step.server} {step.words}{f' ({dry_run} dry run)' if dry_run != 'none' else ''}")
 
 
 def _set(cluster: Cluster, name: str, type_: str, reason: str, message: str, now: datetime, words: str) -> Step:

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-import click
-
 from provisioner.api.errors import Forbidden, NeedsHuman, NotFound, ProvisionerError, Refused
+from provisioner.cli import printer
 
 DONE: Final = 0
 ERROR: Final = 1
@@ -71,6 +70,4 @@ def exit_codes() -> Iterator[None]:
 
 
 def _say(words: str, hint: str) -> None:
-    click.echo(
-        f"error: {words}\n  try: {hint}" if not hint.startswith("the rule") else f"error: {words}\n  {hint}", err=True
-    )
+    printer.error(words, hint if hint.startswith("the rule") else f"try: {hint}")

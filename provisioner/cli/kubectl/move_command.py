@@ -8,6 +8,7 @@ import click
 
 from provisioner.api import Image, NodePool, Server
 from provisioner.api.errors import NotFound
+from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand, confirm, dry_run_option, target_options
 from provisioner.cli.kubectl.completion import complete_pool
 from provisioner.cli.kubectl.connection import connection_of
@@ -58,8 +59,8 @@ def move(**options: Any) -> None:
             if dry_run == "none":
                 _write(cluster, target, goal)
             say = f" ({dry_run} dry run)" if dry_run != "none" else ""
-            click.echo(f"server/{target.name} {describe_move(target.server, pool)}{say}")
-        click.echo(f"  see: kubectl provision rollout status {goal} --watch")
+            printer.say(f"server/{target.name} {describe_move(target.server, pool)}{say}")
+        printer.say(f"  see: kubectl provision rollout status {goal} --watch")
 
 
 def check_move(cluster: Cluster, goal: str, servers: list[Server]) -> NodePool:

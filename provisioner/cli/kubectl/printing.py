@@ -14,6 +14,7 @@ import click
 import yaml
 
 from provisioner.api.wording import clip, plain
+from provisioner.cli import printer
 
 __all__ = ["clip", "output_option", "plain", "print_objects", "screen", "table"]
 
@@ -36,12 +37,12 @@ def print_objects(objects: Sequence[Mapping[str, Any]], form: str) -> None:
     shown: Any = objects[0] if len(objects) == 1 else {"apiVersion": "v1", "kind": "List", "items": list(objects)}
     if form == "json":
         told = json.dumps(shown, indent=2, ensure_ascii=False)
-        click.echo("".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in told))
+        printer.show("".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in told))
     else:
         told = yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=120)
         if not all(c.isprintable() or c == "\n" for c in told):
             told = yaml.safe_dump(shown, sort_keys=False, allow_unicode=False, width=120)
-        click.echo(told, nl=False)
+        printer.show(told)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str | None]]) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Final
 import click
 
 from provisioner.api.errors import NotFound
+from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand, dry_run_option
 from provisioner.cli.kubectl.completion import complete_server
 from provisioner.cli.kubectl.connection import Connection, connection_of, connection_options
@@ -72,7 +73,7 @@ def shell(node: str, reason: str, minutes: int, dry_run: str, **options: Any) ->
         started = time.monotonic()
         try:
             _wait_until_it_runs(cluster, pod["metadata"]["name"])
-            click.echo(f"node/{name} shell of {user}, {minutes} min at the most; on record: {reason}", err=True)
+            printer.say(f"node/{name} shell of {user}, {minutes} min at the most; on record: {reason}", err=True)
             ended = subprocess.run([program, *attach_arguments(connection, pod["metadata"]["name"])], check=False)
         finally:
             cluster.delete(PODS, pod["metadata"]["name"], namespace=NAMESPACE)

@@ -13,6 +13,7 @@ from provisioner.api.codec import encode
 from provisioner.api.conditions import find_condition
 from provisioner.api.maintenance import holding_maintenance
 from provisioner.api.meta import parse_time
+from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand, target_options
 from provisioner.cli.kubectl.connection import connection_of
 from provisioner.cli.kubectl.failing import exit_codes
@@ -56,14 +57,14 @@ def status(**options: Any) -> None:
             print_objects([_as_json(target, maintenances) for target in targets], form)
         elif form == "name":
             for target in targets:
-                click.echo(f"node/{target.name}")
+                printer.say(f"node/{target.name}")
         elif not targets:
             selected = options["selector"] or options["pool"]
             words = "no server is selected" if selected else "no servers: provisioner rack register registers some"
-            click.echo(words, err=True)
+            printer.say(words, err=True)
         else:
             now = datetime.now(UTC)
-            click.echo(render_status(targets, maintenances, now, wide=form == "wide"), nl=False)
+            printer.show(render_status(targets, maintenances, now, wide=form == "wide"))
 
 
 def _maintenances(cluster: Cluster) -> list[Maintenance]:

@@ -7,12 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import click
-
 from provisioner.api import Maintenance
 from provisioner.api.conditions import find_condition
 from provisioner.api.errors import NotFound, Retryable
 from provisioner.api.maintenance import FINAL_PHASES
+from provisioner.cli import printer
 from provisioner.cli.kubectl.failing import DONE, FAILED, TIMED_OUT
 from provisioner.cli.kubectl.filing import Filed
 from provisioner.cli.kubectl.printing import plain
@@ -85,14 +84,16 @@ def wait_for(
                 return DONE if all(w.end in ("Completed", "Drained") for w in watched) else FAILED
             if deadline is not None and monotonic() >= deadline:
                 names = " ".join(w.server for w in left)
-                click.echo(f"error: not done within the time: {names}; the request stands", err=True)
-                click.echo(f"  see: kubectl provision why {left[0].server}", err=True)
+                printer.say(f"error: not done within the time: {names}; the request stands", err=True)
+                printer.say(f"  see: kubectl provision why {left[0].server}", err=True)
                 return TIMED_OUT
             sleep(INTERVAL_SECONDS if len(left) <= 20 else len(left) / 20)
     except KeyboardInterrupt:
         names = " ".join(w.server for w in watched if w.end is None)
-        click.echo(
-            f"\nnot waited for any longer; the request stands. Withdraw it: kubectl provision cancel {names}", err=True
+        printer.say(
+            "",
+            f"not waited for any longer; the request stands. Withdraw it: kubectl provision cancel {names}",
+            err=True,
         )
         return 130
 
@@ -102,12 +103,12 @@ def _look(cluster: Cluster, each: Watched) -> None:
         m = cluster.read(Maintenance, each.name)
     except NotFound:
         each.end = "Cancelled"
-        click.echo(f"node/{each.server} cancelled: Maintenance {each.name} was deleted")
+        printer.say(f"node/{each.server} cancelled: Maintenance {each.name} was deleted")
         return
     except Retryable:
         return
     for line in each.news(m):
-        click.echo(line)
+        printer.say(line)
     each.end = each.outcome(m)
     if each.end is not None:
-        click.echo(each.verdict(m))
+        printer.say(each.verdict(m))

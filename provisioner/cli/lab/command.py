@@ -11,6 +11,7 @@ from typing import Final
 import click
 import structlog
 
+from provisioner.cli import printer
 from provisioner.cli.lab.parts import (
     RECIPES,
     Report,
@@ -47,8 +48,8 @@ def flags() -> None:
     from provisioner.lab.control_plane.flags import production_flags_text
     from provisioner.lab.control_plane.objects import production_objects_text
 
-    click.echo(production_flags_text())
-    click.echo(production_objects_text())
+    printer.show(production_flags_text())
+    printer.show(production_objects_text())
 
 
 @lab.command("up")
@@ -105,7 +106,7 @@ def up(name: str, memory_mib: int, timeout_seconds: float, servers: str, http_bo
         servers_of = f"{rack.description.name}: {len(rack.description.servers)} servers"
         report.line("rack", f"{servers_of} registered, powered on through their BMCs")
     run_step(state, "follow", name, f"--timeout={timeout_seconds}", f"--servers={servers}", show=True)
-    click.echo("\nnext: make demo-shell (kubectl on PATH) · make demo-rollout · make demo-reimage · make demo-down")
+    printer.say("", "next: make demo-shell (kubectl on PATH) · make demo-rollout · make demo-reimage · make demo-down")
 
 
 @lab.command("shell")
@@ -175,7 +176,7 @@ def another_image(name: str, arguments: tuple[str, ...]) -> None:
 
     state = demo_state(name)
     demo_up.require_running(state)
-    click.echo(_publish_another_image(state, name, arguments))
+    printer.say(_publish_another_image(state, name, arguments))
 
 
 def _publish_another_image(state: DemoState, name: str, arguments: tuple[str, ...] = ()) -> str:
@@ -202,7 +203,7 @@ def down(name: str) -> None:
     state = demo_state(name)
     clean(state)
     state.remove_directory()
-    click.echo(f"lab {name} is gone")
+    printer.say(f"lab {name} is gone")
 
 
 for _step in (*STEPS, *VPC_COMMANDS):

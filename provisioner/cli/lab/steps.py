@@ -11,6 +11,7 @@ from typing import Literal
 import click
 
 from provisioner.api.errors import NeedsHuman
+from provisioner.cli import printer
 from provisioner.cli.lab.parts import demo_state, describe_demo_rack, kubectl, obtain_parts
 from provisioner.cli.options import stop_on_signals
 from provisioner.cluster.resources import JOBS
@@ -143,22 +144,22 @@ def reimage_node(name: str, server: str, image: str, by: str, job_seconds: int, 
 
     state = demo_state(name)
     cluster = Cluster.connect(state.kubeconfig, busy_seconds=BUSY_SECONDS)
-    click.echo(f"{server} runs {cluster.read(Server, server).status.image_ref}; it shall run {image} once")
+    printer.say(f"{server} runs {cluster.read(Server, server).status.image_ref}; it shall run {image} once")
     job = demo_job(f"demo-{int(demo_up.now().timestamp())}", server, job_seconds)
     cluster.create(JOBS, job)
-    click.echo(f"Job {job['metadata']['name']} runs on {server} for {job_seconds} s, and is not interrupted")
+    printer.say(f"Job {job['metadata']['name']} runs on {server} for {job_seconds} s, and is not interrupted")
     demo_up.wait_for_pod(cluster, job["metadata"]["name"], timeout_seconds=120)
     asked = demo_up.now()
     condition = REIMAGE_REQUESTED if by == "kexec" else POWER_CYCLE_REQUESTED
     patch = demo_maintenance.request_patch(condition, "WhenIdle", f"image={image} demo: another image", asked)
-    click.echo(f"$ kubectl patch node {server} --subresource=status -p '{patch}'")
+    printer.say(f"$ kubectl patch node {server} --subresource=status -p '{patch}'")
     kubectl(state, "patch", "node", server, "--subresource=status", "-p", patch)
     ended = demo_maintenance.follow_maintenance(
         lambda: demo_maintenance.find_latest(cluster.read_all(Maintenance), server, asked),
         demo_maintenance.MaintenanceDisplay(sys.stdout),
         timeout_seconds=timeout_seconds,
     )
-    click.echo(f"$ kubectl provision why {server}")
+    printer.say(f"$ kubectl provision why {server}")
     kubectl(state, "provision", "why", server)
     if ended is None or ended.status.phase != "Completed":
         raise NeedsHuman(f"{server} did not come back on {image}", hint=f"kubectl provision why {server}")
@@ -180,7 +181,7 @@ def roll_out(name: str, server: str, image: str, job_seconds: int, timeout_secon
     cluster = Cluster.connect(state.kubeconfig, busy_seconds=BUSY_SECONDS)
     job = demo_job(f"demo-{int(demo_up.now().timestamp())}", server, job_seconds)
     cluster.create(JOBS, job)
-    click.echo(f"Job {job['metadata']['name']} runs on {server} for {job_seconds} s, and is not interrupted")
+    printer.say(f"Job {job['metadata']['name']} runs on {server} for {job_seconds} s, and is not interrupted")
     demo_up.wait_for_pod(cluster, job["metadata"]["name"], timeout_seconds=120)
     short = '{"spec":{"upgradeStrategy":{"canary":{"soakSeconds":10}}}}'
     for words in (
@@ -190,7 +191,7 @@ def roll_out(name: str, server: str, image: str, job_seconds: int, timeout_secon
         ("get", "servers"),
         ("get", "job", job["metadata"]["name"]),
     ):
-        click.echo(f"$ kubectl {shlex.join(words)}")
+        printer.say(f"$ kubectl {shlex.join(words)}")
         kubectl(state, *words)
 
 

@@ -11,6 +11,7 @@ from typing import Final
 import click
 
 from provisioner.api.errors import NeedsHuman
+from provisioner.cli import printer
 from provisioner.cli.lab.parts import (
     Report,
     demo_state,
@@ -53,10 +54,10 @@ def vpc(name: str, keep: bool) -> None:
             if is_well:
                 state.remove_directory()
             else:
-                click.echo(f"logs of its parts: {state.directory}/logs", err=True)
+                printer.say(f"logs of its parts: {state.directory}/logs", err=True)
         elif is_running(state):
-            click.echo(f"\nnext: make demo-shell LAB={name} (kubectl on PATH) · make demo-down LAB={name}")
-            click.echo(f"      ip netns exec {state.namespace}.blue-r01-u01 ping 10.1.0.7")
+            printer.say("", f"next: make demo-shell LAB={name} (kubectl on PATH) · make demo-down LAB={name}")
+            printer.say(f"      ip netns exec {state.namespace}.blue-r01-u01 ping 10.1.0.7")
 
 
 def _start(state: DemoState) -> None:
@@ -122,9 +123,9 @@ def play_vpc(name: str) -> None:
                 f"kubectl did not do it: {error}", hint=f"read {state.directory}/logs; --keep leaves all running"
             ) from error
 
-    stage = Stage(state, Cluster.connect(state.kubeconfig), kubectl, click.echo)
+    stage = Stage(state, Cluster.connect(state.kubeconfig), kubectl, printer.say)
     play(stage)
-    click.echo("\n" + summary(stage.results))
+    printer.show("\n" + summary(stage.results))
     sys.exit(exit_status(stage.results))
 
 

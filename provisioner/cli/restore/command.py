@@ -9,6 +9,7 @@ import click
 
 from provisioner.api import Maintenance, NodePool, Server
 from provisioner.api.errors import NeedsHuman
+from provisioner.cli import printer
 from provisioner.cli.options import kubeconfig_option
 from provisioner.cli.restore.review import Finding, Past, denied_credentials, review
 from provisioner.cluster.client import BUSY_SECONDS, Cluster, Object
@@ -36,10 +37,10 @@ def review_command(everything: bool, kubeconfig: Path | None) -> None:
     """
     findings = review(_read(_connect(kubeconfig)), datetime.now(UTC))
     for finding in findings:
-        click.echo(_shown(finding, None if everything else MOST_LINES))
+        printer.show(_shown(finding, None if everything else MOST_LINES))
     if findings:
         raise click.exceptions.Exit(1)
-    click.echo("nothing of the past is left to see to")
+    printer.say("nothing of the past is left to see to")
 
 
 @restore.command("trust")
@@ -67,7 +68,7 @@ def trust(nodes: tuple[str, ...], kubeconfig: Path | None) -> None:
             credentials = [*known, denied[name]][-MOST_CREDENTIALS:]
             body = {"metadata": metadata, "status": {"join": {"credentials": credentials}}}
             cluster.patch(of(Server), name, body, subresource="status", manager=MANAGER)
-        click.echo(f"{name}: {denied[name]} is on record")
+        printer.say(f"{name}: {denied[name]} is on record")
 
 
 def _connect(kubeconfig: Path | None) -> Cluster:

@@ -12,6 +12,7 @@ import click
 from provisioner.api import NodePool
 from provisioner.api.codec import decode
 from provisioner.api.errors import Conflict
+from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand
 from provisioner.cli.kubectl.connection import connection_of, connection_options
 from provisioner.cli.kubectl.failing import DONE, BadInput, exit_codes
@@ -157,7 +158,7 @@ def _ask(question: str) -> None:
     """Raises: BadInput where nobody can be asked, or who says no."""
     if not sys.stdin.isatty():
         raise BadInput(f"{question} nobody can be asked here", hint="give --yes")
-    if not click.confirm(question, err=True):
+    if not printer.confirm(question):
         raise BadInput("nothing was changed", hint="kubectl provision rollout undo goes back")
 
 
@@ -166,10 +167,10 @@ def _show(body: Mapping[str, Any], change: changes.Change, form: str | None) -> 
     if form in ("json", "yaml"):
         print_objects([body], form)
     elif form == "name":
-        click.echo(f"nodepool.provisioner.dev/{name}")
+        printer.say(f"nodepool.provisioner.dev/{name}")
     else:
         first, *rest = change.words
-        click.echo(plain(f"nodepool/{name} {first}"))
+        printer.say(plain(f"nodepool/{name} {first}"))
         for words in rest:
-            click.echo(f"  {plain(words)}")
-        click.echo(f"  see: kubectl provision rollout status {name} --watch")
+            printer.say(f"  {plain(words)}")
+        printer.say(f"  see: kubectl provision rollout status {name} --watch")

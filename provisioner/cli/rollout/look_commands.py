@@ -12,6 +12,7 @@ import click
 from provisioner.api import NodePool
 from provisioner.api.codec import decode, to_json
 from provisioner.api.schema import API_VERSION
+from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand
 from provisioner.cli.kubectl.connection import connection_of, connection_options
 from provisioner.cli.kubectl.failing import DONE, exit_codes
@@ -68,11 +69,11 @@ def status(**options: Any) -> None:
             if code != DONE:
                 sys.exit(code)
         elif form == "name":
-            click.echo(f"nodepool.provisioner.dev/{view.pool.name}")
+            printer.say(f"nodepool.provisioner.dev/{view.pool.name}")
         elif form is not None:
             print_objects([_report(view, body)], form)
         else:
-            click.echo(render_rollout(view, everything=everything), nl=False)
+            printer.show(render_rollout(view, everything=everything))
 
 
 def _show_pools(cluster: Cluster, form: str | None) -> None:
@@ -83,11 +84,11 @@ def _show_pools(cluster: Cluster, form: str | None) -> None:
     pools = [decode(NodePool, body) for body in bodies]
     if form == "name":
         for pool in pools:
-            click.echo(f"nodepool.provisioner.dev/{pool.name}")
+            printer.say(f"nodepool.provisioner.dev/{pool.name}")
     elif not pools:
-        click.echo("no NodePools", err=True)
+        printer.say("no NodePools", err=True)
     else:
-        click.echo(render_pools(pools), nl=False)
+        printer.show(render_pools(pools))
 
 
 def render_pools(pools: list[NodePool]) -> str:
@@ -162,7 +163,7 @@ def history(**options: Any) -> None:
             }
             print_objects([report | {"rollout": found.get("rollout"), "history": found.get("history") or []}], form)
         else:
-            click.echo(render_history(decode(NodePool, body)), nl=False)
+            printer.show(render_history(decode(NodePool, body)))
 
 
 @click.command("plan", cls=KubectlCommand, short_help="Say what would happen, in which order, at what cost.")
@@ -192,4 +193,4 @@ def plan(**options: Any) -> None:
             found = find_image(cluster, image)
             check_image(view.pool, image, found, view.standings.values())
             view = with_image(view, image, found)
-        click.echo(render_plan(propose(view, read_workloads(cluster, view), now), everything=everything), nl=False)
+        printer.show(render_plan(propose(view, read_workloads(cluster, view), now), everything=everything))

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from provisioner.api.crd import all_crds
+from provisioner.cli import printer
 from provisioner.cli import progress as shown
 from provisioner.cli.options import kubeconfig_option
 from provisioner.cluster.client import BUSY_SECONDS, Cluster
@@ -54,12 +55,12 @@ def migrate_command(
     for name in names or [crd["metadata"]["name"] for crd in all_crds()]:
         crd = cluster.get(CRDS, name)
         if not needs_migration(crd):
-            click.echo(f"{name}: stored as {storage_version(crd)} alone")
+            printer.say(f"{name}: stored as {storage_version(crd)} alone")
             continue
         if dry_run:
             begun = " (begun)" if read_begun(crd) else ""
             stored = ", ".join(stored_versions(crd))
-            click.echo(f"{name}: stored as {stored}; to be written as {storage_version(crd)}{begun}")
+            printer.say(f"{name}: stored as {stored}; to be written as {storage_version(crd)}{begun}")
             continue
         with shown.Progress() as bar:
             bar.begin(f"{name}: waiting until every API server stores {storage_version(crd)}")
@@ -71,7 +72,7 @@ def migrate_command(
                 sleep=time.sleep,
                 report=_Bar(bar),
             )
-        click.echo(
+        printer.say(
             f"{name}: {done.written} objects written as {done.version}, {done.others_wrote} by others meanwhile, "
             f"{done.gone} gone"
         )

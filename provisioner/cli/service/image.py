@@ -11,6 +11,7 @@ import click
 
 import provisioner
 from provisioner.api.server import Architecture
+from provisioner.cli import printer
 from provisioner.cli.options import kubeconfig_option, signers_option
 from provisioner.cli.progress import Progress
 from provisioner.cli.service.image_diff import diff
@@ -124,7 +125,7 @@ def build(
     )
     if plan:
         driver = plan_driver(recipe.driver, choices) if recipe.driver else []
-        click.echo(describe([bootstrap_command(recipe, choices, Path("root")), *driver]), nl=False)
+        printer.show(describe([bootstrap_command(recipe, choices, Path("root")), *driver]))
         return
     request = Request(
         recipe=recipe,
@@ -158,11 +159,11 @@ def build(
     sizes = " · ".join(f"{name} {file.size_bytes / 1e6:.1f} MB" for name, file in built.manifest.files().items())
     state = "reused (same inputs)" if built.reused else f"built in {time.monotonic() - started:.0f} s"
     for line in built.lines:
-        click.echo(line)
-    click.echo(f"image {recipe.name} ({chosen.identifier}) {state}: {sizes}")
-    click.echo(str(built.folder))
+        printer.say(line)
+    printer.say(f"image {recipe.name} ({chosen.identifier}) {state}: {sizes}")
+    printer.say(str(built.folder))
     if public_file is not None and not (built.folder / SIGNATURE).exists():
-        click.echo(
+        printer.say(
             "next: sign its manifest where the key is, and copy manifest.sig back: "
             f"provisioner image sign MANIFEST --key image.sec --digest {built.digest}"
         )
@@ -179,7 +180,7 @@ def _given(file: Path | None) -> Path:
 def verify(folder: Path, key_file: Path) -> None:
     """Check signature, sizes and digests of the image in FOLDER."""
     checked = check_image(folder, read_public_keys(key_file))
-    click.echo(f"{checked.digest} is whole and signed: {checked.manifest.recipe}, {checked.manifest.distribution}")
+    printer.say(f"{checked.digest} is whole and signed: {checked.manifest.recipe}, {checked.manifest.distribution}")
 
 
 @image.command()
@@ -187,10 +188,10 @@ def verify(folder: Path, key_file: Path) -> None:
 def keygen(folder: Path) -> None:
     """Make two keys in FOLDER: image.sec and image.pub sign images, module-signing.pem and .der kernel modules."""
     secret, public = write_keys(folder, SecretKey.generate())
-    click.echo(f"secret key {secret} (mode 0600), public key {public}")
+    printer.say(f"secret key {secret} (mode 0600), public key {public}")
     module_key, certificate = write_module_key(folder, generate_module_key(datetime.datetime.now(datetime.UTC)))
-    click.echo(f"module signing key {module_key} (mode 0600), certificate {certificate}")
-    click.echo(f"next: for Secure Boot, enrol {certificate.name} on servers: in db by the BMC, or mokutil --import")
+    printer.say(f"module signing key {module_key} (mode 0600), certificate {certificate}")
+    printer.say(f"next: for Secure Boot, enrol {certificate.name} on servers: in db by the BMC, or mokutil --import")
 
 
 @image.command()
@@ -205,8 +206,8 @@ def publish(folder: Path, store: Path, key_file: Path, kubeconfig: Path | None) 
     from provisioner.cluster.client import Cluster
 
     published = publish_image(folder, store, read_public_keys(key_file), Cluster.connect(kubeconfig))
-    click.echo(f"image {published.name} published: {published.folder}")
-    click.echo(f"next: name it in a NodePool's spec.imageRef: {published.name}")
+    printer.say(f"image {published.name} published: {published.folder}")
+    printer.say(f"next: name it in a NodePool's spec.imageRef: {published.name}")
 
 
 for command in (push, pull, gc, sign, revoke, uki):

@@ -10,6 +10,7 @@ from typing import Final
 
 import click
 
+from provisioner.cli import printer
 from provisioner.image.finished.sign import read_public_key
 from provisioner.image.gates.documents.described import describe_image, find_image
 from provisioner.image.gates.documents.difference import Described, Difference, PartChange, VersionChange, compare
@@ -33,9 +34,9 @@ def diff(before: str, after: str, key_file: Path, images: Path | None, output: s
     difference = compare(first, second)
     if output == "json":
         told = {"before": first.digest, "after": second.digest, **asdict(difference)}
-        click.echo(json.dumps(told, indent=2, sort_keys=True))
+        printer.show(json.dumps(told, indent=2, sort_keys=True))
     else:
-        click.echo("\n".join(render(first, second, difference)))
+        printer.show("\n".join(render(first, second, difference)))
 
 
 def render(before: Described, after: Described, difference: Difference) -> Iterator[str]:

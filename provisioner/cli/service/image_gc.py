@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from provisioner.cli import printer
 from provisioner.cli.options import kubeconfig_option
 from provisioner.cli.service.registry_options import access_of, opened, registry_options
 
@@ -68,7 +69,7 @@ def gc(
     if dry_run:
         plan = make_plan(cluster, store, rules, datetime.now(UTC))
         _show(plan)
-        click.echo(f"nothing was deleted (--dry-run); {plan.freed_bytes / 1e6:.1f} MB would be free")
+        printer.say(f"nothing was deleted (--dry-run); {plan.freed_bytes / 1e6:.1f} MB would be free")
         return
     with contextlib.ExitStack() as stack:
         client = (
@@ -76,13 +77,13 @@ def gc(
             if registry is not None
             else None
         )
-        collect(cluster, store, rules, lambda: datetime.now(UTC), registry=client, show=_show, tell=click.echo)
-    click.echo("done")
+        collect(cluster, store, rules, lambda: datetime.now(UTC), registry=client, show=_show, tell=printer.say)
+    printer.say("done")
 
 
 def _show(plan: Plan) -> None:
     for line in lines(plan):
-        click.echo(line)
+        printer.say(line)
 
 
 def lines(plan: Plan) -> Iterator[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from provisioner.api import Image, Maintenance, NodePool, Server
+from provisioner.cli import printer
 from provisioner.cli.options import kubeconfig_option
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
@@ -40,13 +41,13 @@ def keys(key_file: Path | None, kubeconfig: Path | None) -> None:
     _show(found)
     for entry in found:
         for kind, names in sorted(entry.named_by.items()):
-            click.echo(f"{entry.image}: {kind} {', '.join(sorted(names))}")
+            printer.say(f"{entry.image}: {kind} {', '.join(sorted(names))}")
     if any(entry.named_by for entry in found):
         raise click.exceptions.Exit(1)
 
 
 def _show(found: list[SignedBy]) -> None:
-    click.echo(f"{'KEY':<18}{'SERVERS':>8}{'POOLS':>7}{'MAINTENANCES':>14}  IMAGE")
+    printer.say(f"{'KEY':<18}{'SERVERS':>8}{'POOLS':>7}{'MAINTENANCES':>14}  IMAGE")
     for entry in found:
         counts = [entry.count(kind.KIND.kind) for kind in _KINDS]
-        click.echo(f"{entry.key:<18}{counts[0]:>8}{counts[1]:>7}{counts[2]:>14}  {entry.image}")
+        printer.say(f"{entry.key:<18}{counts[0]:>8}{counts[1]:>7}{counts[2]:>14}  {entry.image}")

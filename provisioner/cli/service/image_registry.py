@@ -10,6 +10,7 @@ import click
 
 from provisioner.api.errors import Refused
 from provisioner.api.values import Sha256Digest
+from provisioner.cli import printer
 from provisioner.cli.options import kubeconfig_option, signers_option
 from provisioner.cli.progress import Progress
 from provisioner.cli.service.registry_options import access_of, opened, registry_options
@@ -37,8 +38,8 @@ def push(folder: Path, registry: str, key_file: Path, **options: Any) -> None:
         progress.begin(f"pushing to {repository}")
         pushed = push_image(folder, client, read_public_keys(key_file), lambda *part: _line(progress, *part))
     said = "was there" if pushed.was_there else f"pushed, {pushed.sent_bytes / 1e6:.1f} MB sent"
-    click.echo(f"image {pushed.digest} {said} in {time.monotonic() - started:.1f} s")
-    click.echo(f"{repository}@{pushed.digest}")
+    printer.say(f"image {pushed.digest} {said} in {time.monotonic() - started:.1f} s")
+    printer.say(f"{repository}@{pushed.digest}")
 
 
 @click.command()
@@ -72,8 +73,8 @@ def pull(
     with Progress() as progress, opened(access_of(repository, **options)) as client:
         progress.begin(f"pulling from {repository}")
         pulled = pull_image(digest, client, store, key, report=lambda *part: _line(progress, *part))
-    click.echo(f"image {digest}: {pulled.fetched_bytes / 1e6:.1f} MB fetched in {time.monotonic() - started:.1f} s")
-    click.echo(str(pulled.folder))
+    printer.say(f"image {digest}: {pulled.fetched_bytes / 1e6:.1f} MB fetched in {time.monotonic() - started:.1f} s")
+    printer.say(str(pulled.folder))
 
 
 def _digest_of(name: str, kubeconfig: Path | None) -> Sha256Digest:

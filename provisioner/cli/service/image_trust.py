@@ -9,6 +9,7 @@ import click
 from provisioner.api import Image, Maintenance, NodePool, Server
 from provisioner.api.errors import NotFound
 from provisioner.api.values import Sha256Digest, parse_digest
+from provisioner.cli import printer
 from provisioner.cli.options import kubeconfig_option
 from provisioner.cluster.client import Cluster
 from provisioner.cluster.resources import of
@@ -38,12 +39,12 @@ def sign(manifest: Path, key_file: Path, expected: str | None) -> None:
     key = read_secret_key(key_file)
     done = sign_manifest(manifest, key, parse_digest(expected) if expected is not None else None)
     known = done.manifest
-    click.echo(f"recipe        {known.recipe}, {known.distribution}, {known.architecture}")
-    click.echo(f"arguments     {' '.join(known.kernel_arguments) or 'none'}")
+    printer.say(f"recipe        {known.recipe}, {known.distribution}, {known.architecture}")
+    printer.say(f"arguments     {' '.join(known.kernel_arguments) or 'none'}")
     for name, value in sorted(known.versions.items()):
-        click.echo(f"{name:<14}{value}")
+        printer.say(f"{name:<14}{value}")
     state = "was signed already" if done.again else "signed"
-    click.echo(f"image {done.digest} {state} with key {key.number.hex()}: {done.file}")
+    printer.say(f"image {done.digest} {state} with key {key.number.hex()}: {done.file}")
 
 
 @click.command("revoke")
@@ -62,12 +63,12 @@ def revoke(image: str, reason: str, kubeconfig: Path | None) -> None:
     digest = _digest_of(image, {str(each["metadata"]["name"]): str(each["spec"]["digest"]) for each in images})
     added = revoke_digest(cluster, digest, reason)
     said = f"revoked: within {READ_SECONDS:.0f} s nothing boots it" if added else "was revoked already"
-    click.echo(f"image {digest} {said}")
+    printer.say(f"image {digest} {said}")
     others = [item for kind in (Server, NodePool, Maintenance) for item in cluster.list(of(kind)).items]
     for entry in find_signers(images, others):
         if entry.digest == digest:
             for kind, names in sorted(entry.named_by.items()):
-                click.echo(f"named by {kind} {', '.join(sorted(names))}")
+                printer.say(f"named by {kind} {', '.join(sorted(names))}")
 
 
 def _digest_of(image: str, known: dict[str, str]) -> Sha256Digest:

@@ -8,6 +8,7 @@ import click
 
 from provisioner.api.errors import NotFound
 from provisioner.attestation.authenticode import authenticode_sha256
+from provisioner.cli import printer
 from provisioner.cli.options import signers_option
 from provisioner.image.finished import store
 from provisioner.image.finished.check import check_image
@@ -57,7 +58,7 @@ def uki(
         program = sign_program(program, secret, certificate)
     output.write_bytes(program)
     state = f"signed by {certificate}" if certificate is not None else "not signed: sbsign does that where the key is"
-    click.echo(f"{output}: {len(program) / 1e6:.1f} MB, {state}")
-    click.echo(f"image {checked.digest}")
+    printer.say(f"{output}: {len(program) / 1e6:.1f} MB, {state}")
+    printer.say(f"image {checked.digest}")
     digest = authenticode_sha256(program).removeprefix("sha256:")
-    click.echo(f"authenticode sha256 {digest} (in dbx it ends this one program)")
+    printer.say(f"authenticode sha256 {digest} (in dbx it ends this one program)")

@@ -11,6 +11,7 @@ import click
 import yaml
 
 from provisioner.api.crd import all_crds, crds_yaml
+from provisioner.cli import printer
 from provisioner.cli.service.controller import NAMES
 from provisioner.cli.service.crds_migrate import migrate_command
 
@@ -47,7 +48,7 @@ def names_alone(manifest: Mapping[str, Any]) -> dict[str, Any]:
 def manifests(names_only: bool) -> None:
     """Print what to apply first: CRDs, accounts, rights. provisioner manifests | kubectl apply --server-side -f -"""
     shown = [names_alone(each) for each in all_manifests()] if names_only else all_manifests()
-    click.echo(yaml.safe_dump_all(shown, sort_keys=False, width=120), nl=False)
+    printer.show(yaml.safe_dump_all(shown, sort_keys=False, width=120))
 
 
 @click.group("crds", invoke_without_command=True)
@@ -55,7 +56,7 @@ def manifests(names_only: bool) -> None:
 def crds(context: click.Context) -> None:
     """Print the CustomResourceDefinitions as YAML: provisioner crds | kubectl apply --server-side -f -"""
     if context.invoked_subcommand is None:
-        click.echo(crds_yaml(), nl=False)
+        printer.show(crds_yaml())
 
 
 crds.add_command(migrate_command)

@@ -12,8 +12,9 @@ from typing import Any
 import click
 import yaml
 
-from provisioner.api import Rack
+from provisioner.api import Rack, documents
 from provisioner.api.server import Acceptance
+from provisioner.cli import printer
 from provisioner.cli.options import kubeconfig_option
 from provisioner.cli.progress import Progress
 from provisioner.cli.service.rack_leaves import export, retire
@@ -140,7 +141,8 @@ def register(
             "--gateway, --dns, --relay, --range and --discovery-range describe a new subnet: give --subnet CIDR too "
             "(of a Rack that exists: kubectl edit rack NAME)"
         )
-    data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    most = documents.MOST_BYTES
+    data = sys.stdin.buffer.read(most + 1) if str(file) == "-" else documents.read_bytes(file, most)
     name = "standard input" if str(file) == "-" else str(file)
     acceptance: Acceptance | None = None if accept is None else "Accepted" if accept else "Pending"
     columns = _read_columns(given_columns, columns_file)
@@ -166,11 +168,11 @@ def register(
         _show_mistakes(bad, output)
         sys.exit(EXIT_BAD_INPUT)
     except KeyboardInterrupt:  # while it was read what is registered, or a second one
-        click.echo("interrupted; what is written stays as it is. Run the same command again: it goes on", err=True)
+        printer.say("interrupted; what is written stays as it is. Run the same command again: it goes on", err=True)
         sys.exit(EXIT_INTERRUPTED)
     (_show_json if output == "json" else _show_text)(outcome, plan.notes, dry_run)
     if outcome.untried or outcome.interrupted:
-        click.echo(
+        printer.say(
             f"{'interrupted' if outcome.interrupted else 'the API server stopped answering'}: "
             f"{len(outcome.untried):,} of {len(plan.steps):,} were not tried; what is written stays as it is. "
             "Run the same command again: it goes on from there",
@@ -187,8 +189,8 @@ def _read_columns(given: tuple[str, ...], file: Path | None) -> dict[str, str]:
     pairs: list[tuple[Any, Any]] = []
     if file is not None:
         try:
-            pairs = list(yaml.safe_load(file.read_text(encoding="utf-8")).items())
-        except (OSError, ValueError, AttributeError, yaml.YAMLError) as error:
+            pairs = list(documents.read_yaml(documents.read_bytes(file).decode()).items())
+        except (OSError, ValueError, AttributeError, documents.Unreadable) as error:
             raise click.UsageError(
                 f"--columns {file} cannot be read ({error}): write lines FIELD: HEADER, such as mac: Netz (PXE)"
             ) from error
@@ -219,30 +221,32 @@ def _show_mistakes(bad: BadPackingList, output: str) -> None:
             {"origin": str(m.origin), "observed": m.observed, "expected": m.expected, "remedy": m.remedy}
             for m in bad.mistakes
         ]
-        click.echo(json.dumps({"mistakes": mistakes}, indent=2))
+        printer.show(json.dumps({"mistakes": mistakes}, indent=2))
         return
     for mistake in bad.mistakes:
-        click.echo(f"{mistake.origin}: {mistake.observed}", err=True)
-        expected = mistake.expected.replace("\n", "\n    ")
-        click.echo(f"  expected: {expected}\n  remedy:   {mistake.remedy}", err=True)
+        printer.say(f"{mistake.origin}: {mistake.observed}", err=True)
+        first, *more = mistake.expected.split("\n")
+        printer.say(
+            f"  expected: {first}", *(f"    {line}" for line in more), f"  remedy:   {mistake.remedy}", err=True
+        )
     count = len(bad.mistakes)
-    click.echo(f"{count} mistake{'s' if count != 1 else ''}; nothing was registered", err=True)
+    printer.say(f"{count} mistake{'s' if count != 1 else ''}; nothing was registered", err=True)
 
 
 def _show_text(outcome: Outcome, notes: tuple[str, ...], dry_run: bool) -> None:
     for step in outcome.steps:
-        click.echo("\n".join(_lines(step)))
+        printer.say(*_lines(step))
     for note in notes:
-        click.echo(f"note: {note}")
+        printer.say(f"note: {note}")
     for failure in outcome.failures:
-        click.echo(f"error: {failure.step.origin}: {failure.step.kind} {failure.step.name}: {failure.error}", err=True)
+        printer.say(f"error: {failure.step.origin}: {failure.step.kind} {failure.step.name}: {failure.error}", err=True)
     unchanged = f"{outcome.count('unchanged')} unchanged"
     if dry_run:
         counts = ", ".join(f"{outcome.count(action)} to {action}" for action in ("create", "update", "delete"))
-        click.echo(f"dry run: {counts}, {unchanged}; nothing was written")
+        printer.say(f"dry run: {counts}, {unchanged}; nothing was written")
         return
     written = len(outcome.steps) - outcome.count("unchanged")
-    click.echo(f"{written} written, {len(outcome.failures)} failed, {unchanged}")
+    printer.say(f"{written} written, {len(outcome.failures)} failed, {unchanged}")
 
 
 def _lines(step: Step) -> list[str]:
@@ -279,4 +283,4 @@ def _show_json(outcome: Outcome, notes: tuple[str, ...], dry_run: bool) -> None:
         for step, error in told
     ]
     untried = [{"kind": step.kind, "name": step.name} for step in outcome.untried]
-    click.echo(json.dumps({"dryRun": dry_run, "steps": steps, "untried": untried, "notes": notes}, indent=2))
+    printer.show(json.dumps({"dryRun": dry_run, "steps": steps, "untried": untried, "notes": notes}, indent=2))

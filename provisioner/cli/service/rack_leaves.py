@@ -12,6 +12,7 @@ import yaml
 from provisioner.api import AddressBlock, Maintenance, Rack, Server, VPCAttachment
 from provisioner.api.codec import decode
 from provisioner.api.errors import Refused
+from provisioner.cli import printer
 from provisioner.cli.options import kubeconfig_option
 from provisioner.cluster.client import BUSY_SECONDS, Cluster, Object
 from provisioner.cluster.resources import BMC_SECRETS, NODES, SECRETS, ResourceType, of
@@ -37,11 +38,11 @@ def export(name: str, kubeconfig: Path | None) -> None:
     there once they are accepted. NodePools, Images and Secrets are not printed: the last lines name what it needs.
     """
     found = _read(_connect(kubeconfig), name)
-    click.echo(yaml.safe_dump_all(portable(found), sort_keys=False, width=120, explicit_start=True), nl=False)
+    printer.show(yaml.safe_dump_all(portable(found), sort_keys=False, width=120, explicit_start=True))
     bmcs = [server.spec.bmc.credentials_name for server in found.servers if server.spec.bmc is not None]
     pools = [server.spec.node_pool_ref for server in found.servers]
     for what, names in (("NodePools", pools), (f"Secrets of {BMC_SECRETS}", bmcs)):
-        click.echo(f"# {what} that it names: {', '.join(sorted({each for each in names if each})) or 'none'}")
+        printer.say(f"# {what} that it names: {', '.join(sorted({each for each in names if each})) or 'none'}")
 
 
 @click.command("retire")
@@ -65,12 +66,12 @@ def retire(name: str, dry_run: bool, wait_seconds: float, kubeconfig: Path | Non
     steps = deletions(found)
     if dry_run:
         for step in steps:
-            click.echo(f"- {step.kind} {step.name}")
-        click.echo(f"dry run: {len(steps)} objects would be deleted; nothing was")
+            printer.say(f"- {step.kind} {step.name}")
+        printer.say(f"dry run: {len(steps)} objects would be deleted; nothing was")
         return
     for step in steps:
         _delete(cluster, step)
-        click.echo(f"- {step.kind} {step.name}")
+        printer.say(f"- {step.kind} {step.name}")
     left = _left(cluster, steps)
     until = time.monotonic() + wait_seconds
     while left and time.monotonic() < until:
@@ -78,11 +79,11 @@ def retire(name: str, dry_run: bool, wait_seconds: float, kubeconfig: Path | Non
         left = _left(cluster, steps)
     if left:
         for each in left[:MOST_LINES]:
-            click.echo(f"left: {each}", err=True)
+            printer.say(f"left: {each}", err=True)
         raise Refused(
             f"{len(left)} things of rack {name} are left", hint="see whether the controllers run, and run it again"
         )
-    click.echo(f"rack {name} is gone: {len(steps)} objects deleted, nothing left")
+    printer.say(f"rack {name} is gone: {len(steps)} objects deleted, nothing left")
 
 
 def _connect(kubeconfig: Path | None) -> Cluster:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from provisioner.api.upgrade_strategy import LONGEST_SOAK_SECONDS, Canary, Stragglers, UpgradeDeadline, UpgradeStrategy
+from provisioner.cli import printer
 from provisioner.cli.progress import Progress
 from provisioner.rollout.simulate.figures import Figures, compare
 from provisioner.rollout.simulate.plot import draw_fleet
@@ -183,17 +184,17 @@ def simulate_rollout(
         scenario = make_scenario(read_trace(trace_file), question)
         progress.begin("simulating")
         found = compare(scenario, [make_policy(name, scenario, strategy) for name in policies])
-    click.echo(
+    printer.say(
         f"{nodes} servers of {gpus} GPUs; jobs ask for {load_of(scenario.jobs, question):.0%} of them at the begin"
     )
-    click.echo(table(found))
+    printer.show(table(found))
     if late := [f"{figures.outcome.policy} {figures.not_started}" for figures in found if figures.not_started]:
-        click.echo(f"jobs that had not started when the simulation ended, and count in no delay: {', '.join(late)}")
+        printer.say(f"jobs that had not started when the simulation ended, and count in no delay: {', '.join(late)}")
     if svg is not None:
         first = found[0].outcome
         end = scenario.longest if first.makespan is None else first.makespan
         svg.write_text(draw_fleet(f"{nodes} servers, {first.policy}", nodes, first.samples, end))
-        click.echo(f"drew {svg}")
+        printer.say(f"drew {svg}")
 
 
 def table(found: list[Figures]) -> str:

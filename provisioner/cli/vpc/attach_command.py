@@ -13,6 +13,7 @@ from provisioner.api import VPC, VPCAttachment
 from provisioner.api.codec import decode
 from provisioner.api.errors import Conflict, NotFound
 from provisioner.api.schema import API_VERSION
+from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand, dry_run_option
 from provisioner.cli.kubectl.completion import complete_attached_server, complete_security_group, complete_vpc
 from provisioner.cli.kubectl.failing import DONE, BadInput, exit_codes
@@ -89,21 +90,21 @@ def attach(**options: Any) -> None:
             print_objects(bodies, form)
         elif form == "name":
             for port in ports:
-                click.echo(f"vpcattachment.provisioner.dev/{found[port].name}")
+                printer.say(f"vpcattachment.provisioner.dev/{found[port].name}")
         else:
             say = f" ({dry_run} dry run)" if dry_run != "none" else ""
             for port in ports:
-                click.echo(plain(f"vpcattachment/{found[port].name} {_words(port, wish, there.get(port))}{say}"))
+                printer.say(plain(f"vpcattachment/{found[port].name} {_words(port, wish, there.get(port))}{say}"))
         if wait:
             watched = [
                 Enforcing(name=each.name, namespace=tenancy.namespace, uid=each.metadata.uid) for each in found.values()
             ]
             code = wait_for(tenancy.cluster, watched, timeout_seconds=seconds)
             if code != DONE:
-                click.echo(f"  see: kubectl provision vpc status {wish.vpc} -n {tenancy.namespace}", err=True)
+                printer.say(f"  see: kubectl provision vpc status {wish.vpc} -n {tenancy.namespace}", err=True)
                 sys.exit(code)
         elif form is None and dry_run == "none":
-            click.echo(f"  see: kubectl provision vpc status {wish.vpc} -n {tenancy.namespace}")
+            printer.say(f"  see: kubectl provision vpc status {wish.vpc} -n {tenancy.namespace}")
 
 
 def what_stands_in_the_way(port: Port, wish: Wish, existing: Iterable[VPCAttachment]) -> VPCAttachment | None:

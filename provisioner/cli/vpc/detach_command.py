@@ -10,6 +10,7 @@ import click
 from provisioner.api import NetworkClaim, VPCAttachment
 from provisioner.api.errors import Forbidden, NotFound
 from provisioner.api.network_claim import port_claim
+from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand, dry_run_option
 from provisioner.cli.kubectl.failing import DONE, BadInput, exit_codes
 from provisioner.cli.kubectl.printing import plain
@@ -51,7 +52,7 @@ def detach(**options: Any) -> None:
                 _delete(tenancy, each)
             say = f" ({dry_run} dry run)" if dry_run != "none" else ""
             port = f"{each.spec.server_ref}/{each.spec.function}"
-            click.echo(plain(f"vpcattachment/{each.name} deleted: {port} leaves VPC {each.spec.vpc_ref}{say}"))
+            printer.say(plain(f"vpcattachment/{each.name} deleted: {port} leaves VPC {each.spec.vpc_ref}{say}"))
         if watched:
             code = wait_for(tenancy.cluster, watched, timeout_seconds=seconds)
             if code != DONE:

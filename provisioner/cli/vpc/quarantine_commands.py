@@ -9,6 +9,7 @@ import click
 
 from provisioner.api import VPCAttachment
 from provisioner.api.codec import decode
+from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand, dry_run_option
 from provisioner.cli.kubectl.failing import DONE, exit_codes
 from provisioner.cli.kubectl.printing import output_option, plain, print_objects
@@ -75,12 +76,12 @@ def _carry_out(options: dict[str, Any], *, quarantined: bool) -> None:
             print_objects(bodies, form)
         elif form == "name":
             for each in found:
-                click.echo(f"vpcattachment.provisioner.dev/{each.name}")
+                printer.say(f"vpcattachment.provisioner.dev/{each.name}")
         else:
             say = f" ({dry_run} dry run)" if dry_run != "none" else ""
             for each in found:
                 words = describe_change(each, quarantined=quarantined)
-                click.echo(plain(f"vpcattachment/{each.name} {words}{say}"))
+                printer.say(plain(f"vpcattachment/{each.name} {words}{say}"))
         if wait:
             written = [decode(VPCAttachment, body) for body in bodies]
             watched = [

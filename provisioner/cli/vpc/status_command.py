@@ -12,6 +12,7 @@ from provisioner.api.codec import decode
 from provisioner.api.conditions import find_condition
 from provisioner.api.errors import NotFound
 from provisioner.api.schema import API_VERSION
+from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand
 from provisioner.cli.kubectl.completion import complete_vpc
 from provisioner.cli.kubectl.failing import BadInput, exit_codes
@@ -59,11 +60,11 @@ def _show_all(tenancy: Tenancy, form: str | None) -> None:
         print_objects(bodies, form)
     elif form == "name":
         for body in bodies:
-            click.echo(f"vpc.provisioner.dev/{body['metadata']['name']}")
+            printer.say(f"vpc.provisioner.dev/{body['metadata']['name']}")
     elif not bodies:
-        click.echo(f"no VPCs in namespace {tenancy.namespace}", err=True)
+        printer.say(f"no VPCs in namespace {tenancy.namespace}", err=True)
     else:
-        click.echo(render_vpcs([decode(VPC, body) for body in bodies], wide=form == "wide"), nl=False)
+        printer.show(render_vpcs([decode(VPC, body) for body in bodies], wide=form == "wide"))
 
 
 def _show_one(tenancy: Tenancy, name: str, form: str | None) -> None:
@@ -79,9 +80,9 @@ def _show_one(tenancy: Tenancy, name: str, form: str | None) -> None:
         print_objects([report(body, attachments)], form)
     elif form == "name":
         for each in attachments:
-            click.echo(f"vpcattachment.provisioner.dev/{each.name}")
+            printer.say(f"vpcattachment.provisioner.dev/{each.name}")
     else:
-        click.echo(render_vpc(decode(VPC, body), attachments, wide=form == "wide"), nl=False)
+        printer.show(render_vpc(decode(VPC, body), attachments, wide=form == "wide"))
 
 
 def vpc_waits_for(vpc: VPC) -> str:

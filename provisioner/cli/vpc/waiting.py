@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import click
-
 from provisioner.api import NetworkClaim, VPCAttachment
 from provisioner.api.errors import NotFound, Retryable
+from provisioner.cli import printer
 from provisioner.cli.kubectl.failing import DONE, FAILED, TIMED_OUT
 from provisioner.cli.kubectl.printing import plain
 from provisioner.cli.vpc.standing import addresses_of, standing_of, waits_for
@@ -117,15 +116,15 @@ def wait_for(
                 except Retryable:
                     continue
                 if news is not None:
-                    click.echo(plain(f"vpcattachment/{each.name} {news}"))
+                    printer.say(plain(f"vpcattachment/{each.name} {news}"))
             left = [w for w in watched if w.end is None]
             if not left:
                 return DONE if all(w.end == DONE for w in watched) else FAILED
             if deadline is not None and monotonic() >= deadline:
                 names = " ".join(w.name for w in left)
-                click.echo(f"error: not done within the time: {names}; what was asked for stands", err=True)
+                printer.say(f"error: not done within the time: {names}; what was asked for stands", err=True)
                 return TIMED_OUT
             sleep(INTERVAL_SECONDS if len(left) <= 20 else len(left) / 20)
     except KeyboardInterrupt:
-        click.echo("\nnot waited for any longer; what was asked for stands", err=True)
+        printer.say("", "not waited for any longer; what was asked for stands", err=True)
         return 130

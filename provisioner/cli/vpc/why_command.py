@@ -13,6 +13,7 @@ from provisioner.api.codec import encode
 from provisioner.api.meta import ObjectMeta
 from provisioner.api.schema import API_VERSION
 from provisioner.api.vpc_attachment import VPCAttachmentSpec
+from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand
 from provisioner.cli.kubectl.completion import complete_attachment
 from provisioner.cli.kubectl.failing import BadInput, exit_codes
@@ -87,7 +88,7 @@ def _show_attachments(tenancy: Tenancy, text: str, form: str | None) -> None:
     if form is not None:
         print_objects([report(subject) for subject in subjects], form)
     else:
-        click.echo("\n\n".join(render_attachment(subject).rstrip("\n") for subject in subjects))
+        printer.show("\n\n".join(render_attachment(subject).rstrip("\n") for subject in subjects))
 
 
 def _not_attached(tenancy: Tenancy, reference: Reference) -> BadInput:
@@ -138,11 +139,11 @@ def _show_traffic(tenancy: Tenancy, text: str, to: str, asked: Packets, form: st
                 f"namespace {traffic.namespace} may not be read by you, so that there is no report",
                 hint="leave -o out to be told what your own namespace shows",
             )
-        click.echo(render_foreign(traffic), nl=False)
+        printer.show(render_foreign(traffic))
     elif form is not None:
         print_objects([traffic_report(traffic)], form)
     else:
-        click.echo(render_traffic(traffic), nl=False)
+        printer.show(render_traffic(traffic))
 
 
 def traffic_report(traffic: Traffic) -> dict[str, Any]:

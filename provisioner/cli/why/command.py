@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from provisioner.api.codec import encode
+from provisioner.cli import printer
 from provisioner.cli.kubectl.asking import KubectlCommand, target_options
 from provisioner.cli.kubectl.connection import connection_of
 from provisioner.cli.kubectl.failing import exit_codes
@@ -42,7 +43,7 @@ def why(**options: Any) -> None:
         if options["output"]:
             print_objects([_as_json(subject) for subject in subjects], options["output"])
         else:
-            click.echo("\n\n".join(render_why(subject).rstrip("\n") for subject in subjects))
+            printer.show("\n\n".join(render_why(subject).rstrip("\n") for subject in subjects))
 
 
 def _as_json(subject: Subject) -> dict[str, Any]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from provisioner.api.documents import Unreadable, read_json
 from provisioner.api.errors import NeedsHuman, NotFound, Refused
 from provisioner.api.values import Secret
 
@@ -54,8 +54,8 @@ def read_credentials(host: str, file: Path | None) -> Credentials | None:
             return None
         raise NotFound(f"registry configuration {found}: {error.strerror}", hint=_LOGIN) from error
     try:
-        body = json.loads(data) if len(data) <= MAX_BYTES else None
-    except (ValueError, RecursionError):
+        body = read_json(data, MAX_BYTES)
+    except Unreadable:
         body = None
     if not isinstance(body, dict):
         raise Refused(f"registry configuration {found} is no JSON object of at most {MAX_BYTES} bytes", hint=_LOGIN)

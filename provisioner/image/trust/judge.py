@@ -1,12 +1,15 @@
 """What the condition Verified of an Image says. Pure.
 
 Everything that a manifest says stands in the Image, too, so that the signed text can be written again from the object
-alone: without a store, and so that not one word of it, such as a kernel argument, can differ from what was signed. What
-it says beside the manifest, `measurements`, is not judged here.
+alone: without a store, and so that not one word of it, such as a kernel argument, can differ from what was signed. Its
+name is compared, too, where it ends with a digest, as publishing makes it: NodePools and orders name Images, and an
+older image that was signed as well must not take the place of one. What the object says beside the manifest,
+`measurements`, is not judged here.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import datetime
 from typing import Final, Literal
@@ -23,6 +26,8 @@ from provisioner.image.finished.sign import signing_key_number
 from provisioner.image.trust.document import KEYS, NAME, Trust
 
 VERIFIED: Final = "Verified"
+_DIGEST_IN_NAME: Final = re.compile(r"-([0-9a-f]{12})$")
+"""As `image_name` writes it."""
 
 
 def judge(image: Image, trust: Trust | Refused, now: datetime) -> Condition | None:
@@ -65,6 +70,9 @@ def _judge(image: Image, trust: Trust) -> _Said:
             f"nobody has said by which keys Images must be signed; to say it: kubectl -n provisioner-system create "
             f"configmap {NAME} --from-file={KEYS}",
         )
+    named = _DIGEST_IN_NAME.search(image.name)
+    if named is not None and not image.spec.digest.startswith(f"sha256:{named[1]}"):
+        return _false("Altered", f"the object is named after the digest {named[1]}…, and has {image.spec.digest}")
     try:
         text = signed_text(image.spec)
     except Refused as error:

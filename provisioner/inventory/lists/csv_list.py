@@ -6,15 +6,13 @@ lines; columns that mean nothing to us; MAC addresses in every notation. Not tol
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from provisioner.api import Server
+from provisioner.api import Server, documents
 from provisioner.api.errors import Refused
 from provisioner.api.values import Secret, parse_mac
 from provisioner.inventory.lists.csv_header import (
@@ -114,17 +112,11 @@ def _parse(text: str, mapped: Mapping[str, str]) -> list[Line]:
 
 def _split(text: str, separator: str) -> list[Line]:
     rows: list[Line] = []
-    reader = csv.reader(io.StringIO(text.replace("\0", ""), newline=""), delimiter=separator, skipinitialspace=True)
-    while True:
-        line = reader.line_num + 1
-        try:
-            cells = [_clean(cell) for cell in next(reader)]
-        except StopIteration:
-            return rows
-        except csv.Error:  # a cell longer than csv's limit is no packing list
-            continue
+    for line, row in documents.read_csv(text, separator):
+        cells = [_clean(cell) for cell in row]
         if any(cells) and not cells[0].startswith("#") and not cells[0].lower().startswith("sep="):
             rows.append((line, cells))
+    return rows
 
 
 def _clean(cell: str) -> str:

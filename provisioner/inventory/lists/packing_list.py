@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Final
 
+from provisioner.api.documents import MOST_BYTES, Unreadable, within
 from provisioner.inventory.lists.csv_list import decode_text, read_csv
 from provisioner.inventory.lists.entries import BadPackingList, Mistake, Origin, PackingList
 from provisioner.inventory.lists.yaml_list import read_yaml
@@ -31,6 +32,11 @@ def read_packing_list(
 
     Raises: BadPackingList with all mistakes at once.
     """
+    try:
+        within(data)
+    except Unreadable as error:
+        mistake = Mistake(Origin(file), Exception.__str__(error), f"at most {MOST_BYTES:,} bytes", "split it")
+        raise BadPackingList((mistake,)) from error
     found = next((what for magic, what in _NO_TEXT.items() if data.startswith(magic)), None)
     if found is not None:
         wanted = "YAML, or CSV (comma, semicolon, tab or |)"

@@ -23,17 +23,19 @@ from typing import Any, Final
 import yaml
 
 from provisioner.api import Rack, Server
+from provisioner.api.documents import Unreadable, compose_yaml
 from provisioner.api.errors import Refused
 from provisioner.api.rack import RackSpec
 from provisioner.api.schema import API_VERSION, json_name
 from provisioner.api.server import ServerSpec
 from provisioner.api.values import parse_mac
+from provisioner.api.wording import clip
 from provisioner.inventory.lists.entries import Entry, Mistake, Origin, PackingList
 
 SPECS: Final[dict[str, type]] = {Rack.KIND.kind: RackSpec, Server.KIND.kind: ServerSpec}
 _WHOLE_OBJECT: Final = ("apiVersion", "kind", "metadata", "spec", "status")
 _COMPACT: Final = ("rack", "defaults", "servers")
-_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, where PyYAML has it: ten times as fast
+_SHOWN: Final = 80
 _NULLS: Final = ("", "~", "null", "Null", "NULL")
 
 
@@ -56,7 +58,7 @@ class _Reader:
             return
         seen: set[str] = set()
         for key_node, value in node.value:
-            key = str(key_node.value)
+            key = _key(key_node)
             if key in seen:
                 self.wrong(key_node, f"{key} occurs twice in {what}", "each field once", "remove one of them")
             elif key not in known:
@@ -83,7 +85,8 @@ class _Reader:
         if origin is dict:
             if not isinstance(node, yaml.MappingNode):
                 return self.wrong(node, f"{path} is {_shown(node)}", "a mapping", "write it as keys with values")
-            return {str(key.value): str(value.value) for key, value in node.value}
+            read = {_key(key): self._read_scalar(value, str, f"{path}.{_key(key)}") for key, value in node.value}
+            return {key: value for key, value in read.items() if value is not None}
         return self._read_scalar(node, hint, path)
 
     def read_dataclass(self, node: yaml.Node, cls: type, path: str) -> dict[str, Any]:
@@ -110,11 +113,11 @@ class _Reader:
             try:
                 return int(text)
             except ValueError:
-                return self.wrong(node, f"{path} is {text!r}", "a whole number", "write digits only")
+                return self.wrong(node, f"{path} is {_shown(node)}", "a whole number", "write digits only")
         if hint is bool:
             if text.lower() in ("true", "false"):
                 return text.lower() == "true"
-            return self.wrong(node, f"{path} is {text!r}", "true or false", "write one of them")
+            return self.wrong(node, f"{path} is {_shown(node)}", "true or false", "write one of them")
         if path.endswith(("MACAddress", "macAddress")):
             try:
                 return parse_mac(text)
@@ -130,9 +133,13 @@ def _fields_of(cls: type) -> dict[str, Any]:
     return {json_name(f.name): hints[f.name] for f in dataclasses.fields(cls)}
 
 
+def _key(node: yaml.Node) -> str:
+    return str(node.value) if isinstance(node, yaml.ScalarNode) else f"that is {_shown(node)}"
+
+
 def _shown(node: yaml.Node) -> str:
     if isinstance(node, yaml.ScalarNode):
-        return repr(node.value)
+        return repr(clip(str(node.value), _SHOWN))
     return "a list" if isinstance(node, yaml.SequenceNode) else "a mapping"
 
 
@@ -141,24 +148,28 @@ def read_yaml(text: str, file: str) -> tuple[PackingList, tuple[Mistake, ...]]:
     reader = _Reader(file)
     entries: list[Entry] = []
     try:
-        documents = [node for node in yaml.compose_all(text, Loader=_LOADER) if node is not None]
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        origin = Origin(file, mark.line + 1 if mark else None)
-        return PackingList(()), (Mistake(origin, f"not YAML: {error.problem}", "YAML", "correct the syntax"),)
+        documents = compose_yaml(text)
+    except Unreadable as error:
+        mistake = Mistake(Origin(file, error.line), Exception.__str__(error), "YAML", "correct the syntax")
+        return PackingList(()), (mistake,)
     for document in documents:
         if isinstance(document, yaml.ScalarNode) and document.value in _NULLS:
             continue
-        keys = {str(key.value) for key, _ in document.value} if isinstance(document, yaml.MappingNode) else set()
-        if "kind" in keys:
+        if "kind" in _keys(document):
             entries += _whole_object(reader, document)
         else:
             entries += _compact(reader, document)
     return PackingList(tuple(entries), tuple(reader.notes)), tuple(reader.mistakes)
 
 
+def _keys(node: yaml.Node) -> dict[str, yaml.Node]:
+    return {_key(key): value for key, value in node.value} if isinstance(node, yaml.MappingNode) else {}
+
+
 def _whole_object(reader: _Reader, node: yaml.Node) -> Iterator[Entry]:
-    values = {str(key.value): value for key, value in node.value}
+    values = _keys(node)
+    if not isinstance(values.get("kind"), yaml.ScalarNode):
+        return reader.wrong(node, f"{_shown(node)} without a kind", "an object with its kind", "give it a kind")
     kind = str(values["kind"].value)
     if kind == "List" and isinstance(values.get("items"), yaml.SequenceNode):
         for item in values["items"].value:
@@ -171,9 +182,8 @@ def _whole_object(reader: _Reader, node: yaml.Node) -> Iterator[Entry]:
     fields = dict(reader.fields(node, _WHOLE_OBJECT, kind))
     version = fields.get("apiVersion")
     if version is None or version.value != API_VERSION:
-        reader.wrong(
-            version or node, f"apiVersion {version.value if version else 'missing'}", API_VERSION, "correct it"
-        )
+        said = _shown(version) if version is not None else "missing"
+        reader.wrong(version or node, f"apiVersion {said}", API_VERSION, "correct it")
     metadata: dict[str, Any] = {}
     if "metadata" in fields:
         known = ("name", "labels", "annotations")

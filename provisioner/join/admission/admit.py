@@ -36,7 +36,7 @@ from provisioner.join.admission.successor import find_successor
 from provisioner.join.node_object import SERVER_UID_ANNOTATION
 from provisioner.rules.assigned_image import next_image_name
 from provisioner.rules.boot_order import is_by_agent, is_by_bmc
-from provisioner.rules.bootability import find_distrusted, find_unaccepted, find_without_pool
+from provisioner.rules.bootability import find_distrusted, find_unaccepted, find_unjudged, find_without_pool
 from provisioner.rules.liveness import read_heartbeat
 from provisioner.rules.stage_timeouts import time_to_join
 
@@ -291,7 +291,8 @@ def _judge_image(facts: JoinFacts, server: Server, order: BootOrder, request: Jo
     distrusted = find_distrusted(facts.image)
     if distrusted is not None:
         return Denied("ImageNotVerified", distrusted.words, recorded=True)
-    return None
+    unjudged = find_unjudged(facts.image)
+    return NotYet("ImageNotJudged", unjudged.words) if unjudged is not None else None
 
 
 def _judge_node(facts: JoinFacts, server: Server, order: BootOrder, admitted: Admitted) -> Decision:

@@ -21,7 +21,7 @@ REASONS: Final = {
     "challenged": ("",),
     "not_yet": (
         "NotSynced", "NoAddress", "NotOrdered", "OrderNotCarriedOut", "StillOldBoot", "OtherBootAwaited", "OldBootRuns",
-        "NoImage", "NodeNotPrepared", "Superseded", "EndorsementKeyUnknown", "FirmwareNotApproved",
+        "NoImage", "ImageNotJudged", "NodeNotPrepared", "Superseded", "EndorsementKeyUnknown", "FirmwareNotApproved",
         "EventLogMissing", "ImageNotMeasured", "PredecessorUnproven",
         "TooManyChallenges", "Other",
     ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from provisioner.api.documents import Unreadable, read_bytes, read_csv
 from provisioner.api.errors import NeedsHuman
 
 COLUMNS: Final = ("timestamp", "duration", "num_gpus")
@@ -35,21 +35,21 @@ def read_trace(path: Path) -> list[TraceJob]:
     """
     found: list[tuple[float, float, int]] = []
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = csv.DictReader(file)
-            missing = [name for name in COLUMNS if name not in (rows.fieldnames or ())]
-            if missing:
-                raise NeedsHuman(
-                    f"trace '{path}' has no column {', '.join(missing)}; it has {', '.join(rows.fieldnames or ())}",
-                    hint=f"its first line names its columns, {', '.join(COLUMNS)} among them",
-                )
-            for row in rows:
-                job = _read_row(path, rows.line_num, row)
-                if job is not None:
-                    found.append(job)
-                if len(found) > MAX_JOBS:
-                    raise NeedsHuman(f"trace '{path}' has more than {MAX_JOBS} jobs", hint="take a part of it")
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        rows = read_csv(read_bytes(path).decode("utf-8-sig"))
+        names = next(rows, (1, []))[1]
+        missing = [name for name in COLUMNS if name not in names]
+        if missing:
+            raise NeedsHuman(
+                f"trace '{path}' has no column {', '.join(missing)}; it has {', '.join(names)}",
+                hint=f"its first line names its columns, {', '.join(COLUMNS)} among them",
+            )
+        for line, cells in rows:
+            job = _read_row(path, line, dict(zip(names, cells, strict=False))) if cells else None
+            if job is not None:
+                found.append(job)
+            if len(found) > MAX_JOBS:
+                raise NeedsHuman(f"trace '{path}' has more than {MAX_JOBS} jobs", hint="take a part of it")
+    except (OSError, UnicodeDecodeError, Unreadable) as error:
         raise NeedsHuman(f"trace '{path}' cannot be read: {error}", hint="name a CSV file in UTF-8") from error
     if not found:
         raise NeedsHuman(f"trace '{path}' has no job with a GPU", hint="name one that has")
@@ -61,7 +61,7 @@ def read_trace(path: Path) -> list[TraceJob]:
 def _read_row(path: Path, line: int, row: dict[str, str]) -> tuple[float, float, int] | None:
     try:
         job = _read_moment(row["timestamp"]), float(row["duration"]), int(row["num_gpus"])
-    except (TypeError, ValueError) as error:
+    except (KeyError, ValueError) as error:
         raise NeedsHuman(
             f"line {line} of trace '{path}' is no job: {error}",
             hint="timestamp is ISO 8601 or seconds, duration seconds, num_gpus a whole number",

@@ -25,6 +25,8 @@ HONEST: Final[Mapping[str, tuple[str, ...]]] = {
         "test_wide_jobs_of_an_honest_slurm_are_seen_on_each_of_its_nodes",
         "test_an_honest_answer_is_read",
     ),
+    "test_files_of_strangers": ("test_an_honest_list_is_read_with_its_aliases",),
+    "test_firmware_names": ("test_a_profile_whose_name_a_person_has_chosen_may_have_any_content",),
     "test_forgotten_proof": (
         "test_an_administrator_has_a_proof_forgotten_which_is_on_record_and_the_key_stays",
         "test_the_registered_key_goes_with_it_if_that_is_said",

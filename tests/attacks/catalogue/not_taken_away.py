@@ -23,6 +23,7 @@ NOT_TAKEN_AWAY: Final[Mapping[str, str]] = {
     "tests/attacks/test_break_glass.py::test_who_attaches": KUBERNETES,
     "tests/attacks/test_csr_stolen_certificate.py::test_it_does_not_t": KUBERNETES,
     "tests/attacks/test_expensive_slurm.py": BOUND,
+    "tests/attacks/test_firmware_names.py::test_a_profile_that_is_exchanged": KUBERNETES,
     "tests/attacks/test_forged_boot.py": REFUSES,
     "tests/attacks/test_hostile_bmc.py": BOUND,
     "tests/attacks/test_http_front.py::test_no_host_that_a_machine_names": REFUSES,

@@ -155,7 +155,7 @@ def test_a_trace_asks_tells_and_takes_back(
         if all(any(words in each for each in lines) for words in expected):
             raise KeyboardInterrupt  # as who has seen enough
 
-    monkeypatch.setattr(trace_command.click, "echo", echo)
+    monkeypatch.setattr(trace_command.printer, "say", echo)
     done.start()
     result = run(operator, "trace", registered, "--for", "10m")
     done.join()

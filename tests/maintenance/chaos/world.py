@@ -17,6 +17,7 @@ from provisioner.api.server import BootOrder, JoinStatus, PowerStatus
 from provisioner.api.upgrade_strategy import UpgradeStrategy
 from provisioner.cluster.resources import NODES, ResourceType, of
 from provisioner.join.node_object import PREPARED_ORDER_ANNOTATION, SERVER_UID_ANNOTATION
+from tests.api.objects import IMAGE_JUDGED
 from tests.boot.objects import image, pool, rack, server
 from tests.cluster.fake_cluster import FakeCluster
 from tests.maintenance.chaos import invariants
@@ -400,7 +401,9 @@ class World:
             "message": "",
             "lastTransitionTime": rfc3339(self.clock.now),
         }
-        self.cluster.apply_status(Image, self.images[name], {"conditions": [condition]}, manager="provisioner-image")
+        self.cluster.apply_status(
+            Image, self.images[name], {"conditions": [condition, IMAGE_JUDGED]}, manager="provisioner-image"
+        )
         self.history.images_gone.append((self.clock.now, self.images[name], not there))
         self.story.tell("images", f"{name} is {'there' if there else 'gone'}")
 

@@ -6,13 +6,13 @@ Source: Open Source Vulnerability format, version 1.
 
 from __future__ import annotations
 
-import json
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from provisioner.api.documents import Unreadable, read_json
 from provisioner.api.errors import NotFound, Refused
 from provisioner.image.gates.packages.cvss import base_score
 from provisioner.image.gates.packages.debian_version import debian_key
@@ -51,7 +51,7 @@ def read_vulnerabilities(file: Path) -> Iterator[Vulnerability]:
         for record in _records(file):
             if not record.get("withdrawn"):
                 yield _vulnerability(record)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, zipfile.BadZipFile) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, Unreadable, zipfile.BadZipFile) as error:
         raise Refused(f"{file} is no list of OSV records: {error}", hint="fetch it again") from error
 
 
@@ -64,15 +64,15 @@ def _records(file: Path) -> Iterator[dict[str, Any]]:
             for member in sorted(members, key=lambda each: each.filename):
                 if member.file_size > _MAX_RECORD:
                     raise ValueError(f"{member.filename} has {member.file_size} bytes")
-                yield json.loads(archive.read(member))
+                yield read_json(archive.read(member), _MAX_RECORD)
         return
     if file.stat().st_size > _MAX_FILE:
         raise ValueError(f"{file.stat().st_size} bytes, more than {_MAX_FILE}")
     text = file.read_text()
     try:
-        loaded = json.loads(text)
-    except ValueError:
-        loaded = [json.loads(line) for line in text.splitlines() if line.strip()]
+        loaded = read_json(text, _MAX_FILE)
+    except Unreadable:
+        loaded = [read_json(line, _MAX_RECORD) for line in text.splitlines() if line.strip()]
         if not loaded:
             raise ValueError("it is empty") from None
     yield from loaded if isinstance(loaded, list) else [loaded]

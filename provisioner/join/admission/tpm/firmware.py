@@ -24,20 +24,39 @@ _WHAT: Final = 160
 
 
 def approved(profiles: Iterable[FirmwareProfile]) -> tuple[FirmwareMeasurements, ...]:
-    """What machines may have measured, in the order of the profiles' names."""
-    return tuple(measurements_of(each) for each in sorted(profiles, key=lambda each: each.name) if each.spec.approved)
+    """What machines may have measured, in the order of the profiles' names. A profile with the name of another content
+    is none of them: whoever approved it may have compared that content."""
+    return tuple(
+        measurements_of(each)
+        for each in sorted(profiles, key=lambda each: each.name)
+        if each.spec.approved and find_false_name(each) is None
+    )
+
+
+def find_false_name(profile: FirmwareProfile) -> str | None:
+    """Why the name of a profile is not that of its content; None if it is, or if a person has chosen it."""
+    if not profile.name.startswith(LEARNED_PREFIX):
+        return None
+    expected = _learned_name(_measurements(profile, profile.spec.events))
+    if profile.name == expected:
+        return None
+    return (
+        f"FirmwareProfile {profile.name} has the content of {expected}: somebody has changed or invented it; delete "
+        "it, and the next boot writes down what it measures (a profile of your own has a name that does not begin with "
+        f"{LEARNED_PREFIX})"
+    )
 
 
 def measurements_of(profile: FirmwareProfile) -> FirmwareMeasurements:
     """The profile as evidence is compared with it: events of registers that are not judged do not count."""
     counted = {*profile.spec.judged, PROGRAMS_PCR}
+    return _measurements(profile, (each for each in profile.spec.events if each.pcr in counted))
+
+
+def _measurements(profile: FirmwareProfile, events: Iterable[FirmwareEvent]) -> FirmwareMeasurements:
     return FirmwareMeasurements(
         name=profile.name,
-        events=tuple(
-            ExpectedEvent(each.pcr, bytes.fromhex(each.digest), each.what)
-            for each in profile.spec.events
-            if each.pcr in counted
-        ),
+        events=tuple(ExpectedEvent(each.pcr, bytes.fromhex(each.digest), each.what) for each in events),
         judged=frozenset(profile.spec.judged),
         startup_locality=profile.spec.startup_locality,
     )
@@ -46,7 +65,7 @@ def measurements_of(profile: FirmwareProfile) -> FirmwareMeasurements:
 def learned_profile(learned: FirmwareMeasurements) -> FirmwareProfile:
     """The profile to approve, named after its content."""
     return FirmwareProfile(
-        metadata=ObjectMeta(name=LEARNED_PREFIX + learned.digest().removeprefix("sha256:")[:20]),
+        metadata=ObjectMeta(name=_learned_name(learned)),
         spec=FirmwareProfileSpec(
             judged=tuple(sorted(learned.judged)),
             startup_locality=learned.startup_locality,
@@ -56,6 +75,10 @@ def learned_profile(learned: FirmwareMeasurements) -> FirmwareProfile:
             ),
         ),
     )
+
+
+def _learned_name(content: FirmwareMeasurements) -> str:
+    return LEARNED_PREFIX + content.digest().removeprefix("sha256:")[:20]
 
 
 def _printable(what: str) -> str:

@@ -64,8 +64,15 @@ from provisioner.join.admission.seal import Seal
 from provisioner.join.admission.successor import Successor
 from provisioner.join.admission.tpm import no_log
 from provisioner.join.admission.tpm.before import find_predecessor, reset_count_before
-from provisioner.join.admission.tpm.firmware import MAX_LEARNED, MAX_LEARNED_OF_STRANGERS, approved, learned_profile
+from provisioner.join.admission.tpm.firmware import (
+    MAX_LEARNED,
+    MAX_LEARNED_OF_STRANGERS,
+    approved,
+    find_false_name,
+    learned_profile,
+)
 from provisioner.join.admission.tpm.wire import Answer, TpmEvidence, challenge_to_wire, read_evidence
+from provisioner.rules.bootability import is_measured
 
 _UNKNOWN_FIRMWARE: Final = frozenset(
     {Reason.FIRMWARE_NOT_APPROVED, Reason.FIRMWARE_MISMATCH, Reason.BOOT_PROGRAM_MISMATCH}
@@ -148,7 +155,8 @@ class TpmVerifier:
         if image is None:
             return shown.pending(
                 "ImageNotMeasured",
-                f"Image {question.image.name} does not say what a TPM shows of it; publish it again",
+                f"Image {question.image.name} does not say what a TPM shows of it, or no boot host has compared that "
+                "with its kernel yet; see its condition Available, or publish it again",
             )
         profiles = self.profiles()
         firmware = approved(profiles)
@@ -278,6 +286,9 @@ class _Shown:
         present = next((each for each in profiles if each.name == learned.name), None)
         waiting = sum(not each.spec.approved for each in profiles)
         is_stranger = reason == Reason.ENDORSEMENT_KEY_UNKNOWN.value
+        false_name = find_false_name(present) if present is not None else None
+        if false_name is not None:
+            return Pending(reason, message(None) if is_stranger else false_name, self._seen(None), seal=self._seal())
         is_kept = present is not None or waiting < (MAX_LEARNED_OF_STRANGERS if is_stranger else MAX_LEARNED)
         name = learned.name if is_kept and not (present is not None and present.spec.approved) else None
         return Pending(
@@ -368,8 +379,9 @@ def _was_proven(server: Server) -> bool:
 
 
 def _measurements(image: Image) -> ImageMeasurements | None:
+    """None if the Image has none, or nobody has compared them with the kernel: no signature covers them."""
     measured = image.spec.measurements
-    if measured is None:
+    if measured is None or not is_measured(image):
         return None
     kernel = Sha256Digest(measured.kernel_authenticode_sha256)
     return ImageMeasurements(kernel=kernel, initrd=Sha256Digest(image.spec.stage1.sha256))
