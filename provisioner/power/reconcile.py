@@ -93,7 +93,7 @@ class ServerPowerReconciler:
             self._record_failure(server.name, error.reason, str(error))
             raise
         except BmcRefused as error:
-            if error.reason == "CredentialsRefused":
+            if error.reason in ("CredentialsRefused", "AccountLocked"):
                 self._pool.refuse(server.name, error)
             self._record_failure(server.name, error.reason, str(error))
             return self._spread(_REFUSED_SECONDS)

@@ -79,8 +79,11 @@ class PowerController(Protocol):
 
     def set_boot_override(
         self, enabled: OverrideEnabled, target: OverrideTarget, http_boot_uri: str | None = None
-    ) -> None:
-        """What the server boots next, or always. `http_boot_uri` only with UefiHttp; DHCP says it if absent."""
+    ) -> str | None:
+        """What the server boots next, or always. `http_boot_uri` only with UefiHttp; DHCP says it if absent.
+
+        Returns the URI that the BMC took; None where it takes none. What was set has been read back.
+        """
 
     def power_on(self) -> None:
         """Power on; nothing happens if it is on."""
