@@ -224,7 +224,7 @@ def _time(value: _Value) -> bytes:
     digits, zone = match.groups()
     if value.tag == _UTC:
         digits = ("19" if int(digits[:2]) >= 50 else "20") + digits
-    moment = datetime.strptime(digits.ljust(14, "0"), "%Y%m%d%H%M%S")  # noqa: DTZ007 (the zone is put in below)
+    moment = datetime.strptime(digits.ljust(14, "0"), "%Y%m%d%H%M%S")
     if zone != "Z":
         away = timedelta(hours=int(zone[1:3]), minutes=int(zone[3:]))
         moment += -away if zone[0] == "+" else away
