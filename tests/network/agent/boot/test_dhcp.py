@@ -52,14 +52,8 @@ def test_firmware_and_ipxe_get_the_boot_address_and_what_to_load(
 @pytest.mark.parametrize("vendor_class", [b"PXEClient:Arch:00007", b"PXEClient:Arch:00000", b"HTTPClient:Arch:00016"])
 def test_firmware_reads_text_up_to_a_zero_and_finds_its_machine_identifier(vendor_class: bytes) -> None:
     identifier = bytes(range(17))
-    reply = answered(
-        message(
-            "discover",
-            ("vendor_class_id", vendor_class),
-            ("client_id", b"\1" * 7),
-            ("pxe_client_machine_identifier", identifier),
-        )
-    )
+    options = (("vendor_class_id", vendor_class), ("client_id", b"\1" * 7))
+    reply = answered(message("discover", *options, ("pxe_client_machine_identifier", identifier)))
     assert reply is not None
     data = encode(reply)
     texts = [value for code, value in reply.options if code in (60, 66, 67)]
