@@ -219,6 +219,9 @@ def test_a_wrong_password_is_tried_once_until_the_secret_changes(site: Site) -> 
     [
         ({"credentialsName": "absent"}, "CredentialsMissing"),
         ({"systemID": "Blade7"}, "SystemNotFound"),
+        ({"address": "https://fd00::12"}, "AddressInvalid"),
+        ({"address": "ipmi://fd00::12", "protocol": "IPMI", "certificate": None}, "AddressInvalid"),
+        ({"address": "ipmi://10.90.0.11:66666", "protocol": "IPMI", "certificate": None}, "AddressInvalid"),
     ],
 )
 def test_what_a_person_must_correct_is_named(site: Site, bmc: dict[str, str], reason: str) -> None:
@@ -227,6 +230,16 @@ def test_what_a_person_must_correct_is_named(site: Site, bmc: dict[str, str], re
     condition = site.wait_for_condition(reason)
     assert (condition.status, "; " in condition.message) == ("Unknown", True)
     site.wait_for_events(reason)
+
+
+def test_an_error_that_no_backend_expects_is_said_at_the_server_too(site: Site) -> None:
+    def connect(access: BmcAccess) -> RedfishPower:
+        raise ValueError(f"{access.protocol} cannot make anything of it")
+
+    site.write_server()
+    site.start(BmcPool(site.door, clock=time.monotonic, connect=connect))
+    condition = site.wait_for_condition("BMCUnusable")
+    assert "Redfish cannot make anything of it; check spec.bmc" in condition.message
 
 
 def test_a_dead_bmc_does_not_hold_up_the_others(site: Site, cluster: Cluster, unique: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import threading
@@ -308,6 +309,24 @@ def test_what_goes_wrong_is_put_into_words(
 )
 def test_an_address_is_a_host_and_perhaps_a_port(address: str, place: tuple[str, int]) -> None:
     assert split_address(address) == place
+
+
+@pytest.mark.parametrize(
+    ("address", "remedy"),
+    [
+        ("ipmi://fd00::12", "ipmi://[fd00::12]"),
+        ("fd00::12", "ipmi://[fd00::12]"),
+        ("https://fd00::12/redfish/v1", "https://[fd00::12]"),
+        ("ipmi://10.90.0.11:66666", "ipmi://10.90.0.11"),
+        ("ipmi://10.90.0.11:x", "ipmi://10.90.0.11"),
+        ("ipmi://[fd00::12", "ipmi://10.90.0.11"),
+        ("ipmi://", "ipmi://10.90.0.11"),
+    ],
+)
+def test_an_address_that_is_none_is_refused_with_one_that_is(address: str, remedy: str) -> None:
+    with pytest.raises(BmcRefused, match=re.escape(f"write it as {remedy}")) as caught:
+        split_address(address)
+    assert caught.value.reason == "AddressInvalid"
 
 
 def _children() -> list[int]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from provisioner.power.bmc.ipmi_processes import IpmiProcesses, NoAnswer
 from provisioner.power.bmc.power_controller import (
@@ -19,6 +18,7 @@ from provisioner.power.bmc.power_controller import (
     ObservedPower,
     OverrideEnabled,
     OverrideTarget,
+    host_and_port,
 )
 
 PORT: Final = 623
@@ -195,9 +195,8 @@ class IpmiPower:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Host and port of `ipmi://host:port`, `host:port` or `host`."""
-    url = urlsplit(address if "://" in address else f"ipmi://{address}")
-    return url.hostname or "", url.port or PORT
+    """Host and port of `ipmi://host:port`, `host:port` or `host`. Raises: BmcRefused."""
+    return host_and_port(address, "ipmi", PORT)
 
 
 def _any_of(parts: tuple[str, ...], words: str) -> bool:

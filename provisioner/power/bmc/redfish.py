@@ -23,6 +23,7 @@ from provisioner.power.bmc.power_controller import (
     OverrideEnabled,
     OverrideTarget,
     fit,
+    host_and_port,
 )
 from provisioner.power.bmc.redfish_connection import (
     BUSY_STATUS,
@@ -118,6 +119,7 @@ class RedfishPower:
 
     def _connect(self) -> None:
         access = self._access
+        host_and_port(access.address, "https", 443)
         fingerprint = fingerprint_of(access.certificate) if access.certificate else None
         connector = BmcConnector(
             access.address, fingerprint, self._bounds, allow_plain_http=access.allow_plain_http, **self._seconds
