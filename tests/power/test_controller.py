@@ -8,6 +8,8 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from typing import Any
+
 import pytest
 
 from provisioner.api.meta import rfc3339_micro
@@ -214,17 +216,20 @@ def test_a_wrong_password_is_tried_once_until_the_secret_changes(site: Site) -> 
     assert attempts == ["wrong", PASSWORD]
 
 
+BY_IPMI: dict[str, Any] = {"protocol": "IPMI", "certificate": None, "bootMethod": "Pxe"}
+
+
 @pytest.mark.parametrize(
     ("bmc", "reason"),
     [
         ({"credentialsName": "absent"}, "CredentialsMissing"),
         ({"systemID": "Blade7"}, "SystemNotFound"),
         ({"address": "https://fd00::12"}, "AddressInvalid"),
-        ({"address": "ipmi://fd00::12", "protocol": "IPMI", "certificate": None}, "AddressInvalid"),
-        ({"address": "ipmi://10.90.0.11:66666", "protocol": "IPMI", "certificate": None}, "AddressInvalid"),
+        ({**BY_IPMI, "address": "ipmi://fd00::12"}, "AddressInvalid"),
+        ({**BY_IPMI, "address": "ipmi://10.90.0.11:66666"}, "AddressInvalid"),
     ],
 )
-def test_what_a_person_must_correct_is_named(site: Site, bmc: dict[str, str], reason: str) -> None:
+def test_what_a_person_must_correct_is_named(site: Site, bmc: dict[str, Any], reason: str) -> None:
     site.write_server(bmc=bmc)
     site.start()
     condition = site.wait_for_condition(reason)
